@@ -1,0 +1,30 @@
+# Two commands: `make test` and `make demo`. Both set up .venv first, and work again at once.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+export OMP_NUM_THREADS ?= 1
+
+.PHONY: demo test lint trust clean
+
+demo: $(VENV)/.ready  ## Train and score an SDMA transformer on a synthetic replica of Aishell-1.
+	egs/aishell/asr1/run.sh --corpus synthetic
+
+test: $(VENV)/.ready lint  ## All tests, at most 15 minutes on two cores.
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not trust"
+
+lint: $(VENV)/.ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+trust: $(VENV)/.ready  ## Long proofs.
+	$(BIN)/python -m pytest -m trust
+
+$(VENV)/.ready: setup.py constraints.txt
+	$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if (3, 10) <= v <= (3, 12) else f"Python 3.10 to 3.12 is needed, not {v[0]}.{v[1]}; set PYTHON=")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet -c constraints.txt uv
+	$(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt -e '.[test,demo]'
+	touch $@
+
+clean:
+	rm -rf egs/*/*/data egs/*/*/exp egs/*/*/downloads

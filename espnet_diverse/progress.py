@@ -1,0 +1,49 @@
+"""Progress of long work: a tqdm bar on a terminal, plain lines elsewhere."""
+
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
+Item = TypeVar("Item")
+
+
+def progress(
+    items: Iterable[Item], name: str, total: int | None = None, unit: str = "item", every_seconds: float = 10.0
+) -> Iterator[Item]:
+    """Yield `items`, showing name, count, rate and time left on stderr.
+
+    Args:
+        items: What is worked through.
+        name: A short label, for example "train epoch 3".
+        total: Number of items; taken from `len(items)` where that is known.
+        unit: What one item is called in the rate.
+        every_seconds: Time between two plain lines when stderr is not a terminal.
+    """
+    if total is None and hasattr(items, "__len__"):
+        total = len(items)
+    if sys.stderr.isatty():
+        from tqdm import tqdm
+
+        yield from tqdm(items, desc=name, total=total, unit=unit, dynamic_ncols=True, leave=False)
+        return
+    yield from _plain(items, name, total, unit, every_seconds)
+
+
+def _plain(items: Iterable[Item], name: str, total: int | None, unit: str, every_seconds: float) -> Iterator[Item]:
+    start = last = time.monotonic()
+    done = 0
+    for item in items:
+        yield item
+        done += 1
+        now = time.monotonic()
+        if now - last >= every_seconds:
+            last = now
+            _line(name, done, total, unit, now - start)
+    _line(name, done, total, unit, time.monotonic() - start)
+
+
+def _line(name: str, done: int, total: int | None, unit: str, seconds: float) -> None:
+    of = f"/{total}" if total is not None else ""
+    rate = done / seconds if seconds > 0 else 0.0
+    print(f"{name}: {done}{of} {unit}s, {rate:.1f} {unit}s/s, {seconds:.0f} s", file=sys.stderr, flush=True)

@@ -1,0 +1,42 @@
+"""Packaging of espnet_diverse; tool settings stand in pyproject.toml, exact pins in constraints.txt."""
+
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+setup(
+    name="espnet_diverse",
+    version="0.1.0",
+    description="Diverse attention for ESPnet: pick an attention by name, train, decode, see what its heads do",
+    long_description=(Path(__file__).parent / "README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    packages=find_packages(include=["espnet_diverse", "espnet_diverse.*"]),
+    python_requires=">=3.10,<3.13",
+    install_requires=[
+        "espnet==202511",
+        "torch>=2.6",
+        # What ESPnet 202511 imports without declaring it.
+        "torchaudio>=2.6",
+        "six",
+        "tensorboard",
+        "matplotlib>=3.8",
+        "setuptools<81",  # supplies distutils, which ESPnet imports, on Python 3.12
+        # What this package uses itself.
+        "numpy>=1.26",
+        "scipy>=1.11",
+        "soundfile>=0.13",
+        "soxr>=0.5",
+        "sentencepiece>=0.2",
+        "kaldiio>=2.18",
+        "jiwer>=4.0",
+        "sacrebleu>=2.4",
+        "pyyaml>=6.0",
+        "tqdm>=4.66",
+    ],
+    extras_require={
+        "test": ["pytest>=8.0", "pytest-xdist>=3.5", "ruff>=0.6"],
+        "demo": ["espeakng-loader>=0.2.4"],
+    },
+    entry_points={"console_scripts": ["espnet-diverse = espnet_diverse.bin.main:main"]},
+)
