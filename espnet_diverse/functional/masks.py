@@ -1,0 +1,21 @@
+"""Masks in the one convention of the package: bool, True = valid, may attend."""
+
+import torch
+from torch import Tensor
+
+
+def causal(time: int, device: torch.device | None = None) -> Tensor:
+    """Each position may attend to itself and to what came before -> (T, T) bool, rows are queries."""
+    return torch.ones(time, time, dtype=torch.bool, device=device).tril()
+
+
+def lengths_to_mask(lengths: Tensor, time: int) -> Tensor:
+    """Which of `time` positions lie within the sequence: lengths (...) integer -> (..., T) bool.
+
+    Raises:
+        ValueError: A length is negative or greater than `time`.
+    """
+    outside = lengths[(lengths < 0) | (lengths > time)]
+    if outside.numel():
+        raise ValueError(f"length {int(outside[0])} does not fit in {time} positions; lengths run from 0 to {time}")
+    return torch.arange(time, device=lengths.device) < lengths.unsqueeze(-1)
