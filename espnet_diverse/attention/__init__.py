@@ -1,0 +1,49 @@
+"""Attention modules: one shell that projects and merges heads, and one core a method.
+
+Letters used for shapes in this package, defined once:
+
+    B batch         T time (Tq queries, Tk keys)    M model width    H heads    D width of one head (M = H * D)
+    C clusters      P pool of heads to pick from    L packed length  S segment  R features    N tasks
+
+Masks are bool, True = may attend, broadcastable to (B, 1, Tq, Tk).
+"""
+
+import dataclasses
+
+from espnet_diverse.attention.sdma import SDMA
+from espnet_diverse.attention.shell import Core, MultiHeadAttention
+from espnet_diverse.attention.sma import SMA
+from espnet_diverse.attention.softmax import Softmax
+
+CORES: dict[str, type[Core]] = {"softmax": Softmax, "sma": SMA, "sdma": SDMA}
+
+
+def build_core(core: str, size: int, heads: int, cross: bool = False, **options) -> Core:
+    """Build the core called `core` for `heads` heads over width `size`; `cross` says that it is for cross-attention.
+
+    Raises:
+        ValueError: The name or one of the options is unknown; the message lists the known ones.
+    """
+    if core not in CORES:
+        raise ValueError(f"unknown attention {core!r}; known: {' '.join(CORES)}")
+    known = [field.name for field in dataclasses.fields(CORES[core].Options)]
+    unknown = sorted(set(options) - set(known))
+    if unknown:
+        raise ValueError(f"attention {core!r} has no option {unknown[0]!r}; known: {' '.join(known) or 'none'}")
+    return CORES[core](size, heads, CORES[core].Options(**options), cross)
+
+
+def build_attention(
+    core: str, size: int, heads: int, dropout: float = 0.0, relative: bool = False, **options
+) -> MultiHeadAttention:
+    """Build a multi-head attention around the core called `core`.
+
+    Args:
+        core: A name in `CORES`.
+        size: Model width M.
+        heads: Number of heads H; divides `size`.
+        dropout: Dropout rate of the attention weights.
+        relative: Whether `forward` takes relative position embeddings.
+        options: Fields of the core's `Options`.
+    """
+    return MultiHeadAttention(size, heads, build_core(core, size, heads, **options), dropout, relative)

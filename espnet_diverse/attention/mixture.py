@@ -1,0 +1,52 @@
+"""The Gaussian mixture that clusters tokens, as a module; its equations stand in `functional.mixture`."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from espnet_diverse.functional.mixture import log_density
+
+
+class Clustering(NamedTuple):
+    """Tokens and what a mixture says of them.
+
+    Attributes:
+        x: The tokens (B, H, T, D).
+        log_joint: log p(x, c), (B, H, T, C).
+        p: Posterior cluster probabilities (9), (B, H, T, C).
+    """
+
+    x: Tensor
+    log_joint: Tensor
+    p: Tensor
+
+
+class Mixture(nn.Module):
+    """A mixture of C Gaussians with diagonal covariance over width D, one for each of `groups` heads.
+
+    Centroids start at N(0, 1/D): on layer-normalised tokens the clusters' logits then differ by about one, so the
+    posteriors begin neither uniform (all tokens alike, no gradient to tell clusters apart) nor one-hot.
+
+    Args:
+        groups: Number of separate mixtures (heads), or 1 for one that all heads share.
+        clusters: C.
+        width: D.
+    """
+
+    def __init__(self, groups: int, clusters: int, width: int):
+        super().__init__()
+        if clusters < 1:
+            raise ValueError(f"{clusters} clusters make no mixture; give at least 1")
+        self.log_prior = nn.Parameter(torch.zeros(groups, clusters))
+        self.mean = nn.Parameter(torch.randn(groups, clusters, width) * width**-0.5)
+        self.log_var = nn.Parameter(torch.zeros(groups, clusters, width))
+
+    def components(self) -> tuple[Tensor, Tensor, Tensor]:
+        """log prior (G, C), mean (G, C, D), log variance (G, C, D)."""
+        return self.log_prior, self.mean, self.log_var
+
+    def forward(self, x: Tensor) -> Clustering:
+        """Cluster tokens x (B, H, T, D)."""
+        joint = log_density(x, *self.components())
+        return Clustering(x, joint, joint.softmax(-1))

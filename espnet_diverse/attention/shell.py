@@ -1,0 +1,176 @@
+"""The shell of every attention: project, split into heads, let the core attend, merge, project.
+
+Vaswani et al. 2017, "Attention is all you need", section 3.2; relative position after Dai et al. 2019,
+"Transformer-XL", section 3.3, in ESPnet's bidirectional form.
+
+The call `(query, key, value, [pos_emb,] mask)` and the parameter names are those of ESPnet's `MultiHeadedAttention`,
+so the shell stands wherever ESPnet puts its own and loads its checkpoints.
+"""
+
+import dataclasses
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from espnet_diverse.scope import current
+
+
+@dataclass
+class Heads:
+    """What a core attends with.
+
+    Attributes:
+        q, k, v: Projected queries (B, H, Tq, D), keys and values (B, H, Tk, D). `q` holds the content bias of relative
+            position where there is one.
+        query, key: The inputs before projection, (B, Tq, M) and (B, Tk, M); the same object in self-attention.
+        raw_q: Queries without any position bias, (B, H, Tq, D).
+        mask: Bool, True = may attend, broadcastable to (B, 1, Tq, Tk), or None.
+        position: Position term of the logits before scaling, (B, H, Tq, Tk), or None.
+        dropout: Rate at which attention weights are dropped; 0 at evaluation.
+        need_weights: Whether the core must return its weights.
+    """
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    query: Tensor
+    key: Tensor
+    raw_q: Tensor
+    mask: Tensor | None = None
+    position: Tensor | None = None
+    dropout: float = 0.0
+    need_weights: bool = False
+
+    def scores(self) -> Tensor:
+        """Scaled logits (B, H, Tq, Tk), in ESPnet's order of operations so that equal inputs give equal bits."""
+        logits = torch.matmul(self.q, self.k.transpose(-2, -1))
+        if self.position is not None:
+            logits = logits + self.position
+        return logits / math.sqrt(self.q.size(-1))
+
+    def scaled_position(self) -> Tensor | None:
+        """The position term on the scale of `scores()`."""
+        return None if self.position is None else self.position / math.sqrt(self.q.size(-1))
+
+
+class Core(nn.Module):
+    """How queries, keys and values become context: the part in which the methods differ.
+
+    Args:
+        size: Model width M.
+        heads: Number of heads H.
+        options: The core's options; their defaults where None.
+        cross: Whether keys come from another sequence than queries, for cores with parameters for either side.
+    """
+
+    @dataclass(frozen=True)
+    class Options:
+        """Options of the core, the keys of its `attention:` section besides `core`."""
+
+    def __init__(self, size: int, heads: int, options: "Core.Options | None" = None, cross: bool = False):
+        super().__init__()
+        self.heads = heads
+        self.width = size // heads
+        self.options = options or self.Options()
+
+    def perturb(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Change the inputs before projection (sampling noise); the identity unless a core overrides it."""
+        return query, key, value
+
+    def forward(self, heads: Heads) -> tuple[Tensor, Tensor | None]:
+        """Return context (B, H, Tq, D), and weights (B, H, Tq, Tk) where `heads.need_weights`."""
+        raise NotImplementedError
+
+    def extra_repr(self) -> str:
+        return ", ".join(f"{k}={v}" for k, v in dataclasses.asdict(self.options).items())
+
+
+class MultiHeadAttention(nn.Module):
+    """Multi-head attention with an exchangeable core.
+
+    Args:
+        size: Model width M.
+        heads: Number of heads H; divides `size`.
+        core: The core; it sees H heads of width M / H.
+        dropout: Dropout rate of the attention weights.
+        relative: Whether `forward` takes relative position embeddings before the mask.
+
+    Attributes:
+        attn: Attention weights (B, H, Tq, Tk) of the last call, kept only in a scope with `keep_attention` or when a
+            forward hook is registered (ESPnet's attention plots read `module.attn` in one).
+    """
+
+    def __init__(self, size: int, heads: int, core: Core, dropout: float = 0.0, relative: bool = False):
+        nn.Module.__init__(self)  # not super(): `nets` adds ESPnet's class as a second base for its type alone
+        if size % heads:
+            raise ValueError(f"width {size} is not a multiple of {heads} heads; choose heads that divide it")
+        self.h, self.d_k = heads, size // heads
+        self.linear_q = nn.Linear(size, size)
+        self.linear_k = nn.Linear(size, size)
+        self.linear_v = nn.Linear(size, size)
+        self.linear_out = nn.Linear(size, size)
+        self.q_norm, self.k_norm = nn.Identity(), nn.Identity()
+        if relative:
+            self.linear_pos = nn.Linear(size, size, bias=False)
+            self.pos_bias_u = nn.Parameter(torch.empty(heads, self.d_k))
+            self.pos_bias_v = nn.Parameter(torch.empty(heads, self.d_k))
+            nn.init.xavier_uniform_(self.pos_bias_u)
+            nn.init.xavier_uniform_(self.pos_bias_v)
+        self.relative = relative
+        self.dropout_rate = dropout
+        self.core = core
+        self.attn: Tensor | None = None
+
+    def forward(
+        self, query: Tensor, key: Tensor, value: Tensor, *rest: Tensor | None, expand_kv: bool = False
+    ) -> Tensor:
+        """query (B, Tq, M), key and value (B, Tk, M), [pos_emb (1, 2T-1 or T, M),] mask (B, 1 or Tq, Tk) -> (B, Tq, M).
+
+        In cached decoding the query is the last position alone while keys and values are the whole prefix.
+        `expand_kv` (ESPnet's partially autoregressive decoding): keys and values are the same in every sample and are
+        projected once.
+        """
+        pos_emb, mask = rest if self.relative else (None, *rest)
+        noisy_query, noisy_key, noisy_value = self.core.perturb(query, key, value)
+        if expand_kv:
+            noisy_key, noisy_value = noisy_key[:1], noisy_value[:1]
+        q = self.q_norm(self._split(self.linear_q(noisy_query)))
+        k = self.k_norm(self._split(self.linear_k(noisy_key))).expand(len(query), -1, -1, -1)
+        v = self._split(self.linear_v(noisy_value)).expand(len(query), -1, -1, -1)
+        heads = Heads(q, k, v, query, key, q, _bool_mask(mask))
+        if self.relative:
+            heads.q = q + self.pos_bias_u.unsqueeze(1)
+            heads.position = self._position_term(q, pos_emb)
+        heads.dropout = self.dropout_rate if self.training else 0.0
+        heads.need_weights = current().keep_attention or bool(self._forward_hooks)
+        context, self.attn = self.core(heads)
+        return self.linear_out(context.transpose(1, 2).reshape(len(query), -1, self.h * self.d_k))
+
+    def _split(self, x: Tensor) -> Tensor:
+        return x.view(len(x), -1, self.h, self.d_k).transpose(1, 2)  # (B, T, M) -> (B, H, T, D)
+
+    def _position_term(self, q: Tensor, pos_emb: Tensor) -> Tensor:
+        """(q + v) R^T, shifted: terms (b) and (d) of Dai et al. section 3.3 -> (B, H, Tq, Tk)."""
+        p = self._split(self.linear_pos(pos_emb))  # (1, H, 2T-1 or T, D)
+        scores = torch.matmul(q + self.pos_bias_v.unsqueeze(1), p.transpose(-2, -1))
+        return _relative_shift(scores)
+
+
+def _relative_shift(scores: Tensor) -> Tensor:
+    """Turn columns of relative distance into columns of key position.
+
+    (B, H, T, 2T-1) -> (B, H, T, T) for distances T-1 ... -(T-1); ESPnet's older encoders give T columns, kept as T.
+    """
+    batch, heads, time, columns = scores.shape
+    padded = torch.cat([scores.new_zeros(batch, heads, time, 1), scores], dim=-1)
+    shifted = padded.view(batch, heads, columns + 1, time)[:, :, 1:].reshape(batch, heads, time, columns)
+    return shifted if columns == time else shifted[..., : columns // 2 + 1]
+
+
+def _bool_mask(mask: Tensor | None) -> Tensor | None:
+    """ESPnet's (B, 1 or Tq, Tk) mask, True = may attend -> (B, 1, 1 or Tq, Tk) bool."""
+    if mask is None:
+        return None
+    return (mask if mask.dtype == torch.bool else mask.ne(0)).unsqueeze(1)

@@ -1,0 +1,87 @@
+"""What one forward pass shares: task ids in; named losses, statistics and attention maps out.
+
+ESPnet's layers call attention with a fixed signature, `self_attn(query, key, value, mask)`, and its beam search calls
+`batch_score(ys, states, xs)`. Language ids and extra losses therefore cannot travel as arguments. The model opens a
+scope around its forward pass, and attention modules below it read from and add to the scope that is open:
+
+    with scope(task=ids) as shared:
+        loss, stats, weight = super().forward(...)
+    loss = loss + shared.total_loss()
+
+This is the only ambient state of the package. It is a `ContextVar`: threads and nested scopes do not see each other.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+import torch
+from torch import Tensor
+
+
+class Scope:
+    """The shared state of one forward pass.
+
+    Attributes:
+        task: Task index of each sample, (B,) int64, or None.
+        query_mask: Valid positions on the query side of cross-attention, (B, Tq) bool, or None (all valid). ESPnet's
+            cross-attention mask speaks of keys only, so the decoder says here which target positions are padding.
+        keep_attention: Whether attention modules must compute and keep their weights (plots, analysis).
+        collect: Whether losses are wanted. False in the default scope, so that decoding pays for none.
+    """
+
+    def __init__(self, task: Tensor | None = None, keep_attention: bool = False, collect: bool = True):
+        self.task = task
+        self.query_mask: Tensor | None = None
+        self.keep_attention = keep_attention
+        self.collect = collect
+        self._losses: dict[str, list[Tensor]] = defaultdict(list)
+        self._stats: dict[str, list[Tensor]] = defaultdict(list)
+
+    def add_loss(self, name: str, value: Tensor) -> None:
+        """Add one module's already weighted scalar loss under `name`; ignored where losses are not collected."""
+        if self.collect:
+            self._losses[name].append(value)
+
+    def add_stat(self, name: str, value: Tensor | float) -> None:
+        """Add one module's scalar statistic under `name`; it is logged and never differentiated."""
+        if self.collect:
+            self._stats[name].append(torch.as_tensor(value).detach())
+
+    def losses(self) -> dict[str, Tensor]:
+        """Mean over modules of each named loss: equations (20)-(23) of SDMA average over the N attention layers."""
+        return {name: torch.stack(values).mean() for name, values in self._losses.items()}
+
+    def stats(self) -> dict[str, Tensor]:
+        """Mean over modules of each named statistic."""
+        return {name: torch.stack([v.float() for v in values]).mean() for name, values in self._stats.items()}
+
+    def total_loss(self) -> Tensor | float:
+        """Sum of `losses()`; 0.0 where no module added one."""
+        return sum(self.losses().values(), 0.0)
+
+
+_CLOSED = Scope(collect=False)
+_CURRENT: ContextVar[Scope] = ContextVar("espnet_diverse_scope", default=_CLOSED)
+
+
+def current() -> Scope:
+    """The scope that is open here, or the default one, which has no task and collects nothing."""
+    return _CURRENT.get()
+
+
+@contextmanager
+def scope(task: Tensor | None = None, keep_attention: bool = False, collect: bool = True) -> Iterator[Scope]:
+    """Open a scope for one forward pass.
+
+    Args:
+        task: Task index of each sample, (B,) int64.
+        keep_attention: Ask attention modules to keep their weights in `module.attn`.
+        collect: Whether modules compute and add auxiliary losses.
+    """
+    token = _CURRENT.set(Scope(task, keep_attention, collect))
+    try:
+        yield _CURRENT.get()
+    finally:
+        _CURRENT.reset(token)
