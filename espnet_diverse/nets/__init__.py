@@ -1,0 +1,19 @@
+"""The nets that ESPnet instantiates by name: its own encoders, decoders and language model, with our attention."""
+
+from espnet_diverse.nets.decoder import DiverseTransformerDecoder
+from espnet_diverse.nets.encoder import (
+    DiverseConformerEncoder,
+    DiverseContextualBlockTransformerEncoder,
+    DiverseEBranchformerEncoder,
+    DiverseTransformerEncoder,
+)
+from espnet_diverse.nets.language_model import DiverseTransformerLM
+
+ENCODERS = {
+    "diverse_transformer": DiverseTransformerEncoder,
+    "diverse_conformer": DiverseConformerEncoder,
+    "diverse_e_branchformer": DiverseEBranchformerEncoder,
+    "diverse_contextual_block_transformer": DiverseContextualBlockTransformerEncoder,
+}
+DECODERS = {"diverse_transformer": DiverseTransformerDecoder}
+LANGUAGE_MODELS = {"diverse_transformer": DiverseTransformerLM}

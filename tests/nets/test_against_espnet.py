@@ -1,0 +1,153 @@
+"""Whole encoders and decoders at the null setting equal ESPnet's: strict state dict, difference 0."""
+
+import pytest
+import torch
+
+from espnet_diverse.attention import CORES
+from espnet_diverse.errors import ConfigError
+from espnet_diverse.nets import DECODERS, ENCODERS, LANGUAGE_MODELS
+from espnet_diverse.nets.exchange import Attention
+from espnet_diverse.scope import scope
+
+SMALL = {"output_size": 16, "attention_heads": 2, "linear_units": 24, "num_blocks": 2}
+OPTIONS = {
+    "diverse_transformer": SMALL,
+    "diverse_conformer": {**SMALL, "cnn_module_kernel": 3, "rel_pos_type": "latest"},
+    "diverse_e_branchformer": {
+        **{k: v for k, v in SMALL.items() if k != "linear_units"},
+        "cgmlp_linear_units": 24,
+        "cgmlp_conv_kernel": 3,
+        "rel_pos_type": "latest",
+    },
+    "diverse_contextual_block_transformer": {**SMALL, "block_size": 8, "hop_size": 4, "look_ahead": 2},
+}
+LEGACY = {**OPTIONS["diverse_conformer"], "rel_pos_type": "legacy"}
+ENCODER_CASES = [*OPTIONS.items(), ("diverse_conformer", LEGACY)]
+
+
+def pair(ours, *args, **options):
+    """The same net from ESPnet and from us, with ESPnet's weights loaded strictly into ours."""
+    theirs = next(c for c in ours.__mro__[1:] if c.__module__.startswith("espnet2"))
+    torch.manual_seed(1)
+    reference = theirs(*args, **options).eval()
+    net = ours(*args, **options).eval()
+    net.load_state_dict(reference.state_dict(), strict=True)
+    return reference, net
+
+
+@pytest.mark.parametrize(("name", "options"), ENCODER_CASES)
+def test_encoder_equals_espnet(name, options):
+    reference, net = pair(ENCODERS[name], 20, **options)
+    speech, lengths = torch.randn(2, 90, 20), torch.tensor([90, 61])
+    expected, olens, _ = reference(speech, lengths)
+    with scope(keep_attention=True):
+        exact, our_olens, _ = net(speech, lengths)
+    assert torch.equal(exact, expected)
+    assert torch.equal(our_olens, olens)
+    fused, _, _ = net(speech, lengths)
+    for n, (a, b) in zip(olens, zip(fused, expected, strict=True), strict=True):
+        torch.testing.assert_close(a[:n], b[:n], rtol=1e-5, atol=1e-5)
+
+
+def test_decoder_equals_espnet_in_full_pass_and_cached_steps():
+    options = {"attention_heads": 2, "linear_units": 24, "num_blocks": 2}
+    reference, net = pair(DECODERS["diverse_transformer"], 11, 16, **options)
+    memory, hlens = torch.randn(2, 13, 16), torch.tensor([13, 8])
+    ys, ylens = torch.randint(1, 11, (2, 6)), torch.tensor([6, 4])
+    expected, _ = reference(memory, hlens, ys, ylens)
+    with scope(keep_attention=True):
+        exact, _ = net(memory, hlens, ys, ylens)
+    assert torch.equal(exact, expected)
+    states = [None, None]
+    for t in range(1, 7):
+        logp, states = net.batch_score(ys[:, :t], states, memory)
+        their_logp = reference.batch_score(ys[:, :t], [None, None], memory)[0]
+        torch.testing.assert_close(logp, their_logp, rtol=1e-5, atol=1e-5)
+
+
+def test_language_model_equals_espnet():
+    options = {"embed_unit": 8, "att_unit": 16, "head": 2, "unit": 24, "layer": 2}
+    reference, net = pair(LANGUAGE_MODELS["diverse_transformer"], 11, **options)
+    ys = torch.randint(1, 11, (2, 6))
+    with scope(keep_attention=True):
+        assert torch.equal(net(ys, None)[0], reference(ys, None)[0])
+
+
+def test_building_draws_espnets_initial_weights():
+    """Exchanging keeps ESPnet's modules, so one seed gives one start whatever the toolkit."""
+    theirs = ENCODERS["diverse_transformer"].__mro__[2]
+    torch.manual_seed(7)
+    reference = theirs(20, **SMALL)
+    torch.manual_seed(7)
+    net = ENCODERS["diverse_transformer"](20, **SMALL)
+    assert all(torch.equal(v, net.state_dict()[k]) for k, v in reference.state_dict().items())
+
+
+@pytest.mark.parametrize("core", CORES)
+@pytest.mark.parametrize(("name", "options"), ENCODER_CASES)
+def test_every_core_trains_in_every_encoder(core, name, options):
+    torch.manual_seed(0)
+    net = ENCODERS[name](20, attention={"core": core}, **options)
+    with scope() as shared:
+        out, olens, _ = net(torch.randn(2, 90, 20), torch.tensor([90, 61]))
+        (out.square().mean() + shared.total_loss()).backward()
+    for parameter_name, parameter in net.named_parameters():
+        assert parameter.grad is None or torch.isfinite(parameter.grad).all(), parameter_name
+    if core == "sdma":
+        assert net.encoders[0].get_submodule(net.attribute).core.query_mixture.mean.grad.abs().sum() > 0
+
+
+@pytest.mark.parametrize("core", ["sma", "sdma"])
+def test_cached_decoding_keeps_the_semantic_mask(core):
+    """The released SDMA code loses the mask at each cached step; ours gives the full pass, step by step."""
+    torch.manual_seed(0)
+    net = DECODERS["diverse_transformer"](
+        11, 16, attention_heads=2, num_blocks=2, attention={"core": core}, cross_attention={"core": core}
+    )
+    for name, buffer in net.named_buffers():
+        if name.endswith("updates.count"):
+            buffer.fill_(5000.0)
+    net = net.double().eval()
+    memory, ys = torch.randn(2, 13, 16, dtype=torch.double), torch.randint(1, 11, (2, 6))
+    full, _ = net(memory, torch.tensor([13, 13]), ys, torch.tensor([6, 6]))
+    states = [None, None]
+    for t in range(1, 7):
+        logp, states = net.batch_score(ys[:, :t], states, memory)
+        torch.testing.assert_close(logp, full[:, t - 1].log_softmax(-1))
+
+
+def test_attention_is_known_to_espnets_plots():
+    from espnet.nets.pytorch_backend.transformer.attention import MultiHeadedAttention
+
+    net = ENCODERS["diverse_transformer"](20, **SMALL).eval()
+    attention = net.encoders[0].self_attn
+    assert isinstance(attention, Attention) and isinstance(attention, MultiHeadedAttention)
+    seen = []
+    attention.register_forward_hook(lambda module, *_: seen.append(module.attn.shape))
+    net(torch.randn(2, 90, 20), torch.tensor([90, 61]))
+    assert len(seen) == 1 and seen[0][:2] == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("encoder", "options", "text"),
+    [
+        ("diverse_transformer", {"attention": {"core": "sdmaa"}}, "unknown attention 'sdmaa'; known: softmax sma sdma"),
+        ("diverse_transformer", {"attention": {"core": "sma", "clusters": 3}}, "has no option 'clusters'; known:"),
+        ("diverse_conformer", {"rel_pos_type": "latest", "zero_triu": True}, "zero_triu: true is not supported"),
+        (
+            "diverse_e_branchformer",
+            {"attention_layer_type": "fast_selfattn", "pos_enc_layer_type": "abs_pos"},
+            "attention of type FastSelfAttention cannot be exchanged",
+        ),
+    ],
+)
+def test_what_cannot_be_exchanged_is_named(encoder, options, text):
+    with pytest.raises(ConfigError, match=text):
+        ENCODERS[encoder](20, **{**OPTIONS[encoder], **options})
+
+
+def test_options_are_shown_to_espnets_print_config():
+    from espnet2.utils.get_default_kwargs import get_default_kwargs
+
+    shown = get_default_kwargs(ENCODERS["diverse_conformer"])
+    assert shown["cnn_module_kernel"] == 31 and "attention" in shown
