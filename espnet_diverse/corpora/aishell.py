@@ -1,0 +1,160 @@
+"""AISHELL-1: 178 hours of read Mandarin, 400 speakers, 16 kHz (OpenSLR 33, Apache License 2.0).
+
+Bu et al., "AISHELL-1: An open-source Mandarin speech corpus and a speech recognition baseline", O-COCOSDA 2017.
+
+Official layout, as it is after unpacking data_aishell.tgz and the archive of each speaker inside it:
+
+    data_aishell/wav/{train,dev,test}/<speaker>/<utterance>.wav
+    data_aishell/transcript/aishell_transcript_v0.8.txt     "<utterance> <words separated by spaces>"
+    utt2domain                                              optional, ours: "<utterance> <domain>", becomes utt2task
+
+Transcripts become characters: the spaces between words, an annotation of the corpus, are removed.
+
+The release has 141,925 recordings and 141,600 transcripts; usual recipes leave the 325 untranscribed recordings out
+without a word and arrive at 120,098 / 14,326 / 7,176 utterances for train / dev / test. Here an unmatched utterance is
+an error unless `on_missing="drop"`, which lists each one as dropped; the full corpus needs it.
+"""
+
+from pathlib import Path
+
+from espnet_diverse.corpora.download import download as fetch
+from espnet_diverse.corpora.download import unpack
+from espnet_diverse.corpora.faults import Fault, refuse
+from espnet_diverse.corpora.files import staged_directory
+from espnet_diverse.corpora.kaldi import DataDir
+from espnet_diverse.corpora.tables import EMPTY_TRANSCRIPT, read_table, scan_table
+from espnet_diverse.errors import ConfigError, DataError
+from espnet_diverse.progress import progress
+
+SETS = ("train", "dev", "test")
+TRANSCRIPT = Path("transcript", "aishell_transcript_v0.8.txt")
+URL = "https://www.openslr.org/resources/33/data_aishell.tgz"
+MD5 = "2f494334227864a8a8fec932999db9d8"
+# Beyond this share of unmatched utterances the copy is damaged rather than the release imperfect (it has 0.23 %).
+MOST_MISSING = 0.01
+# A share means nothing in a handful of utterances.
+FEW_MISSING = 10
+
+
+def prepare(corpus_dir: Path, on_missing: str = "error") -> dict[str, DataDir]:
+    """Read the official tree.
+
+    Args:
+        corpus_dir: The folder that holds data_aishell, or data_aishell itself.
+        on_missing: What to do with a recording without transcript, a transcript without recording and an empty
+            transcript: "error", or "drop" (into `DataDir.dropped`; up to 1 % of the corpus, then an error as well).
+
+    Returns:
+        The sets train, dev and test. A transcript without recording belongs to none of them; it is dropped from train.
+
+    Raises:
+        DataError: naming the missing folder, the utterance without its other half, or the faulty line.
+    """
+    if on_missing not in ("error", "drop"):
+        raise ConfigError(f"on_missing {on_missing!r}: must be error or drop")
+    root = _root(corpus_dir)
+    wavs = {name: _recordings(root / "wav" / name) for name in SETS}
+    _refuse_twice(wavs)
+    transcripts, faults = scan_table(root / TRANSCRIPT, "text")
+    spoken = {utterance: wav for paths in wavs.values() for utterance, wav in paths.items()}
+    no_audio = sorted(transcripts.keys() - spoken.keys())
+    no_transcript = sorted(spoken.keys() - transcripts.keys())
+    if on_missing == "drop":
+        faults = [fault for fault in faults if fault.what != EMPTY_TRANSCRIPT]
+        _check_share(no_audio + no_transcript + [u for u, text in transcripts.items() if not text], len(spoken))
+    else:
+        todo = "add it, or leave such utterances out with --on_missing drop"
+        faults += [Fault(str(spoken[u]), u, f"audio without transcript in {TRANSCRIPT}; {todo}") for u in no_transcript]
+        faults += [Fault(str(root / TRANSCRIPT), u, f"transcript without audio in wav/; {todo}") for u in no_audio]
+    refuse(faults)
+    domains = _domains(root.parent / "utt2domain", spoken)
+    sets = {name: _data_dir(paths, transcripts, domains) for name, paths in wavs.items()}
+    sets[SETS[0]].dropped |= dict.fromkeys(no_audio, "transcript without audio")
+    return sets
+
+
+def download(target_dir: Path, url: str = URL, md5: str | None = MD5) -> Path:
+    """Fetch and unpack the release (15 GB, then 19 GB more) into `target_dir`.
+
+    Returns:
+        The corpus directory for `prepare`; at once where an earlier call finished.
+    """
+    corpus_dir = target_dir / "aishell"
+    if corpus_dir.is_dir():
+        return corpus_dir
+    archive = fetch(url, target_dir / "data_aishell.tgz", md5=md5)
+    with staged_directory(corpus_dir) as staging:
+        unpack(archive, staging, "unpack AISHELL-1")
+        speakers = sorted((staging / "data_aishell" / "wav").glob("*.tar.gz"))
+        for speaker in progress(speakers, "unpack its speakers", unit="archive"):
+            unpack(speaker, speaker.parent)
+            speaker.unlink()
+    return corpus_dir
+
+
+def _root(corpus_dir: Path) -> Path:
+    """The folder data_aishell as an absolute path, checked for what an official copy holds."""
+    corpus_dir = corpus_dir.absolute()
+    root = corpus_dir if (corpus_dir / "wav").is_dir() else corpus_dir / "data_aishell"
+    for needed in (root, root / TRANSCRIPT, *(root / "wav" / name for name in SETS)):
+        if not needed.exists():
+            packed = any((root / "wav").glob("*.tar.gz"))
+            todo = "unpack the archives in wav/" if packed else "give the folder that holds data_aishell"
+            raise DataError(f"no AISHELL-1 corpus in {corpus_dir}: there is no {needed}; {todo}")
+    return root
+
+
+def _recordings(folder: Path) -> dict[str, Path]:
+    """The wav files <speaker>/<utterance>.wav of one set."""
+    wavs: dict[str, Path] = {}
+    faults = []
+    for wav in sorted(folder.glob("*/*.[wW][aA][vV]")):
+        if wav.stem in wavs:
+            faults.append(Fault(str(wav), None, f"utterance {wav.stem} is also {wavs[wav.stem]}; an id stands once"))
+        wavs[wav.stem] = wav
+    if not wavs:
+        faults.append(Fault(str(folder), None, "holds no <speaker>/<utterance>.wav; get the corpus again"))
+    refuse(faults)
+    return wavs
+
+
+def _refuse_twice(wavs: dict[str, dict[str, Path]]) -> None:
+    """Refuse an utterance that is in two sets: it would be trained and tested on."""
+    owner: dict[str, Path] = {}
+    faults = []
+    for paths in wavs.values():
+        for utterance in sorted(paths.keys() & owner.keys()):
+            what = f"utterance {utterance} is also {owner[utterance]}; it may be in one set only"
+            faults.append(Fault(str(paths[utterance]), None, what))
+        owner |= paths
+    refuse(faults)
+
+
+def _check_share(unmatched: list[str], total: int) -> None:
+    if len(unmatched) > max(FEW_MISSING, MOST_MISSING * total):
+        what = f"{len(unmatched)} of {total} utterances lack audio or transcript, the first is {unmatched[0]}"
+        raise DataError(f"{what}; up to {MOST_MISSING:.0%} can be dropped: the copy is incomplete, get it again")
+
+
+def _domains(file: Path, spoken: dict[str, Path]) -> dict[str, str]:
+    if not file.exists():
+        return {}
+    domains = read_table(file, "utt2task")
+    refuse([Fault(str(file), u, "has no domain; add a line or remove the file") for u in spoken if u not in domains])
+    return domains
+
+
+def _data_dir(wavs: dict[str, Path], transcripts: dict[str, str], domains: dict[str, str]) -> DataDir:
+    """One set; what has no transcript, or an empty one, is dropped."""
+    data = DataDir()
+    for utterance, wav in wavs.items():
+        text = transcripts.get(utterance)
+        if not text:
+            data.dropped[utterance] = "audio without transcript" if text is None else "empty transcript"
+            continue
+        data.wav_scp[utterance] = str(wav)
+        data.text[utterance] = text.replace(" ", "")
+        data.utt2spk[utterance] = wav.parent.name
+        if domains:
+            data.utt2task[utterance] = domains[utterance]
+    return data

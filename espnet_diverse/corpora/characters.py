@@ -1,0 +1,82 @@
+"""Characters of ids and transcripts: what is mended, what is refused, and which encoding a file seems to have.
+
+Mended: every kind of space becomes one plain space, invisible characters (zero-width, direction marks, soft hyphen,
+byte order mark) are removed, and the text is composed (Unicode NFC). ESPnet strips token-list lines with `rstrip`, so
+a no-break or ideographic space kept in a transcript would later turn into an empty token.
+"""
+
+import re
+import unicodedata
+
+RESERVED = ("<blank>", "<unk>", "<sos/eos>", "<s>", "</s>")
+# File names are ids with a speed prefix and a suffix; file systems allow 255 bytes.
+LONGEST_ID = 240
+
+_SPACES = "\t\v\f\r\x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
+_INVISIBLE = "\xad\ufeff" + "".join(map(chr, [*range(0x200B, 0x2010), *range(0x202A, 0x202F), *range(0x2060, 0x2070)]))
+_MENDED = re.compile(f"[{_SPACES}{_INVISIBLE}]")
+_MENDING = str.maketrans(_SPACES, " " * len(_SPACES), _INVISIBLE)
+_UNSAFE = re.compile(r"""[\s/\\$`"'|;&<>(){}\[\]*?!~#]|\.\.""")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+
+def mend(text: str) -> tuple[str, list[str]]:
+    """Bring `text` to plain single spaces, visible characters and NFC.
+
+    Returns:
+        The mended text without outer spaces, and the names of the repairs made. Doubled and outer plain spaces go
+        without a name: they separate columns.
+    """
+    repairs = []
+    found = set(_MENDED.findall(text))
+    if found:
+        if "\t" in found:
+            repairs.append("tab")
+        if found & set(_SPACES) - {"\t"}:
+            repairs.append("unusual space")
+        if found & set(_INVISIBLE):
+            repairs.append("invisible character")
+        text = text.translate(_MENDING)
+    if not unicodedata.is_normalized("NFC", text):
+        repairs.append("decomposed text (not NFC)")
+        text = unicodedata.normalize("NFC", text)
+    return re.sub(" +", " ", text).strip(" "), repairs
+
+
+def id_fault(name: str) -> str | None:
+    """Say why `name` cannot be an utterance, speaker or task id, or return None.
+
+    Ids become file names and stand in shell commands, so path separators, `..` and shell marks are refused.
+    """
+    control = _CONTROL.search(name)
+    if control:
+        return f"id {name!r} holds the control character U+{ord(control[0]):04X}; remove it"
+    unsafe = _UNSAFE.search(name)
+    if unsafe:
+        return f"id {name!r} holds {unsafe[0]!r}; allowed are letters, digits and - _ . : , = + @ %"
+    size = len(name.encode("utf-8", "surrogatepass"))
+    if size > LONGEST_ID:
+        return f"id {name[:20]!r}... is {size} bytes long; allowed are {LONGEST_ID}"
+    return None
+
+
+def text_fault(text: str) -> str | None:
+    """Say why `text` cannot be a transcript, or return None; an empty one is for the caller to judge."""
+    control = _CONTROL.search(text)
+    if control:
+        return f"transcript holds the control character U+{ord(control[0]):04X}; remove it"
+    for symbol in RESERVED:
+        if symbol in text:
+            return f"transcript holds the reserved symbol {symbol}; take it out or write it another way"
+    return None
+
+
+def guess_encoding(raw: bytes) -> str | None:
+    """Name the encoding of `raw`, which is not utf-8: UTF-16 or GBK where it decodes as such, else None."""
+    if raw.startswith((b"\xff\xfe", b"\xfe\xff")) or raw.count(0) > len(raw) // 4:
+        return "UTF-16"
+    try:
+        raw.decode("gbk")
+    except UnicodeDecodeError:
+        return None
+    return "GBK"

@@ -1,0 +1,171 @@
+"""Fetch and unpack what a corpus is published as: resumable, checked, and safe against hostile archives."""
+
+import hashlib
+import shutil
+import tarfile
+import time
+import zlib
+from collections.abc import Iterator
+from http.client import HTTPException, HTTPResponse
+from lzma import LZMAError
+from math import ceil
+from pathlib import Path, PurePosixPath
+from urllib.error import HTTPError, URLError
+from urllib.request import Request, urlopen
+
+from espnet_diverse.errors import DataError
+from espnet_diverse.progress import progress
+
+ATTEMPTS = 5
+PAUSE_SECONDS = 2.0
+TIMEOUT_SECONDS = 60.0
+_CHUNK_BYTES = 1 << 20
+
+
+def download(url: str, target: Path, md5: str | None = None, sha256: str | None = None) -> Path:
+    """Fetch `url` to `target`; a transfer that broke off goes on where it stopped, also in a later run.
+
+    Args:
+        url: http or https address.
+        target: The file; it appears only when it is complete. What has arrived so far stands in `<target>.part`.
+        md5: Expected checksum in hexadecimal digits, if known.
+        sha256: The same for SHA-256.
+
+    Returns:
+        `target`; at once where it exists with the right checksum, or exists and none is given.
+
+    Raises:
+        DataError: where the address cannot be fetched, answers with a web page, the disk is too small, or the checksum
+            is wrong twice (the file is then deleted).
+    """
+    if not url.startswith(("http://", "https://")):
+        raise DataError(f"{url}: only http and https addresses can be fetched")
+    if target.exists():
+        if not _wrong_checksum(target, md5, sha256):
+            return target
+        target.unlink()
+    partial = target.with_name(f"{target.name}.part")
+    for _ in range(2):
+        _fetch(url, partial)
+        wrong = _wrong_checksum(partial, md5, sha256)
+        if not wrong:
+            return partial.replace(target)
+        partial.unlink()
+    raise DataError(f"{url}: {wrong}, twice; the file was deleted: try later or another source")
+
+
+def _fetch(url: str, partial: Path) -> None:
+    problem: Exception | str = ""
+    for attempt in range(ATTEMPTS):
+        time.sleep(PAUSE_SECONDS * attempt)
+        try:
+            problem = _fetch_rest(url, partial)
+        except HTTPError as error:
+            problem = f"HTTP status {error.code} {error.reason}"
+            if error.code == 416:  # the part is as long as the file, or longer: then begin again
+                if (error.headers.get("Content-Range") or "").rpartition("/")[2] == str(_size(partial)):
+                    return
+                partial.unlink(missing_ok=True)
+            elif error.code < 500:
+                raise DataError(f"{url}: {problem}; check the address, or fetch the file by hand") from error
+        except (URLError, HTTPException, ConnectionError, TimeoutError) as error:
+            problem = getattr(error, "reason", None) or error
+        except OSError as error:
+            raise DataError(f"{partial}: cannot be written ({error}); make room or choose another place") from error
+        if not problem:
+            return
+    again = f"{_size(partial)} bytes are kept in {partial}; run the same command again to go on"
+    raise DataError(f"{url}: broke off {ATTEMPTS} times ({problem}); {again}")
+
+
+def _fetch_rest(url: str, partial: Path) -> str:
+    """Fetch what `partial` lacks; return "" when it is complete, else how much is still missing."""
+    partial.parent.mkdir(parents=True, exist_ok=True)
+    have = _size(partial)
+    request = Request(url, headers={"Range": f"bytes={have}-"} if have else {})
+    with urlopen(request, timeout=TIMEOUT_SECONDS) as response:
+        if response.headers.get_content_type() == "text/html":
+            raise DataError(f"{url}: answered with a web page instead of a file; check the address or the connection")
+        if have and not (response.headers.get("Content-Range") or "").startswith(f"bytes {have}-"):
+            have = 0  # the server cannot resume and sends the whole file
+        length = response.headers.get("Content-Length")
+        missing = int(length) if length is not None else None
+        _check_space(partial, missing or 0)
+        with partial.open("ab" if have else "wb") as file:
+            total = ceil(missing / _CHUNK_BYTES) if missing is not None else None
+            for chunk in progress(_chunks(response), f"fetch {partial.stem}", total, "MiB"):
+                file.write(chunk)
+    if missing is not None and _size(partial) < have + missing:
+        return f"{_size(partial)} of {have + missing} bytes arrived"
+    return ""
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def _chunks(response: HTTPResponse) -> Iterator[bytes]:
+    while chunk := response.read(_CHUNK_BYTES):
+        yield chunk
+
+
+def _check_space(partial: Path, needed: int) -> None:
+    free = shutil.disk_usage(partial.parent).free
+    if free < needed:
+        raise DataError(f"{partial.parent}: {needed} bytes are needed and {free} are free; make room and run again")
+
+
+def _wrong_checksum(path: Path, md5: str | None, sha256: str | None) -> str:
+    """Compare with the checksums that are known; return what differs, or ""."""
+    for name, expected in (("md5", md5), ("sha256", sha256)):
+        if expected is None:
+            continue
+        # md5 is what some corpora publish; it guards against damage in transit, not against an adversary.
+        digest = hashlib.new(name, usedforsecurity=False)
+        with path.open("rb") as file:
+            while block := file.read(_CHUNK_BYTES):
+                digest.update(block)
+        found = digest.hexdigest()
+        if found != expected.lower():
+            return f"{name} is {found} and must be {expected.lower()}"
+    return ""
+
+
+def unpack(
+    archive: Path, target: Path, name: str | None = None, max_bytes: int = 1 << 36, max_files: int = 2_000_000
+) -> None:
+    """Unpack a tar archive (plain, gz, bz2, xz) of files and folders into the existing folder `target`.
+
+    Args:
+        archive: The archive.
+        target: Where to; give a staged directory, for a refused archive leaves there what came before the fault.
+        name: What the progress bar is called; there is none where it is not given.
+        max_bytes: Greatest sum of file sizes, against archive bombs (64 GiB).
+        max_files: Greatest number of members.
+
+    Raises:
+        DataError: naming the member that is a link or device, points outside `target` or passes a cap; or the
+            archive, where it is damaged.
+    """
+    total = 0
+    try:
+        with tarfile.open(archive, "r:*") as tar:
+            for count, member in enumerate(progress(tar, name, unit="file") if name else tar, start=1):
+                total += member.size
+                _check_member(archive, member)
+                if total > max_bytes or count > max_files:
+                    caps = f"{max_bytes} bytes and {max_files} members are allowed"
+                    raise DataError(f"{archive}: {member.name!r} passes the size of a sane archive; {caps}")
+                tar.extract(member, target, filter="data")
+    except (tarfile.TarError, EOFError, zlib.error, LZMAError, OSError) as error:
+        reason = str(error).partition("\n")[0] or "it ends too early"
+        todo = "make room where the disk is full, else delete the archive and fetch it again"
+        raise DataError(f"{archive}: cannot be unpacked ({reason}); {todo}") from error
+
+
+def _check_member(archive: Path, member: tarfile.TarInfo) -> None:
+    name = PurePosixPath(member.name)
+    if name.is_absolute() or ".." in name.parts:
+        raise DataError(f"{archive}: member {member.name!r} points outside; the archive is not to be trusted")
+    if not (member.isfile() or member.isdir()):
+        raise DataError(f"{archive}: member {member.name!r} is a link or device; only files and folders are unpacked")

@@ -1,0 +1,51 @@
+"""Files and directories that appear complete or not at all."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from espnet_diverse.errors import DataError
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write `text` as utf-8 under a temporary name beside `path`, then rename it."""
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        partial.write_text(text, encoding="utf-8", newline="\n")
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def staged_directory(target: Path) -> Iterator[Path]:
+    """Yield an empty directory that takes the place of `target` when the block ends well.
+
+    It stands beside `target` (same file system, so that the rename is atomic) and is removed when the block raises;
+    `target` is then as it was. What a killed run left behind is removed at the next start.
+
+    Raises:
+        DataError: `target` is a file.
+    """
+    if target.exists() and not target.is_dir():
+        raise DataError(f"{target}: is a file, and a directory is to be written there; give another place")
+    parent_is_new = not target.parent.exists()
+    staging = target.with_name(f".{target.name}.partial")
+    previous = target.with_name(f".{target.name}.previous")
+    for leftover in (staging, previous):
+        if leftover.exists():
+            shutil.rmtree(leftover)
+    try:
+        staging.mkdir(parents=True)
+        yield staging
+        if target.exists():
+            target.replace(previous)
+        staging.replace(target)
+    except BaseException:
+        shutil.rmtree(staging, ignore_errors=True)
+        if parent_is_new:
+            with suppress(OSError):
+                target.parent.rmdir()
+        raise
+    shutil.rmtree(previous, ignore_errors=True)

@@ -1,0 +1,194 @@
+"""`espnet-diverse prepare`, as a user calls it."""
+
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import soundfile
+
+from espnet_diverse.bin.main import main
+from espnet_diverse.corpora import aishell
+from espnet_diverse.corpora.kaldi import read_data_dir
+
+UTTERANCES = {"train": "BAC009S0002W0122", "dev": "BAC009S0724W0121", "test": "BAC009S0764W0121"}
+TRANSCRIPT = "data_aishell/transcript/aishell_transcript_v0.8.txt"
+
+
+def make_tree(corpus_dir: Path) -> Path:
+    """An AISHELL-1 tree of one utterance a set, each of half a second."""
+    root = corpus_dir / "data_aishell"
+    for name, utterance in UTTERANCES.items():
+        folder = root / "wav" / name / utterance[6:11]
+        folder.mkdir(parents=True)
+        soundfile.write(folder / f"{utterance}.wav", np.zeros(8000, np.int16), 16000)
+    (root / "transcript").mkdir()
+    lines = "".join(f"{utterance} 一 二 三\n" for utterance in UTTERANCES.values())
+    (corpus_dir / TRANSCRIPT).write_text(lines, encoding="utf-8")
+    return corpus_dir
+
+
+@pytest.fixture
+def corpus_dir(tmp_path) -> Path:
+    return make_tree(tmp_path / "corpus")
+
+
+@pytest.fixture
+def prepare(tmp_path, corpus_dir):
+    """prepare(*options) -> exit code of the command on the tree, into tmp_path/data."""
+
+    def run(*options: str) -> int:
+        return main(
+            ["prepare", "aishell", "--corpus_dir", str(corpus_dir), "--output_dir", str(tmp_path / "data"), *options]
+        )
+
+    return run
+
+
+def test_twice(tmp_path, prepare, capsys):
+    for _ in range(2):
+        assert prepare("--speed_perturb", "0.9", "1.0", "--nj", "2") == 0
+        assert capsys.readouterr().out.splitlines() == [
+            "train: 2 utterances, 0.00 hours, 2 speakers, 0 dropped",
+            "dev: 1 utterances, 0.00 hours, 1 speakers, 0 dropped",
+            "test: 1 utterances, 0.00 hours, 1 speakers, 0 dropped",
+        ]
+    assert sorted(entry.name for entry in (tmp_path / "data").iterdir()) == ["dev", "test", "train"]
+    assert read_data_dir(tmp_path / "data" / "test").text == {"BAC009S0764W0121": "一二三"}
+
+
+def test_drops_and_conversions_are_printed(tmp_path, corpus_dir, prepare, capsys):
+    folder = corpus_dir / "data_aishell/wav/train/S0002"
+    soundfile.write(folder / "BAC009S0002W0999.wav", np.zeros(8000, np.int16), 16000)
+    soundfile.write(folder / "BAC009S0002W0122.wav", np.zeros((4000, 2), np.int16), 8000)
+    assert prepare("--on_missing", "drop", "--audio_format", "flac") == 0
+    assert capsys.readouterr().out.splitlines()[:2] == [
+        f"train: 1 utterances, 0.00 hours, 1 speakers, 1 dropped (listed in {tmp_path}/data/train/dropped.tsv)",
+        "train: 1 recordings of 8000 Hz, 2 channels brought to 16 kHz mono",
+    ]
+    assert (tmp_path / "data/train/dropped.tsv").read_text().endswith("BAC009S0002W0999\taudio without transcript\n")
+    assert read_data_dir(tmp_path / "data" / "train").wav_scp["BAC009S0002W0122"].endswith(".flac")
+
+
+def wav(corpus_dir: Path, name: str) -> Path:
+    return corpus_dir / "data_aishell" / "wav" / name / UTTERANCES[name][6:11] / f"{UTTERANCES[name]}.wav"
+
+
+def transcript(corpus_dir: Path, content: bytes) -> None:
+    (corpus_dir / TRANSCRIPT).write_bytes(content)
+
+
+def spoil_folder(corpus_dir):
+    corpus_dir.rename(corpus_dir.with_name("elsewhere"))
+
+
+def spoil_nan(corpus_dir):
+    soundfile.write(wav(corpus_dir, "dev"), np.full(8000, np.nan, np.float32), 16000, subtype="FLOAT")
+
+
+GOOD = "".join(f"{utterance} 一\n" for utterance in UTTERANCES.values())
+SPOILED = {
+    "missing corpus folder": (spoil_folder, "no AISHELL-1 corpus in {corpus}: there is no {corpus}/data_aishell"),
+    "transcript without audio": (
+        lambda corpus: transcript(corpus, (GOOD + "BAC009S0900W0001 二\n").encode()),
+        "{transcript}: BAC009S0900W0001: transcript without audio",
+    ),
+    "audio without transcript": (
+        lambda corpus: transcript(corpus, GOOD.splitlines(keepends=True)[0].encode()),
+        "2 faults: {corpus}/data_aishell/wav/dev/S0724/BAC009S0724W0121.wav: BAC009S0724W0121: audio without",
+    ),
+    "unreadable wav": (
+        lambda corpus: wav(corpus, "test").write_text("not audio"),
+        "test: BAC009S0764W0121: {corpus}/data_aishell/wav/test/S0764/BAC009S0764W0121.wav: not readable as audio",
+    ),
+    "empty transcript": (
+        lambda corpus: transcript(corpus, GOOD.replace("W0122 一", "W0122").encode()),
+        "{transcript}:1: empty transcript",
+    ),
+    "duplicate id": (
+        lambda corpus: transcript(corpus, (GOOD + "BAC009S0002W0122 二\n").encode()),
+        "{transcript}:4: duplicate id 'BAC009S0002W0122', first on line 1",
+    ),
+    "wrong encoding": (
+        lambda corpus: transcript(corpus, GOOD.replace("一", "你好").encode("gbk")),
+        "{transcript}:1: not utf-8 at byte offset 17 (it decodes as GBK)",
+    ),
+    "nan samples": (
+        spoil_nan,
+        "dev: BAC009S0724W0121: {corpus}/data_aishell/wav/dev/S0724/BAC009S0724W0121.wav: holds 8000 NaN",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", SPOILED)
+def test_bad_input_gets_one_error_and_leaves_nothing(tmp_path, corpus_dir, prepare, capsys, kind):
+    spoil, what = SPOILED[kind]
+    spoil(corpus_dir)
+    assert prepare("--speed_perturb", "0.9", "1.0") == 1
+    (line,) = [text for text in capsys.readouterr().err.splitlines() if "error" in text]
+    expected = what.format(corpus=corpus_dir, transcript=corpus_dir / TRANSCRIPT)
+    assert expected in line
+    assert "Traceback" not in line
+    assert not (tmp_path / "data").exists()
+
+
+def test_all_faults_are_listed_on_request(tmp_path, corpus_dir, prepare, capsys):
+    transcript(corpus_dir, "".join(f"BAC009S0900W{number:04} 二\n" for number in range(5)).encode())
+    report = tmp_path / "faults"
+    assert prepare("--report", str(report)) == 1
+    assert f"8 faults: {corpus_dir}" in (message := capsys.readouterr().err)
+    assert f"; and 5 more (all are listed in {report})" in message
+    assert len(report.read_text().splitlines()) == 8
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        (["--nj", "0"], "--nj 0: must be 1 or more"),
+        (["--download"], "give exactly one of --corpus_dir DIR, --corpus synthetic, --download"),
+        (["--on_missing", "skip"], "on_missing 'skip': must be error or drop"),
+        (["--max_seconds", "0.01"], "limits of 0.1 and 0.01 seconds"),
+    ],
+)
+def test_bad_options(prepare, capsys, options, what):
+    assert prepare(*options) == 1
+    assert what in capsys.readouterr().err
+
+
+def test_no_source_and_unknown_corpus(tmp_path, capsys):
+    assert main(["prepare", "aishell", "--output_dir", str(tmp_path / "data")]) == 1
+    assert "where is the corpus? give exactly one of" in capsys.readouterr().err
+    assert main(["prepare", "aishel", "--output_dir", str(tmp_path / "data")]) == 1
+    assert "unknown corpus 'aishel'; known: aishell" in capsys.readouterr().err
+
+
+def test_synthetic_replica_and_download_go_to_downloads(tmp_path, monkeypatch):
+    """Both are stood in for; the first by the contract of `synthetic.make_aishell`."""
+    made = {}
+
+    def make(target_dir: Path, seed: int = 0, size: str = "demo") -> Path:
+        made["size"] = size
+        return make_tree(target_dir)
+
+    monkeypatch.setitem(sys.modules, "espnet_diverse.corpora.synthetic", SimpleNamespace(make_aishell=make))
+    monkeypatch.setattr(
+        "espnet_diverse.corpora.synthetic", sys.modules["espnet_diverse.corpora.synthetic"], raising=False
+    )
+    output = ["--output_dir", str(tmp_path / "data")]
+    assert main(["prepare", "aishell", "--corpus", "synthetic", "--size", "tiny", *output]) == 0
+    assert made == {"size": "tiny"}
+    assert str(tmp_path / "downloads" / "synthetic_tiny") in (tmp_path / "data" / "dev" / "wav.scp").read_text()
+    monkeypatch.setattr(aishell, "download", lambda target_dir: make_tree(target_dir / "aishell"))
+    assert main(["prepare", "aishell", "--download", "--download_dir", str(tmp_path / "there"), *output]) == 0
+    assert str(tmp_path / "there" / "aishell") in (tmp_path / "data" / "dev" / "wav.scp").read_text()
+
+
+def test_help_imports_nothing_heavy():
+    """So that it answers at once."""
+    code = "import sys; from espnet_diverse.bin.main import main\ntry: main(['prepare', '--help'])\n"
+    code += "finally: print(*{'numpy', 'soundfile', 'torch'} & set(sys.modules), file=sys.stderr)"
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "--corpus_dir" in answer.stdout
+    assert answer.stderr.strip() == ""

@@ -1,0 +1,62 @@
+"""Files and directories appear complete or not at all; faults become one error."""
+
+import pytest
+
+from espnet_diverse.corpora.faults import Fault, refuse
+from espnet_diverse.corpora.files import staged_directory
+from espnet_diverse.errors import DataError
+
+
+def test_staged_directory_replaces_the_old_one(tmp_path):
+    target = tmp_path / "data" / "train"
+    for content in ("old", "new"):
+        with staged_directory(target) as staging:
+            (staging / "file").write_text(content)
+    assert (target / "file").read_text() == "new"
+    assert [entry.name for entry in target.parent.iterdir()] == ["train"]
+
+
+@pytest.mark.parametrize("error", [DataError, KeyboardInterrupt])
+def test_failure_leaves_what_was_there(tmp_path, error):
+    target = tmp_path / "train"
+    with staged_directory(target) as staging:
+        (staging / "file").write_text("old")
+    with pytest.raises(error), staged_directory(target) as staging:
+        (staging / "file").write_text("new")
+        raise error
+    assert (target / "file").read_text() == "old"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["train"]
+
+
+def test_failure_takes_a_new_parent_along(tmp_path):
+    with pytest.raises(DataError), staged_directory(tmp_path / "data" / "train"):
+        raise DataError
+    assert not list(tmp_path.iterdir())
+
+
+def test_leftovers_of_a_killed_run_are_removed(tmp_path):
+    (tmp_path / ".train.partial").mkdir()
+    (tmp_path / ".train.partial" / "torn").touch()
+    with staged_directory(tmp_path / "train"):
+        pass
+    assert not list((tmp_path / "train").iterdir())
+    assert [entry.name for entry in tmp_path.iterdir()] == ["train"]
+
+
+def test_a_file_in_the_way_is_kept(tmp_path):
+    (tmp_path / "train").write_text("mine")
+    with pytest.raises(DataError, match="train: is a file, and a directory is to be written there"):
+        staged_directory(tmp_path / "train").__enter__()
+    assert (tmp_path / "train").read_text() == "mine"
+
+
+def test_faults_are_named_and_counted():
+    refuse([])
+    with pytest.raises(DataError, match="^text:3: bad$"):
+        refuse([Fault("text", 3, "bad")])
+    faults = [Fault("text", f"utt{number}", "bad") for number in range(5)]
+    with pytest.raises(DataError) as caught:
+        refuse(faults)
+    named = "text: utt0: bad; text: utt1: bad; text: utt2: bad"
+    assert str(caught.value) == f"5 faults: {named}; and 2 more"
+    assert caught.value.faults == faults
