@@ -1,0 +1,50 @@
+"""Make the vocabulary of a data directory: tokens.txt, tokens.yaml and, for bpe and unigram, bpe.model."""
+
+import argparse
+import sys
+from pathlib import Path
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of `espnet-diverse tokens`."""
+    parser.add_argument(
+        "--text", required=True, type=Path, help="transcripts to make it of, one 'utterance text' a line"
+    )
+    parser.add_argument("--output_dir", required=True, type=Path, help="directory of the vocabulary")
+    parser.add_argument("--type", default="char", help="char, bpe or unigram (default: char)")
+    parser.add_argument("--vocab_size", type=int, help="number of tokens, special ones included (bpe and unigram only)")
+    parser.add_argument(
+        "--coverage",
+        nargs="+",
+        default=[],
+        type=Path,
+        metavar="TEXT",
+        help="other transcripts to report unknown characters of",
+    )
+
+
+def inputs(args: argparse.Namespace) -> list[Path]:
+    """Files that are read."""
+    return [args.text, *args.coverage]
+
+
+def outputs(args: argparse.Namespace) -> list[Path]:
+    """Files that are written."""
+    names = ("tokens.txt", "tokens.yaml") + (() if args.type == "char" else ("bpe.model",))
+    return [args.output_dir / name for name in names]
+
+
+def run(args: argparse.Namespace) -> int:
+    """Make and save the vocabulary; print its size and what it does not cover of the `--coverage` texts."""
+    from espnet_diverse.corpora.kaldi import read_table
+    from espnet_diverse.text import Vocabulary
+
+    transcripts = read_table(args.text, "text").values()
+    others = {path: read_table(path, "text").values() for path in args.coverage}
+    print(f"making a vocabulary of type {args.type} from {len(transcripts)} transcripts", file=sys.stderr)
+    vocabulary = Vocabulary.train(transcripts, args.type, args.vocab_size)
+    vocabulary.save(args.output_dir)
+    print(f"{args.output_dir}: {len(vocabulary)} tokens ({args.type})")
+    for path, lines in others.items():
+        print(f"{path}: {vocabulary.coverage(lines)}")
+    return 0

@@ -1,0 +1,68 @@
+"""`espnet-diverse tokens`: files on disk, lines on screen, one line for each mistake."""
+
+import pytest
+
+from espnet_diverse.bin.main import main
+from espnet_diverse.text import Vocabulary
+
+
+@pytest.fixture
+def text(tmp_path):
+    path = tmp_path / "text"
+    path.write_text("a-1 你好 世界\na-2 你好\n", encoding="utf-8")
+    return path
+
+
+def test_characters(text, tmp_path, capsys):
+    assert main(["tokens", "--text", str(text), "--output_dir", str(tmp_path / "tokens")]) == 0
+    tokens = (tmp_path / "tokens" / "tokens.txt").read_text(encoding="utf-8").split()
+    assert tokens == ["<blank>", "<unk>", "你", "好", "<space>", "世", "界", "<sos/eos>"]
+    assert capsys.readouterr().out == f"{tmp_path / 'tokens'}: 8 tokens (char)\n"
+
+
+@pytest.mark.parametrize("type", ["bpe", "unigram"])
+def test_sentencepiece(type, text, tmp_path, capfd):
+    output = tmp_path / "tokens"
+    arguments = ["tokens", "--text", str(text), "--output_dir", str(output), "--type", type, "--vocab_size", "9"]
+    assert main(arguments) == 0
+    vocabulary = Vocabulary.load(output)
+    assert (vocabulary.type, len(vocabulary)) == (type, 9)
+    # sentencepiece's own log, some hundred lines, stays away.
+    assert capfd.readouterr().err == f"making a vocabulary of type {type} from 2 transcripts\n"
+
+
+def test_coverage_of_another_text(text, tmp_path, capsys):
+    dev = tmp_path / "dev"
+    dev.write_text("b-1 你见\nb-2 好见鬼\n", encoding="utf-8")
+    assert (
+        main(["tokens", "--text", str(text), "--output_dir", str(tmp_path / "o"), "--coverage", str(dev), str(text)])
+        == 0
+    )
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        f"{dev}: 5 characters, 3 of them unknown (2 different): U+89C1 见 2x, U+9B3C 鬼 1x",
+        f"{text}: 7 characters, 0 of them unknown (0 different)",
+    ]
+
+
+@pytest.mark.parametrize(
+    "content, options, message",
+    [
+        ("", "", "text: is empty"),
+        ("a-1 x\na-2\n", "", "text:2: empty transcript"),
+        ("a-1 x\na-2 \u3000\n", "", "text:2: empty transcript"),
+        ("a-1 x\na-1 y\n", "", "text:2: duplicate id 'a-1'"),
+        ("a-1 <unk> x\n", "", "text:1: transcript holds the reserved symbol <unk>"),
+        ("a-1 abc\n", "--type bpe --vocab_size 900", "vocab_size 900 is too large for this text; the maximum is "),
+        ("a-1 abc\n", "--type unigram", "vocab_size is None; type unigram needs a number of tokens"),
+        ("a-1 abc\n", "--vocab_size 900", "vocab_size 900 does not go with type char"),
+        ("a-1 abc\n", "--type word", "unknown vocabulary type 'word'; choose one of char, bpe, unigram"),
+        ("a-1 abc\n", "--coverage nowhere", "nowhere: cannot be read (No such file or directory)"),
+    ],
+)
+def test_mistakes_get_one_line_and_leave_no_files(content, options, message, text, tmp_path, capsys):
+    text.write_text(content, encoding="utf-8")
+    assert main(["tokens", "--text", str(text), "--output_dir", str(tmp_path / "tokens"), *options.split()]) == 1
+    error = [line for line in capsys.readouterr().err.splitlines() if "error:" in line]
+    assert len(error) == 1
+    assert message in error[0]
+    assert not (tmp_path / "tokens").exists()
