@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# Mandarin speech recognition on AISHELL-1; README.md explains, `./run.sh --help` lists the options.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")"
+. ./path.sh
+. ./cmd.sh
+. ../../common/recipe.sh
+
+parse_options "$@"
+if [[ $corpus == synthetic ]]; then
+    : "${config:=model/small,attention/sdma,conf/demo.yaml}" "${speed_perturb:=1.0}"
+else
+    : "${config:=model/transformer_6x6,attention/sdma,update/adam_noam_25k,conf/train.yaml}" "${speed_perturb:=0.9 1.0 1.1}"
+fi
+run_stages

@@ -1,0 +1,164 @@
+# The stages that every recipe shares. A recipe's run.sh sources this file from its own folder, calls
+# `parse_options "$@"` and `run_stages`; it changes a stage by defining stage_<name> again.
+#
+# A stage does not run its commands. It notes them in a plan, which `espnet-diverse plan` runs in one process, skipping
+# what has finished. For that, `espnet-diverse` is a function while the plan is made, exported so that local/data.sh
+# meets it too. A stage that needs another program writes `note program arguments`.
+
+caller=${OLDPWD:-$PWD} # run.sh has entered its own folder; paths given to it are relative to where it was called
+
+log() { printf '%s: %s\n' "${0##*/}" "$*" >&2; }
+die() { log "error: $*" && exit 1; }
+
+options=() descriptions=() sets=()
+# option NAME DEFAULT TEXT: define the variable NAME, which `--NAME VALUE` sets.
+option() {
+    options+=("$1")
+    descriptions+=("$(printf -- '  --%-15s %s%s' "$1" "$3" "${2:+ (default: $2)}")")
+    printf -v "$1" '%s' "$2"
+}
+
+stages=(data tokens stats train decode score)
+option stage data "first stage, by name or number 1 to ${#stages[@]}: ${stages[*]}"
+option stop_stage score "last stage"
+option corpus_dir '' "the official release, unpacked; without it and --corpus it is downloaded"
+option corpus '' "'synthetic' makes a small replica of the corpus and uses that"
+option corpus_size '' "of the replica: demo or tiny"
+option data_dir '' "folder of the prepared data; data, or data/synthetic for the replica"
+option config '' "configuration fragments joined by commas; a later one overrides an earlier one"
+option set '' "key.sub=value changes the configuration; may be given several times"
+option seed 0 "seed of training"
+option tag '' "name of the experiment under exp/; made of corpus, config, set and seed"
+option speed_perturb '' "speed factors of the training set, such as '0.9 1.0 1.1'"
+option token_type char "char, bpe or unigram"
+option vocab_size '' "number of bpe or unigram tokens"
+option average_metric valid.acc "criterion by which the epochs to average are chosen"
+option average_number 3 "number of epochs to average"
+option decode_config conf/decode.yaml "configuration fragments of the search"
+option test_sets 'dev test' "data sets to decode and score"
+option score_unit char "error rate over char or word"
+option nj "$(env -u OMP_NUM_THREADS nproc)" "number of parallel jobs"
+option ngpu 0 "number of GPUs"
+option dry_run false "only print what would run"
+
+usage() { printf '%s\n' "usage: ${0##*/} [--option value]..." "${descriptions[@]}"; }
+
+parse_options() {
+    local name
+    while (($#)); do
+        [[ $1 != --help && $1 != -h ]] || { usage && exit 0; }
+        name=${1#--}
+        [[ $1 == --* && " ${options[*]} " == *" $name "* ]] || die "unknown option '$1'; known: ${options[*]/#/--}"
+        if [[ $name == dry_run && ${2-} != true && ${2-} != false ]]; then
+            set -- "$1" true "${@:2}" # the switch may stand alone
+        fi
+        [[ $# -ge 2 && $2 != --* ]] || die "option $1 has no value; write $1 VALUE; known: ${options[*]/#/--}"
+        printf -v "$name" '%s' "$2"
+        [[ $name != set ]] || sets+=("$2")
+        [[ $name != corpus_dir || $2 == /* ]] || corpus_dir=$caller/$2
+        shift 2
+    done
+}
+
+# Add one command to the plan, quoted so that Python's shlex reads it back.
+note() {
+    local word line='' quote="'\\''"
+    for word; do
+        [[ $word != *$'\n'* ]] || { echo "error: there is a line break in '$word'" >&2 && exit 1; }
+        [[ $word =~ ^[A-Za-z0-9_./:=,@%+-]+$ ]] || word="'${word//\'/"$quote"}'"
+        line+=" $word"
+    done
+    printf '%s\t%s\n' "$current_stage" "${line# }" >>"$plan"
+}
+espnet-diverse() { note espnet-diverse "$@"; }
+
+stems() { tr , '\n' <<<"$1" | sed -E 's|.*/||; s|\.yaml$||' | paste -s -d _; } # a/b,./c.yaml -> b_c
+
+stage_number() {
+    local i
+    for i in "${!stages[@]}"; do
+        [[ $1 != "${stages[i]}" && $1 != $((i + 1)) ]] || { echo $((i + 1)) && return; }
+    done
+    die "unknown stage '$1'; known: ${stages[*]}, or 1 to ${#stages[@]}"
+}
+
+stage_data() {
+    local source=(--download)
+    [[ -z $corpus ]] || source=(--corpus "$corpus" ${corpus_size:+--size "$corpus_size"})
+    [[ -z $corpus_dir ]] || source=(--corpus_dir "$corpus_dir")
+    # shellcheck disable=SC2086 # speed_perturb holds several words
+    local/data.sh "${source[@]}" --download_dir downloads --output_dir "$data_dir" \
+        --speed_perturb ${speed_perturb:-1.0} --nj "$nj"
+}
+stage_tokens() {
+    local name others=()
+    for name in $test_sets; do others+=("$data_dir/$name/text"); done
+    espnet-diverse tokens --text "$data_dir/train/text" --output_dir "$data_dir/tokens" --type "$token_type" \
+        ${vocab_size:+--vocab_size "$vocab_size"} --coverage "${others[@]}"
+}
+training_arguments() { # the array `training`: what stats and train share
+    local change
+    training=(--config "$config" --train_dir "$data_dir/train" --valid_dir "$data_dir/dev" --tokens_dir "$data_dir/tokens")
+    for change in "${sets[@]}"; do training+=(--set "$change"); done
+}
+stage_stats() {
+    training_arguments
+    espnet-diverse stats "${training[@]}" --output_dir "$exp_dir/stats"
+}
+stage_train() {
+    training_arguments
+    espnet-diverse train "${training[@]}" --set "seed=$seed" --stats_dir "$exp_dir/stats" --output_dir "$exp_dir" \
+        --ngpu "$ngpu"
+    espnet-diverse average --model_dir "$exp_dir" --metric "$average_metric" --number "$average_number"
+}
+stage_decode() {
+    local name
+    for name in $test_sets; do
+        espnet-diverse decode --model_dir "$exp_dir" --model_file "$average_metric.ave.pth" --config "$decode_config" \
+            --data_dir "$data_dir/$name" --output_dir "$decode_dir/$name" --nj "$nj" \
+            --ngpu "$((ngpu > 0))"
+    done
+}
+stage_score() {
+    local name
+    for name in $test_sets; do
+        espnet-diverse score --reference "$data_dir/$name/text" --hypothesis "$decode_dir/$name/text" \
+            --output_dir "$decode_dir/$name" --unit "$score_unit"
+    done
+    espnet-diverse figure --model_dir "$exp_dir" --data_dir "$data_dir/$name" --output_dir "$exp_dir/figures"
+}
+
+experiment_tag() { # small_sdma_train, with the corpus, changes and the seed where they are not the defaults
+    local name change
+    name=${corpus:+${corpus}_}$(stems "$config")
+    for change in "${sets[@]}"; do name+=_${change//[^A-Za-z0-9._=-]/}; done
+    [[ $seed == 0 ]] || name+=_seed$seed
+    echo "$name"
+}
+
+finish() { # leave the plan beside its results, where there are any
+    [[ $dry_run == true || ! -d $exp_dir ]] || cat "$plan" >"$exp_dir/plan.tsv"
+    rm -f "$plan"
+}
+
+run_stages() {
+    local first last number switches=(--stamps_dir exp/.stamps)
+    [[ -z $corpus || -z $corpus_dir ]] || die "--corpus and --corpus_dir exclude each other; give one of them"
+    first=$(stage_number "$stage")
+    last=$(stage_number "$stop_stage")
+    ((first <= last)) || die "--stage $stage comes after --stop_stage $stop_stage; swap them"
+    : "${tag:=$(experiment_tag)}" "${data_dir:=data${corpus:+/$corpus}}"
+    exp_dir=exp/$tag decode_dir=exp/$tag/$(stems "$decode_config")
+    [[ $dry_run == false ]] || switches+=(--dry_run)
+    plan=$(mktemp)
+    trap finish EXIT
+    export plan current_stage
+    export -f note espnet-diverse
+    for ((number = first; number <= last; number++)); do
+        current_stage=${stages[number - 1]}
+        "stage_$current_stage"
+    done
+    unset -f espnet-diverse
+    log "experiment $exp_dir, data $data_dir"
+    espnet-diverse plan "$plan" "${switches[@]}"
+}

@@ -1,0 +1,130 @@
+"""What the heads of an attention do on one utterance: attention weights and, where there is one, the semantic mask."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from espnet.nets.pytorch_backend.transformer.attention import MultiHeadedAttention
+from espnet2.asr.espnet_model import ESPnetASRModel
+from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties, fontManager, get_font
+from numpy.typing import NDArray
+from pypinyin import Style, lazy_pinyin
+
+from espnet_diverse.errors import ModelError
+from espnet_diverse.scope import scope
+
+
+@dataclass(frozen=True)
+class HeadMaps:
+    """The maps of one attention module on one utterance.
+
+    Attributes:
+        layer: What it is called, for example "encoder layer 6 self-attention".
+        attention: Attention weights (H, Tq, Tk); rows sum to 1.
+        semantic: The semantic mask M that they were re-weighted with, (H, Tq, Tk), or None; rows sum to 1.
+    """
+
+    layer: str
+    attention: NDArray
+    semantic: NDArray | None
+
+    def kinds(self) -> dict[str, NDArray]:
+        """The maps there are, each under its title."""
+        mask = {} if self.semantic is None else {"semantic mask M": self.semantic}
+        return mask | {"attention": self.attention}
+
+
+def head_maps(model: ESPnetASRModel, speech: NDArray, text: Sequence[int]) -> tuple[HeadMaps, HeadMaps]:
+    """Run a teacher-forced forward pass; return the maps of the last self-attention of the encoder and of the last
+    cross-attention of the decoder.
+
+    Args:
+        model: A model in evaluation mode, on the CPU.
+        speech: Samples (T,) float32.
+        text: Token indices of the transcript.
+
+    Raises:
+        ModelError: The encoder or the decoder has no such attention.
+    """
+    samples, tokens = torch.from_numpy(speech).unsqueeze(0), torch.tensor([text])
+    with torch.no_grad(), scope(keep_attention=True):
+        model(samples, torch.tensor([samples.size(1)]), tokens, torch.tensor([tokens.size(1)]))
+    return _last(model, "encoder", ("self_attn", "attn")), _last(model, "decoder", ("src_attn",))
+
+
+def _last(model: ESPnetASRModel, net: str, attributes: tuple[str, ...]) -> HeadMaps:
+    found = [
+        (name, module)
+        for name, module in model.named_modules()
+        if isinstance(module, MultiHeadedAttention)
+        and name.startswith(f"{net}.{net}s.")
+        and name.endswith(attributes)
+        and module.attn is not None
+        and len(module.attn) == 1  # a block-wise encoder has its blocks in the batch dimension
+    ]
+    if not found:
+        raise ModelError(f"the {net} has no attention whose weights could be drawn")
+    name, module = found[-1]
+    semantic = getattr(getattr(module, "core", None), "semantic", None)
+    kind = "cross-attention" if name.endswith("src_attn") else "self-attention"
+    return HeadMaps(
+        f"{net} layer {int(name.split('.')[2]) + 1} {kind}",
+        module.attn[0].numpy(),
+        None if semantic is None else semantic[0].numpy(),
+    )
+
+
+def draw(maps: HeadMaps, utterance: str, path: Path, tokens: Sequence[str] | None = None) -> None:
+    """Write a PNG: a row for each head, a column for each kind of map with one colour scale.
+
+    Args:
+        maps: What to draw.
+        utterance: Its id, for the title.
+        path: Where to write.
+        tokens: The tokens that the queries predict, where queries are tokens; encoder frames otherwise.
+    """
+    kinds = maps.kinds()
+    heads, queries, keys = maps.attention.shape
+    figure = Figure(figsize=(1 + 5 * len(kinds), 1 + heads * min(4.0, max(2.0, 0.16 * queries))), layout="constrained")
+    figure.suptitle(f"{utterance}: {maps.layer}")
+    grid = figure.subplots(heads, len(kinds), squeeze=False, sharex=True, sharey=True)
+    labels, font = drawable(tokens) if tokens is not None else (None, None)
+    for column, (kind, values) in enumerate(kinds.items()):
+        for head, axes in enumerate(grid[:, column]):
+            image = axes.imshow(values[head], aspect="auto", vmin=0.0, vmax=values.max(), interpolation="nearest")
+            axes.set_title(f"head {head + 1}: {kind}", fontsize="medium")
+            if column == 0:
+                axes.set_ylabel("token predicted" if labels else "encoder frame (query)")
+            if labels:
+                axes.set_yticks(range(queries), labels, fontproperties=font, fontsize=min(9, 300 / queries))
+        grid[-1, column].set_xlabel("encoder frame (key)")
+        figure.colorbar(image, ax=list(grid[:, column]), label="share of a row's sum", shrink=0.6)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=110)
+
+
+def drawable(tokens: Sequence[str]) -> tuple[list[str], FontProperties]:
+    """Tokens as labels, and a font that has all their characters.
+
+    Where no font on this machine has them all, Chinese characters are given in pinyin with tone numbers, and others
+    that are lacking as code points.
+    """
+    # The "Last Resort" font has every character, all as boxes.
+    fonts = [f for f in fontManager.ttflist if (f.style, f.weight) == ("normal", 400) and "Last Resort" not in f.name]
+    fonts.sort(key=lambda font: (font.name != "DejaVu Sans", font.name))
+    for font in fonts:
+        if _has(font.fname, "".join(tokens)):
+            return list(tokens), FontProperties(fname=font.fname)
+    default = fonts[0].fname
+
+    def spelled(characters: str) -> str:
+        return " ".join(c if _has(default, c) else f"U+{ord(c):04X}" for c in characters)
+
+    labels = [t if _has(default, t) else " ".join(lazy_pinyin(t, Style.TONE3, errors=spelled)) for t in tokens]
+    return labels, FontProperties(fname=default)
+
+
+def _has(font: str, characters: str) -> bool:
+    return all(get_font(font).get_char_index(ord(character)) for character in characters)

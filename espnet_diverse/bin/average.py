@@ -1,0 +1,31 @@
+"""Average the best epochs of a training run into one model file."""
+
+import argparse
+from pathlib import Path
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of this command."""
+    parser.add_argument("--model_dir", type=Path, required=True, help="directory of the run")
+    parser.add_argument(
+        "--metric", default="valid.acc", help="which epochs are best; one of best_model_criterion (default: valid.acc)"
+    )
+    parser.add_argument("--number", type=int, default=5, help="how many epochs (default: 5)")
+
+
+def inputs(args: argparse.Namespace) -> list[Path]:
+    """Files that are read; the epochs to average are known from the checkpoint."""
+    return [args.model_dir / "checkpoint.pth"]
+
+
+def outputs(args: argparse.Namespace) -> list[Path]:
+    """The file that is written."""
+    return [args.model_dir / f"{args.metric}.ave.pth"]
+
+
+def run(args: argparse.Namespace) -> int:
+    """Average and print the path of the result."""
+    from espnet_diverse.training.averaging import average
+
+    print(average(args.model_dir, args.metric, args.number))
+    return 0

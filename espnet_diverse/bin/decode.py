@@ -1,0 +1,52 @@
+"""Decode a data directory by joint CTC/attention beam search; exit code 2 says that utterances were left out."""
+
+import argparse
+from pathlib import Path
+
+from espnet_diverse.bin import options
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of this command."""
+    parser.add_argument("--model_dir", type=Path, required=True, help="directory of the run")
+    parser.add_argument("--data_dir", type=Path, required=True, help="data directory to decode; its wav.scp is read")
+    parser.add_argument("--output_dir", type=Path, required=True, help="where text, score and failures.json go")
+    parser.add_argument(
+        "--model_file", default="valid.acc.ave.pth", help="path or name in model_dir (default: valid.acc.ave.pth)"
+    )
+    options.add_config(parser, required=False)
+    parser.add_argument("--nj", type=int, default=1, help="processes to decode with on the CPU (default: 1)")
+    parser.add_argument("--ngpu", type=int, choices=(0, 1), default=0, help="1 decodes on the GPU (default: 0)")
+
+
+def inputs(args: argparse.Namespace) -> list[Path]:
+    """Files and data directories that are read."""
+    from espnet_diverse.training.config import find
+
+    named = args.model_dir / args.model_file
+    model_file = named if named.exists() else Path(args.model_file)
+    return [*find(options.fragments(args)), args.model_dir / "config.yaml", model_file, args.data_dir]
+
+
+def outputs(args: argparse.Namespace) -> list[Path]:
+    """Files that are written."""
+    return [args.output_dir / name for name in ("text", "score", "failures.json")]
+
+
+def run(args: argparse.Namespace) -> int:
+    """Decode; 2 where an utterance was left out."""
+    from dataclasses import fields
+
+    from espnet_diverse.training.config import check_keys, merge
+
+    config = merge(options.fragments(args), args.set)
+    from espnet_diverse.decoding import espnet_search
+    from espnet_diverse.training.session import check_gpus, logged
+
+    check_keys(config, [field.name for field in fields(espnet_search.Options)])
+    check_gpus(args.ngpu)
+    with logged(args.output_dir / "decode.log"):
+        device = "cuda" if args.ngpu else "cpu"
+        search = espnet_search.load_search(args.model_dir, args.model_file, espnet_search.Options(**config), device)
+        outcomes = espnet_search.decode(search, args.data_dir, args.output_dir, args.nj)
+    return 2 if espnet_search.failed(outcomes) else 0

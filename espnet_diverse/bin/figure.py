@@ -1,0 +1,53 @@
+"""Draw what the attention heads of a model do on one utterance: semantic mask and attention of the last layers."""
+
+import argparse
+from pathlib import Path
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of this command."""
+    parser.add_argument("--model_dir", type=Path, required=True, help="directory of the run")
+    parser.add_argument("--data_dir", type=Path, required=True, help="data directory with the utterance")
+    parser.add_argument("--output_dir", type=Path, required=True, help="where the PNG files go")
+    parser.add_argument("--utterance", help="utterance id (default: the first one)")
+    parser.add_argument(
+        "--model_file", default="valid.acc.ave.pth", help="path or name in model_dir (default: valid.acc.ave.pth)"
+    )
+
+
+def inputs(args: argparse.Namespace) -> list[Path]:
+    """Files and data directories that are read."""
+    return [args.model_dir / "config.yaml", args.model_dir / args.model_file, args.data_dir]
+
+
+def outputs(args: argparse.Namespace) -> list[Path]:
+    """The folder that is written to; file names hold the utterance."""
+    return [args.output_dir]
+
+
+def run(args: argparse.Namespace) -> int:
+    """Draw, and print the paths of the figures."""
+    from espnet_diverse.corpora.audio import read_audio, resample
+    from espnet_diverse.corpora.kaldi import read_data_dir
+    from espnet_diverse.errors import DataError
+    from espnet_diverse.text import Vocabulary
+
+    data = read_data_dir(args.data_dir)
+    utterance = args.utterance or min(data.text)
+    if utterance not in data.text or utterance not in data.wav_scp:
+        raise DataError(f"{args.data_dir}: utterance {utterance!r} is not in text and wav.scp; {min(data.text)!r} is")
+    speech = resample(*read_audio(Path(data.wav_scp[utterance])))
+    vocabulary = Vocabulary.load(args.model_dir)
+    from espnet_diverse.analysis.heads import draw, head_maps
+    from espnet_diverse.training.session import logged
+    from espnet_diverse.training.tasks import load_model
+
+    with logged(args.output_dir / "figure.log"):
+        model, _ = load_model(args.model_dir, args.model_file)
+        encoder, decoder = head_maps(model.eval(), speech, vocabulary.encode(data.text[utterance]))
+        tokens = [*vocabulary.tokenise(data.text[utterance]), "<eos>"]
+        for name, maps, labels in (("encoder", encoder, None), ("decoder", decoder, tokens)):
+            path = args.output_dir / f"{utterance}.{name}.png"
+            draw(maps, utterance, path, labels)
+            print(path)
+    return 0

@@ -1,0 +1,78 @@
+"""The `espnet-diverse` command: one small module a subcommand, imported only when it is called for."""
+
+import argparse
+import importlib
+import sys
+
+from espnet_diverse.errors import UserError
+
+COMMANDS = {
+    "prepare": "read a corpus and write Kaldi data directories",
+    "tokens": "make the vocabulary of a data directory",
+    "stats": "collect feature statistics and shapes",
+    "train": "train a model",
+    "average": "average the best checkpoints of a training run",
+    "decode": "decode a data directory",
+    "score": "score hypotheses against references",
+    "plan": "run the stages of a recipe in one process, skipping finished ones",
+    "figure": "draw what the attention heads of a model do on one utterance",
+}
+
+
+def _parser() -> argparse.ArgumentParser:
+    lines = "\n".join(f"  {name:<10} {text}" for name, text in COMMANDS.items())
+    parser = argparse.ArgumentParser(
+        prog="espnet-diverse",
+        description="Diverse attention for ESPnet.",
+        epilog=f"commands:\n{lines}\n\n'espnet-diverse COMMAND --help' tells more.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("command", choices=COMMANDS, metavar="COMMAND", help="one of the commands below")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    return parser
+
+
+def command_parser(name: str, parser_class: type[argparse.ArgumentParser] = argparse.ArgumentParser):
+    """The module of the subcommand `name` and its parser.
+
+    Every subcommand module has `add_arguments(parser)` and `run(args) -> int`.
+    """
+    module = importlib.import_module(f"espnet_diverse.bin.{name}")
+    parser = parser_class(prog=f"espnet-diverse {name}", description=module.__doc__)
+    module.add_arguments(parser)
+    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    return module, parser
+
+
+def run_command(name: str, arguments: list[str]) -> int:
+    """Parse `arguments` for the subcommand `name` and run it; return its exit code."""
+    module, parser = command_parser(name)
+    args = parser.parse_args(arguments)
+    try:
+        return module.run(args)
+    except (UserError, OSError, KeyboardInterrupt) as error:
+        if args.debug:
+            raise
+        said, code = _explain(error)
+        print(f"espnet-diverse {name}: {said}", file=sys.stderr)
+        return code
+
+
+def _explain(error: BaseException) -> tuple[str, int]:
+    """One line for the user, and the exit code."""
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted; the same command goes on where it can", 130
+    if isinstance(error, UserError):
+        return f"error: {error}", error.exit_code
+    where = f"{error.filename}: " if error.filename else ""
+    return f"error: {where}{error.strerror or error}", 1
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Entry point of the console script; returns the exit code: 0 done, 1 an error, 2 finished with skipped items."""
+    args = _parser().parse_args(arguments)
+    return run_command(args.command, args.arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

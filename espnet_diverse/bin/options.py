@@ -1,0 +1,46 @@
+"""Options that several commands share."""
+
+import argparse
+from pathlib import Path
+
+TASKS = ("asr",)
+
+
+def add_config(parser: argparse.ArgumentParser, required: bool = True) -> None:
+    """Declare --config and --set."""
+    parser.add_argument(
+        "--config",
+        required=required,
+        default="",
+        metavar="A,B,C",
+        help="YAML files, or names in conf/ such as attention/sdma; merged left to right",
+    )
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY.SUB=VALUE", help="change one value; may be repeated"
+    )
+
+
+def add_data(parser: argparse.ArgumentParser) -> None:
+    """Declare the data and the vocabulary that a model is trained with, and the task."""
+    parser.add_argument("--train_dir", type=Path, required=True, help="data directory to train with")
+    parser.add_argument("--valid_dir", type=Path, required=True, help="data directory to validate with")
+    parser.add_argument("--tokens_dir", type=Path, required=True, help="vocabulary, from `espnet-diverse tokens`")
+    parser.add_argument("--task", choices=TASKS, default="asr", help="what the model does (default: asr)")
+
+
+def fragments(args: argparse.Namespace) -> list[str]:
+    """Names given to --config."""
+    return args.config.split(",") if args.config else []
+
+
+def data_inputs(args: argparse.Namespace) -> list[Path]:
+    """What the options of `add_config` and `add_data` name."""
+    from espnet_diverse.training.config import find
+
+    tokens = [args.tokens_dir / name for name in ("tokens.txt", "tokens.yaml")]
+    return [*find(fragments(args)), args.train_dir, args.valid_dir, *tokens]
+
+
+def stats_files(stats_dir: Path) -> list[Path]:
+    """What the statistics stage writes and training needs."""
+    return [stats_dir / phase / name for phase in ("train", "valid") for name in ("speech_shape", "feats_stats.npz")]

@@ -1,0 +1,36 @@
+"""Collect the shapes of all utterances and the mean and variance of their features."""
+
+import argparse
+from pathlib import Path
+
+from espnet_diverse.bin import options
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of this command."""
+    options.add_config(parser)
+    options.add_data(parser)
+    parser.add_argument("--output_dir", type=Path, required=True, help="where to write, for example exp/<tag>/stats")
+
+
+def inputs(args: argparse.Namespace) -> list[Path]:
+    """Files and data directories that are read."""
+    return options.data_inputs(args)
+
+
+def outputs(args: argparse.Namespace) -> list[Path]:
+    """Files that are written."""
+    return [
+        args.output_dir / phase / name for phase in ("train", "valid") for name in ("speech_shape", "feats_stats.npz")
+    ]
+
+
+def run(args: argparse.Namespace) -> int:
+    """Collect the statistics."""
+    from espnet_diverse.training.config import merge
+
+    config = merge(options.fragments(args), args.set)
+    from espnet_diverse.training.stages import collect_stats
+
+    collect_stats(config, args.train_dir, args.valid_dir, args.tokens_dir, args.output_dir, args.task)
+    return 0

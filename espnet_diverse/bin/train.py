@@ -1,0 +1,40 @@
+"""Train a model with ESPnet's trainer; a run that was stopped goes on after its last finished epoch."""
+
+import argparse
+from pathlib import Path
+
+from espnet_diverse.bin import options
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of this command."""
+    options.add_config(parser)
+    options.add_data(parser)
+    parser.add_argument("--stats_dir", type=Path, required=True, help="what `espnet-diverse stats` wrote")
+    parser.add_argument("--output_dir", type=Path, required=True, help="directory of the run, for example exp/<tag>")
+    parser.add_argument("--ngpu", type=int, default=0, help="number of GPUs (default: 0, the CPU)")
+
+
+def inputs(args: argparse.Namespace) -> list[Path]:
+    """Files and data directories that are read."""
+    stats = [
+        args.stats_dir / phase / name for phase in ("train", "valid") for name in ("speech_shape", "feats_stats.npz")
+    ]
+    return [*options.data_inputs(args), *stats]
+
+
+def outputs(args: argparse.Namespace) -> list[Path]:
+    """Files that are written."""
+    return [args.output_dir / name for name in ("config.yaml", "train.yaml", "checkpoint.pth")]
+
+
+def run(args: argparse.Namespace) -> int:
+    """Train."""
+    from espnet_diverse.training.config import merge
+
+    config = merge(options.fragments(args), args.set)
+    from espnet_diverse.training.stages import train
+
+    data_dirs = (args.train_dir, args.valid_dir)
+    train(config, data_dirs, args.tokens_dir, args.stats_dir, args.output_dir, args.ngpu, args.task)
+    return 0

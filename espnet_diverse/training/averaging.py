@@ -1,0 +1,102 @@
+"""Averaging the best epochs of a training run.
+
+ESPnet's own `average_nbest_models` is not used: with several criteria it sums into the epoch that it has loaded for
+the first one, and so averages an average for the next; it adds up integers, gives a single epoch where fewer than
+asked for were trained, fails on a missing epoch, and runs code that an epoch file may carry.
+"""
+
+import logging
+import math
+from pathlib import Path
+
+import yaml
+from torch import Tensor
+
+from espnet_diverse.errors import ConfigError, ModelError
+from espnet_diverse.training import checkpoint
+
+Stats = dict[int, dict[str, dict[str, float]]]
+"""ESPnet's record of a run: epoch, then "train" or "valid", then the name of a figure."""
+
+
+def average(model_dir: str | Path, metric: str = "valid.acc", number: int = 5) -> Path:
+    """Average the best epochs of a run and write `<metric>.ave.pth`.
+
+    Args:
+        model_dir: Directory of the run.
+        metric: One of the run's `best_model_criterion`, as phase and name, for example "valid.acc".
+        number: How many epochs; fewer where fewer have been kept, with a warning.
+
+    Returns:
+        Path of the averaged model.
+
+    Raises:
+        ConfigError: The metric or number is not allowed.
+        ModelError: The run has not finished an epoch.
+    """
+    model_dir = Path(model_dir)
+    if number < 1:
+        raise ConfigError(f"{number} epochs cannot be averaged; give a number of at least 1")
+    try:
+        config = yaml.safe_load((model_dir / "config.yaml").read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ModelError(f"{model_dir}/config.yaml: cannot be read ({error.strerror}); train a model first") from error
+    modes = {f"{phase}.{name}": mode for phase, name, mode in config["best_model_criterion"]}
+    if metric not in modes:
+        raise ConfigError(f"unknown metric {metric!r}; best_model_criterion of this run has: {' '.join(modes)}")
+    stats = checkpoint.load(model_dir / "checkpoint.pth")["reporter"]["stats"]
+    path = model_dir / f"{metric}.ave.pth"
+    _write_average(model_dir, _ranked(stats, metric, modes[metric])[:number], path)
+    return path
+
+
+def average_best(output_dir: Path, reporter, best_model_criterion, nbest, suffix: str | None = None, **_) -> None:
+    """Stand in for ESPnet's `average_nbest_models`: one `<metric>.ave.pth` a criterion, of max(nbest) epochs."""
+    for phase, name, mode in best_model_criterion:
+        metric = f"{phase}.{name}"
+        if reporter.has(phase, name):
+            path = Path(output_dir) / (f"{metric}.ave.{suffix}.pth" if suffix else f"{metric}.ave.pth")
+            _write_average(path.parent, _ranked(reporter.stats, metric, mode)[: max(nbest)], path)
+
+
+def _ranked(stats: Stats, metric: str, mode: str) -> list[int]:
+    """Epochs from best to worst by `metric`; of equal ones the later is better."""
+    phase, name = metric.split(".", 1)
+    values = {epoch: phases.get(phase, {}).get(name, math.nan) for epoch, phases in stats.items()}
+    finite = [epoch for epoch, value in values.items() if math.isfinite(value)]
+    sign = -1 if mode == "max" else 1
+    return sorted(finite, key=lambda epoch: (sign * values[epoch], -epoch))
+
+
+def _write_average(model_dir: Path, epochs: list[int], path: Path) -> None:
+    kept = [epoch for epoch in sorted(epochs) if (model_dir / f"{epoch}epoch.pth").is_file()]
+    lost = sorted(set(epochs) - set(kept))
+    if not kept:
+        raise ModelError(f"{model_dir}: no epoch file is left to average; train again")
+    if lost:
+        logging.warning(
+            "%s: epochs %s have no file any more (keep_nbest_models); averaging the other %d",
+            path,
+            " ".join(map(str, lost)),
+            len(kept),
+        )
+    checkpoint.save(_mean([model_dir / f"{epoch}epoch.pth" for epoch in kept]), path)
+    logging.info("%s: average of epochs %s", path, " ".join(map(str, kept)))
+
+
+def _mean(files: list[Path]) -> dict[str, Tensor]:
+    """Floating-point tensors are averaged in double precision; of integers the newest, the last file's, is taken."""
+    total: dict[str, Tensor] = {}
+    for file in files:
+        state = checkpoint.load(file)
+        if total and state.keys() != total.keys():
+            raise ModelError(f"{file}: its parameters differ from those of {files[0].name}; the runs were mixed")
+        for name, tensor in state.items():
+            if tensor.is_floating_point():
+                total[name] = tensor.double() + total.get(name, 0.0)
+            else:
+                total[name] = tensor
+    return {
+        name: (total[name] / len(files)).to(tensor.dtype) if tensor.is_floating_point() else tensor
+        for name, tensor in state.items()
+    }

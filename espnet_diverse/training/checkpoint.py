@@ -1,0 +1,90 @@
+"""Checkpoint files: written atomically, read without running code that they carry, and fitted without gaps."""
+
+import datetime
+import os
+import pickle
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from espnet_diverse.errors import ModelError
+
+# What ESPnet's checkpoints hold beside tensors and plain containers: the figures of its reporter.
+_ALLOWED = [
+    np.float64().__reduce__()[0],  # the scalar constructor, which NumPy 2 moved to another module
+    np.dtype,
+    *(type(np.dtype(name)) for name in ("float64", "float32", "int64", "int32", "bool")),
+    datetime.timedelta,
+]
+_NAMED = 5
+
+
+def save(state: object, path: str | Path) -> None:
+    """Write `state` so that a reader, also after a crash or a power cut, meets the old file or the new one whole."""
+    path = Path(path)
+    temporary = path.with_name(f".{path.name}.tmp{os.getpid()}")
+    try:
+        with temporary.open("wb") as file:
+            torch.save(state, file)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def load(path: str | Path, device: str | torch.device = "cpu") -> dict:
+    """Read a checkpoint; only tensors, plain containers and ESPnet's figures are allowed in it.
+
+    Raises:
+        ModelError: The file is missing, damaged or foreign, or holds other objects, which could run code.
+    """
+    try:
+        with torch.serialization.safe_globals(_ALLOWED):
+            state = torch.load(path, map_location=device, weights_only=True)
+    except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
+        raise ModelError(f"{path}: cannot be read ({error.strerror})") from error
+    except pickle.UnpicklingError as error:
+        raise ModelError(f"{path}: is no checkpoint or holds objects that are not allowed in one") from error
+    except (RuntimeError, EOFError, OSError, ValueError, KeyError) as error:
+        raise ModelError(f"{path}: the file is damaged; use another checkpoint or train again") from error
+    if not isinstance(state, dict):
+        raise ModelError(f"{path}: holds a {type(state).__name__}, not the named parameters of a model")
+    return state
+
+
+def fit(model: nn.Module, state: dict[str, Tensor], source: str | Path) -> None:
+    """Load `state` into `model`, whose parameters and buffers it must hold exactly.
+
+    Args:
+        model: The model that the configuration builds.
+        state: Named tensors.
+        source: Where `state` comes from, for the error.
+
+    Raises:
+        ModelError: Names of parameters that are missing, extra or of another shape.
+    """
+    expected = model.state_dict()
+    missing = [name for name in expected if name not in state]
+    extra = [name for name in state if name not in expected]
+    reshaped = [
+        f"{name} {tuple(state[name].shape)} for {tuple(tensor.shape)}"
+        for name, tensor in expected.items()
+        if name in state and state[name].shape != tensor.shape
+    ]
+    faults = {"missing": missing, "extra": extra, "of another shape": reshaped}
+    if missing or extra or reshaped:
+        said = "; ".join(f"{len(names)} {what}: {_abridged(names)}" for what, names in faults.items() if names)
+        raise ModelError(f"{source} does not fit the model of its configuration; parameters {said}")
+    model.load_state_dict(state)
+
+
+def _abridged(names: list[str]) -> str:
+    return ", ".join(names[:_NAMED]) + (", ..." if len(names) > _NAMED else "")

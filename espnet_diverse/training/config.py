@@ -1,0 +1,221 @@
+"""Configuration: YAML fragments merged left to right into the one mapping that ESPnet reads.
+
+    merge(["model/transformer_6x6", "attention/sdma", "./conf/train.yaml"], ["optim_conf.lr=1e-3"])
+
+A fragment holds ESPnet's own keys and nothing else. Mappings merge; lists and scalars of a later fragment replace
+those of an earlier one. Every key remembers the file and line (or `--set`) that it came from, so that errors name it.
+"""
+
+import difflib
+import os
+import re
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
+
+import yaml
+
+from espnet_diverse.corpora.files import write_text
+from espnet_diverse.errors import ConfigError
+
+CONF_DIR = Path(__file__).resolve().parents[2] / "conf"
+"""The shared fragments of the repository, one axis a folder: model, attention, update, decode."""
+
+
+class Config(dict):
+    """A merged configuration that knows where its keys came from."""
+
+    def __init__(self):
+        super().__init__()
+        self._origins: dict[tuple[str, ...], str] = {}
+
+    def origin(self, *keys: str) -> str:
+        """File and line, or `--set` argument, that gave the key under the path `keys`, or the nearest key above it."""
+        while keys and keys not in self._origins:
+            keys = keys[:-1]
+        return self._origins.get(keys, "configuration")
+
+    def add(self, mapping: dict, origins: dict[tuple[str, ...], str]) -> None:
+        """Merge `mapping` into this configuration; `origins` tells where each path of keys in it came from."""
+        self.update(_merged(self, mapping))
+        self._origins.update(origins)
+
+
+def merge(
+    fragments: Iterable[str | Path], overrides: Iterable[str] = (), search: Sequence[str | Path] | None = None
+) -> Config:
+    """Merge `fragments` left to right, then apply `overrides`.
+
+    Args:
+        fragments: Names as `find` takes them.
+        overrides: `key.sub=value` arguments of `--set`; the value is YAML, and 1e-3 is a number.
+        search: Folders to look in, see `find`.
+
+    Raises:
+        ConfigError: A fragment is not found, is not a YAML mapping or holds a key twice, or an override is malformed.
+    """
+    config = Config()
+    for path in find(fragments, search):
+        config.add(*_read(path))
+    for override in overrides:
+        _apply(config, override)
+    return config
+
+
+def find(fragments: Iterable[str | Path], search: Sequence[str | Path] | None = None) -> list[Path]:
+    """Paths of the named fragments.
+
+    Args:
+        fragments: File names with or without `.yaml`, for example `model/tiny` or `./conf/train.yaml`.
+        search: Folders in which relative names are looked up, in this order; by default the working directory and
+            then `CONF_DIR`.
+
+    Raises:
+        ConfigError: A fragment is in none of the folders; the message lists what is there.
+    """
+    folders = [Path(), CONF_DIR] if search is None else [Path(folder) for folder in search]
+    return [_find_one(str(name), folders) for name in fragments]
+
+
+def check_keys(config: Config, known: Collection[str], *section: str) -> None:
+    """Refuse a key that is not in `known`.
+
+    Args:
+        config: The merged configuration.
+        known: The keys that are allowed.
+        section: Path of keys of the mapping to check, for example "encoder_conf"; the whole configuration by default.
+
+    Raises:
+        ConfigError: An unknown key; the message names the file and line it came from and the key that was likely meant.
+    """
+    mapping = config
+    for key in section:
+        mapping = mapping.get(key) or {}
+    for key in mapping:
+        if key not in known:
+            dotted = ".".join((*section, key))
+            raise ConfigError(f"{config.origin(*section, key)}: key {dotted!r} is unknown; {_hint(key, known)}")
+
+
+def save(config: dict, path: str | Path) -> None:
+    """Write `config` as YAML to `path`, whose folder is made; a reader never meets a part of the file."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_text(path, yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True))
+
+
+class _Loader(yaml.SafeLoader):
+    """Safe YAML in which 1e-3 is a number, as in YAML 1.2; PyYAML alone reads it as text."""
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"), list("-+.0123456789")
+)
+
+
+def _hint(key: str, known: Collection[str]) -> str:
+    near = difflib.get_close_matches(key, known, n=1)
+    if near:
+        return f"did you mean {near[0]!r}?"
+    if len(known) <= 30:
+        return f"known: {' '.join(sorted(known))}"
+    return f"the nearest of {len(known)} known ones: {' '.join(difflib.get_close_matches(key, known, n=5, cutoff=0))}"
+
+
+def _find_one(name: str, folders: list[Path]) -> Path:
+    if not name.strip():
+        raise ConfigError("a configuration fragment has an empty name; separate the names by single commas")
+    for folder in folders:
+        for path in (folder / name, folder / f"{name}.yaml"):
+            if path.is_file():
+                return path
+    inside = Path(name).parent
+    there = sorted({path.stem for folder in folders for path in (folder / inside).glob("*.yaml")})
+    if there:
+        known = f"{inside} has: {' '.join(there)}"
+    else:
+        shared = sorted({f"{path.parent.name}/{path.stem}" for folder in folders for path in folder.glob("*/*.yaml")})
+        known = f"known: {' '.join(shared) or 'none'}"
+    looked = " and ".join(str(folder.resolve()) for folder in folders)
+    raise ConfigError(f"configuration fragment {name!r} is not found in {looked}; {known}")
+
+
+def _read(path: Path) -> tuple[dict, dict[tuple[str, ...], str]]:
+    """The mapping in a YAML file, and the file and line of each of its paths of keys."""
+    shown = os.path.relpath(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{shown}: not UTF-8 at byte {error.start}; save the file as UTF-8") from error
+    mapping, lines = _parse(text, shown)
+    if not isinstance(mapping, dict):
+        what = "empty" if mapping is None else f"a {type(mapping).__name__}"
+        raise ConfigError(f"{shown}: the file is {what}; a configuration fragment is a mapping of keys to values")
+    return mapping, {keys: f"{shown}:{line}" for keys, line in lines.items()}
+
+
+def _apply(config: Config, override: str) -> None:
+    """Apply one `key.sub=value`."""
+    shown = f"--set {override}"
+    dotted, equals, text = override.partition("=")
+    keys = tuple(dotted.strip().split("."))
+    if not equals or not all(keys):
+        raise ConfigError(f"{shown}: write --set key=value or --set key.sub=value")
+    value, _ = _parse(text, shown)
+    origins = {keys: shown}
+    below: object = config
+    for depth, key in enumerate(keys[:-1], start=1):
+        below = below.get(key)
+        if below is None:
+            origins.update({keys[:made]: shown for made in range(depth, len(keys))})
+            break
+        if not isinstance(below, dict):
+            where = f"{'.'.join(keys[:depth])} is {below!r} ({config.origin(*keys[:depth])})"
+            raise ConfigError(f"{shown}: {where} and has no keys below it; set {keys[depth - 1]} itself")
+    for key in reversed(keys):
+        value = {key: value}
+    config.add(value, origins)
+
+
+def _parse(text: str, shown: str) -> tuple[object, dict[tuple[str, ...], int]]:
+    """The value of a YAML text and the line of each of its paths of keys; `shown` names the text in errors."""
+    loader = _Loader(text)
+    try:
+        node = loader.get_single_node()
+        lines: dict[tuple[str, ...], int] = {}
+        _check_node(node, (), lines, shown)
+        return None if node is None else loader.construct_document(node), lines
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"{shown}:{mark.line + 1}" if mark else shown
+        raise ConfigError(f"{where}: not valid YAML: {getattr(error, 'problem', None) or error}") from error
+    finally:
+        loader.dispose()
+
+
+def _check_node(node: yaml.Node | None, keys: tuple[str, ...], lines: dict[tuple[str, ...], int], shown: str) -> None:
+    """Refuse a key that stands twice in one mapping or is not text; note the line of every key."""
+    if isinstance(node, yaml.SequenceNode):
+        for item in node.value:
+            _check_node(item, (*keys, "[]"), lines, shown)
+    if not isinstance(node, yaml.MappingNode):
+        return
+    seen: dict[str, int] = {}
+    for name, value in node.value:
+        line = name.start_mark.line + 1
+        if name.tag == "tag:yaml.org,2002:merge":
+            continue
+        if name.tag != "tag:yaml.org,2002:str":
+            raise ConfigError(f"{shown}:{line}: key {name.value!r} is not text; put it in quotes")
+        if name.value in seen:
+            raise ConfigError(f"{shown}:{line}: key {name.value!r} stands already on line {seen[name.value]}; keep one")
+        seen[name.value] = line
+        lines[(*keys, name.value)] = line
+        _check_node(value, (*keys, name.value), lines, shown)
+
+
+def _merged(old: object, new: object) -> object:
+    """`new` over `old`. Mappings and lists are copied: YAML aliases share theirs, and a saved file would show it."""
+    if isinstance(new, dict):
+        base = old if isinstance(old, dict) else {}
+        return {**base, **{key: _merged(base.get(key), value) for key, value in new.items()}}
+    return [_merged(None, item) for item in new] if isinstance(new, list) else new

@@ -1,0 +1,37 @@
+"""One line of figures for each epoch, on the console."""
+
+import math
+
+from espnet2.train.reporter import Reporter, SubReporter
+
+_SHOWN = [("train", "loss"), ("train", "acc"), ("valid", "loss"), ("valid", "acc"), ("valid", "cer_ctc")]
+
+
+class EpochTable(Reporter):
+    """ESPnet's reporter; also prints a table, one row when the validation of an epoch has ended."""
+
+    _columns: list[tuple[str, str]] | None = None
+
+    def finish_epoch(self, sub_reporter: SubReporter) -> None:
+        """Keep the figures of `sub_reporter`, as ESPnet does, and print the row of a finished epoch."""
+        super().finish_epoch(sub_reporter)
+        if sub_reporter.key != "valid":
+            return
+        phases = self.stats[self.epoch]
+        if self._columns is None:
+            auxiliary = [("train", name) for name in phases["train"] if name.startswith("aux_")]
+            self._columns = [column for column in _SHOWN + auxiliary if column[1] in phases[column[0]]]
+            print(self._row([*map(_title, self._columns), "lr", "seconds"], "epoch"), flush=True)
+        seconds = sum(phases[phase]["time"].total_seconds() for phase in ("train", "valid"))
+        figures = [phases[phase].get(name, math.nan) for phase, name in self._columns]
+        figures += [phases["train"].get("optim0_lr0", math.nan), seconds]
+        print(self._row([f"{figure:.4g}" for figure in figures], str(self.epoch)), flush=True)
+
+    def _row(self, cells: list[str], epoch: str) -> str:
+        widths = [max(9, len(_title(column))) for column in self._columns] + [9, 7]
+        return " ".join([f"{epoch:>5}", *(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))])
+
+
+def _title(column: tuple[str, str]) -> str:
+    phase, name = column
+    return f"valid_{name}" if phase == "valid" else name.removeprefix("aux_")

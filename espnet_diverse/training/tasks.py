@@ -1,0 +1,175 @@
+"""ESPnet's tasks with our trainer, our models and a strict loader.
+
+Importing this module registers our classes in ESPnet's tables, as importing ESPnet's tasks after the package does.
+"""
+
+import logging
+from argparse import Namespace
+from collections.abc import Iterator
+from math import ceil
+from pathlib import Path
+
+import yaml
+from espnet2.tasks import asr, lm, mt, s2t, st
+from espnet2.tasks.abs_task import AbsTask
+from espnet2.train.abs_espnet_model import AbsESPnetModel
+from typeguard import TypeCheckError
+
+from espnet_diverse.errors import ConfigError, ModelError
+from espnet_diverse.progress import progress
+from espnet_diverse.training import checkpoint
+from espnet_diverse.training.espnet_import import swapped
+from espnet_diverse.training.models import DiverseSTModel
+from espnet_diverse.training.trainer import Trainer
+
+
+class _Diverse:
+    """Before a task of ESPnet in the bases."""
+
+    trainer = Trainer
+
+    @classmethod
+    def build_model(cls, args: Namespace) -> AbsESPnetModel:
+        """Build the model of a configuration.
+
+        Raises:
+            ConfigError: A value that the constructor of a part refuses.
+        """
+        try:
+            return super().build_model(args)
+        except (AssertionError, KeyError, RuntimeError, TypeError, TypeCheckError, ValueError) as error:
+            if isinstance(error, ConfigError):
+                raise
+            said = " ".join(str(error).split()) or "a value that a part of it refuses; --debug shows where"
+            raise ConfigError(f"the model of this configuration cannot be built: {said}") from error
+
+    @classmethod
+    def build_model_from_file(cls, config_file=None, model_file=None, device: str = "cpu"):
+        """Load a trained model; ESPnet's own loader takes a file with missing parameters and runs code it may carry.
+
+        Args:
+            config_file: The config.yaml of a run; beside `model_file` where not given.
+            model_file: Weights; None leaves the model as it was initialised.
+            device: "cpu" or "cuda".
+
+        Returns:
+            The model and the arguments that it was trained with.
+
+        Raises:
+            ModelError: A file is missing or damaged, or the weights do not fit the configuration.
+        """
+        config_file = Path(config_file or Path(model_file).parent / "config.yaml")
+        logging.info("loading %s, %s", config_file, model_file)
+        args = Namespace(**read_config(config_file))
+        model = cls.build_model(args)
+        if model_file is not None:
+            checkpoint.fit(model, checkpoint.load(model_file), model_file)
+        return model.to(device), args
+
+    @classmethod
+    def build_streaming_iterator(cls, data_path_and_name_and_type, *args, mode=None, batch_size=1, **kwargs):
+        """ESPnet's iterator over data files; with a progress bar where statistics are collected."""
+        loader = super().build_streaming_iterator(
+            data_path_and_name_and_type, *args, mode=mode, batch_size=batch_size, **kwargs
+        )
+        if mode is None:
+            return loader
+        with Path(data_path_and_name_and_type[0][0]).open(encoding="utf-8") as file:
+            total = ceil(sum(1 for _ in file) / batch_size)
+        return _Shown(loader, f"stats {mode}", total)
+
+
+class _Shown:
+    """An iterable that shows its progress; ESPnet wants to iterate over it once."""
+
+    def __init__(self, items, name: str, total: int):
+        self.items, self.name, self.total = items, name, total
+
+    def __iter__(self) -> Iterator:
+        return progress(self.items, self.name, self.total, "step")
+
+
+class ASRTask(_Diverse, asr.ASRTask):
+    """Speech recognition."""
+
+
+class STTask(_Diverse, st.STTask):
+    """Speech translation; ESPnet names its model class in code, so it is exchanged while the model is built."""
+
+    @classmethod
+    def build_model(cls, args: Namespace) -> AbsESPnetModel:
+        """As the other tasks."""
+        with swapped(st, ESPnetSTModel=DiverseSTModel):
+            return super().build_model(args)
+
+
+class MTTask(_Diverse, mt.MTTask):
+    """Text translation."""
+
+
+class LMTask(_Diverse, lm.LMTask):
+    """Language modelling."""
+
+
+class S2TTask(_Diverse, s2t.S2TTask):
+    """Multitask speech to text."""
+
+
+TASKS: dict[str, type[AbsTask]] = {"asr": ASRTask, "st": STTask, "mt": MTTask, "lm": LMTask, "s2t": S2TTask}
+
+
+def load_model(model_dir: str | Path, model_file: str | Path | None = None, device: str = "cpu", task: str = "asr"):
+    """Load the model of a run, from whatever working directory.
+
+    Args:
+        model_dir: Directory of the run; it may have been moved.
+        model_file: Weights, a path or a name in `model_dir`; by default valid.acc.ave.pth.
+        device: "cpu" or "cuda".
+        task: A name in `TASKS`.
+
+    Returns:
+        The model, in training mode as ESPnet builds it, and the arguments that it was trained with.
+
+    Raises:
+        ModelError: A file is missing or damaged, or the weights do not fit the configuration.
+    """
+    model_dir = Path(model_dir)
+    return TASKS[task].build_model_from_file(model_dir / "config.yaml", find_weights(model_dir, model_file), device)
+
+
+def find_weights(model_dir: Path, model_file: str | Path | None = None) -> Path:
+    """Path of `model_file`, given as a path or as a name in `model_dir`; valid.acc.ave.pth by default."""
+    model_file = Path(model_file or "valid.acc.ave.pth")
+    for path in (model_dir / model_file, model_file):
+        if path.is_file():
+            return path
+    there = " ".join(sorted(path.name for path in model_dir.glob("*.pth"))) or "none"
+    raise ModelError(f"{model_dir / model_file}: no such model file; model files there: {there}")
+
+
+def read_config(config_file: Path) -> dict:
+    """Read the config.yaml of a run and find the files that it names.
+
+    Paths in it are absolute, or relative to the directory in which ESPnet was started. A copy beside config.yaml is
+    preferred, so that a run that was moved or copied stands alone.
+
+    Raises:
+        ModelError: config.yaml or a file that it names is missing.
+    """
+    try:
+        config = yaml.safe_load(config_file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ModelError(f"{config_file}: cannot be read ({error.strerror})") from error
+    for section, key in ((config, "bpemodel"), (config.get("normalize_conf") or {}, "stats_file")):
+        if section.get(key):
+            section[key] = str(_located(section[key], key, config_file))
+    return config
+
+
+def _located(name: str, key: str, config_file: Path) -> Path:
+    folder = config_file.resolve().parent
+    candidates = [folder / Path(name).name, Path(name), *(parent / name for parent in folder.parents)]
+    for path in candidates:
+        if path.is_file():
+            return path
+    raise ModelError(f"{config_file}: {key} {name} is not found, nor a copy of it in {folder}")

@@ -1,0 +1,114 @@
+"""ESPnet's trainer with progress, safe checkpoints, and no way to end well with a broken model."""
+
+from collections.abc import Iterator
+from types import ModuleType
+
+import numpy as np
+import torch
+from espnet2.train import trainer as espnet_trainer
+from espnet2.train.reporter import SubReporter
+from torch import nn
+
+from espnet_diverse.errors import TrainingError
+from espnet_diverse.progress import progress
+from espnet_diverse.training import checkpoint
+from espnet_diverse.training.averaging import average_best
+from espnet_diverse.training.epoch_table import EpochTable
+from espnet_diverse.training.espnet_import import swapped
+
+
+class Trainer(espnet_trainer.Trainer):
+    """ESPnet's trainer; its loop is unchanged, and what it calls by name is exchanged while it runs."""
+
+    @classmethod
+    def run(cls, **parts) -> None:
+        """Train; `parts` are those of ESPnet's `run`.
+
+        Raises:
+            TrainingError: An epoch made no update, or left a parameter or the validation loss not finite.
+        """
+        with swapped(espnet_trainer, torch=_Torch(), Reporter=EpochTable, average_nbest_models=average_best):
+            super().run(**parts)
+
+    @classmethod
+    def train_one_epoch(cls, model, iterator, reporter, options, **parts) -> bool:
+        """Train one epoch; checks that it made an update and left every parameter finite, before anything is saved."""
+        epoch = reporter.get_epoch()
+        steps = _Steps(iterator, f"train epoch {epoch}", reporter)
+        idle = super().train_one_epoch(model=model, iterator=steps, reporter=reporter, options=options, **parts)
+        if idle:
+            raise TrainingError(f"epoch {epoch}: no update was made; {_why_idle(steps, options.accum_grad)}")
+        _check_finite(model, epoch)
+        return idle
+
+    @classmethod
+    def validate_one_epoch(cls, model, iterator, reporter, **parts) -> None:
+        """Validate; checks that the loss is finite, because the best epochs are chosen by it."""
+        epoch = reporter.get_epoch()
+        steps = _Steps(iterator, f"valid epoch {epoch}", reporter)
+        super().validate_one_epoch(model=model, iterator=steps, reporter=reporter, **parts)
+        if steps.bad:
+            raise TrainingError(f"epoch {epoch}: the validation loss is not finite, first of {_named(steps.bad)}")
+
+
+class _Torch(ModuleType):
+    """`torch` as ESPnet's trainer is to see it: checkpoints are written atomically and read without running code."""
+
+    def __init__(self):
+        super().__init__("torch")
+        self.save = checkpoint.save
+
+    def __getattr__(self, name):
+        return getattr(torch, name)
+
+    @staticmethod
+    def load(path, map_location="cpu", weights_only=True):
+        return checkpoint.load(path, map_location)
+
+
+class _Steps:
+    """The iterator of an epoch, which shows its progress and remembers the first batch whose loss was not finite.
+
+    ESPnet registers the figures of a batch before it asks for the next one.
+    """
+
+    def __init__(self, iterator, name: str, reporter: SubReporter):
+        self.iterator, self.name, self.reporter = iterator, name, reporter
+        self.count = 0
+        self.last: list[str] = []
+        self.bad: list[str] = []
+
+    def __len__(self) -> int:
+        return len(self.iterator)
+
+    def __iter__(self) -> Iterator[tuple[list[str], dict[str, torch.Tensor]]]:
+        for utterances, batch in progress(self.iterator, self.name, unit="step"):
+            self.last = utterances
+            yield utterances, batch
+            self.count += 1
+            losses = self.reporter.stats.get("loss")
+            if losses and not self.bad and not np.isfinite(losses[-1].value):
+                self.bad = utterances
+
+
+def _why_idle(steps: _Steps, accum_grad: int) -> str:
+    if steps.count < accum_grad:
+        return f"it has {steps.count} batches, fewer than accum_grad {accum_grad}; lower accum_grad or the batch size"
+    cure = "look at their audio and transcripts, or lower the learning rate"
+    if steps.bad:
+        return f"the loss is not finite, first of {_named(steps.bad)}; {cure}"
+    return f"the gradients are not finite, last of {_named(steps.last)}; {cure}"
+
+
+def _named(utterances: list[str], limit: int = 5) -> str:
+    more = f" and {len(utterances) - limit} more" if len(utterances) > limit else ""
+    return f"utterances {' '.join(utterances[:limit])}{more}"
+
+
+def _check_finite(model: nn.Module, epoch: int) -> None:
+    for name, tensor in model.state_dict().items():
+        if tensor.is_floating_point() and not torch.isfinite(tensor).all():
+            raise TrainingError(
+                f"epoch {epoch}: {name} is no longer finite; nothing of this epoch was saved: "
+                "lower the learning rate or look at the data"
+            )

@@ -1,0 +1,59 @@
+import matplotlib.image
+import numpy as np
+import pytest
+import soundfile
+
+from espnet_diverse.analysis import heads
+from espnet_diverse.analysis.heads import HeadMaps, draw, drawable, head_maps
+from espnet_diverse.errors import ModelError
+from espnet_diverse.training.tasks import load_model
+
+FRAMES = 18  # 12000 samples, a hop of 160, and two convolutions of stride 2
+
+
+@pytest.fixture(scope="module")
+def maps(tiny_run):
+    model, _ = load_model(tiny_run.model_dir)
+    speech, _ = soundfile.read(tiny_run.test_dir / "test-00.wav", dtype="float32")
+    return head_maps(model.eval(), speech, [2, 3, 4])
+
+
+def test_maps_of_the_last_layers(maps):
+    encoder, decoder = maps
+    assert encoder.layer == "encoder layer 1 self-attention" and decoder.layer == "decoder layer 1 cross-attention"
+    assert encoder.attention.shape == encoder.semantic.shape == (2, FRAMES, FRAMES)
+    assert decoder.attention.shape == decoder.semantic.shape == (2, 4, FRAMES)
+    for values in (encoder.attention, encoder.semantic, decoder.attention, decoder.semantic):
+        np.testing.assert_allclose(values.sum(-1), 1, rtol=1e-5)
+    assert list(decoder.kinds()) == ["semantic mask M", "attention"]
+
+
+def test_a_figure_has_a_row_for_each_head_and_a_column_for_each_kind(maps, tmp_path):
+    _, decoder = maps
+    draw(decoder, "test-00", tmp_path / "new" / "both.png", ["a", "b", "c", "<eos>"])
+    draw(HeadMaps("layer", decoder.attention, None), "test-00", tmp_path / "one.png")
+    both = matplotlib.image.imread(tmp_path / "new" / "both.png")
+    one = matplotlib.image.imread(tmp_path / "one.png")
+    assert both.shape[0] == one.shape[0] and both.shape[1] > 1.5 * one.shape[1]
+    assert both[..., :3].std() > 0.05
+
+
+def test_softmax_attention_has_no_mask():
+    assert list(HeadMaps("layer", np.ones((1, 1, 1)), None).kinds()) == ["attention"]
+
+
+def test_a_net_without_such_attention(tiny_run):
+    model, _ = load_model(tiny_run.model_dir)
+    with pytest.raises(ModelError, match="the decoder has no attention whose weights could be drawn"):
+        heads._last(model, "decoder", ("src_attn",))
+
+
+def test_labels_that_no_font_has_are_spelled(monkeypatch):
+    monkeypatch.setattr(heads, "_has", lambda font, characters: characters.isascii())
+    labels, _ = drawable(["你", "好", "a", "<eos>", "。"])
+    assert labels == ["ni3", "hao3", "a", "<eos>", "U+3002"]
+
+
+def test_labels_that_a_font_has_stay():
+    labels, font = drawable(["a", "é", "я"])
+    assert labels == ["a", "é", "я"] and font.get_name() == "DejaVu Sans"

@@ -1,0 +1,97 @@
+"""One tiny model, trained by the commands that a user gives, for every test that needs a trained model."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import soundfile
+
+RATE = 16_000
+FREQUENCY = {"a": 300, "b": 600, "c": 1200, "d": 2400}
+OVERRIDES = {
+    "max_epoch": 2,
+    "batch_type": "unsorted",
+    "batch_size": 6,
+    "num_workers": 0,
+    "optim": "adam",
+    "optim_conf.lr": 1e-3,
+    "encoder_conf.output_size": 16,
+    "encoder_conf.linear_units": 32,
+    "encoder_conf.num_blocks": 1,
+    "decoder_conf.linear_units": 32,
+    "frontend_conf.n_mels": 20,
+    "best_model_criterion": "[[valid, acc, max], [valid, loss, min]]",
+}
+
+
+class TinyRun(NamedTuple):
+    """Paths of a small training run, and the arguments that made it."""
+
+    train_dir: Path
+    valid_dir: Path
+    test_dir: Path
+    tokens_dir: Path
+    stats_dir: Path
+    model_dir: Path
+    config: list[str]
+
+    def data(self) -> list[str]:
+        """The arguments that name the data."""
+        return [
+            *("--train_dir", str(self.train_dir), "--valid_dir", str(self.valid_dir)),
+            *("--tokens_dir", str(self.tokens_dir)),
+        ]
+
+
+def write_data_dir(path: Path, count: int, seed: int) -> Path:
+    """A data directory of `count` utterances: three letters each, a tone for each letter, and noise."""
+    path.mkdir(parents=True)
+    random = np.random.default_rng(seed)
+    tables: dict[str, str] = {"wav.scp": "", "text": "", "utt2spk": "", "spk2utt": ""}
+    time = np.arange(int(0.25 * RATE)) / RATE
+    for index in range(count):
+        name = f"{path.name}-{index:02d}"
+        letters = "".join(random.choice(list(FREQUENCY), 3))
+        signal = np.concatenate([0.3 * np.sin(2 * np.pi * FREQUENCY[letter] * time) for letter in letters])
+        soundfile.write(path / f"{name}.wav", signal + 0.01 * random.standard_normal(signal.size), RATE)
+        for table, value in (
+            ("wav.scp", path / f"{name}.wav"),
+            ("text", letters),
+            ("utt2spk", name),
+            ("spk2utt", name),
+        ):
+            tables[table] += f"{name} {value}\n"
+    for table, content in tables.items():
+        (path / table).write_text(content)
+    return path
+
+
+@pytest.fixture(scope="session")
+def make_data_dir():
+    """The function `write_data_dir(path, count, seed)`."""
+    return write_data_dir
+
+
+@pytest.fixture(scope="session")
+def tiny_run(tmp_path_factory) -> TinyRun:
+    """A run of two epochs with SDMA in every attention, averaged."""
+    from espnet_diverse.bin.main import main
+    from espnet_diverse.text import Vocabulary
+
+    root = tmp_path_factory.mktemp("tiny")
+    Vocabulary.train(["abcd"], "char").save(root / "tokens")
+    run = TinyRun(
+        train_dir=write_data_dir(root / "train", 12, seed=1),
+        valid_dir=write_data_dir(root / "valid", 4, seed=2),
+        test_dir=write_data_dir(root / "test", 3, seed=3),
+        tokens_dir=root / "tokens",
+        stats_dir=root / "exp" / "stats",
+        model_dir=root / "exp",
+        config=["--config", "model/tiny,attention/sdma", *(f"--set={key}={value}" for key, value in OVERRIDES.items())],
+    )
+    assert main(["stats", *run.config, *run.data(), "--output_dir", str(run.stats_dir)]) == 0
+    paths = ["--stats_dir", str(run.stats_dir), "--output_dir", str(run.model_dir)]
+    assert main(["train", *run.config, *run.data(), *paths]) == 0
+    assert main(["average", "--model_dir", str(run.model_dir), "--number", "2"]) == 0
+    return run

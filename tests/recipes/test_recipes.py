@@ -1,0 +1,273 @@
+"""Every recipe: the shell parses, options and paths arrive, the fragments merge, the README is complete."""
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from espnet_diverse.training.config import merge
+
+ROOT = Path(__file__).resolve().parents[2]
+RECIPES = sorted(path.parent for path in (ROOT / "egs").glob("*/*/run.sh"))
+SCRIPTS = sorted((ROOT / "egs").rglob("*.sh"))
+STAGES = ["data", "tokens", "stats", "train", "decode", "score"]
+
+
+def bash(*argv: str | Path, cwd: Path = ROOT) -> subprocess.CompletedProcess:
+    """Run a script as a user would who has activated the environment of these tests."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path}
+    return subprocess.run(list(map(str, argv)), cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def recipe(tmp_path):
+    """A recipe in a folder with a space, whose `espnet-diverse` prints the plan that it is given and its options."""
+    folder = tmp_path / "my egs" / "corpus" / "asr1"
+    shutil.copytree(
+        ROOT / "egs" / "aishell" / "asr1", folder, ignore=shutil.ignore_patterns("data", "exp", "downloads")
+    )
+    shutil.copytree(ROOT / "egs" / "common", tmp_path / "my egs" / "common")
+    program = tmp_path / ".venv" / "bin" / "espnet-diverse"
+    program.parent.mkdir(parents=True)
+    program.write_text('#!/usr/bin/env bash\n[[ $1 == plan ]] && cat "$2" && echo "options: ${*:3}"\nexit ${CODE:-0}\n')
+    program.chmod(0o755)
+
+    def run(*options: str, cwd: Path = folder, **variables: str) -> subprocess.CompletedProcess:
+        environment = {**os.environ, **variables, "PATH": f"{program.parent}{os.pathsep}/usr/bin:/bin"}
+        argv = ["bash", str(folder / "run.sh"), *options]
+        return subprocess.run(argv, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+
+    run.folder = folder
+    return run
+
+
+def commands(result: subprocess.CompletedProcess) -> list[tuple[str, list[str]]]:
+    """Stages and argument vectors of a printed plan."""
+    assert result.returncode == 0, result.stderr
+    lines = [line.partition("\t") for line in result.stdout.splitlines() if "\t" in line]
+    return [(stage, shlex.split(command)) for stage, _, command in lines]
+
+
+def value(argv: list[str], option: str) -> str:
+    return argv[argv.index(option) + 1]
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_the_shell_parses(script):
+    result = bash("bash", "-n", script)
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+@pytest.mark.skipif(shutil.which("shellcheck") is None, reason="shellcheck is not installed")
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_shellcheck_finds_nothing(script):
+    result = bash("shellcheck", "--shell=bash", "--external-sources", "--exclude=SC1090,SC1091,SC2034,SC2154", script)
+    assert result.returncode == 0, result.stdout
+
+
+@pytest.mark.parametrize("folder", RECIPES, ids=lambda path: str(path.relative_to(ROOT)))
+class TestEveryRecipe:
+    def test_has_all_its_files(self, folder):
+        for name in (
+            "run.sh",
+            "path.sh",
+            "cmd.sh",
+            "local/data.sh",
+            "README.md",
+            "conf/train.yaml",
+            "conf/decode.yaml",
+        ):
+            assert (folder / name).is_file(), name
+        assert os.access(folder / "run.sh", os.X_OK)
+        assert os.access(folder / "local" / "data.sh", os.X_OK)
+
+    def test_run_sh_is_short(self, folder):
+        assert len((folder / "run.sh").read_text().splitlines()) <= 25
+
+    def test_data_sh_is_one_call_of_prepare(self, folder):
+        lines = (folder / "local" / "data.sh").read_text().splitlines()
+        work = [line for line in lines if line and not line.startswith(("#", "set ", ". "))]
+        assert len(work) == 1
+        assert re.fullmatch(r'espnet-diverse prepare \w+ .*"\$@"', work[0])
+
+    def test_default_fragments_merge(self, folder, monkeypatch):
+        monkeypatch.chdir(folder)
+        defaults = re.findall(r"config:=([^}]+)}", (folder / "run.sh").read_text())
+        assert defaults
+        for names in defaults:
+            assert {"encoder", "decoder", "model_conf", "optim", "max_epoch"} <= merge(names.split(",")).keys()
+
+    def test_every_configuration_is_a_mapping_without_espnets_slow_plots(self, folder):
+        for path in folder.glob("conf/*.yaml"):
+            settings = yaml.safe_load(path.read_text())
+            if path.stem != "decode":
+                assert (settings["num_att_plot"], settings["use_matplotlib"]) == (0, False)
+
+    def test_readme_is_complete_and_exact(self, folder):
+        readme = (folder / "README.md").read_text()
+        assert re.findall(r"^## (.+)$", readme, flags=re.MULTILINE) == [
+            "Data",
+            "Stages",
+            "Options",
+            "Configurations",
+            "Time and size",
+        ]
+        assert re.findall(r"^\| \d \| `(\w+)`", readme, flags=re.MULTILINE) == STAGES
+        known = set(re.findall(r"^  --(\w+)", bash(folder / "run.sh", "--help").stdout, flags=re.MULTILINE))
+        assert set(re.findall(r"--(\w+)", readme)) <= known | {"help"}
+        files = {path.name for path in folder.glob("conf/*.yaml")}
+        assert set(re.findall(r"conf/(\w+\.yaml)", readme)) == files
+
+    def test_commands_of_the_readme_make_a_plan(self, folder):
+        readme = (folder / "README.md").read_text()
+        lines = [shlex.split(line, comments=True) for line in re.findall(r"^\./run\.sh.*$", readme, flags=re.MULTILINE)]
+        assert len(lines) >= 3
+        for argv in lines:
+            result = bash(*argv, "--stop_stage", "decode", "--dry_run", cwd=folder)
+            assert result.returncode == 0, result.stderr
+            assert "[decode] espnet-diverse decode" in result.stdout
+
+
+def test_dry_run_prints_the_plan_and_makes_nothing(recipe):
+    before = sorted(recipe.folder.rglob("*"))
+    plan = commands(result := recipe("--corpus", "synthetic", "--dry_run"))
+    assert [stage for stage, _ in plan] == [
+        *STAGES[:3],
+        "train",
+        "train",
+        "decode",
+        "decode",
+        "score",
+        "score",
+        "score",
+    ]
+    assert {argv[0] for _, argv in plan} == {"espnet-diverse"}
+    names = ["prepare", "tokens", "stats", "train", "average", "decode", "decode", "score", "score", "figure"]
+    assert [argv[1] for _, argv in plan] == names
+    assert result.stdout.endswith("options: --stamps_dir exp/.stamps --dry_run\n")
+    assert "experiment exp/synthetic_small_sdma_demo, data data/synthetic" in result.stderr
+    assert sorted(recipe.folder.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["--stage", "3", "--stop_stage", "4"], ["stats", "train", "average"]),
+        (["--stage", "decode", "--stop_stage", "5", "--test_sets", "test"], ["decode"]),
+        (["--stop_stage", "tokens"], ["prepare", "tokens"]),
+    ],
+)
+def test_stages_by_name_and_number(recipe, options, expected):
+    assert [argv[1] for _, argv in commands(recipe(*options))] == expected
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--nope", "1"], "unknown option '--nope'; known: --stage --stop_stage --corpus_dir .* --dry_run"),
+        (["nj", "1"], "unknown option 'nj'; known: --stage"),
+        (["--PATH", "x"], "unknown option '--PATH'; known: --stage"),
+        (["--nj"], "option --nj has no value; write --nj VALUE; known: --stage"),
+        (["--nj", "--ngpu", "1"], "option --nj has no value"),
+        (["--dry_run", "maybe"], "unknown option 'maybe'"),
+        (["--stage", "tune"], "unknown stage 'tune'; known: data tokens stats train decode score, or 1 to 6"),
+        (["--stage", "7"], "unknown stage '7'"),
+        (["--stage", "4", "--stop_stage", "data"], "--stage 4 comes after --stop_stage data; swap them"),
+        (["--corpus", "synthetic", "--corpus_dir", "x"], "--corpus and --corpus_dir exclude each other; give one"),
+        (["--tag", "a\nb"], "there is a line break in '"),
+    ],
+)
+def test_a_faulty_option_ends_with_one_message(recipe, options, message):
+    result = recipe(*options)
+    assert result.returncode == 1
+    assert re.search(message, result.stderr), result.stderr
+    assert result.stdout == ""
+
+
+def test_help_lists_every_option_with_its_default(recipe):
+    result = recipe("--help")
+    assert result.returncode == 0
+    assert "--test_sets       data sets to decode and score (default: dev test)\n" in result.stdout
+    assert len(re.findall(r"^  --\w+ +\S", result.stdout, flags=re.MULTILINE)) >= 20
+
+
+@pytest.mark.parametrize(
+    "name", ["plain", "two words", "it's", 'a"b', "$HOME `id` $(id)", "a&b;c|d", "星 *?", "#x", "\\"]
+)
+def test_values_arrive_as_they_were_given(recipe, name):
+    plan = commands(recipe("--corpus_dir", f"/{name}", "--tag", name, "--set", f"a.b={name}"))
+    argv = {command: argv for _, (_, command, *argv) in plan}
+    assert value(argv["prepare"], "--corpus_dir") == f"/{name}"
+    assert value(argv["train"], "--set") == f"a.b={name}"
+    assert value(argv["train"], "--output_dir") == f"exp/{name}"
+
+
+def test_the_corpus_folder_is_relative_to_the_caller(recipe, tmp_path):
+    _, prepare = commands(recipe("--corpus_dir", "my data", "--stop_stage", "1", cwd=tmp_path))[0]
+    assert Path(value(prepare, "--corpus_dir")) == tmp_path / "my data"
+
+
+def test_set_may_be_repeated_and_the_seed_goes_to_training_only(recipe):
+    plan = commands(
+        recipe("--set", "max_epoch=1", "--set", "optim_conf={lr: 1}", "--seed", "3", "--corpus", "synthetic")
+    )
+    argv = {command: argv for _, (_, command, *argv) in plan}
+    given = [word for before, word in zip(argv["train"], argv["train"][1:], strict=False) if before == "--set"]
+    assert given == ["max_epoch=1", "optim_conf={lr: 1}", "seed=3"]
+    assert "seed=3" not in argv["stats"]
+    tag = "exp/synthetic_small_sdma_demo_max_epoch=1_optim_conf=lr1_seed3"
+    assert value(argv["train"], "--output_dir") == tag
+
+
+def test_data_comes_from_one_source(recipe):
+    for options, source in (
+        ([], ["--download"]),
+        (["--corpus", "synthetic"], ["--corpus", "synthetic"]),
+        (["--corpus_dir", "/x"], ["--corpus_dir", "/x"]),
+    ):
+        _, argv = commands(recipe(*options, "--stop_stage", "1"))[0]
+        assert [word for word in argv if word in ("--download", "--corpus", "--corpus_dir")] == source[:1]
+        assert shlex.join(source) in shlex.join(argv)
+
+
+def test_the_environment_does_not_set_options(recipe):
+    _, argv = commands(recipe("--stop_stage", "1", tag="intruder", nj="77", corpus="intruder"))[0]
+    assert value(argv, "--nj") != "77"
+    assert "intruder" not in argv
+
+
+def test_exit_code_and_plan_of_the_run_are_kept(recipe):
+    (recipe.folder / "exp" / "mine").mkdir(parents=True)
+    assert recipe("--tag", "mine", CODE="2").returncode == 2
+    kept = (recipe.folder / "exp" / "mine" / "plan.tsv").read_text()
+    assert len(kept.splitlines()) == 10
+
+
+def test_a_recipe_may_define_a_stage_again_and_note_other_programs(recipe):
+    script = recipe.folder / "run.sh"
+    again = "stage_score() { note local/my_score.sh \"$exp_dir\" 'x y'; }\nrun_stages\n"
+    script.write_text(script.read_text().replace("\nrun_stages\n", f"\n{again}"))
+    assert commands(recipe("--tag", "t", "--stage", "6")) == [("score", ["local/my_score.sh", "exp/t", "x y"])]
+
+
+def test_the_command_must_be_installed(recipe, tmp_path):
+    (tmp_path / ".venv" / "bin" / "espnet-diverse").unlink()
+    result = recipe()
+    assert result.returncode == 1
+    assert "espnet-diverse is not installed" in result.stderr
+
+
+def test_data_sh_runs_by_hand(recipe, tmp_path):
+    program = tmp_path / ".venv" / "bin" / "espnet-diverse"
+    program.write_text('#!/usr/bin/env bash\nprintf "<%s>" "$@"\n')
+    argv = ["bash", str(recipe.folder / "local" / "data.sh"), "--output_dir", "a b"]
+    environment = {**os.environ, "PATH": "/usr/bin:/bin"}
+    result = subprocess.run(argv, env=environment, capture_output=True, text=True, check=True)
+    assert result.stdout == "<prepare><aishell><--on_missing><drop><--output_dir><a b>"

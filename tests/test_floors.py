@@ -1,0 +1,188 @@
+"""Imports go only down, and nothing in the tree runs text as code: both are read from the syntax trees."""
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "espnet_diverse"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+SOURCES = [ROOT / "setup.py", *sorted(p for d in ("benchmarks", "egs", "tests") for p in (ROOT / d).rglob("*.py"))]
+SOURCES += MODULES
+
+# Each part of the package and the parts it may import. The root itself only installs what registers our classes.
+_BESIDE = {"corpora", "text", "scoring", "errors", "progress", "stamps"}
+_LOWER = {"functional", "attention", "scope", "nets", "training"} | _BESIDE
+MAY_IMPORT = {
+    "errors": set(),
+    "progress": set(),
+    "scope": set(),
+    "functional": {"functional"},
+    "attention": {"attention", "functional", "scope"},
+    "nets": {"nets", "attention", "functional", "scope", "errors"},
+    "corpora": {"corpora", "text", "errors", "progress"},
+    "text": {"corpora", "errors", "progress"},
+    "scoring": {"scoring", "corpora", "text", "errors", "progress"},
+    "stamps": {"corpora"},
+    "training": _LOWER,
+    "decoding": _LOWER | {"decoding"},
+    "analysis": _LOWER | {"decoding", "analysis"},
+    "inference": _LOWER | {"decoding"},
+    "bin": _LOWER | {"decoding", "analysis", "inference", "bin"},
+    "__init__": {"training"},
+}
+TORCH_ONLY = {"functional", "attention", "scope"}
+NO_NET = _BESIDE
+ESPNET = {"nets", "training", "decoding", "analysis", "inference", "bin"}
+
+
+def part(path: Path) -> str:
+    """The part of the package that a file belongs to: its folder below the package, or its own stem."""
+    inside = path.relative_to(PACKAGE)
+    return inside.parts[0] if len(inside.parts) > 1 else inside.stem
+
+
+def imports(tree: ast.AST) -> set[str]:
+    """Dotted names of all imports, those inside functions too."""
+    names = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"line {node.lineno}: a relative import; write the full name"
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return names
+
+
+def import_faults(here: str, tree: ast.AST) -> list[str]:
+    """What the part `here` imports against the rules."""
+    faults = []
+    for name in sorted(imports(tree)):
+        top, *rest = name.split(".")
+        if top == "espnet_diverse":
+            below = rest[0] if rest else ""
+            # Without a part it is the root that is imported, for what it installs or its version.
+            if below in MAY_IMPORT and below not in MAY_IMPORT[here]:
+                faults.append(f"{here} imports {name}")
+        elif (
+            (here in TORCH_ONLY and top != "torch" and top not in sys.stdlib_module_names)
+            or (here in NO_NET and top in {"torch", "torchaudio", "espnet", "espnet2"})
+            or (here not in ESPNET and top in {"espnet", "espnet2"})
+            or top in {"tests", "egs", "benchmarks", "conftest"}
+        ):
+            faults.append(f"{here} imports {name}")
+    return faults
+
+
+def code_faults(tree: ast.AST) -> list[str]:
+    """Calls and imports that run or unpickle what they read, or hand text to a shell."""
+    faults = [f"imports {name}" for name in imports(tree) if name in _UNPICKLING]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            name = ast.unparse(node.func)
+            if name in _RUNNING | _UNPICKLING | _UNSAFE_YAML:
+                faults.append(f"line {node.lineno}: calls {name}")
+            for keyword in node.keywords:
+                value = keyword.value.value if isinstance(keyword.value, ast.Constant) else None
+                if (keyword.arg, value) in {("shell", True), ("weights_only", False)}:
+                    faults.append(f"line {node.lineno}: passes {keyword.arg}={value}")
+    return faults
+
+
+_RUNNING = {"eval", "exec", "os.system", "os.popen", "subprocess.getoutput", "subprocess.getstatusoutput"}
+_UNSAFE_YAML = {f"yaml.{name}" for name in ("load", "load_all", "full_load", "unsafe_load")}
+_UNPICKLING = {
+    f"{module}.{name}"
+    for module in ("pickle", "dill", "cloudpickle", "joblib", "marshal")
+    for name in ("load", "loads", "Unpickler")
+}
+
+
+def parse(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_imports_go_only_down(path):
+    assert import_faults(part(path), parse(path)) == []
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name_of)
+def test_nothing_runs_what_it_reads(path):
+    assert code_faults(parse(path)) == []
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name_of)
+def test_files_functions_and_constructors_are_small(path):
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 300
+    for node in ast.walk(parse(path)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            assert node.end_lineno - node.lineno < 80, node.name
+            if node.name == "__init__":
+                assert len(node.args.args) + len(node.args.kwonlyargs) - 1 <= 10, f"constructor in line {node.lineno}"
+
+
+@pytest.mark.parametrize(
+    ("here", "source"),
+    [
+        ("functional", "import numpy"),
+        ("functional", "from espnet_diverse.attention import shell"),
+        ("functional", "from espnet_diverse.errors import DataError"),
+        ("attention", "def f():\n    import espnet2.asr"),
+        ("attention", "from espnet_diverse import nets"),
+        ("nets", "import espnet_diverse.training.config"),
+        ("corpora", "import torch.nn"),
+        ("text", "from espnet2.text import x"),
+        ("scoring", "from espnet_diverse.nets import x"),
+        ("training", "from espnet_diverse.bin.main import main"),
+        ("training", "from tests.references import x"),
+        ("progress", "import espnet2"),
+        ("stamps", "from espnet_diverse.training import config"),
+    ],
+)
+def test_an_import_that_goes_up_is_found(here, source):
+    assert len(import_faults(here, ast.parse(source))) == 1
+
+
+@pytest.mark.parametrize(
+    ("here", "source"),
+    [
+        ("functional", "import math, torch.nn.functional"),
+        ("attention", "from espnet_diverse.scope import current"),
+        ("nets", "from espnet2.asr import x"),
+        ("corpora", "import numpy, soundfile"),
+        ("training", "import espnet_diverse"),
+        ("bin", "from espnet_diverse.bin.main import main"),
+    ],
+)
+def test_an_import_that_goes_down_is_none(here, source):
+    assert import_faults(here, ast.parse(source)) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "eval('1')",
+        "exec(text)",
+        "pickle.loads(data)",
+        "from pickle import load",
+        "yaml.load(text, Loader=yaml.SafeLoader)",
+        "yaml.unsafe_load(text)",
+        "subprocess.run(command, shell=True)",
+        "torch.load(path, weights_only=False)",
+        "os.system('ls')",
+    ],
+)
+def test_running_what_is_read_is_found(source):
+    assert len(code_faults(ast.parse(source))) == 1
+
+
+def test_safe_relatives_are_not_confused_with_it():
+    source = "import pickle\nmodel.eval()\nyaml.safe_load(x)\nf(x, shell=False)\ntorch.load(p, weights_only=True)"
+    assert code_faults(ast.parse(source)) == []

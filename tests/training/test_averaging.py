@@ -1,0 +1,90 @@
+import logging
+import math
+from types import SimpleNamespace
+
+import pytest
+import torch
+import yaml
+
+from espnet_diverse.errors import ConfigError, ModelError
+from espnet_diverse.training import averaging, checkpoint
+
+ACC = {1: 0.1, 2: 0.4, 3: 0.3, 4: 0.4, 5: math.nan}
+LOSS = {1: 4.0, 2: 3.0, 3: 2.0, 4: 1.0, 5: 9.0}
+CRITERIA = [["valid", "acc", "max"], ["valid", "loss", "min"]]
+
+
+@pytest.fixture
+def model_dir(tmp_path):
+    """A run of five epochs; epoch e has the parameter 1 + e * 1e-4 and the counter e."""
+    for epoch in ACC:
+        state = {"w": torch.tensor([1 + epoch * 1e-4]), "count": torch.tensor(epoch)}
+        checkpoint.save(state, tmp_path / f"{epoch}epoch.pth")
+    stats = {epoch: {"valid": {"acc": ACC[epoch], "loss": LOSS[epoch]}} for epoch in ACC}
+    checkpoint.save({"reporter": {"stats": stats}}, tmp_path / "checkpoint.pth")
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump({"best_model_criterion": CRITERIA}))
+    return tmp_path
+
+
+def parameter(*epochs: int) -> torch.Tensor:
+    """The mean in double precision of what float32 holds, rounded once."""
+    values = [torch.tensor(1 + epoch * 1e-4).double() for epoch in epochs]
+    return torch.stack(values).mean().float()
+
+
+def test_the_best_epochs_are_averaged_and_integers_are_the_newest(model_dir):
+    path = averaging.average(model_dir, "valid.acc", 3)
+    assert path == model_dir / "valid.acc.ave.pth"
+    state = checkpoint.load(path)
+    assert state["w"] == parameter(2, 3, 4) and state["w"].dtype == torch.float32
+    assert state["count"] == 4
+
+
+def test_of_equal_epochs_the_later_is_better(model_dir):
+    assert checkpoint.load(averaging.average(model_dir, "valid.acc", 1))["count"] == 4
+
+
+def test_more_than_there_are_gives_all_with_a_finite_metric(model_dir):
+    assert checkpoint.load(averaging.average(model_dir, "valid.acc", 10))["w"] == parameter(1, 2, 3, 4)
+
+
+def test_a_lost_epoch_is_named_and_the_others_are_used(model_dir, caplog):
+    (model_dir / "3epoch.pth").unlink()
+    with caplog.at_level(logging.WARNING):
+        path = averaging.average(model_dir, "valid.acc", 3)
+    assert "epochs 3 have no file any more (keep_nbest_models); averaging the other 2" in caplog.text
+    assert checkpoint.load(path)["w"] == parameter(2, 4)
+
+
+def test_no_epoch_left(model_dir):
+    for epoch in ACC:
+        (model_dir / f"{epoch}epoch.pth").unlink()
+    with pytest.raises(ModelError, match="no epoch file is left to average; train again"):
+        averaging.average(model_dir)
+
+
+def test_epochs_of_different_models(model_dir):
+    checkpoint.save({"v": torch.ones(1)}, model_dir / "4epoch.pth")
+    with pytest.raises(ModelError, match=r"4epoch\.pth: its parameters differ from those of 2epoch\.pth"):
+        averaging.average(model_dir, "valid.acc", 2)
+
+
+def test_wrong_requests(model_dir, tmp_path_factory):
+    with pytest.raises(ConfigError, match=r"unknown metric 'valid.cer'; .* has: valid.acc valid.loss"):
+        averaging.average(model_dir, "valid.cer")
+    with pytest.raises(ConfigError, match="0 epochs cannot be averaged"):
+        averaging.average(model_dir, number=0)
+    with pytest.raises(ModelError, match=r"config\.yaml: cannot be read \(No such file.*train a model first"):
+        averaging.average(tmp_path_factory.mktemp("empty"))
+
+
+def test_at_the_end_of_training_each_criterion_has_its_own_average(model_dir):
+    stats = checkpoint.load(model_dir / "checkpoint.pth")["reporter"]["stats"]
+    reporter = SimpleNamespace(stats=stats, has=lambda phase, name: name != "cer")
+    criteria = [*CRITERIA, ["valid", "cer", "min"]]
+    averaging.average_best(output_dir=model_dir, reporter=reporter, best_model_criterion=criteria, nbest=[1, 2])
+    assert checkpoint.load(model_dir / "valid.acc.ave.pth")["w"] == parameter(2, 4)
+    assert checkpoint.load(model_dir / "valid.loss.ave.pth")["w"] == parameter(3, 4)
+    assert not (model_dir / "valid.cer.ave.pth").exists()
+    averaging.average_best(model_dir, reporter, CRITERIA, [1], suffix="till5epoch")
+    assert checkpoint.load(model_dir / "valid.acc.ave.till5epoch.pth")["count"] == 4

@@ -1,0 +1,80 @@
+import datetime
+import os
+
+import numpy as np
+import pytest
+import torch
+
+from espnet_diverse.errors import ModelError
+from espnet_diverse.training import checkpoint
+
+
+class Payload:
+    """Makes a directory when it is unpickled by a careless reader."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.path),)
+
+
+def test_what_espnet_keeps_comes_back(tmp_path):
+    state = {
+        "model": {"w": torch.ones(2)},
+        "reporter": {"stats": {1: {"train": {"loss": np.float64(0.5), "time": datetime.timedelta(seconds=3)}}}},
+        "scaler": None,
+    }
+    checkpoint.save(state, tmp_path / "checkpoint.pth")
+    loaded = checkpoint.load(tmp_path / "checkpoint.pth")
+    assert loaded["reporter"] == state["reporter"]
+    assert torch.equal(loaded["model"]["w"], state["model"]["w"])
+
+
+def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path, monkeypatch):
+    path = tmp_path / "checkpoint.pth"
+    checkpoint.save({"w": torch.ones(1)}, path)
+    monkeypatch.setattr(os, "fsync", lambda file: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    with pytest.raises(OSError, match="No space left"):
+        checkpoint.save({"w": torch.zeros(1)}, path)
+    assert checkpoint.load(path)["w"] == 1
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_code_in_a_checkpoint_is_not_run(tmp_path):
+    torch.save({"w": Payload(tmp_path / "ran")}, tmp_path / "bad.pth")
+    with pytest.raises(ModelError, match=r"bad\.pth: is no checkpoint or holds objects that are not allowed"):
+        checkpoint.load(tmp_path / "bad.pth")
+    assert not (tmp_path / "ran").exists()
+
+
+def test_missing_damaged_and_foreign_files_are_refused(tmp_path):
+    with pytest.raises(ModelError, match=r"gone\.pth: cannot be read \(No such file"):
+        checkpoint.load(tmp_path / "gone.pth")
+    path = tmp_path / "torn.pth"
+    checkpoint.save({"w": torch.ones(1000)}, path)
+    content = path.read_bytes()
+    for kept in (0, 10, len(content) // 2, len(content) - 10):
+        path.write_bytes(content[:kept])
+        with pytest.raises(ModelError, match=r"torn\.pth: (the file is damaged|is no checkpoint)"):
+            checkpoint.load(path)
+    checkpoint.save([1, 2], path)
+    with pytest.raises(ModelError, match="holds a list, not the named parameters"):
+        checkpoint.load(path)
+
+
+def test_weights_must_fit_exactly():
+    model = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.Linear(3, 1))
+    good = model.state_dict()
+    checkpoint.fit(model, good, "good.pth")
+    bad = {name: tensor for name, tensor in good.items() if name != "1.weight"} | {
+        "0.bias": torch.zeros(4),
+        **{f"extra.{index}": torch.zeros(1) for index in range(6)},
+    }
+    with pytest.raises(ModelError) as error:
+        checkpoint.fit(model, bad, "bad.pth")
+    assert str(error.value) == (
+        "bad.pth does not fit the model of its configuration; parameters 1 missing: 1.weight; "
+        "6 extra: extra.0, extra.1, extra.2, extra.3, extra.4, ...; 1 of another shape: 0.bias (4,) for (3,)"
+    )
+    assert torch.equal(model.state_dict()["0.bias"], good["0.bias"])

@@ -1,0 +1,105 @@
+import shutil
+
+import numpy as np
+import pytest
+import soundfile
+import yaml
+
+from espnet_diverse.errors import ConfigError, DataError
+from espnet_diverse.text import Vocabulary
+from espnet_diverse.training import stages
+from espnet_diverse.training.config import merge
+
+
+@pytest.fixture
+def train_dir(tiny_run, tmp_path):
+    """A copy of the training data, with its own audio."""
+    copy = tmp_path / "train"
+    shutil.copytree(tiny_run.train_dir, copy)
+    (copy / "wav.scp").write_text((copy / "wav.scp").read_text().replace(str(tiny_run.train_dir), str(copy)))
+    return copy
+
+
+def collect(tiny_run, train_dir, tmp_path, *overrides):
+    config = merge(["model/tiny"], ["num_workers=0", *overrides])
+    stages.collect_stats(config, train_dir, tiny_run.valid_dir, tiny_run.tokens_dir, tmp_path / "stats")
+
+
+def test_shapes_and_statistics(tiny_run):
+    shapes = (tiny_run.stats_dir / "train" / "speech_shape").read_text().splitlines()
+    assert len(shapes) == 12 and shapes[0] == "train-00 12000"
+    assert (tiny_run.stats_dir / "valid" / "text_shape.char").read_text().splitlines()[0] == "valid-00 3,7"
+    with np.load(tiny_run.stats_dir / "train" / "feats_stats.npz") as statistics:
+        assert statistics["sum"].shape == (20,)
+        assert statistics["count"] == 12 * (1 + 12000 // 160)
+
+
+def test_the_run_holds_what_loading_it_takes(tiny_run):
+    config = yaml.safe_load((tiny_run.model_dir / "config.yaml").read_text())
+    assert config["normalize_conf"] == {"stats_file": str(tiny_run.model_dir / "feats_stats.npz")}
+    assert config["model"] == "diverse" and config["token_type"] == "char" and config["bpemodel"] is None
+    assert config["seed"] == 0 and config["resume"] is True and config["num_att_plot"] == 0
+    assert Vocabulary.load(tiny_run.model_dir).tokens == Vocabulary.load(tiny_run.tokens_dir).tokens
+    ours = yaml.safe_load((tiny_run.model_dir / "train.yaml").read_text())
+    assert ours["encoder_conf"]["attention"]["core"] == "sdma" and "token_list" not in ours
+
+
+def test_sentencepiece_models_go_into_the_run_as_well(tiny_run, tmp_path):
+    vocabulary = Vocabulary.train(["abcd abcd dcba", "aabb ccdd"], "bpe", 9)
+    vocabulary.save(tmp_path / "tokens")
+    filled = stages._fill(merge([]), "asr", vocabulary, tmp_path / "tokens", {"train": tiny_run.train_dir})
+    assert filled["token_type"] == "bpe" and filled["bpemodel"] == str(tmp_path / "tokens" / "bpe.model")
+
+
+def test_nan_samples_are_refused_with_their_utterance_and_nothing_is_left(tiny_run, train_dir, tmp_path):
+    samples, rate = soundfile.read(train_dir / "train-05.wav", dtype="float32")
+    samples[3] = np.nan
+    soundfile.write(train_dir / "train-05.wav", samples, rate, subtype="FLOAT")
+    with pytest.raises(DataError, match=r"wav\.scp: train-05: .*holds 1 NaN or infinite samples"):
+        collect(tiny_run, train_dir, tmp_path)
+    assert not (tmp_path / "stats").exists()
+
+
+def test_statistics_that_are_not_finite_are_refused(tiny_run, train_dir, tmp_path, monkeypatch):
+    samples, rate = soundfile.read(train_dir / "train-05.wav", dtype="float32")
+    samples[3] = np.inf
+    soundfile.write(train_dir / "train-05.wav", samples, rate, subtype="FLOAT")
+    monkeypatch.setattr(stages, "validate", lambda path: None)
+    with pytest.raises(DataError, match=r"feats_stats\.npz: sum and sum_square of the features are not finite"):
+        collect(tiny_run, train_dir, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["train"]
+
+
+def test_directories_that_espnet_would_misread_are_refused(tiny_run, train_dir, tmp_path):
+    text = (train_dir / "text").read_text()
+    (train_dir / "text").write_text("".join(sorted(text.splitlines(keepends=True), reverse=True)))
+    with pytest.raises(DataError, match=r"train/text: not sorted, or with other than plain single spaces and LF"):
+        collect(tiny_run, train_dir, tmp_path)
+    (train_dir / "text").write_text(text)
+    (train_dir / "segments").write_text(
+        "".join(f"{line.split()[0]} {line.split()[0]} 0 0.5\n" for line in text.splitlines())
+    )
+    with pytest.raises(DataError, match="has segments, and training reads one audio file an utterance"):
+        collect(tiny_run, train_dir, tmp_path)
+    (train_dir / "segments").unlink()
+    soundfile.write(train_dir / "train-00.wav", np.zeros(8000), 8000)
+    with pytest.raises(DataError, match=r"wav\.scp: train-00 has 8000 Hz, and allowed is 16000 Hz"):
+        collect(tiny_run, train_dir, tmp_path)
+
+
+def test_keys_that_the_command_fills_in_are_refused(tiny_run, tmp_path):
+    with pytest.raises(ConfigError, match="--set token_type=char: key 'token_type' is filled in by the command line"):
+        collect(tiny_run, tiny_run.train_dir, tmp_path, "token_type=char")
+
+
+def test_an_unknown_attention_leaves_nothing(tiny_run, tmp_path):
+    with pytest.raises(ConfigError, match="unknown attention 'sdmaa'; known: softmax sma sdma"):
+        collect(tiny_run, tiny_run.train_dir, tmp_path, "encoder_conf.attention.core=sdmaa")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_training_without_statistics(tiny_run, tmp_path):
+    data_dirs = (tiny_run.train_dir, tiny_run.valid_dir)
+    with pytest.raises(DataError, match="speech_shape: no such file; espnet-diverse stats writes it"):
+        stages.train(merge(["model/tiny"]), data_dirs, tiny_run.tokens_dir, tmp_path / "stats", tmp_path / "exp")
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,80 @@
+import shutil
+
+import pytest
+import torch
+import yaml
+
+from espnet_diverse.errors import ConfigError, ModelError
+from espnet_diverse.training import checkpoint
+from espnet_diverse.training.tasks import ASRTask, find_weights, load_model, read_config
+
+
+@pytest.fixture
+def copied(tiny_run, tmp_path):
+    """The run's directory, copied, with the paths in its config.yaml gone."""
+    model_dir = tmp_path / "moved"
+    shutil.copytree(tiny_run.model_dir, model_dir)
+    config = model_dir / "config.yaml"
+    config.write_text(config.read_text().replace(str(tiny_run.model_dir), "/gone"))
+    return model_dir
+
+
+def test_a_moved_run_loads_from_another_working_directory(tiny_run, copied, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    model, args = load_model("moved")
+    expected = checkpoint.load(tiny_run.model_dir / "valid.acc.ave.pth")
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(tensor, expected[name]), name
+    assert args.token_list == ["<blank>", "<unk>", "a", "b", "c", "d", "<sos/eos>"]
+
+
+def test_paths_relative_to_where_espnet_was_started_are_found(copied, tmp_path):
+    (copied / "feats_stats.npz").rename(tmp_path / "other.npz")
+    config = yaml.safe_load((copied / "config.yaml").read_text())
+    config["normalize_conf"]["stats_file"] = "other.npz"
+    (copied / "config.yaml").write_text(yaml.safe_dump(config))
+    assert read_config(copied / "config.yaml")["normalize_conf"]["stats_file"] == str(tmp_path / "other.npz")
+
+
+def test_a_file_that_the_configuration_names_is_missing(copied):
+    (copied / "feats_stats.npz").unlink()
+    with pytest.raises(ModelError, match=r"stats_file /gone/feats_stats\.npz is not found, nor a copy"):
+        load_model(copied)
+    (copied / "config.yaml").unlink()
+    with pytest.raises(ModelError, match=r"config\.yaml: cannot be read \(No such file"):
+        load_model(copied)
+
+
+def test_missing_and_extra_parameters_are_named(copied):
+    state = checkpoint.load(copied / "valid.acc.ave.pth")
+    removed = state.pop("decoder.output_layer.weight")
+    state["decoder.stray"] = removed
+    checkpoint.save(state, copied / "bad.pth")
+    with pytest.raises(ModelError, match="1 missing: decoder.output_layer.weight; 1 extra: decoder.stray"):
+        load_model(copied, "bad.pth")
+    with pytest.raises(ModelError, match="1 missing: decoder.output_layer.weight; 1 extra: decoder.stray"):
+        ASRTask.build_model_from_file(model_file=copied / "bad.pth")
+
+
+def test_weights_are_found_by_name_or_path_or_the_known_ones_are_listed(copied):
+    assert find_weights(copied) == copied / "valid.acc.ave.pth"
+    assert find_weights(copied, copied / "1epoch.pth") == copied / "1epoch.pth"
+    with pytest.raises(ModelError, match=r"9epoch\.pth: no such model file; .* there: 1epoch\.pth 2epoch"):
+        find_weights(copied, "9epoch.pth")
+
+
+@pytest.mark.parametrize(
+    ("section", "said"),
+    [
+        ({"attention": {"core": "sdmaa"}}, "unknown attention 'sdmaa'; known: softmax sma sdma"),
+        ({"attention": {"core": "sma", "clusters": 3}}, "has no option 'clusters'; known: n_clusters_z"),
+        ({"output_size": "wide"}, "cannot be built: .*output_size"),
+        ({"output_size": 15}, "cannot be built: "),
+    ],
+)
+def test_values_that_a_part_of_the_model_refuses(copied, section, said):
+    config = yaml.safe_load((copied / "config.yaml").read_text())
+    config["encoder_conf"].update(section)
+    (copied / "config.yaml").write_text(yaml.safe_dump(config))
+    with pytest.raises(ConfigError, match=said):
+        load_model(copied)

@@ -1,0 +1,130 @@
+import logging
+import shutil
+
+import numpy as np
+import pytest
+import soundfile
+import torch
+
+from espnet_diverse.bin.main import main
+from espnet_diverse.errors import TrainingError
+from espnet_diverse.training import checkpoint
+from espnet_diverse.training.trainer import _check_finite, _named
+
+
+def train(run, model_dir, *changes, **data):
+    """Train with changed settings or data directories; return the exit code."""
+    arguments = run._replace(**data).data()
+    paths = ["--stats_dir", str(run.stats_dir), "--output_dir", str(model_dir)]
+    return main(["train", *run.config, *arguments, *paths, *(f"--set={change}" for change in changes)])
+
+
+@pytest.fixture
+def poisoned(tmp_path):
+    """A function that copies a data directory and puts NaN into the named utterance's audio."""
+
+    def poison(data_dir, utterance):
+        copy = tmp_path / data_dir.name
+        shutil.copytree(data_dir, copy)
+        samples, rate = soundfile.read(copy / f"{utterance}.wav", dtype="float32")
+        samples[100] = np.nan
+        soundfile.write(copy / f"{utterance}.wav", samples, rate, subtype="FLOAT")
+        table = copy / "wav.scp"
+        table.write_text(table.read_text().replace(str(data_dir), str(copy)))
+        return copy
+
+    return poison
+
+
+def test_a_resumed_run_equals_one_that_was_not_stopped(tiny_run, tmp_path, capfd):
+    # `tiny_run` has two epochs.
+    shutil.copytree(tiny_run.model_dir, tmp_path / "resumed", symlinks=True)
+    assert train(tiny_run, tmp_path / "resumed", "max_epoch=3") == 0
+    table = capfd.readouterr().out.splitlines()
+    assert table[0].split()[:3] == ["epoch", "loss", "acc"] and [line.split()[0] for line in table[1:]] == ["3"]
+    assert train(tiny_run, tmp_path / "straight", "max_epoch=3") == 0
+    resumed, straight = (checkpoint.load(tmp_path / name / "3epoch.pth") for name in ("resumed", "straight"))
+    for name in straight:
+        if not name.endswith("updates.count"):  # loses the update that no forward pass had seen when it was saved
+            torch.testing.assert_close(resumed[name], straight[name], rtol=1e-5, atol=1e-6, msg=name)
+
+
+def test_the_console_shows_progress_and_a_table_and_the_log_the_rest(tiny_run, tmp_path, capfd):
+    handlers = logging.getLogger().handlers[:]
+    assert train(tiny_run, tmp_path / "exp", "max_epoch=1") == 0
+    shown = capfd.readouterr()
+    header, row = shown.out.splitlines()
+    assert header.split() == [
+        *("epoch", "loss", "acc", "valid_loss", "valid_acc", "valid_cer_ctc"),
+        *("kl_q", "diversity_q", "head_mi", "query_mi", "kl_z", "diversity_z", "lr", "seconds"),
+    ]
+    assert len(row.split()) == len(header.split()) and len(row) == len(header)
+    assert all(np.isfinite(float(figure)) for figure in row.split())
+    lines = shown.err.splitlines()
+    assert [line.partition(":")[0] for line in lines] == ["train epoch 1", "valid epoch 1"]
+    log = (tmp_path / "exp" / "train.log").read_text()
+    assert "1epoch results" in log and "--set=max_epoch=1" not in shown.out
+    assert logging.getLogger().handlers == handlers
+    assert any((tmp_path / "exp" / "tensorboard" / "train").iterdir())
+
+
+def test_parameters_that_are_not_finite_end_training_before_they_are_saved(tiny_run, tmp_path, capfd):
+    assert train(tiny_run, tmp_path / "exp", "optim=sgd", "optim_conf={lr: 3e38}", "grad_clip=1e9") == 1
+    error = capfd.readouterr().err.splitlines()[-1]
+    assert error.startswith("espnet-diverse train: error: epoch 1: ")
+    assert "is no longer finite; nothing of this epoch was saved: lower the learning rate" in error
+    assert not list((tmp_path / "exp").glob("*.pth"))
+
+
+def test_an_epoch_without_an_update_names_utterances(tiny_run, tmp_path, capfd, poisoned):
+    bad = poisoned(tiny_run.train_dir, "train-03")
+    assert train(tiny_run, tmp_path / "exp", "batch_size=12", train_dir=bad) == 1
+    error = capfd.readouterr().err.splitlines()[-1]
+    assert "epoch 1: no update was made; the loss is not finite, first of utterances train-" in error
+    assert "and 7 more; look at their audio and transcripts, or lower the learning rate" in error
+
+
+def test_a_validation_loss_that_is_not_finite_ends_training(tiny_run, tmp_path, capfd, poisoned):
+    bad = poisoned(tiny_run.valid_dir, "valid-01")
+    assert train(tiny_run, tmp_path / "exp", valid_dir=bad) == 1
+    error = capfd.readouterr().err.splitlines()[-1]
+    assert "epoch 1: the validation loss is not finite, first of utterances" in error and "valid-01" in error
+
+
+def test_fewer_batches_than_accum_grad_are_an_error(tiny_run, tmp_path, capfd):
+    assert train(tiny_run, tmp_path / "exp", "accum_grad=3") == 1
+    error = capfd.readouterr().err.splitlines()[-1]
+    assert "no update was made; it has 2 batches, fewer than accum_grad 3; lower accum_grad or the batch size" in error
+
+
+def test_gradients_that_are_not_finite_are_told_from_losses(tiny_run, tmp_path, capfd, monkeypatch):
+    monkeypatch.setattr(torch.nn.utils, "clip_grad_norm_", lambda *_, **__: torch.tensor(torch.nan))
+    assert train(tiny_run, tmp_path / "exp") == 1
+    error = capfd.readouterr().err.splitlines()[-1]
+    assert "no update was made; the gradients are not finite, last of utterances train-" in error
+
+
+def test_code_in_a_checkpoint_is_not_run_on_resume(tiny_run, tmp_path, capfd):
+    class Payload:
+        def __reduce__(self):
+            return shutil.rmtree, (str(tmp_path / "victim"),)
+
+    (tmp_path / "victim").mkdir()
+    (tmp_path / "exp").mkdir()
+    torch.save({"model": Payload()}, tmp_path / "exp" / "checkpoint.pth")
+    assert train(tiny_run, tmp_path / "exp") == 1
+    assert "checkpoint.pth: is no checkpoint or holds objects" in capfd.readouterr().err
+    assert (tmp_path / "victim").exists()
+
+
+def test_buffers_must_be_finite_too():
+    model = torch.nn.BatchNorm1d(2)
+    _check_finite(model, 1)
+    model.running_var[0] = torch.inf
+    with pytest.raises(TrainingError, match="epoch 4: running_var is no longer finite"):
+        _check_finite(model, 4)
+
+
+def test_long_lists_of_utterances_are_abridged():
+    assert _named(["a", "b"]) == "utterances a b"
+    assert _named(list("abcdefg")) == "utterances a b c d e and 2 more"
