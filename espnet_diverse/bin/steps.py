@@ -94,6 +94,11 @@ class Program:
 
 
 class _Parser(argparse.ArgumentParser):
+    """A parser that refuses what is wrong with an error instead of ending the process; `--help` is wrong in a plan."""
+
+    def __init__(self, **options):
+        super().__init__(add_help=False, **options)
+
     def error(self, message: str) -> None:
         raise ConfigError(f"{self.prog}: {message}")
 
