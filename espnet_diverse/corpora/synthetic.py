@@ -25,8 +25,6 @@ SIZES = {
     "tiny": {"train": 24, "dev": 6, "test": 6},
     "demo": {"train": 1200, "dev": 60, "test": 100},
 }
-
-
 # The names are in the ranges of AISHELL-1's splits. Dev and test have variants of the training speakers at other speeds
 # and pitches.
 SPEAKERS = {

@@ -16,10 +16,10 @@ from espnet_diverse.corpora.speech_synthesis import PEAK, VOICES, Line, Voice, c
 from espnet_diverse.errors import DataError
 
 VOICE = Voice("m3", 180, 50)
-# f3 and f5 breathe, and klatt has a generator of its own: noise that espeak-ng seeds by the clock.
+# The noise of f3 and f5 comes from a generator that espeak-ng seeds by the clock, that of Reed from libc's.
 LINES = [
     Line("今天下午我妈妈去公园", "zh", Voice(variant, 180, 50), 35.0, number)
-    for number, variant in enumerate(("m1", "f3", "f5", "klatt", "m7"))
+    for number, variant in enumerate(("m1", "f3", "f5", "Reed", "m7"))
 ]
 
 
