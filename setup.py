@@ -31,11 +31,12 @@ setup(
         "kaldiio>=2.18",
         "jiwer>=4.0",
         "sacrebleu>=2.4",
+        "pypinyin>=0.44",
         "pyyaml>=6.0",
         "tqdm>=4.66",
     ],
     extras_require={
-        "test": ["pytest>=8.0", "pytest-xdist>=3.5", "ruff>=0.6"],
+        "test": ["espeakng-loader>=0.2.4", "pytest>=8.0", "pytest-xdist>=3.5", "ruff>=0.6"],
         "demo": ["espeakng-loader>=0.2.4"],
     },
     entry_points={"console_scripts": ["espnet-diverse = espnet_diverse.bin.main:main"]},

@@ -68,12 +68,6 @@ def write_data_dir(path: Path, count: int, seed: int) -> Path:
 
 
 @pytest.fixture(scope="session")
-def make_data_dir():
-    """The function `write_data_dir(path, count, seed)`."""
-    return write_data_dir
-
-
-@pytest.fixture(scope="session")
 def tiny_run(tmp_path_factory) -> TinyRun:
     """A run of two epochs with SDMA in every attention, averaged."""
     from espnet_diverse.bin.main import main

@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor, nn
 
+_UNSEEN = -1  # no version of a parameter
+
 
 class UpdateCounter(nn.Module):
     """The number of optimizer updates that a parameter has seen, in a float buffer.
@@ -28,5 +30,8 @@ class UpdateCounter(nn.Module):
         return self.count
 
     def _load_from_state_dict(self, *args, **kwargs):
+        """Loading changes the watched parameter too, and is no update. But a checkpoint is written after an update that
+        no forward pass has seen yet, so that training that goes on from it counts one at its first forward pass.
+        """
         super()._load_from_state_dict(*args, **kwargs)
-        self._version = None  # loading changes the parameters too, and is no update
+        self._version = _UNSEEN if self.count > 0 else None

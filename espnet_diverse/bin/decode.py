@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
 
     from espnet_diverse.training.config import check_keys, merge
 
-    config = merge(options.fragments(args), args.set)
+    config = merge(options.fragments(args), args.set)  # before ESPnet's import, which takes seconds
     from espnet_diverse.decoding import espnet_search
     from espnet_diverse.training.session import check_gpus, logged
 
@@ -49,4 +49,4 @@ def run(args: argparse.Namespace) -> int:
         device = "cuda" if args.ngpu else "cpu"
         search = espnet_search.load_search(args.model_dir, args.model_file, espnet_search.Options(**config), device)
         outcomes = espnet_search.decode(search, args.data_dir, args.output_dir, args.nj)
-    return 2 if espnet_search.failed(outcomes) else 0
+    return 2 if any(outcome.failure is not None for outcome in outcomes) else 0

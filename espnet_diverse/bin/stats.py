@@ -29,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
     """Collect the statistics."""
     from espnet_diverse.training.config import merge
 
-    config = merge(options.fragments(args), args.set)
+    config = merge(options.fragments(args), args.set)  # before ESPnet's import, which takes seconds
     from espnet_diverse.training.stages import collect_stats
 
     collect_stats(config, args.train_dir, args.valid_dir, args.tokens_dir, args.output_dir, args.task)

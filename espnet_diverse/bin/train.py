@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
     """Train."""
     from espnet_diverse.training.config import merge
 
-    config = merge(options.fragments(args), args.set)
+    config = merge(options.fragments(args), args.set)  # before ESPnet's import, which takes seconds
     from espnet_diverse.training.stages import train
 
     data_dirs = (args.train_dir, args.valid_dir)

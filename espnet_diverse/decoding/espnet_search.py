@@ -8,7 +8,7 @@ import json
 import logging
 import math
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from multiprocessing import get_context
@@ -21,7 +21,7 @@ from espnet2.bin import asr_inference
 
 from espnet_diverse.corpora.audio import read_audio, resample
 from espnet_diverse.corpora.files import write_text
-from espnet_diverse.corpora.tables import Segment, parse_segment, read_table, write_table
+from espnet_diverse.corpora.tables import read_table, write_table
 from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.progress import progress
 from espnet_diverse.training.espnet_import import swapped
@@ -63,45 +63,33 @@ class Outcome(NamedTuple):
     seconds: float = 0.0
 
 
-class Item(NamedTuple):
-    """One utterance to decode."""
-
-    utterance: str
-    audio: Path
-    segment: Segment | None
-
-
 def load_search(
     model_dir: Path, model_file: str | Path | None = None, options: Options | None = None, device: str = "cpu"
 ) -> asr_inference.Speech2Text:
-    """ESPnet's `Speech2Text` on a model that was loaded strictly; arguments as of `decode`."""
-    options = options or Options()
-    weights = find_weights(Path(model_dir), model_file)
+    """ESPnet's `Speech2Text` on a model that is loaded strictly; `model_file` as of `find_weights`."""
+    config, weights = Path(model_dir) / "config.yaml", find_weights(Path(model_dir), model_file)
     with swapped(asr_inference, ASRTask=ASRTask):
-        return asr_inference.Speech2Text(
-            Path(model_dir) / "config.yaml", weights, device=device, lm_weight=0.0, **asdict(options)
-        )
+        return asr_inference.Speech2Text(config, weights, device=device, lm_weight=0.0, **asdict(options or Options()))
 
 
 def decode(search: asr_inference.Speech2Text, data_dir: Path, output_dir: Path, nj: int = 1) -> list[Outcome]:
     """Decode a data directory; write text, score and failures.json (utterance: reason), and print a summary.
 
-    An utterance that fails costs no other one. One without a hypothesis gets an empty text.
+    An utterance that fails costs no other one. One without a hypothesis gets an empty text. Outcomes are sorted.
 
     Args:
         search: What `load_search` returns.
-        data_dir: Kaldi data directory; its wav.scp and segments are read.
+        data_dir: Kaldi data directory; its wav.scp is read.
         output_dir: Where to write.
         nj: Processes to decode with, on the CPU; they share the loaded model.
-
-    Returns:
-        What became of each utterance, sorted by utterance.
 
     Raises:
         DataError: wav.scp is wrong, or no utterance at all could be decoded.
     """
     items = _items(data_dir)
     output_dir.mkdir(parents=True, exist_ok=True)
+    for name in ("text", "score", "failures.json"):  # of an earlier run, which this one may not replace
+        (output_dir / name).unlink(missing_ok=True)
     start = time.monotonic()
     outcomes = list(progress(_outcomes(search, items, nj), "decode", len(items), "utterance"))
     elapsed = time.monotonic() - start
@@ -124,21 +112,16 @@ def decode(search: asr_inference.Speech2Text, data_dir: Path, output_dir: Path, 
     return outcomes
 
 
-def _items(data_dir: Path) -> list[Item]:
-    audio = {name: Path(path) for name, path in read_table(data_dir / "wav.scp").items()}
-    if not (data_dir / "segments").exists():
-        return [Item(name, path, None) for name, path in audio.items()]
-    segments = {name: parse_segment(line) for name, line in read_table(data_dir / "segments").items()}
-    lost = [segment.recording for segment in segments.values() if segment.recording not in audio]
-    if lost:
-        raise DataError(f"{data_dir / 'segments'}: recording {lost[0]} is not in wav.scp; add it or take the line out")
-    return [Item(name, audio[segment.recording], segment) for name, segment in segments.items()]
+def _items(data_dir: Path) -> list[tuple[str, Path]]:
+    if (data_dir / "segments").exists():
+        raise DataError(f"{data_dir}: has segments; cut them with espnet-diverse prepare, or take the file away")
+    return [(utterance, Path(path)) for utterance, path in read_table(data_dir / "wav.scp").items()]
 
 
 _search: asr_inference.Speech2Text  # a global, so that forked workers have it without copying or importing anything
 
 
-def _outcomes(search: asr_inference.Speech2Text, items: list[Item], nj: int) -> Iterator[Outcome]:
+def _outcomes(search: asr_inference.Speech2Text, items: list[tuple[str, Path]], nj: int) -> Iterator[Outcome]:
     global _search
     _search = search
     nj = min(nj, len(items)) if search.device == "cpu" else 1
@@ -150,22 +133,18 @@ def _outcomes(search: asr_inference.Speech2Text, items: list[Item], nj: int) -> 
         yield from pool.map(_decode_one, items)
 
 
-def _decode_one(item: Item) -> Outcome:
+def _decode_one(item: tuple[str, Path]) -> Outcome:
+    utterance, path = item
     try:
-        samples, rate = read_audio(item.audio, item.segment)
+        samples, rate = read_audio(path)
         results = _search(resample(samples, rate))
     except (DataError, TooShortUttError) as error:
-        return Outcome(item.utterance, failure=str(error))
+        return Outcome(utterance, failure=str(error))
     except Exception as error:  # whatever it is, it must not cost the other utterances
-        logging.exception("decoding %s failed", item.utterance)
-        return Outcome(item.utterance, failure=f"{type(error).__name__}: {error}")
+        logging.exception("decoding %s failed", utterance)
+        return Outcome(utterance, failure=f"{type(error).__name__}: {error}")
     seconds = len(samples) / rate
     if not results:
-        return Outcome(item.utterance, seconds=seconds)
+        return Outcome(utterance, seconds=seconds)
     text, _, _, hypothesis = results[0]
-    return Outcome(item.utterance, text, float(hypothesis.score), seconds=seconds)
-
-
-def failed(outcomes: Iterable[Outcome]) -> bool:
-    """Whether an utterance was left out."""
-    return any(outcome.failure is not None for outcome in outcomes)
+    return Outcome(utterance, text, float(hypothesis.score), seconds=seconds)

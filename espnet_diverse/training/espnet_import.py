@@ -28,7 +28,8 @@ def install() -> None:
         return
     sys.meta_path.insert(0, _Finder())
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"espnet2?\.")  # torch.cuda.amp, at every run
-    warnings.filterwarnings("ignore", category=SyntaxWarning, module=r".*tacotron_cleaner")  # when first compiled
+    # Of ESPnet's dependencies, when Python compiles them for the first time.
+    warnings.filterwarnings("ignore", category=SyntaxWarning, module=r".*site-packages")
     for module, task in TASK_MODULES.items():
         if module in sys.modules:
             register(task)

@@ -144,11 +144,12 @@ def _check_data(path: Path) -> None:
     for name, table in (("wav.scp", data.wav_scp), ("text", data.text)):
         if (path / name).read_text(encoding="utf-8") != "".join(f"{key} {value}\n" for key, value in table.items()):
             raise DataError(f"{path / name}: not sorted, or with other than plain single spaces and LF; {prepared}")
-    # ESPnet checks in training that all rates are equal, but not which one it is.
+    # ESPnet checks in training that all rates are equal, but not which one it is, and draws a channel at random.
     utterance, audio = next(iter(data.wav_scp.items()))
-    rate = inspect_audio(Path(audio)).rate
-    if rate != RATE:
-        raise DataError(f"{path / 'wav.scp'}: {utterance} has {rate} Hz, and allowed is {RATE} Hz; {prepared}")
+    info = inspect_audio(Path(audio))
+    if (info.rate, info.channels) != (RATE, 1):
+        has = f"{utterance} has {info.rate} Hz and {info.channels} channels"
+        raise DataError(f"{path / 'wav.scp'}: {has}, and allowed are {RATE} Hz and 1; {prepared}")
 
 
 def _check_finite(path: Path) -> None:

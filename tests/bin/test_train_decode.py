@@ -1,3 +1,4 @@
+import argparse
 import json
 import subprocess
 import sys
@@ -10,8 +11,6 @@ from espnet_diverse.bin.main import main
 
 
 def parsed(module, arguments):
-    import argparse
-
     parser = argparse.ArgumentParser()
     module.add_arguments(parser)
     return parser.parse_args(arguments)

@@ -8,7 +8,6 @@ import soundfile
 import torch
 from espnet2.bin.asr_inference import Speech2Text
 
-from espnet_diverse.decoding import espnet_search
 from espnet_diverse.decoding.espnet_search import Options, decode, load_search
 from espnet_diverse.errors import ConfigError, DataError, ModelError
 from espnet_diverse.training import checkpoint
@@ -77,7 +76,7 @@ def test_a_bad_utterance_costs_no_other_and_workers_give_the_same(tiny_run, sear
     assert "no such audio file" in failures["bad-gone"] and "NaN or infinite samples" in failures["bad-nan"]
     assert "too short" in failures["bad-short"] and "not readable as audio" in failures["test-01-text"]
     assert "decoded 3 of 7 utterances (4 failed, 0 empty)" in capsys.readouterr().out
-    assert espnet_search.failed(outcomes)
+    assert [outcome.utterance for outcome in outcomes if outcome.failure] == sorted(failures)
 
 
 def test_other_rates_and_channels_are_converted(tiny_run, search, tmp_path):
@@ -89,17 +88,11 @@ def test_other_rates_and_channels_are_converted(tiny_run, search, tmp_path):
     assert first[1:] == second[1:]
 
 
-def test_segments_are_cut(tiny_run, search, tmp_path):
-    data_dir = tmp_path / "data"
-    data_dir.mkdir()
-    audio = tiny_run.test_dir / "test-00.wav"
-    (data_dir / "wav.scp").write_text(f"long {audio}\n")
-    (data_dir / "segments").write_text("part long 0.1 0.6\nwhole long 0 0.75\n")
-    part, whole = decode(search, data_dir, tmp_path / "out")
-    assert (part.seconds, whole.seconds) == (0.5, 0.75)
-    (data_dir / "segments").write_text("part other 0.1 0.6\n")
-    with pytest.raises(DataError, match=r"segments: recording other is not in wav\.scp"):
-        decode(search, data_dir, tmp_path / "out")
+def test_segments_are_refused(search, tmp_path):
+    (tmp_path / "segments").write_text("part long 0.1 0.6\n")
+    with pytest.raises(DataError, match="has segments; cut them with espnet-diverse prepare"):
+        decode(search, tmp_path, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 class Silent:
@@ -120,10 +113,11 @@ def test_an_utterance_without_a_hypothesis_has_an_empty_text(tiny_run, tmp_path,
     outcomes = decode(Silent(), tiny_run.test_dir, tmp_path)
     assert read(tmp_path / "text") == {"test-00": "", "test-01": "", "test-02": ""}
     assert read(tmp_path / "score")["test-00"] == "-inf" and outcomes[0].score == -math.inf
-    assert "(0 failed, 3 empty)" in capsys.readouterr().out and not espnet_search.failed(outcomes)
+    assert "(0 failed, 3 empty)" in capsys.readouterr().out and outcomes[0].failure is None
 
 
 def test_when_nothing_can_be_decoded_there_is_no_text(tiny_run, tmp_path):
+    (tmp_path / "text").write_text("of an earlier run")
     message = r"none of 3 utterances could be decoded; first test-00: MemoryError: no room"
     with pytest.raises(DataError, match=message):
         decode(Broken(), tiny_run.test_dir, tmp_path)

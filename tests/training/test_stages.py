@@ -83,7 +83,7 @@ def test_directories_that_espnet_would_misread_are_refused(tiny_run, train_dir, 
         collect(tiny_run, train_dir, tmp_path)
     (train_dir / "segments").unlink()
     soundfile.write(train_dir / "train-00.wav", np.zeros(8000), 8000)
-    with pytest.raises(DataError, match=r"wav\.scp: train-00 has 8000 Hz, and allowed is 16000 Hz"):
+    with pytest.raises(DataError, match=r"train-00 has 8000 Hz and 1 channels, and allowed are 16000 Hz and 1;"):
         collect(tiny_run, train_dir, tmp_path)
 
 

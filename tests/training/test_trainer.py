@@ -37,16 +37,15 @@ def poisoned(tmp_path):
 
 
 def test_a_resumed_run_equals_one_that_was_not_stopped(tiny_run, tmp_path, capfd):
-    # `tiny_run` has two epochs.
-    shutil.copytree(tiny_run.model_dir, tmp_path / "resumed", symlinks=True)
-    assert train(tiny_run, tmp_path / "resumed", "max_epoch=3") == 0
+    """SDMA draws noise and counts updates, so this holds for everything simpler too."""
+    assert train(tiny_run, tmp_path / "resumed", "max_epoch=1") == 0
+    capfd.readouterr()
+    assert train(tiny_run, tmp_path / "resumed", "max_epoch=2") == 0
     table = capfd.readouterr().out.splitlines()
-    assert table[0].split()[:3] == ["epoch", "loss", "acc"] and [line.split()[0] for line in table[1:]] == ["3"]
-    assert train(tiny_run, tmp_path / "straight", "max_epoch=3") == 0
-    resumed, straight = (checkpoint.load(tmp_path / name / "3epoch.pth") for name in ("resumed", "straight"))
-    for name in straight:
-        if not name.endswith("updates.count"):  # loses the update that no forward pass had seen when it was saved
-            torch.testing.assert_close(resumed[name], straight[name], rtol=1e-5, atol=1e-6, msg=name)
+    assert [line.split()[0] for line in table] == ["epoch", "2"]
+    assert train(tiny_run, tmp_path / "straight", "max_epoch=2") == 0
+    resumed, straight = (checkpoint.load(tmp_path / name / "2epoch.pth") for name in ("resumed", "straight"))
+    assert [name for name in straight if not torch.equal(resumed[name], straight[name])] == []
 
 
 def test_the_console_shows_progress_and_a_table_and_the_log_the_rest(tiny_run, tmp_path, capfd):
