@@ -9,6 +9,7 @@ Masks are bool, True = may attend, broadcastable to (B, 1, Tq, Tk).
 """
 
 import dataclasses
+from typing import Any
 
 from espnet_diverse.attention.sdma import SDMA
 from espnet_diverse.attention.shell import Core, MultiHeadAttention
@@ -18,19 +19,37 @@ from espnet_diverse.attention.softmax import Softmax
 CORES: dict[str, type[Core]] = {"softmax": Softmax, "sma": SMA, "sdma": SDMA}
 
 
-def build_core(core: str, size: int, heads: int, cross: bool = False, **options) -> Core:
-    """Build the core called `core` for `heads` heads over width `size`; `cross` says that it is for cross-attention.
+def build_core(core: str, size: int, heads: int, cross: bool = False, causal: bool = False, **options) -> Core:
+    """Build the core called `core` for `heads` heads over width `size`.
+
+    Args:
+        core: A name in `CORES`.
+        size: Model width M.
+        heads: Number of heads H.
+        cross: Whether it is for cross-attention.
+        causal: Whether it is for causal self-attention.
+        options: Fields of the core's `Options`, and `preset`, a name in its `PRESETS`, which the others override.
 
     Raises:
-        ValueError: The name or one of the options is unknown; the message lists the known ones.
+        ValueError: The name, the preset or one of the options is unknown; the message lists the known ones.
     """
     if core not in CORES:
         raise ValueError(f"unknown attention {core!r}; known: {' '.join(CORES)}")
-    known = [field.name for field in dataclasses.fields(CORES[core].Options)]
-    unknown = sorted(set(options) - set(known))
+    return CORES[core](size, heads, _options(core, options), cross, causal)
+
+
+def _options(core: str, given: dict[str, Any]) -> Core.Options:
+    kind = CORES[core].Options
+    known = [field.name for field in dataclasses.fields(kind)] + ["preset"] * bool(kind.PRESETS)
+    unknown = sorted(set(given) - set(known))
     if unknown:
         raise ValueError(f"attention {core!r} has no option {unknown[0]!r}; known: {' '.join(known) or 'none'}")
-    return CORES[core](size, heads, CORES[core].Options(**options), cross)
+    preset, explicit = given.get("preset"), {name: value for name, value in given.items() if name != "preset"}
+    if preset is None:
+        return kind(**explicit)
+    if preset not in kind.PRESETS:
+        raise ValueError(f"attention {core!r} has no preset {preset!r}; known: {' '.join(kind.PRESETS)}")
+    return kind(**(kind.PRESETS[preset] | explicit))
 
 
 def build_attention(
@@ -44,6 +63,6 @@ def build_attention(
         heads: Number of heads H; divides `size`.
         dropout: Dropout rate of the attention weights.
         relative: Whether `forward` takes relative position embeddings.
-        options: Fields of the core's `Options`.
+        options: What `build_core` takes besides: `cross`, `causal`, `preset` and fields of the core's `Options`.
     """
     return MultiHeadAttention(size, heads, build_core(core, size, heads, **options), dropout, relative)

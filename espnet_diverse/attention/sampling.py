@@ -22,6 +22,6 @@ class LearnedVariance(nn.Linear):
         return super().forward(x).exp().transpose(1, 2)
 
 
-def sample(x: Tensor, std: float | Tensor) -> Tensor:
-    """x plus Gaussian noise of standard deviation `std`, a number or broadcastable to x (...)."""
-    return x + std * torch.randn_like(x)
+def gaussian_noise(like: Tensor, std: float | Tensor) -> Tensor:
+    """Gaussian noise of the shape of `like` (...), of standard deviation `std`, a number or broadcastable to it."""
+    return std * torch.randn_like(like)

@@ -12,14 +12,16 @@ Null setting: nu = 0, noise_std = 0 and the lambdas 0 make it softmax attention.
 Cost: SMA plus O(T C (D + H^2)) and the log-sum-exp over token pairs of D_xq, O(T^2 C) in row blocks, in training only.
 """
 
-from dataclasses import dataclass, replace
+import math
+from dataclasses import replace
 
 from torch import Tensor
 
-from espnet_diverse.attention.mixture import Mixture
-from espnet_diverse.attention.sampling import LearnedVariance, sample
+from espnet_diverse.attention.mixture import Clustering
+from espnet_diverse.attention.options import SDMAOptions
+from espnet_diverse.attention.sampling import LearnedVariance, gaussian_noise
 from espnet_diverse.attention.shell import Heads
-from espnet_diverse.attention.sma import SMA, query_side_mask, used_clusters
+from espnet_diverse.attention.sma import SMA, divided, query_side_mask
 from espnet_diverse.functional.information import head_mi_upper, query_mi_lower
 from espnet_diverse.scope import current
 
@@ -27,48 +29,49 @@ from espnet_diverse.scope import current
 class SDMA(SMA):
     """Semantic mask attention whose heads are kept apart by mutual-information losses on their queries."""
 
-    @dataclass(frozen=True)
-    class Options(SMA.Options):
-        """Options of SDMA beside SMA's.
+    Options = SDMAOptions
 
-        Attributes:
-            n_clusters_q: Clusters of the query mixture, shared by all heads.
-            lambda_q: Weight of the upper bound on what heads share (21).
-            lambda_x: Weight of the lower bound on what queries tell of their tokens (22).
-        """
-
-        n_clusters_q: int = 4
-        lambda_q: float = 30.0
-        lambda_x: float = 4.0
-
-    def __init__(self, size: int, heads: int, options: "SDMA.Options | None" = None, cross: bool = False):
-        super().__init__(size, heads, options, cross)
-        self.query_mixture = Mixture(1, self.options.n_clusters_q, self.width)
+    def __init__(
+        self, size: int, heads: int, options: SDMAOptions | None = None, cross: bool = False, causal: bool = False
+    ):
+        super().__init__(size, heads, options, cross, causal)
+        self.query_mixture = self._mixture(1, self.options.n_clusters_q)
         self.query_variance = LearnedVariance(size, heads) if self.options.approx_var == "learned" else None
+        self.query_scale = math.sqrt(self.width) if self.options.q_gmm_input == "scaled" else 1.0
 
     def forward(self, heads: Heads) -> tuple[Tensor, Tensor | None]:
         """Heads -> context (B, H, Tq, D), weights Ahat (B, H, Tq, Tk) or None."""
-        self._collect_query_losses(heads)
-        if self.training and self.options.noise_std > 0:
-            heads = replace(heads, q=self._sample_queries(heads))
+        noise = self._query_noise(heads)
+        if current().collect:
+            noisy = noise is not None and self.options.noise_order == "before"
+            q = heads.raw_q + noise if noisy else heads.raw_q
+            self._collect_query_losses(heads, self.query_mixture(divided(q, self.query_scale * self.scale())))
+        if noise is not None:
+            heads = replace(heads, q=heads.q + noise)
         return super().forward(heads)
 
-    def _collect_query_losses(self, heads: Heads) -> None:
-        scope = current()
-        if not scope.collect:
-            return
-        option, mask = self.options, query_side_mask(heads)
-        queries = self.query_mixture(heads.raw_q)
-        variance = self._variance(heads.query, self.query_variance)
-        head_mi = head_mi_upper(queries.x, *self.query_mixture.components(), mask, log_joint=queries.log_joint)
+    def _collect_query_losses(self, heads: Heads, queries: Clustering) -> None:
+        scope, option, mask = current(), self.options, query_side_mask(heads)
+        variance = self._variance(self._variance_input(heads), self.query_variance)
+        components, counted = self.query_mixture.components(), self._counted(mask)
+        head_mi = head_mi_upper(queries.x, *components, counted, option.mi_density, queries.log_joint)
         scope.add_loss("kl_q", option.lambda_k * self._kl(self.query_mixture, queries, mask, variance))
         scope.add_loss("diversity_q", option.lambda_d * self._spread(queries, mask))
         scope.add_loss("head_mi", option.lambda_q * head_mi)
-        scope.add_loss("query_mi", -option.lambda_x * query_mi_lower(queries.p, mask))
-        scope.add_stat("clusters_q", used_clusters(queries.p, mask))
+        scope.add_loss("query_mi", -option.lambda_x * query_mi_lower(queries.p, counted))
+        self._collect_usage("q", queries, mask)
 
-    def _sample_queries(self, heads: Heads) -> Tensor:
-        """Queries are sampled like tokens, after they were clustered (Algorithm 1): -> (B, H, Tq, D)."""
-        if self.query_variance is None:
-            return sample(heads.q, self.options.noise_std)
-        return sample(heads.q, self.query_variance(heads.query).sqrt().unsqueeze(-1))
+    def _query_noise(self, heads: Heads) -> Tensor | None:
+        """Queries are sampled like tokens (8), on the scale on which they are clustered: -> (B, H, Tq, D)."""
+        if not self.training or self.options.noise_std == 0:
+            return None
+        std = self.options.noise_std
+        if self.query_variance is not None:
+            std = self.query_variance(self._variance_input(heads)).sqrt().unsqueeze(-1)  # (B, H, Tq, 1)
+        return gaussian_noise(heads.q, std * self.query_scale * self._noise_scale())
+
+    def _variance_input(self, heads: Heads) -> Tensor:
+        """What variances of queries are predicted from, (B, Tq, M)."""
+        if self.options.query_variance_from == "tokens":
+            return heads.query
+        return heads.raw_q.transpose(1, 2).flatten(2)

@@ -10,6 +10,7 @@ so the shell stands wherever ESPnet puts its own and loads its checkpoints.
 import dataclasses
 import math
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +26,7 @@ class Heads:
         q, k, v: Projected queries (B, H, Tq, D), keys and values (B, H, Tk, D). `q` holds the content bias of relative
             position where there is one.
         query, key: The inputs before projection, (B, Tq, M) and (B, Tk, M); the same object in self-attention.
+        noisy_query, noisy_key: What was projected, the inputs after the core's `perturb`.
         raw_q: Queries without any position bias, (B, H, Tq, D).
         mask: Bool, True = may attend, broadcastable to (B, 1, Tq, Tk), or None.
         position: Position term of the logits before scaling, (B, H, Tq, Tk), or None.
@@ -37,6 +39,8 @@ class Heads:
     v: Tensor
     query: Tensor
     key: Tensor
+    noisy_query: Tensor
+    noisy_key: Tensor
     raw_q: Tensor
     mask: Tensor | None = None
     position: Tensor | None = None
@@ -63,14 +67,26 @@ class Core(nn.Module):
         heads: Number of heads H.
         options: The core's options; their defaults where None.
         cross: Whether keys come from another sequence than queries, for cores with parameters for either side.
+        causal: Whether no query attends to later keys, for cores that evaluate such self-attention differently.
     """
 
     @dataclass(frozen=True)
     class Options:
-        """Options of the core, the keys of its `attention:` section besides `core`."""
+        """Options of the core, the keys of its `attention:` section besides `core` and `preset`."""
 
-    def __init__(self, size: int, heads: int, options: "Core.Options | None" = None, cross: bool = False):
+        #: Bundles of options by name, which `preset` chooses from and explicit options override.
+        PRESETS: ClassVar[dict[str, dict[str, Any]]] = {}
+
+    def __init__(
+        self,
+        size: int,
+        heads: int,
+        options: "Core.Options | None" = None,
+        cross: bool = False,
+        causal: bool = False,
+    ):
         super().__init__()
+        self.causal = causal
         self.heads = heads
         self.width = size // heads
         self.options = options or self.Options()
@@ -134,12 +150,11 @@ class MultiHeadAttention(nn.Module):
         """
         pos_emb, mask = rest if self.relative else (None, *rest)
         noisy_query, noisy_key, noisy_value = self.core.perturb(query, key, value)
-        if expand_kv:
-            noisy_key, noisy_value = noisy_key[:1], noisy_value[:1]
+        different = 1 if expand_kv else len(query)
         q = self.q_norm(self._split(self.linear_q(noisy_query)))
-        k = self.k_norm(self._split(self.linear_k(noisy_key))).expand(len(query), -1, -1, -1)
-        v = self._split(self.linear_v(noisy_value)).expand(len(query), -1, -1, -1)
-        heads = Heads(q, k, v, query, key, q, _bool_mask(mask))
+        k = self.k_norm(self._split(self.linear_k(noisy_key[:different]))).expand(len(query), -1, -1, -1)
+        v = self._split(self.linear_v(noisy_value[:different])).expand(len(query), -1, -1, -1)
+        heads = Heads(q, k, v, query, key, noisy_query, noisy_key, q, _bool_mask(mask))
         if self.relative:
             heads.q = q + self.pos_bias_u.unsqueeze(1)
             heads.position = self._position_term(q, pos_emb)

@@ -8,21 +8,21 @@ Semantic and disentangled mask attention, TPAMI (the SDMA paper), sections III-A
     Ahat = (1 - gamma) A + gamma Abar,  gamma = 1 - max(1 - nu, exp(-rate * t))        (11)
     loss = lambda_k KL_z + lambda_d DV_z                                               (20), (23), (24)
 
-The tokens' latent z is the input of the attention, as in Algorithm 1; in training it is sampled by adding noise before
-the projections (8). The exponent in (11) has its sign repaired: as printed, gamma would be negative.
+The tokens' latent z is the input of the attention, divided by s, as in Algorithm 1; in training it is sampled by adding
+noise before the projections (8). The exponent in (11) has its sign repaired: as printed, gamma would be negative.
+Everything in which the paper and its released code differ is an option; see `attention.options`.
 
 Null setting: nu = 0 (gamma stays 0), noise_std = 0 and the lambdas 0 make it softmax attention.
 Cost: softmax plus O(T C (D + C)); the mixed weights are computed in row blocks and never stored whole.
 """
 
-from dataclasses import dataclass
-
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from espnet_diverse.attention.cluster_usage import cluster_usage
 from espnet_diverse.attention.mixture import Clustering, Mixture
-from espnet_diverse.attention.sampling import LearnedVariance, sample
+from espnet_diverse.attention.options import SMAOptions
+from espnet_diverse.attention.sampling import LearnedVariance, gaussian_noise
 from espnet_diverse.attention.shell import Core, Heads
 from espnet_diverse.attention.update_counter import UpdateCounter
 from espnet_diverse.functional.blockwise import dense, sdma_attention
@@ -38,36 +38,13 @@ class SMA(Core):
         semantic: The semantic mask (10) of the last call, (B, H, Tq, Tk), kept where weights are.
     """
 
-    @dataclass(frozen=True)
-    class Options:
-        """Options of SMA; the values are those of the paper's section IV and Table I (Aishell).
+    Options = SMAOptions
 
-        Attributes:
-            n_clusters_z: Clusters of the token mixture, one mixture a head.
-            noise_std: Standard deviation of the sampling noise (8); the paper's sigma^2 = 0.01 is its square.
-            approx_var: Variance of the variational Gaussian q(z|x) in the KL term (20), or "learned": predicted from
-                each token, and then the variance of the sampling noise too, unless `noise_std` is 0.
-            lambda_k: Weight of the KL terms (20).
-            lambda_d: Weight of the diversity terms (23).
-            nu: Upper bound of gamma (11).
-            gamma_rate: Rate at which gamma nears its bound, per optimizer update.
-            alpha, beta: Diagonal and off-diagonal weights of the diversity mask (23).
-        """
-
-        n_clusters_z: int = 8
-        noise_std: float = 0.1
-        approx_var: float | str = 0.1
-        lambda_k: float = 0.001
-        lambda_d: float = 1.0
-        nu: float = 0.9
-        gamma_rate: float = 5e-4
-        alpha: float = 1.25
-        beta: float = 0.75
-
-    def __init__(self, size: int, heads: int, options: "SMA.Options | None" = None, cross: bool = False):
-        super().__init__(size, heads, options)
-        _check_options(self.options)
-        self.token_mixture = Mixture(heads, self.options.n_clusters_z, self.width)
+    def __init__(
+        self, size: int, heads: int, options: SMAOptions | None = None, cross: bool = False, causal: bool = False
+    ):
+        super().__init__(size, heads, options, cross, causal)
+        self.token_mixture = self._mixture(heads, self.options.n_clusters_z)
         self.updates = UpdateCounter()
         self.semantic: Tensor | None = None
         learned = self.options.approx_var == "learned"
@@ -78,18 +55,24 @@ class SMA(Core):
         """Sample z around the inputs (8), once for each different input: (B, T, M) -> the same shapes."""
         if not self.training or self.options.noise_std == 0:
             return query, key, value
-        noisy_query = self._sample_tokens(query, self.token_variance)
-        if key is query:
-            return noisy_query, noisy_query, noisy_query
-        noisy_key = self._sample_tokens(key, self.memory_variance)
-        return noisy_query, noisy_key, noisy_key
+        noisy_query = query + self._token_noise(query, self.token_variance)
+        noisy_key = noisy_query if key is query else key + self._token_noise(key, self.memory_variance)
+        if self.options.noise_on == "all":
+            return noisy_query, noisy_key, noisy_key
+        return noisy_query, key if key is query else noisy_key, value
 
     def forward(self, heads: Heads) -> tuple[Tensor, Tensor | None]:
         """Heads -> context (B, H, Tq, D), weights Ahat (B, H, Tq, Tk) or None."""
-        query = self.token_mixture(self._split(heads.query))  # (9)
-        key = query if heads.key is heads.query else self.token_mixture(self._split(heads.key))
+        noisy = self.options.noise_order == "before"
+        query = self._cluster(heads.noisy_query if noisy else heads.query)
+        key = query if heads.key is heads.query else self._cluster(heads.noisy_key if noisy else heads.key)
         self._collect_token_losses(heads, query, key)
         return self._attend(heads, query.p, key.p)
+
+    def _cluster(self, x: Tensor) -> Clustering:
+        """(9): tokens (B, T, M) over s, by heads."""
+        heads = x.view(len(x), -1, self.heads, self.width).transpose(1, 2)
+        return self.token_mixture(divided(heads, self.scale()))
 
     def _attend(self, heads: Heads, p_query: Tensor, p_key: Tensor) -> tuple[Tensor, Tensor | None]:
         arguments = (heads.q, heads.k, heads.v, p_query, p_key, self.gamma(), heads.mask)
@@ -102,9 +85,16 @@ class SMA(Core):
         return context, weights if heads.need_weights else None
 
     def gamma(self) -> Tensor:
-        """The mixing rate (11) at the current number of optimizer updates, ()."""
-        count = self.updates(self.token_mixture.mean)
-        return gamma_schedule(count, self.options.nu, self.options.gamma_rate)
+        """The mixing rate (11) at the current number of optimizer updates, (); 0 where the mask is not to be used."""
+        gamma = gamma_schedule(self._count(), self.options.nu, self.options.gamma_rate)
+        unmasked = self.causal and not self.training and not self.options.decoder_test_mask
+        return gamma.new_zeros(()) if unmasked else gamma
+
+    def scale(self) -> float | Tensor:
+        """s of Algorithm 1, which anneals from 10 to 1 while gamma grows to 0.9."""
+        if self.options.scale_s != "anneal":
+            return self.options.scale_s
+        return 10 * (1 - gamma_schedule(self._count(), 0.9, self.options.gamma_rate))
 
     def _collect_token_losses(self, heads: Heads, query: Clustering, key: Clustering) -> None:
         scope = current()
@@ -115,39 +105,50 @@ class SMA(Core):
             sides.append((key, key_side_mask(heads), self._variance(heads.key, self.memory_variance)))
         scope.add_loss("kl_z", self.options.lambda_k * sum(self._kl(self.token_mixture, *side) for side in sides))
         scope.add_loss("diversity_z", self.options.lambda_d * sum(self._spread(c, mask) for c, mask, _ in sides))
-        scope.add_stat("gamma", gamma_schedule(self.updates.count, self.options.nu, self.options.gamma_rate))
-        scope.add_stat("clusters_z", used_clusters(key.p, key_side_mask(heads)))
+        scope.add_stat("gamma", self.gamma())
+        self._collect_usage("z", key, key_side_mask(heads))
+
+    def _collect_usage(self, suffix: str, clustering: Clustering, mask: Tensor | None) -> None:
+        if clustering.p.size(-1) > 1:
+            for name, value in cluster_usage(clustering.p, mask).items():
+                current().add_stat(f"{name}_{suffix}", value)
 
     def _kl(self, mixture: Mixture, clustering: Clustering, mask: Tensor | None, variance: float | Tensor) -> Tensor:
-        return cluster_kl(clustering.x, *mixture.components(), variance, mask, log_joint=clustering.log_joint)
+        direction, joint = self.options.kl_direction, clustering.log_joint
+        return cluster_kl(clustering.x, *mixture.components(), variance, self._counted(mask), direction, joint)
 
     def _spread(self, clustering: Clustering, mask: Tensor | None) -> Tensor:
-        return diversity(clustering.p, self.options.alpha, self.options.beta, mask=mask)
+        option = self.options
+        return diversity(clustering.p, option.alpha, option.beta, option.dv_form, self._counted(mask))
+
+    def _counted(self, mask: Tensor | None) -> Tensor | None:
+        """The tokens that losses are taken over; None: all."""
+        return mask if self.options.losses_over == "valid" else None
 
     def _variance(self, x: Tensor, learned: LearnedVariance | None) -> float | Tensor:
         return self.options.approx_var if learned is None else learned(x)
 
-    def _sample_tokens(self, x: Tensor, learned: LearnedVariance | None) -> Tensor:
-        if learned is None:
-            return sample(x, self.options.noise_std)
-        std = learned(x).sqrt().transpose(1, 2)  # (B, T, H)
-        return sample(x, std.repeat_interleave(self.width, dim=-1))
+    def _token_noise(self, x: Tensor, learned: LearnedVariance | None) -> Tensor:
+        std = self.options.noise_std
+        if learned is not None:
+            std = learned(x).sqrt().transpose(1, 2).repeat_interleave(self.width, dim=-1)  # (B, H, T) -> (B, T, M)
+        return gaussian_noise(x, std * self._noise_scale())
 
-    def _split(self, x: Tensor) -> Tensor:
-        return x.view(len(x), -1, self.heads, self.width).transpose(1, 2)  # (B, T, M) -> (B, H, T, D)
+    def _noise_scale(self) -> float | Tensor:
+        return self.scale() if self.options.noise_times_s else 1.0
+
+    def _mixture(self, groups: int, clusters: int) -> Mixture:
+        option = self.options
+        scales = option.centroid_gradient_scale, option.centroid_learning_rate_scale
+        return Mixture(groups, clusters, self.width, option.gmm_init, *scales)
+
+    def _count(self) -> Tensor:
+        return self.updates(self.token_mixture.mean)
 
 
-def used_clusters(p: Tensor, valid: Tensor | None) -> Tensor:
-    """Perplexity of the mean cluster usage, averaged over heads: between 1 (collapsed) and C (all used alike).
-
-    p (B, H, T, C), valid (B, 1, T) or None -> ().
-    """
-    p = p.detach().float()
-    if valid is not None:
-        p = p * valid.unsqueeze(-1)
-    usage = p.sum(dim=(0, 2))
-    usage = usage / usage.sum(dim=-1, keepdim=True).clamp_min(1e-8)  # (H, C)
-    return torch.special.entr(usage).sum(dim=-1).exp().mean()
+def divided(x: Tensor, by: float | Tensor) -> Tensor:
+    """x / by, and x itself where `by` is the number 1."""
+    return x if isinstance(by, (int, float)) and by == 1 else x / by
 
 
 def key_side_mask(heads: Heads) -> Tensor | None:
@@ -164,12 +165,3 @@ def query_side_mask(heads: Heads) -> Tensor | None:
         return key_side_mask(heads)
     mask = current().query_mask
     return None if mask is None else mask.unsqueeze(1)
-
-
-def _check_options(option) -> None:
-    if not 0 <= option.nu <= 1:
-        raise ValueError(f"nu {option.nu} is out of range; the bound of the mixing rate lies between 0 and 1")
-    if option.noise_std < 0:
-        raise ValueError(f"noise_std {option.noise_std} is negative; give 0 for no noise")
-    if option.approx_var != "learned" and not (isinstance(option.approx_var, (int, float)) and option.approx_var > 0):
-        raise ValueError(f"approx_var {option.approx_var!r} is no variance; give a number above 0, or learned")

@@ -21,7 +21,7 @@ class DiverseTransformerDecoder(TransformerDecoder):
 
     def __init__(self, *args, attention: dict | None = None, cross_attention: dict | None = None, **options):
         super().__init__(*args, **options)
-        exchange(self.decoders, "self_attn", attention)
+        exchange(self.decoders, "self_attn", attention, causal=True)
         exchange(self.decoders, "src_attn", cross_attention)
 
     def forward(self, hs_pad: Tensor, hlens: Tensor, ys_in_pad: Tensor, ys_in_lens: Tensor, *args, **options):

@@ -21,23 +21,25 @@ class Attention(MultiHeadAttention, MultiHeadedAttention):
     """Our shell under ESPnet's type, so that ESPnet's attention plots recognise it."""
 
 
-def exchange(layers: nn.Module, attribute: str, attention: dict | None) -> None:
+def exchange(layers: nn.Module, attribute: str, attention: dict | None, causal: bool = False) -> None:
     """Put our attention in the place of ESPnet's in every layer, keeping ESPnet's initial weights.
 
     Args:
         layers: The layers, each holding its attention as `attribute`.
         attribute: `self_attn`, `src_attn` or `attn`.
         attention: `{"core": name, **options of the core}`; None is softmax, which equals ESPnet's attention.
+        causal: Whether it is self-attention that never looks ahead.
 
     Raises:
         ConfigError: The core or an option is unknown, or ESPnet's attention of this layer has no counterpart here.
     """
     for layer in layers:
         theirs = getattr(layer, attribute)
-        setattr(layer, attribute, _counterpart(theirs, attention or {"core": "softmax"}, attribute == "src_attn"))
+        kind = {"cross": attribute == "src_attn", "causal": causal}
+        setattr(layer, attribute, _counterpart(theirs, attention or {"core": "softmax"}, kind))
 
 
-def _counterpart(theirs: nn.Module, attention: dict, cross: bool) -> Attention:
+def _counterpart(theirs: nn.Module, attention: dict, kind: dict[str, bool]) -> Attention:
     if not isinstance(theirs, MultiHeadedAttention):
         raise ConfigError(
             f"attention of type {type(theirs).__name__} cannot be exchanged; "
@@ -49,7 +51,7 @@ def _counterpart(theirs: nn.Module, attention: dict, cross: bool) -> Attention:
     size = theirs.h * theirs.d_k
     options = dict(attention)
     try:
-        core = build_core(options.pop("core", "softmax"), size, theirs.h, cross, **options)
+        core = build_core(options.pop("core", "softmax"), size, theirs.h, **kind, **options)
     except (ValueError, TypeError) as error:
         raise ConfigError(str(error)) from error
     ours = Attention(size, theirs.h, core, theirs.dropout_rate, relative)

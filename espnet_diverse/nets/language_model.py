@@ -17,4 +17,4 @@ class DiverseTransformerLM(TransformerLM):
 
     def __init__(self, *args, attention: dict | None = None, **options):
         super().__init__(*args, **options)
-        exchange(self.encoder.encoders, "self_attn", attention)
+        exchange(self.encoder.encoders, "self_attn", attention, causal=True)

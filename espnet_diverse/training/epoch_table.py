@@ -1,14 +1,17 @@
-"""One line of figures for each epoch, on the console."""
+"""One line of figures for each epoch, on the console, and a warning where they tell that something is amiss."""
 
+import logging
 import math
 
 from espnet2.train.reporter import Reporter, SubReporter
+
+from espnet_diverse.training.diagnosis import findings
 
 _SHOWN = [("train", "loss"), ("train", "acc"), ("valid", "loss"), ("valid", "acc"), ("valid", "cer_ctc")]
 
 
 class EpochTable(Reporter):
-    """ESPnet's reporter; also prints a table, one row when the validation of an epoch has ended."""
+    """ESPnet's reporter; also prints a table, one row when the validation of an epoch has ended, and warns then."""
 
     _columns: list[tuple[str, str]] | None = None
 
@@ -26,6 +29,8 @@ class EpochTable(Reporter):
         figures = [phases[phase].get(name, math.nan) for phase, name in self._columns]
         figures += [phases["train"].get("optim0_lr0", math.nan), seconds]
         print(self._row([f"{figure:.4g}" for figure in figures], str(self.epoch)), flush=True)
+        for finding in findings(phases["train"]):
+            logging.warning("epoch %d: %s", self.epoch, finding)
 
     def _row(self, cells: list[str], epoch: str) -> str:
         widths = [max(9, len(_title(column))) for column in self._columns] + [9, 7]

@@ -12,14 +12,31 @@ NULL = {
     "sma": {"nu": 0.0, "noise_std": 0.0, "lambda_k": 0.0, "lambda_d": 0.0},
     "sdma": {"nu": 0.0, "noise_std": 0.0, "lambda_k": 0.0, "lambda_d": 0.0, "lambda_q": 0.0, "lambda_x": 0.0},
 }
-each_core = pytest.mark.parametrize("core", CORES)
+VARIANTS = {
+    "sma:paper": {"preset": "paper"},
+    "sma:released": {"preset": "released"},
+    "sma:annealed": {"scale_s": "anneal", "noise_order": "before"},
+    "sma:learned": {"approx_var": "learned", "dv_form": "balanced"},
+    "sdma:paper": {"preset": "paper"},
+    "sdma:released": {"preset": "released"},
+    "sdma:released-learned": {"preset": "released", "approx_var": "learned", "scale_s": 10},
+    "sdma:annealed": {"scale_s": "anneal", "noise_order": "before", "centroid_learning_rate_scale": 5.0},
+    "sdma:learned": {"approx_var": "learned"},
+    "sdma:tempered": {"mi_density": "tempered", "dv_form": "balanced"},
+}
+each_core = pytest.mark.parametrize("core", [*CORES, *VARIANTS])
 each_position = pytest.mark.parametrize("relative", [False, True], ids=["absolute", "relative"])
 
 
-def make(core, relative=False, updates=2000.0, **options):
-    """An attention in double precision, in evaluation mode, with a mixing rate that is not 0."""
+def build(core, **options):
+    """An attention in double precision: a core, or one of its variants, with more options."""
+    return build_attention(core.split(":")[0], SIZE, HEADS, **(VARIANTS.get(core, {}) | options)).double()
+
+
+def make(core, updates=2000.0, **options):
+    """The same in evaluation mode, with a mixing rate that is not 0."""
     torch.manual_seed(3)
-    module = build_attention(core, SIZE, HEADS, relative=relative, **options).double().eval()
+    module = build(core, **options).eval()
     for name, parameter in module.named_parameters():
         if "mixture" in name:
             parameter.data += 0.5 * torch.randn_like(parameter)
@@ -27,6 +44,11 @@ def make(core, relative=False, updates=2000.0, **options):
         if name.endswith("updates.count"):
             buffer.fill_(updates)
     return module
+
+
+def null(core):
+    """Options at which a core, or a variant of it, is softmax attention."""
+    return NULL[core.split(":")[0]]
 
 
 def inputs(batch=2, time=7, relative=False):
@@ -42,7 +64,7 @@ def causal(time):
 @each_core
 @each_position
 def test_shape_and_weights(core, relative):
-    module, (x, position) = make(core, relative), inputs(relative=relative)
+    module, (x, position) = make(core, relative=relative), inputs(relative=relative)
     assert module(x, x, x, *position, None).shape == x.shape
     assert module.attn is None
     with scope(keep_attention=True):
@@ -55,7 +77,7 @@ def test_shape_and_weights(core, relative):
 @each_position
 @pytest.mark.parametrize("masked", ["none", "padding", "causal"])
 def test_fused_equals_explicit_weights(core, relative, masked):
-    module, (x, position) = make(core, relative), inputs(relative=relative)
+    module, (x, position) = make(core, relative=relative), inputs(relative=relative)
     mask = {"none": None, "padding": torch.arange(7) < torch.tensor([[[7]], [[4]]]), "causal": causal(7)}[masked]
     fused = module(x, x, x, *position, mask)
     with scope(keep_attention=True):
@@ -84,7 +106,7 @@ def test_batch_equals_singles(core):
 
 @each_core
 def test_cached_step_equals_last_row_of_the_full_pass(core):
-    module, (x, _) = make(core), inputs()
+    module, (x, _) = make(core, causal=True), inputs()
     full = module(x, x, x, causal(7))
     for t in range(1, 8):
         step = module(x[:, t - 1 : t], x[:, :t], x[:, :t], causal(t)[:, -1:])
@@ -117,7 +139,7 @@ def test_gradients_are_finite_even_for_a_fully_masked_row(core):
 
 @each_core
 def test_null_setting_is_softmax(core):
-    module, (x, _) = make(core, **NULL[core]), inputs()
+    module, (x, _) = make(core, **null(core)), inputs()
     softmax = make("softmax")
     softmax.load_state_dict({k: v for k, v in module.state_dict().items() if not k.startswith("core.")})
     mask = torch.arange(7) < torch.tensor([[[7]], [[4]]])
@@ -137,7 +159,7 @@ def test_expand_kv_projects_a_repeated_memory_once(core):
 @each_core
 def test_attention_dropout_acts_in_training_only(core):
     torch.manual_seed(0)
-    module = build_attention(core, SIZE, HEADS, dropout=0.9, **NULL[core]).double()
+    module = build(core, dropout=0.9, **null(core))
     x, _ = inputs()
     trained = module(x, x, x, None)
     module.eval()

@@ -1,12 +1,14 @@
 """SMA and SDMA as modules: their losses, their schedule, their masks. The equations are tested under functional/."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
 from espnet_diverse.attention import build_attention
-from espnet_diverse.attention.sma import used_clusters
 from espnet_diverse.attention.update_counter import UpdateCounter
 from espnet_diverse.scope import scope
+from espnet_diverse.training import averaging, checkpoint
 
 SIZE, HEADS, C = 16, 4, 8
 
@@ -62,10 +64,12 @@ def test_no_loss_is_computed_outside_a_scope(x, monkeypatch):
     module(x, x, x, None)
 
 
-def test_parameters_added_are_those_of_the_paper():
+@pytest.mark.parametrize("options", [{}, {"preset": "paper"}, {"preset": "released"}, {"mi_density": "tempered"}])
+def test_parameters_added_are_those_of_the_paper(options):
     """C(H + 2M + 1 + 2D) a module: a mixture a head over tokens, one mixture for all heads over queries."""
-    added = sum(p.numel() for p in build_attention("sdma", SIZE, HEADS, n_clusters_z=C, n_clusters_q=C).parameters())
-    added -= sum(p.numel() for p in build_attention("softmax", SIZE, HEADS).parameters())
+    module = build_attention("sdma", SIZE, HEADS, n_clusters_z=C, n_clusters_q=C, **options)
+    plain = build_attention("softmax", SIZE, HEADS)
+    added = sum(p.numel() for p in module.parameters()) - sum(p.numel() for p in plain.parameters())
     assert added == C * (HEADS + 2 * SIZE + 1 + 2 * SIZE // HEADS)
 
 
@@ -89,14 +93,39 @@ def test_gamma_follows_optimizer_updates_not_forward_passes(x):
 def test_counter_does_not_take_loading_for_an_update():
     counter, weight = UpdateCounter(), torch.nn.Linear(2, 2).weight
     counter(weight)
-    counter.load_state_dict({"count": torch.tensor(41.0)})
-    weight.data.add_(0)
     with torch.no_grad():
         weight.zero_()
-    assert float(counter(weight)) == 41
-    with torch.no_grad():
-        weight.add_(1)
-    assert float(counter(weight)) == 42
+    counter.load_state_dict({"count": torch.tensor(0.0)})
+    assert float(counter(weight)) == 0
+
+
+def test_counter_goes_on_after_loading_as_if_there_had_been_no_stop():
+    straight, weight = UpdateCounter(), torch.nn.Linear(2, 2).weight
+    resumed = UpdateCounter()
+    for step in range(6):
+        straight(weight)
+        with torch.no_grad():
+            weight.add_(1)
+        if step == 2:  # a checkpoint is written between an update and the next forward pass
+            resumed.load_state_dict(straight.state_dict())
+    for _ in range(3):
+        resumed(weight)
+        with torch.no_grad():
+            weight.add_(1)
+    assert float(resumed.count) == float(straight.count) == 5
+
+
+def test_averaging_checkpoints_averages_the_count(tmp_path):
+    module = build_attention("sdma", SIZE, HEADS).eval()
+    for epoch, count in ((1, 1000.0), (2, 3000.0)):
+        module.core.updates.count.fill_(count)
+        checkpoint.save(module.state_dict(), tmp_path / f"{epoch}epoch.pth")
+    stats = {epoch: {"valid": {"acc": 0.5}} for epoch in (1, 2)}
+    reporter = SimpleNamespace(stats=stats, has=lambda *_: True)
+    averaging.average_best(tmp_path, reporter, [("valid", "acc", "max")], [2])
+    module.load_state_dict(checkpoint.load(tmp_path / "valid.acc.ave.pth"))
+    assert float(module.core.updates.count) == 2000
+    assert float(module.core.gamma()) == pytest.approx(1 - 2.718281828 ** (-5e-4 * 2000))
 
 
 def test_semantic_mask_is_kept_with_the_weights(x):
@@ -113,23 +142,3 @@ def test_noise_moves_the_output_in_training_only(x):
     assert not torch.equal(module(x, x, x, None), module(x, x, x, None))
     module.eval()
     assert torch.equal(module(x, x, x, None), module(x, x, x, None))
-
-
-def test_used_clusters_counts_clusters():
-    one_hot = torch.eye(4).repeat(1, 2, 1, 1)  # every token its own cluster
-    assert used_clusters(one_hot, None).item() == pytest.approx(4)
-    assert used_clusters(one_hot, torch.tensor([[[True, True, False, False]]])).item() == pytest.approx(2)
-
-
-@pytest.mark.parametrize(
-    ("option", "text"),
-    [
-        ({"nu": 1.5}, "nu 1.5 is out of range"),
-        ({"noise_std": -1.0}, "noise_std -1.0 is negative"),
-        ({"approx_var": 0.0}, "approx_var 0.0 is no variance"),
-        ({"n_clusters_z": 0}, "0 clusters make no mixture"),
-    ],
-)
-def test_bad_options_are_named(option, text):
-    with pytest.raises(ValueError, match=text):
-        build_attention("sdma", SIZE, HEADS, **option)

@@ -1,0 +1,57 @@
+"""Warnings at the end of an epoch."""
+
+import logging
+
+import pytest
+
+from espnet_diverse.training.diagnosis import findings
+from espnet_diverse.training.epoch_table import EpochTable
+
+HEALTHY = {
+    "loss": 60.0,
+    "loss_task": 50.0,
+    "aux_head_mi": 9.0,
+    "aux_kl_z": 1.0,
+    **{"clusters_z": 6.5, "collapsed_z": 0.1, "uniform_z": 0.0},
+    **{"clusters_q": 3.5, "collapsed_q": 0.0, "uniform_q": 0.2},
+}
+
+
+def test_a_healthy_epoch_is_not_spoken_of():
+    assert findings(HEALTHY) == []
+    assert findings({"loss": 1.0, "loss_task": 1.0}) == []  # softmax attention
+
+
+@pytest.mark.parametrize(
+    ("stats", "text"),
+    [
+        ({"collapsed_z": 0.5}, "in 50% of the heads all tokens fall into one cluster (usage perplexity under 1.5);"),
+        ({"collapsed_q": 1.0}, "in 100% of the heads all queries fall into one cluster"),
+        ({"uniform_z": 0.25}, "in 25% of the heads the clusters tell no tokens apart (posteriors are uniform);"),
+        ({"uniform_q": 0.3}, "in 30% of the heads the clusters tell no queries apart"),
+        (
+            {"aux_kl_z": 45.0},
+            "the auxiliary losses (54) outweigh the task's (50), above all kl_z (45); lower lambda_k",
+        ),
+        ({"aux_head_mi": 50.0}, "above all head_mi (50); lower lambda_q"),
+        ({"aux_of_another_core": 50.0}, "above all of_another_core (50); lower its weight"),
+    ],
+)
+def test_one_sentence_for_each_thing_amiss(stats, text):
+    (finding,) = findings(HEALTHY | stats)
+    assert text in finding
+
+
+def test_each_epoch_warns_once_after_its_validation(caplog, capsys):
+    table = EpochTable()
+    with caplog.at_level(logging.WARNING):
+        for epoch, share in ((1, 0.75), (2, 0.0)):
+            table.set_epoch(epoch)
+            for phase in ("train", "valid"):
+                with table.observe(phase) as figures:
+                    for _ in range(2):
+                        figures.register(HEALTHY | {"collapsed_z": share}, weight=1)
+                        figures.next()
+    warned = [record.message for record in caplog.records if "heads" in record.message]
+    assert len(warned) == 1 and warned[0].startswith("epoch 1: in 75% of the heads all tokens")
+    assert capsys.readouterr().out.count("\n") == 3  # the table: its header and two epochs
