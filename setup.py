@@ -32,6 +32,7 @@ setup(
         "jiwer>=4.0",
         "sacrebleu>=2.4",
         "pypinyin>=0.44",
+        "scikit-learn>=1.3",
         "pyyaml>=6.0",
         "tqdm>=4.66",
     ],

@@ -76,7 +76,13 @@ def _last(model: ESPnetASRModel, net: str, attributes: tuple[str, ...]) -> HeadM
     )
 
 
-def draw(maps: HeadMaps, utterance: str, path: Path, tokens: Sequence[str] | None = None) -> None:
+def draw(
+    maps: HeadMaps,
+    utterance: str,
+    path: Path,
+    tokens: Sequence[str] | None = None,
+    key_tokens: Sequence[str] | None = None,
+) -> None:
     """Write a PNG: a row for each head, a column for each kind of map with one colour scale.
 
     Args:
@@ -84,6 +90,7 @@ def draw(maps: HeadMaps, utterance: str, path: Path, tokens: Sequence[str] | Non
         utterance: Its id, for the title.
         path: Where to write.
         tokens: The tokens that the queries predict, where queries are tokens; encoder frames otherwise.
+        key_tokens: The tokens that stand at the keys, where keys are tokens; encoder frames otherwise.
     """
     kinds = maps.kinds()
     heads, queries, keys = maps.attention.shape
@@ -91,6 +98,7 @@ def draw(maps: HeadMaps, utterance: str, path: Path, tokens: Sequence[str] | Non
     figure.suptitle(f"{utterance}: {maps.layer}")
     grid = figure.subplots(heads, len(kinds), squeeze=False, sharex=True, sharey=True)
     labels, font = drawable(tokens) if tokens is not None else (None, None)
+    key_labels, key_font = drawable(key_tokens) if key_tokens is not None else (None, None)
     for column, (kind, values) in enumerate(kinds.items()):
         for head, axes in enumerate(grid[:, column]):
             image = axes.imshow(values[head], aspect="auto", vmin=0.0, vmax=values.max(), interpolation="nearest")
@@ -99,7 +107,10 @@ def draw(maps: HeadMaps, utterance: str, path: Path, tokens: Sequence[str] | Non
                 axes.set_ylabel("token predicted" if labels else "encoder frame (query)")
             if labels:
                 axes.set_yticks(range(queries), labels, fontproperties=font, fontsize=min(9, 300 / queries))
-        grid[-1, column].set_xlabel("encoder frame (key)")
+        grid[-1, column].set_xlabel("token read (key)" if key_labels else "encoder frame (key)")
+        if key_labels:
+            size = min(9, 300 / keys)
+            grid[-1, column].set_xticks(range(keys), key_labels, fontproperties=key_font, fontsize=size, rotation=90)
         figure.colorbar(image, ax=list(grid[:, column]), label="share of a row's sum", shrink=0.6)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=110)

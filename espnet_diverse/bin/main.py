@@ -16,6 +16,7 @@ COMMANDS = {
     "score": "score hypotheses against references",
     "plan": "run the stages of a recipe in one process, skipping finished ones",
     "figure": "draw what the attention heads of a model do on one utterance",
+    "analyse": "measure redundancy, clusters and queries of attention heads; one HTML page",
 }
 
 

@@ -1,0 +1,58 @@
+"""Queries of all heads on one plane by t-SNE: van der Maaten and Hinton 2008, "Visualizing data using t-SNE"."""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from espnet_diverse.errors import ConfigError
+
+POINTS = 1500
+PERPLEXITY = 30.0
+SEED = 0
+
+
+class QuerySample:
+    """At most `points` queries, drawn evenly from the utterances added; every head at the same positions.
+
+    Args:
+        utterances: How many utterances will be added.
+        points: Bound of the number of queries, all heads together.
+    """
+
+    def __init__(self, utterances: int, points: int = POINTS):
+        self.utterances, self.points = utterances, points
+        self._random = np.random.default_rng(SEED)
+        self._drawn: list[NDArray] = []
+
+    def add(self, queries: Tensor) -> None:
+        """Take in the queries of one utterance, (H, T, D)."""
+        heads, positions, _ = queries.shape
+        wanted = math.ceil(self.points / heads / self.utterances)
+        self._drawn.append(queries.numpy()[:, self._draw(positions, wanted)])
+
+    def queries(self) -> NDArray:
+        """The sample, (H, n, D)."""
+        drawn = np.concatenate(self._drawn, axis=1)
+        return drawn[:, self._draw(drawn.shape[1], max(2, self.points // len(drawn)))]
+
+    def _draw(self, there: int, wanted: int) -> NDArray:
+        return np.sort(self._random.choice(there, min(there, wanted), replace=False))
+
+
+def embed(queries: NDArray) -> NDArray:
+    """Queries (H, n, D) -> points on a plane (H, n, 2); the same queries always give the same points.
+
+    Raises:
+        ConfigError: scikit-learn is not installed.
+    """
+    try:
+        from sklearn.manifold import TSNE
+    except ImportError as error:
+        raise ConfigError("t-SNE of queries needs scikit-learn; install it with pip install scikit-learn") from error
+    heads, count, width = queries.shape
+    # Perplexity is about the number of neighbours of a point, and so must stay well below the number of points.
+    perplexity = min(PERPLEXITY, (heads * count - 1) / 3)
+    points = TSNE(perplexity=perplexity, random_state=SEED, n_jobs=1).fit_transform(queries.reshape(-1, width))
+    return points.reshape(heads, count, 2)

@@ -1,0 +1,206 @@
+"""What `espnet-diverse analyse` writes: pictures, numbers (JSON and npz) and one HTML page that shows them."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from espnet_diverse.analysis import clusters, redundancy
+from espnet_diverse.analysis.collect import KINDS, Observation
+from espnet_diverse.analysis.heads import HeadMaps, draw, drawable
+from espnet_diverse.analysis.page import Page
+from espnet_diverse.analysis.pictures import draw_clusters, draw_pairs, draw_posteriors, draw_queries
+from espnet_diverse.analysis.queries import embed
+from espnet_diverse.analysis.survey import Survey
+from espnet_diverse.attention.cluster_usage import COLLAPSED, UNIFORM
+from espnet_diverse.corpora.files import staged_directory, write_text
+from espnet_diverse.progress import progress
+
+TERMS = (
+    (
+        "LR, layer redundancy",
+        "How alike the heads of one layer are: log2 H minus the Jensen-Shannon divergence of their attention weights, "
+        "mean over layers and queries. 0: heads look at different places; log2 H bits, or 1 after division by log2 H: "
+        "all look at the same. Published tables give the divided form.",
+    ),
+    (
+        "HR, head redundancy",
+        "How alike any two heads of the model are: 1 minus their Jensen-Shannon divergence in bits, mean over all "
+        "pairs, each head with itself included. It lies between 1 / (layers × heads) and 1.",
+    ),
+)
+CLUSTER_TERMS = (
+    (
+        "clusters used",
+        "Perplexity of the mean usage: 1 where all positions (frames, tokens or queries) fall into one cluster, C "
+        f"where all clusters are used alike. A mixture is called collapsed below {COLLAPSED:g}.",
+    ),
+    (
+        "clusters a position",
+        "Perplexity of a position's own posterior: 1 where each position has one cluster, C where the mixture tells no "
+        f"position from another. A mixture is called uniform from {UNIFORM:g} C on.",
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Example:
+    """One utterance, to show as maps.
+
+    Attributes:
+        utterance: Its id.
+        tokens: Tokens of its transcript.
+        seen: What the attentions did on it, under the keys of `collect.KINDS`.
+    """
+
+    utterance: str
+    tokens: Sequence[str]
+    seen: dict[str, Observation]
+
+
+def write_report(survey: Survey, example: Example, title: str, output_dir: Path) -> None:
+    """Write analysis.html, analysis.json, analysis.npz and pictures/ into `output_dir`, the page last."""
+    queries = {kind: sample.queries() for kind, sample in survey.queries.items()}
+    points = {kind: embed(queries[kind]) for kind in progress(list(queries), "t-SNE of queries", unit="picture")}
+    output_dir.mkdir(parents=True, exist_ok=True)
+    (output_dir / "analysis.html").unlink(missing_ok=True)  # it must not speak of an earlier model's numbers
+    page = Page(title)
+    with staged_directory(output_dir / "pictures") as folder:
+        _redundancy_section(page, survey, folder)
+        _cluster_section(page, survey, folder)
+        _example_section(page, example, folder)
+        _query_section(page, points, folder)
+    _write_arrays(survey, example, {"query": queries, "tsne": points}, output_dir / "analysis.npz")
+    numbers = {
+        "utterances": len(survey.utterances),
+        "skipped": survey.skipped,
+        "redundancy": redundancy.summary(survey.redundancy),
+        "clusters": clusters.summary(survey.clusters),
+    }
+    write_text(output_dir / "analysis.json", json.dumps(numbers, ensure_ascii=False, indent=1) + "\n")
+    page.write(output_dir / "analysis.html")
+
+
+def _redundancy_section(page: Page, survey: Survey, folder: Path) -> None:
+    count, skipped = len(survey.utterances), len(survey.skipped)
+    left_out = f"; {skipped} could not be measured and are listed in analysis.json" if skipped else ""
+    page.paragraph(
+        f"Measured on {count} utterances with their reference transcripts (teacher forcing), one at a time, so that no "
+        f"padding enters{left_out}. All arrays stand in analysis.npz, all numbers in analysis.json."
+    )
+    page.heading("Redundancy of attention heads")
+    page.table(redundancy.HEADER, redundancy.rows(survey.redundancy))
+    page.terms(TERMS)
+    if missing := [name for kind, name in KINDS.items() if kind not in survey.redundancy]:
+        page.paragraph(f"Left out, for there are no weights, one matrix a head, to compare: {', '.join(missing)}.")
+    page.paragraph("LR of each layer in bits, from the first layer to the last:")
+    by_layer = {kind: each.lr_by_layer() for kind, each in survey.redundancy.items()}
+    most = max(map(len, by_layer.values()))
+    rows = [
+        [KINDS[kind], *(f"{lr:.3f}" for lr in layers), *[""] * (most - len(layers))]
+        for kind, layers in by_layer.items()
+    ]
+    page.table(["layer", *map(str, range(1, most + 1))], rows)
+    for kind, each in survey.redundancy.items():
+        path = folder / f"{kind}.redundancy.png"
+        draw_pairs(KINDS[kind], each.matrix(), each.shape, path)
+        page.picture(
+            path,
+            f"Redundancy of every two heads of the {KINDS[kind]}, mean over utterances. Row and column 2.3 are head 3 "
+            "of layer 2; white lines part the layers. Bright: the two heads attend to the same places; dark: to "
+            "different ones. Bright blocks on the diagonal are layers whose heads do the same work.",
+        )
+
+
+def _cluster_section(page: Page, survey: Survey, folder: Path) -> None:
+    page.heading("Clusters")
+    if not survey.clusters:
+        page.paragraph("This model's attention has no clusters: cluster usage and semantic masks are left out.")
+        return
+    page.table(clusters.HEADER, clusters.rows(survey.clusters))
+    page.terms(CLUSTER_TERMS)
+    for kind in survey.redundancy:
+        uses = {clustered: use for (where, clustered), use in survey.clusters.items() if where == kind}
+        if not uses:
+            page.paragraph(f"The {KINDS[kind]} has no clusters.")
+            continue
+        path = folder / f"{kind}.clusters.png"
+        draw_clusters(KINDS[kind], uses, path)
+        page.picture(
+            path,
+            f"Cluster usage in the {KINDS[kind]}: a row for each head (2.3 is head 3 of layer 2), a column for each "
+            "cluster; colour is the share of all positions. A row with one bright cell has collapsed into one cluster. "
+            "Beside each row: clusters used, and clusters a position.",
+        )
+
+
+def _example_section(page: Page, example: Example, folder: Path) -> None:
+    page.heading("One utterance in the last layers")
+    page.paragraph(f"Utterance {example.utterance}: {' '.join(example.tokens)}")
+    labels, _ = drawable(example.tokens)
+    if labels != list(example.tokens):
+        page.paragraph(f"Pictures, for lack of a font for all of these, spell them: {' '.join(labels)}")
+    predicted, read = [*example.tokens, "<eos>"], ["<sos>", *example.tokens]
+    for kind, seen in example.seen.items():
+        layer = f"{KINDS[kind]}, layer {len(seen.weights)}"
+        if seen.posteriors:
+            path = folder / f"{kind}.posteriors.png"
+            posteriors = {clustered: p[-1].numpy() for clustered, p in seen.posteriors.items()}
+            labelled = {"tokens": predicted} | ({} if kind == "encoder" else {"queries": predicted})
+            draw_posteriors(f"{example.utterance}: {layer}", posteriors, labelled, path)
+            page.picture(
+                path,
+                f"Cluster probabilities in the {layer}: a row for each head, a column for each of what is clustered "
+                f"({', '.join(posteriors)}). Each vertical line sums to 1; runs of one bright cluster are stretches "
+                "that the head holds to be of one kind.",
+            )
+        path = folder / f"{kind}.attention.png"
+        maps = HeadMaps(layer, seen.weights[-1].numpy(), None if seen.semantic is None else seen.semantic[-1].numpy())
+        rows = None if kind == "encoder" else predicted
+        draw(maps, example.utterance, path, rows, read if kind == "decoder" else None)
+        page.picture(
+            path,
+            f"The {layer}: {' and '.join(maps.kinds())}, a row of pictures for each head. In each, a row is a query "
+            "and its colours, which sum to 1, say how much of each key it takes; bright is much. The semantic mask, "
+            "where there is one, is what the clusters alone would choose; the attention is what the model uses.",
+        )
+
+
+def _query_section(page: Page, points: dict[str, np.ndarray], folder: Path) -> None:
+    page.heading("Queries of the last layers")
+    path = folder / "queries.png"
+    draw_queries({KINDS[kind]: each for kind, each in points.items()}, path)
+    numbers = ", ".join(f"{each.shape[0] * each.shape[1]} of the {KINDS[kind]}" for kind, each in points.items())
+    page.picture(
+        path,
+        f"Queries of the last layer by t-SNE, coloured by head ({numbers}). Neighbours on the plane are neighbours in "
+        "the space of queries; sizes of groups and distances between them mean little. Colours apart: heads ask "
+        "different questions.",
+    )
+
+
+def _write_arrays(survey: Survey, example: Example, queries: dict[str, dict], path: Path) -> None:
+    arrays = {"utterances": np.array(survey.utterances), "example": np.array(example.utterance)}
+    for kind, each in survey.redundancy.items():
+        arrays[f"{kind}_lr_bits"] = np.stack(each.layers)  # (utterances, N)
+        arrays[f"{kind}_hr"] = np.array(each.heads)
+        arrays[f"{kind}_pairs"] = each.matrix()
+    for (kind, clustered), use in survey.clusters.items():
+        arrays[f"{kind}_{clustered}_usage"] = use.usage()
+        arrays[f"{kind}_{clustered}_own_perplexity"] = use.own_perplexity()
+    for kind, seen in example.seen.items():
+        arrays[f"{kind}_example_attention"] = seen.weights.numpy()
+        if seen.semantic is not None:
+            arrays[f"{kind}_example_semantic"] = seen.semantic.numpy()
+        for clustered, posteriors in seen.posteriors.items():
+            arrays[f"{kind}_example_{clustered}_posterior"] = posteriors.numpy()
+    for name, kinds in queries.items():
+        arrays |= {f"{kind}_{name}": values for kind, values in kinds.items()}
+    partial = path.with_name(f".{path.stem}.partial.npz")
+    try:
+        np.savez_compressed(partial, **arrays)
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)

@@ -1,0 +1,59 @@
+"""Measure what the attention heads of a model do on a data directory: redundancy, clusters, queries; one HTML page.
+
+Exit code 2 says that utterances were left out.
+"""
+
+import argparse
+from pathlib import Path
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of this command."""
+    parser.add_argument("--model_dir", type=Path, required=True, help="directory of the run")
+    parser.add_argument("--data_dir", type=Path, required=True, help="data directory with audio and transcripts")
+    parser.add_argument("--output_dir", type=Path, required=True, help="where the page, pictures and numbers go")
+    parser.add_argument(
+        "--model_file", default="valid.acc.ave.pth", help="path or name in model_dir (default: valid.acc.ave.pth)"
+    )
+    parser.add_argument("--utterances", type=int, metavar="N", help="measure N, evenly spread (default: all)")
+    parser.add_argument("--figure_utterance", metavar="ID", help="utterance whose maps are drawn (default: the first)")
+
+
+def inputs(args: argparse.Namespace) -> list[Path]:
+    """Files and data directories that are read."""
+    named = args.model_dir / args.model_file
+    return [args.model_dir / "config.yaml", named if named.exists() else Path(args.model_file), args.data_dir]
+
+
+def outputs(args: argparse.Namespace) -> list[Path]:
+    """Files that are written."""
+    return [args.output_dir / f"analysis.{suffix}" for suffix in ("html", "json", "npz")]
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measure, write the report and print the table of redundancy; 2 where an utterance was left out."""
+    from espnet_diverse.corpora.kaldi import read_data_dir
+    from espnet_diverse.text import Vocabulary
+
+    data = read_data_dir(args.data_dir)
+    vocabulary = Vocabulary.load(args.model_dir)
+    from espnet_diverse.analysis import redundancy
+    from espnet_diverse.analysis.report import Example, write_report
+    from espnet_diverse.analysis.survey import choose, look, survey
+    from espnet_diverse.training.session import logged
+    from espnet_diverse.training.tasks import load_model
+
+    utterances = choose(data, args.utterances)
+    with logged(args.output_dir / "analyse.log"):
+        model, _ = load_model(args.model_dir, args.model_file)
+        model.eval()
+        if args.figure_utterance:  # a wrong name shows before the long pass
+            look(model, vocabulary, data, args.figure_utterance)
+        measured = survey(model, vocabulary, data, utterances)
+        shown = args.figure_utterance or measured.utterances[0]
+        example = Example(shown, vocabulary.tokenise(data.text[shown]), look(model, vocabulary, data, shown))
+        title = f"Attention of {args.model_dir.resolve().name} on {args.data_dir.resolve().name}"
+        write_report(measured, example, title, args.output_dir)
+    print(redundancy.markdown(measured.redundancy))
+    print(args.output_dir / "analysis.html")
+    return 2 if measured.skipped else 0

@@ -1,0 +1,73 @@
+import numpy as np
+import pytest
+import soundfile
+import torch
+
+from espnet_diverse.analysis.collect import KINDS, attentions, observe
+from espnet_diverse.functional.semantic import semantic_mask
+from espnet_diverse.training.tasks import load_model
+
+FRAMES = 18  # 12000 samples, a hop of 160, and two convolutions of stride 2
+TEXT = [2, 3, 4]
+
+
+@pytest.fixture
+def model(tiny_run):
+    return load_model(tiny_run.model_dir)[0].eval()
+
+
+@pytest.fixture
+def speech(tiny_run):
+    return soundfile.read(tiny_run.test_dir / "test-00.wav", dtype="float32")[0]
+
+
+def test_what_is_seen(model, speech):
+    seen = observe(model, speech, TEXT)
+    assert list(seen) == list(KINDS)
+    shapes = {kind: tuple(each.weights.shape[1:]) for kind, each in seen.items()}
+    assert shapes == {"encoder": (2, FRAMES, FRAMES), "decoder": (2, 4, 4), "cross": (2, 4, FRAMES)}
+    for each in seen.values():
+        torch.testing.assert_close(each.weights.sum(-1), torch.ones_like(each.weights[..., 0]))
+    assert [list(each.posteriors) for each in seen.values()] == [
+        ["frames", "queries"],
+        ["tokens", "queries"],
+        ["tokens", "frames", "queries"],
+    ]
+
+
+def test_posteriors_are_those_of_the_semantic_mask(model, speech):
+    seen = observe(model, speech, TEXT)
+    p = seen["cross"].posteriors
+    torch.testing.assert_close(seen["cross"].semantic, semantic_mask(p["tokens"], p["frames"]))
+    p = seen["decoder"].posteriors["tokens"]
+    causal = torch.ones(4, 4, dtype=torch.bool).tril()
+    torch.testing.assert_close(seen["decoder"].semantic, semantic_mask(p, p, causal))
+
+
+def test_queries_are_those_of_the_last_layer(model, speech):
+    seen = observe(model, speech, TEXT)["cross"]
+    mixture = attentions(model)["cross"][-1].core.query_mixture
+    with torch.no_grad():
+        torch.testing.assert_close(mixture(seen.queries[None]).p[0], seen.posteriors["queries"][-1])
+
+
+def test_nothing_of_the_utterance_before_stays(model, speech):
+    alone = observe(model, speech, TEXT)
+    observe(model, np.concatenate([speech, speech]), TEXT * 2)
+    again = observe(model, speech, TEXT)
+    for kind in KINDS:
+        assert torch.equal(alone[kind].weights, again[kind].weights)
+    assert not any(module._forward_hooks for module in model.modules())
+
+
+def test_attention_that_keeps_no_matrix_of_weights_is_missing(model, speech, monkeypatch):
+    (cross,) = attentions(model)["cross"]
+    forward = cross.forward
+
+    def fused(*args, **options):
+        context = forward(*args, **options)
+        cross.attn = None
+        return context
+
+    monkeypatch.setattr(cross, "forward", fused)
+    assert list(observe(model, speech, TEXT)) == ["encoder", "decoder"]

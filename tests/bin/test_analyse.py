@@ -1,0 +1,151 @@
+import argparse
+import base64
+import json
+import re
+import shutil
+import subprocess
+import sys
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+import torch
+import yaml
+
+from espnet_diverse.analysis import heads
+from espnet_diverse.bin import analyse
+from espnet_diverse.bin.main import main
+
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+class Reader(HTMLParser):
+    """Sources of the images of a page, and its text."""
+
+    def __init__(self, path):
+        super().__init__()
+        self.images, self.text = [], ""
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag, attributes):
+        attributes = dict(attributes)
+        if tag == "img":
+            self.images.append(attributes["src"])
+        assert tag not in ("script", "link", "iframe", "object") and "href" not in attributes
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def arguments(model_dir, data_dir, output_dir, *more):
+    return ["--model_dir", str(model_dir), "--data_dir", str(data_dir), "--output_dir", str(output_dir), *more]
+
+
+@pytest.fixture(scope="module")
+def analysed(tiny_run, tmp_path_factory):
+    output_dir = tmp_path_factory.mktemp("analysis") / "out"
+    assert main(["analyse", *arguments(tiny_run.model_dir, tiny_run.test_dir, output_dir)]) == 0
+    return output_dir
+
+
+@pytest.fixture(scope="module")
+def softmax_dir(tiny_run, tmp_path_factory):
+    """The tiny model without what SDMA adds."""
+    model_dir = tmp_path_factory.mktemp("softmax") / "exp"
+    shutil.copytree(tiny_run.model_dir, model_dir, ignore=shutil.ignore_patterns("stats", "tensorboard"))
+    config = yaml.safe_load((model_dir / "config.yaml").read_text())
+    for section in ("encoder_conf", "decoder_conf"):
+        for name in ("attention", "cross_attention"):
+            config[section].pop(name, None)
+    (model_dir / "config.yaml").write_text(yaml.safe_dump(config))
+    weights = torch.load(model_dir / "valid.acc.ave.pth", weights_only=True)
+    torch.save({k: v for k, v in weights.items() if ".core." not in k}, model_dir / "valid.acc.ave.pth")
+    return model_dir
+
+
+def test_the_page_stands_alone(analysed):
+    page = Reader(analysed / "analysis.html")
+    pictures = sorted(path.read_bytes() for path in (analysed / "pictures").glob("*.png"))
+    assert len(pictures) == 3 + 3 + 3 + 3 + 1  # redundancy, clusters, posteriors, attention; queries
+    shown = []
+    for source in page.images:
+        kind, data = source.split(",")
+        assert kind == "data:image/png;base64"
+        shown.append(base64.b64decode(data, validate=True))
+        assert shown[-1].startswith(PNG)
+    assert sorted(shown) == pictures
+    words = re.sub(r'src="data:[^"]*"', "", (analysed / "analysis.html").read_text())
+    assert not re.search(r"//|src=|url\(|@import", words)
+
+
+def test_page_numbers_and_arrays_agree(analysed):
+    page = Reader(analysed / "analysis.html")
+    numbers = json.loads((analysed / "analysis.json").read_text())
+    arrays = np.load(analysed / "analysis.npz")
+    assert numbers["utterances"] == 3 == len(arrays["utterances"]) and numbers["skipped"] == {}
+    for kind in ("encoder", "decoder", "cross"):
+        each = numbers["redundancy"][kind]
+        assert each["lr_bits"] == pytest.approx(arrays[f"{kind}_lr_bits"].mean())
+        assert each["hr"] == pytest.approx(arrays[f"{kind}_pairs"].mean()) == pytest.approx(arrays[f"{kind}_hr"].mean())
+        assert 0 <= each["lr_normalised"] == pytest.approx(each["lr_bits"])  # two heads: log2 H is 1
+        assert f"{each['lr_bits']:.4f}" in page.text and f"{each['hr']:.4f}" in page.text
+        assert arrays[f"{kind}_query"].shape[:2] == arrays[f"{kind}_tsne"].shape[:2]
+    assert numbers["clusters"]["decoder cross-attention: frames"]["positions"] == 3 * 18
+    np.testing.assert_allclose(arrays["cross_frames_usage"].sum(-1), 1)
+    assert arrays["cross_example_semantic"].shape == arrays["cross_example_attention"].shape == (1, 2, 4, 18)
+
+
+def test_softmax_has_no_clusters_and_the_page_says_so(softmax_dir, tiny_run, tmp_path, capfd):
+    assert main(["analyse", *arguments(softmax_dir, tiny_run.test_dir, tmp_path, "--utterances", "2")]) == 0
+    printed = capfd.readouterr().out.splitlines()
+    assert printed[0].startswith("| attention |") and printed[-1] == str(tmp_path / "analysis.html")
+    page = Reader(tmp_path / "analysis.html")
+    assert "This model's attention has no clusters: cluster usage and semantic masks are left out." in page.text
+    assert len(page.images) == 3 + 3 + 1  # redundancy, attention; queries
+    numbers = json.loads((tmp_path / "analysis.json").read_text())
+    assert numbers["clusters"] == {} and numbers["utterances"] == 2
+    assert not any("semantic" in name or "posterior" in name for name in np.load(tmp_path / "analysis.npz").files)
+
+
+def test_an_utterance_that_cannot_be_read_is_left_out(softmax_dir, tiny_run, tmp_path, capfd):
+    data_dir = tmp_path / "data"
+    shutil.copytree(tiny_run.test_dir, data_dir)
+    lines = (data_dir / "wav.scp").read_text().splitlines()
+    (data_dir / "wav.scp").write_text("\n".join(["test-00 /no/such.wav", lines[1]]) + "\n")
+    chosen = arguments(softmax_dir, data_dir, tmp_path / "out")
+    assert main(["analyse", *chosen]) == 2
+    assert "WARNING: test-00 was left out: /no/such.wav: no such audio file" in capfd.readouterr().err
+    numbers = json.loads((tmp_path / "out" / "analysis.json").read_text())
+    assert numbers["utterances"] == 1 and list(numbers["skipped"]) == ["test-00", "test-02"]
+    assert "2 could not be measured" in Reader(tmp_path / "out" / "analysis.html").text
+    (data_dir / "wav.scp").write_text("test-00 /no/such.wav\n")
+    assert main(["analyse", *chosen, "--utterances", "1"]) == 1
+    assert "none of 1 utterances could be analysed; first test-00: /no/such.wav" in capfd.readouterr().err
+
+
+def test_the_figure_utterance_is_the_one_named(softmax_dir, tiny_run, tmp_path, capfd, monkeypatch):
+    monkeypatch.setattr(heads, "_has", lambda font, characters: "a" not in characters)  # a font without this letter
+    chosen = arguments(softmax_dir, tiny_run.test_dir, tmp_path, "--utterances", "1", "--figure_utterance")
+    assert main(["analyse", *chosen, "test-02"]) == 0
+    text = Reader(tmp_path / "analysis.html").text
+    letters = " ".join((tiny_run.test_dir / "text").read_text().split("test-02 ")[1].strip())
+    assert f"Utterance test-02: {letters}" in text and "a" in letters
+    assert f"for lack of a font for all of these, spell them: {letters.replace('a', 'U+0061')}" in text
+    assert main(["analyse", *chosen, "test-99"]) == 1
+    assert "utterance 'test-99' is not in text and wav.scp; text has 'test-00'" in capfd.readouterr().err
+    assert main(["analyse", *chosen[:-2], "0"]) == 1
+    assert "--utterances 0 is no number of utterances; give at least 1" in capfd.readouterr().err
+
+
+def test_what_it_reads_and_writes_is_there(analysed, tiny_run):
+    parser = argparse.ArgumentParser()
+    analyse.add_arguments(parser)
+    args = parser.parse_args(arguments(tiny_run.model_dir, tiny_run.test_dir, analysed))
+    assert all(path.exists() for path in analyse.inputs(args) + analyse.outputs(args))
+    assert not [path for path in analysed.rglob("*") if "partial" in path.name]
+
+
+def test_help_imports_nothing_heavy():
+    code = "import sys; from espnet_diverse.bin.main import command_parser; command_parser('analyse'); "
+    code += "print({'torch', 'matplotlib', 'numpy', 'espnet2'} & set(sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"
