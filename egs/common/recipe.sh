@@ -123,7 +123,7 @@ stage_score() {
     local name
     for name in $test_sets; do
         espnet-diverse score --reference "$data_dir/$name/text" --hypothesis "$decode_dir/$name/text" \
-            --output_dir "$decode_dir/$name" --unit "$score_unit"
+            --output_dir "$decode_dir/$name" --unit "$score_unit" --results "$exp_dir/RESULTS.md"
     done
     espnet-diverse figure --model_dir "$exp_dir" --data_dir "$data_dir/$name" --output_dir "$exp_dir/figures"
 }

@@ -16,6 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--unit", default="char", help="char (CER) or word (WER) (default: char)")
     parser.add_argument("--count_spaces", action="store_true", help="count a space as a character (CER)")
     parser.add_argument("--name", help="name of the table row (default: the last two folders of the hypothesis file)")
+    parser.add_argument("--results", type=Path, help="RESULTS.md whose table takes the row too, in place of an older one")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -25,7 +26,7 @@ def run(args: argparse.Namespace) -> int:
     from espnet_diverse.corpora.files import write_text
     from espnet_diverse.corpora.kaldi import read_table
     from espnet_diverse.scoring.error_rate import abridge, error_rate
-    from espnet_diverse.scoring.table import table
+    from espnet_diverse.scoring.table import table, update_results
 
     references = read_table(args.reference, "reference")
     hypotheses = read_table(args.hypothesis, "hypothesis")
@@ -43,6 +44,8 @@ def run(args: argparse.Namespace) -> int:
     write_text(args.output_dir / "alignment.txt", "\n".join(map(str, result.alignments)))
     write_text(args.output_dir / "score.md", "\n".join([markdown, *(f"{note}\n" for note in notes)]))
     write_text(args.output_dir / "score.json", json.dumps(summary, ensure_ascii=False, indent=2) + "\n")
+    if args.results:
+        update_results(args.results, f"### {'CER' if args.unit == 'char' else 'WER'}", {name: result})
     print(markdown, end="")
     print(*notes, sep="\n", file=sys.stderr)
     return 2 if result.missing else 0

@@ -14,7 +14,7 @@ def score(tmp_path):
 
     def run(reference, hypothesis, *options):
         hypotheses = tmp_path / "exp" / "decode" / "test" / "text"
-        hypotheses.parent.mkdir(parents=True)
+        hypotheses.parent.mkdir(parents=True, exist_ok=True)
         hypotheses.write_text(hypothesis, encoding="utf-8")
         (tmp_path / "reference").write_text(reference, encoding="utf-8")
         paths = ["--reference", str(tmp_path / "reference"), "--hypothesis", str(hypotheses)]
@@ -35,6 +35,15 @@ def test_reports(score, tmp_path, capsys):
     summary = json.loads((out / "score.json").read_text())
     assert (summary["name"], summary["rate"], summary["missing"]) == ("decode/test", 0.2, [])
     assert (out / "alignment.txt").read_text(encoding="utf-8").split("\n\n")[1].startswith("id: b\n")
+
+
+def test_results_of_a_run_gather_in_one_table(score, tmp_path):
+    results = tmp_path / "RESULTS.md"
+    for name in ("dev", "test", "test"):
+        assert score("a 广州市\n", "a 广州\n", "--results", str(results), "--name", name) == 0
+    rows = [line.split("|")[1] for line in results.read_text().splitlines() if line.startswith("|")]
+    assert rows == ["dataset", "---", "dev", "test"]
+    assert "### CER" in results.read_text()
 
 
 def test_missing_hypotheses_are_named_and_change_the_exit_code(score, tmp_path, capsys):

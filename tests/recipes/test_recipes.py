@@ -108,7 +108,7 @@ class TestEveryRecipe:
         for path in folder.glob("conf/*.yaml"):
             settings = yaml.safe_load(path.read_text())
             if path.stem != "decode":
-                assert (settings["num_att_plot"], settings["use_matplotlib"]) == (0, False)
+                assert (settings.get("num_att_plot", 0), settings.get("use_matplotlib", False)) == (0, False)
 
     def test_readme_is_complete_and_exact(self, folder):
         readme = (folder / "README.md").read_text()
