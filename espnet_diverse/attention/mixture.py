@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from espnet_diverse.functional.mixture import log_density
+from espnet_diverse.functional.mixture import log_density, posterior
 
 
 class Clustering(NamedTuple):
@@ -70,7 +70,7 @@ class Mixture(nn.Module):
     def forward(self, x: Tensor) -> Clustering:
         """Cluster tokens x (B, H, T, D)."""
         joint = log_density(x, *self.components())
-        return Clustering(x, joint, joint.softmax(-1))
+        return Clustering(x, joint, posterior(joint))
 
     def _centroids(self) -> Tensor:
         if self.learning_rate_scale == self.gradient_scale == 1:

@@ -54,6 +54,12 @@ class Heads:
             logits = logits + self.position
         return logits / math.sqrt(self.q.size(-1))
 
+    def in_full_precision(self) -> "Heads":
+        """The same in float32; what is one object stays one, because self-attention is known by that."""
+        tensors = {name: value for name, value in vars(self).items() if torch.is_tensor(value) and name != "mask"}
+        converted = {id(value): value.float() for value in tensors.values()}
+        return dataclasses.replace(self, **{name: converted[id(value)] for name, value in tensors.items()})
+
     def scaled_position(self) -> Tensor | None:
         """The position term on the scale of `scores()`."""
         return None if self.position is None else self.position / math.sqrt(self.q.size(-1))
@@ -68,7 +74,12 @@ class Core(nn.Module):
         options: The core's options; their defaults where None.
         cross: Whether keys come from another sequence than queries, for cores with parameters for either side.
         causal: Whether no query attends to later keys, for cores that evaluate such self-attention differently.
+
+    Attributes:
+        full_precision: Whether the core computes in float32 under autocast to half precision.
     """
+
+    full_precision = False
 
     @dataclass(frozen=True)
     class Options:
@@ -160,8 +171,15 @@ class MultiHeadAttention(nn.Module):
             heads.position = self._position_term(q, pos_emb)
         heads.dropout = self.dropout_rate if self.training else 0.0
         heads.need_weights = current().keep_attention or bool(self._forward_hooks)
-        context, self.attn = self.core(heads)
+        context, self.attn = self._attend(heads)
         return self.linear_out(context.transpose(1, 2).reshape(len(query), -1, self.h * self.d_k))
+
+    def _attend(self, heads: Heads) -> tuple[Tensor, Tensor | None]:
+        if not self.core.full_precision or heads.v.dtype in (torch.float32, torch.float64):
+            return self.core(heads)
+        with torch.autocast(heads.v.device.type, enabled=False):
+            context, weights = self.core(heads.in_full_precision())
+        return context.to(heads.v.dtype), weights
 
     def _split(self, x: Tensor) -> Tensor:
         return x.view(len(x), -1, self.h, self.d_k).transpose(1, 2)  # (B, T, M) -> (B, H, T, D)

@@ -25,7 +25,7 @@ from espnet_diverse.attention.options import SMAOptions
 from espnet_diverse.attention.sampling import LearnedVariance, gaussian_noise
 from espnet_diverse.attention.shell import Core, Heads
 from espnet_diverse.attention.update_counter import UpdateCounter
-from espnet_diverse.functional.blockwise import dense, sdma_attention
+from espnet_diverse.functional.blockwise import mixed_weights, sdma_attention
 from espnet_diverse.functional.information import cluster_kl, diversity
 from espnet_diverse.functional.semantic import gamma_schedule, semantic_mask
 from espnet_diverse.scope import current
@@ -39,6 +39,7 @@ class SMA(Core):
     """
 
     Options = SMAOptions
+    full_precision = True  # log densities and their exponentials have no half precision worth having
 
     def __init__(
         self, size: int, heads: int, options: SMAOptions | None = None, cross: bool = False, causal: bool = False
@@ -75,13 +76,12 @@ class SMA(Core):
         return self.token_mixture(divided(heads, self.scale()))
 
     def _attend(self, heads: Heads, p_query: Tensor, p_key: Tensor) -> tuple[Tensor, Tensor | None]:
-        arguments = (heads.q, heads.k, heads.v, p_query, p_key, self.gamma(), heads.mask)
+        bias = heads.scaled_position()
         self.semantic = semantic_mask(p_query, p_key, heads.mask).detach() if heads.need_weights else None
         if not heads.need_weights and heads.dropout == 0:
-            return sdma_attention(*arguments, bias=heads.scaled_position()), None
-        context, weights = dense(*arguments, bias=heads.scaled_position())
-        if heads.dropout > 0:
-            context = F.dropout(weights, heads.dropout) @ heads.v
+            return sdma_attention(heads.q, heads.k, heads.v, p_query, p_key, self.gamma(), heads.mask, bias=bias), None
+        weights = mixed_weights(heads.q, heads.k, p_query, p_key, self.gamma(), heads.mask, bias=bias)
+        context = F.dropout(weights, heads.dropout) @ heads.v
         return context, weights if heads.need_weights else None
 
     def gamma(self) -> Tensor:

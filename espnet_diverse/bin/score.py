@@ -16,7 +16,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--unit", default="char", help="char (CER) or word (WER) (default: char)")
     parser.add_argument("--count_spaces", action="store_true", help="count a space as a character (CER)")
     parser.add_argument("--name", help="name of the table row (default: the last two folders of the hypothesis file)")
-    parser.add_argument("--results", type=Path, help="RESULTS.md whose table takes the row too, in place of an older one")
+    parser.add_argument(
+        "--results", type=Path, help="RESULTS.md whose table takes the row too, in place of an older one"
+    )
 
 
 def run(args: argparse.Namespace) -> int:

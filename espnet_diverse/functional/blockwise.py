@@ -55,8 +55,14 @@ def sdma_attention(
 
     Returns:
         (..., H, Tq, D), zeros for queries that may attend to nothing. Leading dimensions broadcast.
+
+    Raises:
+        ValueError: The precision is below single, or the mask is not bool.
     """
-    lead = torch.broadcast_shapes(*(x.shape[:-2] for x in (q, k, v, p_query, p_key)))
+    if q.dtype not in (torch.float32, torch.float64):
+        raise ValueError(f"semantic mask attention in {q.dtype} is too coarse; give float32 or float64")
+    leads = {x.shape[:-2] for x in (q, k, v, p_query, p_key)}
+    lead = leads.pop() if len(leads) == 1 else torch.broadcast_shapes(*leads)
 
     def four_dimensional(x: Tensor, *matrix: int) -> Tensor:
         return x.expand(*lead, *matrix).reshape(-1, lead[-1], *matrix)
@@ -66,7 +72,7 @@ def sdma_attention(
         return dense(q, k, v, p_query, p_key, gamma, mask, scale, bias)[0]
     inputs = [four_dimensional(x, *x.shape[-2:]) for x in (q * _scale(q, scale), k, v, soften(p_query), p_key)]
     bias = None if bias is None else four_dimensional(bias, *scores_shape)
-    blocked = None if mask is None else four_dimensional((~mask).view(torch.uint8), *scores_shape)
+    blocked = None if mask is None else four_dimensional(_blocked(mask).view(torch.uint8), *scores_shape)
     context = _SemanticMaskAttention.apply(*inputs, bias, blocked, gamma)
     return context.view(*lead, *context.shape[-2:])
 
@@ -86,14 +92,14 @@ def mixed_weights(
     if bias is not None:
         scores = scores + bias
     if mask is not None:
-        scores = scores - (~mask).to(scores.dtype) * _huge(scores)
+        scores = scores - _blocked(mask).to(scores.dtype) * _huge(scores)
     weights = scores.softmax(-1)
     p_query = soften(p_query)
     norm = (p_query * torch.matmul(weights, p_key)).sum(-1, keepdim=True)
     coefficients = _coefficients(p_query, norm, gamma, torch.ones_like(norm))
     if mask is not None:  # a query that may attend to nothing has attended to all alike
         coefficients = coefficients * mask.any(-1, keepdim=True)
-    return weights * torch.matmul(coefficients, _with_ones(p_key).transpose(-2, -1))
+    return weights * torch.matmul(coefficients, _clusters_first(p_key))
 
 
 def dense(
@@ -164,8 +170,7 @@ class _SemanticMaskAttention(torch.autograd.Function):
     def forward(ctx, q, k, v, p_query, p_key, bias, blocked, gamma):
         scores = _Scores(q.contiguous(), k.contiguous(), bias, blocked)
         v, p_query = v.contiguous(), p_query.contiguous()
-        # R with a column of ones, whose product with A is its row sum; clusters first, as narrow products are slow.
-        clusters = _with_ones(p_key).transpose(2, 3).contiguous()
+        clusters = _clusters_first(p_key)
         context = q.new_empty(*q.shape[:3], v.size(3))
         log_sum, u = q.new_empty(*q.shape[:3], 1), torch.empty_like(p_query)
         for block, (weights, w) in scores.blocks(2):
@@ -192,7 +197,7 @@ class _SemanticMaskAttention(torch.autograd.Function):
         norm = _nonzero((p_query * u).sum(-1, keepdim=True))
         coefficients = _coefficients(p_query, norm, gamma, torch.ones_like(norm))
         dq, dk, dv, dp = torch.empty_like(q), torch.zeros_like(k), torch.zeros_like(v), torch.empty_like(p_query)
-        dr = torch.zeros_like(clusters[..., :-1, :])
+        dr = p_query.new_zeros(*clusters.shape[:2], p_query.size(3), k.size(2))
         dbias = torch.empty_like(bias, memory_format=torch.contiguous_format) if ctx.needs_input_grad[5] else None
         for block, (a, w, t, product) in _Scores(q, k, bias, blocked).blocks(4):
             lead = block[:2]
@@ -220,6 +225,12 @@ def _scale(q: Tensor, scale: float | None) -> float:
     return 1 / math.sqrt(q.size(-1)) if scale is None else scale
 
 
+def _blocked(mask: Tensor) -> Tensor:
+    if mask.dtype != torch.bool:
+        raise ValueError(f"the mask is {mask.dtype}; give bool, True = may attend")
+    return ~mask
+
+
 def _huge(x: Tensor) -> float:
     """What is taken from the score of a key that may not be attended: finite, so that no inf - inf arises."""
     return torch.finfo(x.dtype).max / 2
@@ -227,7 +238,7 @@ def _huge(x: Tensor) -> float:
 
 def _nonzero(x: Tensor) -> Tensor:
     """x, with 1 for the zeros of queries that may attend to nothing."""
-    return torch.where(x > 0, x, 1)
+    return x + (x == 0)
 
 
 def _coefficients(p: Tensor, norm: Tensor, gamma: float | Tensor, total: Tensor) -> Tensor:
@@ -235,8 +246,9 @@ def _coefficients(p: Tensor, norm: Tensor, gamma: float | Tensor, total: Tensor)
     return torch.cat([gamma * p / norm, (1 - gamma) / total], -1)
 
 
-def _with_ones(p: Tensor) -> Tensor:
-    return torch.cat([p, torch.ones_like(p[..., :1])], -1)
+def _clusters_first(p_key: Tensor) -> Tensor:
+    """R^T, on which products are quicker, and a row of ones, which gives row sums: (..., Tk, C) -> (..., C + 1, Tk)."""
+    return F.pad(p_key.transpose(-2, -1), (0, 0, 0, 1), value=1.0)
 
 
 def _exp_(x: Tensor) -> Tensor:

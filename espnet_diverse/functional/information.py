@@ -97,7 +97,7 @@ def query_given_query(
         joint = joint - joint.logsumexp(-1, keepdim=True) * (1 - 1 / q.size(-1))
     if mask is not None:
         joint = joint.masked_fill(~mask.unsqueeze(-1), torch.finfo(joint.dtype).min)
-    query_given_cluster = joint.softmax(-2)  # (17)
+    query_given_cluster = joint.transpose(-2, -1).softmax(-1).transpose(-2, -1)  # (17)
     if mask is not None:  # where nothing is valid, all is alike
         query_given_cluster = query_given_cluster.masked_fill(~mask.unsqueeze(-1), 0.0)
     return torch.matmul(query_given_cluster.transpose(-3, -2), cluster_given_query.movedim(-3, -1))

@@ -38,7 +38,7 @@ def log_density(x: Tensor, log_prior: Tensor, mean: Tensor, log_var: Tensor) -> 
     precision = torch.exp(-log_var)
     scaled = mean * precision
     normaliser = (math.log(2 * math.pi) + log_var + mean * scaled).sum(-1) / 2
-    lead = torch.broadcast_shapes(x.shape[:-2], mean.shape[:-2])
+    lead = torch.broadcast_tensors(x[..., 0, 0], mean[..., 0, 0])[0].shape
     flat = [y.expand(*lead, *y.shape[-2:]).reshape(-1, *y.shape[-2:]) for y in (x, precision / 2, scaled)]
     distance = _Quadratic.apply(*flat).view(*lead, *mean.shape[-2:-1], *x.shape[-2:-1])
     return ((log_prior.log_softmax(-1) - normaliser).unsqueeze(-1) - distance).transpose(-2, -1)

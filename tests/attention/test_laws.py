@@ -174,3 +174,18 @@ def test_unknown_names_list_the_known_ones():
         build_attention("sma", SIZE, HEADS, n_cluster=3)
     with pytest.raises(ValueError, match="width 16 is not a multiple of 3 heads"):
         build_attention("softmax", SIZE, 3)
+
+
+@each_core
+@each_position
+def test_half_precision_by_autocast_is_close_to_full(core, relative):
+    module, (x, position) = make(core, relative=relative).float(), inputs(relative=relative)
+    x, position = x.float().requires_grad_(), [p.float() for p in position]
+    mask = torch.arange(7) < torch.tensor([[[7]], [[4]]])
+    full = module(x, x, x, *position, mask)
+    with torch.autocast("cpu", dtype=torch.bfloat16), scope() as shared:
+        half = module(x, x, x, *position, mask)
+        loss = half.float().square().mean() + shared.total_loss()
+    torch.testing.assert_close(half.float(), full, rtol=0.1, atol=0.05)
+    loss.backward()
+    assert torch.isfinite(x.grad).all()

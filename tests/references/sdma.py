@@ -1,4 +1,4 @@
-"""The SDMA paper's equations as naive loops in double precision: oracles for the tests, one unpadded sequence at a time.
+"""The SDMA paper's equations as naive loops in double precision, for one unpadded sequence at a time.
 
 Arrays are NumPy float64. Letters: T tokens, D width, C clusters, H heads, N layers.
 """

@@ -1,0 +1,55 @@
+"""Redundancy of heads against loops."""
+
+import pytest
+import torch
+from references import sdma as oracle
+
+from espnet_diverse.functional.redundancy import head_redundancy, head_redundancy_matrix, layer_redundancy
+
+
+def test_equal_loops(draw):
+    weights = draw.posterior(3, 4, 5, 6)
+    array = weights.detach().numpy()
+    assert layer_redundancy(weights).item() == pytest.approx(oracle.layer_redundancy(array), abs=1e-12)
+    assert layer_redundancy(weights, normalised=True).item() == pytest.approx(oracle.layer_redundancy(array) / 2)
+    matrix = torch.tensor(oracle.head_redundancy_matrix(array))
+    torch.testing.assert_close(head_redundancy_matrix(weights), matrix)
+    torch.testing.assert_close(head_redundancy(weights), matrix.mean())
+
+
+def test_identical_and_disjoint_heads():
+    same = torch.rand(1, 1, 3, 4).softmax(-1).expand(1, 4, 3, 4)
+    assert layer_redundancy(same).item() == pytest.approx(2, abs=1e-5)
+    assert head_redundancy(same).item() == pytest.approx(1, abs=1e-5)
+    disjoint = torch.eye(4).view(1, 4, 1, 4).expand(1, 4, 3, 4)
+    assert layer_redundancy(disjoint, normalised=True).item() == pytest.approx(0, abs=1e-6)
+    assert head_redundancy(disjoint).item() == pytest.approx(1 / 4)
+
+
+def test_padded_queries_and_keys_change_nothing(draw):
+    weights = draw.posterior(2, 3, 4, 5)
+    padded = torch.zeros(2, 3, 6, 8, dtype=torch.float64)
+    padded[:, :, :4, :5] = weights
+    padded[:, :, 4:] = 1 / 8
+    mask = torch.tensor([True] * 4 + [False] * 2)
+    torch.testing.assert_close(layer_redundancy(padded, mask=mask), layer_redundancy(weights))
+    torch.testing.assert_close(head_redundancy(padded, mask), head_redundancy(weights))
+
+
+def test_gradients_also_where_weights_are_zero(draw):
+    weights = draw.posterior(2, 2, 2, 3)
+    assert torch.autograd.gradcheck(layer_redundancy, (weights,))
+    assert torch.autograd.gradcheck(lambda w: layer_redundancy(w, normalised=True), (weights,))
+    assert torch.autograd.gradcheck(head_redundancy, (weights,))
+    one_hot = torch.eye(3).expand(2, 2, 3, 3).clone().requires_grad_()
+    for function in (layer_redundancy, head_redundancy):
+        assert torch.autograd.grad(function(one_hot), one_hot)[0].isfinite().all()
+
+
+def test_nothing_to_compare_is_refused():
+    weights, nothing = torch.full((1, 2, 3, 3), 1 / 3), torch.zeros(3, dtype=torch.bool)
+    for function in (lambda: layer_redundancy(weights, mask=nothing), lambda: head_redundancy(weights, nothing)):
+        with pytest.raises(ValueError, match="no valid query to compare heads on; give weights with at least one row"):
+            function()
+    with pytest.raises(ValueError, match="one head has no normalised layer redundancy"):
+        layer_redundancy(weights[:, :1], normalised=True)
