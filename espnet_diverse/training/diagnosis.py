@@ -5,7 +5,10 @@ from collections.abc import Mapping
 #: Share of heads, over all modules, from which on clusters that separate nothing are worth a word.
 SHARE = 0.25
 _MIXTURES = {"z": "tokens", "q": "queries"}
-_WEIGHTS = {"kl": "lambda_k", "diversity": "lambda_d", "head_mi": "lambda_q", "query_mi": "lambda_x"}
+_WEIGHTS = {"kl": "lambda_k", "diversity": "lambda_d", "head_mi": "lambda_q"}
+#: (22) lies the logarithm of the sequence length away from the bound (15) that it stands for: a constant without
+#: gradient, which makes most of its size and is no weight.
+_WITHOUT_SCALE = "query_mi"
 
 
 def findings(stats: Mapping[str, float]) -> list[str]:
@@ -31,6 +34,7 @@ def findings(stats: Mapping[str, float]) -> list[str]:
 
 def _outweighing(stats: Mapping[str, float]) -> list[str]:
     auxiliary = {name.removeprefix("aux_"): value for name, value in stats.items() if name.startswith("aux_")}
+    auxiliary.pop(_WITHOUT_SCALE, None)
     total, task = sum(auxiliary.values()), stats.get("loss_task", 0.0)
     if not auxiliary or not total > task:
         return []

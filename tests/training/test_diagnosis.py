@@ -20,6 +20,7 @@ HEALTHY = {
 def test_a_healthy_epoch_is_not_spoken_of():
     assert findings(HEALTHY) == []
     assert findings({"loss": 1.0, "loss_task": 1.0}) == []  # softmax attention
+    assert findings(HEALTHY | {"aux_query_mi": 500.0}) == []  # mostly a constant, log T
 
 
 @pytest.mark.parametrize(
