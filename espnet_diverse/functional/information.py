@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from espnet_diverse.functional.blockwise import block_size, blocks
+from espnet_diverse.functional.blockwise import LOG2_E, block_size, blocks
 from espnet_diverse.functional.mixture import floored, log_density, posterior
 
 #: Smallest 1 - p inside the logarithm of (21).
@@ -211,7 +211,7 @@ def _exp_gram_product(p: Tensor, right: Tensor) -> Tensor:
         if memory is None:  # the first block is the largest
             memory = p.new_empty(math.prod(shape))
         gram = memory[: math.prod(shape)].view(shape)
-        torch.bmm(own, later, out=gram).exp_()
+        gram.baddbmm_(own, later, beta=0, alpha=LOG2_E).exp2_()  # quicker than exp
         result[n, :, rows] += torch.bmm(right[n, :, rows.start :], gram.transpose(1, 2))
         if rows.stop < time:
             result[n, :, rows.stop :] += torch.bmm(right[n, :, rows], gram[..., own.size(1) :])
