@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test lint trust clean
+.PHONY: demo test lint trust bench clean
 
 demo: $(VENV)/.ready  ## Train and score an SDMA transformer on a synthetic replica of Aishell-1.
 	egs/aishell/asr1/run.sh --corpus synthetic
@@ -18,6 +18,9 @@ lint: $(VENV)/.ready
 
 trust: $(VENV)/.ready  ## Long proofs.
 	$(BIN)/python -m pytest -m trust
+
+bench: $(VENV)/.ready  ## Speed and memory against ESPnet; a quarter of an hour on an idle machine.
+	$(BIN)/python benchmarks/attention.py --steps
 
 $(VENV)/.ready: setup.py constraints.txt
 	$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if (3, 10) <= v <= (3, 12) else f"Python 3.10 to 3.12 is needed, not {v[0]}.{v[1]}; set PYTHON=")'

@@ -45,6 +45,19 @@ def test_recipe_commands_plan(line, tmp_path):
     assert "[train] espnet-diverse train" in done.stdout
 
 
+@pytest.mark.parametrize("line", [line for line in lines() if line.startswith("espnet-diverse ")])
+def test_commands_run(line, tiny_run, tmp_path):
+    places = {
+        "exp/sdma/analysis": tmp_path / "analysis",
+        "exp/sdma": tiny_run.model_dir,
+        "data/test": tiny_run.test_dir,
+    }
+    done = shell([str(places.get(word, word)) for word in line.split()])
+    assert done.returncode == 0, done.stderr
+    assert "| encoder self-attention |" in done.stdout
+    assert (tmp_path / "analysis" / "analysis.html").exists()
+
+
 def test_no_command_is_left_out():
     known = ("make ", "./run.sh", "cd egs/aishell/asr1", "espnet-diverse ")
     assert [line for line in lines() if not line.startswith(known)] == []
