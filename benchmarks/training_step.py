@@ -1,0 +1,84 @@
+"""One training step of a speech recogniser: ESPnet's transformer, and ours with each attention in every place.
+
+A step is what ESPnet's trainer does with a batch: forward with CTC, label-smoothed cross-entropy and all losses of the
+attention modules, backward, clipping of the gradient's norm, Adam. The batch is given as features, random numbers.
+"""
+
+from collections.abc import Callable
+
+import torch
+from modules import half_way
+from torch import Tensor, nn
+
+FEATURES, CHARACTERS = 80, 4233
+CORES = ("softmax", "sma", "sdma")
+SIZES = {
+    "6x6/256/1024": [],
+    "12x6/256/2048": [
+        "encoder_conf.num_blocks=12",
+        "encoder_conf.linear_units=2048",
+        "decoder_conf.linear_units=2048",
+    ],
+}
+"""Layers of encoder x decoder / width / feed-forward width: what to change in the fragment model/transformer_6x6."""
+
+
+def contestants(
+    size: str, batch: int, time: int, device: torch.device, dtype: torch.dtype
+) -> dict[str, Callable[[], None]]:
+    """Training steps of a model of one of `SIZES`, on `batch` utterances of up to `time` frames after subsampling."""
+    data = {name: value.to(device) for name, value in _batch(batch, time).items()}
+    espnet = ["encoder=transformer", "decoder=transformer", "model=espnet"]
+    parts = {"espnet": _build([], SIZES[size] + espnet)}
+    parts |= {core: _build([f"attention/{core}"], SIZES[size]) for core in CORES}
+    return {name: _step(*built, data, device, dtype) for name, built in parts.items()}
+
+
+def _build(attention: list[str], overrides: list[str]) -> tuple[nn.Module, torch.optim.Optimizer]:
+    # Here, so that `--help` need not wait for ESPnet.
+    from espnet_diverse.training.config import merge
+    from espnet_diverse.training.tasks import ASRTask
+
+    parser = ASRTask.get_parser()
+    parser.set_defaults(**merge(["model/transformer_6x6", *attention, "update/adam_noam_25k"], overrides))
+    args = parser.parse_args([])
+    args.input_size, args.token_list = FEATURES, [f"character{i}" for i in range(CHARACTERS)]
+    torch.manual_seed(0)
+    model = ASRTask.build_model(args)
+    half_way(model)
+    return model, ASRTask.build_optimizers(args, model)[0]
+
+
+def _batch(batch: int, time: int) -> dict[str, Tensor]:
+    """Utterances of 0.9 `time` to `time` frames of 40 ms after subsampling by 4, with 3 characters a second."""
+    torch.manual_seed(0)
+    frames = 4 * torch.linspace(time, 0.9 * time, batch).round().long() + 3
+    characters = (frames * 0.03).long().clamp(min=2)
+    text = torch.randint(2, CHARACTERS - 1, (batch, int(characters.max())))
+    padding = torch.arange(text.size(1)) >= characters.unsqueeze(1)
+    return {
+        "speech": torch.randn(batch, int(frames.max()), FEATURES),
+        "speech_lengths": frames,
+        "text": text.masked_fill(padding, -1),
+        "text_lengths": characters,
+    }
+
+
+def _step(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    data: dict[str, Tensor],
+    device: torch.device,
+    dtype: torch.dtype,
+) -> Callable[[], None]:
+    model.to(device).train()
+
+    def step() -> None:
+        with torch.autocast(device.type, dtype, enabled=dtype != torch.float32):
+            loss, _, _ = model(**data)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 5.0)
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step

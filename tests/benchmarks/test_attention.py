@@ -1,0 +1,83 @@
+"""The benchmark, as a user runs it at a tiny size: complete tables; times are not judged."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+SCRIPT = Path(__file__).parents[2] / "benchmarks" / "attention.py"
+CONTESTANTS = ["espnet", "softmax", "sma", "sdma"]
+
+
+def benchmark(*options: object) -> subprocess.CompletedProcess:
+    command = [sys.executable, SCRIPT, *options]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.run(list(map(str, command)), env=environment, capture_output=True, text=True, check=False)
+
+
+def tables(markdown: str) -> dict[str, list[list[str]]]:
+    """Heading -> lines of cells, the head first, of the Markdown tables in `markdown`."""
+    found = {}
+    for line in markdown.splitlines():
+        if line.startswith("**"):
+            cells = found[line.strip("*").split(":")[0]] = []
+        elif line.startswith("| "):
+            cells.append([cell.strip() for cell in line.strip("|").split("|")])
+    return found
+
+
+@pytest.mark.slow
+def test_the_tables_are_complete(tmp_path):
+    output = tmp_path / "results.json"
+    size = ["--times", 6, 9, "--tokens", 18, "--steps", "6x6/256/1024", "--step_time", 12, "--utterances", 2]
+    result = benchmark(*size, "--repeats", 2, "--output", output)
+    assert result.returncode == 0, result.stderr[-2000:]
+    command, _, circumstances, *rest = result.stdout.splitlines()
+    assert command.strip().startswith("python ")
+    assert "1 CPU thread(s), float32, torch 2." in circumstances
+
+    found = tables("\n".join(rest))
+    modes = ["evaluation forward", "training forward", "training forward + backward"]
+    assert list(found) == [f"One attention module, {mode}" for mode in modes] + ["A training step"]
+    cases = [["3, 6", "2, 9"]] * 3 + [["6x6/256/1024: 2, 12"]]
+    head = ["B, T", "ESPnet ms", *CONTESTANTS[1:], "ESPnet peak MB", *(f"{name} peak" for name in CONTESTANTS[1:])]
+    for (first, *lines), expected in zip(found.values(), cases, strict=True):
+        assert first == head
+        assert [line[0] for line in lines] == expected
+        assert all(float(cell) > 0 for line in lines for cell in line[1:])
+
+    rows = json.loads(output.read_text(encoding="utf-8"))["rows"]
+    assert len(rows) == 7
+    for row in rows:
+        assert list(row["measured"]) == CONTESTANTS
+        assert all(len(one["seconds"]) == 2 and one["peak"] > 0 for one in row["measured"].values())
+
+
+def test_peak_memory_is_counted_to_the_byte(monkeypatch):
+    monkeypatch.syspath_prepend(SCRIPT.parent)
+    from measuring import compare
+
+    kept = torch.zeros(1000)
+    calls = {"two at a time": lambda: kept.neg().neg().neg(), "one": lambda: kept.neg()}
+    measured = compare(calls, repeats=3, device=torch.device("cpu"))
+    assert {name: one.peak for name, one in measured.items()} == {"two at a time": 8000, "one": 4000}
+    assert [len(one.seconds) for one in measured.values()] == [3, 3]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--times", "0"], "argument --times: 0 is not a whole number above 0"),
+        (["--steps", "1x1"], "argument --steps: invalid choice: '1x1'"),
+        (["--device", "cuda"], "--device cuda is not possible: PyTorch sees no GPU on this machine"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused(options, message, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    result = benchmark(*options)
+    assert result.returncode == 2
+    assert message in result.stderr.splitlines()[-1]
