@@ -24,4 +24,5 @@ class LearnedVariance(nn.Linear):
 
 def gaussian_noise(like: Tensor, std: float | Tensor) -> Tensor:
     """Gaussian noise of the shape of `like` (...), of standard deviation `std`, a number or broadcastable to it."""
-    return std * torch.randn_like(like)
+    # Queries come as a transposed view; drawn in their own layout the numbers would be slow to draw.
+    return std * torch.randn_like(like, memory_format=torch.contiguous_format)
