@@ -2,6 +2,7 @@
 
 import threading
 
+import pytest
 import torch
 
 from espnet_diverse.scope import current, scope
@@ -10,7 +11,7 @@ from espnet_diverse.scope import current, scope
 def test_default_scope_collects_nothing():
     current().add_loss("a", torch.tensor(1.0))
     assert current().total_loss() == 0.0
-    assert current().task is None and not current().collect
+    assert current().tasks == {} and not current().collect
 
 
 def test_losses_are_means_over_modules_and_summed_over_names():
@@ -25,20 +26,30 @@ def test_losses_are_means_over_modules_and_summed_over_names():
 
 
 def test_scopes_nest_and_close_after_an_error():
-    with scope(task=torch.tensor([1])) as outer:
+    with scope({"lang": torch.tensor([1])}) as outer:
         try:
-            with scope(task=torch.tensor([2])):
+            with scope({"lang": torch.tensor([2])}):
                 raise RuntimeError
         except RuntimeError:
             pass
         assert current() is outer
-    assert current().task is None
+    assert current().tasks == {}
 
 
 def test_threads_do_not_see_each_other():
     seen = []
-    with scope(task=torch.tensor([1])):
-        thread = threading.Thread(target=lambda: seen.append(current().task))
+    with scope({"lang": torch.tensor([1])}):
+        thread = threading.Thread(target=lambda: seen.append(current().tasks))
         thread.start()
         thread.join()
-    assert seen == [None]
+    assert seen == [{}]
+
+
+def test_one_task_serves_a_batch_and_others_must_match_it():
+    with scope({"lang": torch.tensor([2]), "domain": torch.tensor([0, 1])}) as shared:
+        assert shared.task("lang", 3).tolist() == [2, 2, 2]
+        assert shared.task("domain", 2).tolist() == [0, 1]
+        with pytest.raises(ValueError, match="the domain of 2 samples was given for a batch of 3"):
+            shared.task("domain", 3)
+        with pytest.raises(ValueError, match=r"the tgtlang of each sample is needed .* \(given: lang domain\)"):
+            shared.task("tgtlang", 3)

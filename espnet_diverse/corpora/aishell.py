@@ -6,7 +6,7 @@ Official layout, as it is after unpacking data_aishell.tgz and the archive of ea
 
     data_aishell/wav/{train,dev,test}/<speaker>/<utterance>.wav
     data_aishell/transcript/aishell_transcript_v0.8.txt     "<utterance> <words separated by spaces>"
-    utt2domain                                              optional, ours: "<utterance> <domain>", becomes utt2task
+    utt2domain                                              optional, ours: "<utterance> <domain>", kept
 
 Transcripts become characters: the spaces between words, an annotation of the corpus, are removed.
 
@@ -139,7 +139,7 @@ def _check_share(unmatched: list[str], total: int) -> None:
 def _domains(file: Path, spoken: dict[str, Path]) -> dict[str, str]:
     if not file.exists():
         return {}
-    domains = read_table(file, "utt2task")
+    domains = read_table(file)
     refuse([Fault(str(file), u, "has no domain; add a line or remove the file") for u in spoken if u not in domains])
     return domains
 
@@ -156,5 +156,5 @@ def _data_dir(wavs: dict[str, Path], transcripts: dict[str, str], domains: dict[
         data.text[utterance] = text.replace(" ", "")
         data.utt2spk[utterance] = wav.parent.name
         if domains:
-            data.utt2task[utterance] = domains[utterance]
+            data.tasks.setdefault("utt2domain", {})[utterance] = domains[utterance]
     return data

@@ -183,8 +183,10 @@ class _Formatter:
         prepared.wav_scp[kept.utterance] = kept.path
         prepared.text[kept.utterance] = self.data.text[source]
         prepared.utt2spk[kept.utterance] = kept.speaker
-        if self.data.utt2task:
-            prepared.utt2task[kept.utterance] = self.data.utt2task[source]
+        if self.data.src_text:
+            prepared.src_text[kept.utterance] = self.data.src_text[source]
+        for name, table in self.data.tasks.items():
+            prepared.tasks.setdefault(name, {})[kept.utterance] = table[source]
 
     def _format(self, utterance: str) -> _Outcome:
         outcome = _Outcome(utterance)

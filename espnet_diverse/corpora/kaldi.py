@@ -2,7 +2,8 @@
 
     wav.scp   recording path        text      utterance transcript        utt2spk   utterance speaker
     segments  utterance recording start end   (optional, seconds; without it recordings are utterances)
-    utt2task  utterance task                  (optional: a language or domain for head selection)
+    src_text  utterance transcript            (optional, of speech translation: text is then the translation)
+    utt2lang, utt2tgtlang, utt2domain         (optional: what is spoken, what text is in, where it is from)
 
 Tables are utf-8, composed (NFC), sorted by id in byte order (`LC_ALL=C sort`), one id once. spk2utt is derived from
 utt2spk when writing and never read.
@@ -18,6 +19,7 @@ from espnet_diverse.corpora.tables import COLUMNS, Segment, parse_segment, read_
 __all__ = ["DataDir", "Segment", "read_data_dir", "read_table", "scan_data_dir", "write_data_dir", "write_table"]
 
 REQUIRED = ("wav.scp", "text", "utt2spk")
+TASK_TABLES = ("utt2lang", "utt2tgtlang", "utt2domain")
 
 
 @dataclass
@@ -29,7 +31,8 @@ class DataDir:
         text: Transcript of each utterance.
         utt2spk: Speaker of each utterance.
         segments: Part of a recording that each utterance is; empty where recordings are utterances.
-        utt2task: Task (language or domain) of each utterance; empty where the corpus has none.
+        src_text: Transcript of each utterance where `text` is its translation.
+        tasks: The tables utt2lang, utt2tgtlang and utt2domain that there are, each a name for each utterance.
         dropped: Utterances that were left out on the way, with the reason; written as dropped.tsv.
     """
 
@@ -37,7 +40,8 @@ class DataDir:
     text: dict[str, str] = field(default_factory=dict)
     utt2spk: dict[str, str] = field(default_factory=dict)
     segments: dict[str, Segment] = field(default_factory=dict)
-    utt2task: dict[str, str] = field(default_factory=dict)
+    src_text: dict[str, str] = field(default_factory=dict)
+    tasks: dict[str, dict[str, str]] = field(default_factory=dict)
     dropped: dict[str, str] = field(default_factory=dict)
 
     def utterances(self) -> list[str]:
@@ -58,7 +62,8 @@ class DataDir:
             "text": self.text,
             "utt2spk": self.utt2spk,
             "segments": {u: f"{s.recording} {s.start} {s.end}" for u, s in self.segments.items()},
-            "utt2task": self.utt2task,
+            "src_text": self.src_text,
+            **{name: self.tasks.get(name, {}) for name in TASK_TABLES},
         }
 
 
@@ -72,7 +77,8 @@ def scan_data_dir(path: Path) -> tuple[DataDir, list[Fault]]:
         if name in REQUIRED or (path / name).exists():
             tables[name], found = scan_table(path / name)
             faults += found
-    data = DataDir(tables["wav.scp"], tables["text"], tables["utt2spk"], utt2task=tables.get("utt2task", {}))
+    data = DataDir(tables["wav.scp"], tables["text"], tables["utt2spk"], src_text=tables.get("src_text", {}))
+    data.tasks = {name: tables[name] for name in TASK_TABLES if name in tables}
     data.segments = {utterance: parse_segment(value) for utterance, value in tables.get("segments", {}).items()}
     return data, faults
 

@@ -21,9 +21,13 @@ COLUMNS = {
     "text": "utterance transcript",
     "utt2spk": "utterance speaker",
     "segments": "utterance recording start end",
-    "utt2task": "utterance task",
+    "utt2lang": "utterance language",
+    "utt2tgtlang": "utterance language",
+    "utt2domain": "utterance domain",
+    "src_text": "utterance transcript",
 }
 EMPTY_TRANSCRIPT = "empty transcript; write what is said or take the utterance out"
+_TEXTS = ("text", "src_text")
 _UNWRITABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 
 log = logging.getLogger(__name__)
@@ -140,9 +144,9 @@ def _mended(line: str, fields: list[str], kind: str, repairs: Counter[str]) -> t
 def entry_faults(kind: str, key: str, value: str) -> list[str]:
     """Say everything that is wrong with one entry of the table `kind`; mended text is expected."""
     whats = [what for what in [id_fault(key)] if what]
-    if not value and kind == "text":
+    if not value and kind in _TEXTS:
         whats.append(EMPTY_TRANSCRIPT)
-    elif kind in COLUMNS and kind != "text" and not value:
+    elif kind in COLUMNS and kind not in _TEXTS and not value:
         whats.append(f"missing columns: has {key!r} alone; a line is: {COLUMNS[kind]}")
     elif kind in _VALUE_FAULTS:
         what = _VALUE_FAULTS[kind](value)
@@ -187,7 +191,10 @@ _VALUE_FAULTS = {
     "wav.scp": _path_fault,
     "text": text_fault,
     "utt2spk": _name_fault,
-    "utt2task": _name_fault,
+    "utt2lang": _name_fault,
+    "utt2tgtlang": _name_fault,
+    "utt2domain": _name_fault,
+    "src_text": text_fault,
     "segments": _segment_fault,
 }
 

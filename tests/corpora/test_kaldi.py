@@ -10,7 +10,7 @@ def test_what_is_written_is_read_back(tmp_path):
         text={"b": "two", "a": "one", "c": "three"},
         utt2spk={"b": "s1", "a": "s2", "c": "s1"},
         segments={"b": Segment("r1", 0.5, 1.25), "a": Segment("r1", 0.0, 0.5), "c": Segment("r2", 1 / 3, 2.0)},
-        utt2task={"a": "en", "b": "de", "c": "en"},
+        tasks={"utt2lang": {"a": "en", "b": "de", "c": "en"}},
         dropped={"d": "too short"},
     )
     write_data_dir(data, tmp_path)

@@ -41,7 +41,7 @@ def test_decomposed_text_and_ids_are_composed(tmp_path):
 
 
 def test_order_is_by_bytes_whatever_the_locale(tmp_path):
-    file = tmp_path / "utt2task"
+    file = tmp_path / "utt2domain"
     write_table(file, {"é": "x", "a": "x", "Z": "x", "z": "x"})
     assert file.read_text(encoding="utf-8") == "Z x\na x\nz x\né x\n"
 
@@ -61,7 +61,7 @@ def test_order_is_by_bytes_whatever_the_locale(tmp_path):
         ("text", b"../x one\n", ":1: ", "id '../x' holds '..'"),
         ("utt2spk", b"a\n", ":1: ", "missing columns: has 'a' alone; a line is: utterance speaker"),
         ("utt2spk", b"a s x\n", ":1: ", "has 3 columns, and 2 are allowed"),
-        ("utt2task", b"a x/y\n", ":1: ", "id 'x/y' holds '/'"),
+        ("utt2domain", b"a x/y\n", ":1: ", "id 'x/y' holds '/'"),
         ("wav.scp", b"a\n", ":1: ", "missing columns: has 'a' alone; a line is: recording path"),
         ("wav.scp", b"a touch x |\n", ":1: ", "'touch x |' holds a pipe; commands are not run"),
         ("wav.scp", b"a x\x07.wav\n", ":1: ", "holds control characters"),

@@ -36,12 +36,12 @@ def test_an_utterance_missing_from_one_table_is_named(data, data_dir, table, key
 
 def test_extra_lines_are_named(data, data_dir):
     write_table(data_dir / "utt2spk", data.utt2spk | {"c1": "c"})
-    write_table(data_dir / "utt2task", {"a1": "en", "c1": "de"})
+    write_table(data_dir / "utt2lang", {"a1": "en", "c1": "de"})
     assert whats(data_dir) == [
         f"{data_dir}/utt2spk: c1: is not in wav.scp; take the line out",
-        f"{data_dir}/utt2task: a2: has no line in this table; add one",
-        f"{data_dir}/utt2task: b1: has no line in this table; add one",
-        f"{data_dir}/utt2task: c1: is not in wav.scp; take the line out",
+        f"{data_dir}/utt2lang: a2: has no line in this table; add one",
+        f"{data_dir}/utt2lang: b1: has no line in this table; add one",
+        f"{data_dir}/utt2lang: c1: is not in wav.scp; take the line out",
     ]
 
 
