@@ -1,48 +1,80 @@
-"""ESPnet's encoders with exchangeable attention.
+"""ESPnet's encoders with exchangeable attention, adapters and gated subsampling.
 
 Each class is ESPnet's own encoder; after its constructor has run, the self-attention of every layer is exchanged for
-ours. Without an `attention` option it is softmax, and output and state dict equal ESPnet's.
+ours. Without an option of ours the attention is softmax, and output and state dict equal ESPnet's.
 """
 
+from espnet.nets.pytorch_backend.transformer.subsampling import Conv2dSubsampling
 from espnet2.asr.encoder.conformer_encoder import ConformerEncoder
 from espnet2.asr.encoder.contextual_block_transformer_encoder import ContextualBlockTransformerEncoder
 from espnet2.asr.encoder.e_branchformer_encoder import EBranchformerEncoder
 from espnet2.asr.encoder.transformer_encoder import TransformerEncoder
 
+from espnet_diverse.errors import ConfigError
+from espnet_diverse.nets.adapter import insert_adapters
 from espnet_diverse.nets.exchange import exchange, signature_with
+from espnet_diverse.nets.subsampling import GATED, GatedConvSubsampling
+
+_OURS = {"attention": None, "adapter": None, "conv_channels": 1024}
 
 
 class _Exchanged:
-    """Before an encoder of ESPnet in the bases: builds it, then exchanges the attention of its layers."""
+    """Before an encoder of ESPnet in the bases: builds it, then exchanges the attention of its layers.
+
+    Args:
+        input_size: Features of a frame.
+        attention: `{"core": name, **options of the core}`; None is softmax.
+        adapter: `AdapterOptions` by name; None is no adapter.
+        conv_channels: Channels of the first convolution with `input_layer: conv1d4_glu`.
+        options: ESPnet's options of the encoder; `input_layer` may also be conv1d4_glu, see `nets/subsampling.py`.
+    """
 
     attribute = "self_attn"
 
-    def __init__(self, *args, attention: dict | None = None, **options):
-        """`options` are ESPnet's; `attention` is `{"core": name, **options of the core}`, or None for softmax."""
-        super().__init__(*args, **options)
+    def __init__(
+        self,
+        input_size: int,
+        *args,
+        attention: dict | None = None,
+        adapter: dict | None = None,
+        conv_channels: int = 1024,
+        **options,
+    ):
+        gated = options.get("input_layer") == GATED
+        super().__init__(input_size, *args, **(options | {"input_layer": "conv2d"} if gated else options))
+        if gated:
+            self.embed = self._gated_subsampling(input_size, conv_channels)
         exchange(self.encoders, self.attribute, attention)
+        insert_adapters(self.encoders, adapter)
+
+    def _gated_subsampling(self, input_size: int, channels: int) -> GatedConvSubsampling:
+        if not isinstance(self.embed, Conv2dSubsampling):
+            raise ConfigError(
+                f"input_layer {GATED} does not fit {type(self).__name__}; choose conv2d or another encoder"
+            )
+        return GatedConvSubsampling(input_size, self.output_size(), channels, self.embed.out[-1])
 
 
 class DiverseTransformerEncoder(_Exchanged, TransformerEncoder):
     """ESPnet's transformer encoder; its attention is bidirectional with absolute position."""
 
-    __signature__ = signature_with(TransformerEncoder, attention=None)
+    __signature__ = signature_with(TransformerEncoder, **_OURS)
 
 
 class DiverseConformerEncoder(_Exchanged, ConformerEncoder):
     """ESPnet's conformer encoder; its attention has relative position."""
 
-    __signature__ = signature_with(ConformerEncoder, attention=None)
+    __signature__ = signature_with(ConformerEncoder, **_OURS)
 
 
 class DiverseEBranchformerEncoder(_Exchanged, EBranchformerEncoder):
     """ESPnet's E-Branchformer encoder; its attention has relative position."""
 
-    __signature__ = signature_with(EBranchformerEncoder, attention=None)
+    __signature__ = signature_with(EBranchformerEncoder, **_OURS)
     attribute = "attn"
 
 
 class DiverseContextualBlockTransformerEncoder(_Exchanged, ContextualBlockTransformerEncoder):
     """ESPnet's streaming transformer encoder, which attends within blocks that carry a context vector."""
 
-    __signature__ = signature_with(ContextualBlockTransformerEncoder, attention=None)
+    __signature__ = signature_with(ContextualBlockTransformerEncoder, **_OURS)

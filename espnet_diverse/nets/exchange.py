@@ -7,14 +7,16 @@ from espnet.nets.pytorch_backend.transformer.attention import (
     MultiHeadedAttention,
     RelPositionMultiHeadedAttention,
 )
+from espnet.nets.pytorch_backend.transformer.contextual_block_encoder_layer import ContextualBlockEncoderLayer
 from torch import nn
 
-from espnet_diverse.attention import MultiHeadAttention, build_core
+from espnet_diverse.attention import MultiHeadAttention, build_core, build_selection
 from espnet_diverse.errors import ConfigError
 
 _RELATIVE = (RelPositionMultiHeadedAttention, LegacyRelPositionMultiHeadedAttention)
-_SHARED = ("linear_q", "linear_k", "linear_v", "linear_out", "q_norm", "k_norm")
-_SHARED_RELATIVE = ("linear_pos", "pos_bias_u", "pos_bias_v")
+_SHARED = ("linear_out", "q_norm", "k_norm")
+_BY_HEAD = ("linear_q", "linear_k", "linear_v")
+_BY_HEAD_RELATIVE = ("linear_pos", "pos_bias_u", "pos_bias_v")
 
 
 class Attention(MultiHeadAttention, MultiHeadedAttention):
@@ -27,7 +29,8 @@ def exchange(layers: nn.Module, attribute: str, attention: dict | None, causal: 
     Args:
         layers: The layers, each holding its attention as `attribute`.
         attribute: `self_attn`, `src_attn` or `attn`.
-        attention: `{"core": name, **options of the core}`; None is softmax, which equals ESPnet's attention.
+        attention: `{"core": name, **options of the core}`, and `selection`, `SelectionOptions` by name; None is
+            softmax, which equals ESPnet's attention.
         causal: Whether it is self-attention that never looks ahead.
 
     Raises:
@@ -35,6 +38,8 @@ def exchange(layers: nn.Module, attribute: str, attention: dict | None, causal: 
     """
     for layer in layers:
         theirs = getattr(layer, attribute)
+        if isinstance(layer, ContextualBlockEncoderLayer) and (attention or {}).get("selection"):
+            raise ConfigError("head selection does not fit the contextual block encoder; choose another encoder")
         kind = {"cross": attribute == "src_attn", "causal": causal}
         setattr(layer, attribute, _counterpart(theirs, attention or {"core": "softmax"}, kind))
 
@@ -51,11 +56,13 @@ def _counterpart(theirs: nn.Module, attention: dict, kind: dict[str, bool]) -> A
     size = theirs.h * theirs.d_k
     options = dict(attention)
     try:
+        selection = build_selection(options.pop("selection", None), theirs.h)
         core = build_core(options.pop("core", "softmax"), size, theirs.h, **kind, **options)
     except (ValueError, TypeError) as error:
         raise ConfigError(str(error)) from error
-    ours = Attention(size, theirs.h, core, theirs.dropout_rate, relative)
-    for name in _SHARED + (_SHARED_RELATIVE if relative else ()):
+    ours = Attention(size, theirs.h, core, theirs.dropout_rate, relative, selection)
+    by_head = _BY_HEAD + (_BY_HEAD_RELATIVE if relative else ())
+    for name in _SHARED + (by_head if selection is None else ()):  # a pool has initial weights of its own
         setattr(ours, name, getattr(theirs, name))
     return ours
 

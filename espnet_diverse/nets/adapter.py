@@ -1,0 +1,166 @@
+"""Bottleneck adapters: a small residual net for each task after every layer of a trained model.
+
+Bapna and Firat, "Simple, Scalable Adaptation for Neural Machine Translation", EMNLP 2019. With the layer's output x,
+
+    x + W_u ReLU(W_d LN(x) + b_d) + b_u,
+
+where W_d has `bottleneck` rows and every parameter, those of the layer norm too, belongs to one task: a language, a
+domain, or a pair of languages. ESPnet's modules and their names stay as they are, so a trained model loads into the one
+with adapters; what is added is `encoders.<n>.adapter.*` and `decoders.<n>.adapter.*`.
+
+Null setting: W_u and b_u start at zero, so that a fresh adapter passes x on unchanged and adaptation starts from the
+loss of the trained model; W_d starts as `nn.Linear` does, otherwise no gradient would ever reach either.
+Cost: N * bottleneck * (2 M + 1) + 3 N M parameters a layer for N tasks of width M; a sample computes one of the N.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import sqrt
+
+import torch
+import torch.nn.functional as F
+from espnet.nets.pytorch_backend.conformer.encoder_layer import EncoderLayer as ConformerLayer
+from espnet.nets.pytorch_backend.transformer.decoder_layer import DecoderLayer
+from espnet.nets.pytorch_backend.transformer.encoder_layer import EncoderLayer
+from espnet2.asr.encoder.e_branchformer_encoder import EBranchformerEncoderLayer
+from torch import Tensor, nn
+
+from espnet_diverse.errors import ConfigError
+from espnet_diverse.nets.task_rows import TaskRows, read_options
+
+_LAYERS = (EncoderLayer, ConformerLayer, EBranchformerEncoderLayer, DecoderLayer)
+_WITH_STATISTICS = (nn.BatchNorm1d, nn.BatchNorm2d)
+
+
+@dataclass(frozen=True)
+class AdapterOptions:
+    """Options of the adapters of one net.
+
+    Attributes:
+        by: Axis of the tasks, `lang`, `tgtlang` or `domain`, or a list of axes.
+        tasks: Names of each axis in the order of their indices; training fills them in.
+        combinations: With several axes, the combinations that have an adapter, for example the directions that were
+            trained, `[[es, en], [fr, en]]`; by default all.
+        bottleneck: Rows of W_d (256).
+        freeze_base: Whether the rest of the model stays as it was loaded, see `freeze_base`.
+    """
+
+    by: str | Sequence[str]
+    tasks: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    combinations: Sequence[Sequence[str]] | None = None
+    bottleneck: int = 256
+    freeze_base: bool = True
+
+    def __post_init__(self):
+        if self.bottleneck < 1:
+            raise ConfigError(f"adapter.bottleneck is {self.bottleneck}; it is at least 1")
+
+
+class Adapters(nn.Module):
+    """The adapters of one layer, one a task.
+
+    Every parameter has the task as its first dimension, and a forward pass gathers the rows of its samples. All
+    parameters therefore take part in every step, as distributed training needs.
+
+    Args:
+        size: Model width M.
+        rows: Which adapter a sample uses.
+        bottleneck: Rows of W_d.
+        freeze_base: What `freeze_base` asks for.
+    """
+
+    def __init__(self, size: int, rows: TaskRows, bottleneck: int = 256, freeze_base: bool = True):
+        super().__init__()
+        self.rows = rows
+        self.freeze_base = freeze_base
+        self.norm_weight = nn.Parameter(torch.empty(len(rows), size))
+        self.norm_bias = nn.Parameter(torch.empty(len(rows), size))
+        self.down_weight = nn.Parameter(torch.empty(len(rows), bottleneck, size))
+        self.down_bias = nn.Parameter(torch.empty(len(rows), bottleneck))
+        self.up_weight = nn.Parameter(torch.empty(len(rows), size, bottleneck))
+        self.up_bias = nn.Parameter(torch.empty(len(rows), size))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw W_d and b_d as `nn.Linear` does; norms are plain and W_u, b_u zero."""
+        bound = 1 / sqrt(self.down_weight.size(-1))
+        nn.init.ones_(self.norm_weight)
+        nn.init.uniform_(self.down_weight, -bound, bound)
+        nn.init.uniform_(self.down_bias, -bound, bound)
+        for zero in (self.norm_bias, self.up_weight, self.up_bias):
+            nn.init.zeros_(zero)
+
+    espnet_initialization_fn = reset_parameters  # ESPnet's `init` draws all parameters anew, then calls this
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (B, T, M) -> (B, T, M), each sample through the adapter of its task.
+
+        Raises:
+            DataError: The open scope has no task for a sample, or one without an adapter.
+        """
+        rows = self.rows(len(x))
+        normed = F.layer_norm(x, x.shape[-1:])
+        normed = normed * self.norm_weight[rows].unsqueeze(1) + self.norm_bias[rows].unsqueeze(1)
+        hidden = F.relu(_linear(normed, self.down_weight[rows], self.down_bias[rows]))
+        return x + _linear(hidden, self.up_weight[rows], self.up_bias[rows])
+
+
+def _linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """x (B, T, in), weight (B or 1, out, in), bias (B or 1, out) -> (B, T, out)."""
+    if len(weight) == 1:
+        return F.linear(x, weight[0], bias[0])
+    return torch.baddbmm(bias.unsqueeze(1), x, weight.transpose(1, 2))
+
+
+def insert_adapters(layers: Iterable[nn.Module], options: Mapping[str, object] | None) -> None:
+    """Give every layer an `adapter` that its output passes through; None inserts none.
+
+    Args:
+        layers: ESPnet's encoder or decoder layers.
+        options: `AdapterOptions` by name.
+
+    Raises:
+        ConfigError: An option is unknown or has a wrong value, or the layers hand on more than their output.
+    """
+    if options is None:
+        return
+    chosen = read_options(AdapterOptions, "adapter", options)
+    for layer in layers:
+        if not isinstance(layer, _LAYERS):
+            raise ConfigError(
+                f"adapters do not fit a {type(layer).__name__}, which hands on more than its output; "
+                "choose a transformer, conformer or e_branchformer encoder"
+            )
+        rows = TaskRows("adapter", chosen.by, chosen.tasks, chosen.combinations)
+        layer.adapter = Adapters(layer.size, rows, chosen.bottleneck, chosen.freeze_base)
+        layer.register_forward_hook(_adapt, with_kwargs=True)
+
+
+def _adapt(layer: nn.Module, _args: tuple, named: dict[str, object], output: tuple) -> tuple:
+    """Forward hook: the layer's first output through its adapter.
+
+    In cached decoding that output is the cache, which went through the adapter when it was computed, and one new
+    position behind it.
+    """
+    x, *rest = output
+    if isinstance(x, tuple):  # with its relative positions
+        return ((layer.adapter(x[0]), *x[1:]), *rest)
+    if named.get("cache") is not None:
+        return (torch.cat([x[:, :-1], layer.adapter(x[:, -1:])], dim=1), *rest)
+    return (layer.adapter(x), *rest)
+
+
+def freeze_base(model: nn.Module) -> None:
+    """Leave nothing but the adapters to be trained, where one of them has `freeze_base`; without one do nothing.
+
+    Running statistics of batch norm stay as well; dropout does not change.
+    """
+    adapters = [module for module in model.modules() if isinstance(module, Adapters)]
+    if not any(adapter.freeze_base for adapter in adapters):
+        return
+    model.requires_grad_(False)
+    for adapter in adapters:
+        adapter.requires_grad_(True)
+    for module in model.modules():
+        if isinstance(module, _WITH_STATISTICS):
+            module.momentum = 0.0

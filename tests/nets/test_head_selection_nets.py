@@ -1,0 +1,149 @@
+"""Head selection in whole encoders and decoders: weights, mixed batches, cached decoding, errors, fragments."""
+
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+from espnet_diverse.attention import CORES
+from espnet_diverse.errors import ConfigError
+from espnet_diverse.nets import DECODERS, ENCODERS
+from espnet_diverse.nets.exchange import Attention
+from espnet_diverse.scope import scope
+from espnet_diverse.training.config import merge
+
+ROOT = Path(__file__).resolve().parents[2]
+SMALL = {"output_size": 16, "attention_heads": 2, "linear_units": 24, "num_blocks": 2}
+OPTIONS = {
+    "diverse_transformer": SMALL,
+    "diverse_conformer": {**SMALL, "cnn_module_kernel": 3, "rel_pos_type": "latest"},
+    "diverse_e_branchformer": {
+        **{k: v for k, v in SMALL.items() if k != "linear_units"},
+        "cgmlp_linear_units": 24,
+        "cgmlp_conv_kernel": 3,
+        "rel_pos_type": "latest",
+    },
+}
+LEGACY = {**OPTIONS["diverse_conformer"], "rel_pos_type": "legacy"}
+ENCODER_CASES = [*OPTIONS.items(), ("diverse_conformer", LEGACY)]
+NAMES = {"lang": ["ar", "de", "el"], "tgtlang": ["en", "es"]}
+
+
+def selected(strategy="group", by="lang", **options):
+    return {"strategy": strategy, "pool": 4, "by": [by], "tasks": NAMES, **options}
+
+
+def count(net):
+    return sum(parameter.numel() for parameter in net.parameters())
+
+
+@pytest.mark.parametrize(("name", "options"), ENCODER_CASES)
+@pytest.mark.parametrize("strategy", ["group", "subset", "static"])
+def test_an_encoder_gives_each_sample_of_a_mixed_batch_what_it_gets_alone(name, options, strategy):
+    torch.manual_seed(0)
+    net = ENCODERS[name](20, attention={"selection": selected(strategy)}, **options).double().eval()
+    speech, ids = torch.randn(3, 90, 20, dtype=torch.double), [2, 0, 2]
+    lengths = torch.tensor([90, 90, 90])
+    with scope({"lang": torch.tensor(ids)}):
+        mixed, _, _ = net(speech, lengths)
+    for i, task in enumerate(ids):
+        with scope({"lang": torch.tensor([task])}):
+            alone, _, _ = net(speech[i : i + 1], lengths[:1])
+        torch.testing.assert_close(mixed[i : i + 1], alone)
+
+
+@pytest.mark.parametrize("core", CORES)
+@pytest.mark.parametrize(("name", "options"), ENCODER_CASES)
+def test_every_core_trains_with_a_pool_in_every_encoder(core, name, options):
+    torch.manual_seed(0)
+    net = ENCODERS[name](20, attention={"core": core, "selection": selected(kl_weight=0.1)}, **options)
+    with scope({"lang": torch.tensor([0, 1])}) as shared:
+        out, _, _ = net(torch.randn(2, 90, 20), torch.tensor([90, 61]))
+        (out.square().mean() + shared.total_loss()).backward()
+    for parameter_name, parameter in net.named_parameters():
+        assert parameter.grad is None or torch.isfinite(parameter.grad).all(), parameter_name
+    logits = net.encoders[0].get_submodule(net.attribute).selection.logits("lang")
+    assert (logits.grad[:2].abs().sum(1) > 0).all() and (logits.grad[2] == 0).all()
+    assert "head_kl" in shared.losses()
+
+
+@pytest.mark.parametrize("core", CORES)
+def test_cached_decoding_equals_the_full_pass_of_a_mixed_batch(core):
+    torch.manual_seed(0)
+    attention = {"core": core, "selection": selected(by="tgtlang")}
+    net = DECODERS["diverse_transformer"](
+        11, 16, attention_heads=2, num_blocks=2, attention=attention, cross_attention=attention
+    )
+    net = net.double().eval()
+    memory, ys = torch.randn(3, 13, 16, dtype=torch.double), torch.randint(1, 11, (3, 6))
+    with scope({"tgtlang": torch.tensor([1, 0, 1])}, collect=False):
+        full, _ = net(memory, torch.tensor([13] * 3), ys, torch.tensor([6] * 3))
+        states = [None] * 3
+        for t in range(1, 7):
+            logp, states = net.batch_score(ys[:, :t], states, memory)
+            torch.testing.assert_close(logp, full[:, t - 1].log_softmax(-1))
+
+
+def test_a_beam_has_the_task_of_its_utterance():
+    torch.manual_seed(0)
+    options = {"attention_heads": 2, "num_blocks": 1}
+    net = DECODERS["diverse_transformer"](11, 16, attention={"selection": selected(by="tgtlang")}, **options).eval()
+    memory, ys = torch.randn(1, 13, 16), torch.randint(1, 11, (4, 3))
+    with scope({"tgtlang": torch.tensor([1])}):
+        beam, _ = net.batch_score(ys, [None] * 4, memory.expand(4, -1, -1))
+        single, _ = net.batch_score(ys[2:3], [None], memory)
+    torch.testing.assert_close(beam[2:3], single)
+
+
+def test_a_pool_adds_the_papers_parameters_and_keeps_espnets_names():
+    """H' instead of H heads in queries, keys and values, and a logit for each task and candidate."""
+    plain = ENCODERS["diverse_transformer"](20, **SMALL)
+    net = ENCODERS["diverse_transformer"](20, attention={"selection": selected()}, **SMALL)
+    assert count(net) - count(plain) == 2 * (3 * (4 - 2) * 8 * (16 + 1) + 3 * 4)
+    assert set(plain.state_dict()) < set(net.state_dict())
+    assert net.encoders[0].self_attn.linear_q.weight.shape == (32, 16)
+    assert isinstance(net.encoders[0].self_attn, Attention)
+
+
+def test_what_is_not_of_a_head_starts_as_in_espnet():
+    torch.manual_seed(7)
+    plain = ENCODERS["diverse_transformer"](20, **SMALL)
+    torch.manual_seed(7)
+    net = ENCODERS["diverse_transformer"](20, attention={"selection": selected()}, **SMALL)
+    own = ("linear_q", "linear_k", "linear_v")
+    for name, tensor in plain.state_dict().items():
+        assert any(f".{part}." in name for part in own) or torch.equal(tensor, net.state_dict()[name]), name
+    bound = net.encoders[0].self_attn.linear_q.weight.abs().max()
+    assert 0.9 * 16**-0.5 < float(bound.detach()) <= 16**-0.5
+
+
+@pytest.mark.parametrize(
+    ("encoder", "selection", "text"),
+    [
+        ("diverse_transformer", selected("groups"), "unknown strategy 'groups'; known: none static group subset"),
+        ("diverse_transformer", selected(pool=5), "a pool of 5 does not make 2 groups; give a multiple of 2"),
+        (
+            "diverse_contextual_block_transformer",
+            selected(),
+            "head selection does not fit the contextual block encoder",
+        ),
+    ],
+)
+def test_what_cannot_be_selected_is_named(encoder, selection, text):
+    with pytest.raises(ConfigError, match=text):
+        ENCODERS[encoder](20, attention={"selection": selection}, **SMALL)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "conf" / "heads").glob("*.yaml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("core", CORES)
+def test_the_fragments_build_around_every_core(path, core):
+    assert path.stem == yaml.safe_load(path.read_text())["encoder_conf"]["attention"]["selection"]["strategy"]
+    config = merge(["model/small", f"attention/{core}", f"heads/{path.stem}"])
+    for section, axis in (("encoder_conf", "lang"), ("decoder_conf", "tgtlang")):
+        config[section]["attention"]["selection"]["tasks"] = {axis: NAMES[axis]}
+    encoder = ENCODERS[config["encoder"]](80, **config["encoder_conf"])
+    decoder = DECODERS[config["decoder"]](10, encoder.output_size(), **config["decoder_conf"])
+    assert encoder.encoders[0].self_attn.selection.options.strategy == path.stem
+    assert decoder.decoders[0].self_attn.selection.names == {"tgtlang": ["en", "es"]}
+    assert decoder.decoders[0].src_attn.selection is None

@@ -1,0 +1,71 @@
+"""Gated subsampling: a naive loop, padding, lengths, and every encoder that takes it."""
+
+import pytest
+import torch
+from espnet.nets.pytorch_backend.transformer.subsampling import TooShortUttError
+from torch import nn
+
+from espnet_diverse.errors import ConfigError
+from espnet_diverse.nets import ENCODERS
+from espnet_diverse.nets.subsampling import GatedConvSubsampling
+
+SMALL = {"output_size": 16, "attention_heads": 2, "num_blocks": 1, "input_layer": "conv1d4_glu", "conv_channels": 12}
+ENCODER_OPTIONS = {
+    "diverse_transformer": {"linear_units": 24},
+    "diverse_conformer": {"linear_units": 24, "cnn_module_kernel": 3, "rel_pos_type": "latest"},
+    "diverse_e_branchformer": {"cgmlp_linear_units": 24, "cgmlp_conv_kernel": 3, "rel_pos_type": "latest"},
+}
+
+
+def naive(x, convolution):
+    """Stride 2, kernel 5 and a gated linear unit, frame by frame: x (T, in) -> (ceil(T / 2), out)."""
+    frames = []
+    for centre in range(0, len(x), 2):
+        total = convolution.bias.clone()
+        for tap in range(5):
+            if 0 <= centre + tap - 2 < len(x):
+                total = total + convolution.weight[:, :, tap] @ x[centre + tap - 2]
+        value, gate = total.chunk(2)
+        frames.append(value * gate.sigmoid())
+    return torch.stack(frames)
+
+
+@pytest.mark.parametrize("length", [7, 8, 9, 10])
+def test_equals_a_naive_loop(length):
+    torch.manual_seed(0)
+    net = GatedConvSubsampling(3, 4, 6, nn.Identity()).double()
+    x = torch.randn(1, length, 3, dtype=torch.double)
+    out, mask = net(x, torch.ones(1, 1, length, dtype=torch.bool))
+    torch.testing.assert_close(out[0], naive(naive(x[0], net.conv[0]), net.conv[1]))
+    assert out.size(1) == mask.size(2) == -(-length // 4)
+    assert torch.equal(net(x, None)[0], out) and net(x, None)[1] is None
+
+
+@pytest.mark.parametrize("length", [13, 14, 15, 16])
+def test_padding_changes_nothing(length):
+    torch.manual_seed(0)
+    net = ENCODERS["diverse_transformer"](20, **SMALL, linear_units=24).double().eval()
+    speech = torch.randn(2, 40, 20, dtype=torch.double)
+    batch, olens, _ = net(speech, torch.tensor([40, length]))
+    alone, (size,), _ = net(speech[1:, :length], torch.tensor([length]))
+    assert olens.tolist() == [10, 4] and size == 4
+    torch.testing.assert_close(batch[1, :4], alone[0])
+
+
+@pytest.mark.parametrize("name", ENCODER_OPTIONS)
+def test_every_offline_encoder_takes_it(name):
+    net = ENCODERS[name](20, **SMALL, **ENCODER_OPTIONS[name])
+    out, olens, _ = net(torch.randn(2, 41, 20), torch.tensor([41, 30]))
+    assert out.shape == (2, 11, 16) and olens.tolist() == [11, 8]
+    shapes = {key: tuple(value.shape) for key, value in net.state_dict().items() if key.startswith("embed.conv")}
+    assert shapes["embed.conv.0.weight"] == (12, 20, 5) and shapes["embed.conv.1.weight"] == (32, 6, 5)
+    with pytest.raises(TooShortUttError):
+        net(torch.randn(1, 6, 20), torch.tensor([6]))
+
+
+def test_what_it_does_not_fit_is_named():
+    options = SMALL | {"linear_units": 24, "block_size": 8, "hop_size": 4, "look_ahead": 2}
+    with pytest.raises(ConfigError, match="conv1d4_glu does not fit DiverseContextualBlock.*; choose conv2d"):
+        ENCODERS["diverse_contextual_block_transformer"](20, **options)
+    with pytest.raises(ConfigError, match="conv_channels is 7; a gated linear unit needs a positive even number"):
+        ENCODERS["diverse_transformer"](20, **SMALL | {"conv_channels": 7})
