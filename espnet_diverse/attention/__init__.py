@@ -9,8 +9,10 @@ Masks are bool, True = may attend, broadcastable to (B, 1, Tq, Tk).
 """
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
+from espnet_diverse.attention.head_selection import build_selection
 from espnet_diverse.attention.sdma import SDMA
 from espnet_diverse.attention.shell import Core, MultiHeadAttention
 from espnet_diverse.attention.sma import SMA
@@ -53,7 +55,13 @@ def _options(core: str, given: dict[str, Any]) -> Core.Options:
 
 
 def build_attention(
-    core: str, size: int, heads: int, dropout: float = 0.0, relative: bool = False, **options
+    core: str,
+    size: int,
+    heads: int,
+    dropout: float = 0.0,
+    relative: bool = False,
+    selection: Mapping[str, Any] | None = None,
+    **options,
 ) -> MultiHeadAttention:
     """Build a multi-head attention around the core called `core`.
 
@@ -63,6 +71,8 @@ def build_attention(
         heads: Number of heads H; divides `size`.
         dropout: Dropout rate of the attention weights.
         relative: Whether `forward` takes relative position embeddings.
+        selection: `SelectionOptions` of head selection by name; None is none.
         options: What `build_core` takes besides: `cross`, `causal`, `preset` and fields of the core's `Options`.
     """
-    return MultiHeadAttention(size, heads, build_core(core, size, heads, **options), dropout, relative)
+    attends = build_core(core, size, heads, **options)
+    return MultiHeadAttention(size, heads, attends, dropout, relative, build_selection(selection, heads))

@@ -5,15 +5,11 @@ default. "Released" is that code: its ESPnet and SpeechBrain modules have s = 1,
 The project's two cores are the paper's two methods: `sma` is SDMA without head disentanglement.
 """
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
+from espnet_diverse.attention.option_checks import check, is_number, one_of
 from espnet_diverse.attention.shell import Core
-
-
-def _one_of(*choices: str) -> Any:
-    """A field that takes one of some names; the first is the default."""
-    return field(default=choices[0], metadata={"choices": choices})
 
 
 @dataclass(frozen=True)
@@ -56,13 +52,13 @@ class SMAOptions(Core.Options):
     n_clusters_z: int = 8
     scale_s: float | str = 1.0
     noise_std: float = 0.1
-    noise_order: str = _one_of("after", "before")
-    noise_on: str = _one_of("all", "queries")
+    noise_order: str = one_of("after", "before")
+    noise_on: str = one_of("all", "queries")
     noise_times_s: bool = True
     approx_var: float | str = 0.1
-    kl_direction: str = _one_of("paper", "released")
-    dv_form: str = _one_of("paper", "code", "balanced")
-    losses_over: str = _one_of("valid", "all")
+    kl_direction: str = one_of("paper", "released")
+    dv_form: str = one_of("paper", "code", "balanced")
+    losses_over: str = one_of("valid", "all")
     lambda_k: float = 0.001
     lambda_d: float = 1.0
     alpha: float = 1.25
@@ -70,7 +66,7 @@ class SMAOptions(Core.Options):
     nu: float = 0.9
     gamma_rate: float = 5e-4
     decoder_test_mask: bool = True
-    gmm_init: str = _one_of("normal", "xavier")
+    gmm_init: str = one_of("normal", "xavier")
     centroid_gradient_scale: float = 1.0
     centroid_learning_rate_scale: float = 1.0
 
@@ -94,7 +90,8 @@ class SMAOptions(Core.Options):
 
     def __post_init__(self):
         for option in fields(self):
-            _check(option, getattr(self, option.name))
+            if option.name not in ("scale_s", "approx_var"):  # a number or a name
+                check(option, getattr(self, option.name))
         if self.scale_s != "anneal" and not _is_positive(self.scale_s):
             raise ValueError(f"scale_s {self.scale_s!r} is no scale; give a number above 0, or anneal")
         if self.approx_var != "learned" and not _is_positive(self.approx_var):
@@ -121,9 +118,9 @@ class SDMAOptions(SMAOptions):
     """
 
     n_clusters_q: int = 4
-    q_gmm_input: str = _one_of("raw", "scaled")
-    query_variance_from: str = _one_of("tokens", "queries")
-    mi_density: str = _one_of("paper", "tempered")
+    q_gmm_input: str = one_of("raw", "scaled")
+    query_variance_from: str = one_of("tokens", "queries")
+    mi_density: str = one_of("paper", "tempered")
     lambda_q: float = 30.0
     lambda_x: float = 4.0
 
@@ -134,26 +131,5 @@ class SDMAOptions(SMAOptions):
     }
 
 
-def _check(option, value: Any) -> None:
-    """The type of an option follows from its default; no number may be negative."""
-    name, choices = option.name, option.metadata.get("choices")
-    if choices and value not in choices:
-        raise ValueError(f"unknown {name} {value!r}; known: {' '.join(choices)}")
-    if isinstance(option.default, bool) and not isinstance(value, bool):
-        raise ValueError(f"{name} {value!r} is neither true nor false")
-    if choices or isinstance(option.default, bool) or name in ("scale_s", "approx_var"):
-        return
-    if not _is_number(value):
-        raise ValueError(f"{name} {value!r} is no number; YAML reads 5e-4 as text, write 5.0e-4")
-    if isinstance(option.default, int) and not isinstance(value, int):
-        raise ValueError(f"{name} {value!r} is no whole number")
-    if value < 0:
-        raise ValueError(f"{name} {value} is negative; give 0 or more")
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
 def _is_positive(value: Any) -> bool:
-    return _is_number(value) and value > 0
+    return is_number(value) and value > 0

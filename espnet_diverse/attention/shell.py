@@ -10,11 +10,12 @@ so the shell stands wherever ESPnet puts its own and loads its checkpoints.
 import dataclasses
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from espnet_diverse.attention.chosen_heads import AllHeads
 from espnet_diverse.scope import current
 
 
@@ -32,6 +33,8 @@ class Heads:
         position: Position term of the logits before scaling, (B, H, Tq, Tk), or None.
         dropout: Rate at which attention weights are dropped; 0 at evaluation.
         need_weights: Whether the core must return its weights.
+        summary: What the core's `summarise` said of the keys when they were remembered, (B, H, Tk, C); then `key` and
+            `noisy_key` are not at hand and hold the query. None where nothing was remembered.
     """
 
     q: Tensor
@@ -46,6 +49,7 @@ class Heads:
     position: Tensor | None = None
     dropout: float = 0.0
     need_weights: bool = False
+    summary: Tensor | None = None
 
     def scores(self) -> Tensor:
         """Scaled logits (B, H, Tq, Tk), in ESPnet's order of operations so that equal inputs give equal bits."""
@@ -63,6 +67,15 @@ class Heads:
     def scaled_position(self) -> Tensor | None:
         """The position term on the scale of `scores()`."""
         return None if self.position is None else self.position / math.sqrt(self.q.size(-1))
+
+
+class Memory(NamedTuple):
+    """Keys that were projected once, for queries to come: keys and values (B, H, T, D), and the core's summary of what
+    they were projected from, (B, H, T, C), C being 0 for a core that needs none."""
+
+    k: Tensor
+    v: Tensor
+    summary: Tensor
 
 
 class Core(nn.Module):
@@ -106,6 +119,10 @@ class Core(nn.Module):
         """Change the inputs before projection (sampling noise); the identity unless a core overrides it."""
         return query, key, value
 
+    def summarise(self, key: Tensor) -> Tensor:
+        """What the core must know of keys (B, T, M) besides their projections, at evaluation: -> (B, H, T, C)."""
+        return key.new_empty(len(key), self.heads, key.size(1), 0)
+
     def forward(self, heads: Heads) -> tuple[Tensor, Tensor | None]:
         """Return context (B, H, Tq, D), and weights (B, H, Tq, Tk) where `heads.need_weights`."""
         raise NotImplementedError
@@ -123,31 +140,42 @@ class MultiHeadAttention(nn.Module):
         core: The core; it sees H heads of width M / H.
         dropout: Dropout rate of the attention weights.
         relative: Whether `forward` takes relative position embeddings before the mask.
+        selection: Which heads of a pool each sample attends with, a `HeadSelection`; None: all, and the pool is H.
 
     Attributes:
         attn: Attention weights (B, H, Tq, Tk) of the last call, kept only in a scope with `keep_attention` or when a
             forward hook is registered (ESPnet's attention plots read `module.attn` in one).
     """
 
-    def __init__(self, size: int, heads: int, core: Core, dropout: float = 0.0, relative: bool = False):
+    def __init__(
+        self,
+        size: int,
+        heads: int,
+        core: Core,
+        dropout: float = 0.0,
+        relative: bool = False,
+        selection: nn.Module | None = None,
+    ):
         nn.Module.__init__(self)  # not super(): `nets` adds ESPnet's class as a second base for its type alone
         if size % heads:
             raise ValueError(f"width {size} is not a multiple of {heads} heads; choose heads that divide it")
         self.h, self.d_k = heads, size // heads
-        self.linear_q = nn.Linear(size, size)
-        self.linear_k = nn.Linear(size, size)
-        self.linear_v = nn.Linear(size, size)
+        pool = selection.pool if selection else heads
+        self.linear_q = nn.Linear(size, pool * self.d_k)
+        self.linear_k = nn.Linear(size, pool * self.d_k)
+        self.linear_v = nn.Linear(size, pool * self.d_k)
         self.linear_out = nn.Linear(size, size)
         self.q_norm, self.k_norm = nn.Identity(), nn.Identity()
         if relative:
-            self.linear_pos = nn.Linear(size, size, bias=False)
-            self.pos_bias_u = nn.Parameter(torch.empty(heads, self.d_k))
-            self.pos_bias_v = nn.Parameter(torch.empty(heads, self.d_k))
+            self.linear_pos = nn.Linear(size, pool * self.d_k, bias=False)
+            self.pos_bias_u = nn.Parameter(torch.empty(pool, self.d_k))
+            self.pos_bias_v = nn.Parameter(torch.empty(pool, self.d_k))
             nn.init.xavier_uniform_(self.pos_bias_u)
             nn.init.xavier_uniform_(self.pos_bias_v)
         self.relative = relative
         self.dropout_rate = dropout
         self.core = core
+        self.selection = selection
         self.attn: Tensor | None = None
 
     def forward(
@@ -161,18 +189,52 @@ class MultiHeadAttention(nn.Module):
         """
         pos_emb, mask = rest if self.relative else (None, *rest)
         noisy_query, noisy_key, noisy_value = self.core.perturb(query, key, value)
-        different = 1 if expand_kv else len(query)
-        q = self.q_norm(self._split(self.linear_q(noisy_query)))
-        k = self.k_norm(self._split(self.linear_k(noisy_key[:different]))).expand(len(query), -1, -1, -1)
-        v = self._split(self.linear_v(noisy_value[:different])).expand(len(query), -1, -1, -1)
+        chosen = self.selection(len(query)) if self.selection else AllHeads()
+        once = expand_kv and chosen.alike
+        q = self.q_norm(self._split(chosen.project(self.linear_q, noisy_query)))
+        k = self.k_norm(self._split(chosen.project(self.linear_k, noisy_key[:1] if once else noisy_key)))
+        v = self._split(chosen.project_values(self.linear_v, noisy_value[:1] if once else noisy_value))
+        k, v = (x.expand(len(query), -1, -1, -1) for x in (k, v))
         heads = Heads(q, k, v, query, key, noisy_query, noisy_key, q, _bool_mask(mask))
         if self.relative:
-            heads.q = q + self.pos_bias_u.unsqueeze(1)
-            heads.position = self._position_term(q, pos_emb)
+            heads.q = q + chosen.rows(self.pos_bias_u).unsqueeze(-2)
+            heads.position = self._position_term(q, pos_emb, chosen)
         heads.dropout = self.dropout_rate if self.training else 0.0
         heads.need_weights = current().keep_attention or bool(self._forward_hooks)
         context, self.attn = self._attend(heads)
-        return self.linear_out(context.transpose(1, 2).reshape(len(query), -1, self.h * self.d_k))
+        return self._merge(context)
+
+    def remember(self, x: Tensor) -> Memory:
+        """Project positions x (B, T, M) that are keys and values of queries to come, at evaluation."""
+        chosen = self.selection(len(x)) if self.selection else AllHeads()
+        k = self.k_norm(self._split(chosen.project(self.linear_k, x)))
+        return Memory(k, self._split(chosen.project_values(self.linear_v, x)), self.core.summarise(x))
+
+    def recall(self, query: Tensor, memory: Memory, mask: Tensor | None) -> Tensor:
+        """`forward` at evaluation on remembered keys, with absolute position alone.
+
+        query (B, Tq, M), mask (B, 1 or Tq, Tk) -> (B, Tq, M). Each query's result depends on no other query, so that
+        hypotheses that share keys may stand side by side.
+        """
+        chosen = self.selection(len(query)) if self.selection else AllHeads()
+        q = self.q_norm(self._split(chosen.project(self.linear_q, query)))
+        heads = Heads(q, memory.k, memory.v, query, query, query, query, q, _bool_mask(mask), summary=memory.summary)
+        return self._merge(self._attend(heads)[0])
+
+    def prune(self) -> None:
+        """Become plain attention with the heads of the open scope's task; the parameters of the others are gone.
+
+        Raises:
+            ValueError: The scope has no task, one that is unknown, or several.
+        """
+        if self.selection is None:
+            return
+        chosen = self.selection.eval()(1)
+        for name in ("linear_q", "linear_k", "linear_v", "linear_pos")[: 4 if self.relative else 3]:
+            setattr(self, name, chosen.pruned(getattr(self, name)))
+        for name in ("pos_bias_u", "pos_bias_v")[: 2 if self.relative else 0]:
+            setattr(self, name, nn.Parameter(chosen.rows(getattr(self, name))[0].detach()))
+        self.selection = None
 
     def _attend(self, heads: Heads) -> tuple[Tensor, Tensor | None]:
         if not self.core.full_precision or heads.v.dtype in (torch.float32, torch.float64):
@@ -181,13 +243,16 @@ class MultiHeadAttention(nn.Module):
             context, weights = self.core(heads.in_full_precision())
         return context.to(heads.v.dtype), weights
 
+    def _merge(self, context: Tensor) -> Tensor:
+        return self.linear_out(context.transpose(1, 2).reshape(len(context), -1, self.h * self.d_k))
+
     def _split(self, x: Tensor) -> Tensor:
         return x.view(len(x), -1, self.h, self.d_k).transpose(1, 2)  # (B, T, M) -> (B, H, T, D)
 
-    def _position_term(self, q: Tensor, pos_emb: Tensor) -> Tensor:
+    def _position_term(self, q: Tensor, pos_emb: Tensor, chosen: AllHeads) -> Tensor:
         """(q + v) R^T, shifted: terms (b) and (d) of Dai et al. section 3.3 -> (B, H, Tq, Tk)."""
-        p = self._split(self.linear_pos(pos_emb))  # (1, H, 2T-1 or T, D)
-        scores = torch.matmul(q + self.pos_bias_v.unsqueeze(1), p.transpose(-2, -1))
+        p = self._split(chosen.project_positions(self.linear_pos, pos_emb))  # (1 or B, H, 2T-1 or T, D)
+        scores = torch.matmul(q + chosen.rows(self.pos_bias_v).unsqueeze(-2), p.transpose(-2, -1))
         return _relative_shift(scores)
 
 

@@ -12,6 +12,8 @@ NULL = {
     "sma": {"nu": 0.0, "noise_std": 0.0, "lambda_k": 0.0, "lambda_d": 0.0},
     "sdma": {"nu": 0.0, "noise_std": 0.0, "lambda_k": 0.0, "lambda_d": 0.0, "lambda_q": 0.0, "lambda_x": 0.0},
 }
+#: Every sample has the default task here; batches that mix tasks stand in test_head_selection.py.
+GROUP = {"strategy": "group", "pool": 8, "tasks": {"lang": ["ar", "de"]}, "default_task": {"lang": "de"}}
 VARIANTS = {
     "sma:paper": {"preset": "paper"},
     "sma:released": {"preset": "released"},
@@ -23,6 +25,11 @@ VARIANTS = {
     "sdma:annealed": {"scale_s": "anneal", "noise_order": "before", "centroid_learning_rate_scale": 5.0},
     "sdma:learned": {"approx_var": "learned"},
     "sdma:tempered": {"mi_density": "tempered", "dv_form": "balanced"},
+    "softmax:group": {"selection": GROUP},
+    "softmax:subset": {"selection": GROUP | {"strategy": "subset", "kl_weight": 1.0}},
+    "softmax:static": {"selection": GROUP | {"strategy": "static"}},
+    "sma:group": {"selection": GROUP},
+    "sdma:subset": {"selection": GROUP | {"strategy": "subset", "subset_order": "score"}},
 }
 each_core = pytest.mark.parametrize("core", [*CORES, *VARIANTS])
 each_position = pytest.mark.parametrize("relative", [False, True], ids=["absolute", "relative"])
@@ -140,6 +147,7 @@ def test_gradients_are_finite_even_for_a_fully_masked_row(core):
 @each_core
 def test_null_setting_is_softmax(core):
     module, (x, _) = make(core, **null(core)), inputs()
+    module.prune()
     softmax = make("softmax")
     softmax.load_state_dict({k: v for k, v in module.state_dict().items() if not k.startswith("core.")})
     mask = torch.arange(7) < torch.tensor([[[7]], [[4]]])

@@ -1,0 +1,208 @@
+"""Head selection: every language or domain attends with heads of its own, picked from a pool that all share.
+
+Gong et al. 2021, "Pay Better Attention to Attention: Head Selection in Multilingual and Multi-Domain Sequence
+Modeling" (the head-selection paper). A task picks H of P heads, whose outputs are concatenated as in plain attention:
+
+    y = sigmoid((phi + g1 - g2) / tau),  g1, g2 ~ Gumbel(0, 1)                    (4), phi one table a layer
+    subset: the H heads of highest y (5);  group: of each of H groups the head of highest y (6)
+    context = concatenation of s_i head_i,  s_i = 1 in value with the gradient of y_i    (7), straight-through
+
+Tasks come from the open scope. In training the noise is drawn once a forward pass for each task, so that the samples of
+one task agree; in evaluation there is none.
+
+Null setting: strategy "none" is plain attention.
+Cost: plain attention's, whatever P: only picked heads are projected and attended. Of relative positions, which do not
+differ by sample, all P heads are projected where a batch mixes tasks.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from espnet_diverse.attention.chosen_heads import PickedHeads
+from espnet_diverse.attention.selection_options import SelectionOptions, selection_options
+from espnet_diverse.attention.update_counter import UpdateCounter
+from espnet_diverse.functional.selection import (
+    bernoulli_kl,
+    group_picks,
+    logistic_noise,
+    official_kl,
+    shared_heads,
+    soft_sample,
+    straight_through,
+    subset_picks,
+)
+from espnet_diverse.scope import current
+
+_FIRST, _LAST = -4.605170185988091, 0.0  # log 0.01 and log 1: where logits start, as released
+
+
+def build_selection(options: Mapping[str, Any] | None, heads: int) -> nn.Module | None:
+    """The selection of H = `heads` heads with `SelectionOptions` by name; None where there is none to make.
+
+    Raises:
+        ValueError: An option is unknown, has a value that is not allowed, or does not fit the number of heads.
+    """
+    chosen = selection_options(options or {})
+    if chosen.strategy == "none":
+        return None
+    return StaticSelection(heads, chosen) if chosen.strategy == "static" else LearnedSelection(heads, chosen)
+
+
+class HeadSelection(nn.Module):
+    """Which H heads of a pool each sample attends with.
+
+    Attributes:
+        heads, pool: H and P.
+        names: Names of the tasks of each axis, in the order of their indices.
+    """
+
+    def __init__(self, heads: int, options: SelectionOptions):
+        super().__init__()
+        self.heads, self.pool = heads, options.pool
+        self.options = options
+        self.names = {axis: list(options.tasks[axis]) for axis in options.axes}
+
+    def forward(self, batch: int) -> PickedHeads:
+        """The heads of each of `batch` samples, by the tasks of the open scope.
+
+        Raises:
+            ValueError: A task is unknown or not given, and there is no default.
+        """
+        tasks, members = self._groups(batch)
+        picks, weights = self._choose(tasks, members)
+        return PickedHeads(picks, self.pool, weights, members)
+
+    def picks(self, axis: str | None = None) -> Tensor:
+        """Heads of every task in evaluation, (N, H) int64; (N1, N2, H) for all combinations of two axes.
+
+        Args:
+            axis: With several axes, the one whose own table is to pick alone: (N, H).
+        """
+        raise NotImplementedError
+
+    def _choose(self, tasks: Sequence[tuple[int, ...]], members: Sequence[int]) -> tuple[Tensor, Tensor | None]:
+        """Picks and straight-through weights, (G, H) each, of G tasks given by their index on each axis."""
+        raise NotImplementedError
+
+    def _groups(self, batch: int) -> tuple[list[tuple[int, ...]], list[int]]:
+        """The different tasks among `batch` samples, and for each sample which of them it has."""
+        samples = list(zip(*(self._ids(axis, batch) for axis in self.names), strict=True))
+        number = {task: group for group, task in enumerate(dict.fromkeys(samples))}
+        return list(number), [number[task] for task in samples]
+
+    def _ids(self, axis: str, batch: int) -> list[int]:
+        names, shared = self.names[axis], current()
+        ids = shared.task(axis, batch).tolist() if axis in shared.tasks else [None] * batch
+        if all(i in range(len(names)) for i in ids):
+            return ids
+        if axis in self.options.default_task:
+            default = names.index(self.options.default_task[axis])
+            return [i if i in range(len(names)) else default for i in ids]
+        wrong = next(i for i in ids if i not in range(len(names)))
+        fault = "was not given" if wrong is None else f"{wrong} is unknown"
+        raise ValueError(f"head selection: the {axis} of a sample {fault}; known, from 0 on: {' '.join(names)}")
+
+    def extra_repr(self) -> str:
+        return f"{self.options.strategy}, heads={self.heads}, pool={self.pool}, names={self.names}"
+
+
+class StaticSelection(HeadSelection):
+    """Each family of tasks owns H heads; nothing is learned."""
+
+    def __init__(self, heads: int, options: SelectionOptions):
+        super().__init__(heads, options)
+        (names,) = self.names.values()
+        families = options.families_of(names)
+        self.pool = len(families) * heads
+        self.family = [next(i for i, family in enumerate(families) if name in family) for name in names]
+        self.register_buffer("_slots", torch.arange(heads), persistent=False)
+
+    def picks(self, axis: str | None = None) -> Tensor:
+        """As of `HeadSelection`."""
+        return self._choose([(family,) for family in self.family], [])[0]
+
+    def _ids(self, axis: str, batch: int) -> list[int]:
+        """Tasks of one family are one task."""
+        return [self.family[i] for i in super()._ids(axis, batch)]
+
+    def _choose(self, tasks: Sequence[tuple[int, ...]], members: Sequence[int]) -> tuple[Tensor, None]:
+        return torch.tensor(tasks, device=self._slots.device) * self.heads + self._slots, None
+
+
+class LearnedSelection(HeadSelection):
+    """Each task picks its heads by learned logits, one table an axis: the parameter `logits_<axis>`, (N, P)."""
+
+    def __init__(self, heads: int, options: SelectionOptions):
+        super().__init__(heads, options)
+        if self.pool <= heads:
+            raise ValueError(
+                f"a pool of {self.pool} leaves {heads} heads nothing to pick; give more, or choose strategy none"
+            )
+        if options.strategy == "group" and self.pool % heads:
+            raise ValueError(f"a pool of {self.pool} does not make {heads} groups; give a multiple of {heads}")
+        for axis, names in self.names.items():
+            self.register_parameter(f"logits_{axis}", nn.Parameter(torch.empty(len(names), self.pool)))
+        self.updates = UpdateCounter()
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the logits between log 0.01 and log 1, as released."""
+        for axis in self.names:
+            nn.init.uniform_(self.logits(axis), _FIRST, _LAST)
+
+    espnet_initialization_fn = reset_parameters  # ESPnet's `init` draws all parameters anew, then calls this
+
+    def logits(self, axis: str) -> Tensor:
+        """The table of an axis (N, P), phi of (4)."""
+        return getattr(self, f"logits_{axis}")
+
+    def picks(self, axis: str | None = None) -> Tensor:
+        """As of `HeadSelection`."""
+        first, *others = self.names if axis is None else [axis]
+        phi = self.logits(first).detach()
+        for other in others:
+            phi = phi.unsqueeze(-2) + self.logits(other).detach()
+        return self._pick(phi)
+
+    def tau(self, updates: Tensor) -> float | Tensor:
+        """Temperature after a number of updates ()."""
+        option = self.options
+        if option.tau_schedule == "constant":
+            return option.tau
+        progress = (updates / option.tau_steps).clamp(max=1)
+        if option.tau_schedule == "linear":
+            return option.tau + (option.tau_final - option.tau) * progress
+        return option.tau * (option.tau_final / option.tau) ** progress
+
+    def _choose(self, tasks: Sequence[tuple[int, ...]], members: Sequence[int]) -> tuple[Tensor, Tensor | None]:
+        indices = zip(self.names, zip(*tasks, strict=True), strict=True)
+        phi = sum(self.logits(axis)[list(index)] for axis, index in indices)  # (G, P)
+        if not self.training:
+            return self._pick(phi), None
+        updates = self.updates(self.logits(next(iter(self.names))))
+        y = soft_sample(phi, logistic_noise(phi), self.tau(updates))
+        picks = self._pick(y)
+        self._collect(phi, y, picks, updates, members)
+        return picks, straight_through(y, picks)
+
+    def _pick(self, scores: Tensor) -> Tensor:
+        if self.options.strategy == "subset":
+            return subset_picks(scores, self.heads, self.options.subset_order)
+        return group_picks(scores, self.heads, self.options.group_layout)
+
+    def _collect(self, phi: Tensor, y: Tensor, picks: Tensor, updates: Tensor, members: Sequence[int]) -> None:
+        """Add the KL term of (3), the mean over samples, and the share of picks that the noise has changed."""
+        shared, option = current(), self.options
+        if not shared.collect:
+            return
+        kept = shared_heads(picks, self._pick(phi.detach())).float().mean()
+        shared.add_stat("heads_by_noise", 1 - kept / self.heads)
+        if option.kl_weight == 0:
+            return
+        prior = self.heads / self.pool
+        kl = bernoulli_kl(phi, prior).sum(-1) if option.kl_form == "bernoulli" else official_kl(y, prior).mean(-1)
+        warm = (updates / option.kl_warmup_steps).clamp(max=1) if option.kl_warmup_steps else 1.0
+        shared.add_loss("head_kl", option.kl_weight * warm * kl[list(members)].mean())

@@ -1,0 +1,113 @@
+"""Options of head selection: what each chooses between, and where either form comes from.
+
+Where the head-selection paper and its released code differ, both forms can be chosen; of names, the first is the
+default, the released code "official". The released code also redraws its noise at evaluation, at every step of
+decoding; here evaluation is deterministic.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from espnet_diverse.attention.option_checks import check, one_of
+from espnet_diverse.scope import AXES
+
+
+@dataclass(frozen=True)
+class SelectionOptions:
+    """Options of head selection, the keys of the `selection:` section of an attention.
+
+    Attributes:
+        strategy: "none": plain attention, whatever the other options are; "static": each family of tasks owns H heads;
+            "group": one of the candidates of each slot; "subset": any H of the pool.
+        pool: Number of heads P to pick from; static has H for each family.
+        by: Axes that tasks are of: lang, tgtlang, domain. With several, each has a table of logits, and they add up:
+            the odds of a head multiply, so that language and domain both have a say.
+        tasks: Names of the tasks of each axis, in the order of their indices; training fills them in from the data.
+        families: Static: lists of names, which together name every task; each task by itself where not given.
+        default_task: Name for each axis that is taken where a sample's task is not given or unknown; without one that
+            is an error.
+        subset_order: Slots of the picked heads: by "index", as the paper has them, or by "score", as released.
+        group_layout: Candidates of slot g: "strided" g, g + H, ... (released), or "contiguous".
+        tau: Temperature of (4). The ranking does not depend on it; it divides the gradient of the logits.
+        tau_schedule: "constant" (released); "linear" or "exp": from tau to tau_final in tau_steps updates.
+        tau_final, tau_steps: Where the schedule ends.
+        kl_weight: Weight of the KL term of (3), a sample's KL as the mean over layers. Released: 0.
+        kl_warmup_steps: Updates over which the weight grows from 0.
+        kl_form: "bernoulli": the KL of (3) between Bernoulli distributions, summed over the pool; "official": the
+            released term, the mean over the pool.
+    """
+
+    strategy: str = one_of("none", "static", "group", "subset")
+    pool: int = 8
+    by: str | Sequence[str] = ("lang",)
+    tasks: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    families: Sequence[Sequence[str]] | None = None
+    default_task: Mapping[str, str] = field(default_factory=dict)
+    subset_order: str = one_of("index", "score")
+    group_layout: str = one_of("strided", "contiguous")
+    tau: float = 5.0
+    tau_schedule: str = one_of("constant", "linear", "exp")
+    tau_final: float = 0.5
+    tau_steps: int = 20000
+    kl_weight: float = 0.0
+    kl_warmup_steps: int = 0
+    kl_form: str = one_of("bernoulli", "official")
+
+    def __post_init__(self):
+        for option in fields(self):
+            if option.name not in ("by", "tasks", "families", "default_task"):
+                check(option, getattr(self, option.name))
+        for name in ("tau", "tau_final", "tau_steps"):
+            if getattr(self, name) == 0:
+                raise ValueError(f"{name} 0 would divide by zero; give a number above 0")
+        if not self.axes or not set(self.axes) <= set(AXES):
+            raise ValueError(f"head selection by {self.by!r} is not possible; give one or a list of {' '.join(AXES)}")
+        if self.strategy != "none":
+            self._check_names()
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """The axes of `by`."""
+        return (self.by,) if isinstance(self.by, str) else tuple(self.by)
+
+    def _check_names(self) -> None:
+        for axis in self.axes:
+            names = list(self.tasks.get(axis) or ())
+            if not names:
+                raise ValueError(
+                    f"head selection by {axis} has no names; training fills tasks in from the data, or list them"
+                )
+            default = self.default_task.get(axis, names[0])
+            if default not in names:
+                raise ValueError(f"default_task {default!r} is unknown; known: {' '.join(names)}")
+        if self.strategy == "static" and len(self.axes) > 1:
+            raise ValueError(f"strategy static goes by one axis, not by {' and '.join(self.axes)}; choose one")
+
+    def families_of(self, names: Sequence[str]) -> list[list[str]]:
+        """Families of a static selection; together they name each of `names` once.
+
+        Raises:
+            ValueError: A name is in no family or in two.
+        """
+        families = [[name] for name in names] if self.families is None else [list(family) for family in self.families]
+        listed = [name for family in families for name in family]
+        for name in [*names, *listed]:
+            if listed.count(name) != 1:
+                raise ValueError(f"{name!r} is in {listed.count(name)} families; put every task into one")
+        return families
+
+
+def selection_options(given: Mapping[str, Any]) -> SelectionOptions:
+    """`SelectionOptions` from a section of a configuration.
+
+    Raises:
+        ValueError: An option is unknown or has a value that is not allowed.
+    """
+    if not isinstance(given, Mapping):
+        raise ValueError(f"selection {given!r} is no mapping of options; write selection: {{strategy: {given}}}")
+    known = [option.name for option in fields(SelectionOptions)]
+    unknown = sorted(set(given) - set(known))
+    if unknown:
+        raise ValueError(f"head selection has no option {unknown[0]!r}; known: {' '.join(known)}")
+    return SelectionOptions(**given)

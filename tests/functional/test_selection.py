@@ -1,0 +1,160 @@
+"""Head selection's equations: golden arrays of the released code, naive loops, finite differences."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch.distributions import Bernoulli, kl_divergence
+
+from espnet_diverse.functional import selection
+
+GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "methods"
+ARRAYS = {name: dict(np.load(GOLDEN / f"head_select_{name}.npz")) for name in ("group", "subset")}
+each_strategy = pytest.mark.parametrize("strategy", ARRAYS)
+each_noise = pytest.mark.parametrize("noise", ["eval", "noisy"])
+
+
+def golden(strategy):
+    return {key: torch.tensor(value) for key, value in ARRAYS[strategy].items()}
+
+
+def pick(strategy, scores, heads, **options):
+    picks = selection.subset_picks if strategy == "subset" else selection.group_picks
+    return picks(scores, heads, **options)
+
+
+def sample(arrays, noise):
+    drawn = arrays["gumbel1"] - arrays["gumbel2"] if noise == "noisy" else 0.0
+    return selection.soft_sample(arrays["logits"], drawn, float(arrays["tau"]))
+
+
+def exact(actual, expected):
+    torch.testing.assert_close(actual, expected, atol=1e-10, rtol=1e-10)
+
+
+@each_strategy
+@each_noise
+def test_samples_and_picks_equal_the_released_codes(strategy, noise):
+    arrays = golden(strategy)
+    y = sample(arrays, noise)
+    exact(y, arrays[f"{noise}_y_soft"])
+    order = {"order": "score"} if strategy == "subset" else {}
+    picks = pick(strategy, y, int(arrays["H"]), **order)
+    assert torch.equal(picks, arrays[f"{noise}_heads_all"])
+    exact(selection.straight_through(y, picks), arrays[f"{noise}_ste_weights"])
+
+
+@each_noise
+def test_subset_in_the_papers_order_is_sorted(noise):
+    arrays = golden("subset")
+    picks = selection.subset_picks(sample(arrays, noise), 4)
+    assert torch.equal(picks, arrays[f"{noise}_heads_all_sorted"])
+
+
+@each_strategy
+def test_shared_heads_count_what_two_tasks_have_in_common(strategy):
+    arrays = golden(strategy)
+    picks = arrays["eval_heads_all"]  # (task, layer, H)
+    matrix = selection.shared_heads(picks.unsqueeze(0), picks.unsqueeze(1)).sum(-1)
+    assert torch.equal(matrix, arrays["sharing_matrix_eval"])
+
+
+@each_strategy
+@each_noise
+def test_official_kl_equals_the_released_codes(strategy, noise):
+    arrays = golden(strategy)
+    each = selection.official_kl(sample(arrays, noise), float(arrays["kl_prior"])).mean(dim=(1, 2))
+    exact(arrays["kl_weight"] * (arrays["kl_ntok"] * each).sum(), arrays[f"{noise}_kl_official"])
+
+
+@each_strategy
+def test_exact_kl(strategy):
+    arrays = golden(strategy)
+    kl = selection.bernoulli_kl(arrays["logits"], float(arrays["kl_prior"]))
+    exact(kl.sum(dim=(1, 2)), arrays["kl_bernoulli_exact"])
+    prior = Bernoulli(torch.tensor(0.25, dtype=torch.double))
+    exact(selection.bernoulli_kl(arrays["logits"], 0.25), kl_divergence(Bernoulli(logits=arrays["logits"]), prior))
+
+
+def test_exact_kl_is_least_at_the_prior_and_the_official_one_at_the_prior_over_e():
+    y = torch.linspace(0.01, 0.99, 981, dtype=torch.double)
+    exact_kl = selection.bernoulli_kl(torch.logit(y), 0.5)
+    assert float(y[exact_kl.argmin()]) == pytest.approx(0.5) and float(exact_kl.min()) == pytest.approx(0.0, abs=1e-12)
+    assert float(y[selection.official_kl(y, 0.5).argmin()]) == pytest.approx(0.5 / math.e, abs=1e-3)
+
+
+def test_kl_of_a_saturated_posterior_is_finite_with_a_finite_gradient():
+    phi = torch.tensor([-200.0, 200.0], requires_grad=True)
+    kl = selection.bernoulli_kl(phi, 0.5).sum() + selection.official_kl(torch.sigmoid(phi), 0.5).sum()
+    kl.backward()
+    assert torch.isfinite(kl) and torch.isfinite(phi.grad).all()
+
+
+def naive_group(scores, heads, layout):
+    """Candidates of each slot written out."""
+    ratio = len(scores) // heads
+    rows = range(heads)
+    slots = [
+        [g + r * heads for r in range(ratio)] if layout == "strided" else [g * ratio + r for r in range(ratio)]
+        for g in rows
+    ]
+    return [max(slot, key=lambda head: float(scores[head])) for slot in slots]
+
+
+@pytest.mark.parametrize("layout", ["strided", "contiguous"])
+@pytest.mark.parametrize(("pool", "heads"), [(8, 4), (12, 4), (6, 3), (5, 1)])
+def test_group_picks_equal_a_naive_search(layout, pool, heads):
+    torch.manual_seed(0)
+    scores = torch.randn(6, pool)
+    picks = selection.group_picks(scores, heads, layout)
+    assert picks.tolist() == [naive_group(row, heads, layout) for row in scores]
+
+
+@pytest.mark.parametrize("order", ["index", "score"])
+def test_subset_picks_equal_a_naive_search(order):
+    torch.manual_seed(0)
+    scores = torch.randn(6, 7)
+    best = [sorted(range(7), key=lambda head: -row[head])[:3] for row in scores.tolist()]
+    expected = [sorted(row) for row in best] if order == "index" else best
+    assert selection.subset_picks(scores, 3, order).tolist() == expected
+
+
+def test_straight_through_is_one_to_the_bit_and_has_the_gradient_of_the_sample():
+    torch.manual_seed(0)
+    y = torch.rand(3, 8, requires_grad=True)
+    picks = selection.subset_picks(y, 4)
+    weights, factors = selection.straight_through(y, picks), torch.randn(3, 4)
+    assert torch.equal(weights, torch.ones(3, 4))
+    (weights * factors).sum().backward()
+    assert torch.equal(y.grad, torch.zeros(3, 8).scatter(1, picks, factors))
+
+
+def test_noise_is_the_difference_of_two_gumbel_variables():
+    torch.manual_seed(0)
+    drawn = selection.logistic_noise(torch.empty(200_000, dtype=torch.double))
+    uniform = torch.rand(2, 200_000, dtype=torch.double)
+    gumbel = -torch.log(-torch.log(uniform))
+    levels = torch.linspace(0.05, 0.95, 10, dtype=torch.double)
+    torch.testing.assert_close(drawn.quantile(levels), (gumbel[0] - gumbel[1]).quantile(levels), atol=0.03, rtol=0.0)
+    assert torch.isfinite(drawn).all()
+
+
+def test_grouped_linear_equals_one_map_a_sample():
+    torch.manual_seed(0)
+    x, weight, bias = torch.randn(5, 3, 4).double(), torch.randn(3, 6, 4).double(), torch.randn(3, 6).double()
+    mapped = selection.grouped_linear(x, weight, bias, [2, 1, 2])
+    for sample_x, group, out in zip(x, [0, 0, 1, 2, 2], mapped, strict=True):
+        torch.testing.assert_close(out, sample_x @ weight[group].T + bias[group])
+
+
+def test_gradients_equal_finite_differences():
+    torch.manual_seed(0)
+    phi = torch.randn(2, 6, dtype=torch.double, requires_grad=True)
+    noise = selection.logistic_noise(phi)
+    assert torch.autograd.gradcheck(lambda t: selection.soft_sample(t, noise, 2.0), phi)
+    assert torch.autograd.gradcheck(lambda t: selection.bernoulli_kl(t, 0.3), phi)
+    assert torch.autograd.gradcheck(lambda t: selection.official_kl(torch.sigmoid(t), 0.3), phi)
+    inputs = [torch.randn(*shape, dtype=torch.double, requires_grad=True) for shape in ((3, 2, 4), (2, 5, 4), (2, 5))]
+    assert torch.autograd.gradcheck(lambda *t: selection.grouped_linear(*t, [1, 2]), inputs)
