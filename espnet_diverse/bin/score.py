@@ -1,53 +1,124 @@
-"""Score hypotheses against references: CER or WER as a Markdown table, score.json, score.md and alignment.txt.
+"""Score hypotheses against references: Markdown tables, score.json, score.md and, for CER and WER, alignment.txt.
 
-A reference without a hypothesis counts as deleted; the command then names it and ends with exit code 2.
+Every number has its 95 % bootstrap interval. --by adds a row for each language, direction or domain, and averages of
+these rows; --baseline a paired bootstrap test. A reference without a hypothesis counts as deleted; the command then
+names it and ends with exit code 2.
 """
 
 import argparse
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from espnet_diverse.errors import ConfigError
+
+if TYPE_CHECKING:
+    from espnet_diverse.scoring.report import Report
+    from espnet_diverse.scoring.texts import Corpus
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of `espnet-diverse score`."""
     parser.add_argument("--reference", required=True, type=Path, help="expected texts, one 'utterance text' a line")
-    parser.add_argument("--hypothesis", required=True, type=Path, help="recognised texts, one 'utterance text' a line")
+    parser.add_argument("--hypothesis", required=True, type=Path, help="texts to score, one 'utterance text' a line")
     parser.add_argument("--output_dir", required=True, type=Path, help="directory of the reports")
-    parser.add_argument("--unit", default="char", help="char (CER) or word (WER) (default: char)")
-    parser.add_argument("--count_spaces", action="store_true", help="count a space as a character (CER)")
+    parser.add_argument("--metric", nargs="+", default=["cer"], help="of cer wer bleu chrf chrf++ ter (default: cer)")
+    parser.add_argument("--count_spaces", action="store_true", help="count a space as a character (cer)")
+    parser.add_argument("--normalise", default="none", help="wer: lower case, no punctuation (cer, wer; default: none)")
+    tokenize = "13a, zh, char, intl or none (bleu; default: zh for Chinese, char for Japanese, else 13a)"
+    parser.add_argument("--tokenize", help=tokenize)
+    by = "tables that make rows, such as utt2lang utt2tgtlang; a name without a folder is beside the reference"
+    parser.add_argument("--by", nargs="+", default=[], metavar="TABLE", help=by)
+    zero_shot = "rows without training data, averaged as AVG-Z, the others as AVG-T"
+    parser.add_argument("--zero_shot", nargs="+", default=[], metavar="ROW", help=zero_shot)
+    parser.add_argument("--sizes", type=Path, help="table 'row amount' of training data, for the averages High and Low")
+    parser.add_argument("--above", type=float, default=1e7, help="amount above which a row is High (default: 1e7)")
+    parser.add_argument("--baseline", type=Path, help="texts of another system, compared by a paired bootstrap test")
+    parser.add_argument("--samples", type=int, default=1000, help="number of bootstrap resamples (default: 1000)")
+    parser.add_argument("--seed", type=int, default=12345, help="seed of the resamples (default: 12345)")
     parser.add_argument("--name", help="name of the table row (default: the last two folders of the hypothesis file)")
-    parser.add_argument(
-        "--results", type=Path, help="RESULTS.md whose table takes the row too, in place of an older one"
-    )
+    parser.add_argument("--results", type=Path, help="RESULTS.md whose tables take the rows, in place of older ones")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Score, write the three reports, print the table; 2 where hypotheses are missing, else 0."""
+    """Score, write the reports, print the tables; 2 where hypotheses are missing, else 0."""
+    from espnet_diverse.scoring.build import build_metrics
+    from espnet_diverse.scoring.evaluate import evaluate
+    from espnet_diverse.scoring.groups import averages, groups, read_sizes
+    from espnet_diverse.scoring.report import Report
+    from espnet_diverse.scoring.significance import Bootstrap
+
+    if (args.zero_shot or args.sizes) and not args.by:
+        raise ConfigError("--zero_shot and --sizes choose among rows; name the tables that make rows, as --by utt2lang")
+    metrics = build_metrics(args.metric, args.count_spaces, args.normalise, args.tokenize)
+    bootstrap = Bootstrap(args.samples, args.seed)
+    tables = _tables(args)
+    corpus = _corpus(args, tables)
+    rows = groups(list(corpus.references), tables)
+    means = averages(rows, args.zero_shot, read_sizes(args.sizes) if args.sizes else None, args.above)
+    parts = {"": range(len(corpus.references))} | {name: group.indices for name, group in rows.items()}
+    scores = {name: evaluate(metric, corpus, parts, means, bootstrap) for name, metric in metrics.items()}
+    notes = _unknown(args.zero_shot, rows)
+    _write(args, Report(corpus, metrics, scores), notes)
+    return 2 if any(system.missing for system in corpus.systems()) else 0
+
+
+def _tables(args: argparse.Namespace) -> dict[str, dict[str, str]]:
+    """The tables of --by under their paths."""
+    from espnet_diverse.corpora.kaldi import TASK_TABLES, read_table
+
+    paths = [args.reference.parent / name if "/" not in name else Path(name) for name in args.by]
+    return {str(path): read_table(path, path.name if path.name in TASK_TABLES else "utt2domain") for path in paths}
+
+
+def _corpus(args: argparse.Namespace, tables: dict[str, dict[str, str]]) -> "Corpus":
+    """References and systems, with the language of the references where a table beside them or of --by tells it."""
+    from espnet_diverse.corpora.kaldi import read_table
+    from espnet_diverse.scoring.texts import Corpus, system_of
+
+    references = read_table(args.reference, "reference")
+    system = system_of(args.name or _name(args.hypothesis), references, read_table(args.hypothesis, "hypothesis"))
+    baseline = args.baseline and system_of(_name(args.baseline), references, read_table(args.baseline, "hypothesis"))
+    languages = {}
+    for name in ("utt2lang", "utt2tgtlang"):
+        named = [table for path, table in tables.items() if Path(path).name == name]
+        beside = args.reference.parent / name
+        for table in named or ([read_table(beside)] if beside.is_file() else []):
+            languages |= table
+    return Corpus(references, system, baseline, languages)
+
+
+def _name(hypothesis: Path) -> str:
+    return "/".join(hypothesis.resolve().parent.parts[-2:])
+
+
+def _unknown(zero_shot: list[str], rows: dict) -> list[str]:
+    """A note on zero-shot rows that are not there: a set need not have them, and a name may be misspelt."""
+    from espnet_diverse.scoring.texts import abridge
+
+    known = {*rows, *(group.direction for group in rows.values())}
+    unknown = [name for name in zero_shot if name not in known]
+    return [f"zero-shot rows that are not there: {abridge(unknown)}; known: {abridge(rows, 20)}"] if unknown else []
+
+
+def _write(args: argparse.Namespace, report: "Report", notes: list[str]) -> None:
+    """Write the reports, and print the tables and notes."""
     import json
 
     from espnet_diverse.corpora.files import write_text
-    from espnet_diverse.corpora.kaldi import read_table
-    from espnet_diverse.scoring.error_rate import abridge, error_rate
-    from espnet_diverse.scoring.table import table, update_results
+    from espnet_diverse.scoring.table import update_results
 
-    references = read_table(args.reference, "reference")
-    hypotheses = read_table(args.hypothesis, "hypothesis")
-    result = error_rate(references, hypotheses, args.unit, ignore_spaces=not args.count_spaces)
-    name = args.name or "/".join(args.hypothesis.resolve().parent.parts[-2:])
-    markdown = table({name: result})
-    notes = [result.signature]
-    if result.missing:
-        notes.append(
-            f"{len(result.missing)} of {result.sentences} references have no hypothesis and count as deleted: "
-            f"{abridge(result.missing)}"
-        )
-    summary = {"name": name, "reference": str(args.reference), "hypothesis": str(args.hypothesis), **result.to_dict()}
+    markdown, notes = report.markdown(), [*report.notes(), *notes]
+    files = {name: str(getattr(args, name)) for name in ("reference", "hypothesis", "baseline") if getattr(args, name)}
+    summary = {"files": files, **report.to_dict()}
     args.output_dir.mkdir(parents=True, exist_ok=True)
-    write_text(args.output_dir / "alignment.txt", "\n".join(map(str, result.alignments)))
+    if alignments := report.alignments():
+        write_text(args.output_dir / "alignment.txt", alignments)
+    else:
+        (args.output_dir / "alignment.txt").unlink(missing_ok=True)
     write_text(args.output_dir / "score.md", "\n".join([markdown, *(f"{note}\n" for note in notes)]))
     write_text(args.output_dir / "score.json", json.dumps(summary, ensure_ascii=False, indent=2) + "\n")
-    if args.results:
-        update_results(args.results, f"### {'CER' if args.unit == 'char' else 'WER'}", {name: result})
+    for name, metric in report.metrics.items() if args.results else ():
+        update_results(args.results, f"### {metric.name}", metric.columns, report.results(name))
     print(markdown, end="")
     print(*notes, sep="\n", file=sys.stderr)
-    return 2 if result.missing else 0

@@ -4,6 +4,9 @@ import unicodedata
 from collections import Counter
 from dataclasses import dataclass
 
+# Reference unit (None where one was inserted) and hypothesis unit (None where one was deleted), side by side.
+Pairs = tuple[tuple[str | None, str | None], ...]
+
 
 @dataclass(frozen=True)
 class Alignment:
@@ -11,11 +14,11 @@ class Alignment:
 
     Attributes:
         utterance: Its id.
-        pairs: Reference unit (None where one was inserted) and hypothesis unit (None where one was deleted).
+        pairs: Its units.
     """
 
     utterance: str
-    pairs: tuple[tuple[str | None, str | None], ...]
+    pairs: Pairs
 
     def __str__(self) -> str:
         """Five lines: id; numbers of correct, substituted, deleted and inserted units; REF; HYP; the marks S, D, I."""

@@ -1,140 +1,108 @@
 """Character and word error rate of a corpus, with the alignment of every sentence.
 
-    error rate = (substitutions + deletions + insertions) / reference units
+    error rate = 100 (substitutions + deletions + insertions) / reference units
 
 summed over the corpus before dividing. jiwer aligns each sentence at the least number of errors; where several
 alignments have that number, sclite may split it otherwise into substitutions, deletions and insertions. An empty
-reference is scored: all units of its hypothesis are insertions.
+reference is scored: all units of its hypothesis are insertions. Both sides are normalised by
+`espnet_diverse.text.normalise`; letter case and punctuation count, unless `for_wer` takes them out.
 """
 
 import importlib.metadata
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 
 import jiwer
+import numpy as np
 
-from espnet_diverse.errors import ConfigError, DataError
-from espnet_diverse.scoring.alignment import Alignment
+from espnet_diverse.corpora.normalisation import for_wer
+from espnet_diverse.errors import ConfigError
+from espnet_diverse.scoring.alignment import Pairs
+from espnet_diverse.scoring.metric import Metric
+from espnet_diverse.scoring.significance import Bootstrap
 from espnet_diverse.text import normalise
 
-UNITS = ("char", "word")
+UNITS = {"char": "CER", "word": "WER"}
+NORMALISATIONS = ("none", "wer")
 
 
-@dataclass(frozen=True)
-class ErrorRate:
-    """Totals of a corpus.
+class ErrorRate(Metric):
+    """Character or word error rate in percent; above 100 where insertions are many.
 
-    Attributes:
-        unit: "char" or "word".
-        ignore_spaces: Whether spaces were left out (characters only).
-        correct, substitutions, deletions, insertions: Numbers of units.
-        missing: Ids of the references without a hypothesis; their units are counted as deletions.
-        alignments: One a reference, in the order of the references.
-    """
-
-    unit: str
-    ignore_spaces: bool
-    correct: int
-    substitutions: int
-    deletions: int
-    insertions: int
-    missing: tuple[str, ...]
-    alignments: tuple[Alignment, ...] = field(repr=False)
-
-    @property
-    def sentences(self) -> int:
-        """Number of references."""
-        return len(self.alignments)
-
-    @property
-    def units(self) -> int:
-        """Number of reference units."""
-        return self.correct + self.substitutions + self.deletions
-
-    @property
-    def errors(self) -> int:
-        """Substitutions, deletions and insertions together."""
-        return self.substitutions + self.deletions + self.insertions
-
-    @property
-    def sentence_errors(self) -> int:
-        """Number of sentences with at least one error."""
-        return sum(any(left != right for left, right in alignment.pairs) for alignment in self.alignments)
-
-    @property
-    def rate(self) -> float:
-        """Errors as a fraction of the reference units; above 1 where insertions are many."""
-        return self.errors / self.units
-
-    @property
-    def signature(self) -> str:
-        """What a reader must know to compute the same number."""
-        name = {"char": "CER", "word": "WER"}[self.unit]
-        spaces = "" if self.unit == "word" else f"|spaces:{'ignored' if self.ignore_spaces else 'counted'}"
-        return f"{name}{spaces}|case:mixed|norm:NFC|jiwer:{importlib.metadata.version('jiwer')}"
-
-    def to_dict(self) -> dict:
-        """Totals, rates (fractions) and missing ids, ready for JSON."""
-        names = ("unit", "signature", "sentences", "units", "correct", "substitutions", "deletions", "insertions")
-        totals = {name: getattr(self, name) for name in (*names, "errors", "rate", "sentence_errors")}
-        return {**totals, "sentence_error_rate": self.sentence_errors / self.sentences, "missing": list(self.missing)}
-
-
-def error_rate(
-    references: Mapping[str, str], hypotheses: Mapping[str, str], unit: str = "char", ignore_spaces: bool = True
-) -> ErrorRate:
-    """Score hypotheses, utterance id to text, against references.
-
-    Both sides are normalised by `espnet_diverse.text.normalise`; letter case and punctuation count.
+    The counts of a sentence: correct, substituted, deleted and inserted units, and 1 where there is any error.
 
     Args:
-        references: The expected texts; an empty one is allowed, as long as one is not.
-        hypotheses: The recognised texts; an id that is absent counts as an empty text and is listed as missing.
         unit: "char" or "word".
         ignore_spaces: Leave spaces out of "char", as is right for Chinese; False counts a space as a character.
+        normalisation: "none", or "wer" for lower case without punctuation (`corpora.normalisation.for_wer`).
 
     Raises:
-        ConfigError: The unit is unknown, or is "word" while spaces shall be counted.
-        DataError: A hypothesis has no reference, or the references hold no unit at all.
+        ConfigError: An argument is unknown, or spaces shall be counted among words.
     """
-    if unit not in UNITS:
-        raise ConfigError(f"unknown unit {unit!r}; choose one of {', '.join(UNITS)}")
-    if unit == "word" and not ignore_spaces:
-        raise ConfigError("spaces can be counted with unit char only, not with unit word")
-    if strangers := [utterance for utterance in hypotheses if utterance not in references]:
-        raise DataError(
-            f"hypotheses without a reference ({len(strangers)}): {abridge(strangers)}; "
-            "score against the text of the same data directory"
-        )
-    expected = [_prepared(text, unit, ignore_spaces) for text in references.values()]
-    if not any(expected):
-        raise DataError(f"the references ({len(expected)}) hold no {unit} at all, so that an error rate is not defined")
-    found = [_prepared(hypotheses.get(utterance, ""), unit, ignore_spaces) for utterance in references]
-    process = jiwer.process_characters if unit == "char" else jiwer.process_words
-    result = process(expected, found)
-    sentences = zip(references, result.references, result.hypotheses, result.alignments, strict=True)
-    return ErrorRate(
-        unit=unit,
-        ignore_spaces=ignore_spaces,
-        correct=result.hits,
-        substitutions=result.substitutions,
-        deletions=result.deletions,
-        insertions=result.insertions,
-        missing=tuple(utterance for utterance in references if utterance not in hypotheses),
-        alignments=tuple(Alignment(name, tuple(_pairs(*sentence))) for name, *sentence in sentences),
-    )
+
+    columns = ("Snt", "Wrd", "Corr", "Sub", "Del", "Ins", "Err", "S.Err")
+    score_column = "Err"
+    reference_columns = (0, 1, 2)
+
+    def __init__(self, unit: str, ignore_spaces: bool = True, normalisation: str = "none"):
+        if unit not in UNITS:
+            raise ConfigError(f"unknown unit {unit!r}; choose one of {', '.join(UNITS)}")
+        if normalisation not in NORMALISATIONS:
+            raise ConfigError(f"unknown normalisation {normalisation!r}; choose one of {', '.join(NORMALISATIONS)}")
+        if unit == "word" and not ignore_spaces:
+            raise ConfigError("spaces can be counted among characters only; score cer, or leave them out")
+        self.name = UNITS[unit]
+        self.unit = unit
+        self.ignore_spaces = ignore_spaces
+        self.normalisation = normalisation
+
+    def align(self, references: Sequence[str], hypotheses: Sequence[str], languages: Sequence[str]) -> list[Pairs]:
+        """Units of each sentence side by side; arguments as of `statistics`."""
+        sides = [list(map(self._prepared, texts, languages)) for texts in (references, hypotheses)]
+        process = jiwer.process_characters if self.unit == "char" else jiwer.process_words
+        result = process(*sides)
+        sentences = zip(result.references, result.hypotheses, result.alignments, strict=True)
+        return [tuple(_pairs(*sentence)) for sentence in sentences]
+
+    def statistics(self, references: Sequence[str], hypotheses: Sequence[str], languages: Sequence[str]) -> np.ndarray:
+        """Counts of each sentence, float64 of shape (sentences, 5)."""
+        return np.array([_counts(pairs) for pairs in self.align(references, hypotheses, languages)], dtype=np.float64)
+
+    def score(self, sums: np.ndarray) -> np.ndarray:
+        """Percent; 100 where errors meet no reference unit, as in sacrebleu's TER, and 0 where there is neither."""
+        errors, units = sums[..., 1:4].sum(-1), self.reference_units(sums)
+        return 100 * np.where(units > 0, errors / np.maximum(units, 1), errors > 0)
+
+    def signature(self, languages: Sequence[str], bootstrap: Bootstrap) -> str:
+        """Unit, treatment of spaces, case and punctuation, resamples and their seed, and the version of jiwer."""
+        spaces = "" if self.unit == "word" else f"|spaces:{'ignored' if self.ignore_spaces else 'counted'}"
+        text = "case:mixed|norm:NFC" if self.normalisation == "none" else "case:lc|punct:no|norm:NFC"
+        draws = f"bs:{bootstrap.samples}|seed:{bootstrap.seed}"
+        return f"{self.name}{spaces}|{text}|{draws}|jiwer:{importlib.metadata.version('jiwer')}"
+
+    def cells(self, sentences: int, sums: np.ndarray) -> list[str]:
+        """ESPnet's columns: numbers of sentences and reference units, the rest in percent."""
+        correct, substituted, deleted, inserted, wrong = sums
+        units = self.reference_units(sums)
+        counts = (correct, substituted, deleted, inserted, substituted + deleted + inserted)
+        percents = [100 * count / units for count in counts] + [100 * wrong / sentences]
+        return [str(sentences), f"{units:.0f}", *(f"{percent:.1f}" for percent in percents)]
+
+    def details(self, sums: np.ndarray) -> dict[str, float]:
+        """Numbers of units and of sentences with an error."""
+        names = ("correct", "substitutions", "deletions", "insertions", "sentence_errors")
+        return {"units": int(self.reference_units(sums)), **dict(zip(names, map(int, sums), strict=True))}
+
+    def _prepared(self, text: str, language: str) -> str:
+        text = normalise(text if self.normalisation == "none" else for_wer(text, language))
+        return text.replace(" ", "") if self.unit == "char" and self.ignore_spaces else text
 
 
-def abridge(names: Iterable[str], limit: int = 5) -> str:
-    """The first names, and how many more there are."""
-    names = list(names)
-    more = f" and {len(names) - limit} more" if len(names) > limit else ""
-    return " ".join(names[:limit]) + more
-
-
-def _prepared(text: str, unit: str, ignore_spaces: bool) -> str:
-    text = normalise(text)
-    return text.replace(" ", "") if unit == "char" and ignore_spaces else text
+def _counts(pairs: Pairs) -> list[int]:
+    deletions = sum(right is None for _, right in pairs)
+    insertions = sum(left is None for left, _ in pairs)
+    correct = sum(left == right for left, right in pairs)
+    substitutions = len(pairs) - correct - deletions - insertions
+    return [correct, substitutions, deletions, insertions, correct < len(pairs)]
 
 
 def _pairs(reference: list[str], hypothesis: list[str], chunks: list) -> Iterator[tuple[str | None, str | None]]:

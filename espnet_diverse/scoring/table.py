@@ -1,17 +1,20 @@
-"""Error rates as the Markdown table of ESPnet's RESULTS.md; rates in percent of the reference units."""
+"""Scores as Markdown tables: those that are printed, and those of ESPnet's RESULTS.md."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from espnet_diverse.corpora.files import write_text
 from espnet_diverse.errors import ConfigError, DataError
-from espnet_diverse.scoring.error_rate import ErrorRate
-
-HEADER = "|dataset|Snt|Wrd|Corr|Sub|Del|Ins|Err|S.Err|"
-RULE = "|" + "---|" * 9
+from espnet_diverse.scoring.evaluate import Row
+from espnet_diverse.scoring.metric import Metric
 
 
-def row(name: str, result: ErrorRate) -> str:
+def header(columns: Sequence[str]) -> str:
+    """The first line of a table."""
+    return f"|dataset|{'|'.join(columns)}|"
+
+
+def line(name: str, cells: Sequence[str]) -> str:
     """One line for the data set `name`.
 
     Raises:
@@ -19,18 +22,29 @@ def row(name: str, result: ErrorRate) -> str:
     """
     if "|" in name or not name.isprintable() or not name.strip():
         raise ConfigError(f"data set name {name!r} does not fit a table cell; it must not be empty or hold '|'")
-    counts = (result.correct, result.substitutions, result.deletions, result.insertions, result.errors)
-    percents = [100 * count / result.units for count in counts] + [100 * result.sentence_errors / result.sentences]
-    cells = [name, result.sentences, result.units, *(f"{percent:.1f}" for percent in percents)]
-    return f"|{'|'.join(map(str, cells))}|"
+    return f"|{'|'.join((name, *cells))}|"
 
 
-def table(results: Mapping[str, ErrorRate]) -> str:
-    """The table of several results, data set name to error rate, ending with a line end."""
-    return "\n".join([HEADER, RULE, *(row(name, result) for name, result in results.items())]) + "\n"
+def cells(row: Row, metric: Metric) -> list[str]:
+    """The cells of a row under the metric's columns; an average fills only that of the score."""
+    return list(row.cells) or [f"{row.score:.1f}" if column == metric.score_column else "" for column in metric.columns]
 
 
-def update_results(path: str | Path, heading: str, results: Mapping[str, ErrorRate]) -> None:
+def table(rows: Mapping[str, Row], metric: Metric) -> str:
+    """The table of all rows with intervals and, where there is one, the baseline; ends with a line end."""
+    compared = any(row.baseline for row in rows.values())
+    headings = [*metric.columns, "95 % interval", *(["Baseline", "Difference", "p"] if compared else [])]
+    lines = [header(headings), _rule(headings)]
+    for name, row in rows.items():
+        shown = [*cells(row, metric), "{:.1f} to {:.1f}".format(*row.interval)]
+        if row.baseline:
+            shown += [f"{row.baseline.score:.1f}", f"{row.baseline.difference:+.1f}"]
+            shown.append("" if row.baseline.p_value is None else f"{row.baseline.p_value:.3f}")
+        lines.append(line(name, shown))
+    return "\n".join(lines) + "\n"
+
+
+def update_results(path: str | Path, heading: str, columns: Sequence[str], rows: Mapping[str, Sequence[str]]) -> None:
     """Put rows into the table under the line `heading` of a Markdown file, by data set name.
 
     A row with the same name is replaced, others are appended; the table, the heading and the file are made where they
@@ -39,7 +53,8 @@ def update_results(path: str | Path, heading: str, results: Mapping[str, ErrorRa
     Args:
         path: The file, usually RESULTS.md.
         heading: The whole line, for example "### CER".
-        results: Data set name to error rate.
+        columns: Headings of the table, without that of the data set.
+        rows: Data set name to cells.
 
     Raises:
         DataError: The heading has a table with other columns.
@@ -51,15 +66,20 @@ def update_results(path: str | Path, heading: str, results: Mapping[str, ErrorRa
     start = lines.index(heading) + 1
     end = next((n for n in range(start, len(lines)) if lines[n].startswith("#")), len(lines))
     first = next((n for n in range(start, end) if lines[n].startswith("|")), None)
+    expected = header(columns)
     if first is None:
         after = [""] if start < len(lines) and lines[start] else []
-        lines[start:start] = ["", HEADER, RULE, *after]
+        lines[start:start] = ["", expected, _rule(columns), *after]
         first = start + 1
-    elif lines[first] != HEADER:
-        raise DataError(f"{path}:{first + 1}: the table under {heading!r} has other columns; expected {HEADER}")
-    for name, result in results.items():
-        _put(lines, first, name, row(name, result))
+    elif lines[first] != expected:
+        raise DataError(f"{path}:{first + 1}: the table under {heading!r} has other columns; expected {expected}")
+    for name, cells in rows.items():
+        _put(lines, first, name, line(name, cells))
     write_text(path, "\n".join(lines) + "\n")
+
+
+def _rule(columns: Sequence[str]) -> str:
+    return "|" + "---|" * (len(columns) + 1)
 
 
 def _put(lines: list[str], first: int, name: str, line: str) -> None:

@@ -1,73 +1,190 @@
-"""`espnet-diverse score`: the table, the three reports, the exit codes."""
+"""`espnet-diverse score`: the tables, the reports, the exit codes."""
 
 import json
+import random
+import re
+import subprocess
+import sys
 
 import pytest
 
 from espnet_diverse.bin.main import main
-from espnet_diverse.scoring.table import HEADER
+
+HEADER = "|dataset|Snt|Wrd|Corr|Sub|Del|Ins|Err|S.Err|"
+RULE = "|---|---|---|---|---|---|---|---|---|"
 
 
 @pytest.fixture
 def score(tmp_path):
-    """Write both texts, run the command and return its exit code; reports go to tmp_path / "out"."""
+    """Write texts and tables, run the command and return its exit code; reports go to tmp_path / "out"."""
 
-    def run(reference, hypothesis, *options):
+    def run(reference, hypothesis, *options, **tables):
         hypotheses = tmp_path / "exp" / "decode" / "test" / "text"
+        data = tmp_path / "data"
         hypotheses.parent.mkdir(parents=True, exist_ok=True)
+        data.mkdir(exist_ok=True)
         hypotheses.write_text(hypothesis, encoding="utf-8")
-        (tmp_path / "reference").write_text(reference, encoding="utf-8")
-        paths = ["--reference", str(tmp_path / "reference"), "--hypothesis", str(hypotheses)]
+        (data / "reference").write_text(reference, encoding="utf-8")
+        for name, table in tables.items():
+            (data / name).write_text(table, encoding="utf-8")
+        paths = ["--reference", str(data / "reference"), "--hypothesis", str(hypotheses)]
         return main(["score", *paths, "--output_dir", str(tmp_path / "out"), *options])
 
     return run
 
 
+def summary_of(tmp_path):
+    return json.loads((tmp_path / "out" / "score.json").read_text(encoding="utf-8"))
+
+
 def test_reports(score, tmp_path, capsys):
     assert score("a 广州市\nb 天 气\n", "a 广州\nb 天气\n") == 0
-    expected = f"{HEADER}\n|---|---|---|---|---|---|---|---|---|\n|decode/test|2|5|80.0|0.0|20.0|0.0|20.0|50.0|\n"
+    row = "|decode/test|2|5|80.0|0.0|20.0|0.0|20.0|50.0|0.0 to 33.3|"
+    expected = f"### CER\n\n{HEADER}95 % interval|\n{RULE}---|\n{row}\n"
     printed = capsys.readouterr()
     assert printed.out == expected
     out = tmp_path / "out"
     assert sorted(path.name for path in out.iterdir()) == ["alignment.txt", "score.json", "score.md"]
     assert (out / "score.md").read_text() == f"{expected}\n{printed.err}"
-    assert printed.err.startswith("CER|spaces:ignored|")
-    summary = json.loads((out / "score.json").read_text())
-    assert (summary["name"], summary["rate"], summary["missing"]) == ("decode/test", 0.2, [])
-    assert (out / "alignment.txt").read_text(encoding="utf-8").split("\n\n")[1].startswith("id: b\n")
+    assert printed.err.startswith("CER|spaces:ignored|case:mixed|norm:NFC|bs:1000|seed:12345|")
+    summary = summary_of(tmp_path)
+    overall = summary["metrics"]["cer"]["overall"]
+    assert (summary["name"], summary["missing"], overall["score"], overall["units"]) == ("decode/test", [], 20, 5)
+    assert overall["interval"] == [0, pytest.approx(100 / 3)]
+    assert summary["files"]["reference"].endswith("data/reference")
+    blocks = (out / "alignment.txt").read_text(encoding="utf-8").split("\n\n")
+    assert (blocks[0].splitlines()[:2], blocks[1].splitlines()[0]) == (["# CER", "id: a"], "id: b")
 
 
 def test_results_of_a_run_gather_in_one_table(score, tmp_path):
     results = tmp_path / "RESULTS.md"
     for name in ("dev", "test", "test"):
-        assert score("a 广州市\n", "a 广州\n", "--results", str(results), "--name", name) == 0
-    rows = [line.split("|")[1] for line in results.read_text().splitlines() if line.startswith("|")]
-    assert rows == ["dataset", "---", "dev", "test"]
-    assert "### CER" in results.read_text()
+        options = ["--results", str(results), "--name", name, "--by", "utt2lang", "--metric", "cer", "chrf"]
+        assert score("a 广州市\nb x\n", "a 广州\nb x\n", *options, utt2lang="a zh\nb de\n") == 0
+    tables = results.read_text().split("### ")[1:]
+    rows = [[line.split("|")[1] for line in table.splitlines() if line.startswith("|")] for table in tables]
+    names = [f"{name}{row}" for name in ("dev", "test") for row in ("", " de", " zh", " AVG")]
+    assert rows == [["dataset", "---", *names]] * 2
+    assert [table.split("\n")[0] for table in tables] == ["CER", "chrF2"]
+    assert f"{HEADER}\n" in tables[0]
 
 
 def test_missing_hypotheses_are_named_and_change_the_exit_code(score, tmp_path, capsys):
     reference = "".join(f"utt{n} ab\n" for n in range(8))
     assert score(reference, "utt0 ab\nutt1\n") == 2
     assert "|decode/test|8|16|12.5|0.0|87.5|0.0|87.5|87.5|" in capsys.readouterr().out
-    note = "6 of 8 references have no hypothesis and count as deleted: utt2 utt3 utt4 utt5 utt6 and 1 more"
+    note = "decode/test: 6 of 8 references have no hypothesis and count as deleted: utt2 utt3 utt4 utt5 utt6 and 1 more"
     assert note in (tmp_path / "out" / "score.md").read_text()
-    assert json.loads((tmp_path / "out" / "score.json").read_text())["missing"] == [f"utt{n}" for n in range(2, 8)]
+    assert summary_of(tmp_path)["missing"] == [f"utt{n}" for n in range(2, 8)]
 
 
-def test_words_named(score, capsys):
-    assert score("a the cat\n", "a a <unk> cat\n", "--unit", "word", "--name", "mine") == 0
+def test_words_counted_spaces_and_normalisation(score, capsys):
+    assert score("a the cat\n", "a a <unk> cat\n", "--metric", "wer", "--name", "mine") == 0
     assert "|mine|1|2|50.0|50.0|0.0|50.0|100.0|100.0|" in capsys.readouterr().out
-
-
-def test_counted_spaces(score, capsys):
     assert score("a x y\n", "a xy\n", "--count_spaces") == 0
     assert "|decode/test|1|3|66.7|0.0|33.3|0.0|33.3|100.0|" in capsys.readouterr().out
+    assert score("a Oh, I!\n", "a oh ı\n", "--metric", "wer", "--normalise", "wer", utt2lang="a tr\n") == 0
+    assert "|decode/test|1|2|100.0|" in capsys.readouterr().out
 
 
 def test_an_empty_reference_line_is_scored(score, capsys):
     assert score("a\nb xy\n", "a z\nb xy\n") == 0
     assert "|decode/test|2|2|100.0|0.0|0.0|50.0|50.0|50.0|" in capsys.readouterr().out
+
+
+def test_directions_have_rows_and_trained_and_zero_shot_averages(score, tmp_path, capsys):
+    reference = "a ab\nb cdef\nc gh\nd ij\n"
+    tables = {"utt2lang": "a es\nb es\nc fr\nd pt\n", "utt2tgtlang": "a en\nb en\nc en\nd es\n"}
+    options = ["--by", "utt2lang", "utt2tgtlang", "--zero_shot", "pt-es", "it-es"]
+    sizes = tmp_path / "sizes"
+    sizes.write_text("es-en 9\nfr-en 5\npt-es 0\n")
+    options += ["--sizes", str(sizes), "--above", "5"]
+    assert score(reference, "a ax\nb cdef\nc g\nd xx\n", *options, **tables) == 0
+    printed = capsys.readouterr()
+    errors = {line.split("|")[1]: line.split("|")[8] for line in printed.out.splitlines() if line.startswith("|decode")}
+    expected = {"": "40.0", "es-en": "16.7", "fr-en": "50.0", "pt-es": "100.0", "AVG": "55.6", "AVG-T": "33.3"}
+    expected |= {"AVG-Z": "100.0", "High": "16.7", "Low": "75.0"}
+    assert errors == {f"decode/test {name}".strip(): error for name, error in expected.items()}
+    assert "zero-shot rows that are not there: it-es; known: es-en fr-en pt-es\n" in printed.err
+    cer = summary_of(tmp_path)["metrics"]["cer"]
+    assert (list(cer), list(cer["rows"])) == (["overall", "rows", "averages"], ["es-en", "fr-en", "pt-es"])
+    assert cer["averages"]["AVG-T"]["mean_of"] == ["es-en", "fr-en"]
+    assert cer["rows"]["es-en"]["sentences"] == 2
+
+
+def test_chinese_is_split_without_being_told(score, tmp_path, capsys):
+    texts = "a 今天天气很好\nb the cat sat on it\n"
+    tables = {"utt2lang": "a en\nb zh\n", "utt2tgtlang": "a zh\nb en\n"}
+    assert score(texts, texts, "--metric", "bleu", "--by", "utt2tgtlang", **tables) == 0
+    rows = summary_of(tmp_path)["metrics"]["bleu"]["rows"]
+    assert [rows[name]["signature"].split("|")[6] for name in ("en", "zh")] == ["tok:13a", "tok:zh"]
+    assert rows["zh"]["counts"][:2] == [6, 6]
+    assert "|tok:13a+zh|" in capsys.readouterr().err
+    assert not (tmp_path / "out" / "alignment.txt").exists()
+
+
+def test_an_older_alignment_does_not_stay_beside_new_scores(score, tmp_path):
+    assert score("a x\n", "a x\n") == 0
+    assert (tmp_path / "out" / "alignment.txt").exists()
+    assert score("a x\n", "a x\n", "--metric", "ter") == 0
+    assert not (tmp_path / "out" / "alignment.txt").exists()
+
+
+def test_a_baseline_is_compared_as_sacrebleu_does(score, tmp_path, capsys):
+    pick = random.Random(5)
+    texts = [[pick.choice(["the", "cat", "sat", "on", "a", "red", "mat"]) for _ in range(9)] for _ in range(40)]
+
+    def garbled(share):
+        return [" ".join("dog" if pick.random() < share else word for word in text) for text in texts]
+
+    sides = {"reference": garbled(0), "system": garbled(0.2), "baseline": garbled(0.25)}
+    tables = {name: "".join(f"u{n:02d} {text}\n" for n, text in enumerate(side)) for name, side in sides.items()}
+    (tmp_path / "baseline").write_text(tables["baseline"])
+    options = ["--metric", "bleu", "chrf", "wer", "--baseline", str(tmp_path / "baseline")]
+    assert score(tables["reference"], tables["system"], *options) == 0
+    said = paired_test_of_sacrebleu(tmp_path, sides)
+    expected = [re.findall(r"\d+\.\d+", line) for line in said.splitlines() if ".txt &" in line]
+    (bleu, _, _, chrf, *_), (system_bleu, _, half, p, system_chrf, _, _, chrf_p) = expected
+    metrics = summary_of(tmp_path)["metrics"]
+    overall = metrics["bleu"]["overall"]
+    ours = (overall["score"], (overall["interval"][1] - overall["interval"][0]) / 2, overall["baseline"]["p_value"])
+    assert ours == pytest.approx((float(system_bleu), float(half), float(p)), abs=1e-4)
+    assert overall["baseline"]["score"] == pytest.approx(float(bleu), abs=1e-4)
+    overall = metrics["chrf"]["overall"]
+    ours = (overall["score"], overall["baseline"]["score"], overall["baseline"]["p_value"])
+    assert ours == pytest.approx((float(system_chrf), float(chrf), float(chrf_p)), abs=1e-4)
+    assert f" - BLEU       {metrics['bleu']['overall']['signature'].removeprefix('BLEU|')}\n" in said
+    assert 0 < metrics["wer"]["overall"]["baseline"]["p_value"] < 1
+    assert metrics["wer"]["overall"]["baseline"]["difference"] < 0
+    assert "|95 % interval|Baseline|Difference|p|" in capsys.readouterr().out
+
+
+def paired_test_of_sacrebleu(tmp_path, sides):
+    """What sacrebleu's own command prints, four digits after the point."""
+    for name, side in sides.items():
+        (tmp_path / f"{name}.txt").write_text("\n".join(side) + "\n")
+    command = [sys.executable, "-X", "utf8", "-m", "sacrebleu", "reference.txt", "-i", "baseline.txt", "system.txt"]
+    command += ["-m", "bleu", "chrf", "--paired-bs", "-w", "4", "-f", "latex"]
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, encoding="utf-8", check=True)
+    return result.stdout
+
+
+def test_a_baseline_with_missing_hypotheses_counts_too(score, tmp_path, capsys):
+    (tmp_path / "baseline").write_text("a x\n")
+    assert score("a x\nb y\n", "a x\nb y\n", "--baseline", str(tmp_path / "baseline")) == 2
+    assert "1 of 2 references have no hypothesis and count as deleted: b" in capsys.readouterr().err
+    assert summary_of(tmp_path)["baseline"]["missing"] == ["b"]
+
+
+def test_the_seed_and_the_number_of_resamples_are_in_the_signature(score, tmp_path):
+    texts = ["".join(f"u{n:03d} {word[n % 3 == 0]}\n" for n in range(300)) for word in ("aa", "ab")]
+    intervals = []
+    for seed in ("1", "1", "2"):
+        assert score(*texts, "--seed", seed, "--samples", "100") == 0
+        overall = summary_of(tmp_path)["metrics"]["cer"]["overall"]
+        assert f"|bs:100|seed:{seed}|" in overall["signature"]
+        intervals.append(overall["interval"])
+    assert intervals[0] == intervals[1] != intervals[2]
 
 
 @pytest.mark.parametrize(
@@ -77,15 +194,27 @@ def test_an_empty_reference_line_is_scored(score, capsys):
         ("a x\n", "", "", "text: is empty"),
         ("a x\na y\n", "a x\n", "", "reference:2: duplicate id 'a'"),
         ("a x\n", "a x\na x\n", "", "text:2: duplicate id 'a'"),
-        ("a x\n", "a x\nb x\n", "", "hypotheses without a reference (1): b; score against"),
+        ("a x\n", "a x\nb x\n", "", "decode/test: hypotheses without a reference (1): b; score against"),
         ("a\n", "a x\n", "", "the references (1) hold no char at all"),
-        ("a x\n", "a x\n", "--unit phone", "unknown unit 'phone'; choose one of char, word"),
-        ("a x\n", "a x\n", "--unit word --count_spaces", "spaces can be counted with unit char only"),
+        ("a x\n", "a x\n", "--metric phone", "unknown metric 'phone'; choose from cer, wer, bleu, chrf, chrf++, ter"),
+        ("a x\n", "a x\n", "--metric wer --count_spaces", "--count_spaces is for cer, and the metrics are wer"),
+        ("a x\n", "a x\n", "--normalise all", "unknown normalisation 'all'; choose one of none, wer"),
+        ("a x\n", "a x\n", "--samples 9", "9 resamples are too few"),
         ("a x\n", "a x\n", "--name a|b", "data set name 'a|b' does not fit a table cell"),
+        (
+            "a x\nb y\n",
+            "a x\n",
+            "--by utt2lang",
+            "utt2lang: 1 of 2 reference utterances have no name, the first is 'b'",
+        ),
+        ("a x\n", "a x\n", "--by utt2domain", "data/utt2domain: cannot be read (No such file or directory)"),
+        ("a x\n", "a x\n", "--by ./utt2lang", "utt2lang: cannot be read"),
+        ("a x\n", "a x\n", "--zero_shot es-en", "--zero_shot and --sizes choose among rows; name the tables that make"),
+        ("a x\n", "a x\n", "--by more", "more:1: missing columns: has 'a' alone"),
     ],
 )
 def test_mistakes_get_one_line_and_leave_no_reports(reference, hypothesis, options, message, score, tmp_path, capsys):
-    assert score(reference, hypothesis, *options.split()) == 1
+    assert score(reference, hypothesis, *options.split(), utt2lang="a zh\n", more="a\n") == 1
     error = capsys.readouterr().err.splitlines()
     assert len(error) == 1
     assert error[0].startswith("espnet-diverse score: error: ")

@@ -3,73 +3,89 @@
 import pytest
 
 from espnet_diverse.errors import ConfigError, DataError
-from espnet_diverse.scoring.error_rate import error_rate
-from espnet_diverse.scoring.table import HEADER, row, table, update_results
+from espnet_diverse.scoring.error_rate import ErrorRate
+from espnet_diverse.scoring.evaluate import Compared, Row
+from espnet_diverse.scoring.table import cells, header, line, table, update_results
 
+METRIC = ErrorRate("char")
+HEADER = "|dataset|Snt|Wrd|Corr|Sub|Del|Ins|Err|S.Err|"
 RULE = "|---|---|---|---|---|---|---|---|---|"
+GOOD = ("2", "10", "80.0", "10.0", "10.0", "20.0", "40.0", "50.0")
+PERFECT = ("1", "2", "100.0", "0.0", "0.0", "0.0", "0.0", "0.0")
 
 
-@pytest.fixture
-def good():
-    return error_rate({"a": "abcdefgh", "b": "ij"}, {"a": "abXefghYZ", "b": "ij"})
+def row(score=40.0, cells=GOOD, **more):
+    return Row("CER", score, (30.04, 50.06), cells=cells, **more)
 
 
-@pytest.fixture
-def perfect():
-    return error_rate({"a": "ab"}, {"a": "ab"})
+def test_table():
+    rows = {"x": row(), "x AVG": row(12.34, (), mean_of=("x",))}
+    assert table(rows, METRIC).splitlines() == [
+        f"{HEADER}95 % interval|",
+        f"{RULE}---|",
+        "|x|2|10|80.0|10.0|10.0|20.0|40.0|50.0|30.0 to 50.1|",
+        "|x AVG|||||||12.3||30.0 to 50.1|",
+    ]
 
 
-def test_row(good):
-    # abcdefgh -> abXefghYZ: c or d substituted and the other deleted, Y and Z inserted.
-    assert row("decode/test", good) == "|decode/test|2|10|80.0|10.0|10.0|20.0|40.0|50.0|"
+def test_table_with_a_baseline():
+    rows = {
+        "x": row(baseline=Compared(41.5, (0, 0), -1.5, 0.0123)),
+        "y": row(baseline=Compared(30.0, (0, 0), 10.0, None)),
+    }
+    lines = table(rows, METRIC).splitlines()
+    assert lines[0] == f"{HEADER}95 % interval|Baseline|Difference|p|"
+    assert lines[2].endswith("|30.0 to 50.1|41.5|-1.5|0.012|")
+    assert lines[3].endswith("|30.0 to 50.1|30.0|+10.0||")
+    assert {line.count("|") for line in lines} == {14}
 
 
-def test_table(good, perfect):
-    lines = table({"x": good, "y": perfect}).splitlines()
-    assert lines == [HEADER, RULE, row("x", good), "|y|1|2|100.0|0.0|0.0|0.0|0.0|0.0|"]
-    assert {line.count("|") for line in lines} == {10}
+def test_cells_and_header():
+    assert cells(row(), METRIC) == list(GOOD)
+    assert cells(row(7.06, ()), METRIC) == ["", "", "", "", "", "", "7.1", ""]
+    assert header(METRIC.columns) == HEADER
 
 
 @pytest.mark.parametrize("name", ["a|b", "a\nb", "", " "])
-def test_a_name_that_breaks_the_table(name, good):
+def test_a_name_that_breaks_the_table(name):
     with pytest.raises(ConfigError, match=r"data set name .* does not fit a table cell; it must not be empty or hold"):
-        row(name, good)
+        line(name, GOOD)
 
 
-def test_results_file_is_made_filled_and_stable(tmp_path, good, perfect):
+def test_results_file_is_made_filled_and_stable(tmp_path):
     path = tmp_path / "RESULTS.md"
-    update_results(path, "### CER", {"dev": good, "test": good})
-    update_results(path, "### CER", {"test": perfect, "other": good})
-    update_results(path, "### WER", {"test": good})
+    update_results(path, "### CER", METRIC.columns, {"dev": GOOD, "test": GOOD})
+    update_results(path, "### CER", METRIC.columns, {"test": PERFECT, "other": GOOD})
+    update_results(path, "### BLEU", ["Snt", "BLEU"], {"test": ["1", "2.0"]})
     expected = [
-        *("# RESULTS", "", "### CER", "", HEADER, RULE, row("dev", good), row("test", perfect), row("other", good)),
-        *("", "### WER", "", HEADER, RULE, row("test", good)),
+        *("# RESULTS", "", "### CER", "", HEADER, RULE, line("dev", GOOD), line("test", PERFECT), line("other", GOOD)),
+        *("", "### BLEU", "", "|dataset|Snt|BLEU|", "|---|---|---|", "|test|1|2.0|"),
     ]
     assert path.read_text().splitlines() == expected
-    update_results(path, "### CER", {"test": perfect})
-    update_results(path, "### WER", {"test": good})
+    update_results(path, "### CER", METRIC.columns, {"test": PERFECT})
+    update_results(path, "### BLEU", ["Snt", "BLEU"], {"test": ["1", "2.0"]})
     assert path.read_text().splitlines() == expected
     assert [file.name for file in tmp_path.iterdir()] == ["RESULTS.md"]
 
 
-def test_everything_else_in_the_file_stays(tmp_path, good):
+def test_everything_else_in_the_file_stays(tmp_path):
     path = tmp_path / "RESULTS.md"
     before = ["# Mine", "", "### CER", "words about it", "", "| paper | ours |", "|---|---|"]
     after = ["", "## Notes", "", "### WER", "", "text", "", "#### more", ""]
     path.write_text("\n".join([*before[:5], *after]))
     for _ in range(2):
-        update_results(path, "### CER", {"test": good})
-        update_results(path, "### WER", {"test": good})
-    new = ["", HEADER, RULE, row("test", good)]
+        update_results(path, "### CER", METRIC.columns, {"test": GOOD})
+        update_results(path, "### WER", METRIC.columns, {"test": GOOD})
+    new = ["", HEADER, RULE, line("test", GOOD)]
     expected = ["# Mine", "", "### CER", *new, "", "words about it", "", "", "## Notes", "", "### WER", *new]
     assert path.read_text() == "\n".join([*expected, "", "text", "", "#### more", ""])
 
 
-def test_a_table_with_other_columns_is_left_alone(tmp_path, good):
+def test_a_table_with_other_columns_is_left_alone(tmp_path):
     path = tmp_path / "RESULTS.md"
     path.write_text("### CER\n\n|paper|ours|\n|---|---|\n")
     with pytest.raises(
         DataError, match=r"RESULTS.md:3: the table under '### CER' has other columns; expected \|dataset"
     ):
-        update_results(path, "### CER", {"test": good})
+        update_results(path, "### CER", METRIC.columns, {"test": GOOD})
     assert path.read_text() == "### CER\n\n|paper|ours|\n|---|---|\n"

@@ -1,0 +1,48 @@
+"""Metrics by the names that a user gives."""
+
+from collections.abc import Callable, Sequence
+
+from espnet_diverse.errors import ConfigError
+from espnet_diverse.scoring.bleu import bleu, chrf, ter
+from espnet_diverse.scoring.error_rate import ErrorRate
+from espnet_diverse.scoring.metric import Metric
+
+METRICS = ("cer", "wer", "bleu", "chrf", "chrf++", "ter")
+
+
+def build_metrics(
+    names: Sequence[str], count_spaces: bool = False, normalisation: str = "none", tokenize: str | None = None
+) -> dict[str, Metric]:
+    """Metrics by name, in the order given.
+
+    Args:
+        names: Some of `METRICS`, each once.
+        count_spaces: Count a space as a character, for cer.
+        normalisation: Of the texts, for cer and wer; see `ErrorRate`.
+        tokenize: Of bleu; see `bleu`.
+
+    Raises:
+        ConfigError: A name is unknown or stands twice, or an option fits none of the metrics.
+    """
+    for name in names:
+        if name not in METRICS:
+            raise ConfigError(f"unknown metric {name!r}; choose from {', '.join(METRICS)}")
+        if names.count(name) > 1:
+            raise ConfigError(f"metric {name!r} is given {names.count(name)} times; give it once")
+    _fits(count_spaces, "--count_spaces", names, ("cer",))
+    _fits(normalisation != "none", f"--normalise {normalisation}", names, ("cer", "wer"))
+    _fits(tokenize is not None, f"--tokenize {tokenize}", names, ("bleu",))
+    makers: dict[str, Callable[[], Metric]] = {
+        "cer": lambda: ErrorRate("char", not count_spaces, normalisation),
+        "wer": lambda: ErrorRate("word", normalisation=normalisation),
+        "bleu": lambda: bleu(tokenize),
+        "chrf": chrf,
+        "chrf++": lambda: chrf(word_order=2),
+        "ter": ter,
+    }
+    return {name: makers[name]() for name in names}
+
+
+def _fits(given: bool, option: str, names: Sequence[str], of: Sequence[str]) -> None:
+    if given and not set(names) & set(of):
+        raise ConfigError(f"{option} is for {' and '.join(of)}, and the metrics are {' '.join(names)}; leave it out")

@@ -1,0 +1,118 @@
+"""Rows of a score table: parts of a corpus by language, direction or domain, and averages over them.
+
+A row is named by the names of its utterances in each table, joined by "-": "es" by utt2lang, "es-en" by utt2lang and
+utt2tgtlang, "mtedx-es-en" with utt2domain before them. An average is the mean of the rows' scores, each with the same
+weight, as in the tables of papers:
+
+    AVG      all rows; where utt2domain is one of several tables, also the rows of each domain ("mtedx AVG")
+    AVG-T    directions with training data        AVG-Z    zero-shot directions
+    High     more training data than a bound      Low      no more than that
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf, nan
+from pathlib import Path
+
+from espnet_diverse.corpora.tables import read_table
+from espnet_diverse.errors import DataError
+
+DOMAIN = "utt2domain"
+
+
+@dataclass
+class Group:
+    """One row.
+
+    Attributes:
+        direction: Its name without the domain.
+        domain: Its domain, where that is a part of the name; else "".
+        indices: Positions of its sentences in the corpus.
+    """
+
+    direction: str
+    domain: str = ""
+    indices: list[int] = field(default_factory=list)
+
+
+def groups(utterances: Sequence[str], tables: Mapping[str, Mapping[str, str]]) -> dict[str, Group]:
+    """Rows by name, sorted; none without a table.
+
+    Args:
+        utterances: Ids in the order of the corpus.
+        tables: Utterance to name, under the table's path; entries of other utterances do not matter.
+
+    Raises:
+        DataError: An utterance has no name in a table.
+    """
+    stems = [path.rpartition("/")[2] for path in tables]
+    for path, table in tables.items():
+        if nameless := [utterance for utterance in utterances if utterance not in table]:
+            raise DataError(
+                f"{path}: {len(nameless)} of {len(utterances)} reference utterances have no name, the first is "
+                f"{nameless[0]!r}; give each of them a line 'utterance name'"
+            )
+    found: dict[str, Group] = {}
+    for index, utterance in enumerate(utterances if tables else ()):
+        names = [table[utterance] for table in tables.values()]
+        domain = names[stems.index(DOMAIN)] if DOMAIN in stems and len(stems) > 1 else ""
+        direction = "-".join(name for stem, name in zip(stems, names, strict=True) if not domain or stem != DOMAIN)
+        found.setdefault("-".join(names), Group(direction, domain)).indices.append(index)
+    return dict(sorted(found.items()))
+
+
+def averages(
+    rows: Mapping[str, Group],
+    zero_shot: Collection[str] = (),
+    sizes: Mapping[str, float] | None = None,
+    above: float = 1e7,
+) -> dict[str, list[str]]:
+    """Averages by name, each with the names of its rows; those without a row are left out.
+
+    Args:
+        rows: What `groups` returns.
+        zero_shot: Rows or directions without training data.
+        sizes: Amount of training data of each row or direction.
+        above: A size above this one is high.
+
+    Raises:
+        DataError: A row has no size, or the name of an average.
+    """
+    found: dict[str, list[str]] = {}
+    for domain in ["", *sorted({group.domain for group in rows.values()} - {""})]:
+        members = {name: group for name, group in rows.items() if domain in ("", group.domain)}
+        kinds: dict[str, list[str]] = {"AVG": list(members)}
+        for name, group in members.items() if zero_shot else ():
+            kind = "AVG-Z" if {name, group.direction} & set(zero_shot) else "AVG-T"
+            kinds.setdefault(kind, []).append(name)
+        for name, group in members.items() if sizes is not None else ():
+            kind = "High" if _size(name, group, sizes) > above else "Low"
+            kinds.setdefault(kind, []).append(name)
+        found |= {f"{domain} {kind}".strip(): kinds[kind] for kind in sorted(kinds)}
+    if taken := found.keys() & rows.keys():
+        raise DataError(f"row {min(taken)!r} has the name of an average; rename it in its table")
+    return found if rows else {}
+
+
+def read_sizes(path: Path) -> dict[str, float]:
+    """Read amounts of training data, one 'row amount' a line; the unit is the user's.
+
+    Raises:
+        DataError: The file cannot be read, or an amount is no number from 0.
+    """
+    sizes = {}
+    for name, amount in read_table(path, "sizes").items():
+        try:
+            sizes[name] = float(amount)
+        except ValueError:
+            sizes[name] = nan
+        if not 0 <= sizes[name] < inf:
+            raise DataError(f"{path}: {amount!r} of row {name!r} is no amount; a line is: row amount (0 or more)")
+    return sizes
+
+
+def _size(name: str, group: Group, sizes: Mapping[str, float]) -> float:
+    for key in (name, group.direction):
+        if key in sizes:
+            return sizes[key]
+    raise DataError(f"row {name!r} has no size of its training data; known sizes: {' '.join(sizes)}")

@@ -1,0 +1,83 @@
+"""What a scoring run leaves: tables with notes, and all numbers for JSON."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from espnet_diverse.scoring.alignment import Alignment
+from espnet_diverse.scoring.error_rate import ErrorRate
+from espnet_diverse.scoring.evaluate import Row, to_dict
+from espnet_diverse.scoring.metric import Metric
+from espnet_diverse.scoring.table import cells, table
+from espnet_diverse.scoring.texts import Corpus, abridge
+
+
+@dataclass(frozen=True)
+class Report:
+    """The scores of a corpus.
+
+    Attributes:
+        corpus: References and systems.
+        metrics: Metrics by the name that the user gives.
+        scores: Rows of each metric, as `evaluate` returns them; the row "" is the whole corpus.
+    """
+
+    corpus: Corpus
+    metrics: Mapping[str, Metric]
+    scores: Mapping[str, Mapping[str, Row]]
+
+    def markdown(self) -> str:
+        """A heading and a table for each metric; every row begins with the name of the system."""
+        parts = [f"### {metric.name}\n\n{table(self._named(name), metric)}" for name, metric in self.metrics.items()]
+        return "\n".join(parts)
+
+    def results(self, name: str) -> dict[str, list[str]]:
+        """The rows of one metric for `table.update_results`."""
+        return {title: cells(row, self.metrics[name]) for title, row in self._named(name).items()}
+
+    def notes(self) -> list[str]:
+        """Lines to stand below the tables: signatures, and references without a hypothesis."""
+        rows = [row for scores in self.scores.values() for row in scores.values() if not row.mean_of]
+        notes = list(dict.fromkeys(row.signature for row in rows))
+        for system in self.corpus.systems():
+            if system.missing:
+                notes.append(
+                    f"{system.name}: {len(system.missing)} of {len(system.texts)} references have no hypothesis and "
+                    f"count as deleted: {abridge(system.missing)}"
+                )
+        return notes
+
+    def alignments(self) -> str:
+        """The alignment of every sentence for each error rate, below the name of the metric; "" without one."""
+        rates = [metric for metric in self.metrics.values() if isinstance(metric, ErrorRate)]
+        return "\n".join(f"# {metric.name}\n{self._aligned(metric)}" for metric in rates)
+
+    def to_dict(self) -> dict:
+        """All numbers, ready for JSON.
+
+        {name, missing, baseline: {name, missing},
+         metrics: {wer: {overall: ROW, rows: {es: ROW}, averages: {AVG: ROW}}}}
+
+        A ROW is what `evaluate.to_dict` makes.
+        """
+        numbers = {"name": self.corpus.system.name, "missing": list(self.corpus.system.missing), "metrics": {}}
+        if self.corpus.baseline:
+            numbers["baseline"] = {
+                "name": self.corpus.baseline.name,
+                "missing": list(self.corpus.baseline.missing),
+            }
+        for name, scores in self.scores.items():
+            numbers["metrics"][name] = {
+                "overall": to_dict(scores[""]),
+                "rows": {title: to_dict(row) for title, row in scores.items() if title and not row.mean_of},
+                "averages": {title: to_dict(row) for title, row in scores.items() if row.mean_of},
+            }
+        return numbers
+
+    def _named(self, name: str) -> dict[str, Row]:
+        return {f"{self.corpus.system.name} {title}".strip(): row for title, row in self.scores[name].items()}
+
+    def _aligned(self, metric: ErrorRate) -> str:
+        references = list(self.corpus.references.values())
+        aligned = metric.align(references, self.corpus.system.texts, self.corpus.language_list())
+        named = zip(self.corpus.references, aligned, strict=True)
+        return "\n".join(str(Alignment(utterance, pairs)) for utterance, pairs in named)

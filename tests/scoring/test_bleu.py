@@ -1,0 +1,78 @@
+"""BLEU, chrF and TER are sacrebleu's, down to the signature and the interval."""
+
+import numpy as np
+import pytest
+import sacrebleu
+from sacrebleu.metrics import BLEU, CHRF, TER
+
+from espnet_diverse.errors import ConfigError
+from espnet_diverse.scoring.bleu import bleu, chrf, ter, tokenizer_of
+from espnet_diverse.scoring.significance import Bootstrap, interval
+
+PAIRS = {
+    "bleu": (bleu, BLEU),
+    "intl": (lambda: bleu("intl"), lambda: BLEU(tokenize="intl")),
+    "chrf": (chrf, CHRF),
+    "chrf++": (lambda: chrf(2), lambda: CHRF(word_order=2)),
+    "ter": (ter, TER),
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_scores_signatures_and_intervals_are_those_of_sacrebleu(name, translations):
+    references, hypotheses, _ = translations
+    ours, theirs = (make() for make in PAIRS[name])
+    expected = theirs.corpus_score(hypotheses, [references], n_bootstrap=200)
+    statistics = ours.statistics(references, hypotheses, [""] * len(references))
+    assert ours.score(statistics.sum(0)) == pytest.approx(expected.score, abs=1e-12)
+    assert ours.signature(["", ""], Bootstrap(200)) == f"{expected.name}|{theirs.get_signature()}"
+    assert ours.cells(60, statistics.sum(0)) == ["60", f"{expected.score:.1f}"]
+    low, high = interval(Bootstrap(200).scores(statistics, ours.score))
+    # sacrebleu sums in single precision.
+    assert (high - low) / 2 == pytest.approx(expected._ci, rel=1e-5)
+    assert ours.name == expected.name
+
+
+def test_several_rows_are_scored_at_once(translations):
+    references, hypotheses, _ = translations
+    metric = bleu()
+    statistics = metric.statistics(references, hypotheses, [""] * 60)
+    halves = np.stack([statistics[:30].sum(0), statistics[30:].sum(0)])
+    expected = [
+        sacrebleu.corpus_bleu(hypotheses[part], [references[part]]).score for part in (slice(30), slice(30, 60))
+    ]
+    assert metric.score(halves) == pytest.approx(expected, abs=1e-12)
+    assert metric.details(halves[0]) == {"counts": halves[0].tolist()}
+
+
+def test_each_language_has_its_tokenizer():
+    references, hypotheses = (
+        ["今天天气很好。", "the cat sat on it", "今日はいい天気です"],
+        ["今天天气好。", "the cat sat", "今日は天気です"],
+    )
+    metric = bleu()
+    statistics = metric.statistics(references, hypotheses, ["zh-CN", "en", "ja"])
+    for index, tokenizer in enumerate(("zh", "13a", "char")):
+        expected = sacrebleu.corpus_bleu([hypotheses[index]], [[references[index]]], tokenize=tokenizer).score
+        assert metric.score(statistics[index]) == pytest.approx(expected, abs=1e-12)
+    assert "|tok:13a+zh|" in metric.signature(["zh", "en", "zh"], Bootstrap())
+    assert "|tok:char|" in metric.signature(["ja"], Bootstrap())
+    assert bleu("13a").statistics(references[:1], hypotheses[:1], ["zh"])[0, 0] == 1
+
+
+def test_tokenizer_of():
+    assert [tokenizer_of(language) for language in ("", "de", "zh", "zh-TW", "ja", "jam")] == [
+        *("13a", "13a", "zh", "zh", "char", "13a")
+    ]
+
+
+def test_reference_units_are_none_for_empty_references(translations):
+    for make, _ in PAIRS.values():
+        metric = make()
+        statistics = metric.statistics(["", "a b"], ["a", ""], ["", ""])
+        assert (metric.reference_units(statistics) > 0).tolist() == [False, True]
+
+
+def test_a_tokenizer_that_needs_more_than_sacrebleu_is_refused():
+    with pytest.raises(ConfigError, match="^unknown tokenizer 'ja-mecab'; choose one of 13a, zh, char, intl, none$"):
+        bleu("ja-mecab")

@@ -1,0 +1,45 @@
+"""Metrics by name, and options that fit none of them."""
+
+import pytest
+
+from espnet_diverse.errors import ConfigError
+from espnet_diverse.scoring.build import METRICS, build_metrics
+from espnet_diverse.scoring.significance import Bootstrap
+
+
+def test_every_metric_is_built_in_order():
+    assert [metric.name for metric in build_metrics(METRICS).values()] == [
+        "CER",
+        "WER",
+        "BLEU",
+        "chrF2",
+        "chrF2++",
+        "TER",
+    ]
+
+
+def test_options_reach_their_metrics():
+    metrics = build_metrics(["cer", "wer", "bleu"], count_spaces=True, normalisation="wer", tokenize="intl")
+    signatures = [metric.signature(["zh"], Bootstrap()) for metric in metrics.values()]
+    for part, signature in zip(("spaces:counted|case:lc", "WER|case:lc", "tok:intl"), signatures, strict=True):
+        assert part in signature
+
+
+@pytest.mark.parametrize(
+    "names, options, message",
+    [
+        (["meteor"], {}, "unknown metric 'meteor'; choose from cer, wer, bleu, chrf, chrf++, ter"),
+        (["cer", "wer", "cer"], {}, "metric 'cer' is given 2 times; give it once"),
+        (["wer"], {"count_spaces": True}, "--count_spaces is for cer, and the metrics are wer; leave it out"),
+        (
+            ["bleu"],
+            {"normalisation": "wer"},
+            "--normalise wer is for cer and wer, and the metrics are bleu; leave it out",
+        ),
+        (["cer", "ter"], {"tokenize": "zh"}, "--tokenize zh is for bleu, and the metrics are cer ter; leave it out"),
+    ],
+)
+def test_what_does_not_fit_is_refused(names, options, message):
+    with pytest.raises(ConfigError) as error:
+        build_metrics(names, **options)
+    assert str(error.value) == message
