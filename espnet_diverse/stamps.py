@@ -77,8 +77,8 @@ class Stamp:
 
 
 def is_data_directory(path: Path) -> bool:
-    """Whether `path` is a Kaldi data directory of speech."""
-    return (path / "wav.scp").is_file()
+    """Whether `path` is a Kaldi data directory, of speech or of text alone."""
+    return (path / "wav.scp").is_file() or (path / "text").is_file()
 
 
 def digest(path: Path) -> str | None:
@@ -95,7 +95,7 @@ def digest(path: Path) -> str | None:
             if table.is_file() and not table.name.startswith("."):
                 hasher.update(os.fsencode(f"{table.name}\0"))
                 _add_content(hasher, table)
-        for line in (path / "wav.scp").read_text(encoding="utf-8", errors="surrogateescape").split("\n"):
+        for line in _lines(path / "wav.scp"):
             hasher.update(f"{_size(Path(line.partition(' ')[2]))}\n".encode())
     elif path.is_dir():
         for file in sorted(file for file in path.rglob("*") if file.is_file()):
@@ -110,6 +110,10 @@ def _add_content(hasher: "hashlib._Hash", path: Path) -> None:
     with path.open("rb") as file:
         while block := file.read(1 << 20):
             hasher.update(block)
+
+
+def _lines(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8", errors="surrogateescape").split("\n") if path.is_file() else []
 
 
 def _size(path: Path) -> int:

@@ -25,18 +25,25 @@ option corpus_dir '' "the official release, unpacked; without it and --corpus it
 option corpus '' "'synthetic' makes a small replica of the corpus and uses that"
 option corpus_size '' "of the replica: demo or tiny"
 option data_dir '' "folder of the prepared data; data, or data/synthetic for the replica"
+option task asr "asr, or st for speech translation"
+option prepare_options '' "more options of the preparation, such as '--languages ar de'"
 option config '' "configuration fragments joined by commas; a later one overrides an earlier one"
 option set '' "key.sub=value changes the configuration; may be given several times"
 option seed 0 "seed of training"
-option tag '' "name of the experiment under exp/; made of corpus, config, set and seed"
+option tag '' "name of the experiment under exp/; made of corpus, config, set, init_param and seed"
+option init_param '' "trained parameters to begin with, such as ../asr1/exp/x/valid.acc.ave.pth:encoder:encoder"
 option speed_perturb '' "speed factors of the training set, such as '0.9 1.0 1.1'"
 option token_type char "char, bpe or unigram"
 option vocab_size '' "number of bpe or unigram tokens"
+option src_token_type '' "the same of the transcripts in translation; without it they share the vocabulary of the text"
+option src_vocab_size '' "number of bpe or unigram tokens of the transcripts"
 option average_metric valid.acc "criterion by which the epochs to average are chosen"
 option average_number 3 "number of epochs to average"
 option decode_config conf/decode.yaml "configuration fragments of the search"
 option test_sets 'dev test' "data sets to decode and score"
-option score_unit char "error rate over char or word"
+option metric cer "what to score: cer wer bleu chrf ter, one or several"
+option score_by '' "tables that make rows, such as 'utt2lang utt2domain'"
+option score_options '' "more options of the scoring, such as '--normalise wer'"
 option nj "$(env -u OMP_NUM_THREADS nproc)" "number of parallel jobs"
 option ngpu 0 "number of GPUs"
 option dry_run false "only print what would run"
@@ -52,7 +59,7 @@ parse_options() {
         if [[ $name == dry_run && ${2-} != true && ${2-} != false ]]; then
             set -- "$1" true "${@:2}" # the switch may stand alone
         fi
-        [[ $# -ge 2 && $2 != --* ]] || die "option $1 has no value; write $1 VALUE; known: ${options[*]/#/--}"
+        [[ $# -ge 2 && ($2 != --* || $name == *_options) ]] || die "option $1 has no value; write $1 VALUE; known: ${options[*]/#/--}"
         printf -v "$name" '%s' "$2"
         [[ $name != set ]] || sets+=("$2")
         [[ $name != corpus_dir || $2 == /* ]] || corpus_dir=$caller/$2
@@ -86,19 +93,23 @@ stage_data() {
     local source=(--download)
     [[ -z $corpus ]] || source=(--corpus "$corpus" ${corpus_size:+--size "$corpus_size"})
     [[ -z $corpus_dir ]] || source=(--corpus_dir "$corpus_dir")
-    # shellcheck disable=SC2086 # speed_perturb holds several words
+    # shellcheck disable=SC2086 # speed_perturb and prepare_options hold several words
     local/data.sh "${source[@]}" --download_dir downloads --output_dir "$data_dir" \
-        --speed_perturb ${speed_perturb:-1.0} --nj "$nj"
+        --speed_perturb ${speed_perturb:-1.0} --nj "$nj" $prepare_options
 }
 stage_tokens() {
     local name others=()
     for name in $test_sets; do others+=("$data_dir/$name/text"); done
     espnet-diverse tokens --text "$data_dir/train/text" --output_dir "$data_dir/tokens" --type "$token_type" \
         ${vocab_size:+--vocab_size "$vocab_size"} --coverage "${others[@]}"
+    [[ -z $src_token_type ]] || espnet-diverse tokens --text "$data_dir/train/src_text" \
+        --output_dir "$data_dir/src_tokens" --type "$src_token_type" ${src_vocab_size:+--vocab_size "$src_vocab_size"}
 }
 training_arguments() { # the array `training`: what stats and train share
     local change
     training=(--config "$config" --train_dir "$data_dir/train" --valid_dir "$data_dir/dev" --tokens_dir "$data_dir/tokens")
+    [[ $task == asr ]] || training+=(--task "$task")
+    [[ -z $src_token_type ]] || training+=(--src_tokens_dir "$data_dir/src_tokens")
     for change in "${sets[@]}"; do training+=(--set "$change"); done
 }
 stage_stats() {
@@ -108,7 +119,7 @@ stage_stats() {
 stage_train() {
     training_arguments
     espnet-diverse train "${training[@]}" --set "seed=$seed" --stats_dir "$exp_dir/stats" --output_dir "$exp_dir" \
-        --ngpu "$ngpu"
+        ${init_param:+--init_param "$init_param"} --ngpu "$ngpu"
     espnet-diverse average --model_dir "$exp_dir" --metric "$average_metric" --number "$average_number"
 }
 stage_decode() {
@@ -122,8 +133,10 @@ stage_decode() {
 stage_score() {
     local name
     for name in $test_sets; do
+        # shellcheck disable=SC2086 # metric, score_by and score_options hold several words
         espnet-diverse score --reference "$data_dir/$name/text" --hypothesis "$decode_dir/$name/text" \
-            --output_dir "$decode_dir/$name" --unit "$score_unit" --results "$exp_dir/RESULTS.md"
+            --output_dir "$decode_dir/$name" --metric $metric ${score_by:+--by $score_by} $score_options \
+            --results "$exp_dir/RESULTS.md"
     done
     espnet-diverse figure --model_dir "$exp_dir" --data_dir "$data_dir/$name" --output_dir "$exp_dir/figures"
 }
@@ -132,6 +145,7 @@ experiment_tag() { # small_sdma_train, with the corpus, changes and the seed whe
     local name change
     name=${corpus:+${corpus}_}$(stems "$config")
     for change in "${sets[@]}"; do name+=_${change//[^A-Za-z0-9._=-]/}; done
+    [[ -z $init_param ]] || name+=_init
     [[ $seed == 0 ]] || name+=_seed$seed
     echo "$name"
 }

@@ -1,4 +1,4 @@
-"""Read a corpus and write Kaldi data directories: 16 kHz mono audio, one file an utterance.
+"""Read a corpus and write Kaldi data directories: 16 kHz mono audio, one file an utterance, or text alone.
 
 Utterances outside the limits on length are listed in dropped.tsv with the reason and counted in what is printed; that
 is no failure, the exit code stays 0. Anything wrong with the corpus is an error, and nothing is written.
@@ -7,11 +7,17 @@ is no failure, the exit code stays 0. Anything wrong with the corpus is an error
 import argparse
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from espnet_diverse.corpora import Selection
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of `espnet-diverse prepare`."""
-    parser.add_argument("name", metavar="CORPUS", help="aishell")
+    from espnet_diverse.corpora import CORPORA
+
+    parser.add_argument("name", metavar="CORPUS", help=" ".join(CORPORA))
     parser.add_argument("--corpus_dir", type=Path, help="the official release, unpacked")
     parser.add_argument("--corpus", choices=["synthetic"], help="make a small replica with synthetic voices instead")
     parser.add_argument("--size", default="demo", help="of the replica: demo or tiny (default: demo)")
@@ -20,6 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--download_dir", type=Path, help="for it and the replica (default: downloads beside output_dir)"
     )
     parser.add_argument("--output_dir", type=Path, required=True, help="gets one data directory a set: train dev test")
+    _add_selection(parser)
     parser.add_argument(
         "--speed_perturb",
         type=float,
@@ -32,9 +39,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--audio_format", default="wav", help="of audio that must be converted: wav or flac (default: wav)"
     )
-    parser.add_argument("--on_missing", default="error", help="utterances without audio or transcript: error or drop")
     parser.add_argument("--report", type=Path, help="file for the full list of faults, where there are any")
     parser.add_argument("--nj", type=int, default=4, help="threads that read and write audio (default: 4)")
+
+
+def _add_selection(parser: argparse.ArgumentParser) -> None:
+    """Declare what of the corpus is wanted; which of these options a corpus has, its module says."""
+    wanted = parser.add_argument_group("what of the corpus")
+    wanted.add_argument("--task", default="asr", help="asr, or st with the translation as text (default: asr)")
+    wanted.add_argument("--languages", nargs="+", default=[], help="languages spoken (default: those of the corpus)")
+    wanted.add_argument("--pairs", nargs="+", default=[], help="directions to train and test, such as es-en fr-en")
+    wanted.add_argument("--zero_shot", nargs="+", default=[], help="directions to test only")
+    wanted.add_argument(
+        "--transcripts",
+        default="scored",
+        help="scored: in lower case without punctuation, as WER is counted; written: as they are (default: scored)",
+    )
+    wanted.add_argument("--case", default="kept", help="of parallel text: kept, or lower on both sides (default: kept)")
+    wanted.add_argument(
+        "--segmentation",
+        default="none",
+        help="of Chinese that is translated from: none, or jieba, which parts words (default: none)",
+    )
+    wanted.add_argument("--on_missing", default="error", help="utterances without audio or text: error or drop")
 
 
 def inputs(args: argparse.Namespace) -> list[Path]:
@@ -43,15 +70,17 @@ def inputs(args: argparse.Namespace) -> list[Path]:
 
 
 def outputs(args: argparse.Namespace) -> list[Path]:
-    """Two tables of every set; a data directory is written as a whole."""
+    """Some tables of every set; a data directory is written as a whole."""
     from espnet_diverse.corpora import load_corpus
 
-    return [args.output_dir / name / table for name in load_corpus(args.name).SETS for table in ("wav.scp", "text")]
+    corpus = load_corpus(args.name)
+    tables = getattr(corpus, "TABLES", ("wav.scp", "text"))
+    return [args.output_dir / name / table for name in corpus.SETS for table in tables]
 
 
 def run(args: argparse.Namespace) -> int:
     """Prepare every set of the corpus and print what came of it."""
-    from espnet_diverse.corpora import load_corpus
+    from espnet_diverse.corpora import check_options, load_corpus
     from espnet_diverse.corpora.faults import FaultsError
     from espnet_diverse.corpora.files import write_text
     from espnet_diverse.corpora.formatting import Form, format_data
@@ -60,9 +89,11 @@ def run(args: argparse.Namespace) -> int:
     if args.nj < 1:
         raise ConfigError(f"--nj {args.nj}: must be 1 or more")
     corpus = load_corpus(args.name)
+    selection = _selection(args)
+    check_options(corpus, selection)
     form = Form(tuple(args.speed_perturb), args.min_seconds, args.max_seconds, args.audio_format)
     try:
-        sets = corpus.prepare(_corpus_dir(args, corpus), args.on_missing)
+        sets = corpus.prepare(_corpus_dir(args, corpus, selection), selection)
         summaries = format_data(sets, args.output_dir, form, args.nj)
     except FaultsError as error:
         if args.report is None:
@@ -71,15 +102,20 @@ def run(args: argparse.Namespace) -> int:
         raise DataError(f"{error} (all are listed in {args.report})") from error
     for name, summary in summaries.items():
         listed = f" (listed in {args.output_dir / name / 'dropped.tsv'})" if summary.dropped else ""
-        hours = summary.seconds / 3600
-        counts = f"{summary.utterances} utterances, {hours:.2f} hours, {summary.speakers} speakers"
-        print(f"{name}: {counts}, {summary.dropped} dropped{listed}")
+        print(f"{name}: {summary}, {summary.dropped} dropped{listed}")
         for what, count in summary.converted.most_common():
             print(f"{name}: {count} recordings of {what} brought to 16 kHz mono")
     return 0
 
 
-def _corpus_dir(args: argparse.Namespace, corpus: ModuleType) -> Path:
+def _selection(args: argparse.Namespace) -> "Selection":
+    from espnet_diverse.corpora import Selection
+
+    named = (tuple(args.languages), tuple(args.pairs), tuple(args.zero_shot))
+    return Selection(args.task, *named, args.transcripts, args.case, args.segmentation, args.on_missing)
+
+
+def _corpus_dir(args: argparse.Namespace, corpus: ModuleType, selection: "Selection") -> Path:
     """Where the corpus lies, after making or fetching it where that is asked for."""
     from espnet_diverse.errors import ConfigError
 
@@ -89,8 +125,7 @@ def _corpus_dir(args: argparse.Namespace, corpus: ModuleType) -> Path:
         return args.corpus_dir
     downloads = args.download_dir or args.output_dir.absolute().parent / "downloads"
     if args.download:
-        return corpus.download(downloads)
-    from espnet_diverse.corpora import synthetic
+        return corpus.download(downloads, selection)
+    from espnet_diverse.corpora.synthetic import load_replica
 
-    make = getattr(synthetic, f"make_{args.name}")
-    return make(downloads / f"synthetic_{args.size}", size=args.size)
+    return load_replica(args.name).make(downloads / f"synthetic_{args.size}", size=args.size, nj=args.nj)

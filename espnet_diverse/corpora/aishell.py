@@ -17,16 +17,18 @@ an error unless `on_missing="drop"`, which lists each one as dropped; the full c
 
 from pathlib import Path
 
+from espnet_diverse.corpora import EVERYTHING, Selection
 from espnet_diverse.corpora.download import download as fetch
 from espnet_diverse.corpora.download import unpack
 from espnet_diverse.corpora.faults import Fault, refuse
 from espnet_diverse.corpora.files import staged_directory
 from espnet_diverse.corpora.kaldi import DataDir
 from espnet_diverse.corpora.tables import EMPTY_TRANSCRIPT, read_table, scan_table
-from espnet_diverse.errors import ConfigError, DataError
+from espnet_diverse.errors import DataError
 from espnet_diverse.progress import progress
 
 SETS = ("train", "dev", "test")
+OPTIONS = ()
 TRANSCRIPT = Path("transcript", "aishell_transcript_v0.8.txt")
 URL = "https://www.openslr.org/resources/33/data_aishell.tgz"
 MD5 = "2f494334227864a8a8fec932999db9d8"
@@ -36,13 +38,14 @@ MOST_MISSING = 0.01
 FEW_MISSING = 10
 
 
-def prepare(corpus_dir: Path, on_missing: str = "error") -> dict[str, DataDir]:
+def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, DataDir]:
     """Read the official tree.
 
     Args:
         corpus_dir: The folder that holds data_aishell, or data_aishell itself.
-        on_missing: What to do with a recording without transcript, a transcript without recording and an empty
-            transcript: "error", or "drop" (into `DataDir.dropped`; up to 1 % of the corpus, then an error as well).
+        selection: Its on_missing says what to do with a recording without transcript, a transcript without recording
+            and an empty transcript: "error", or "drop" (into `DataDir.dropped`; up to 1 % of the corpus, then an error
+            as well).
 
     Returns:
         The sets train, dev and test. A transcript without recording belongs to none of them; it is dropped from train.
@@ -50,8 +53,6 @@ def prepare(corpus_dir: Path, on_missing: str = "error") -> dict[str, DataDir]:
     Raises:
         DataError: naming the missing folder, the utterance without its other half, or the faulty line.
     """
-    if on_missing not in ("error", "drop"):
-        raise ConfigError(f"on_missing {on_missing!r}: must be error or drop")
     root = _root(corpus_dir)
     wavs = {name: _recordings(root / "wav" / name) for name in SETS}
     _refuse_twice(wavs)
@@ -59,7 +60,7 @@ def prepare(corpus_dir: Path, on_missing: str = "error") -> dict[str, DataDir]:
     spoken = {utterance: wav for paths in wavs.values() for utterance, wav in paths.items()}
     no_audio = sorted(transcripts.keys() - spoken.keys())
     no_transcript = sorted(spoken.keys() - transcripts.keys())
-    if on_missing == "drop":
+    if selection.on_missing == "drop":
         faults = [fault for fault in faults if fault.what != EMPTY_TRANSCRIPT]
         _check_share(no_audio + no_transcript + [u for u, text in transcripts.items() if not text], len(spoken))
     else:
@@ -73,7 +74,7 @@ def prepare(corpus_dir: Path, on_missing: str = "error") -> dict[str, DataDir]:
     return sets
 
 
-def download(target_dir: Path, url: str = URL, md5: str | None = MD5) -> Path:
+def download(target_dir: Path, selection: Selection = EVERYTHING, url: str = URL, md5: str | None = MD5) -> Path:
     """Fetch and unpack the release (15 GB, then 19 GB more) into `target_dir`.
 
     Returns:

@@ -3,6 +3,9 @@
 Mended: every kind of space becomes one plain space, invisible characters (zero-width, direction marks, soft hyphen,
 byte order mark) are removed, and the text is composed (Unicode NFC). ESPnet strips token-list lines with `rstrip`, so
 a no-break or ideographic space kept in a transcript would later turn into an empty token.
+
+Kept: the zero-width non-joiner and joiner (U+200C, U+200D) between two letters of the Arabic script or of a script of
+India and Sri Lanka, where they are orthography (Persian "می\u200cروم", Tamil, Sinhala).
 """
 
 import re
@@ -14,8 +17,16 @@ LONGEST_ID = 240
 
 _SPACES = "\t\v\f\r\x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 _INVISIBLE = "\xad\ufeff" + "".join(map(chr, [*range(0x200B, 0x2010), *range(0x202A, 0x202F), *range(0x2060, 0x2070)]))
-_MENDED = re.compile(f"[{_SPACES}{_INVISIBLE}]")
-_MENDING = str.maketrans(_SPACES, " " * len(_SPACES), _INVISIBLE)
+_JOINERS = "\u200c\u200d"
+# Letters and marks of the Arabic blocks, and of those from Devanagari to Sinhala.
+_JOINABLE = "".join(
+    chr(code)
+    for block in (range(0x0600, 0x0900), range(0xFB50, 0xFDD0), range(0xFE70, 0xFEFF), range(0x0900, 0x0E00))
+    for code in block
+    if unicodedata.category(chr(code))[0] in "LM"
+)
+_NEEDED = f"(?<=[{_JOINABLE}])[{_JOINERS}](?=[{_JOINERS}]*[{_JOINABLE}])"
+_MENDED = re.compile(f"(?=[{_SPACES}{_INVISIBLE}])(?!{_NEEDED}).", re.DOTALL)
 _UNSAFE = re.compile(r"""[\s/\\$`"'|;&<>(){}\[\]*?!~#]|\.\.""")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
@@ -36,7 +47,7 @@ def mend(text: str) -> tuple[str, list[str]]:
             repairs.append("unusual space")
         if found & set(_INVISIBLE):
             repairs.append("invisible character")
-        text = text.translate(_MENDING)
+        text = _MENDED.sub(lambda match: " " if match[0] in _SPACES else "", text)
     if not unicodedata.is_normalized("NFC", text):
         repairs.append("decomposed text (not NFC)")
         text = unicodedata.normalize("NFC", text)

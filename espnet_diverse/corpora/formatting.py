@@ -1,6 +1,6 @@
 """Bring sets of a corpus to the form that training reads: one 16 kHz mono wav or flac file an utterance.
 
-A file that already is one is named where it lies, not copied. Utterances outside the limits on length are left out,
+Sets of text alone are written as they are. A file that already is one is named where it lies, not copied. Utterances outside the limits on length are left out,
 each with its reason in dropped.tsv; audio that cannot be used (missing, torn, NaN) is an error, and so is a table that
 does not fit. All sets appear complete or none does.
 """
@@ -14,7 +14,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from espnet_diverse.corpora.audio import RATE, AudioInfo, check_audio, inspect_audio, read_audio, resample, write_audio
+from espnet_diverse.corpora.audio import (
+    RATE,
+    AudioInfo,
+    check_audio,
+    inspect_audio,
+    read_audio,
+    resample,
+    segment_fault,
+    write_audio,
+)
 from espnet_diverse.corpora.faults import Fault, refuse
 from espnet_diverse.corpora.files import staged_directory
 from espnet_diverse.corpora.kaldi import DataDir, write_data_dir
@@ -63,8 +72,8 @@ class Summary:
 
     Attributes:
         utterances: Number of utterances kept, with their perturbed copies.
-        seconds: Their length in all.
-        speakers: Number of speakers, with the perturbed ones.
+        seconds: Their length in all; 0 for text alone.
+        speakers: Number of speakers, with the perturbed ones; 0 for text alone.
         dropped: Number of utterances left out.
         converted: How many source files had each rate and channel count that had to be changed.
     """
@@ -74,6 +83,11 @@ class Summary:
     speakers: int = 0
     dropped: int = 0
     converted: Counter[str] = field(default_factory=Counter)
+
+    def __str__(self) -> str:
+        if not self.speakers:
+            return f"{self.utterances} sentences"
+        return f"{self.utterances} utterances, {self.seconds / 3600:.2f} hours, {self.speakers} speakers"
 
 
 class _Kept(NamedTuple):
@@ -109,11 +123,14 @@ def format_data(
         Count, length and speakers of each set.
 
     Raises:
+        ConfigError: text alone is to be changed in speed.
         DataError: naming every fault of tables and audio; nothing is written then.
     """
     form = form or Form()
     output_dir = output_dir.absolute()
-    _check_target(sets, output_dir)
+    if form.speeds != (1.0,) and any(data.is_text for data in sets.values()):
+        raise ConfigError("speed factors are for audio, and these sets are text alone; leave --speed_perturb out")
+    check_target(sets, output_dir)
     tables = {name: find_faults(data, read_audio=False) for name, data in sets.items()}
     refuse([replace(fault, file=f"{name}/{fault.file}") for name in tables for fault in tables[name]])
     summaries: dict[str, Summary] = {}
@@ -122,6 +139,10 @@ def format_data(
         with ExitStack() as stack:
             for name, data in sets.items():
                 staging = stack.enter_context(staged_directory(output_dir / name))
+                if data.is_text:
+                    summaries[name] = Summary(len(data.text), dropped=len(data.dropped))
+                    write_data_dir(data, staging)
+                    continue
                 speeds = form.speeds if name == TRAINING_SET else (1.0,)
                 formatter = _Formatter(data, form, speeds, staging, output_dir / name)
                 prepared, summaries[name], found = formatter.run(nj, name)
@@ -136,12 +157,13 @@ def format_data(
     return summaries
 
 
-def _check_target(sets: Mapping[str, DataDir], output_dir: Path) -> None:
+def check_target(sets: Mapping[str, DataDir], output_dir: Path) -> None:
     """Refuse to replace a directory that is no data directory, or that holds the audio to be read."""
     refuse([Fault("output directory", None, what) for what in entry_faults("wav.scp", "", str(output_dir))])
     for name, data in sets.items():
         target = output_dir / name
-        if target.is_dir() and any(target.iterdir()) and not (target / "wav.scp").is_file():
+        tables = [target / table for table in ("wav.scp", "text")]
+        if target.is_dir() and any(target.iterdir()) and not any(table.is_file() for table in tables):
             raise DataError(f"{target}: exists and is no data directory; move it away or choose another place")
         for recording, path in data.wav_scp.items():
             if Path(path).absolute().is_relative_to(target):
@@ -194,6 +216,9 @@ class _Formatter:
         path = Path(self.data.wav_scp[segment.recording if segment else utterance])
         try:
             info = inspect_audio(path)
+            past = segment_fault(segment, info.seconds) if segment else None
+            if past:  # also where the segment is too long to be kept
+                raise DataError(f"{path}: {past}")
             seconds = segment.end - segment.start if segment else info.seconds
             speeds = [speed for speed in self.speeds if self._fits(utterance, speed, seconds / speed, outcome)]
             in_place = info.is_ready and segment is None

@@ -5,6 +5,9 @@
     src_text  utterance transcript            (optional, of speech translation: text is then the translation)
     utt2lang, utt2tgtlang, utt2domain         (optional: what is spoken, what text is in, where it is from)
 
+A directory of text alone, for translation or language models, has neither wav.scp nor utt2spk: its sentences are those
+of `text`, and in translation `src_text` is what they are translated from, written in the language that utt2lang names.
+
 Tables are utf-8, composed (NFC), sorted by id in byte order (`LC_ALL=C sort`), one id once. spk2utt is derived from
 utt2spk when writing and never read.
 """
@@ -44,9 +47,18 @@ class DataDir:
     tasks: dict[str, dict[str, str]] = field(default_factory=dict)
     dropped: dict[str, str] = field(default_factory=dict)
 
+    @property
+    def is_text(self) -> bool:
+        """Whether this is a directory of text alone."""
+        return bool(self.text) and not (self.wav_scp or self.segments or self.utt2spk)
+
     def utterances(self) -> list[str]:
-        """Ids of the utterances that have audio, sorted."""
-        return sorted(self.segments or self.wav_scp)
+        """Ids of the utterances that have audio, or of the sentences of a directory of text alone, sorted."""
+        return sorted(self.text if self.is_text else self.segments or self.wav_scp)
+
+    def required(self) -> tuple[str, ...]:
+        """Names of the tables that must be there."""
+        return ("text",) if self.is_text else REQUIRED
 
     def spk2utt(self) -> dict[str, list[str]]:
         """Sorted utterances of each speaker."""
@@ -73,11 +85,14 @@ def scan_data_dir(path: Path) -> tuple[DataDir, list[Fault]]:
         return DataDir(), [Fault(str(path), None, "no such data directory; `espnet-diverse prepare` makes one")]
     tables: dict[str, dict[str, str]] = {}
     faults: list[Fault] = []
+    audio = any((path / name).exists() for name in ("wav.scp", "utt2spk", "segments"))
+    required = REQUIRED if audio or not (path / "text").exists() else ("text",)
     for name in COLUMNS:
-        if name in REQUIRED or (path / name).exists():
+        if name in required or (path / name).exists():
             tables[name], found = scan_table(path / name)
             faults += found
-    data = DataDir(tables["wav.scp"], tables["text"], tables["utt2spk"], src_text=tables.get("src_text", {}))
+    spoken = (tables.get(name, {}) for name in REQUIRED)
+    data = DataDir(*spoken, src_text=tables.get("src_text", {}))
     data.tasks = {name: tables[name] for name in TASK_TABLES if name in tables}
     data.segments = {utterance: parse_segment(value) for utterance, value in tables.get("segments", {}).items()}
     return data, faults
@@ -99,7 +114,7 @@ def write_data_dir(data: DataDir, path: Path) -> None:
     path.mkdir(parents=True, exist_ok=True)
     tables = data.tables() | {"spk2utt": {speaker: " ".join(ids) for speaker, ids in data.spk2utt().items()}}
     for name, table in tables.items():
-        if table or name in REQUIRED:
+        if table or name in data.required():
             write_table(path / name, table)
         else:
             (path / name).unlink(missing_ok=True)

@@ -4,8 +4,10 @@ What can be mended without guessing (line ends, order, spaces, composition) is m
 everything else is refused with file and line. No command (a wav.scp entry with a pipe) is ever run.
 """
 
+import gzip
 import logging
 import re
+import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from math import inf, nan
@@ -64,7 +66,7 @@ def scan_table(path: Path, kind: str | None = None) -> tuple[dict[str, str], lis
     repairs: Counter[str] = Counter()
     table: dict[str, str] = {}
     first_line: dict[str, int] = {}
-    for number, line in _lines(path, faults, repairs):
+    for number, line in numbered_lines(path, faults, repairs):
         fields = line.split(None, 1)
         if not fields:
             repairs["blank line"] += 1
@@ -80,20 +82,40 @@ def scan_table(path: Path, kind: str | None = None) -> tuple[dict[str, str], lis
     ordered = dict(sorted(table.items()))
     if list(ordered) != list(table):
         repairs["unsorted table"] += 1
-    if repairs:
-        mended = ", ".join(f"{what} ({count})" for what, count in repairs.items())
-        log.warning("notice: %s: read as if these were mended: %s", path, mended)
+    _notice(path, repairs)
     if not table and not faults:
         faults.append(Fault(str(path), None, "is empty"))
     return ordered, faults
 
 
-def _lines(path: Path, faults: list[Fault], repairs: Counter[str]) -> Iterator[tuple[int, str]]:
+def scan_lines(path: Path) -> tuple[list[str], list[Fault]]:
+    """Read one text a line, mended, in the order of the file; empty lines stay, for other files run parallel."""
+    faults: list[Fault] = []
+    repairs: Counter[str] = Counter()
+    texts = []
+    for number, line in numbered_lines(path, faults, repairs):
+        text, found = mend(line)
+        repairs.update(found)
+        what = text_fault(text)
+        faults += [Fault(str(path), number, what)] if what else []
+        texts.append(text)
+    _notice(path, repairs)
+    return texts, faults
+
+
+def _notice(path: Path, repairs: Counter[str]) -> None:
+    if repairs:
+        mended = ", ".join(f"{what} ({count})" for what, count in repairs.items())
+        log.warning("notice: %s: read as if these were mended: %s", path, mended)
+
+
+def numbered_lines(path: Path, faults: list[Fault], repairs: Counter[str]) -> Iterator[tuple[int, str]]:
     """Yield (number from 1, decoded line); bytes that are not utf-8 become one fault for the file."""
     try:
-        raw = path.read_bytes()
-    except OSError as error:
-        faults.append(Fault(str(path), None, f"cannot be read ({error.strerror})"))
+        raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    except (OSError, EOFError, zlib.error) as error:
+        reason = getattr(error, "strerror", None) or error
+        faults.append(Fault(str(path), None, f"cannot be read ({reason})"))
         return
     if guess_encoding(raw[:4096]) == "UTF-16":
         faults.append(Fault(str(path), None, "is UTF-16 from byte offset 0; allowed is utf-8: convert it with iconv"))

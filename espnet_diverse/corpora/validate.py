@@ -5,7 +5,7 @@ from pathlib import Path
 
 from espnet_diverse.corpora.audio import check_audio, segment_fault
 from espnet_diverse.corpora.faults import Fault, refuse
-from espnet_diverse.corpora.kaldi import REQUIRED, DataDir, scan_data_dir
+from espnet_diverse.corpora.kaldi import DataDir, scan_data_dir
 from espnet_diverse.corpora.tables import entry_faults
 from espnet_diverse.corpora.threads import threaded
 from espnet_diverse.errors import DataError
@@ -42,19 +42,19 @@ def _table_faults(data: DataDir) -> list[Fault]:
     """What `scan_data_dir` finds in files, for tables in memory."""
     faults = []
     for name, table in data.tables().items():
-        if name in REQUIRED and not table:
+        if name in data.required() and not table:
             faults.append(Fault(name, None, "is empty"))
         faults += [Fault(name, key, what) for key, value in table.items() for what in entry_faults(name, key, value)]
     return faults
 
 
 def _key_faults(data: DataDir, folder: str) -> list[Fault]:
-    """Compare the keys of the tables with the utterances that have audio; an empty table is a fault of its own."""
+    """Compare the keys of the tables with the utterances; an empty table is a fault of its own."""
 
     def faults(table: str, keys: Iterable[str], what: str) -> list[Fault]:
         return [Fault(f"{folder}{table}", key, what) for key in sorted(keys)]
 
-    source = "segments" if data.segments else "wav.scp"
+    source = "text" if data.is_text else "segments" if data.segments else "wav.scp"
     spoken = set(data.utterances())
     found: list[Fault] = []
     if spoken and data.text:

@@ -3,15 +3,15 @@
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import soundfile
 
 from espnet_diverse.bin.main import main
-from espnet_diverse.corpora import aishell
+from espnet_diverse.corpora import Selection, aishell, mtedx
 from espnet_diverse.corpora.kaldi import read_data_dir
+from espnet_diverse.errors import DataError
 
 UTTERANCES = {"train": "BAC009S0002W0122", "dev": "BAC009S0724W0121", "test": "BAC009S0764W0121"}
 TRANSCRIPT = "data_aishell/transcript/aishell_transcript_v0.8.txt"
@@ -165,24 +165,46 @@ def test_no_source_and_unknown_corpus(tmp_path, capsys):
 
 
 def test_synthetic_replica_and_download_go_to_downloads(tmp_path, monkeypatch):
-    """Both are stood in for; the first by the contract of `synthetic.make_aishell`."""
+    """Both are stood in for, the first by the contract of `synthetic.aishell.make`."""
     made = {}
 
-    def make(target_dir: Path, seed: int = 0, size: str = "demo") -> Path:
-        made["size"] = size
+    def make(target_dir: Path, seed: int = 0, size: str = "demo", nj: int = 2) -> Path:
+        made["size"], made["nj"] = size, nj
         return make_tree(target_dir)
 
-    monkeypatch.setitem(sys.modules, "espnet_diverse.corpora.synthetic", SimpleNamespace(make_aishell=make))
-    monkeypatch.setattr(
-        "espnet_diverse.corpora.synthetic", sys.modules["espnet_diverse.corpora.synthetic"], raising=False
-    )
+    monkeypatch.setattr("espnet_diverse.corpora.synthetic.aishell.make", make)
     output = ["--output_dir", str(tmp_path / "data")]
-    assert main(["prepare", "aishell", "--corpus", "synthetic", "--size", "tiny", *output]) == 0
-    assert made == {"size": "tiny"}
+    assert main(["prepare", "aishell", "--corpus", "synthetic", "--size", "tiny", "--nj", "1", *output]) == 0
+    assert made == {"size": "tiny", "nj": 1}
     assert str(tmp_path / "downloads" / "synthetic_tiny") in (tmp_path / "data" / "dev" / "wav.scp").read_text()
-    monkeypatch.setattr(aishell, "download", lambda target_dir: make_tree(target_dir / "aishell"))
+    monkeypatch.setattr(aishell, "download", lambda target_dir, selection: make_tree(target_dir / "aishell"))
     assert main(["prepare", "aishell", "--download", "--download_dir", str(tmp_path / "there"), *output]) == 0
     assert str(tmp_path / "there" / "aishell") in (tmp_path / "data" / "dev" / "wav.scp").read_text()
+
+
+def test_selection_reaches_the_corpus(tmp_path, monkeypatch):
+    chosen = []
+
+    def prepare(corpus_dir: Path, selection: Selection) -> dict:
+        chosen.append(selection)
+        raise DataError("that is enough")
+
+    monkeypatch.setattr(mtedx, "prepare", prepare)
+    options = ["--task", "st", "--pairs", "es-en", "fr-en", "--zero_shot", "pt-es", "--transcripts", "written"]
+    base = ["prepare", "mtedx", "--corpus_dir", str(tmp_path), "--output_dir", str(tmp_path / "data")]
+    assert main([*base, *options, "--on_missing", "drop"]) == 1
+    assert main([*base, "--languages", "ar", "de"]) == 1
+    assert chosen == [
+        Selection("st", (), ("es-en", "fr-en"), ("pt-es",), "written", "drop"),
+        Selection("asr", ("ar", "de")),
+    ]
+
+
+def test_options_that_a_corpus_has_not_are_refused(prepare, capsys):
+    assert prepare("--languages", "zh") == 1
+    assert "corpus aishell has no option --languages; it has --on_missing" in capsys.readouterr().err
+    assert prepare("--task", "st") == 1
+    assert "corpus aishell has no option --task; it has" in capsys.readouterr().err
 
 
 def test_help_imports_nothing_heavy():

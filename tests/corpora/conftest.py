@@ -70,6 +70,29 @@ def aishell_tree(tmp_path, write_wav) -> Path:
     return root.parent
 
 
+@pytest.fixture
+def mtedx_tree(tmp_path, write_wav) -> Path:
+    """An mTEDx tree of es-es, es-en and de-de, and pt-en for testing only; a split is a talk of 2 s with 2 segments."""
+    texts = {
+        "es": ("¡Hola a todos! (Risas)", "Gracias."),
+        "en": ("Hello everyone!", "Thank you."),
+        "de": ("Ja.", "Nein."),
+        "pt": ("Olá.", "Obrigado."),
+    }
+    for pair in ("es-es", "es-en", "de-de", "pt-en"):
+        for split in ("train", "valid", "test"):
+            if (pair, split) == ("pt-en", "train"):
+                continue
+            folder, talk = tmp_path / "mtedx" / pair / "data" / split, f"{split}talk"
+            write_wav(folder / "wav" / f"{talk}.flac", seconds=2.0)
+            (folder / "txt").mkdir()
+            rows = f"{talk}_0000 {talk} 0.0 0.75\n{talk}_0001 {talk} 1.0 1.5\n"
+            (folder / "txt" / "segments").write_text(rows)
+            for language in set(pair.split("-")):
+                (folder / "txt" / f"{split}.{language}").write_text("\n".join(texts[language]) + "\n", encoding="utf-8")
+    return tmp_path / "mtedx"
+
+
 class Server:
     """A file on 127.0.0.1 whose answers a test can spoil.
 

@@ -13,6 +13,13 @@ from espnet_diverse.corpora.characters import guess_encoding, id_fault, mend, te
         ("a\u200bb\u200f\ufeffc\u00add", "abcd", ["invisible character"]),
         ("cafe\u0301", "café", ["decomposed text (not NFC)"]),
         ("مرحبا بالعالم", "مرحبا بالعالم", []),
+        ("می\u200cروم", "می\u200cروم", []),
+        ("می\u200c\u200cروم", "می\u200cروم", ["invisible character"]),
+        ("\u200cمی\u200c روم\u200c", "می روم", ["invisible character"]),
+        ("க்\u200cஷ", "க்\u200cஷ", []),
+        ("ක්\u200dෂ", "ක්\u200dෂ", []),
+        ("Auf\u200clage", "Auflage", ["invisible character"]),
+        ("می\u200c7", "می7", ["invisible character"]),
     ],
 )
 def test_mend(text, mended, repairs):

@@ -1,7 +1,7 @@
 import pytest
 
 from espnet_diverse.corpora.kaldi import read_table, write_table
-from espnet_diverse.corpora.tables import parse_segment
+from espnet_diverse.corpora.tables import parse_segment, scan_lines
 from espnet_diverse.errors import DataError
 
 
@@ -111,3 +111,17 @@ def test_failed_write_leaves_the_old_table(tmp_path):
 
 def test_parse_segment():
     assert parse_segment("rec 1.5 2") == ("rec", 1.5, 2.0)
+
+
+def test_lines_keep_their_order_and_their_gaps(tmp_path, caplog):
+    path = tmp_path / "train.de"
+    path.write_bytes("b  x\r\n\na\u00a0\n<unk> c".encode())
+    texts, faults = scan_lines(path)
+    assert texts == ["b x", "", "a", "<unk> c"]
+    assert [str(fault) for fault in faults] == [
+        f"{path}:4: transcript holds the reserved symbol <unk>; take it out or write it another way"
+    ]
+    assert "mended: missing final newline (1), CRLF line end (1), unusual space (1)" in caplog.text
+    texts, faults = scan_lines(tmp_path / "train.fr")
+    assert texts == []
+    assert str(faults[0]) == f"{tmp_path}/train.fr: cannot be read (No such file or directory)"

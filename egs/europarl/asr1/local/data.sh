@@ -1,0 +1,6 @@
+#!/usr/bin/env bash
+# Europarl-ST into Kaldi data directories; `espnet-diverse prepare europarl_st --help` lists the options.
+set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/../path.sh"
+# Some sentences of a debate are long; none of those to be tested may be missing.
+espnet-diverse prepare europarl_st --max_seconds 60 "$@"

@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# Speech translation on Multilingual TEDx, thirteen directions; README.md explains, `./run.sh --help` lists the options.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")"
+. ./path.sh
+. ./cmd.sh
+. ../../common/recipe.sh
+
+task=st token_type='' src_token_type='' average_number='' metric='bleu chrf' score_by='utt2lang utt2tgtlang'
+score_options='--zero_shot it-en it-es pt-es'
+parse_options "$@"
+if [[ $corpus == synthetic ]]; then
+    : "${config:=model/small,attention/softmax,heads/group,tag/target_language,conf/demo.yaml}"
+    : "${token_type:=char}" "${src_token_type:=char}" "${average_number:=3}"
+else
+    : "${config:=model/transformer_12x6,attention/softmax,heads/group,tag/target_language,update/adam_inverse_sqrt_10k,conf/train.yaml}"
+    : "${token_type:=unigram}" "${average_number:=10}"
+fi
+[[ $token_type == char ]] || : "${vocab_size:=8000}"
+run_stages

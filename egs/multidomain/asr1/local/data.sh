@@ -1,0 +1,6 @@
+#!/usr/bin/env bash
+# One of the three corpora, named by the first argument, into Kaldi data directories; ../domains.sh calls it for each.
+set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/../path.sh"
+# The segments of talks and debates reach a minute.
+espnet-diverse prepare --max_seconds 60 "$@"

@@ -1,0 +1,23 @@
+# Three corpora as three domains: each is prepared by local/data.sh, and their sets are combined, with utt2domain.
+# With --corpus_dir they lie in its folders mtedx, covost2 and europarl_st.
+
+option mtedx_options '' "more options of the preparation of mTEDx, such as '--languages de el'"
+option covost2_options '' "the same of CoVoST 2"
+option europarl_options '' "the same of Europarl-ST"
+
+stage_data() {
+    local domain name corpus_name more source parts
+    for domain in mtedx covost2 europarl; do
+        corpus_name=${domain/europarl/europarl_st} more=${domain}_options source=(--download)
+        [[ -z $corpus ]] || source=(--corpus "$corpus" ${corpus_size:+--size "$corpus_size"})
+        [[ -z $corpus_dir ]] || source=(--corpus_dir "$corpus_dir/$corpus_name")
+        # shellcheck disable=SC2086 # the options hold several words
+        local/data.sh "$corpus_name" "${source[@]}" --download_dir "downloads/$corpus_name" \
+            --output_dir "$data_dir/$domain" --speed_perturb ${speed_perturb:-1.0} --nj "$nj" ${!more} $prepare_options
+    done
+    for name in train dev test; do
+        parts=()
+        for domain in mtedx covost2 europarl; do parts+=("$domain=$data_dir/$domain/$name"); done
+        espnet-diverse combine "${parts[@]}" --output_dir "$data_dir/$name"
+    done
+}

@@ -1,0 +1,49 @@
+"""Make one data directory of several; `DOMAIN=DIR` also notes the domain of the utterances of DIR (utt2domain).
+
+Ids and audio stay as they are. An id that is in two directories is refused, and so is an optional table (src_text,
+utt2lang, utt2tgtlang, utt2domain, segments) that only some have.
+"""
+
+import argparse
+from pathlib import Path
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of `espnet-diverse combine`."""
+    parser.add_argument("parts", nargs="+", metavar="[DOMAIN=]DIR", help="data directories, from `prepare`")
+    parser.add_argument("--output_dir", type=Path, required=True, help="gets the combined data directory")
+    parser.add_argument(
+        "--fill",
+        action="append",
+        default=[],
+        metavar="TABLE=NAME",
+        help="what utterances of a directory without TABLE get there, such as utt2lang=zh; may be repeated",
+    )
+
+
+def inputs(args: argparse.Namespace) -> list[Path]:
+    """The data directories."""
+    from espnet_diverse.corpora.combining import parse_part
+
+    return [parse_part(word).path for word in args.parts]
+
+
+def outputs(args: argparse.Namespace) -> list[Path]:
+    """One table of the combined directory, which is written as a whole."""
+    return [args.output_dir / "text"]
+
+
+def run(args: argparse.Namespace) -> int:
+    """Combine the directories and print what came of it."""
+    from espnet_diverse.corpora.combining import parse_part, write_combined
+    from espnet_diverse.errors import ConfigError
+
+    fill = dict(word.partition("=")[::2] for word in args.fill)
+    if not all(fill.values()):
+        raise ConfigError(f"--fill {' '.join(args.fill)}: must be TABLE=NAME, such as utt2lang=zh")
+    combined = write_combined([parse_part(word) for word in args.parts], args.output_dir, fill)
+    names = [f"{len(set(table.values()))} in {name}" for name, table in sorted(combined.tasks.items())]
+    counts = f"{len(combined.text)} utterances of {len(args.parts)} directories"
+    speakers = [] if combined.is_text else [f"{len(combined.spk2utt())} speakers"]
+    print(f"{args.output_dir}: {', '.join([counts, *speakers, *names])}")
+    return 0

@@ -1,0 +1,238 @@
+"""CoVoST 2: sentences of Common Voice, read aloud in 22 languages, and their translations (both CC0).
+
+Wang, Wu and Pino, "CoVoST 2 and Massively Multilingual Speech-to-Text Translation", arXiv:2007.10310; Ardila et al.,
+"Common Voice: A Massively-Multilingual Speech Corpus", LREC 2020. 21 languages are translated into English and English
+into 15. Common Voice (release 4 for CoVoST 2) is unpacked to one folder a language; the tables of CoVoST lie in it, or
+beside these folders:
+
+    <lang>/clips/<clip>.mp3
+    <lang>/validated.tsv                           client_id path sentence ...
+    <lang>/{train,dev,test}.tsv                    the same columns: Common Voice's own splits
+    <lang>/covost_v2.<src>_<tgt>.tsv               path translation split
+    <lang>/covost_v2.<src>_<tgt>.<split>.tsv       path sentence translation client_id: what get_covost_splits.py makes
+
+The folders zh-CN and sv-SE hold the languages zh and sv. Of the splits that CoVoST names, train and train_covost are
+trained on; dev and test are as they are. Where a direction has its table and not those of the splits, sentences and
+speakers come from validated.tsv. Speech recognition takes the splits of CoVoST where a language has a table of it, and
+else those of Common Voice; any of its languages may then be named.
+
+A clip may also be wav, flac or ogg, then of the same stem. A speaker is named by the first twelve letters of client_id.
+Utterances left without text are dropped and listed.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+from espnet_diverse.corpora import EVERYTHING, Selection, split_pair
+from espnet_diverse.corpora.characters import mend
+from espnet_diverse.corpora.directions import refuse_untrained, spoken_languages, translated_directions
+from espnet_diverse.corpora.faults import Fault, refuse
+from espnet_diverse.corpora.kaldi import DataDir
+from espnet_diverse.corpora.normalisation import for_wer
+from espnet_diverse.corpora.tsv import read_tsv
+from espnet_diverse.errors import DataError
+
+SETS = ("train", "dev", "test")
+OPTIONS = ("task", "languages", "pairs", "zero_shot", "transcripts")
+INTO_ENGLISH = (
+    *("fr", "de", "es", "ca", "it", "ru", "zh", "pt", "fa", "et", "mn"),
+    *("nl", "tr", "ar", "sv", "lv", "sl", "ta", "ja", "id", "cy"),
+)
+FROM_ENGLISH = ("de", "ca", "zh", "fa", "et", "mn", "tr", "ar", "sv", "lv", "sl", "ta", "ja", "id", "cy")
+PAIRS = (*(f"{source}-en" for source in INTO_ENGLISH), *(f"en-{target}" for target in FROM_ENGLISH))
+FOLDERS = {"zh": "zh-CN", "sv": "sv-SE"}
+SPLITS = {"train": ("train", "train_covost"), "dev": ("dev",), "test": ("test",)}
+_HASH = re.compile("[0-9a-f]{64,}")
+
+
+class Entry(NamedTuple):
+    """One clip of a split: the table and line that name it, and its columns."""
+
+    table: Path
+    line: int
+    clip: str
+    sentence: str
+    translation: str
+    client: str
+
+
+def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, DataDir]:
+    """Read Common Voice and the tables of CoVoST.
+
+    Args:
+        corpus_dir: The folder that holds de, en, zh-CN and so on.
+        selection: Where nothing is named, all languages or directions that the folder holds. Clips without audio, and
+            those that validated.tsv does not know, are faults unless `on_missing="drop"`.
+
+    Returns:
+        The sets train, dev and test with utt2lang and, for ST, utt2tgtlang and src_text. Ids are de-<clip> for ASR and
+        de-en-<clip> for ST, for a clip of English is translated up to fifteen times.
+
+    Raises:
+        ConfigError: a language or direction is not there; those that are there are listed.
+        DataError: naming table and line of what is wrong, or the direction without training data.
+    """
+    root = corpus_dir.absolute()
+    selection = _with_short_codes(selection)
+    languages = {_short(clips.parent.name): clips.parent for clips in sorted(root.glob("*/clips"))}
+    if not languages:
+        raise DataError(f"no Common Voice in {root}: there is no folder such as de/clips; unpack each language there")
+    folders = {language: _Folder(root, folder, language, selection) for language, folder in languages.items()}
+    wanted = _wanted(selection, folders, root)
+    sets = {name: DataDir() for name in SETS}
+    faults: list[Fault] = []
+    for (source, target), trained in wanted.items():
+        for name in SETS if trained else ("test",):
+            faults += folders[source].add_to(sets[name], name, target)
+    refuse(faults + _twice(sets))
+    refuse_untrained(sets["train"], ["-".join(filter(None, pair)) for pair, trained in wanted.items() if trained], root)
+    return sets
+
+
+def download(target_dir: Path, selection: Selection = EVERYTHING) -> Path:
+    """Common Voice is handed out on request only, so this always raises.
+
+    Raises:
+        DataError: saying where the parts are published and where to put them.
+    """
+    covost = "the tables of CoVoST 2 are at https://github.com/facebookresearch/covost"
+    voice = "Common Voice can be had on request at https://commonvoice.mozilla.org (CoVoST 2 is of release 4)"
+    raise DataError(f"{voice}; {covost}: unpack both to DIR/<language> and give --corpus_dir DIR")
+
+
+def _wanted(selection: Selection, folders: "dict[str, _Folder]", root: Path) -> dict[tuple[str, str], bool]:
+    """Source and target language, "" for recognition, of what is prepared, and whether it is trained."""
+    if selection.task == "asr":
+        return {(language, ""): True for language in spoken_languages(selection, list(folders), root)}
+    there = []
+    for pair in PAIRS:
+        source, _ = split_pair(pair)
+        if source in folders and folders[source].tables(pair):
+            there.append(pair)
+    return {split_pair(pair): trained for pair, trained in translated_directions(selection, there, root).items()}
+
+
+def _short(language: str) -> str:
+    return language.partition("-")[0] if language in FOLDERS.values() else language
+
+
+def _with_short_codes(selection: Selection) -> Selection:
+    """The same selection with zh for zh-CN, and directions joined by "-"."""
+
+    def short(pairs: Sequence[str]) -> tuple[str, ...]:
+        return tuple("-".join(map(_short, split_pair(pair))) for pair in pairs)
+
+    languages = tuple(map(_short, selection.languages))
+    return replace(selection, languages=languages, pairs=short(selection.pairs), zero_shot=short(selection.zero_shot))
+
+
+def _twice(sets: dict[str, DataDir]) -> list[Fault]:
+    """Clips that are in two sets, though perhaps translated into different languages."""
+    owner: dict[str, str] = {}
+    faults = []
+    for name, data in sets.items():
+        for utterance, wav in data.wav_scp.items():
+            if owner.setdefault(wav, name) != name:
+                what = f"{wav} is also in {owner[wav]}; a clip may be in one set only: mend the tables"
+                faults.append(Fault(name, utterance, what))
+    return faults
+
+
+class _Folder:
+    """One language of Common Voice."""
+
+    def __init__(self, root: Path, folder: Path, language: str, selection: Selection):
+        self.root = root
+        self.folder = folder
+        self.language = language
+        self.selection = selection
+
+    def tables(self, pair: str) -> dict[str, Path]:
+        """The tables of a direction: one for each split, one for all of them under the name "", or none."""
+        stem = "covost_v2." + "_".join(FOLDERS.get(language, language) for language in split_pair(pair))
+        for place in (self.folder, self.root):
+            splits = {name: place / f"{stem}.{name}.tsv" for name in SETS}
+            if all(path.is_file() for path in splits.values()):
+                return splits
+            if (place / f"{stem}.tsv").is_file():
+                return {"": place / f"{stem}.tsv"}
+        return {}
+
+    def add_to(self, data: DataDir, name: str, target: str) -> list[Fault]:
+        """Add the clips of one split, translated into `target` where that is not ""; return what is wrong."""
+        faults: list[Fault] = []
+        prefix = "-".join(filter(None, (self.language, target)))
+        for entry in self._entries(name, target):
+            utterance = f"{prefix}-{Path(entry.clip).stem}"
+            missing = self._missing(entry)
+            if missing and self.selection.on_missing == "error":
+                todo = "get it, or leave such utterances out with --on_missing drop"
+                faults.append(Fault(str(entry.table), entry.line, f"{missing}; {todo}"))
+            elif utterance in data.wav_scp:
+                faults.append(Fault(str(entry.table), entry.line, f"clip {entry.clip} stands twice; take a line out"))
+            reason = missing or self._add(data, utterance, entry, target)
+            if reason:
+                data.dropped[utterance] = reason
+        return faults
+
+    def _entries(self, name: str, target: str) -> Iterator[Entry]:
+        """The clips of the split `name`, from the tables of CoVoST or, without any, those of Common Voice."""
+        others = [target] if target else FROM_ENGLISH if self.language == "en" else ["en"]
+        tables = next(filter(None, (self.tables(f"{self.language}-{other}") for other in others)), {})
+        if "" in tables:
+            yield from self._joined(tables[""], SPLITS[name])
+            return
+        table = tables.get(name, self.folder / f"{name}.tsv")
+        columns = ("path", "sentence", "client_id", *(["translation"] if target else []))
+        for line, (clip, sentence, client, *translation) in read_tsv(table, columns):
+            yield Entry(table, line, clip, sentence, "".join(translation), client)
+
+    def _joined(self, table: Path, splits: Sequence[str]) -> Iterator[Entry]:
+        """Those rows of CoVoST's table that are in `splits`, with what Common Voice knows of the clips."""
+        for line, (clip, translation, split) in read_tsv(table, ("path", "translation", "split")):
+            if split in splits:
+                sentence, client = self._validated.get(clip, ("", ""))
+                yield Entry(table, line, clip, sentence, translation, client)
+
+    def _missing(self, entry: Entry) -> str:
+        """Say what Common Voice lacks of a clip, or ""."""
+        if Path(entry.clip).stem not in self._clips:
+            return f"clip {entry.clip} is not in {self.folder / 'clips'}"
+        if not (entry.client or entry.sentence):
+            return f"clip {entry.clip} is not in {self.folder / 'validated.tsv'}"
+        return ""
+
+    def _add(self, data: DataDir, utterance: str, entry: Entry, target: str) -> str:
+        """Add one utterance, or say why it has nothing to train or test on."""
+        scored = self.selection.transcripts == "scored"
+        words = for_wer(entry.sentence, self.language) if scored else mend(entry.sentence)[0]
+        translation = mend(entry.translation)[0]
+        if not words or (target and not translation):
+            return "empty translation" if words else f"no words in transcript {entry.sentence!r}"
+        data.wav_scp[utterance] = str(self._clips[Path(entry.clip).stem])
+        data.text[utterance] = translation if target else words
+        data.utt2spk[utterance] = _speaker(entry.client) or utterance
+        data.tasks.setdefault("utt2lang", {})[utterance] = self.language
+        if target:
+            data.src_text[utterance] = words
+            data.tasks.setdefault("utt2tgtlang", {})[utterance] = target
+        return ""
+
+    @cached_property
+    def _clips(self) -> dict[str, Path]:
+        """Audio files by their stem; of an mp3 and the wav that was made of it, the latter."""
+        return {clip.stem: clip for clip in sorted((self.folder / "clips").iterdir())}
+
+    @cached_property
+    def _validated(self) -> dict[str, tuple[str, str]]:
+        """Sentence and speaker of every clip."""
+        rows = read_tsv(self.folder / "validated.tsv", ("path", "sentence", "client_id"))
+        return {clip: (sentence, client) for _, (clip, sentence, client) in rows}
+
+
+def _speaker(client: str) -> str:
+    return client[:12] if _HASH.fullmatch(client) else client

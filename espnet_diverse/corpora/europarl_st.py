@@ -1,0 +1,226 @@
+"""Europarl-ST 1.1: speeches held in the European Parliament in nine languages, and their translations (CC BY-NC 4.0).
+
+Iranzo-Sánchez et al., "Europarl-ST: A Multilingual Corpus for Speech Translation of Parliamentary Debates", ICASSP
+2020. Official layout, of v1.1.tar.gz unpacked:
+
+    v1.1/<src>/audios/<speech>.m4a
+    v1.1/<src>/<tgt>/{train,train-noisy,dev,test}/segments.lst      "<speech> <start> <end>", in seconds
+    v1.1/<src>/<tgt>/{train,train-noisy,dev,test}/segments.<src>    one transcript a line, parallel to segments.lst
+    v1.1/<src>/<tgt>/{train,train-noisy,dev,test}/segments.<tgt>    one translation a line, parallel to it
+    v1.1/<src>/<tgt>/{train,train-noisy,dev,test}/speeches.lst      "<speech>"
+    v1.1/<src>/<tgt>/{train,train-noisy,dev,test}/speakers.lst      one speaker a line, parallel to speeches.lst
+
+libsndfile does not read m4a; the audio is to be converted once, to wav, flac, mp3 or ogg beside the m4a files:
+
+    for f in v1.1/*/audios/*.m4a; do ffmpeg -i "$f" -ac 1 -ar 16000 "${f%.m4a}.flac"; done
+
+train-noisy, whose transcripts differ from what is said, is not used. The directions from one language share speeches
+and cut them differently. Speech recognition takes each speech from one direction only, the first that has it in the
+order of `LANGUAGES`, and never trains on a speech that any direction has in test or dev. Translation takes every
+direction as it is. Where there is no speakers.lst, a speech is its own speaker. Utterances left without text are
+dropped and listed.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from espnet_diverse.corpora import EVERYTHING, Selection, split_pair
+from espnet_diverse.corpora.directions import refuse_untrained, spoken_languages, translated_directions
+from espnet_diverse.corpora.download import download as fetch
+from espnet_diverse.corpora.download import unpack
+from espnet_diverse.corpora.faults import Fault, refuse
+from espnet_diverse.corpora.files import staged_directory
+from espnet_diverse.corpora.kaldi import DataDir, Segment
+from espnet_diverse.corpora.normalisation import for_wer
+from espnet_diverse.corpora.tables import entry_faults, parse_segment, scan_lines
+from espnet_diverse.errors import DataError
+
+SETS = ("train", "dev", "test")
+OPTIONS = ("task", "languages", "pairs", "zero_shot", "transcripts")
+LANGUAGES = ("en", "de", "fr", "es", "it", "pt", "pl", "ro", "nl")
+READABLE = (".wav", ".flac", ".mp3", ".ogg", ".opus")
+URL = "https://www.mllp.upv.es/europarl-st/v1.1.tar.gz"
+_UNSAFE = re.compile(r"[^\w.-]+")
+
+
+class Entry(NamedTuple):
+    """One segment of a direction: its line in segments.lst, where it is, what is said there and by whom."""
+
+    line: int
+    segment: Segment
+    transcript: str
+    translation: str
+    speaker: str
+
+
+def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, DataDir]:
+    """Read the official tree, its audio converted.
+
+    Args:
+        corpus_dir: The folder that holds v1.1, or v1.1 itself.
+        selection: Where nothing is named, all languages or directions that the folder holds. Segments without audio
+            are faults unless `on_missing="drop"`.
+
+    Returns:
+        The sets train, dev and test with segments, utt2lang and, for ST, utt2tgtlang and src_text. Ids are
+        <speech>_<start>_<end> in milliseconds, for ST behind the direction: en-de-<speech>_<start>_<end>.
+
+    Raises:
+        ConfigError: a language or direction is not there; those that are there are listed.
+        DataError: naming file and line of what is wrong, parallel files of different length, the direction without
+            training data, or the audio that is to be converted.
+    """
+    root = corpus_dir.absolute()
+    root = root if root.name == "v1.1" or not (root / "v1.1").is_dir() else root / "v1.1"
+    there = [f"{s}-{t}" for s in LANGUAGES for t in LANGUAGES if (root / s / t).is_dir()]
+    if not there:
+        raise DataError(f"no Europarl-ST in {root}: there is no folder such as en/de; unpack v1.1.tar.gz there")
+    sets = {name: DataDir() for name in SETS}
+    if selection.task == "asr":
+        wanted = spoken_languages(selection, list(dict.fromkeys(split_pair(pair)[0] for pair in there)), root)
+        faults = [fault for language in wanted for fault in _add_language(sets, root, language, there, selection)]
+        trained = wanted
+    else:
+        directions = translated_directions(selection, there, root)
+        faults = []
+        for pair, train in directions.items():
+            for name in SETS if train else ("test",):
+                faults += _Direction(root, pair, selection).add_to(sets[name], name, f"{pair}-")
+        trained = [pair for pair, train in directions.items() if train]
+    refuse(faults)
+    refuse_untrained(sets["train"], trained, root)
+    return sets
+
+
+def download(target_dir: Path, selection: Selection = EVERYTHING, url: str = URL) -> Path:
+    """Fetch and unpack the release (20 GB) into `target_dir`; it publishes no checksum.
+
+    Returns:
+        The corpus directory; its audio is still to be converted, which `prepare` says.
+    """
+    corpus_dir = target_dir / "europarl_st"
+    if not corpus_dir.is_dir():
+        archive = fetch(url, target_dir / "europarl_st_v1.1.tar.gz")
+        with staged_directory(corpus_dir) as staging:
+            unpack(archive, staging, "unpack Europarl-ST")
+    return corpus_dir
+
+
+def _add_language(
+    sets: dict[str, DataDir], root: Path, language: str, there: list[str], selection: Selection
+) -> list[Fault]:
+    """Add what is said in one language, each speech as one direction cuts it; return what is wrong."""
+    faults: list[Fault] = []
+    taken: set[str] = set()
+    for name in ("test", "dev", "train"):
+        for pair in there:
+            if split_pair(pair)[0] == language:
+                direction = _Direction(root, pair, selection, frozenset(taken))
+                faults += direction.add_to(sets[name], name, "")
+                taken |= direction.read
+    return faults
+
+
+class _Direction:
+    """The folder <src>/<tgt>.
+
+    Attributes:
+        read: Speeches that `add_to` has met, of which it has added those that are not in `taken`.
+    """
+
+    def __init__(self, root: Path, pair: str, selection: Selection, taken: frozenset[str] = frozenset()):
+        self.source, self.target = split_pair(pair)
+        self.folder = root / self.source / self.target
+        self.audios = root / self.source / "audios"
+        self.selection = selection
+        self.taken = taken
+        self.read: set[str] = set()
+
+    def add_to(self, data: DataDir, name: str, prefix: str) -> list[Fault]:
+        """Add the segments of one split, under ids that begin with `prefix`; return what is wrong."""
+        faults: list[Fault] = []
+        for entry in self._entries(name, faults):
+            speech = entry.segment.recording
+            self.read.add(speech)
+            if speech in self.taken:
+                continue
+            utterance = f"{prefix}{speech}_{_milliseconds(entry.segment.start)}_{_milliseconds(entry.segment.end)}"
+            audio, missing = self._audio(speech)
+            where = str(self.folder / name / "segments.lst")
+            if missing and self.selection.on_missing == "error":
+                todo = "get it, or leave such utterances out with --on_missing drop"
+                faults.append(Fault(where, entry.line, f"{missing}; {todo}"))
+            elif utterance in data.segments:
+                faults.append(Fault(where, entry.line, "this segment stands twice; take one out of all parallel files"))
+            reason = missing or self._add(data, utterance, entry, audio)
+            if reason:
+                data.dropped[utterance] = reason
+        return faults
+
+    def _add(self, data: DataDir, utterance: str, entry: Entry, audio: str) -> str:
+        """Add one utterance, or say why it has nothing to train or test on."""
+        scored, translates = self.selection.transcripts == "scored", self.selection.task == "st"
+        words = for_wer(entry.transcript, self.source) if scored else entry.transcript
+        if not words or (translates and not entry.translation):
+            return "empty translation" if words else f"no words in transcript {entry.transcript!r}"
+        data.wav_scp[entry.segment.recording] = audio
+        data.segments[utterance] = entry.segment
+        data.text[utterance] = entry.translation if translates else words
+        data.utt2spk[utterance] = entry.speaker
+        data.tasks.setdefault("utt2lang", {})[utterance] = self.source
+        if translates:
+            data.src_text[utterance] = words
+            data.tasks.setdefault("utt2tgtlang", {})[utterance] = self.target
+        return ""
+
+    def _entries(self, name: str, faults: list[Fault]) -> Iterator[Entry]:
+        """The segments of one split; none of it where a file is faulty."""
+        folder = self.folder / name
+        if not folder.is_dir():
+            return
+        listed = _lines(folder / "segments.lst", faults)
+        transcripts = _lines(folder / f"segments.{self.source}", faults, folder / "segments.lst", len(listed))
+        translations = _lines(folder / f"segments.{self.target}", faults, folder / "segments.lst", len(listed))
+        speakers = self._speakers(folder, faults)
+        for line, value in enumerate(listed, start=1):
+            faults += [Fault(str(folder / "segments.lst"), line, what) for what in entry_faults("segments", "", value)]
+        if not faults:
+            for line, row in enumerate(zip(listed, transcripts, translations, strict=True), start=1):
+                segment = parse_segment(row[0])
+                yield Entry(line, segment, *row[1:], speakers.get(segment.recording, segment.recording))
+
+    def _speakers(self, folder: Path, faults: list[Fault]) -> dict[str, str]:
+        """Speaker of each speech, as far as the release says."""
+        if not (folder / "speakers.lst").is_file():
+            return {}
+        speeches = _lines(folder / "speeches.lst", faults)
+        speakers = _lines(folder / "speakers.lst", faults, folder / "speeches.lst", len(speeches))
+        return {
+            speech: _UNSAFE.sub("_", speaker) or speech for speech, speaker in zip(speeches, speakers, strict=False)
+        }
+
+    def _audio(self, speech: str) -> tuple[str, str]:
+        """Path of a speech, and what is missing where there is none that can be read."""
+        for suffix in READABLE:
+            if (path := self.audios / f"{speech}{suffix}").is_file():
+                return str(path), ""
+        if (self.audios / f"{speech}.m4a").is_file():
+            convert = f'for f in {self.audios}/*.m4a; do ffmpeg -i "$f" -ac 1 -ar 16000 "${{f%.m4a}}.flac"; done'
+            raise DataError(f"{self.audios}/{speech}.m4a: m4a cannot be read; convert the audio: {convert}")
+        return "", f"the audio {speech} is not in {self.audios}"
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{round(1000 * seconds):07d}"
+
+
+def _lines(path: Path, faults: list[Fault], parallel: Path | None = None, expected: int = 0) -> list[str]:
+    """Read lines; note what is wrong with them, and where they are not as many as those of `parallel`."""
+    lines, found = scan_lines(path)
+    if parallel and not found and len(lines) != expected:
+        what = f"has {len(lines)} lines, and {parallel.name} beside it has {expected}; parallel files are equally long"
+        found = [Fault(str(path), None, f"{what}: get both again")]
+    faults += found
+    return lines

@@ -1,0 +1,253 @@
+"""Multilingual TEDx: TEDx talks in eight languages, some translated (OpenSLR 100, CC BY-NC-ND 4.0).
+
+Salesky et al., "The Multilingual TEDx Corpus for Speech Recognition and Translation", Interspeech 2021.
+
+Official layout, as it is after unpacking mtedx_es.tgz (to es-es), mtedx_es-en.tgz (to es-en) and so on in one folder:
+
+    <src>-<tgt>/data/{train,valid,test}/wav/<talk>.flac
+    <src>-<tgt>/data/{train,valid,test}/txt/segments          "<utterance> <talk> <start> <end>", in seconds
+    <src>-<tgt>/data/{train,valid,test}/txt/<split>.yaml      the same as a list of {wav, offset, duration}
+    <src>-<tgt>/data/{train,valid,test}/txt/<split>.<src>     one transcript a line, parallel to both
+    <src>-<tgt>/data/{train,valid,test}/txt/<split>.<tgt>     one translation a line
+
+`valid` becomes dev. The yaml file is read where there is no `segments`. Audio may also be wav, ogg or what else
+libsndfile reads. A talk has one speaker; the talk is the speaker's name.
+
+`task="asr"` reads es-es and the like, or the transcripts of the `pairs` that are named. `task="st"` reads the thirteen
+directions of the head-selection paper, which trains ten and tests the other three zero-shot; they are those that the
+IWSLT 2021 campaign kept without training translations. A language that is spoken in zero-shot directions only (Italian)
+would be unknown to a model whose parts go by the language spoken; its own transcripts (it-it) are trained on with the
+language itself as target, so that zero-shot means an unseen pair of seen languages. Other languages and directions may
+be named, where the folder holds them in this layout.
+
+Transcripts are brought to the form in which word errors are counted, without the transcribers' notes in brackets such
+as (Applause), unless they are to stay as written. Utterances left without text are dropped and listed.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import yaml
+
+from espnet_diverse.corpora import EVERYTHING, Selection, split_pair
+from espnet_diverse.corpora.download import download as fetch
+from espnet_diverse.corpora.download import unpack
+from espnet_diverse.corpora.faults import Fault, refuse
+from espnet_diverse.corpora.files import staged_directory
+from espnet_diverse.corpora.kaldi import DataDir, Segment
+from espnet_diverse.corpora.normalisation import for_wer, without_notes
+from espnet_diverse.corpora.tables import entry_faults, parse_segment, scan_lines
+from espnet_diverse.errors import ConfigError, DataError
+
+SETS = ("train", "dev", "test")
+OPTIONS = ("task", "languages", "pairs", "zero_shot", "transcripts")
+SPLITS = {"train": "train", "dev": "valid", "test": "test"}
+LANGUAGES = ("ar", "de", "el", "es", "fr", "it", "pt", "ru")
+TRAINED = ("el-en", "es-en", "es-fr", "es-it", "es-pt", "fr-en", "fr-es", "fr-pt", "pt-en", "ru-en")
+ZERO_SHOT = ("it-en", "it-es", "pt-es")
+URL = "https://www.openslr.org/resources/100"
+
+
+def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, DataDir]:
+    """Read the official tree.
+
+    Args:
+        corpus_dir: The folder that holds es-es, es-en and so on.
+        selection: `languages` are those spoken; `pairs` name the folders to read instead. A zero-shot direction is in
+            the set test only, and the transcripts of its language in train where no other direction is from there.
+            `on_missing="drop"` drops segments without audio.
+
+    Returns:
+        The sets train, dev and test, with segments, utt2lang and, for ST, utt2tgtlang and src_text. Ids begin with the
+        folder: es-<utterance> of es-es, es-en-<utterance> of es-en.
+
+    Raises:
+        ConfigError: options that do not go together.
+        DataError: naming the folder that is missing and those that are there, the file, line and utterance.
+    """
+    root = corpus_dir.absolute()
+    folders = directions(selection)
+    _check_folders(root, folders)
+    sets = {name: DataDir() for name in SETS}
+    faults: list[Fault] = []
+    for name, pairs in folders.items():
+        for pair in pairs:
+            faults += _Split(root / pair / "data" / SPLITS[name], pair, selection).add_to(sets[name])
+    refuse(faults)
+    return sets
+
+
+def directions(selection: Selection) -> dict[str, tuple[str, ...]]:
+    """Folders that each set is made of."""
+    languages, pairs, zero_shot = selection.languages, selection.pairs, selection.zero_shot
+    if languages and pairs:
+        raise ConfigError("languages and pairs are both given; name what is wanted by one of them")
+    if selection.task == "asr":
+        if zero_shot:
+            raise ConfigError("zero_shot directions are for task st; speech recognition has none")
+        return dict.fromkeys(SETS, pairs or tuple(f"{language}-{language}" for language in languages or LANGUAGES))
+    if not pairs:
+        zero_shot = zero_shot or tuple(pair for pair in ZERO_SHOT if _is_from(pair, languages))
+        pairs = tuple(pair for pair in TRAINED if _is_from(pair, languages) and pair not in zero_shot)
+    if not pairs:
+        there = f"it has training data for {' '.join(TRAINED)}"
+        raise ConfigError(f"languages {' '.join(languages)}: mTEDx translates none of them; {there}")
+    spoken = {split_pair(pair)[0] for pair in pairs}
+    heard = {f"{source}-{source}" for source, _ in map(split_pair, zero_shot) if source not in spoken}
+    return {"train": (*pairs, *sorted(heard)), "dev": pairs, "test": (*pairs, *zero_shot)}
+
+
+def _is_from(pair: str, languages: Sequence[str]) -> bool:
+    return not languages or split_pair(pair)[0] in languages
+
+
+def download(target_dir: Path, selection: Selection = EVERYTHING, url: str = URL) -> Path:
+    """Fetch and unpack the archives of the folders that `selection` needs into `target_dir`/mtedx.
+
+    The release publishes no checksums; a torn archive is found when it is unpacked.
+
+    Returns:
+        The corpus directory for `prepare`; at once where an earlier call finished.
+    """
+    corpus_dir = target_dir / "mtedx"
+    for pair in _all(directions(selection)):
+        if (corpus_dir / pair).is_dir():
+            continue
+        source, target = split_pair(pair)
+        name = f"mtedx_{source if source == target else pair}.tgz"
+        archive = fetch(f"{url}/{name}", target_dir / name)
+        with staged_directory(target_dir / f"mtedx_{pair}") as staging:
+            unpack(archive, staging, f"unpack {name}")
+            if not (staging / pair).is_dir():
+                raise DataError(f"{archive}: holds no folder {pair}; delete it and fetch it again")
+            corpus_dir.mkdir(parents=True, exist_ok=True)
+            (staging / pair).replace(corpus_dir / pair)
+        (target_dir / f"mtedx_{pair}").rmdir()
+    return corpus_dir
+
+
+def _check_folders(root: Path, folders: Mapping[str, Sequence[str]]) -> None:
+    """Refuse what is not there, and say what is."""
+    present = sorted(path.parent.name for path in root.glob("*-*/data"))
+    missing = [pair for pair in _all(folders) if pair not in present]
+    if missing:
+        there = f"there are {' '.join(present)}" if present else "there is no folder such as es-es/data"
+        todo = "unpack its archive there, or name those you want with --languages or --pairs"
+        raise DataError(f"no mTEDx data for {' '.join(missing)} in {root}: {there}; {todo}")
+    for pair in folders["train"]:
+        if not (root / pair / "data" / "train").is_dir():
+            what = f"{pair} has no training data: there is no {root / pair}/data/train"
+            raise DataError(f"{what}; test it only with --zero_shot {pair}, or leave it out")
+
+
+def _all(folders: Mapping[str, Sequence[str]]) -> list[str]:
+    return list(dict.fromkeys(pair for pairs in folders.values() for pair in pairs))
+
+
+class _Split:
+    """One split of one direction, folder <src>-<tgt>/data/<split>."""
+
+    def __init__(self, folder: Path, pair: str, selection: Selection):
+        self.folder = folder
+        self.source, self.target = split_pair(pair)
+        self.prefix = self.source if self.source == self.target else pair
+        self.selection = selection
+        self.translates = selection.task == "st"
+        self.faults: list[Fault] = []
+
+    def add_to(self, data: DataDir) -> list[Fault]:
+        """Add every utterance that has audio and text to `data`; say what is wrong."""
+        txt, split = self.folder / "txt", self.folder.name
+        listed = self._segments(txt)
+        transcripts = self._texts(txt / f"{split}.{self.source}", len(listed))
+        translations = self._texts(txt / f"{split}.{self.target}", len(listed)) if self.translates else transcripts
+        # Sorted: of talk.flac and talk.wav, which some toolkits make of it, the latter.
+        recordings = {path.stem: str(path) for path in sorted((self.folder / "wav").glob("*.*"))}
+        if self.faults:
+            return self.faults
+        for (name, segment), transcript, translation in zip(listed, transcripts, translations, strict=True):
+            words = self._words(transcript)
+            reason = self._missing(name, segment, recordings)
+            if not reason and not words:
+                reason = f"no words in transcript {transcript!r}"
+            if not reason and not translation:
+                reason = "empty translation"
+            if reason:
+                data.dropped[f"{self.prefix}-{name}"] = reason
+            else:
+                self._add(data, name, segment, recordings[segment.recording])
+                data.text[f"{self.prefix}-{name}"] = translation if self.translates else words
+                if self.translates:
+                    data.src_text[f"{self.prefix}-{name}"] = words
+        return self.faults
+
+    def _add(self, data: DataDir, name: str, segment: Segment, path: str) -> None:
+        """Add one utterance but for its texts."""
+        utterance, recording = f"{self.prefix}-{name}", f"{self.prefix}-{segment.recording}"
+        data.wav_scp[recording] = path
+        data.segments[utterance] = segment._replace(recording=recording)
+        data.utt2spk[utterance] = recording
+        data.tasks.setdefault("utt2lang", {})[utterance] = self.source
+        if self.translates:
+            data.tasks.setdefault("utt2tgtlang", {})[utterance] = self.target
+
+    def _missing(self, name: str, segment: Segment, recordings: dict[str, Path]) -> str:
+        """Say which audio is missing, or ""; it is a fault as well unless such utterances may be dropped."""
+        if segment.recording in recordings:
+            return ""
+        what = f"its audio {segment.recording} is not in {self.folder / 'wav'}"
+        if self.selection.on_missing == "error":
+            todo = "get it, or leave such utterances out with --on_missing drop"
+            self.faults.append(Fault(str(self.folder / "txt"), name, f"{what}; {todo}"))
+        return what
+
+    def _words(self, text: str) -> str:
+        return for_wer(without_notes(text), self.source) if self.selection.transcripts == "scored" else text
+
+    def _texts(self, path: Path, expected: int) -> list[str]:
+        texts, faults = scan_lines(path)
+        if not faults and len(texts) != expected:
+            what = f"has {len(texts)} lines, and the segments beside it are {expected}; parallel files are equally long"
+            faults.append(Fault(str(path), None, f"{what}: get both again"))
+        self.faults += faults
+        return texts
+
+    def _segments(self, txt: Path) -> list[tuple[str, Segment]]:
+        """Utterances and where they are, in the order of the file."""
+        path = txt / "segments"
+        if path.is_file():
+            lines, faults = scan_lines(path)
+            rows = [line.partition(" ") for line in lines]
+        else:
+            path = txt / f"{self.folder.name}.yaml"
+            rows, faults = _yaml_rows(path)
+        self.faults += faults
+        first: dict[str, int] = {}
+        for number, (name, _, value) in enumerate(rows, start=1):
+            self.faults += [Fault(str(path), number, what) for what in entry_faults("segments", name, value)]
+            if first.setdefault(name, number) != number:
+                self.faults.append(Fault(str(path), number, f"duplicate id {name!r}, first in {first[name]}"))
+        return [(name, parse_segment(value)) for name, _, value in rows]
+
+
+def _yaml_rows(path: Path) -> tuple[list[tuple[str, str, str]], list[Fault]]:
+    """Rows of `segments` made of a yaml list; utterances are numbered within their talk, from 0000."""
+    try:
+        entries = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return [], [Fault(str(path), None, "no such file, and no file segments beside it; get the corpus again")]
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        return [], [Fault(str(path), None, f"is no yaml ({' '.join(str(error).split())}); get it again")]
+    rows, faults, count = [], [], Counter()
+    for number, entry in enumerate(entries if isinstance(entries, list) else [entries], start=1):
+        try:
+            talk, start = Path(str(entry["wav"])).stem, float(entry["offset"])
+            end = start + float(entry["duration"])
+        except (TypeError, KeyError, ValueError):
+            what = f"entry {entry!r} is wrong; an entry is {{wav: talk.wav, offset: 1.5, duration: 2.0}} (seconds)"
+            faults.append(Fault(str(path), number, what))
+            continue
+        rows.append((f"{talk}_{count[talk]:04d}", " ", f"{talk} {round(start, 3)} {round(end, 3)}"))
+        count[talk] += 1
+    return rows, faults

@@ -1,0 +1,89 @@
+"""A replica of Europarl-ST 1.1 in six languages and their thirty directions, its audio converted: v1.1/<src>/<tgt>."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from espnet_diverse.corpora.audio import write_audio
+from espnet_diverse.corpora.speech_synthesis import synthesize
+from espnet_diverse.corpora.synthetic import VOICES, Utterance, check_size, join, replica, utterances
+
+LANGUAGES = ("en", "fr", "de", "it", "es", "pt")
+# Utterances of each split, a language.
+COUNTS = {
+    "tiny": {"train": 16, "dev": 4, "test": 4},
+    "demo": {"train": 192, "dev": 12, "test": 24},
+}
+# The most sentences of one speech.
+LONGEST = 4
+# No two corpora say the same sentences.
+SEED = 3000
+
+
+def make(target_dir: Path, seed: int = 0, size: str = "demo", nj: int = 2) -> Path:
+    """Make the replica; its files depend on `seed` and `size` to the bit, and not on `nj`.
+
+    Raises:
+        DataError: an unknown size; `target_dir` holds something else; what `synthesize` raises.
+    """
+    check_size(size)
+    corpus = {
+        (language, split): list(_speeches(language, split, count, SEED + seed))
+        for language in LANGUAGES
+        for split, count in COUNTS[size].items()
+    }
+    settings = {"layout": "europarl_st", "size": size, "seed": seed}
+    return replica(target_dir, settings, corpus, lambda folder: _write(folder / "v1.1", corpus, nj))
+
+
+def _speeches(language: str, split: str, count: int, seed: int) -> Iterator[list[Utterance]]:
+    """What each speaker says, in speeches of up to `LONGEST` sentences."""
+    speakers = [f"{language}{split}_{number}" for number in range(len(VOICES[split]))]
+    others = [other for other in LANGUAGES if other != language]
+    spoken = utterances([language, *others], split, count, seed, speakers)
+    for speaker in speakers:
+        own = [utterance for utterance in spoken if utterance.speaker == speaker]
+        for start in range(0, len(own), LONGEST):
+            yield own[start : start + LONGEST]
+
+
+def _write(root: Path, corpus: Mapping[tuple[str, str], Sequence[Sequence[Utterance]]], nj: int) -> None:
+    lines = [utterance.line for speeches in corpus.values() for speech in speeches for utterance in speech]
+    recordings = synthesize(lines, nj)
+    for (language, split), speeches in corpus.items():
+        audios = root / language / "audios"
+        audios.mkdir(parents=True, exist_ok=True)
+        names, segments = [], []
+        for number, speech in enumerate(speeches):
+            # The European Parliament's sittings are named by date, agenda item and speech.
+            names.append(
+                f"{language}.2010{['train', 'dev', 'test'].index(split) + 1:02d}01.{number // 10}.3-{number:03d}"
+            )
+            samples, times = join([next(recordings) for _ in speech])
+            write_audio(audios / f"{names[-1]}.wav", samples)
+            segments += [f"{names[-1]} {start} {end}" for start, end in times]
+        others = [other for other in LANGUAGES if other != language]
+        for place, other in enumerate(others, start=1):
+            _write_direction(root / language / other / split, (language, other), names, segments, speeches, place)
+
+
+def _write_direction(
+    folder: Path,
+    pair: tuple[str, str],
+    names: Sequence[str],
+    segments: Sequence[str],
+    speeches: Sequence[Sequence[Utterance]],
+    place: int,
+) -> None:
+    """Write the files of one direction and split; the translation is the text of number `place` of each sentence."""
+    folder.mkdir(parents=True)
+    files = {
+        "segments.lst": segments,
+        "speeches.lst": names,
+        "speakers.lst": [speech[0].speaker for speech in speeches],
+    }
+    for language, text in zip(pair, (0, place), strict=True):
+        sentences = [[utterance.sentence.texts[text] for utterance in speech] for speech in speeches]
+        files[f"segments.{language}"] = [sentence for speech in sentences for sentence in speech]
+        files[f"speeches.{language}"] = [" ".join(speech) for speech in sentences]
+    for name, rows in files.items():
+        (folder / name).write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")

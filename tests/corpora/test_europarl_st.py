@@ -1,0 +1,207 @@
+import io
+import tarfile
+
+import pytest
+
+from espnet_diverse.bin.main import main
+from espnet_diverse.corpora import Selection, europarl_st, load_corpus
+from espnet_diverse.corpora.formatting import format_data
+from espnet_diverse.corpora.kaldi import DataDir, Segment, read_data_dir
+from espnet_diverse.corpora.synthetic import europarl_st as replica
+from espnet_diverse.errors import ConfigError, DataError
+
+SPEECHES = {"train": "en.20080924.31.3-243", "dev": "en.20081013.4.1-018", "test": "en.20090112.2.3-007"}
+TEXTS = {
+    "en": ["Madam President, the vote.", "It is clear."],
+    "de": ["Frau Präsidentin! Die Abstimmung.", "Es ist klar."],
+    "fr": ["Madame la Présidente, le vote.", "C'est clair."],
+}
+ST = Selection(task="st")
+
+
+def write(path, *lines):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+@pytest.fixture
+def tree(tmp_path, write_wav):
+    """English into German and French: a speech of one second and two segments in each set; returns v1.1."""
+    root = tmp_path / "europarl" / "v1.1"
+    for name, speech in SPEECHES.items():
+        write_wav(root / "en" / "audios" / f"{speech}.wav", 1.0)
+        for target in ("de", "fr"):
+            folder = root / "en" / target / name
+            write(folder / "segments.lst", f"{speech} 0.0 0.5", f"{speech} 0.5 1.0")
+            write(folder / "segments.en", *TEXTS["en"])
+            write(folder / f"segments.{target}", *TEXTS[target])
+            write(folder / "speeches.lst", speech)
+            write(folder / "speakers.lst", f"MEP_1_{name} Jones")
+    return root
+
+
+def test_translation_gives_exactly_this(tree):
+    train = europarl_st.prepare(tree.parent, Selection(task="st", pairs=("en-de",)))["train"]
+    one, two = (f"en-de-{SPEECHES['train']}_{times}" for times in ("0000000_0000500", "0000500_0001000"))
+    assert train == DataDir(
+        wav_scp={SPEECHES["train"]: f"{tree}/en/audios/{SPEECHES['train']}.wav"},
+        text={one: TEXTS["de"][0], two: TEXTS["de"][1]},
+        utt2spk={one: "MEP_1_train_Jones", two: "MEP_1_train_Jones"},
+        segments={one: Segment(SPEECHES["train"], 0.0, 0.5), two: Segment(SPEECHES["train"], 0.5, 1.0)},
+        src_text={one: "madam president the vote", two: "it is clear"},
+        tasks={"utt2lang": {one: "en", two: "en"}, "utt2tgtlang": {one: "de", two: "de"}},
+    )
+
+
+def test_all_directions_and_zero_shot(tree):
+    sets = europarl_st.prepare(tree, ST)
+    assert {name: len(data.text) for name, data in sets.items()} == {"train": 4, "dev": 4, "test": 4}
+    sets = europarl_st.prepare(tree, Selection(task="st", zero_shot=("en-fr",)))
+    assert {name: set(data.tasks["utt2tgtlang"].values()) for name, data in sets.items()} == {
+        "train": {"de"},
+        "dev": {"de"},
+        "test": {"de", "fr"},
+    }
+
+
+def test_recognition_takes_a_speech_once(tree):
+    """The French direction cuts the same speech differently, and has one of its own."""
+    own = "en.20100101.1.1-001"
+    (tree / "en" / "audios" / f"{own}.wav").hardlink_to(tree / "en" / "audios" / f"{SPEECHES['train']}.wav")
+    folder = tree / "en" / "fr" / "train"
+    write(folder / "segments.lst", f"{SPEECHES['train']} 0.0 1.0", f"{own} 0.0 0.7")
+    sets = europarl_st.prepare(tree)
+    assert sorted(sets["train"].segments.values()) == [
+        (SPEECHES["train"], 0.0, 0.5),
+        (SPEECHES["train"], 0.5, 1.0),
+        (own, 0.0, 0.7),
+    ]
+    assert sets["train"].tasks["utt2lang"][f"{own}_0000000_0000700"] == "en"
+    assert sets["train"].utt2spk[f"{own}_0000000_0000700"] == own  # speakers.lst does not know it
+    assert sets["train"].tasks.keys() == {"utt2lang"}
+    assert not sets["train"].src_text
+
+
+def test_recognition_never_trains_on_what_another_direction_tests(tree):
+    write(tree / "en" / "de" / "train" / "segments.lst", f"{SPEECHES['test']} 0.0 0.5", f"{SPEECHES['train']} 0.5 1.0")
+    sets = europarl_st.prepare(tree)
+    assert list(sets["train"].segments.values()) == [(SPEECHES["train"], 0.5, 1.0)]
+    assert {segment.recording for segment in sets["test"].segments.values()} == {SPEECHES["test"]}
+
+
+def test_transcripts_as_written(tree):
+    sets = europarl_st.prepare(tree, Selection(transcripts="written"))
+    assert list(sets["dev"].text.values()) == TEXTS["en"]
+
+
+def test_parallel_files_of_different_length(tree):
+    folder = tree / "en" / "de" / "dev"
+    write(folder / "segments.de", "Nur ein Satz.")
+    what = "has 1 lines, and segments.lst beside it has 2; parallel files are equally long: get both again"
+    with pytest.raises(DataError) as caught:
+        europarl_st.prepare(tree, ST)
+    assert str(caught.value) == f"{folder}/segments.de: {what}"
+    write(folder / "segments.de", *TEXTS["de"])
+    write(folder / "speakers.lst", "one", "two")
+    with pytest.raises(DataError, match=f"^{folder}/speakers.lst: has 2 lines, and speeches.lst beside it has 1"):
+        europarl_st.prepare(tree, ST)
+
+
+def test_wrong_segments(tree):
+    folder = tree / "en" / "de" / "train"
+    write(folder / "segments.lst", f"{SPEECHES['train']} 0.5 0.0", f"{SPEECHES['train']} half 1.0")
+    with pytest.raises(DataError) as caught:
+        europarl_st.prepare(tree, ST)
+    assert str(caught.value).startswith(
+        f"2 faults: {folder}/segments.lst:1: segment ends at 0.0 s, not after its start"
+    )
+    assert f"{folder}/segments.lst:2: segment '{SPEECHES['train']} half 1.0' is wrong" in str(caught.value)
+    write(folder / "segments.lst", f"{SPEECHES['train']} 0.0 0.5", f"{SPEECHES['train']} 0.0 0.5")
+    with pytest.raises(DataError, match="segments.lst:2: this segment stands twice; take one out of all parallel"):
+        europarl_st.prepare(tree, ST)
+
+
+def test_segment_past_the_end(tree, tmp_path):
+    speech = SPEECHES["test"]
+    write(tree / "en" / "de" / "test" / "segments.lst", f"{speech} 0.0 0.5", f"{speech} 0.5 2.0")
+    what = f"{speech}.wav: segment from 0.5 to 2.0 s lies past the end of the audio at 1.000 s"
+    with pytest.raises(DataError, match=f"^test: en-de-{speech}_0000500_0002000: {tree}/en/audios/{what}"):
+        format_data(europarl_st.prepare(tree, ST), tmp_path / "data", nj=1)
+
+
+def test_missing_audio(tree):
+    speech = SPEECHES["dev"]
+    (tree / "en" / "audios" / f"{speech}.wav").unlink()
+    with pytest.raises(DataError) as caught:
+        europarl_st.prepare(tree, Selection(task="st", pairs=("en-fr",)))
+    todo = "get it, or leave such utterances out with --on_missing drop"
+    what = f"the audio {speech} is not in {tree}/en/audios"
+    assert f"2 faults: {tree}/en/fr/dev/segments.lst:1: {what}; {todo}; " in str(caught.value)
+    dev = europarl_st.prepare(tree, Selection(on_missing="drop"))["dev"]
+    assert set(dev.dropped.values()) == {what}
+    assert not dev.text
+
+
+def test_m4a_is_to_be_converted(tree, write_wav):
+    audio = tree / "en" / "audios" / SPEECHES["train"]
+    (tree / "en" / "audios" / f"{SPEECHES['train']}.wav").rename(f"{audio}.m4a")
+    with pytest.raises(DataError) as caught:
+        europarl_st.prepare(tree)
+    command = f'for f in {tree}/en/audios/*.m4a; do ffmpeg -i "$f" -ac 1 -ar 16000 "${{f%.m4a}}.flac"; done'
+    assert str(caught.value) == f"{audio}.m4a: m4a cannot be read; convert the audio: {command}"
+    write_wav(tree / "en" / "audios" / f"{SPEECHES['train']}.flac", 1.0)
+    assert europarl_st.prepare(tree)["train"].wav_scp == {SPEECHES["train"]: f"{audio}.flac"}
+
+
+def test_without_text_an_utterance_is_dropped(tree):
+    write(tree / "en" / "de" / "train" / "segments.en", "...", TEXTS["en"][1])
+    write(tree / "en" / "fr" / "train" / "segments.fr", TEXTS["fr"][0], "")
+    assert sorted(europarl_st.prepare(tree, ST)["train"].dropped.values()) == [
+        "empty translation",
+        "no words in transcript '...'",
+    ]
+
+
+def test_direction_without_training_data(tree):
+    for file in (tree / "en" / "fr" / "train").iterdir():
+        file.unlink()
+    (tree / "en" / "fr" / "train").rmdir()
+    with pytest.raises(DataError, match=f"^{tree}: en-fr is to be trained and has no training data; take it out, or"):
+        europarl_st.prepare(tree, ST)
+    sets = europarl_st.prepare(tree, Selection(task="st", pairs=("en-de",), zero_shot=("en-fr",)))
+    assert len(sets["test"].text) == 4
+
+
+def test_unknown_directions_and_places(tree, tmp_path):
+    with pytest.raises(ConfigError, match=f"^{tree}: there is no direction 'de-en'; there are: en-de en-fr$"):
+        europarl_st.prepare(tree, Selection(task="st", pairs=("de-en",)))
+    with pytest.raises(ConfigError, match=f"^{tree}: there is no language 'de'; there are: en$"):
+        europarl_st.prepare(tree, Selection(languages=("de",)))
+    with pytest.raises(DataError, match="^no Europarl-ST in .*/elsewhere: there is no folder such as en/de; unpack v1"):
+        europarl_st.prepare(tmp_path / "elsewhere")
+
+
+def test_download_unpacks(tmp_path, tree, serve):
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as tar:
+        tar.add(tree, "v1.1")
+    server = serve(packed.getvalue())
+    for _ in range(2):
+        corpus_dir = europarl_st.download(tmp_path / "downloads", url=server.url)
+        assert len(europarl_st.prepare(corpus_dir, ST)["train"].text) == 4
+    assert len(server.ranges) == 1
+
+
+def test_replica_prepares(tmp_path):
+    """Six languages and thirty directions, and no speech is in two sets."""
+    assert load_corpus("europarl_st") is europarl_st
+    argv = ["--corpus", "synthetic", "--size", "tiny", "--download_dir", str(tmp_path), "--nj", "1"]
+    assert main(["prepare", "europarl_st", *argv, "--output_dir", str(tmp_path / "asr")]) == 0
+    for name, count in replica.COUNTS["tiny"].items():
+        data = read_data_dir(tmp_path / "asr" / name)
+        assert set(data.tasks["utt2lang"].values()) == set(replica.LANGUAGES)
+        assert len(data.text) == 6 * count
+    sets = europarl_st.prepare(tmp_path / "synthetic_tiny", ST)
+    assert len(sets["test"].text) == 30 * replica.COUNTS["tiny"]["test"]
+    speeches = [set(data.wav_scp) for data in sets.values()]
+    assert len(set.union(*speeches)) == sum(map(len, speeches))

@@ -1,0 +1,255 @@
+import io
+import logging
+import shutil
+import tarfile
+
+import pytest
+
+from espnet_diverse.corpora import Selection, load_corpus, mtedx
+from espnet_diverse.corpora.formatting import format_data
+from espnet_diverse.corpora.kaldi import DataDir, Segment
+from espnet_diverse.errors import ConfigError, DataError
+
+ST = Selection("st", pairs=("es-en",))
+
+
+def txt(tree, pair="es-en", split="train"):
+    return tree / pair / "data" / split / "txt"
+
+
+def refused(tree, selection=ST):
+    """The one-line error of preparing the tree."""
+    with pytest.raises(DataError) as caught:
+        mtedx.prepare(tree, selection)
+    return str(caught.value)
+
+
+def test_recognition_reads_the_folders_of_the_languages(mtedx_tree):
+    sets = mtedx.prepare(mtedx_tree, Selection(languages=("es", "de")))
+    assert list(sets) == ["train", "dev", "test"]
+    dev = {
+        f"{language}-validtalk": f"{mtedx_tree}/{language}-{language}/data/valid/wav/validtalk.flac"
+        for language in ("es", "de")
+    }
+    assert sets["dev"] == DataDir(
+        wav_scp=dev,
+        text={
+            "es-validtalk_0000": "hola a todos",
+            "es-validtalk_0001": "gracias",
+            "de-validtalk_0000": "ja",
+            "de-validtalk_0001": "nein",
+        },
+        utt2spk={f"{talk}_{number}": talk for talk in dev for number in ("0000", "0001")},
+        segments={
+            f"{talk}_{number}": Segment(talk, *times)
+            for talk in dev
+            for number, times in (("0000", (0.0, 0.75)), ("0001", (1.0, 1.5)))
+        },
+        tasks={"utt2lang": {f"{talk}_{number}": talk[:2] for talk in dev for number in ("0000", "0001")}},
+    )
+
+
+def test_translation_keeps_case_and_punctuation_of_the_target(mtedx_tree):
+    train = mtedx.prepare(mtedx_tree, ST)["train"]
+    assert train.text == {"es-en-traintalk_0000": "Hello everyone!", "es-en-traintalk_0001": "Thank you."}
+    assert train.src_text == {"es-en-traintalk_0000": "hola a todos", "es-en-traintalk_0001": "gracias"}
+    assert train.tasks == {
+        "utt2lang": dict.fromkeys(train.text, "es"),
+        "utt2tgtlang": dict.fromkeys(train.text, "en"),
+    }
+    written = mtedx.prepare(mtedx_tree, Selection("st", pairs=("es-en",), transcripts="written"))["train"]
+    assert written.src_text["es-en-traintalk_0000"] == "¡Hola a todos! (Risas)"
+
+
+def test_zero_shot_directions_are_tested_only(mtedx_tree):
+    """And the language spoken is heard in training."""
+    shutil.copytree(mtedx_tree / "es-es", mtedx_tree / "pt-pt")
+    for text in (mtedx_tree / "pt-pt").rglob("*.es"):
+        text.rename(text.with_suffix(".pt"))
+    sets = mtedx.prepare(mtedx_tree, Selection("st", pairs=("es-en",), zero_shot=("pt-en",)))
+    directions = {
+        name: set(zip(data.tasks["utt2lang"].values(), data.tasks["utt2tgtlang"].values(), strict=True))
+        for name, data in sets.items()
+    }
+    assert directions == {
+        "train": {("es", "en"), ("pt", "pt")},
+        "dev": {("es", "en")},
+        "test": {("es", "en"), ("pt", "en")},
+    }
+    assert sets["train"].text["pt-traintalk_0000"] == "¡Hola a todos! (Risas)"
+    assert sets["train"].src_text["pt-traintalk_0000"] == "hola a todos"
+
+
+def test_transcripts_of_a_translated_direction_can_be_recognised(mtedx_tree):
+    sets = mtedx.prepare(mtedx_tree, Selection(pairs=("es-en", "de-de")))
+    assert sets["test"].text["es-en-testtalk_0001"] == "gracias"
+    assert sets["test"].text["de-testtalk_0001"] == "nein"
+    assert sets["test"].tasks["utt2lang"]["es-en-testtalk_0001"] == "es"
+    assert "utt2tgtlang" not in sets["test"].tasks
+
+
+def test_yaml_gives_the_same_as_segments(mtedx_tree):
+    expected = mtedx.prepare(mtedx_tree, ST)
+    (txt(mtedx_tree) / "segments").unlink()
+    entries = "- {duration: 0.75, offset: 0.0, speaker_id: spk.1, wav: traintalk.wav}\n"
+    entries += "- {wav: traintalk.wav, offset: 1.0, duration: 0.5}\n"
+    (txt(mtedx_tree) / "train.yaml").write_text(entries)
+    assert mtedx.prepare(mtedx_tree, ST) == expected
+
+
+def test_the_thirteen_directions_of_the_paper():
+    folders = mtedx.directions(Selection("st"))
+    assert {name: len(pairs) for name, pairs in folders.items()} == {"train": 11, "dev": 10, "test": 13}
+    assert set(folders["train"]) - set(folders["dev"]) == {"it-it"}
+    assert set(folders["test"]) - set(folders["dev"]) == {"it-en", "it-es", "pt-es"}
+    chosen = mtedx.directions(Selection("st", zero_shot=("es-it",)))
+    assert chosen["train"] == chosen["dev"] == tuple(pair for pair in mtedx.TRAINED if pair != "es-it")
+    french = mtedx.directions(Selection("st", languages=("fr", "it")))
+    assert french["test"] == ("fr-en", "fr-es", "fr-pt", "it-en", "it-es")
+    asr = tuple(f"{language}-{language}" for language in ("ar", "de", "el", "es", "fr", "it", "pt", "ru"))
+    assert mtedx.directions(Selection()) == {"train": asr, "dev": asr, "test": asr}
+    assert load_corpus("mtedx") is mtedx
+
+
+@pytest.mark.parametrize(
+    ("selection", "what"),
+    [
+        (Selection(zero_shot=("es-en",)), "zero_shot directions are for task st; speech recognition has none"),
+        (Selection(languages=("es",), pairs=("es-en",)), "languages and pairs are both given; name what is wanted"),
+        (
+            Selection("st", languages=("de", "ar")),
+            "languages de ar: mTEDx translates none of them; it has training data",
+        ),
+    ],
+)
+def test_options_that_do_not_go_together(mtedx_tree, selection, what):
+    with pytest.raises(ConfigError, match=f"^{what}"):
+        mtedx.prepare(mtedx_tree, selection)
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        ({"task": "mt"}, "task 'mt': must be asr or st"),
+        ({"on_missing": "skip"}, "on_missing 'skip': must be error or drop"),
+        ({"transcripts": "raw"}, "transcripts 'raw': must be scored or written"),
+        ({"languages": ("german",)}, "language 'german': must be a code such as de, que or zh-CN"),
+        ({"pairs": ("es>en",)}, "direction 'es>en': must be two language codes joined by -, such as es-en"),
+        ({"pairs": ("es-en",), "zero_shot": ("es-en",)}, "direction es-en is in pairs and in zero_shot; a zero-shot"),
+    ],
+)
+def test_selections_that_make_no_sense(options, what):
+    with pytest.raises(ConfigError, match=f"^{what}"):
+        Selection(**options)
+
+
+def test_missing_folders_are_named_with_those_that_are_there(mtedx_tree, tmp_path):
+    assert refused(mtedx_tree, Selection(languages=("es", "el", "ru"))) == (
+        f"no mTEDx data for el-el ru-ru in {mtedx_tree}: there are de-de es-en es-es pt-en; unpack its archive there, "
+        "or name those you want with --languages or --pairs"
+    )
+    assert "there is no folder such as es-es/data" in refused(tmp_path / "nowhere")
+
+
+def test_a_trained_direction_needs_training_data(mtedx_tree):
+    assert refused(mtedx_tree, Selection("st", pairs=("es-en", "pt-en"))) == (
+        f"pt-en has no training data: there is no {mtedx_tree}/pt-en/data/train; test it only with --zero_shot pt-en, "
+        "or leave it out"
+    )
+
+
+@pytest.mark.parametrize("name", ["train.es", "train.en"])
+def test_parallel_files_of_different_length(mtedx_tree, name):
+    with (txt(mtedx_tree) / name).open("a") as file:
+        file.write("more\n")
+    what = "has 3 lines, and the segments beside it are 2; parallel files are equally long: get both again"
+    assert refused(mtedx_tree) == f"{txt(mtedx_tree)}/{name}: {what}"
+
+
+def test_segment_past_the_end_of_its_audio(mtedx_tree, tmp_path):
+    """Also where it is longer than what is kept."""
+    for end in ("2.75", "90.5"):
+        (txt(mtedx_tree) / "segments").write_text(f"a traintalk 0.0 0.75\nb traintalk 1.0 {end}\n")
+        with pytest.raises(DataError) as caught:
+            format_data(mtedx.prepare(mtedx_tree, ST), tmp_path / "data", nj=1)
+        audio = mtedx_tree / "es-en/data/train/wav/traintalk.flac"
+        what = f"segment from 1.0 to {end} s lies past the end of the audio at 2.000 s"
+        assert str(caught.value) == f"train: es-en-b: {audio}: {what}"
+        assert not (tmp_path / "data").exists()
+
+
+def test_segment_without_audio(mtedx_tree):
+    (mtedx_tree / "es-en/data/train/wav/traintalk.flac").rename(mtedx_tree / "es-en/data/train/wav/other.flac")
+    folder = mtedx_tree / "es-en/data/train"
+    what = f"its audio traintalk is not in {folder}/wav"
+    todo = "get it, or leave such utterances out with --on_missing drop"
+    assert refused(mtedx_tree).startswith(f"2 faults: {folder}/txt: traintalk_0000: {what}; {todo}")
+    sets = mtedx.prepare(mtedx_tree, Selection("st", pairs=("es-en",), on_missing="drop"))
+    assert sets["train"] == DataDir(dropped=dict.fromkeys(["es-en-traintalk_0000", "es-en-traintalk_0001"], what))
+
+
+def test_utterances_without_words_are_dropped(mtedx_tree):
+    (txt(mtedx_tree) / "train.es").write_text("(Aplausos) ♪\nGracias.\n", encoding="utf-8")
+    (txt(mtedx_tree) / "train.en").write_text("(Applause)\n\n")
+    assert mtedx.prepare(mtedx_tree, ST)["train"].dropped == {
+        "es-en-traintalk_0000": "no words in transcript '(Aplausos) ♪'",
+        "es-en-traintalk_0001": "empty translation",
+    }
+
+
+@pytest.mark.parametrize(
+    ("rows", "what"),
+    [
+        ("a traintalk 0.0 0.75\na traintalk 1 2\n", "segments:2: duplicate id 'a', first in 1"),
+        ("a traintalk 0.0 0.75\nb traintalk 2 1\n", "segments:2: segment ends at 1.0 s, not after its start at 2.0 s"),
+        (
+            "a traintalk 0.0 0.75\nb traintalk\n",
+            "segments:2: segment 'traintalk' is wrong; a line is: utterance recording",
+        ),
+    ],
+)
+def test_faulty_segments(mtedx_tree, rows, what):
+    (txt(mtedx_tree) / "segments").write_text(rows)
+    assert f"{txt(mtedx_tree)}/{what}" in refused(mtedx_tree)
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        (None, "train.yaml: no such file, and no file segments beside it; get the corpus again"),
+        ("- {a: 1\n", "train.yaml: is no yaml (while parsing a flow mapping"),
+        (
+            "- {wav: a.wav, offset: 1}\n",
+            "train.yaml:1: entry {'wav': 'a.wav', 'offset': 1} is wrong; an entry is {wav: ",
+        ),
+        ("words\n", "train.yaml:1: entry 'words' is wrong; an entry is {wav: talk.wav, offset: 1.5, duration: 2.0}"),
+    ],
+)
+def test_faulty_yaml(mtedx_tree, content, what):
+    (txt(mtedx_tree) / "segments").unlink()
+    if content:
+        (txt(mtedx_tree) / "train.yaml").write_text(content)
+    assert f"{txt(mtedx_tree)}/{what}" in refused(mtedx_tree)
+
+
+def test_repairs_are_noticed(mtedx_tree, caplog):
+    (txt(mtedx_tree) / "train.en").write_bytes(b"Hello\xc2\xa0everyone!\r\nThank you.\r\n")
+    with caplog.at_level(logging.WARNING):
+        assert mtedx.prepare(mtedx_tree, ST)["train"].text["es-en-traintalk_0000"] == "Hello everyone!"
+    assert "train.en: read as if these were mended: CRLF line end (2), unusual space (1)" in caplog.text
+
+
+def test_download_unpacks_one_archive_a_folder(mtedx_tree, tmp_path, serve, monkeypatch):
+    """mtedx_es.tgz holds es-es; what is there already is not fetched again."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as tar:
+        tar.add(mtedx_tree / "es-es", "es-es")
+    server = serve(packed.getvalue())
+    selection = Selection(languages=("es",))
+    for _ in range(2):
+        corpus_dir = mtedx.download(tmp_path / "downloads", selection, server.url)
+        assert mtedx.prepare(corpus_dir, selection)["test"].text == mtedx.prepare(mtedx_tree, selection)["test"].text
+    assert len(server.ranges) == 1
+    assert sorted(path.name for path in (tmp_path / "downloads").iterdir()) == ["mtedx", "mtedx_es.tgz"]
+    with pytest.raises(DataError, match="mtedx_es-en.tgz: holds no folder es-en; delete it and fetch it again"):
+        mtedx.download(tmp_path / "downloads", ST, server.url)
