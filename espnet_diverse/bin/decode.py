@@ -1,4 +1,9 @@
-"""Decode a data directory by joint CTC/attention beam search; exit code 2 says that utterances were left out."""
+"""Decode a data directory by joint CTC/attention beam search: recognise speech, or translate it.
+
+A model with parts that belong to languages or domains takes those of each utterance from utt2lang, utt2tgtlang and
+utt2domain of the data directory; --language, --target_language and --domain name one for all utterances instead. Exit
+code 2 says that utterances were left out.
+"""
 
 import argparse
 from pathlib import Path
@@ -10,11 +15,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this command."""
     parser.add_argument("--model_dir", type=Path, required=True, help="directory of the run")
     parser.add_argument("--data_dir", type=Path, required=True, help="data directory to decode; its wav.scp is read")
-    parser.add_argument("--output_dir", type=Path, required=True, help="where text, score and failures.json go")
+    parser.add_argument(
+        "--output_dir", type=Path, required=True, help="where text, score, failures.json and decode.json go"
+    )
     parser.add_argument(
         "--model_file", default="valid.acc.ave.pth", help="path or name in model_dir (default: valid.acc.ave.pth)"
     )
     options.add_config(parser, required=False)
+    options.add_tasks(parser)
     parser.add_argument("--nj", type=int, default=1, help="processes to decode with on the CPU (default: 1)")
     parser.add_argument("--ngpu", type=int, choices=(0, 1), default=0, help="1 decodes on the GPU (default: 0)")
 
@@ -30,23 +38,25 @@ def inputs(args: argparse.Namespace) -> list[Path]:
 
 def outputs(args: argparse.Namespace) -> list[Path]:
     """Files that are written."""
-    return [args.output_dir / name for name in ("text", "score", "failures.json")]
+    return [args.output_dir / name for name in ("text", "score", "failures.json", "decode.json")]
 
 
 def run(args: argparse.Namespace) -> int:
     """Decode; 2 where an utterance was left out."""
     from dataclasses import fields
 
+    from espnet_diverse.decoding.options import Options
     from espnet_diverse.training.config import check_keys, merge
 
     config = merge(options.fragments(args), args.set)  # before ESPnet's import, which takes seconds
+    check_keys(config, [field.name for field in fields(Options)])
+    search_options = Options(**config)
     from espnet_diverse.decoding import espnet_search
     from espnet_diverse.training.session import check_gpus, logged
 
-    check_keys(config, [field.name for field in fields(espnet_search.Options)])
     check_gpus(args.ngpu)
     with logged(args.output_dir / "decode.log"):
         device = "cuda" if args.ngpu else "cpu"
-        search = espnet_search.load_search(args.model_dir, args.model_file, espnet_search.Options(**config), device)
-        outcomes = espnet_search.decode(search, args.data_dir, args.output_dir, args.nj)
+        search = espnet_search.load_search(args.model_dir, args.model_file, search_options, device)
+        outcomes = espnet_search.decode(search, args.data_dir, args.output_dir, args.nj, options.tasks(args))
     return 2 if any(outcome.failure is not None for outcome in outcomes) else 0

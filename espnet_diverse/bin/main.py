@@ -8,15 +8,18 @@ from espnet_diverse.errors import UserError
 
 COMMANDS = {
     "prepare": "read a corpus and write Kaldi data directories",
+    "combine": "make one data directory of several, noting their domains",
     "tokens": "make the vocabulary of a data directory",
     "stats": "collect feature statistics and shapes",
     "train": "train a model",
     "average": "average the best checkpoints of a training run",
+    "prune": "cut the model of one language or domain out of a model with head selection",
     "decode": "decode a data directory",
     "score": "score hypotheses against references",
     "plan": "run the stages of a recipe in one process, skipping finished ones",
     "figure": "draw what the attention heads of a model do on one utterance",
     "analyse": "measure redundancy, clusters and queries of attention heads; one HTML page",
+    "compare": "put runs side by side: sizes, tokens per second, scores by language; one table and picture",
 }
 
 

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-TASKS = ("asr",)
+TASKS = ("asr", "st")
 
 
 def add_config(parser: argparse.ArgumentParser, required: bool = True) -> None:
@@ -25,7 +25,30 @@ def add_data(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--train_dir", type=Path, required=True, help="data directory to train with")
     parser.add_argument("--valid_dir", type=Path, required=True, help="data directory to validate with")
     parser.add_argument("--tokens_dir", type=Path, required=True, help="vocabulary, from `espnet-diverse tokens`")
+    parser.add_argument(
+        "--src_tokens_dir", type=Path, help="vocabulary of the transcripts in translation (default: that of the text)"
+    )
     parser.add_argument("--task", choices=TASKS, default="asr", help="what the model does (default: asr)")
+
+
+def run_data(args: argparse.Namespace):
+    """What the options of `add_data` name, a `RunData`."""
+    from espnet_diverse.training.run_data import RunData
+
+    return RunData(args.train_dir, args.valid_dir, args.tokens_dir, args.task, args.src_tokens_dir)
+
+
+def add_tasks(parser: argparse.ArgumentParser) -> None:
+    """Declare the options that name one task; `tasks` reads them."""
+    parser.add_argument("--language", metavar="NAME", help="language that is spoken")
+    parser.add_argument("--target_language", metavar="NAME", help="language of the text (default: the language)")
+    parser.add_argument("--domain", metavar="NAME", help="domain of the recordings")
+
+
+def tasks(args: argparse.Namespace) -> dict[str, str]:
+    """Names given to the options of `add_tasks`, by axis."""
+    names = {"lang": args.language, "tgtlang": args.target_language, "domain": args.domain}
+    return {axis: name for axis, name in names.items() if name is not None}
 
 
 def fragments(args: argparse.Namespace) -> list[str]:
@@ -37,7 +60,8 @@ def data_inputs(args: argparse.Namespace) -> list[Path]:
     """What the options of `add_config` and `add_data` name."""
     from espnet_diverse.training.config import find
 
-    tokens = [args.tokens_dir / name for name in ("tokens.txt", "tokens.yaml")]
+    folders = [args.tokens_dir, *([args.src_tokens_dir] if args.src_tokens_dir else [])]
+    tokens = [folder / name for folder in folders for name in ("tokens.txt", "tokens.yaml")]
     return [*find(fragments(args)), args.train_dir, args.valid_dir, *tokens]
 
 

@@ -32,5 +32,5 @@ def run(args: argparse.Namespace) -> int:
     config = merge(options.fragments(args), args.set)  # before ESPnet's import, which takes seconds
     from espnet_diverse.training.stages import collect_stats
 
-    collect_stats(config, args.train_dir, args.valid_dir, args.tokens_dir, args.output_dir, args.task)
+    collect_stats(config, options.run_data(args), args.output_dir)
     return 0

@@ -8,7 +8,11 @@ from pathlib import Path
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of `espnet-diverse tokens`."""
     parser.add_argument(
-        "--text", required=True, type=Path, help="transcripts to make it of, one 'utterance text' a line"
+        "--text",
+        required=True,
+        nargs="+",
+        type=Path,
+        help="transcripts to make it of, one 'utterance text' a line; of several files all",
     )
     parser.add_argument("--output_dir", required=True, type=Path, help="directory of the vocabulary")
     parser.add_argument("--type", default="char", help="char, bpe or unigram (default: char)")
@@ -25,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def inputs(args: argparse.Namespace) -> list[Path]:
     """Files that are read."""
-    return [args.text, *args.coverage]
+    return [*args.text, *args.coverage]
 
 
 def outputs(args: argparse.Namespace) -> list[Path]:
@@ -39,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     from espnet_diverse.corpora.kaldi import read_table
     from espnet_diverse.text import Vocabulary
 
-    transcripts = read_table(args.text, "text").values()
+    transcripts = [transcript for path in args.text for transcript in read_table(path, "text").values()]
     others = {path: read_table(path, "text").values() for path in args.coverage}
     print(f"making a vocabulary of type {args.type} from {len(transcripts)} transcripts", file=sys.stderr)
     vocabulary = Vocabulary.train(transcripts, args.type, args.vocab_size)

@@ -12,6 +12,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_data(parser)
     parser.add_argument("--stats_dir", type=Path, required=True, help="what `espnet-diverse stats` wrote")
     parser.add_argument("--output_dir", type=Path, required=True, help="directory of the run, for example exp/<tag>")
+    parser.add_argument(
+        "--init_param",
+        nargs="+",
+        default=[],
+        metavar="MODEL:PART:PART",
+        help="trained parameters to begin with, for example exp/asr/valid.acc.ave.pth:encoder:encoder",
+    )
     parser.add_argument("--ngpu", type=int, default=0, help="number of GPUs (default: 0, the CPU)")
 
 
@@ -20,7 +27,8 @@ def inputs(args: argparse.Namespace) -> list[Path]:
     stats = [
         args.stats_dir / phase / name for phase in ("train", "valid") for name in ("speech_shape", "feats_stats.npz")
     ]
-    return [*options.data_inputs(args), *stats]
+    models = [Path(parameters.partition(":")[0]) for parameters in args.init_param]
+    return [*options.data_inputs(args), *stats, *models]
 
 
 def outputs(args: argparse.Namespace) -> list[Path]:
@@ -35,6 +43,7 @@ def run(args: argparse.Namespace) -> int:
     config = merge(options.fragments(args), args.set)  # before ESPnet's import, which takes seconds
     from espnet_diverse.training.stages import train
 
-    data_dirs = (args.train_dir, args.valid_dir)
-    train(config, data_dirs, args.tokens_dir, args.stats_dir, args.output_dir, args.ngpu, args.task)
+    if args.init_param:
+        config.add({"init_param": args.init_param}, {("init_param",): "--init_param"})
+    train(config, options.run_data(args), args.stats_dir, args.output_dir, args.ngpu)
     return 0

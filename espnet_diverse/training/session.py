@@ -57,6 +57,8 @@ def check(task: type[abs_task.AbsTask], config: Config) -> None:
     """
     check_keys(config, vars(task.get_parser().parse_args([])))
     tables = {choices.name: (choices.classes, choices.default) for choices in task.class_choices_list}
+    if models := getattr(task, "models", None):  # of a task in which ESPnet's model is no choice
+        tables["model"] = (models, "diverse")
     tables["optim"] = (abs_task.optim_classes, "adadelta")
     tables["scheduler"] = (abs_task.scheduler_classes, None)
     for name, (classes, default) in tables.items():

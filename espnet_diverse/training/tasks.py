@@ -4,22 +4,27 @@ Importing this module registers our classes in ESPnet's tables, as importing ESP
 """
 
 import logging
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
+from functools import partial
 from math import ceil
 from pathlib import Path
 
 import yaml
-from espnet2.tasks import asr, lm, mt, s2t, st
+from espnet2.tasks import abs_task, asr, lm, mt, s2t, st
 from espnet2.tasks.abs_task import AbsTask
 from espnet2.train.abs_espnet_model import AbsESPnetModel
 from typeguard import TypeCheckError
 
 from espnet_diverse.errors import ConfigError, ModelError
 from espnet_diverse.progress import progress
+from espnet_diverse.scope import AXES
 from espnet_diverse.training import checkpoint
+from espnet_diverse.training.batches import balanced_batches
 from espnet_diverse.training.espnet_import import swapped
+from espnet_diverse.training.initialisation import initialise
 from espnet_diverse.training.models import DiverseSTModel
+from espnet_diverse.training.task_names import TaskIndices
 from espnet_diverse.training.trainer import Trainer
 
 
@@ -27,6 +32,39 @@ class _Diverse:
     """Before a task of ESPnet in the bases."""
 
     trainer = Trainer
+    name: str
+
+    @classmethod
+    def add_task_arguments(cls, parser: ArgumentParser) -> None:
+        """Declare ESPnet's arguments and ours: `task`, which config.yaml is to hold, and `sampling` of batches."""
+        super().add_task_arguments(parser)
+        parser.add_argument("--task", default=cls.name)
+        parser.add_argument("--sampling", default=None)
+
+    @classmethod
+    def optional_data_names(cls, train: bool = True, inference: bool = False) -> tuple[str, ...]:
+        """ESPnet's names of data that may be given, and the axes of tasks."""
+        return (*super().optional_data_names(train, inference), *AXES)
+
+    @classmethod
+    def build_preprocess_fn(cls, args: Namespace, train: bool):
+        """ESPnet's preprocessor; where the model has tasks it also turns their names into indices."""
+        preprocess = super().build_preprocess_fn(args, train)
+        names = (getattr(args, "model_conf", None) or {}).get("tasks")
+        return TaskIndices(preprocess, names) if names else preprocess
+
+    @classmethod
+    def build_sequence_iter_factory(cls, args: Namespace, iter_options, mode: str):
+        """ESPnet's batches; in training balanced ones, where `sampling` asks for them."""
+        if mode != "train" or args.sampling is None:
+            return super().build_sequence_iter_factory(args=args, iter_options=iter_options, mode=mode)
+        return balanced_batches(args, iter_options, partial(cls.build_dataset, args, iter_options))
+
+    @classmethod
+    def main_worker(cls, args: Namespace) -> None:
+        """ESPnet's work of one process; `init_param` reads files safely and refuses what does not fit."""
+        with swapped(abs_task, load_pretrained_model=initialise):
+            super().main_worker(args)
 
     @classmethod
     def build_model(cls, args: Namespace) -> AbsESPnetModel:
@@ -92,9 +130,20 @@ class _Shown:
 class ASRTask(_Diverse, asr.ASRTask):
     """Speech recognition."""
 
+    name = "asr"
+
 
 class STTask(_Diverse, st.STTask):
     """Speech translation; ESPnet names its model class in code, so it is exchanged while the model is built."""
+
+    name = "st"
+    models = {"diverse": DiverseSTModel}
+
+    @classmethod
+    def add_task_arguments(cls, parser: ArgumentParser) -> None:
+        """As the other tasks, and `model`, so that a fragment of conf/model serves every task."""
+        super().add_task_arguments(parser)
+        parser.add_argument("--model", default="diverse")
 
     @classmethod
     def build_model(cls, args: Namespace) -> AbsESPnetModel:
@@ -106,16 +155,22 @@ class STTask(_Diverse, st.STTask):
 class MTTask(_Diverse, mt.MTTask):
     """Text translation."""
 
+    name = "mt"
+
 
 class LMTask(_Diverse, lm.LMTask):
     """Language modelling."""
+
+    name = "lm"
 
 
 class S2TTask(_Diverse, s2t.S2TTask):
     """Multitask speech to text."""
 
+    name = "s2t"
 
-TASKS: dict[str, type[AbsTask]] = {"asr": ASRTask, "st": STTask, "mt": MTTask, "lm": LMTask, "s2t": S2TTask}
+
+TASKS: dict[str, type[AbsTask]] = {task.name: task for task in (ASRTask, STTask, MTTask, LMTask, S2TTask)}
 
 
 def load_model(model_dir: str | Path, model_file: str | Path | None = None, device: str = "cpu", task: str = "asr"):
@@ -160,7 +215,8 @@ def read_config(config_file: Path) -> dict:
         config = yaml.safe_load(config_file.read_text(encoding="utf-8"))
     except OSError as error:
         raise ModelError(f"{config_file}: cannot be read ({error.strerror})") from error
-    for section, key in ((config, "bpemodel"), (config.get("normalize_conf") or {}, "stats_file")):
+    normalise = config.get("normalize_conf") or {}
+    for section, key in ((config, "bpemodel"), (config, "src_bpemodel"), (normalise, "stats_file")):
         if section.get(key):
             section[key] = str(_located(section[key], key, config_file))
     return config
@@ -168,7 +224,8 @@ def read_config(config_file: Path) -> dict:
 
 def _located(name: str, key: str, config_file: Path) -> Path:
     folder = config_file.resolve().parent
-    candidates = [folder / Path(name).name, Path(name), *(parent / name for parent in folder.parents)]
+    beside = [folder.joinpath(*Path(name).parts[-2:]), folder / Path(name).name]  # with its own folder, or without
+    candidates = [*beside, Path(name), *(parent / name for parent in folder.parents)]
     for path in candidates:
         if path.is_file():
             return path

@@ -31,6 +31,14 @@ def test_sentencepiece(type, text, tmp_path, capfd):
     assert capfd.readouterr().err == f"making a vocabulary of type {type} from 2 transcripts\n"
 
 
+def test_several_texts_make_one_vocabulary(text, tmp_path):
+    other = tmp_path / "src_text"
+    other.write_text("a-1 xy\n", encoding="utf-8")
+    output = tmp_path / "tokens"
+    assert main(["tokens", "--text", str(text), str(other), "--output_dir", str(output)]) == 0
+    assert {"你", "x", "y"} <= set(Vocabulary.load(output).tokens)
+
+
 def test_coverage_of_another_text(text, tmp_path, capsys):
     dev = tmp_path / "dev"
     dev.write_text("b-1 你见\nb-2 好见鬼\n", encoding="utf-8")

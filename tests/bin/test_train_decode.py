@@ -48,6 +48,13 @@ def test_what_stages_read_and_write_is_there_after_the_run(tiny_run):
     assert names >= {"tiny.yaml", "sdma.yaml", "train", "valid", "tokens.txt", "feats_stats.npz"}
 
 
+def test_training_reads_the_models_and_vocabularies_that_it_is_given(tiny_run):
+    arguments = [*tiny_run.config, *tiny_run.data(), "--stats_dir", "stats", "--output_dir", "exp", "--task", "st"]
+    arguments += ["--src_tokens_dir", "source", "--init_param", "asr/ave.pth:encoder:encoder", "mt/ave.pth:decoder"]
+    read = {str(path) for path in train.inputs(parsed(train, arguments))}
+    assert read >= {"asr/ave.pth", "mt/ave.pth", "source/tokens.txt"}
+
+
 def test_decode_writes_text_and_says_what_it_left_out(tiny_run, tmp_path, capfd):
     wav_scp = (tiny_run.test_dir / "wav.scp").read_text()
     (tmp_path / "data").mkdir()

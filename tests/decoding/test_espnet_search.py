@@ -6,10 +6,14 @@ import numpy as np
 import pytest
 import soundfile
 import torch
+import yaml
 from espnet2.bin.asr_inference import Speech2Text
 
-from espnet_diverse.decoding.espnet_search import Options, decode, load_search
+from espnet_diverse.decoding.espnet_search import Search, decode, load_search
+from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.task_ids import KnownTasks
 from espnet_diverse.errors import ConfigError, DataError, ModelError
+from espnet_diverse.scope import current
 from espnet_diverse.training import checkpoint
 
 OPTIONS = Options(beam_size=3, ctc_weight=0.4, penalty=0.1)
@@ -60,6 +64,10 @@ def test_text_and_scores_are_those_of_espnet(tiny_run, search, tmp_path, capsys)
         assert float(score[outcome.utterance]) == pytest.approx(float(hypothesis.score), abs=1e-3)
     assert json.loads((tmp_path / "failures.json").read_text()) == {}
     assert "decoded 3 of 3 utterances (0 failed, 0 empty), 2 s of audio in" in capsys.readouterr().out
+    numbers = json.loads((tmp_path / "decode.json").read_text())
+    assert numbers["tokens"] == sum(map(len, text.values()))  # its tokens are characters
+    assert numbers["utterances"] == 3 and numbers["audio_seconds"] == pytest.approx(2.25)
+    assert numbers["tokens_per_second"] == pytest.approx(numbers["tokens"] / numbers["wall_seconds"])
 
 
 def test_a_bad_utterance_costs_no_other_and_workers_give_the_same(tiny_run, search, flawed, tmp_path, capsys):
@@ -99,13 +107,14 @@ class Silent:
     """A search that finds nothing."""
 
     device = "cpu"
+    tasks = KnownTasks()
 
-    def __call__(self, speech):
+    def __call__(self, speech, tasks):
         return []
 
 
 class Broken(Silent):
-    def __call__(self, speech):
+    def __call__(self, speech, tasks):
         raise MemoryError("no room")
 
 
@@ -132,14 +141,51 @@ def test_weights_are_checked(tiny_run, tmp_path):
         load_search(tiny_run.model_dir, tmp_path / "bad.pth")
 
 
+class Listening(Silent):
+    """ESPnet's `Speech2Text` in a scope: notes the tasks that are open."""
+
+    def __init__(self):
+        self.heard = []
+
+    def __call__(self, speech):
+        assert not current().collect
+        self.heard.append({axis: ids.tolist() for axis, ids in current().tasks.items()})
+        return []
+
+
+def test_each_utterance_is_decoded_for_its_own_tasks(tiny_run, tmp_path):
+    data_dir = tmp_path / "data"
+    data_dir.mkdir()
+    shutil.copy(tiny_run.test_dir / "wav.scp", data_dir)
+    (data_dir / "utt2lang").write_text("test-00 de\ntest-01 ar\ntest-02 de\n")
+    search = Search(Listening(), KnownTasks({"lang": ["ar", "de"], "tgtlang": ["ar", "de"]}))
+    decode(search, data_dir, tmp_path / "out")
+    assert search.speech2text.heard == [{"lang": [i], "tgtlang": [i]} for i in (1, 0, 1)]
+    search.speech2text.heard.clear()
+    decode(search, data_dir, tmp_path / "out", tasks={"tgtlang": "ar"})
+    assert search.speech2text.heard == [{"lang": [i], "tgtlang": [0]} for i in (1, 0, 1)]
+    assert current().tasks == {}
+
+
+def test_an_unknown_task_is_refused_before_anything_is_decoded(tiny_run, tmp_path):
+    search = Search(Listening(), KnownTasks({"lang": ["ar", "de"]}))
+    with pytest.raises(DataError, match="utterance 'test-00' has no language; .* this model knows: ar de"):
+        decode(search, tiny_run.test_dir, tmp_path / "out")
+    assert search.speech2text.heard == [] and not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("changed", "error", "said"),
     [
-        ({"beam_size": 0}, "beam_size 0 is not allowed; give a whole number of at least 1"),
-        ({"beam_size": 2.5}, "beam_size 2.5 is not allowed"),
-        ({"ctc_weight": 1.5}, "ctc_weight 1.5 is not allowed; it lies between 0 and 1"),
+        ({"model_conf": {"ctc_weight": 0.0}}, ConfigError, "ctc_weight 0.4 is not possible: .* set ctc_weight=0"),
+        ({"task": "st", "model_conf": {}}, ConfigError, "0.4 is not possible: the model was trained without CTC"),
+        ({"task": "mt"}, ModelError, "config.yaml: a model of task mt does not read speech; known: asr st"),
     ],
 )
-def test_options_out_of_range(options, said):
-    with pytest.raises(ConfigError, match=said):
-        Options(**options)
+def test_a_model_that_cannot_be_searched_so_is_refused(tiny_run, tmp_path, changed, error, said):
+    for name in ("valid.acc.ave.pth", "feats_stats.npz"):
+        shutil.copy(tiny_run.model_dir / name, tmp_path)
+    config = yaml.safe_load((tiny_run.model_dir / "config.yaml").read_text()) | changed
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(config))
+    with pytest.raises(error, match=said):
+        load_search(tmp_path, options=OPTIONS)

@@ -7,8 +7,9 @@ import yaml
 
 from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.text import Vocabulary
-from espnet_diverse.training import stages
+from espnet_diverse.training import run_data, stages
 from espnet_diverse.training.config import merge
+from espnet_diverse.training.run_data import RunData, Tokens
 
 
 @pytest.fixture
@@ -22,7 +23,7 @@ def train_dir(tiny_run, tmp_path):
 
 def collect(tiny_run, train_dir, tmp_path, *overrides):
     config = merge(["model/tiny"], ["num_workers=0", *overrides])
-    stages.collect_stats(config, train_dir, tiny_run.valid_dir, tiny_run.tokens_dir, tmp_path / "stats")
+    stages.collect_stats(config, RunData(train_dir, tiny_run.valid_dir, tiny_run.tokens_dir), tmp_path / "stats")
 
 
 def test_shapes_and_statistics(tiny_run):
@@ -47,8 +48,8 @@ def test_the_run_holds_what_loading_it_takes(tiny_run):
 def test_sentencepiece_models_go_into_the_run_as_well(tiny_run, tmp_path):
     vocabulary = Vocabulary.train(["abcd abcd dcba", "aabb ccdd"], "bpe", 9)
     vocabulary.save(tmp_path / "tokens")
-    filled = stages._fill(merge([]), "asr", vocabulary, tmp_path / "tokens", {"train": tiny_run.train_dir})
-    assert filled["token_type"] == "bpe" and filled["bpemodel"] == str(tmp_path / "tokens" / "bpe.model")
+    keys = Tokens.load(RunData(tiny_run.train_dir, tiny_run.valid_dir, tmp_path / "tokens")).keys()
+    assert keys["token_type"] == "bpe" and keys["bpemodel"] == str(tmp_path / "tokens" / "bpe.model")
 
 
 def test_nan_samples_are_refused_with_their_utterance_and_nothing_is_left(tiny_run, train_dir, tmp_path):
@@ -64,7 +65,7 @@ def test_statistics_that_are_not_finite_are_refused(tiny_run, train_dir, tmp_pat
     samples, rate = soundfile.read(train_dir / "train-05.wav", dtype="float32")
     samples[3] = np.inf
     soundfile.write(train_dir / "train-05.wav", samples, rate, subtype="FLOAT")
-    monkeypatch.setattr(stages, "validate", lambda path: None)
+    monkeypatch.setattr(run_data, "validate", lambda path: None)
     with pytest.raises(DataError, match=r"feats_stats\.npz: sum and sum_square of the features are not finite"):
         collect(tiny_run, train_dir, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["train"]
@@ -99,7 +100,7 @@ def test_an_unknown_attention_leaves_nothing(tiny_run, tmp_path):
 
 
 def test_training_without_statistics(tiny_run, tmp_path):
-    data_dirs = (tiny_run.train_dir, tiny_run.valid_dir)
+    data = RunData(tiny_run.train_dir, tiny_run.valid_dir, tiny_run.tokens_dir)
     with pytest.raises(DataError, match="speech_shape: no such file; espnet-diverse stats writes it"):
-        stages.train(merge(["model/tiny"]), data_dirs, tiny_run.tokens_dir, tmp_path / "stats", tmp_path / "exp")
+        stages.train(merge(["model/tiny"]), data, tmp_path / "stats", tmp_path / "exp")
     assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,127 @@
+"""Initialising a part of a model from a trained one: the encoder of speech translation from that of recognition.
+
+What belongs to a language or domain goes to the same one, by name: the trained model may know more of them, in another
+order.
+"""
+
+import logging
+from collections.abc import Iterator, Mapping
+from itertools import product
+from pathlib import Path
+
+import torch
+import yaml
+from torch import Tensor, nn
+
+from espnet_diverse.attention.head_selection import LearnedSelection, StaticSelection
+from espnet_diverse.errors import ModelError
+from espnet_diverse.nets.adapter import Adapters
+from espnet_diverse.nets.start_tag import TaggedEmbedding
+from espnet_diverse.training import checkpoint
+
+Label = tuple[str, ...]
+_NAMED = 5
+
+
+def initialise(
+    init_param: str,
+    model: nn.Module,
+    ignore_init_mismatch: bool = False,
+    map_location: str | torch.device = "cpu",
+) -> None:
+    """Copy parameters of a trained model, in place of ESPnet's `load_pretrained_model`.
+
+    Parameters that the trained model does not have, for example those of adapters, stay as they are.
+
+    Args:
+        init_param: `file:source:target:excluded`, for example `exp/asr/valid.acc.ave.pth:encoder:encoder`: what the
+            file holds under the name `source`, except names that begin with one of `excluded` (joined by commas), goes
+            under the name `target` of the model. All after the file may be left out.
+        model: The model, in which they are set.
+        ignore_init_mismatch: Leave out, with a warning, what the model does not have or has in another shape.
+        map_location: Where the file is loaded to.
+
+    Raises:
+        ModelError: The file is missing or damaged, a name is unknown, or parameters do not fit.
+    """
+    path, source, target, excluded = (init_param.split(":") + [""] * 3)[:4]
+    state = checkpoint.load(path, map_location)
+    state = state.get("model", state)  # checkpoint.pth holds the model beside the optimizer
+    left_out = tuple(excluded.split(",")) if excluded else ()
+    state = {name: value for name, value in state.items() if not name.startswith(left_out)}
+    expected = _under(target, model.state_dict(), "the model")
+    part = model.get_submodule(target)
+    given, faults = _by_task(part, _under(source, state, path), _known_tasks(Path(path)))
+    faults |= {name: fault for name, value in given.items() if (fault := _fault(value, expected.get(name)))}
+    fitting = {name: value for name, value in given.items() if name not in faults}
+    if faults:
+        named = ", ".join(f"{name} {fault}" for name, fault in list(faults.items())[:_NAMED])
+        said = f"{path}: {len(faults)} of {len(given)} parameters do not fit the model: {named}"
+        if not ignore_init_mismatch:
+            raise ModelError(f"{said}; take the same configuration, exclude them, or set ignore_init_mismatch")
+        logging.warning(said)
+    if not fitting:
+        raise ModelError(f"init_param {init_param}: no parameter of {path} fits the model")
+    part.load_state_dict(expected | fitting)
+    kept = [name for name in expected if name not in fitting]
+    logging.info("init_param %s: %d set, %d as they were: %s", init_param, len(fitting), len(kept), " ".join(kept))
+
+
+def _under(prefix: str, state: Mapping[str, Tensor], where: str) -> dict[str, Tensor]:
+    """What `state` holds under a name, without it; everything where it is empty."""
+    if not prefix:
+        return dict(state)
+    found = {name.removeprefix(f"{prefix}."): value for name, value in state.items() if name.startswith(f"{prefix}.")}
+    if not found:
+        parts = " ".join(dict.fromkeys(name.partition(".")[0] for name in state))
+        raise ModelError(f"init_param: {where} has nothing under the name {prefix!r}; it has: {parts}")
+    return found
+
+
+def _fault(value: Tensor, expected: Tensor | None) -> str | None:
+    if expected is None:
+        return "(not in the model)"
+    return None if value.shape == expected.shape else f"{tuple(value.shape)} for {tuple(expected.shape)}"
+
+
+def _known_tasks(path: Path) -> dict[str, list[str]]:
+    """Names of each axis that a trained model knows, from the config.yaml beside its file; none without one."""
+    try:
+        config = yaml.safe_load((path.parent / "config.yaml").read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    return (config.get("model_conf") or {}).get("tasks") or {}
+
+
+def _by_task(
+    part: nn.Module, given: dict[str, Tensor], known: Mapping[str, list[str]]
+) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """`given` with the rows of tasks as `part` has them, and why that is not possible for some of them."""
+    given, faults = dict(given), {}
+    for name, axes, labels in _task_rows(part):
+        if name not in given or not set(axes) <= set(known):
+            continue
+        rows = list(product(*(known[axis] for axis in axes)))
+        missing = [label for label in labels if label not in rows]
+        if missing:
+            faults[name] = f"(knows no {' '.join(missing[0])}, but {', '.join(map(' '.join, rows))})"
+        elif len(given[name]) == len(rows):
+            given[name] = given[name][[rows.index(label) for label in labels]]
+    for name, module in part.named_modules():
+        if isinstance(module, StaticSelection):
+            different = [axis for axis in module.names if known.get(axis, module.names[axis]) != module.names[axis]]
+            faults |= {f"{name}": f"(families of {axis} {' '.join(known[axis])})" for axis in different}
+    return given, faults
+
+
+def _task_rows(part: nn.Module) -> Iterator[tuple[str, list[str], list[Label]]]:
+    """Parameters with a row a task: their name, the axes of tasks, and the names of each row."""
+    for name, module in part.named_modules():
+        if isinstance(module, LearnedSelection):
+            for axis, names in module.names.items():
+                yield f"{name}.logits_{axis}", [axis], [(task,) for task in names]
+        if isinstance(module, Adapters):
+            for parameter, _ in module.named_parameters():
+                yield f"{name}.{parameter}", module.rows.by, module.rows.labels
+        if isinstance(module, TaggedEmbedding):
+            yield f"{name}.start.weight", module.rows.by, module.rows.labels

@@ -1,0 +1,127 @@
+"""What a run is made of: the data that each task reads, and the vocabularies of its texts."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from espnet_diverse.corpora.audio import RATE, inspect_audio
+from espnet_diverse.corpora.kaldi import read_data_dir, read_table
+from espnet_diverse.corpora.validate import validate
+from espnet_diverse.errors import DataError
+from espnet_diverse.text import Vocabulary
+from espnet_diverse.training.config import Config
+
+_SPEECH = ("wav.scp", "speech", "sound")
+_TEXT = ("text", "text", "text")
+_SOURCE = ("src_text", "src_text", "text")
+
+DATA = {"asr": (_SPEECH, _TEXT), "st": (_SPEECH, _TEXT, _SOURCE)}
+"""What each task reads: file of the data directory, ESPnet's name for it, its type."""
+
+FOLD_LENGTH = {"sound": 80000, "text": 150}
+PREFIX = {"text": "", "src_text": "src_"}  # of ESPnet's keys for the vocabulary of each text
+
+
+@dataclass(frozen=True)
+class RunData:
+    """Where the data and the vocabularies of a run lie.
+
+    Attributes:
+        train_dir, valid_dir: Data directories for training and validation.
+        tokens_dir: Vocabulary of the text.
+        task: A name in `DATA`.
+        src_tokens_dir: Vocabulary of the transcripts in translation; None is that of the text.
+    """
+
+    train_dir: Path
+    valid_dir: Path
+    tokens_dir: Path
+    task: str = "asr"
+    src_tokens_dir: Path | None = None
+
+    def phases(self) -> dict[str, Path]:
+        """Data directory of each phase, under ESPnet's name of it."""
+        return {"train": self.train_dir, "valid": self.valid_dir}
+
+    def entries(self, config: Config) -> list[tuple[str, str, str]]:
+        """What the run reads, as in `DATA`: of translation the transcripts only where a loss needs them."""
+        weights = config.get("model_conf") or {}
+        transcribed = bool(weights.get("asr_weight") or weights.get("mt_weight"))
+        return [entry for entry in DATA[self.task] if self.task != "st" or transcribed or entry != _SOURCE]
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """The vocabulary of each text of a task, and the folder that it lies in."""
+
+    vocabularies: dict[str, Vocabulary]
+    folders: dict[str, Path]
+
+    @classmethod
+    def load(cls, data: RunData) -> "Tokens":
+        """The vocabularies of a run.
+
+        Raises:
+            DataError: A vocabulary is missing or damaged.
+        """
+        folders = {"text": data.tokens_dir}
+        if _SOURCE in DATA[data.task]:
+            folders["src_text"] = data.src_tokens_dir or data.tokens_dir
+        return cls({name: Vocabulary.load(folder) for name, folder in folders.items()}, folders)
+
+    def save(self, model_dir: Path) -> None:
+        """Write them into the directory of a run."""
+        for name, vocabulary in self.vocabularies.items():
+            vocabulary.save(self.moved(model_dir).folders[name])
+
+    def moved(self, model_dir: Path) -> "Tokens":
+        """The same, as they lie in the directory of a run."""
+        places = {"text": model_dir, "src_text": model_dir / "src_tokens"}
+        return Tokens(self.vocabularies, {name: places[name] for name in self.folders})
+
+    def keys(self) -> dict[str, str | None]:
+        """ESPnet's keys for all of this; paths are absolute, so that ESPnet finds them from any working directory."""
+        keys = {}
+        for name, vocabulary in self.vocabularies.items():
+            folder = self.folders[name].absolute()
+            keys[f"{PREFIX[name]}token_list"] = str(folder / "tokens.txt")
+            keys[f"{PREFIX[name]}token_type"] = vocabulary.token_type
+            keys[f"{PREFIX[name]}bpemodel"] = None if vocabulary.model is None else str(folder / "bpe.model")
+        return keys
+
+    def shape(self, name: str) -> str:
+        """The shape file of the data that ESPnet calls `name`."""
+        return f"{name}_shape.{self.vocabularies[name].token_type}" if name in self.vocabularies else f"{name}_shape"
+
+
+def check_data(path: Path, tables: list[Path]) -> None:
+    """Refuse a data directory that ESPnet would misread: it reads `tables` itself and mends nothing.
+
+    Raises:
+        DataError: All faults of the directory, or the first thing that ESPnet would misread.
+    """
+    validate(path)
+    data = read_data_dir(path)
+    prepared = "espnet-diverse prepare writes such directories"
+    if data.segments:
+        raise DataError(f"{path}: has segments, and training reads one audio file an utterance; {prepared}")
+    for file in tables:
+        lines = "".join(f"{key} {value}\n" for key, value in read_table(file).items())
+        if file.read_text(encoding="utf-8") != lines:
+            raise DataError(f"{file}: not sorted, or with other than plain single spaces and LF; {prepared}")
+    # ESPnet checks in training that all rates are equal, but not which one it is, and draws a channel at random.
+    utterance, audio = next(iter(data.wav_scp.items()))
+    info = inspect_audio(Path(audio))
+    if (info.rate, info.channels) != (RATE, 1):
+        has = f"{utterance} has {info.rate} Hz and {info.channels} channels"
+        raise DataError(f"{path / 'wav.scp'}: {has}, and allowed are {RATE} Hz and 1; {prepared}")
+
+
+def existing(path: Path, command: str = "stats") -> Path:
+    """`path`, which is a file that the named command writes.
+
+    Raises:
+        DataError: It is not there.
+    """
+    if not path.is_file():
+        raise DataError(f"{path}: no such file; espnet-diverse {command} writes it")
+    return path

@@ -1,0 +1,17 @@
+import pytest
+
+from espnet_diverse.decoding.options import Options
+from espnet_diverse.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"beam_size": 0}, "beam_size 0 is not allowed; give a whole number of at least 1"),
+        ({"beam_size": 2.5}, "beam_size 2.5 is not allowed"),
+        ({"ctc_weight": 1.5}, "ctc_weight 1.5 is not allowed; it lies between 0 and 1"),
+    ],
+)
+def test_options_out_of_range(options, said):
+    with pytest.raises(ConfigError, match=said):
+        Options(**options)

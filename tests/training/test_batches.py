@@ -1,0 +1,130 @@
+from argparse import Namespace
+from collections import Counter
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from espnet_diverse.errors import ConfigError, DataError
+from espnet_diverse.training.batches import BalancedSampler, Sampling, balanced_batches, probabilities, read_sampling
+
+SIZES = {"ar": 4, "de": 16, "ru": 64}
+CATEGORIES = {f"{name}{number:02d}": name for name, count in SIZES.items() for number in range(count)}
+SHAPES = [
+    {utterance: str(1000 + 10 * number) for number, utterance in enumerate(CATEGORIES)},
+    dict.fromkeys(CATEGORIES, "5,10"),
+]
+OPTIONS = {"type": "numel", "batch_size": 8, "batch_bins": 10000, "fold_lengths": [1500, 100], "min_batch_size": 1}
+EPOCHS = 60
+
+
+def sampler(temperature, batches="mixed", shard=(0, 1), **options):
+    return BalancedSampler(CATEGORIES, Sampling("lang", temperature, batches), SHAPES, OPTIONS | options, shard)
+
+
+def heard(balanced):
+    """Share of each category among the utterances of many epochs."""
+    counts = Counter(
+        CATEGORIES[utterance] for seed in range(EPOCHS) for batch in balanced.generate(seed) for utterance in batch
+    )
+    return {name: counts[name] / counts.total() for name in SIZES}
+
+
+def test_probabilities_by_hand():
+    assert probabilities(SIZES, 1) == {"ar": 4 / 84, "de": 16 / 84, "ru": 64 / 84}
+    assert probabilities(SIZES, 2) == {"ar": 2 / 14, "de": 4 / 14, "ru": 8 / 14}
+    assert probabilities(SIZES, float("inf")) == {"ar": 1 / 3, "de": 1 / 3, "ru": 1 / 3}
+
+
+@pytest.mark.parametrize("temperature", [1, 2, float("inf")])
+@pytest.mark.parametrize("batches", ["mixed", "single"])
+@pytest.mark.parametrize("kind", ["unsorted", "sorted", "numel", "length", "folded"])
+def test_categories_are_heard_as_often_as_they_should(temperature, batches, kind):
+    shares, expected = heard(sampler(temperature, batches, type=kind)), probabilities(SIZES, temperature)
+    for name, share in expected.items():
+        sigma = np.sqrt(share * (1 - share) / (84 * EPOCHS))
+        # batches beyond the length of the epoch are left out whole, hence the floor
+        assert abs(shares[name] - share) < 5 * sigma + 0.02, name
+
+
+def test_epochs_are_as_long_as_without_sampling_and_the_same_in_every_run():
+    plain = len(sampler(1)._cut(list(CATEGORIES)))
+    for temperature, batches in ((1, "mixed"), (5, "mixed"), (float("inf"), "single")):
+        balanced = sampler(temperature, batches)
+        first = balanced.generate(7)
+        assert len(balanced) == plain and {len(balanced.generate(seed)) for seed in range(9)} == {plain}
+        assert first == sampler(temperature, batches).generate(7) != balanced.generate(8)
+        assert list(balanced) == balanced.generate(0)
+
+
+def test_batches_keep_to_the_budget_and_single_ones_to_a_language():
+    for batch in sampler(5, "single").generate(0):
+        assert len({CATEGORIES[utterance] for utterance in batch}) == 1
+    mixed = sampler(5).generate(0)
+    assert any(len({CATEGORIES[utterance] for utterance in batch}) > 1 for batch in mixed)
+    for batch in mixed:
+        longest = max(int(SHAPES[0][utterance]) for utterance in batch[1:])
+        assert (len(batch) - 1) * (longest + 50) <= OPTIONS["batch_bins"]  # ESPnet closes a batch when it is full
+
+
+def test_every_utterance_is_drawn_before_one_is_drawn_again():
+    drawn = sampler(float("inf"))._draw(np.random.default_rng(0))
+    for name, utterances in drawn.items():
+        counts = Counter(utterances)
+        whole, _ = divmod(len(utterances), SIZES[name])
+        assert {counts[utterance] for utterance in CATEGORIES if utterance.startswith(name)} <= {whole, whole + 1}
+    assert sum(map(len, drawn.values())) == len(CATEGORIES)
+
+
+def test_processes_share_batches():
+    whole = sampler(5, min_batch_size=2).generate(3)
+    shards = [sampler(5, shard=(rank, 2), min_batch_size=2).generate(3) for rank in range(2)]
+    for rank, shard in enumerate(shards):
+        assert shard == [batch[rank::2] for batch in whole]
+        assert all(shard)
+
+
+def test_the_section_of_the_configuration():
+    assert read_sampling(None) is None
+    assert read_sampling({"by": "lang", "temperature": 5}) == Sampling(["lang"], 5, "mixed")
+
+
+@pytest.mark.parametrize(
+    ("section", "said"),
+    [
+        (5, "sampling: 5 is not allowed; give a mapping with `by`; known: by temperature batches"),
+        ({"temperature": 5}, "give a mapping with `by`"),
+        ({"by": "lang", "temp": 5}, "give a mapping with `by`; known: by temperature batches"),
+        ({"by": "language"}, "sampling: by 'language' is not allowed; give one or a list of lang tgtlang domain"),
+        ({"by": "lang", "temperature": 0.5}, "temperature 0.5 is not allowed; give a number of at least 1"),
+        ({"by": "lang", "temperature": "5"}, "temperature '5' is not allowed"),
+        ({"by": "lang", "batches": "one"}, "batches 'one' is not allowed; give one of mixed single"),
+    ],
+)
+def test_options_that_are_not_allowed(section, said):
+    with pytest.raises(ConfigError, match=said):
+        read_sampling(section)
+
+
+def test_directions_are_categories_too(tmp_path):
+    (tmp_path / "utt2lang").write_text("a es\nb es\n")
+    (tmp_path / "utt2tgtlang").write_text("a en\nb fr\n")
+    assert Sampling(["lang", "tgtlang"]).categories(tmp_path) == {"a": "es-en", "b": "es-fr"}
+    with pytest.raises(DataError, match="utt2domain: no such table; add it, or change `by`"):
+        Sampling("domain").categories(tmp_path)
+
+
+def test_batches_come_from_the_data_directory(tmp_path):
+    (tmp_path / "utt2lang").write_text("".join(f"{utterance} {name}\n" for utterance, name in CATEGORIES.items()))
+    files = [tmp_path / "speech_shape", tmp_path / "text_shape"]
+    for file, shapes in zip(files, SHAPES, strict=True):
+        file.write_text("".join(f"{utterance} {shape}\n" for utterance, shape in shapes.items()))
+    args = Namespace(sampling={"by": "lang", "temperature": 5}, fold_length=[1, 1], seed=3, num_workers=0, ngpu=0)
+    args.sort_in_batch, args.sort_batch, args.drop_last_iter, args.min_batch_size = "descending", "descending", False, 1
+    options = SimpleNamespace(distributed=False, batch_type="numel", batch_size=8, batch_bins=10000)
+    options.data_path_and_name_and_type = [(str(tmp_path / "wav.scp"), "speech", "sound")]
+    options.shape_files, options.num_iters_per_epoch, options.collate_fn = map(str, files), None, None
+    options.shape_files = list(options.shape_files)
+    factory = balanced_batches(args, options, lambda utterances: sorted(utterances))
+    assert factory.dataset == sorted(CATEGORIES)
+    assert factory.build_iter(epoch=2).batch_sampler == sampler(5, sort_batch="descending").generate(5)
