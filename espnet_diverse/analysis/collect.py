@@ -4,17 +4,17 @@ Utterances pass one at a time, so that there is no padding that could enter a fi
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
 from espnet.nets.pytorch_backend.transformer.attention import MultiHeadedAttention
-from espnet2.asr.espnet_model import ESPnetASRModel
+from espnet2.train.abs_espnet_model import AbsESPnetModel
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from espnet_diverse.scope import scope
+from espnet_diverse.analysis.forced import force
 
 KINDS = {
     "encoder": "encoder self-attention",
@@ -53,23 +53,19 @@ def attentions(model: nn.Module) -> dict[str, list[nn.Module]]:
     return found
 
 
-def observe(model: ESPnetASRModel, speech: NDArray, text: Sequence[int]) -> dict[str, Observation]:
-    """Run a teacher-forced forward pass over one utterance.
-
-    Args:
-        model: A model in evaluation mode, on the CPU.
-        speech: Samples (T,) float32.
-        text: Token indices of the transcript.
+def observe(
+    model: AbsESPnetModel, speech: NDArray, text: Sequence[int], tasks: Mapping[str, int] | None = None
+) -> dict[str, Observation]:
+    """Run a teacher-forced pass over one utterance; the arguments are those of `force`.
 
     Returns:
         What was seen, under the keys of `KINDS`. A kind is missing where the model has none, or has one whose weights
         are not one matrix a head (a block-wise encoder, a kernel that keeps no weights).
     """
     layers = attentions(model)
-    samples, tokens = torch.from_numpy(speech).unsqueeze(0), torch.tensor([text])
     watched = [part for modules in layers.values() for module in modules for part in _parts(module).values()]
-    with _outputs(watched) as outputs, torch.no_grad(), scope(keep_attention=True):
-        model(samples, torch.tensor([samples.size(1)]), tokens, torch.tensor([tokens.size(1)]))
+    with _outputs(watched) as outputs:
+        force(model, speech, text, tasks)
     return {
         kind: _observation(kind, layers[kind], outputs)
         for kind in KINDS

@@ -1,19 +1,18 @@
 """What the heads of an attention do on one utterance: attention weights and, where there is one, the semantic mask."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
 from espnet.nets.pytorch_backend.transformer.attention import MultiHeadedAttention
-from espnet2.asr.espnet_model import ESPnetASRModel
+from espnet2.train.abs_espnet_model import AbsESPnetModel
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, fontManager, get_font
 from numpy.typing import NDArray
 from pypinyin import Style, lazy_pinyin
 
+from espnet_diverse.analysis.forced import force
 from espnet_diverse.errors import ModelError
-from espnet_diverse.scope import scope
 
 
 @dataclass(frozen=True)
@@ -36,25 +35,20 @@ class HeadMaps:
         return mask | {"attention": self.attention}
 
 
-def head_maps(model: ESPnetASRModel, speech: NDArray, text: Sequence[int]) -> tuple[HeadMaps, HeadMaps]:
-    """Run a teacher-forced forward pass; return the maps of the last self-attention of the encoder and of the last
-    cross-attention of the decoder.
-
-    Args:
-        model: A model in evaluation mode, on the CPU.
-        speech: Samples (T,) float32.
-        text: Token indices of the transcript.
+def head_maps(
+    model: AbsESPnetModel, speech: NDArray, text: Sequence[int], tasks: Mapping[str, int] | None = None
+) -> tuple[HeadMaps, HeadMaps]:
+    """Run a teacher-forced pass; return the maps of the last self-attention of the encoder and of the last
+    cross-attention of the decoder. The arguments are those of `force`.
 
     Raises:
         ModelError: The encoder or the decoder has no such attention.
     """
-    samples, tokens = torch.from_numpy(speech).unsqueeze(0), torch.tensor([text])
-    with torch.no_grad(), scope(keep_attention=True):
-        model(samples, torch.tensor([samples.size(1)]), tokens, torch.tensor([tokens.size(1)]))
+    force(model, speech, text, tasks)
     return _last(model, "encoder", ("self_attn", "attn")), _last(model, "decoder", ("src_attn",))
 
 
-def _last(model: ESPnetASRModel, net: str, attributes: tuple[str, ...]) -> HeadMaps:
+def _last(model: AbsESPnetModel, net: str, attributes: tuple[str, ...]) -> HeadMaps:
     found = [
         (name, module)
         for name, module in model.named_modules()

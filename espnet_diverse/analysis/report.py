@@ -7,12 +7,20 @@ from pathlib import Path
 
 import numpy as np
 
-from espnet_diverse.analysis import clusters, redundancy
+from espnet_diverse.analysis import clusters, redundancy, sharing
 from espnet_diverse.analysis.collect import KINDS, Observation
 from espnet_diverse.analysis.heads import HeadMaps, draw, drawable
 from espnet_diverse.analysis.page import Page
-from espnet_diverse.analysis.pictures import draw_clusters, draw_pairs, draw_posteriors, draw_queries
+from espnet_diverse.analysis.pictures import (
+    draw_clusters,
+    draw_pairs,
+    draw_picks,
+    draw_posteriors,
+    draw_queries,
+    draw_sharing,
+)
 from espnet_diverse.analysis.queries import embed
+from espnet_diverse.analysis.sharing import Ownership
 from espnet_diverse.analysis.survey import Survey
 from espnet_diverse.attention.cluster_usage import COLLAPSED, UNIFORM
 from espnet_diverse.corpora.files import staged_directory, write_text
@@ -60,7 +68,7 @@ class Example:
     seen: dict[str, Observation]
 
 
-def write_report(survey: Survey, example: Example, title: str, output_dir: Path) -> None:
+def write_report(survey: Survey, example: Example, owned: Sequence[Ownership], title: str, output_dir: Path) -> None:
     """Write analysis.html, analysis.json, analysis.npz and pictures/ into `output_dir`, the page last."""
     queries = {kind: sample.queries() for kind, sample in survey.queries.items()}
     points = {kind: embed(queries[kind]) for kind in progress(list(queries), "t-SNE of queries", unit="picture")}
@@ -70,14 +78,17 @@ def write_report(survey: Survey, example: Example, title: str, output_dir: Path)
     with staged_directory(output_dir / "pictures") as folder:
         _redundancy_section(page, survey, folder)
         _cluster_section(page, survey, folder)
+        _sharing_section(page, owned, folder)
         _example_section(page, example, folder)
         _query_section(page, points, folder)
-    _write_arrays(survey, example, {"query": queries, "tsne": points}, output_dir / "analysis.npz")
+    arrays = _arrays(survey, example, {"query": queries, "tsne": points}) | sharing.arrays(owned)
+    _write_arrays(arrays, output_dir / "analysis.npz")
     numbers = {
         "utterances": len(survey.utterances),
         "skipped": survey.skipped,
         "redundancy": redundancy.summary(survey.redundancy),
         "clusters": clusters.summary(survey.clusters),
+        "heads": sharing.summary(owned),
     }
     write_text(output_dir / "analysis.json", json.dumps(numbers, ensure_ascii=False, indent=1) + "\n")
     page.write(output_dir / "analysis.html")
@@ -136,6 +147,30 @@ def _cluster_section(page: Page, survey: Survey, folder: Path) -> None:
         )
 
 
+def _sharing_section(page: Page, owned: Sequence[Ownership], folder: Path) -> None:
+    if not owned:
+        return
+    page.heading("Heads of languages and domains")
+    page.paragraph(
+        "Each task attends with heads of its own, picked from a pool. Of several axes, such as language and domain, "
+        "the first table and pictures are of their combinations, and the following ones show what each axis would pick "
+        "alone. Heads are counted from 1 here and from 0 in analysis.json and analysis.npz."
+    )
+    for each in owned:
+        page.table(["layer", *each.tasks], each.rows())
+        path = folder / f"{each.kind}.{each.by}.picks.png"
+        draw_picks(each, path)
+        unused = (each.owners() == 0).sum()
+        page.picture(path, f"Heads of each task, {each.name}: blue heads are its own. {unused} heads have no owner.")
+        path = folder / f"{each.kind}.{each.by}.sharing.png"
+        draw_sharing(each, path)
+        page.picture(
+            path,
+            f"Heads that two tasks share, {each.name}: the number of heads that both have picked, over all layers. "
+            "The diagonal counts the heads of one task. Dark: two tasks work with the same heads.",
+        )
+
+
 def _example_section(page: Page, example: Example, folder: Path) -> None:
     page.heading("One utterance in the last layers")
     page.paragraph(f"Utterance {example.utterance}: {' '.join(example.tokens)}")
@@ -181,7 +216,7 @@ def _query_section(page: Page, points: dict[str, np.ndarray], folder: Path) -> N
     )
 
 
-def _write_arrays(survey: Survey, example: Example, queries: dict[str, dict], path: Path) -> None:
+def _arrays(survey: Survey, example: Example, queries: dict[str, dict]) -> dict[str, np.ndarray]:
     arrays = {"utterances": np.array(survey.utterances), "example": np.array(example.utterance)}
     for kind, each in survey.redundancy.items():
         arrays[f"{kind}_lr_bits"] = np.stack(each.layers)  # (utterances, N)
@@ -198,6 +233,10 @@ def _write_arrays(survey: Survey, example: Example, queries: dict[str, dict], pa
             arrays[f"{kind}_example_{clustered}_posterior"] = posteriors.numpy()
     for name, kinds in queries.items():
         arrays |= {f"{kind}_{name}": values for kind, values in kinds.items()}
+    return arrays
+
+
+def _write_arrays(arrays: dict[str, np.ndarray], path: Path) -> None:
     partial = path.with_name(f".{path.stem}.partial.npz")
     try:
         np.savez_compressed(partial, **arrays)

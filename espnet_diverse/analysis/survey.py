@@ -2,12 +2,13 @@
 
 import logging
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 from espnet.nets.pytorch_backend.transformer.subsampling import TooShortUttError
-from espnet2.asr.espnet_model import ESPnetASRModel
+from espnet2.train.abs_espnet_model import AbsESPnetModel
 
 from espnet_diverse.analysis.clusters import ClusterUse
 from espnet_diverse.analysis.collect import Observation, observe
@@ -53,8 +54,12 @@ def choose(data: DataDir, count: int | None) -> list[str]:
     return [utterances[index] for index in np.linspace(0, len(utterances) - 1, count).round().astype(int)]
 
 
-def look(model: ESPnetASRModel, vocabulary: Vocabulary, data: DataDir, utterance: str) -> dict[str, Observation]:
+def look(
+    model: AbsESPnetModel, vocabulary: Vocabulary, data: DataDir, utterance: str, tasks: Mapping[str, int] | None = None
+) -> dict[str, Observation]:
     """What the model's attentions do on one utterance of a data directory, under the keys of `collect.KINDS`.
+
+    `tasks` has the utterance's task index by axis, where the model needs one.
 
     Raises:
         DataError: The utterance has no transcript or no audio, or it is too short for the model.
@@ -66,7 +71,7 @@ def look(model: ESPnetASRModel, vocabulary: Vocabulary, data: DataDir, utterance
         raise DataError(f"utterance {utterance!r} is not in text and wav.scp; text has {min(data.text)!r}")
     speech = resample(*read_audio(Path(data.wav_scp[recording]), segment))
     try:
-        seen = observe(model, speech, vocabulary.encode(data.text[utterance]))
+        seen = observe(model, speech, vocabulary.encode(data.text[utterance]), tasks)
     except TooShortUttError as error:
         raise DataError(f"utterance {utterance!r}: {error}") from error
     if not seen:
@@ -74,17 +79,21 @@ def look(model: ESPnetASRModel, vocabulary: Vocabulary, data: DataDir, utterance
     return seen
 
 
-def survey(model: ESPnetASRModel, vocabulary: Vocabulary, data: DataDir, utterances: list[str]) -> Survey:
-    """Measure `utterances` of a data directory one by one; one that cannot be measured costs no other.
+def survey(
+    model: AbsESPnetModel, vocabulary: Vocabulary, data: DataDir, tasks: Mapping[str, Mapping[str, int]]
+) -> Survey:
+    """Measure utterances of a data directory one by one; one that cannot be measured costs no other.
+
+    `tasks` has the utterances to measure, each with its task index by axis (none where the model needs none).
 
     Raises:
         DataError: None of them could be measured.
         ModelError: There is no attention to look at.
     """
     result = Survey()
-    for utterance in progress(utterances, "analyse", unit="utterance"):
+    for utterance in progress(tasks, "analyse", unit="utterance"):
         try:
-            seen = look(model, vocabulary, data, utterance)
+            seen = look(model, vocabulary, data, utterance, tasks[utterance])
         except DataError as error:
             result.skipped[utterance] = str(error)
             logging.warning("%s was left out: %s", utterance, error)
@@ -94,8 +103,8 @@ def survey(model: ESPnetASRModel, vocabulary: Vocabulary, data: DataDir, utteran
             result.redundancy[kind].add(observation.weights)
             for clustered, posteriors in observation.posteriors.items():
                 result.clusters[kind, clustered].add(posteriors)
-            result.queries.setdefault(kind, QuerySample(len(utterances))).add(observation.queries)
+            result.queries.setdefault(kind, QuerySample(len(tasks))).add(observation.queries)
     if not result.utterances:
         utterance, reason = next(iter(result.skipped.items()))
-        raise DataError(f"none of {len(utterances)} utterances could be analysed; first {utterance}: {reason}")
+        raise DataError(f"none of {len(tasks)} utterances could be analysed; first {utterance}: {reason}")
     return result

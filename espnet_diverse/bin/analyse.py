@@ -1,10 +1,13 @@
 """Measure what the attention heads of a model do on a data directory: redundancy, clusters, queries; one HTML page.
 
+Of a model with head selection it also shows which heads each language or domain owns and how many two of them share.
 Exit code 2 says that utterances were left out.
 """
 
 import argparse
 from pathlib import Path
+
+from espnet_diverse.bin import options
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -17,6 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--utterances", type=int, metavar="N", help="measure N, evenly spread (default: all)")
     parser.add_argument("--figure_utterance", metavar="ID", help="utterance whose maps are drawn (default: the first)")
+    options.add_tasks(parser)
 
 
 def inputs(args: argparse.Namespace) -> list[Path]:
@@ -38,22 +42,26 @@ def run(args: argparse.Namespace) -> int:
     data = read_data_dir(args.data_dir)
     vocabulary = Vocabulary.load(args.model_dir)
     from espnet_diverse.analysis import redundancy
+    from espnet_diverse.analysis.forced import load
     from espnet_diverse.analysis.report import Example, write_report
+    from espnet_diverse.analysis.sharing import ownerships
     from espnet_diverse.analysis.survey import choose, look, survey
+    from espnet_diverse.decoding.task_ids import known_tasks, task_indices
     from espnet_diverse.training.session import logged
-    from espnet_diverse.training.tasks import load_model
 
-    utterances = choose(data, args.utterances)
+    chosen = choose(data, args.utterances)
+    named = [args.figure_utterance] if args.figure_utterance else []
     with logged(args.output_dir / "analyse.log"):
-        model, _ = load_model(args.model_dir, args.model_file)
-        model.eval()
-        if args.figure_utterance:  # a wrong name shows before the long pass
-            look(model, vocabulary, data, args.figure_utterance)
-        measured = survey(model, vocabulary, data, utterances)
+        model = load(args.model_dir, args.model_file)
+        tasks = task_indices(known_tasks(model), args.data_dir, [*chosen, *named], options.tasks(args))
+        for utterance in named:  # a wrong name shows before the long pass
+            look(model, vocabulary, data, utterance, tasks[utterance])
+        measured = survey(model, vocabulary, data, {utterance: tasks[utterance] for utterance in chosen})
         shown = args.figure_utterance or measured.utterances[0]
-        example = Example(shown, vocabulary.tokenise(data.text[shown]), look(model, vocabulary, data, shown))
+        seen = look(model, vocabulary, data, shown, tasks[shown])
+        example = Example(shown, vocabulary.tokenise(data.text[shown]), seen)
         title = f"Attention of {args.model_dir.resolve().name} on {args.data_dir.resolve().name}"
-        write_report(measured, example, title, args.output_dir)
+        write_report(measured, example, ownerships(model), title, args.output_dir)
     print(redundancy.markdown(measured.redundancy))
     print(args.output_dir / "analysis.html")
     return 2 if measured.skipped else 0

@@ -3,6 +3,8 @@
 import argparse
 from pathlib import Path
 
+from espnet_diverse.bin import options
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this command."""
@@ -13,6 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--model_file", default="valid.acc.ave.pth", help="path or name in model_dir (default: valid.acc.ave.pth)"
     )
+    options.add_tasks(parser)
 
 
 def inputs(args: argparse.Namespace) -> list[Path]:
@@ -38,13 +41,15 @@ def run(args: argparse.Namespace) -> int:
         raise DataError(f"{args.data_dir}: utterance {utterance!r} is not in text and wav.scp; {min(data.text)!r} is")
     speech = resample(*read_audio(Path(data.wav_scp[utterance])))
     vocabulary = Vocabulary.load(args.model_dir)
+    from espnet_diverse.analysis.forced import load
     from espnet_diverse.analysis.heads import draw, head_maps
+    from espnet_diverse.decoding.task_ids import known_tasks, task_indices
     from espnet_diverse.training.session import logged
-    from espnet_diverse.training.tasks import load_model
 
     with logged(args.output_dir / "figure.log"):
-        model, _ = load_model(args.model_dir, args.model_file)
-        encoder, decoder = head_maps(model.eval(), speech, vocabulary.encode(data.text[utterance]))
+        model = load(args.model_dir, args.model_file)
+        tasks = task_indices(known_tasks(model), args.data_dir, [utterance], options.tasks(args))
+        encoder, decoder = head_maps(model, speech, vocabulary.encode(data.text[utterance]), tasks[utterance])
         tokens = [*vocabulary.tokenise(data.text[utterance]), "<eos>"]
         for name, maps, labels in (("encoder", encoder, None), ("decoder", decoder, tokens)):
             path = args.output_dir / f"{utterance}.{name}.png"

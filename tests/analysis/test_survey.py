@@ -29,7 +29,7 @@ def test_utterances_are_spread_over_the_set():
 
 def test_all_utterances_count(model, vocabulary, tiny_run):
     data = read_data_dir(tiny_run.test_dir)
-    result = survey(model, vocabulary, data, sorted(data.text))
+    result = survey(model, vocabulary, data, dict.fromkeys(data.text, {}))
     assert len(result.utterances) == 3 and len(result.redundancy["encoder"].heads) == 3
     assert result.clusters["decoder", "queries"].positions == 3 * 4
     assert result.queries["cross"].queries().shape == (2, 12, 8)
@@ -48,7 +48,7 @@ def test_an_utterance_too_short_for_the_model(model, vocabulary, tmp_path):
     with pytest.raises(DataError, match="utterance 'short': has .* frames and is too short"):
         look(model, vocabulary, data, "short")
     with pytest.raises(DataError, match="none of 1 utterances could be analysed; first short: utterance 'short'"):
-        survey(model, vocabulary, data, ["short"])
+        survey(model, vocabulary, data, {"short": {}})
 
 
 def test_a_model_without_attention_to_look_at(model, vocabulary, tiny_run, monkeypatch):

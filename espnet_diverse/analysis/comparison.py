@@ -1,0 +1,120 @@
+"""Systems side by side: size, speed and scores of several runs, as in Tables 1 to 4 and Fig. 2 of the head-selection
+paper (Gong et al. 2021)."""
+
+import json
+from argparse import Namespace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from espnet_diverse.analysis.collect import attentions
+from espnet_diverse.errors import ConfigError, DataError
+from espnet_diverse.training.tasks import TASKS, read_config
+
+OVERALL = "all"
+
+
+@dataclass(frozen=True)
+class System:
+    """One run.
+
+    Attributes:
+        name: What it is called.
+        strategy: How tasks pick heads, as of `SelectionOptions`; "none" where all heads are everybody's. Where layers
+            have adapters it is "adapter", or "adapter + group" and so on.
+        heads: Number of heads H that a sample attends with, in the encoder.
+        pool: Number of heads P to pick from, in the encoder; H where there is no selection.
+        parameters: Number of the model's parameters, frozen ones included.
+        tokens_per_second: Decoded tokens a second; None where decode.json is missing or decoding found no token.
+        scores: Scores by row; averages last, and the whole corpus, "all", where there are no rows.
+    """
+
+    name: str
+    strategy: str
+    heads: int
+    pool: int
+    parameters: int
+    tokens_per_second: float | None = None
+    scores: dict[str, float] = field(default_factory=dict)
+
+    def score(self) -> float:
+        """The score to compare by: the average over rows, or that of the whole corpus where there are none."""
+        return self.scores.get("AVG", self.scores[OVERALL])
+
+
+def read_system(run: Path, decoded: str, metric: str, name: str | None = None) -> System:
+    """Read a run.
+
+    Args:
+        run: Its directory, with config.yaml.
+        decoded: Folder in it that has score.json and decode.json.
+        metric: A metric of score.json.
+        name: What to call it; the name of its directory where not given.
+
+    Raises:
+        ConfigError: score.json has not this metric.
+        DataError: A file is missing or is not what the commands write.
+        ModelError: config.yaml is missing, or the model cannot be built.
+    """
+    metrics = read_metrics(run, decoded)
+    if metric not in metrics:
+        raise ConfigError(f"{run / decoded / 'score.json'}: has no {metric}; known: {' '.join(metrics)}")
+    groups = metrics[metric]
+    scores = {OVERALL: groups["overall"]["score"]}
+    scores |= {row: each["score"] for part in ("rows", "averages") for row, each in groups[part].items()}
+    speed = run / decoded / "decode.json"
+    tokens_per_second = _read_json(speed)["tokens_per_second"] if speed.exists() else None
+    return System(name or run.resolve().name, **_size(run), tokens_per_second=tokens_per_second or None, scores=scores)
+
+
+def read_metrics(run: Path, decoded: str) -> dict[str, dict]:
+    """The metrics of a run's score.json by name.
+
+    Raises:
+        DataError: It is missing, or is not what `espnet-diverse score` writes.
+    """
+    path = run / decoded / "score.json"
+    if not path.is_file():
+        raise DataError(f"{path}: no such file; espnet-diverse score writes it")
+    return _read_json(path)["metrics"]
+
+
+def _read_json(path: Path) -> dict:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise DataError(f"{path}: is damaged ({error}); run the command that wrote it again") from error
+
+
+def _size(run: Path) -> dict[str, str | int]:
+    """The fields of `System` that the model itself tells; its weights are not read."""
+    config = read_config(run / "config.yaml")
+    model = TASKS[config.get("task", "asr")].build_model(Namespace(**config))
+    attention = attentions(model)["encoder"][0]
+    selection = getattr(attention, "selection", None)
+    adapter = ["adapter"] if any(name.endswith(".adapter") for name, _ in model.named_modules()) else []
+    chosen = [selection.options.strategy] if selection else []
+    return {
+        "strategy": " + ".join(adapter + chosen) or "none",
+        "heads": attention.h,
+        "pool": selection.pool if selection else attention.h,
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+    }
+
+
+def table(systems: Sequence[System], metric: str) -> str:
+    """Markdown: a row for each system, a column for each language, direction or domain that any of them has."""
+    columns = list(dict.fromkeys(row for system in systems for row in system.scores))
+    header = ["system", "heads", "strategy", "pool", "parameters", "tokens/s", *(f"{metric} {row}" for row in columns)]
+    lines = [header, ["---"] * len(header)]
+    for system in systems:
+        speed = "–" if system.tokens_per_second is None else f"{system.tokens_per_second:.0f}"
+        scores = [f"{system.scores[row]:.1f}" if row in system.scores else "–" for row in columns]
+        size = f"{system.parameters / 1e6:.2f} M"
+        lines.append([system.name, str(system.heads), system.strategy, str(system.pool), size, speed, *scores])
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+
+
+def to_dict(systems: Sequence[System], metric: str) -> dict:
+    """The same numbers for JSON."""
+    return {"metric": metric, "systems": [asdict(system) for system in systems]}

@@ -1,0 +1,45 @@
+"""The teacher-forced pass over one utterance, by which everything is drawn and measured."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import torch
+from espnet2.train.abs_espnet_model import AbsESPnetModel
+from numpy.typing import NDArray
+
+from espnet_diverse.errors import ModelError
+from espnet_diverse.scope import scope
+from espnet_diverse.training.tasks import load_model, read_config
+
+TASKS = ("asr", "st")
+
+
+def load(model_dir: Path, model_file: str | Path | None = None) -> AbsESPnetModel:
+    """The model of a run in evaluation mode, on the CPU; `model_file` as of `load_model`.
+
+    Raises:
+        ModelError: A file is missing or damaged, the weights do not fit, or the model does not read speech.
+    """
+    task = read_config(model_dir / "config.yaml").get("task", "asr")
+    if task not in TASKS:
+        raise ModelError(f"{model_dir}: a model of task {task} does not read speech; known: {' '.join(TASKS)}")
+    model, _ = load_model(model_dir, model_file, task=task)
+    return model.eval()
+
+
+def force(model: AbsESPnetModel, speech: NDArray, text: Sequence[int], tasks: Mapping[str, int] | None = None) -> None:
+    """Pass one utterance through encoder and decoder; attention modules keep their weights.
+
+    Args:
+        model: A model in evaluation mode, on the CPU.
+        speech: Samples (T,) float32.
+        text: Token indices of what the decoder is to write.
+        tasks: Task index by axis, where the model needs one.
+    """
+    samples, tokens = torch.from_numpy(speech).unsqueeze(0), torch.tensor([[model.sos, *text]])
+    ids = {axis: torch.tensor([index]) for axis, index in (tasks or {}).items()}
+    with torch.no_grad(), scope(ids, keep_attention=True):
+        frames, lengths = model.encode(samples, torch.tensor([samples.size(1)]))[:2]
+        if isinstance(frames, tuple):  # with the frames of intermediate layers
+            frames = frames[0]
+        model.decoder(frames, lengths, tokens, torch.tensor([tokens.size(1)]))
