@@ -27,14 +27,15 @@ def contestants(
     size: str, batch: int, time: int, device: torch.device, dtype: torch.dtype
 ) -> dict[str, Callable[[], None]]:
     """Training steps of a model of one of `SIZES`, on `batch` utterances of up to `time` frames after subsampling."""
-    data = {name: value.to(device) for name, value in _batch(batch, time).items()}
+    data = {name: value.to(device) for name, value in batch_of(batch, time).items()}
     espnet = ["encoder=transformer", "decoder=transformer", "model=espnet"]
-    parts = {"espnet": _build([], SIZES[size] + espnet)}
-    parts |= {core: _build([f"attention/{core}"], SIZES[size]) for core in CORES}
-    return {name: _step(*built, data, device, dtype) for name, built in parts.items()}
+    parts = {"espnet": build([], SIZES[size] + espnet)}
+    parts |= {core: build([f"attention/{core}"], SIZES[size]) for core in CORES}
+    return {name: step_of(*built, data, device, dtype) for name, built in parts.items()}
 
 
-def _build(attention: list[str], overrides: list[str]) -> tuple[nn.Module, torch.optim.Optimizer]:
+def build(attention: list[str], overrides: list[str]) -> tuple[nn.Module, torch.optim.Optimizer]:
+    """A model of fragments of `attention` and changed values, and its optimizer."""
     # Here, so that `--help` need not wait for ESPnet.
     from espnet_diverse.training.config import merge
     from espnet_diverse.training.tasks import ASRTask
@@ -49,7 +50,7 @@ def _build(attention: list[str], overrides: list[str]) -> tuple[nn.Module, torch
     return model, ASRTask.build_optimizers(args, model)[0]
 
 
-def _batch(batch: int, time: int) -> dict[str, Tensor]:
+def batch_of(batch: int, time: int) -> dict[str, Tensor]:
     """Utterances of 0.9 `time` to `time` frames of 40 ms after subsampling by 4, with 3 characters a second."""
     torch.manual_seed(0)
     frames = 4 * torch.linspace(time, 0.9 * time, batch).round().long() + 3
@@ -64,13 +65,14 @@ def _batch(batch: int, time: int) -> dict[str, Tensor]:
     }
 
 
-def _step(
+def step_of(
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
     data: dict[str, Tensor],
     device: torch.device,
     dtype: torch.dtype,
 ) -> Callable[[], None]:
+    """A training step of `model` on `data`, as a call."""
     model.to(device).train()
 
     def step() -> None:

@@ -1,0 +1,158 @@
+"""Compare the cost of head selection with plain attention's, in one process.
+
+    python benchmarks/head_selection.py                # one attention module, and whole training steps
+    python benchmarks/head_selection.py --languages 1  # batches of one language
+
+Prints Markdown tables of ratios to plain attention with H = 4 heads. "all heads" is what the released code does: it
+computes all P = 8 heads of every sample and then picks. A batch has `--languages` languages, so that as many different
+heads may be picked; how time and memory are measured stands at the top of measuring.py.
+"""
+
+import argparse
+import os
+from collections.abc import Callable, Iterator
+from importlib.metadata import version
+
+import measuring
+import modules
+import torch
+import training_step
+from torch import Tensor, nn
+
+from espnet_diverse.attention import MultiHeadAttention, build_attention
+from espnet_diverse.attention.chosen_heads import AllHeads
+from espnet_diverse.functional.masks import lengths_to_mask
+from espnet_diverse.progress import progress
+from espnet_diverse.scope import scope
+
+POOL = 8
+STRATEGIES = ("group", "subset")
+CPU = torch.device("cpu")
+
+
+class _ComputeAll(nn.Module):
+    """Around an attention with a selection: projects and attends all P heads and then picks."""
+
+    def __init__(self, attention: MultiHeadAttention):
+        super().__init__()
+        self.attention = attention
+
+    def forward(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, **_) -> Tensor:
+        """As of `MultiHeadAttention`: (B, Tq, M), (B, Tk, M) twice, (B, 1 or Tq, Tk) -> (B, Tq, M)."""
+        one = self.attention
+        every = AllHeads()
+        q, k, v = (
+            every.project(linear, x).unflatten(-1, (POOL, -1)).transpose(1, 2)
+            for linear, x in ((one.linear_q, query), (one.linear_k, key), (one.linear_v, value))
+        )
+        heads = nn.functional.scaled_dot_product_attention(q, k, v, None if mask is None else mask.unsqueeze(1))
+        chosen = one.selection(len(query))
+        picks = chosen.rows(torch.arange(POOL).unsqueeze(-1)).expand(len(query), -1, -1)  # (B, H, 1)
+        context = heads.gather(1, picks.unsqueeze(-1).expand(-1, -1, *heads.shape[2:]))
+        return one.linear_out(context.transpose(1, 2).flatten(2))
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Measure and print the tables."""
+    args = _arguments(argv)
+    torch.set_num_threads(1)
+    print(
+        f"torch {torch.__version__}, espnet {version('espnet')}, one CPU thread, float32, load "
+        f"{os.getloadavg()[0]:.1f} on {os.cpu_count()} CPUs at the start, {args.languages} languages a batch; "
+        f"ratios of medians of {args.repeats} rounds, {measuring.clock_name(CPU)}"
+    )
+    count, title = len(args.times) + len(args.steps), None
+    for table, case, calls in progress(_cases(args), "benchmark", count, "comparison"):
+        measured = measuring.compare(calls, args.repeats, CPU)
+        if table != title:
+            others = list(measured)[1:]
+            head = ["B, T", "plain ms", *others, "plain peak MB", *(f"{name} peak" for name in others)]
+            print(f"\n**{table}**\n", f"| {' | '.join(head)} |", "|---" * len(head) + "|", sep="\n")
+            title = table
+        print(_line(case, measured), flush=True)
+
+
+def _cases(args: argparse.Namespace) -> Iterator[tuple[str, str, dict[str, Callable[[], None]]]]:
+    """Table, case and contestants of each comparison."""
+    for time in args.times:
+        table = f"One attention module, training forward + backward: width {modules.SIZE}, H {modules.HEADS}, P {POOL}"
+        yield table, f"{args.utterances}, {time}", _module_calls(args.utterances, time, _ids(args))
+    for size in args.steps:
+        table = "A training step: layers of encoder x decoder / width / feed-forward width, T after subsampling"
+        case = f"{size}: {args.utterances}, {args.step_time}"
+        yield table, case, _step_calls(size, args.utterances, args.step_time, _ids(args))
+
+
+def _ids(args: argparse.Namespace) -> Tensor:
+    return torch.arange(args.utterances) % args.languages
+
+
+def _selection(strategy: str, languages: int) -> dict:
+    names = [f"language{i}" for i in range(languages)]
+    return {"strategy": strategy, "pool": POOL, "tasks": {"lang": names, "tgtlang": names}}
+
+
+def _module_calls(batch: int, time: int, ids: Tensor) -> dict[str, Callable[[], None]]:
+    torch.manual_seed(0)
+    x = torch.randn(batch, time, modules.SIZE, requires_grad=True)
+    gradient = torch.randn_like(x)
+    mask = lengths_to_mask(torch.linspace(time, 0.8 * time, batch).round().long(), time).unsqueeze(1)
+    size, parts = (modules.SIZE, modules.HEADS), {"plain": build_attention("softmax", modules.SIZE, modules.HEADS)}
+    for strategy in STRATEGIES:
+        parts[strategy] = build_attention("softmax", *size, selection=_selection(strategy, int(ids.max()) + 1))
+    parts["all heads"] = _ComputeAll(parts["group"])
+    return {name: _module_call(part, x, mask, gradient, ids) for name, part in parts.items()}
+
+
+def _module_call(module: nn.Module, x: Tensor, mask: Tensor, gradient: Tensor, ids: Tensor) -> Callable[[], None]:
+    def call() -> None:
+        with scope({"lang": ids}):
+            module(x, x, x, mask).backward(gradient)
+        x.grad = None
+        module.zero_grad()
+
+    return call
+
+
+def _step_calls(size: str, batch: int, time: int, ids: Tensor) -> dict[str, Callable[[], None]]:
+    data = training_step.batch_of(batch, time)
+    tasks = {axis: ids.unsqueeze(1) for axis in ("lang", "tgtlang")}
+    built = {"plain": training_step.build(["attention/softmax"], training_step.SIZES[size])}
+    names = "[" + ",".join(f"language{i}" for i in range(int(ids.max()) + 1)) + "]"
+    filled = [f"{part}_conf.attention.selection.tasks.{axis}={names}" for part, axis in _SIDES.items()]
+    for name in (*STRATEGIES, "all heads"):
+        strategy = name if name in STRATEGIES else "group"
+        built[name] = training_step.build([f"heads/{strategy}"], [*training_step.SIZES[size], *filled])
+    _compute_all(built["all heads"][0])
+    return {name: training_step.step_of(*part, data | tasks, CPU, torch.float32) for name, part in built.items()}
+
+
+_SIDES = {"encoder": "lang", "decoder": "tgtlang"}
+
+
+def _compute_all(model: nn.Module) -> None:
+    for layer in (*model.encoder.encoders, *model.decoder.decoders):
+        layer.self_attn = _ComputeAll(layer.self_attn)
+
+
+def _line(case: str, measured: dict[str, measuring.Measured]) -> str:
+    plain, *others = measured.values()
+    times = [f"{1000 * plain.median:.1f}", *(f"{one.median / plain.median:.2f}" for one in others)]
+    peaks = [f"{plain.peak / 1e6:.1f}", *(f"{one.peak / plain.peak:.2f}" for one in others)]
+    return f"| {' | '.join([case, *times, *peaks])} |"
+
+
+def _arguments(argv: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    sizes = list(training_step.SIZES)
+    parser.add_argument("--times", type=int, nargs="*", default=[50, 200, 400, 1000], metavar="T", help="of a module")
+    parser.add_argument("--steps", nargs="*", choices=sizes, default=sizes, help="sizes of training steps")
+    parser.add_argument("--step_time", type=int, default=250, help="T of a step after subsampling by 4 (250)")
+    parser.add_argument("--utterances", type=int, default=8, help="batch size (8)")
+    parser.add_argument("--languages", type=int, default=8, help="different languages in a batch (8)")
+    parser.add_argument("--repeats", type=int, default=7, help="rounds (7)")
+    return parser.parse_args(argv)
+
+
+if __name__ == "__main__":
+    main()
