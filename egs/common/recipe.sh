@@ -25,7 +25,7 @@ option corpus_dir '' "the official release, unpacked; without it and --corpus it
 option corpus '' "'synthetic' makes a small replica of the corpus and uses that"
 option corpus_size '' "of the replica: demo or tiny"
 option data_dir '' "folder of the prepared data; data, or data/synthetic for the replica"
-option task asr "asr, or st for speech translation"
+option task asr "asr, st for speech translation, mt for text translation, or lm for a language model"
 option prepare_options '' "more options of the preparation, such as '--languages ar de'"
 option config '' "configuration fragments joined by commas; a later one overrides an earlier one"
 option set '' "key.sub=value changes the configuration; may be given several times"
@@ -35,8 +35,8 @@ option init_param '' "trained parameters to begin with, such as ../asr1/exp/x/va
 option speed_perturb '' "speed factors of the training set, such as '0.9 1.0 1.1'"
 option token_type char "char, bpe or unigram"
 option vocab_size '' "number of bpe or unigram tokens"
-option src_token_type '' "the same of the transcripts in translation; without it they share the vocabulary of the text"
-option src_vocab_size '' "number of bpe or unigram tokens of the transcripts"
+option src_token_type '' "the same of what is translated, src_text; without it one vocabulary is made of both sides (mt), or of the text (st)"
+option src_vocab_size '' "number of bpe or unigram tokens of what is translated"
 option average_metric valid.acc "criterion by which the epochs to average are chosen"
 option average_number 3 "number of epochs to average"
 option decode_config conf/decode.yaml "configuration fragments of the search"
@@ -98,9 +98,10 @@ stage_data() {
         --speed_perturb ${speed_perturb:-1.0} --nj "$nj" $prepare_options
 }
 stage_tokens() {
-    local name others=()
+    local name others=() texts=("$data_dir/train/text")
+    [[ $task != mt || -n $src_token_type ]] || texts+=("$data_dir/train/src_text")
     for name in $test_sets; do others+=("$data_dir/$name/text"); done
-    espnet-diverse tokens --text "$data_dir/train/text" --output_dir "$data_dir/tokens" --type "$token_type" \
+    espnet-diverse tokens --text "${texts[@]}" --output_dir "$data_dir/tokens" --type "$token_type" \
         ${vocab_size:+--vocab_size "$vocab_size"} --coverage "${others[@]}"
     [[ -z $src_token_type ]] || espnet-diverse tokens --text "$data_dir/train/src_text" \
         --output_dir "$data_dir/src_tokens" --type "$src_token_type" ${src_vocab_size:+--vocab_size "$src_vocab_size"}
@@ -123,22 +124,28 @@ stage_train() {
     espnet-diverse average --model_dir "$exp_dir" --metric "$average_metric" --number "$average_number"
 }
 stage_decode() {
-    local name
+    local name model=(--model_dir "$exp_dir" --model_file "$average_metric.ave.pth")
     for name in $test_sets; do
-        espnet-diverse decode --model_dir "$exp_dir" --model_file "$average_metric.ave.pth" --config "$decode_config" \
-            --data_dir "$data_dir/$name" --output_dir "$decode_dir/$name" --nj "$nj" \
-            --ngpu "$((ngpu > 0))"
+        if [[ $task == lm ]]; then
+            espnet-diverse perplexity "${model[@]}" --data_dir "$data_dir/$name" --output_dir "$decode_dir/$name" \
+                --results "$exp_dir/RESULTS.md" --ngpu "$((ngpu > 0))"
+        else
+            espnet-diverse decode "${model[@]}" --config "$decode_config" --data_dir "$data_dir/$name" \
+                --output_dir "$decode_dir/$name" --nj "$nj" --ngpu "$((ngpu > 0))"
+        fi
     done
 }
 stage_score() {
     local name
+    [[ $task != lm ]] || return 0 # its perplexity is its score
     for name in $test_sets; do
         # shellcheck disable=SC2086 # metric, score_by and score_options hold several words
         espnet-diverse score --reference "$data_dir/$name/text" --hypothesis "$decode_dir/$name/text" \
             --output_dir "$decode_dir/$name" --metric $metric ${score_by:+--by $score_by} $score_options \
             --results "$exp_dir/RESULTS.md"
     done
-    espnet-diverse figure --model_dir "$exp_dir" --data_dir "$data_dir/$name" --output_dir "$exp_dir/figures"
+    [[ $task == mt ]] ||
+        espnet-diverse figure --model_dir "$exp_dir" --data_dir "$data_dir/$name" --output_dir "$exp_dir/figures"
 }
 
 experiment_tag() { # small_sdma_train, with the corpus, changes and the seed where they are not the defaults

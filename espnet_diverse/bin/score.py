@@ -22,7 +22,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--reference", required=True, type=Path, help="expected texts, one 'utterance text' a line")
     parser.add_argument("--hypothesis", required=True, type=Path, help="texts to score, one 'utterance text' a line")
     parser.add_argument("--output_dir", required=True, type=Path, help="directory of the reports")
-    parser.add_argument("--metric", nargs="+", default=["cer"], help="of cer wer bleu chrf chrf++ ter (default: cer)")
+    metrics = "cer wer bleu compound_bleu chrf chrf++ ter"
+    parser.add_argument("--metric", nargs="+", default=["cer"], help=f"of {metrics} (default: cer)")
     parser.add_argument("--count_spaces", action="store_true", help="count a space as a character (cer)")
     parser.add_argument("--normalise", default="none", help="wer: lower case, no punctuation (cer, wer; default: none)")
     tokenize = "13a, zh, char, intl or none (bleu; default: zh for Chinese, char for Japanese, else 13a)"

@@ -1,8 +1,8 @@
 """Bring sets of a corpus to the form that training reads: one 16 kHz mono wav or flac file an utterance.
 
-Sets of text alone are written as they are. A file that already is one is named where it lies, not copied. Utterances outside the limits on length are left out,
-each with its reason in dropped.tsv; audio that cannot be used (missing, torn, NaN) is an error, and so is a table that
-does not fit. All sets appear complete or none does.
+A file that already is one is named where it lies, not copied; sets of text alone are written as they are. Utterances
+outside the limits on length are left out, each with its reason in dropped.tsv; audio that cannot be used (missing,
+torn, NaN) is an error, and so is a table that does not fit. All sets appear complete or none does.
 """
 
 from collections import Counter

@@ -1,4 +1,4 @@
-"""BLEU, chrF and TER: sacrebleu's own counts, formulas and signatures.
+"""BLEU, chrF and TER: sacrebleu's own counts, formulas and signatures; and BLEU of split compounds.
 
 BLEU     Papineni et al. 2002, "BLEU: a method for automatic evaluation of machine translation"; cased
 chrF     Popović 2015, "chrF: character n-gram F-score for automatic MT evaluation"
@@ -7,8 +7,12 @@ sacrebleu   Post 2018, "A call for clarity in reporting BLEU scores"
 
 BLEU splits words by the rules of mteval-v13a (`13a`); Chinese (zh) by sacrebleu's `zh`, and Japanese (ja), which
 sacrebleu cannot split without MeCab, into characters, as CoVoST 2 does.
+
+Compound-split BLEU also parts words at hyphens ("rich-text format" becomes rich ##AT##-##AT## text format), on both
+sides. Papers on WMT14 English–German report it, Vaswani et al. 2017, "Attention is all you need", among them.
 """
 
+import re
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -21,6 +25,7 @@ from espnet_diverse.scoring.significance import Bootstrap
 
 TOKENIZERS = ("13a", "zh", "char", "intl", "none")
 TOKENIZER_OF = {"zh": "zh", "ja": "char"}
+_COMPOUND = re.compile(r"(\S)-(\S)")
 
 
 def tokenizer_of(language: str) -> str:
@@ -82,6 +87,30 @@ class Sacrebleu(Metric):
         return {"counts": sums.tolist()}
 
 
+class CompoundBleu(Sacrebleu):
+    """BLEU of texts whose compounds are split.
+
+    Args:
+        choose: Name of the tokenizer for a language; compounds are split after it.
+    """
+
+    def __init__(self, choose: Callable[[str], str]):
+        super().__init__(_splitting_bleu, choose)
+        self.name = self.score_column = "compound-split BLEU"
+        self.columns = ("Snt", self.name)
+
+    def signature(self, languages: Sequence[str], bootstrap: Bootstrap) -> str:
+        """sacrebleu's signature, with what it does not know: that compounds are split."""
+        return f"{super().signature(languages, bootstrap)}|compounds:split"
+
+
+def _splitting_bleu(tokenizer: str) -> sacrebleu.metrics.BLEU:
+    metric = sacrebleu.metrics.BLEU(tokenize=tokenizer)
+    tokenize = metric.tokenizer
+    metric.tokenizer = lambda text: _COMPOUND.sub(r"\1 ##AT##-##AT## \2", tokenize(text))
+    return metric
+
+
 def bleu(tokenize: str | None = None) -> Sacrebleu:
     """Cased BLEU.
 
@@ -91,10 +120,18 @@ def bleu(tokenize: str | None = None) -> Sacrebleu:
     Raises:
         ConfigError: The tokenizer is not among those that need no download and no other package.
     """
+    return Sacrebleu(lambda name: sacrebleu.metrics.BLEU(tokenize=name), _choice(tokenize))
+
+
+def compound_bleu(tokenize: str | None = None) -> CompoundBleu:
+    """Cased compound-split BLEU; arguments and errors as of `bleu`."""
+    return CompoundBleu(_choice(tokenize))
+
+
+def _choice(tokenize: str | None) -> Callable[[str], str]:
     if tokenize is not None and tokenize not in TOKENIZERS:
         raise ConfigError(f"unknown tokenizer {tokenize!r}; choose one of {', '.join(TOKENIZERS)}")
-    choose = tokenizer_of if tokenize is None else lambda language: tokenize
-    return Sacrebleu(lambda name: sacrebleu.metrics.BLEU(tokenize=name), choose)
+    return tokenizer_of if tokenize is None else lambda language: tokenize
 
 
 def chrf(word_order: int = 0) -> Sacrebleu:

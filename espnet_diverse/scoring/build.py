@@ -3,11 +3,11 @@
 from collections.abc import Callable, Sequence
 
 from espnet_diverse.errors import ConfigError
-from espnet_diverse.scoring.bleu import bleu, chrf, ter
+from espnet_diverse.scoring.bleu import bleu, chrf, compound_bleu, ter
 from espnet_diverse.scoring.error_rate import ErrorRate
 from espnet_diverse.scoring.metric import Metric
 
-METRICS = ("cer", "wer", "bleu", "chrf", "chrf++", "ter")
+METRICS = ("cer", "wer", "bleu", "compound_bleu", "chrf", "chrf++", "ter")
 
 
 def build_metrics(
@@ -19,7 +19,7 @@ def build_metrics(
         names: Some of `METRICS`, each once.
         count_spaces: Count a space as a character, for cer.
         normalisation: Of the texts, for cer and wer; see `ErrorRate`.
-        tokenize: Of bleu; see `bleu`.
+        tokenize: Of bleu and compound_bleu; see `bleu`.
 
     Raises:
         ConfigError: A name is unknown or stands twice, or an option fits none of the metrics.
@@ -31,11 +31,12 @@ def build_metrics(
             raise ConfigError(f"metric {name!r} is given {names.count(name)} times; give it once")
     _fits(count_spaces, "--count_spaces", names, ("cer",))
     _fits(normalisation != "none", f"--normalise {normalisation}", names, ("cer", "wer"))
-    _fits(tokenize is not None, f"--tokenize {tokenize}", names, ("bleu",))
+    _fits(tokenize is not None, f"--tokenize {tokenize}", names, ("bleu", "compound_bleu"))
     makers: dict[str, Callable[[], Metric]] = {
         "cer": lambda: ErrorRate("char", not count_spaces, normalisation),
         "wer": lambda: ErrorRate("word", normalisation=normalisation),
         "bleu": lambda: bleu(tokenize),
+        "compound_bleu": lambda: compound_bleu(tokenize),
         "chrf": chrf,
         "chrf++": lambda: chrf(word_order=2),
         "ter": ter,

@@ -9,7 +9,7 @@ import pytest
 import soundfile
 
 from espnet_diverse.bin.main import main
-from espnet_diverse.corpora import Selection, aishell, mtedx
+from espnet_diverse.corpora import Selection, aishell, mtedx, tatoeba
 from espnet_diverse.corpora.kaldi import read_data_dir
 from espnet_diverse.errors import DataError
 
@@ -195,9 +195,13 @@ def test_selection_reaches_the_corpus(tmp_path, monkeypatch):
     assert main([*base, *options, "--on_missing", "drop"]) == 1
     assert main([*base, "--languages", "ar", "de"]) == 1
     assert chosen == [
-        Selection("st", (), ("es-en", "fr-en"), ("pt-es",), "written", "drop"),
+        Selection("st", (), ("es-en", "fr-en"), ("pt-es",), "written", on_missing="drop"),
         Selection("asr", ("ar", "de")),
     ]
+    monkeypatch.setattr(tatoeba, "prepare", prepare)
+    base[1] = "tatoeba"
+    assert main([*base, "--case", "lower", "--segmentation", "jieba"]) == 1
+    assert chosen[2:] == [Selection(case="lower", segmentation="jieba")]
 
 
 def test_options_that_a_corpus_has_not_are_refused(prepare, capsys):

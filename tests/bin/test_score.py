@@ -196,7 +196,12 @@ def test_the_seed_and_the_number_of_resamples_are_in_the_signature(score, tmp_pa
         ("a x\n", "a x\na x\n", "", "text:2: duplicate id 'a'"),
         ("a x\n", "a x\nb x\n", "", "decode/test: hypotheses without a reference (1): b; score against"),
         ("a\n", "a x\n", "", "the references (1) hold no char at all"),
-        ("a x\n", "a x\n", "--metric phone", "unknown metric 'phone'; choose from cer, wer, bleu, chrf, chrf++, ter"),
+        (
+            "a x\n",
+            "a x\n",
+            "--metric phone",
+            "unknown metric 'phone'; choose from cer, wer, bleu, compound_bleu, chrf, chrf++, ter",
+        ),
         ("a x\n", "a x\n", "--metric wer --count_spaces", "--count_spaces is for cer, and the metrics are wer"),
         ("a x\n", "a x\n", "--normalise all", "unknown normalisation 'all'; choose one of none, wer"),
         ("a x\n", "a x\n", "--samples 9", "9 resamples are too few"),

@@ -62,6 +62,7 @@ def test_decode_writes_text_and_says_what_it_left_out(tiny_run, tmp_path, capfd)
     assert "decoded 3 of 4 utterances (1 failed, 0 empty)" in shown.out
     assert "WARNING: bad was not decoded: /no/such.wav: no such audio file" in shown.err
     assert list(json.loads((tmp_path / "out" / "failures.json").read_text())) == ["bad"]
+    assert main(["decode", *arguments, "--set", "search=espnet"]) == 2
     assert "BatchBeamSearch" in (tmp_path / "out" / "decode.log").read_text()
     args = parsed(decode, arguments)
     assert all(path.exists() for path in decode.inputs(args) + decode.outputs(args))

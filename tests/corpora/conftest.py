@@ -93,6 +93,20 @@ def mtedx_tree(tmp_path, write_wav) -> Path:
     return tmp_path / "mtedx"
 
 
+@pytest.fixture
+def write_texts(tmp_path):
+    """write_texts({"raw/train.de": ["Haus", ...], ...}) -> tmp_path/corpus, which holds these files."""
+
+    def write(files: dict[str, list[str]]) -> Path:
+        for name, lines in files.items():
+            path = tmp_path / "corpus" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        return tmp_path / "corpus"
+
+    return write
+
+
 class Server:
     """A file on 127.0.0.1 whose answers a test can spoil.
 

@@ -105,3 +105,21 @@ def test_bad_places(tmp_path, part):
     (tmp_path / "full" / "thesis.tex").touch()
     with pytest.raises(DataError, match=f"^{tmp_path}/full: exists and is no data directory; move it away"):
         write_combined([a, b], tmp_path / "full")
+
+
+def test_directories_of_text_alone_are_combined(tmp_path):
+    for name in ("ted", "news"):
+        data = DataDir(
+            text={f"{name}1": "text"}, src_text={f"{name}1": "source"}, tasks={"utt2lang": {f"{name}1": "de"}}
+        )
+        write_data_dir(data, tmp_path / name)
+    data = write_combined([Part(name, tmp_path / name) for name in ("ted", "news")], tmp_path / "all")
+    assert data.is_text and data.tasks["utt2domain"] == {"ted1": "ted", "news1": "news"}
+    files = sorted(file.name for file in (tmp_path / "all").iterdir())
+    assert files == ["src_text", "text", "utt2domain", "utt2lang"]
+
+
+def test_audio_and_text_alone_do_not_go_together(tmp_path, part):
+    write_data_dir(DataDir(text={"t1": "text"}), tmp_path / "text")
+    with pytest.raises(DataError, match="text: has no wav.scp, which .*/speech has; give all or none one"):
+        combine([Part("", part("speech", "s1")), Part("", tmp_path / "text")])

@@ -170,3 +170,13 @@ def test_form_out_of_range(options, what):
     with pytest.raises(ConfigError) as caught:
         Form(**options)
     assert what in str(caught.value)
+
+
+def test_text_alone_is_written_as_it_is(tmp_path):
+    data = DataDir(text={"a": "one"}, src_text={"a": "eins"}, dropped={"b": "empty line in train.de"})
+    summary = format_data({"train": data}, tmp_path)["train"]
+    assert (str(summary), summary.dropped) == ("1 sentences", 1)
+    assert sorted(tree(tmp_path)) == ["train/dropped.tsv", "train/src_text", "train/text"]
+    format_data({"train": data}, tmp_path)  # a directory of text alone may be replaced
+    with pytest.raises(ConfigError, match="^speed factors are for audio, and these sets are text alone; leave --speed"):
+        format_data({"train": data}, tmp_path, Form((0.9, 1.0)))

@@ -35,3 +35,26 @@ def test_missing_directory_and_missing_table(tmp_path, data_dir):
     (data_dir / "utt2spk").unlink()
     with pytest.raises(DataError, match="utt2spk: cannot be read"):
         read_data_dir(data_dir)
+
+
+def test_a_directory_of_text_alone(tmp_path):
+    """It has text and, in translation, src_text; no audio, speakers or empty tables."""
+    languages = {"utt2lang": {"a": "de", "b": "de"}, "utt2tgtlang": {"a": "en", "b": "en"}}
+    data = DataDir(text={"b": "two", "a": "one"}, src_text={"a": "eins", "b": "zwei"}, tasks=languages)
+    assert data.is_text and data.utterances() == ["a", "b"]
+    write_data_dir(data, tmp_path)
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["src_text", "text", "utt2lang", "utt2tgtlang"]
+    back = read_data_dir(tmp_path)
+    assert back.is_text and back.tables() == data.tables()
+
+
+def test_a_directory_with_speakers_needs_its_audio(data_dir):
+    (data_dir / "wav.scp").unlink()
+    with pytest.raises(DataError, match="wav.scp: cannot be read"):
+        read_data_dir(data_dir)
+
+
+def test_text_takes_the_place_of_audio(tmp_path, data):
+    write_data_dir(data, tmp_path / "out")
+    write_data_dir(DataDir(text={"a": "one"}), tmp_path / "out")
+    assert [file.name for file in (tmp_path / "out").iterdir()] == ["text"]

@@ -36,3 +36,25 @@ def run_tiny(recipes) -> Callable[..., subprocess.CompletedProcess]:
         return subprocess.run(command, cwd=recipes, env=environment, capture_output=True, text=True, check=False)
 
     return run
+
+
+@pytest.fixture
+def recipe(tmp_path):
+    """A recipe in a folder with a space, whose `espnet-diverse` prints the plan that it is given and its options."""
+    folder = tmp_path / "my egs" / "corpus" / "asr1"
+    shutil.copytree(
+        ROOT / "egs" / "aishell" / "asr1", folder, ignore=shutil.ignore_patterns("data", "exp", "downloads")
+    )
+    shutil.copytree(ROOT / "egs" / "common", tmp_path / "my egs" / "common")
+    program = tmp_path / ".venv" / "bin" / "espnet-diverse"
+    program.parent.mkdir(parents=True)
+    program.write_text('#!/usr/bin/env bash\n[[ $1 == plan ]] && cat "$2" && echo "options: ${*:3}"\nexit ${CODE:-0}\n')
+    program.chmod(0o755)
+
+    def run(*options: str, cwd: Path = folder, **variables: str) -> subprocess.CompletedProcess:
+        environment = {**os.environ, **variables, "PATH": f"{program.parent}{os.pathsep}/usr/bin:/bin"}
+        argv = ["bash", str(folder / "run.sh"), *options]
+        return subprocess.run(argv, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+
+    run.folder = folder
+    return run

@@ -3,7 +3,6 @@
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -25,28 +24,6 @@ def bash(*argv: str | Path, cwd: Path = ROOT) -> subprocess.CompletedProcess:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path}
     return subprocess.run(list(map(str, argv)), cwd=cwd, env=environment, capture_output=True, text=True, check=False)
-
-
-@pytest.fixture
-def recipe(tmp_path):
-    """A recipe in a folder with a space, whose `espnet-diverse` prints the plan that it is given and its options."""
-    folder = tmp_path / "my egs" / "corpus" / "asr1"
-    shutil.copytree(
-        ROOT / "egs" / "aishell" / "asr1", folder, ignore=shutil.ignore_patterns("data", "exp", "downloads")
-    )
-    shutil.copytree(ROOT / "egs" / "common", tmp_path / "my egs" / "common")
-    program = tmp_path / ".venv" / "bin" / "espnet-diverse"
-    program.parent.mkdir(parents=True)
-    program.write_text('#!/usr/bin/env bash\n[[ $1 == plan ]] && cat "$2" && echo "options: ${*:3}"\nexit ${CODE:-0}\n')
-    program.chmod(0o755)
-
-    def run(*options: str, cwd: Path = folder, **variables: str) -> subprocess.CompletedProcess:
-        environment = {**os.environ, **variables, "PATH": f"{program.parent}{os.pathsep}/usr/bin:/bin"}
-        argv = ["bash", str(folder / "run.sh"), *options]
-        return subprocess.run(argv, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
-
-    run.folder = folder
-    return run
 
 
 def commands(result: subprocess.CompletedProcess) -> list[tuple[str, list[str]]]:
@@ -103,7 +80,8 @@ class TestEveryRecipe:
         defaults = re.findall(r"config:=([^}]+)}", (folder / "run.sh").read_text())
         assert defaults
         for names in defaults:
-            assert {"encoder", "decoder", "model_conf", "optim", "max_epoch"} <= merge(names.split(",")).keys()
+            parts = {"lm"} if folder.name.startswith("lm") else {"encoder", "decoder", "model_conf"}
+            assert parts | {"optim", "max_epoch"} <= merge(names.split(",")).keys()
 
     def test_every_configuration_is_a_mapping_without_espnets_slow_plots(self, folder):
         for path in folder.glob("conf/*.yaml"):
@@ -121,7 +99,9 @@ class TestEveryRecipe:
             "Time and size",
         ]
         assert re.findall(r"^\| \d \| `(\w+)`", readme, flags=re.MULTILINE) == STAGES
-        helps = [bash(folder / "run.sh", "--help").stdout, bash(PROGRAM, "prepare", "--help").stdout]
+        helps = [
+            bash(*argv, "--help").stdout for argv in ([folder / "run.sh"], [PROGRAM, "prepare"], [PROGRAM, "score"])
+        ]
         known = {name for text in helps for name in re.findall(r"^  --(\w+)", text, flags=re.MULTILINE)}
         assert set(re.findall(r"--(\w+)", readme)) <= known | {"help"}
         files = {path.name for path in folder.glob("conf/*.yaml")}
@@ -134,7 +114,7 @@ class TestEveryRecipe:
         for argv in lines:
             result = bash(*argv, "--stop_stage", "decode", "--dry_run", cwd=folder)
             assert result.returncode == 0, result.stderr
-            assert "[decode] espnet-diverse decode" in result.stdout
+            assert re.search(r"^\[decode\] espnet-diverse (decode|perplexity) ", result.stdout, flags=re.MULTILINE)
 
 
 def test_dry_run_prints_the_plan_and_makes_nothing(recipe):
@@ -295,3 +275,21 @@ def test_data_sh_runs_by_hand(recipe, tmp_path):
     environment = {**os.environ, "PATH": "/usr/bin:/bin"}
     result = subprocess.run(argv, env=environment, capture_output=True, text=True, check=True)
     assert result.stdout == "<prepare><aishell><--on_missing><drop><--output_dir><a b>"
+
+
+def test_text_translation_has_one_vocabulary_of_both_sides_unless_it_has_two(recipe):
+    plan = commands(recipe("--task", "mt", "--stage", "tokens", "--tag", "x"))
+    (one,) = [argv for stage, argv in plan if stage == "tokens"]
+    assert one[one.index("--text") + 1 : one.index("--output_dir")] == ["data/train/text", "data/train/src_text"]
+    assert not any(argv[1] == "figure" for _, argv in plan)
+    assert all(value(argv, "--task") == "mt" for _, argv in plan if argv[1] in ("stats", "train"))
+    plan = commands(recipe("--task", "mt", "--src_token_type", "char", "--stage", "tokens", "--tag", "x"))
+    texts = [value(argv, "--text") for stage, argv in plan if stage == "tokens"]
+    assert texts == ["data/train/text", "data/train/src_text"]
+
+
+def test_a_language_model_is_scored_by_its_perplexity(recipe):
+    plan = commands(recipe("--task", "lm", "--average_metric", "valid.loss", "--tag", "x", "--stage", "decode"))
+    assert [(stage, argv[1]) for stage, argv in plan] == [("decode", "perplexity")] * 2
+    assert value(plan[0][1], "--model_file") == "valid.loss.ave.pth"
+    assert value(plan[0][1], "--results") == "exp/x/RESULTS.md"

@@ -6,7 +6,7 @@ import sacrebleu
 from sacrebleu.metrics import BLEU, CHRF, TER
 
 from espnet_diverse.errors import ConfigError
-from espnet_diverse.scoring.bleu import bleu, chrf, ter, tokenizer_of
+from espnet_diverse.scoring.bleu import bleu, chrf, compound_bleu, ter, tokenizer_of
 from espnet_diverse.scoring.significance import Bootstrap, interval
 
 PAIRS = {
@@ -58,6 +58,26 @@ def test_each_language_has_its_tokenizer():
     assert "|tok:13a+zh|" in metric.signature(["zh", "en", "zh"], Bootstrap())
     assert "|tok:char|" in metric.signature(["ja"], Bootstrap())
     assert bleu("13a").statistics(references[:1], hypotheses[:1], ["zh"])[0, 0] == 1
+
+
+def test_compounds_are_split_on_both_sides():
+    """As multi-bleu scores tokens that were parted by hand: "rich-text" is rich, the mark and text."""
+    references = ["The state-of-the-art rich-text format, as of 2020-21.", "No hyphen here at all - or one alone."]
+    hypotheses = ["The state-of-the-art rich text format, as of 2020.", "No hyphen here - or one alone."]
+    compound = "The state ##AT##-##AT## of ##AT##-##AT## the ##AT##-##AT## art rich"
+    parted = [[f"{compound} ##AT##-##AT## text format , as of 2020 - 21 .", "No hyphen here at all - or one alone ."]]
+    hypothesis = [f"{compound} text format , as of 2020 .", "No hyphen here - or one alone ."]
+    expected = sacrebleu.corpus_bleu(hypothesis, parted, tokenize="none").score
+    metric = compound_bleu()
+    statistics = metric.statistics(references, hypotheses, ["de", "de"])
+    assert metric.score(statistics.sum(0)) == pytest.approx(expected, abs=1e-12)
+    assert metric.score(statistics.sum(0)) > bleu().score(bleu().statistics(references, hypotheses, ["", ""]).sum(0))
+    signature = metric.signature(["de", "de"], Bootstrap())
+    assert signature.startswith("compound-split BLEU|nrefs:1|") and signature.endswith("|compounds:split")
+    assert (metric.name, metric.columns, metric.score_column) == (
+        *("compound-split BLEU", ("Snt", "compound-split BLEU")),
+        "compound-split BLEU",
+    )
 
 
 def test_tokenizer_of():

@@ -12,6 +12,7 @@ def test_every_metric_is_built_in_order():
         "CER",
         "WER",
         "BLEU",
+        "compound-split BLEU",
         "chrF2",
         "chrF2++",
         "TER",
@@ -28,7 +29,7 @@ def test_options_reach_their_metrics():
 @pytest.mark.parametrize(
     "names, options, message",
     [
-        (["meteor"], {}, "unknown metric 'meteor'; choose from cer, wer, bleu, chrf, chrf++, ter"),
+        (["meteor"], {}, "unknown metric 'meteor'; choose from cer, wer, bleu, compound_bleu, chrf, chrf++, ter"),
         (["cer", "wer", "cer"], {}, "metric 'cer' is given 2 times; give it once"),
         (["wer"], {"count_spaces": True}, "--count_spaces is for cer, and the metrics are wer; leave it out"),
         (
@@ -36,7 +37,11 @@ def test_options_reach_their_metrics():
             {"normalisation": "wer"},
             "--normalise wer is for cer and wer, and the metrics are bleu; leave it out",
         ),
-        (["cer", "ter"], {"tokenize": "zh"}, "--tokenize zh is for bleu, and the metrics are cer ter; leave it out"),
+        (
+            ["cer", "ter"],
+            {"tokenize": "zh"},
+            "--tokenize zh is for bleu and compound_bleu, and the metrics are cer ter; leave it out",
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused(names, options, message):

@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# A language model on WikiText-103; README.md explains, `./run.sh --help` lists the options.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")"
+. ./path.sh
+. ./cmd.sh
+. ../../common/recipe.sh
+
+task=lm token_type='' average_metric=valid.loss average_number=5
+parse_options "$@"
+if [[ $corpus == synthetic ]]; then
+    : "${config:=model/lm_tiny,conf/demo.yaml}" "${token_type:=char}"
+else
+    : "${config:=model/lm_16x410,update/adamw_inverse_sqrt_4k,conf/train.yaml}" "${token_type:=unigram}"
+fi
+[[ $token_type == char ]] || : "${vocab_size:=32000}"
+run_stages

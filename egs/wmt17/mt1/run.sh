@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# Chinese–English translation on WMT17's News Commentary; README.md explains, `./run.sh --help` lists the options.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")"
+. ./path.sh
+. ./cmd.sh
+. ../../common/recipe.sh
+
+task=mt token_type=bpe src_token_type=bpe average_number=5 metric='bleu chrf'
+parse_options "$@"
+if [[ $corpus == synthetic ]]; then
+    : "${config:=model/mt_tiny,attention/sdma,losses/sdma_text_half,conf/demo.yaml}"
+    size=400 src_size=600
+else
+    : "${config:=model/mt_base,attention/sdma,losses/sdma_text_half,update/adamw_inverse_sqrt_8k,conf/train.yaml}"
+    size=20000 src_size=25000
+fi
+[[ $token_type == char ]] || : "${vocab_size:=$size}"
+[[ $src_token_type == char ]] || : "${src_vocab_size:=$src_size}"
+run_stages

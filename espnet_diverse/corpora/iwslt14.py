@@ -1,0 +1,107 @@
+"""IWSLT 2014 German–English: transcribed and translated TED talks (CC BY-NC-ND 3.0), 160,239 pairs to train on.
+
+Cettolo et al., "Report on the 11th IWSLT evaluation campaign", IWSLT 2014. Two layouts are read:
+
+    [de-en/]train.tags.de-en.{de,en}                the official release, de-en.tgz
+    [de-en/]IWSLT14.TED.{dev2010,tst2010,tst2011,tst2012}.de-en.{de,en}.xml
+    [de-en/]IWSLT14.TEDX.dev2012.de-en.{de,en}.xml
+    {train,valid,test}.{de,en}                      what fairseq's prepare-iwslt14.sh makes of it
+
+Of the official release the sets are made as that script makes them, which is how the results of papers on it arose:
+titles and descriptions count as sentences, pairs of more than 175 words or a ratio of more than 1.5 are left out, every
+23rd pair of the rest is for validation, and the five files of earlier campaigns are the test set (6,750 pairs). The
+script has Moses part the marks from words first; here words are counted with marks as words, so that a few pairs more
+or less are left out, and text stays as it is written. `case="lower"` gives the lower case of the published results. Of
+the script's own output the marks of subwords and the escapes of Moses are undone; words and marks stay parted.
+"""
+
+import re
+from pathlib import Path
+
+from espnet_diverse.corpora import EVERYTHING, Selection, split_pair
+from espnet_diverse.corpora.bitext import Cleaning, Files, Reader
+from espnet_diverse.corpora.directions import translated_directions
+from espnet_diverse.corpora.faults import refuse
+from espnet_diverse.corpora.kaldi import DataDir
+from espnet_diverse.corpora.parallel_text import Layout, complete, existing, from_tokens, read_layout
+from espnet_diverse.corpora.release import fetch_release
+from espnet_diverse.corpora.sgm import segment
+from espnet_diverse.errors import DataError
+
+SETS = ("train", "dev", "test")
+TABLES = ("src_text", "text")
+OPTIONS = ("pairs", "case")
+DIRECTIONS = ("de-en", "en-de")
+TOKENISED = {"train": ("train",), "dev": ("valid",), "test": ("test",)}
+TESTS = ("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012")
+CLEANING = Cleaning(longest=175, ratio=1.5)
+DEV_EVERY = 23
+URL = "http://dl.fbaipublicfiles.com/fairseq/data/iwslt14/de-en.tgz"
+_MARKUP = re.compile(r"</?(url|talkid|keywords|speaker|reviewer|translator|doc)\b")
+_TITLE = re.compile(r"</?(title|description)>")
+
+
+def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, DataDir]:
+    """Read the official release, or the files of fairseq.
+
+    Args:
+        corpus_dir: Its folder.
+        selection: de-en where no direction is named.
+
+    Returns:
+        The sets train, dev and test, of text alone, with utt2lang and utt2tgtlang.
+
+    Raises:
+        ConfigError: another direction is named.
+        DataError: naming file and line of what is wrong, or what is missing.
+    """
+    root = corpus_dir.absolute()
+    folder = root / "de-en" if (root / "de-en").is_dir() else root
+    if not existing(folder / "train.tags.de-en.de"):
+        layout = Layout((root,), TOKENISED)
+        if not layout.directions():
+            official = f"{root}/[de-en/]train.tags.de-en.de"
+            raise DataError(f"no IWSLT14 in {root}: there is neither {official} nor {root}/train.de; unpack de-en.tgz")
+        return read_layout(layout, Reader(selection, "iwslt14", text_of=from_tokens), DIRECTIONS[:1])
+    return _official(folder, selection)
+
+
+def download(target_dir: Path, selection: Selection = EVERYTHING, url: str = URL) -> Path:
+    """Fetch and unpack de-en.tgz (19 MB) into `target_dir`/iwslt14; no checksum of it is published.
+
+    Returns:
+        The corpus directory for `prepare`; at once where an earlier call finished.
+    """
+    return fetch_release({url: None}, target_dir / "iwslt14")
+
+
+def _official(folder: Path, selection: Selection) -> dict[str, DataDir]:
+    directions = translated_directions(selection, DIRECTIONS, folder) if selection.pairs else DIRECTIONS[:1]
+    talks, tests = Reader(selection, "iwslt14", CLEANING, talk_line), Reader(selection, "iwslt14", text_of=spoken_line)
+    sets = {name: DataDir() for name in SETS}
+    for direction in directions:
+        files = _files(folder, "train.tags.de-en.{}", direction)
+        pairs = talks.read(files, direction, "train", sets["train"].dropped)
+        for number, pair in enumerate(pairs, start=1):
+            name = "dev" if number % DEV_EVERY == 0 else "train"
+            talks.put(sets[name], [pair], direction, name)
+        for test in TESTS:
+            files = _files(folder, f"IWSLT14.{test}.de-en.{{}}.xml", direction)
+            tests.add(sets["test"], files, direction, f"test-{test}")
+    refuse(talks.faults + tests.faults)
+    return complete(sets, folder)
+
+
+def _files(folder: Path, name: str, direction: str) -> Files:
+    return Files(*(folder / name.format(language) for language in split_pair(direction)))
+
+
+def talk_line(line: str) -> str | None:
+    """Text of a line of train.tags; None for what tells of the talk, but for its title and description."""
+    return None if _MARKUP.match(line) else _TITLE.sub("", line)
+
+
+def spoken_line(line: str) -> str | None:
+    """Text of a line of a test set, whose apostrophes are made plain as in training; None for other markup."""
+    text = segment(line)
+    return text and text.replace("\u2019", "'")

@@ -1,0 +1,47 @@
+"""A replica of IWSLT14 German–English: de-en/train.tags.de-en.{de,en} and the xml files of five earlier campaigns."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from espnet_diverse.corpora.iwslt14 import TESTS
+from espnet_diverse.corpora.synthetic.parallel_text import Texts, column, make_text, sgm_lines, write_lines
+
+LANGUAGES = ("de", "en")
+# `prepare` takes every 23rd sentence of train to validate.
+COUNTS = {
+    "tiny": {"train": 92, "test": 10},
+    "demo": {"train": 2500, "test": 200},
+}
+# Sentences of a talk; its title and description are the first two of them.
+TALK = 20
+# No two corpora begin with the same sentences.
+SEED = 7000
+
+
+def make(target_dir: Path, seed: int = 0, size: str = "demo", nj: int = 2) -> Path:
+    """Make the replica; its files depend on `seed` and `size` to the bit, and not on `nj`.
+
+    Raises:
+        DataError: an unknown size; `target_dir` holds something else.
+    """
+    return make_text(target_dir, "iwslt14", LANGUAGES, COUNTS, SEED + seed, size, _write)
+
+
+def _write(root: Path, texts: Texts) -> None:
+    folder = root / "de-en"
+    each = len(texts["test"]) // len(TESTS)
+    for place, language in enumerate(LANGUAGES):
+        write_lines(folder / f"train.tags.de-en.{language}", _talks(column(texts["train"], place)))
+        for number, test in enumerate(TESTS):
+            lines = column(texts["test"][number * each : (number + 1) * each], place)
+            write_lines(folder / f"IWSLT14.{test}.de-en.{language}.xml", sgm_lines("mteval", lines))
+
+
+def _talks(lines: Sequence[str]) -> Iterator[str]:
+    for number, first in enumerate(range(0, len(lines), TALK), start=1):
+        yield f"<url>https://example.org/talks/{number}</url>"
+        yield f"<talkid>{number}</talkid>"
+        title, description, *rest = lines[first : first + TALK]
+        yield f"<title>{title}</title>"
+        yield f"<description>{description}</description>"
+        yield from rest

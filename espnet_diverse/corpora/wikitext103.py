@@ -1,0 +1,87 @@
+"""WikiText-103: 28,475 articles of the English Wikipedia with 103 million words (CC BY-SA 3.0).
+
+Merity et al., "Pointer Sentinel Mixture Models", arXiv:1609.07843. Layout, as unpacked:
+
+    [wikitext-103/]wiki.{train,valid,test}.tokens
+
+Text is parted into words, which stand between spaces, and words seen less than three times are <unk>. A heading
+(" = Title = ") or a paragraph is a line and becomes one text; empty lines between them are passed over. `<unk>`, which
+vocabularies keep for themselves, is written as ⁇, as sentencepiece shows it. Ids are <set>-<article>-<line in it>, so
+that their order is that of the texts and articles can be put together again. `valid` becomes dev.
+"""
+
+import re
+from collections import Counter
+from pathlib import Path
+
+from espnet_diverse.corpora import EVERYTHING, Selection
+from espnet_diverse.corpora.characters import mend, text_fault
+from espnet_diverse.corpora.faults import Fault, refuse
+from espnet_diverse.corpora.kaldi import DataDir
+from espnet_diverse.corpora.release import fetch_release
+from espnet_diverse.corpora.tables import numbered_lines
+from espnet_diverse.errors import DataError
+
+SETS = ("train", "dev", "test")
+TABLES = ("text",)
+OPTIONS = ("case",)
+SPLITS = {"train": "train", "dev": "valid", "test": "test"}
+UNKNOWN = "⁇"
+URL = "https://wikitext.smerity.com/wikitext-103-v1.zip"
+_TITLE = re.compile(r"= [^=].* =")
+
+
+def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, DataDir]:
+    """Read the three files.
+
+    Args:
+        corpus_dir: Their folder, or the one above it.
+        selection: Its case is heeded. Lines that hold what no text may hold are faults unless `on_missing="drop"`.
+
+    Returns:
+        The sets train, dev and test, of text alone; they have the table `text`.
+
+    Raises:
+        DataError: naming file and line of what is wrong, or what is missing.
+    """
+    root = corpus_dir.absolute()
+    folder = next((f for f in (root, root / "wikitext-103") if (f / "wiki.train.tokens").is_file()), None)
+    if folder is None:
+        raise DataError(f"no WikiText-103 in {root}: there is no wiki.train.tokens; unpack wikitext-103-v1.zip there")
+    sets, faults = {}, []
+    for name, split in SPLITS.items():
+        sets[name], found = _read(folder / f"wiki.{split}.tokens", name, selection)
+        faults += found
+    refuse(faults)
+    return sets
+
+
+def download(target_dir: Path, selection: Selection = EVERYTHING, url: str = URL) -> Path:
+    """Fetch and unpack the release (190 MB) into `target_dir`/wikitext103; no checksum of it is published.
+
+    Returns:
+        The corpus directory for `prepare`; at once where an earlier call finished.
+    """
+    return fetch_release({url: None}, target_dir / "wikitext103")
+
+
+def _read(path: Path, name: str, selection: Selection) -> tuple[DataDir, list[Fault]]:
+    """One set, and what is wrong with its file."""
+    data, faults = DataDir(), []
+    article = place = 0
+    for number, line in numbered_lines(path, faults, Counter()):
+        text = mend(line.replace("<unk>", UNKNOWN))[0]
+        if not text:
+            continue
+        article, place = (article + 1, 0) if _TITLE.fullmatch(text) else (article, place + 1)
+        sentence = f"{name}-{article:05d}-{place:04d}"
+        what = text_fault(text)
+        if what and selection.on_missing == "drop":
+            data.dropped[sentence] = what
+        elif what:
+            faults.append(Fault(str(path), number, what))
+        else:
+            data.text[sentence] = text.lower() if selection.case == "lower" else text
+    if not data.text and not faults:
+        faults.append(Fault(str(path), None, "holds no text; get it again"))
+    return data, faults

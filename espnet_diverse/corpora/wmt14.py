@@ -1,0 +1,102 @@
+"""WMT 2014 English–German: the news translation task, 4.5 million pairs to train on.
+
+Bojar et al., "Findings of the 2014 Workshop on Statistical Machine Translation", WMT 2014. Three layouts are read, the
+sets to tune and to test on being newstest2013 and newstest2014:
+
+    training/europarl-v7.de-en.{de,en}              the official release: the archives that fairseq's
+    [training/]commoncrawl.de-en.{de,en}            prepare-wmt14en2de.sh --icml17 fetches, unpacked in one folder,
+    training/news-commentary-v9.de-en.{de,en}       and test.tgz of WMT 2013 for newstest2013; v12 is taken, too
+    {dev,test}/newstest2013-src.{de,en}.sgm
+    test-full/newstest2014-deen-{src,ref}.{de,en}.sgm
+    {train,newstest2013,newstest2014}.{de,en}       Stanford's tokenised copy (https://nlp.stanford.edu/projects/nmt)
+    {train,valid,test}.{de,en}                      what that script makes, whose valid is a part of the training text
+
+Of the official release, pairs of more than 250 words or a ratio of more than 1.5 are left out of training. Of the two
+tokenised layouts subword marks, escapes and split compounds (rich ##AT##-##AT## text) are undone; words and marks stay
+parted. In memory the full set takes some 8 GB.
+"""
+
+from pathlib import Path
+
+from espnet_diverse.corpora import EVERYTHING, Selection, split_pair
+from espnet_diverse.corpora.bitext import Cleaning, Files, Reader
+from espnet_diverse.corpora.directions import translated_directions
+from espnet_diverse.corpora.faults import refuse
+from espnet_diverse.corpora.kaldi import DataDir
+from espnet_diverse.corpora.parallel_text import Layout, complete, existing, from_tokens, read_layout
+from espnet_diverse.corpora.release import fetch_release
+from espnet_diverse.corpora.sgm import find_segments, segment
+from espnet_diverse.errors import DataError
+
+SETS = ("train", "dev", "test")
+TABLES = ("src_text", "text")
+OPTIONS = ("pairs", "case")
+DIRECTIONS = ("en-de", "de-en")
+TOKENISED = {"train": ("train",), "dev": ("newstest2013", "valid"), "test": ("newstest2014", "test")}
+TRAINING = ("europarl-v7.de-en", "commoncrawl.de-en", "news-commentary-v9.de-en", "news-commentary-v12.de-en")
+# File names of source and target; those of newstest2013 are the same, for its texts were collected in all languages.
+SGM = {
+    "dev": ("newstest2013-src.{}.sgm", "newstest2013-src.{}.sgm"),
+    "test": ("newstest2014-deen-src.{}.sgm", "newstest2014-deen-ref.{}.sgm"),
+}
+CLEANING = Cleaning(longest=250, ratio=1.5)
+# With the md5 checksums that sacrebleu has of the test sets; none of the others is published.
+URLS = {
+    "https://www.statmt.org/wmt13/training-parallel-europarl-v7.tgz": None,
+    "https://www.statmt.org/wmt13/training-parallel-commoncrawl.tgz": None,
+    "https://www.statmt.org/wmt14/training-parallel-nc-v9.tgz": None,
+    "https://www.statmt.org/wmt13/test.tgz": "48eca5d02f637af44e85186847141f67",
+    "https://www.statmt.org/wmt14/test-full.tgz": "a8cd784e006feb32ac6f3d9ec7eb389a",
+}
+
+
+def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, DataDir]:
+    """Read one of the three layouts.
+
+    Args:
+        corpus_dir: Its folder.
+        selection: en-de where no direction is named.
+
+    Returns:
+        The sets train, dev and test, of text alone, with utt2lang and utt2tgtlang.
+
+    Raises:
+        ConfigError: another direction is named.
+        DataError: naming file and line of what is wrong, or what is missing.
+    """
+    root = corpus_dir.absolute()
+    layout = Layout((root,), TOKENISED)
+    if layout.directions():
+        return read_layout(layout, Reader(selection, "wmt14", text_of=from_tokens), DIRECTIONS[:1])
+    directions = translated_directions(selection, DIRECTIONS, root) if selection.pairs else DIRECTIONS[:1]
+    plain, news = Reader(selection, "wmt14", CLEANING), Reader(selection, "wmt14", text_of=segment)
+    sets = {name: DataDir() for name in SETS}
+    for direction in directions:
+        for part, files in _training(root, direction).items():
+            plain.add(sets["train"], files, direction, f"train-{part}")
+        for name, names in SGM.items():
+            news.add(sets[name], find_segments(root, names, direction), direction, name)
+    refuse(plain.faults + news.faults)
+    return complete(sets, root)
+
+
+def download(target_dir: Path, selection: Selection = EVERYTHING) -> Path:
+    """Fetch and unpack the official release (1.7 GB, then 6 GB more) into `target_dir`/wmt14.
+
+    Returns:
+        The corpus directory for `prepare`; at once where an earlier call finished.
+    """
+    return fetch_release(URLS, target_dir / "wmt14")
+
+
+def _training(root: Path, direction: str) -> dict[str, Files]:
+    """Files of each part of the training text that is there."""
+    found = {}
+    for part in TRAINING:
+        for folder in (root / "training", root):
+            sides = [existing(folder / f"{part}.{language}") for language in split_pair(direction)]
+            if all(sides):
+                found.setdefault(part.removesuffix(".de-en"), Files(*sides))
+    if not found:
+        raise DataError(f"no WMT14 in {root}: there is neither {root}/training/europarl-v7.de-en.de nor train.de")
+    return found

@@ -1,0 +1,83 @@
+"""WMT 2017 Chinese–English on News Commentary v12 alone: 227 thousand pairs to train on.
+
+Bojar et al., "Findings of the 2017 Conference on Machine Translation", WMT 2017. The SDMA paper uses this part of the
+task's data. Layout, after unpacking training-parallel-nc-v12.tgz and test.tgz in one folder:
+
+    training/news-commentary-v12.zh-en.{zh,en}
+    test/newstest2017-zhen-{src.zh,ref.en}.sgm
+
+Every hundredth pair is for validation. Pairs of more than 175 words or a ratio of more than 1.5 are left out of
+training, as the paper's script does after jieba has segmented the Chinese side. Without jieba the characters of Chinese
+count as words, and pairs of more than 250 of them or a ratio of more than 3 are left out.
+"""
+
+from pathlib import Path
+
+from espnet_diverse.corpora import EVERYTHING, Selection
+from espnet_diverse.corpora.bitext import Cleaning, Files, Reader
+from espnet_diverse.corpora.directions import translated_directions
+from espnet_diverse.corpora.faults import refuse
+from espnet_diverse.corpora.kaldi import DataDir
+from espnet_diverse.corpora.parallel_text import complete, existing
+from espnet_diverse.corpora.release import fetch_release
+from espnet_diverse.corpora.sgm import find_segments, segment
+from espnet_diverse.errors import DataError
+
+SETS = ("train", "dev", "test")
+TABLES = ("src_text", "text")
+OPTIONS = ("pairs", "case", "segmentation")
+DIRECTIONS = ("zh-en",)
+SGM = ("newstest2017-zhen-src.{}.sgm", "newstest2017-zhen-ref.{}.sgm")
+CLEANING = {"jieba": Cleaning(longest=175, ratio=1.5), "none": Cleaning(longest=250, ratio=3.0)}
+DEV_EVERY = 100
+# With the md5 checksum that sacrebleu has of the test sets; that of the training text is not published.
+URLS = {
+    "https://data.statmt.org/wmt17/translation-task/training-parallel-nc-v12.tgz": None,
+    "https://data.statmt.org/wmt17/translation-task/test.tgz": "86a1724c276004aa25455ae2a04cef26",
+}
+
+
+def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, DataDir]:
+    """Read the official release.
+
+    Args:
+        corpus_dir: The folder that holds training and test.
+        selection: `segmentation="jieba"` parts the words of Chinese.
+
+    Returns:
+        The sets train, dev and test, of text alone, with utt2lang and utt2tgtlang.
+
+    Raises:
+        ConfigError: a direction other than zh-en is named, or jieba is not installed.
+        DataError: naming file and line of what is wrong, or what is missing.
+    """
+    root = corpus_dir.absolute()
+    (direction,) = translated_directions(selection, DIRECTIONS, root)
+    commentary = Reader(selection, "wmt17", CLEANING[selection.segmentation])
+    news = Reader(selection, "wmt17", text_of=segment)
+    sets = {name: DataDir() for name in SETS}
+    pairs = commentary.read(_training(root), direction, "train", sets["train"].dropped)
+    for pair in pairs:
+        name = "dev" if pair.line % DEV_EVERY == 0 else "train"
+        commentary.put(sets[name], [pair], direction, name)
+    news.add(sets["test"], find_segments(root, SGM, direction), direction, "test")
+    refuse(commentary.faults + news.faults)
+    return complete(sets, root)
+
+
+def download(target_dir: Path, selection: Selection = EVERYTHING) -> Path:
+    """Fetch and unpack the release (170 MB) into `target_dir`/wmt17.
+
+    Returns:
+        The corpus directory for `prepare`; at once where an earlier call finished.
+    """
+    return fetch_release(URLS, target_dir / "wmt17")
+
+
+def _training(root: Path) -> Files:
+    for folder in (root / "training", root):
+        sides = [existing(folder / f"news-commentary-v12.zh-en.{language}") for language in ("zh", "en")]
+        if all(sides):
+            return Files(*sides)
+    wanted = "training/news-commentary-v12.zh-en.zh"
+    raise DataError(f"no WMT17 in {root}: there is no {root}/{wanted}; unpack training-parallel-nc-v12.tgz there")

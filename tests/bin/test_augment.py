@@ -1,0 +1,19 @@
+from espnet_diverse.bin.main import main
+from espnet_diverse.corpora.kaldi import read_data_dir
+
+
+def test_back_translated_data_combines_with_other_data(tiny_translation, tmp_path, capsys):
+    run = tiny_translation
+    (mono := tmp_path / "mono").mkdir()
+    (mono / "text").write_text("m1 abc\nm2 ddab\n")
+    (mono / "utt2lang").write_text("m1 yy\nm2 yy\n")
+    paths = ["--data_dir", str(mono), "--output_dir", str(tmp_path / "bt"), "--target_language", "xx"]
+    search = ["--set", "beam_size=2", "--set", "minlenratio=1", "--max_ratio", "99"]
+    assert main(["augment", "back", "--model_dir", str(run.model_dir), *paths, *search]) == 0
+    assert f"{tmp_path / 'bt'}: 2 pairs, 0 left out" in capsys.readouterr().out
+    data = read_data_dir(tmp_path / "bt")
+    assert data.text == {"bt-m1": "abc", "bt-m2": "ddab"} and set(data.src_text) == set(data.text)
+    assert data.tasks == {"utt2lang": dict.fromkeys(data.text, "xx"), "utt2tgtlang": dict.fromkeys(data.text, "yy")}
+    parts = [f"human={run.train_dir}", f"back={tmp_path / 'bt'}"]
+    assert main(["combine", *parts, "--output_dir", str(tmp_path / "all")]) == 0
+    assert set(read_data_dir(tmp_path / "all").tasks["utt2domain"].values()) == {"human", "back"}

@@ -1,0 +1,64 @@
+"""Tatoeba: split beforehand, or as OPUS publishes it and split here without leaks between languages."""
+
+import pytest
+
+from espnet_diverse.bin.main import main
+from espnet_diverse.corpora import Selection, tatoeba
+from espnet_diverse.corpora.kaldi import read_data_dir
+from espnet_diverse.errors import ConfigError
+
+
+def test_many_to_one_is_the_default(write_texts):
+    sides = [(pair, side) for pair in ("de-en", "fr-en") for side in pair.split("-")]
+    tree = write_texts({f"{split}.{p}.{side}": [f"{p} {side}"] for split in tatoeba.SETS for p, side in sides})
+    sets = tatoeba.prepare(tree)
+    assert sets["train"].tasks["utt2lang"] == {"de-en-tatoeba-train-0000001": "de", "fr-en-tatoeba-train-0000001": "fr"}
+    assert set(sets["test"].tasks["utt2tgtlang"].values()) == {"en"}
+    one_to_many = tatoeba.prepare(tree, Selection(pairs=("en-de", "en-fr")))
+    assert one_to_many["dev"].text == {"en-de-tatoeba-dev-0000001": "de-en de", "en-fr-tatoeba-dev-0000001": "fr-en fr"}
+    with pytest.raises(ConfigError, match="no direction 'de-fr'; there are: de-en en-de fr-en en-fr$"):
+        tatoeba.prepare(tree, Selection(pairs=("de-fr",)))
+
+
+@pytest.fixture
+def published(write_texts):
+    """The layout of OPUS: 900 sentences in two languages; of one pair everything stands twice."""
+    english = [f"Sentence {number}." for number in range(900)]
+    return write_texts(
+        {
+            "cmn-en/Tatoeba.cmn-en.cmn": [f"句子{number}" for number in range(900)],
+            "cmn-en/Tatoeba.cmn-en.en": english,
+            "en-fr/Tatoeba.en-fr.en": english * 2,
+            "en-fr/Tatoeba.en-fr.fr": [f"Phrase {number}." for number in range(900)] * 2,
+        }
+    )
+
+
+def test_sets_of_the_published_layout_share_no_english_sentence(published):
+    sets = tatoeba.prepare(published)
+    assert dict.fromkeys(("zh-en", "fr-en"), 900) == {
+        direction: sum(key.startswith(direction) for data in sets.values() for key in data.text)
+        for direction in ("zh-en", "fr-en")
+    }
+    english = {name: set(data.text.values()) for name, data in sets.items()}
+    assert not english["train"] & (english["dev"] | english["test"]) and not english["dev"] & english["test"]
+    assert 0 < len(english["test"]) < 20 and 0 < len(english["dev"]) < 20
+    reverse = tatoeba.prepare(published, Selection(pairs=("en-zh",)))
+    assert set(reverse["test"].src_text.values()) == english["test"]
+
+
+def test_zero_shot_directions_of_the_published_layout(published):
+    sets = tatoeba.prepare(published, Selection(pairs=("zh-en",), zero_shot=("en-fr",)))
+    assert {key[:5] for key in sets["train"].text} == {"zh-en"}
+    assert {key[:5] for key in sets["test"].text} == {"zh-en", "en-fr"}
+
+
+def test_replica_prepares(tmp_path):
+    argv = ["--corpus", "synthetic", "--size", "tiny", "--download_dir", str(tmp_path)]
+    assert main(["prepare", "tatoeba", *argv, "--output_dir", str(tmp_path / "data")]) == 0
+    train = read_data_dir(tmp_path / "data" / "train")
+    languages = list(train.tasks["utt2lang"].values())
+    assert {name: languages.count(name) for name in set(languages)} == dict.fromkeys(tatoeba.LANGUAGES, 8) | {
+        "de": 16,
+        "fr": 16,
+    }

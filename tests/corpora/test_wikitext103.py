@@ -1,0 +1,57 @@
+"""WikiText-103: articles and paragraphs become texts in order."""
+
+import pytest
+
+from espnet_diverse.bin.main import main
+from espnet_diverse.corpora import Selection, wikitext103
+from espnet_diverse.corpora.kaldi import read_data_dir
+from espnet_diverse.errors import DataError
+
+TOKENS = [" ", " = Valkyria Chronicles III = ", " ", " The game began in @-@ 2010 . ", " = = Story = = ", " A <unk> . "]
+
+
+@pytest.fixture
+def tree(write_texts):
+    return write_texts({f"wikitext-103/wiki.{split}.tokens": TOKENS * 2 for split in ("train", "valid", "test")})
+
+
+def test_texts(tree):
+    sets = wikitext103.prepare(tree)
+    assert list(sets) == ["train", "dev", "test"]
+    assert sets["dev"].text == {
+        f"dev-{article:05d}-{place:04d}": text
+        for article in (1, 2)
+        for place, text in enumerate(
+            ["= Valkyria Chronicles III =", "The game began in @-@ 2010 .", "= = Story = =", "A ⁇ ."]
+        )
+    }
+    assert sets["train"].is_text and not sets["train"].tasks
+    lower = wikitext103.prepare(tree / "wikitext-103", Selection(case="lower"))
+    assert lower["test"].text["test-00001-0000"] == "= valkyria chronicles iii ="
+
+
+def test_bad_input(tree, tmp_path):
+    with pytest.raises(DataError, match="no WikiText-103 in .*: there is no wiki.train.tokens; unpack wikitext-103-v1"):
+        wikitext103.prepare(tmp_path / "nowhere")
+    valid = tree / "wikitext-103" / "wiki.valid.tokens"
+    valid.write_text("one\ntwo \x07\n")
+    with pytest.raises(DataError, match=f"^{valid}:2: transcript holds the control character"):
+        wikitext103.prepare(tree)
+    dropped = wikitext103.prepare(tree, Selection(on_missing="drop"))["dev"].dropped
+    assert list(dropped) == ["dev-00000-0002"]
+    valid.write_text(" \n")
+    with pytest.raises(DataError, match=f"^{valid}: holds no text; get it again$"):
+        wikitext103.prepare(tree)
+
+
+def test_download(tmp_path, monkeypatch):
+    monkeypatch.setattr(wikitext103, "fetch_release", lambda urls, target: (urls, target))
+    assert wikitext103.download(tmp_path) == ({wikitext103.URL: None}, tmp_path / "wikitext103")
+
+
+def test_replica_prepares(tmp_path):
+    argv = ["--corpus", "synthetic", "--size", "tiny", "--download_dir", str(tmp_path)]
+    assert main(["prepare", "wikitext103", *argv, "--output_dir", str(tmp_path / "data")]) == 0
+    train = read_data_dir(tmp_path / "data" / "train").text
+    assert [key for key in train if key.endswith("-0000")] == [f"train-{article:05d}-0000" for article in range(1, 5)]
+    assert any(wikitext103.UNKNOWN in text for text in train.values())

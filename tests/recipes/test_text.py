@@ -1,0 +1,97 @@
+"""The text recipes from an empty folder to score tables, each with its default attention in the smallest size."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from espnet_diverse.corpora.kaldi import read_data_dir
+from espnet_diverse.corpora.tables import read_table
+
+SIZE = {
+    **{
+        f"{part}_conf.{key}": value
+        for part in ("encoder", "decoder")
+        for key, value in (("num_blocks", 1), ("linear_units", 64))
+    },
+    "encoder_conf.output_size": 32,
+    "frontend_conf.embed_dim": 32,
+    "max_epoch": 1,
+}
+
+
+@pytest.fixture
+def run_text(recipes):
+    """run_text("iwslt14/mt1", size, *options) -> folder of the run, after one epoch on the tiny replica."""
+
+    def run(recipe, size, *options):
+        folder = recipes / "egs" / recipe
+        # An untrained model does not end its sentences by itself.
+        (folder / "conf/quick.yaml").write_text("beam_size: 1\nmaxlenratio: 0.5\n")
+        environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+        command = [folder / "run.sh", "--corpus", "synthetic", "--corpus_size", "tiny", "--tag", "tiny", "--nj", "1"]
+        command += ["--token_type", "char", "--average_number", "1", "--decode_config", "conf/quick.yaml", *options]
+        command += [word for key, value in size.items() for word in ("--set", f"{key}={value}")]
+        environment |= {"OMP_NUM_THREADS": "1"}
+        done = subprocess.run(command, cwd=recipes, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-2000:]
+        return folder
+
+    return run
+
+
+def scores(folder, name="test"):
+    return json.loads((folder / f"exp/tiny/quick/{name}/score.json").read_text())["metrics"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("recipe", "test_set", "metrics"),
+    [
+        ("iwslt14", "test", ["bleu", "chrf"]),
+        ("wmt14", "test", ["bleu", "compound_bleu", "chrf"]),
+        ("wmt17", "test", ["bleu", "chrf"]),
+        ("multi30k", "test_2016_flickr", ["bleu", "chrf", "ter"]),
+    ],
+)
+def test_one_direction(run_text, recipe, test_set, metrics):
+    separate = ["--src_token_type", "char"] if recipe in ("iwslt14", "wmt17") else []
+    folder = run_text(f"{recipe}/mt1", SIZE, "--test_sets", test_set, *separate)
+    reference = read_data_dir(folder / "data/synthetic" / test_set)
+    assert reference.is_text
+    assert read_table(folder / f"exp/tiny/quick/{test_set}/text", "hypothesis").keys() == reference.text.keys()
+    assert list(scores(folder, test_set)) == metrics
+    assert (folder / "data/synthetic/src_tokens/tokens.txt").exists() == bool(separate)
+
+
+@pytest.mark.slow
+def test_many_to_one_by_source_language(run_text):
+    folder = run_text("tatoeba/mt1", SIZE, "--test_sets", "test", "--prepare_options", "--pairs de-en fr-en zh-en")
+    config = yaml.safe_load((folder / "exp/tiny/config.yaml").read_text())
+    assert config["encoder_conf"]["attention"]["selection"]["tasks"] == {"lang": ["de", "fr", "zh"]}
+    assert "selection" not in config["decoder_conf"]["attention"]
+    assert set(scores(folder)["bleu"]["rows"]) == {"de-en", "fr-en", "zh-en"}
+    assert "AVG" in scores(folder)["bleu"]["averages"]
+
+
+@pytest.mark.slow
+def test_domains(run_text):
+    folder = run_text("multidomain/mt1", SIZE, "--test_sets", "test", "--prepare_options", "--case lower")
+    domains = ["captions", "news", "tatoeba", "ted"]
+    config = yaml.safe_load((folder / "exp/tiny/config.yaml").read_text())
+    for part in ("encoder", "decoder"):
+        assert config[f"{part}_conf"]["attention"]["selection"]["tasks"] == {"domain": domains}
+    assert sorted(scores(folder)["bleu"]["rows"]) == domains
+
+
+@pytest.mark.slow
+def test_language_model(run_text):
+    size = {"lm_conf.layer": 1, "lm_conf.att_unit": 32, "lm_conf.unit": 64, "max_epoch": 1}
+    folder = run_text("wikitext103/lm1", size, "--test_sets", "test")
+    numbers = json.loads((folder / "exp/tiny/quick/test/perplexity.json").read_text())
+    assert numbers["texts"] == len(read_data_dir(folder / "data/synthetic/test").text)
+    assert 1 < numbers["perplexity"] < numbers["word_perplexity"]
