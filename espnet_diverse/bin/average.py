@@ -8,7 +8,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this command."""
     parser.add_argument("--model_dir", type=Path, required=True, help="directory of the run")
     parser.add_argument(
-        "--metric", default="valid.acc", help="which epochs are best; one of best_model_criterion (default: valid.acc)"
+        "--metric",
+        default="valid.acc",
+        help="which epochs are best; one of best_model_criterion; valid.epoch: the last (default: valid.acc)",
     )
     parser.add_argument("--number", type=int, default=5, help="how many epochs (default: 5)")
 

@@ -1,4 +1,4 @@
-"""Decode a data directory by joint CTC/attention beam search: recognise speech, or translate it.
+"""Decode a data directory by joint CTC/attention beam search: recognise speech, or translate it or text.
 
 A model with parts that belong to languages or domains takes those of each utterance from utt2lang, utt2tgtlang and
 utt2domain of the data directory; --language, --target_language and --domain name one for all utterances instead. Exit
@@ -6,6 +6,7 @@ code 2 says that utterances were left out.
 """
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 
 from espnet_diverse.bin import options
@@ -14,7 +15,12 @@ from espnet_diverse.bin import options
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this command."""
     parser.add_argument("--model_dir", type=Path, required=True, help="directory of the run")
-    parser.add_argument("--data_dir", type=Path, required=True, help="data directory to decode; its wav.scp is read")
+    parser.add_argument(
+        "--data_dir",
+        type=Path,
+        required=True,
+        help="data directory to decode; its wav.scp is read, of text its src_text",
+    )
     parser.add_argument(
         "--output_dir", type=Path, required=True, help="where text, score, failures.json and decode.json go"
     )
@@ -51,12 +57,22 @@ def run(args: argparse.Namespace) -> int:
     config = merge(options.fragments(args), args.set)  # before ESPnet's import, which takes seconds
     check_keys(config, [field.name for field in fields(Options)])
     search_options = Options(**config)
-    from espnet_diverse.decoding import espnet_search
+    from espnet_diverse.decoding.directory import decode
     from espnet_diverse.training.session import check_gpus, logged
 
     check_gpus(args.ngpu)
     with logged(args.output_dir / "decode.log"):
         device = "cuda" if args.ngpu else "cpu"
-        search = espnet_search.load_search(args.model_dir, args.model_file, search_options, device)
-        outcomes = espnet_search.decode(search, args.data_dir, args.output_dir, args.nj, options.tasks(args))
+        search = _loader(search_options.search)(args.model_dir, args.model_file, search_options, device)
+        outcomes = decode(search, args.data_dir, args.output_dir, args.nj, options.tasks(args))
     return 2 if any(outcome.failure is not None for outcome in outcomes) else 0
+
+
+def _loader(search: str) -> Callable:
+    if search == "espnet":
+        from espnet_diverse.decoding.espnet_search import load_search
+
+        return load_search
+    from espnet_diverse.decoding.batched_search import load_batched_search
+
+    return load_batched_search

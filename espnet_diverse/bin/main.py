@@ -9,6 +9,7 @@ from espnet_diverse.errors import UserError
 COMMANDS = {
     "prepare": "read a corpus and write Kaldi data directories",
     "combine": "make one data directory of several, noting their domains",
+    "augment": "translate monolingual text into data to train with",
     "tokens": "make the vocabulary of a data directory",
     "stats": "collect feature statistics and shapes",
     "train": "train a model",
@@ -16,6 +17,7 @@ COMMANDS = {
     "prune": "cut the model of one language or domain out of a model with head selection",
     "decode": "decode a data directory",
     "score": "score hypotheses against references",
+    "perplexity": "perplexity of texts under a language model",
     "plan": "run the stages of a recipe in one process, skipping finished ones",
     "figure": "draw what the attention heads of a model do on one utterance",
     "analyse": "measure redundancy, clusters and queries of attention heads; one HTML page",

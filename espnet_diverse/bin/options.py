@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-TASKS = ("asr", "st")
+TASKS = ("asr", "st", "mt", "lm")
 
 
 def add_config(parser: argparse.ArgumentParser, required: bool = True) -> None:
@@ -26,7 +26,7 @@ def add_data(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--valid_dir", type=Path, required=True, help="data directory to validate with")
     parser.add_argument("--tokens_dir", type=Path, required=True, help="vocabulary, from `espnet-diverse tokens`")
     parser.add_argument(
-        "--src_tokens_dir", type=Path, help="vocabulary of the transcripts in translation (default: that of the text)"
+        "--src_tokens_dir", type=Path, help="vocabulary of what is translated, src_text (default: that of the text)"
     )
     parser.add_argument("--task", choices=TASKS, default="asr", help="what the model does (default: asr)")
 
@@ -65,6 +65,8 @@ def data_inputs(args: argparse.Namespace) -> list[Path]:
     return [*find(fragments(args)), args.train_dir, args.valid_dir, *tokens]
 
 
-def stats_files(stats_dir: Path) -> list[Path]:
+def stats_files(stats_dir: Path, task: str) -> list[Path]:
     """What the statistics stage writes and training needs."""
-    return [stats_dir / phase / name for phase in ("train", "valid") for name in ("speech_shape", "feats_stats.npz")]
+    texts = {"mt": ("text_shape", "src_text_shape"), "lm": ("text_shape",)}
+    names = texts.get(task, ("speech_shape", "feats_stats.npz"))
+    return [stats_dir / phase / name for phase in ("train", "valid") for name in names]

@@ -1,4 +1,4 @@
-"""Collect the shapes of all utterances and the mean and variance of their features."""
+"""Collect the shapes of all utterances and, of speech, the mean and variance of their features."""
 
 import argparse
 from pathlib import Path
@@ -20,9 +20,7 @@ def inputs(args: argparse.Namespace) -> list[Path]:
 
 def outputs(args: argparse.Namespace) -> list[Path]:
     """Files that are written."""
-    return [
-        args.output_dir / phase / name for phase in ("train", "valid") for name in ("speech_shape", "feats_stats.npz")
-    ]
+    return options.stats_files(args.output_dir, args.task)
 
 
 def run(args: argparse.Namespace) -> int:

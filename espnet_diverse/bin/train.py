@@ -24,11 +24,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def inputs(args: argparse.Namespace) -> list[Path]:
     """Files and data directories that are read."""
-    stats = [
-        args.stats_dir / phase / name for phase in ("train", "valid") for name in ("speech_shape", "feats_stats.npz")
-    ]
     models = [Path(parameters.partition(":")[0]) for parameters in args.init_param]
-    return [*options.data_inputs(args), *stats, *models]
+    return [*options.data_inputs(args), *options.stats_files(args.stats_dir, args.task), *models]
 
 
 def outputs(args: argparse.Namespace) -> list[Path]:

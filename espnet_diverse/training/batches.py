@@ -21,11 +21,11 @@ import numpy as np
 import torch
 from espnet2.iterators.sequence_iter_factory import SequenceIterFactory
 from espnet2.samplers.abs_sampler import AbsSampler
-from espnet2.samplers.build_batch_sampler import build_batch_sampler
 
 from espnet_diverse.corpora.tables import read_table
 from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.training.task_names import axes_of, task_table
+from espnet_diverse.training.text_batches import build_batch_sampler
 
 BATCHES = ("mixed", "single")
 
@@ -80,7 +80,7 @@ class BalancedSampler(AbsSampler):
         categories: Category of each utterance.
         sampling: How to sample.
         shapes: Lines of each of ESPnet's shape files, "length" or "length,width" of each utterance.
-        options: Arguments of ESPnet's `build_batch_sampler`, except the shape files.
+        options: Arguments of `build_batch_sampler`, except the shape files.
         shard: Of every batch, this process takes the utterances rank, rank + world, ...: (rank, world).
     """
 

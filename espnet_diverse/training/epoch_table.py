@@ -11,7 +11,11 @@ _SHOWN = [("train", "loss"), ("train", "acc"), ("valid", "loss"), ("valid", "acc
 
 
 class EpochTable(Reporter):
-    """ESPnet's reporter; also prints a table, one row when the validation of an epoch has ended, and warns then."""
+    """ESPnet's reporter; also prints a table, one row when the validation of an epoch has ended, and warns then.
+
+    The number of an epoch is one of the figures of its validation: with `[valid, epoch, max]` in `best_model_criterion`
+    the last epochs are kept, and averaged as valid.epoch.ave.pth.
+    """
 
     _columns: list[tuple[str, str]] | None = None
 
@@ -21,6 +25,7 @@ class EpochTable(Reporter):
         if sub_reporter.key != "valid":
             return
         phases = self.stats[self.epoch]
+        phases["valid"]["epoch"] = self.epoch
         if self._columns is None:
             auxiliary = [("train", name) for name in phases["train"] if name.startswith("aux_")]
             self._columns = [column for column in _SHOWN + auxiliary if column[1] in phases[column[0]]]

@@ -14,7 +14,7 @@ _SPEECH = ("wav.scp", "speech", "sound")
 _TEXT = ("text", "text", "text")
 _SOURCE = ("src_text", "src_text", "text")
 
-DATA = {"asr": (_SPEECH, _TEXT), "st": (_SPEECH, _TEXT, _SOURCE)}
+DATA = {"asr": (_SPEECH, _TEXT), "st": (_SPEECH, _TEXT, _SOURCE), "mt": (_TEXT, _SOURCE), "lm": (_TEXT,)}
 """What each task reads: file of the data directory, ESPnet's name for it, its type."""
 
 FOLD_LENGTH = {"sound": 80000, "text": 150}
@@ -29,7 +29,7 @@ class RunData:
         train_dir, valid_dir: Data directories for training and validation.
         tokens_dir: Vocabulary of the text.
         task: A name in `DATA`.
-        src_tokens_dir: Vocabulary of the transcripts in translation; None is that of the text.
+        src_tokens_dir: Vocabulary of what is translated, src_text; None is that of the text.
     """
 
     train_dir: Path
@@ -37,6 +37,11 @@ class RunData:
     tokens_dir: Path
     task: str = "asr"
     src_tokens_dir: Path | None = None
+
+    @property
+    def speech(self) -> bool:
+        """Whether the task reads audio."""
+        return _SPEECH in DATA[self.task]
 
     def phases(self) -> dict[str, Path]:
         """Data directory of each phase, under ESPnet's name of it."""
@@ -99,15 +104,18 @@ def check_data(path: Path, tables: list[Path]) -> None:
     Raises:
         DataError: All faults of the directory, or the first thing that ESPnet would misread.
     """
-    validate(path)
+    speech = path / _SPEECH[0] in tables
+    validate(path, speech)
     data = read_data_dir(path)
     prepared = "espnet-diverse prepare writes such directories"
-    if data.segments:
+    if data.segments and speech:
         raise DataError(f"{path}: has segments, and training reads one audio file an utterance; {prepared}")
     for file in tables:
         lines = "".join(f"{key} {value}\n" for key, value in read_table(file).items())
         if file.read_text(encoding="utf-8") != lines:
             raise DataError(f"{file}: not sorted, or with other than plain single spaces and LF; {prepared}")
+    if not speech:
+        return
     # ESPnet checks in training that all rates are equal, but not which one it is, and draws a channel at random.
     utterance, audio = next(iter(data.wav_scp.items()))
     info = inspect_audio(Path(audio))

@@ -11,8 +11,10 @@ from pathlib import Path
 import numpy as np
 
 from espnet_diverse.corpora.files import staged_directory, write_text
+from espnet_diverse.corpora.tables import read_table
 from espnet_diverse.corpora.validate import validate
 from espnet_diverse.errors import ConfigError, DataError
+from espnet_diverse.progress import progress
 from espnet_diverse.training import session
 from espnet_diverse.training.batches import read_sampling
 from espnet_diverse.training.config import Config, save
@@ -29,15 +31,15 @@ _FILLED_IN = (
 # `batch_type: folded` alone uses, the values are those of ESPnet's recipes.
 _DEFAULTS = {
     "model": "diverse",
-    "normalize": "global_mvn",
     "use_matplotlib": False,
     "num_att_plot": 0,
     "resume": True,
 }
+_UNKNOWN, _MOST_UNKNOWN = 1, 0.1  # index of <unk>, and the share above which a vocabulary is that of another text
 
 
 def collect_stats(config: Config, data: RunData, output_dir: Path) -> None:
-    """Write shapes of all utterances and sums of their features, in train/ and valid/ under `output_dir`.
+    """Write shapes of all utterances, and of speech sums of their features, in train/ and valid/ under `output_dir`.
 
     Raises:
         ConfigError: The configuration is wrong.
@@ -49,14 +51,19 @@ def collect_stats(config: Config, data: RunData, output_dir: Path) -> None:
     for phase, data_dir in data.phases().items():
         check_data(data_dir, [Path(file) for file, _, _ in filled[f"{phase}_data_path_and_name_and_type"]])
     with staged_directory(output_dir) as staging, session.logged(staging / "stats.log"):
-        # Normalising needs the statistics that are collected here.
-        filled.update(collect_stats=True, normalize=None, normalize_conf={}, ngpu=0, output_dir=str(staging))
-        session.run(TASKS[data.task], filled)
-        for phase in data.phases():
-            _check_finite(staging / phase / "feats_stats.npz")
-            for _, name, kind in data.entries(config):
+        if data.speech:
+            # Normalising needs the statistics that are collected here.
+            filled.update(collect_stats=True, normalize=None, normalize_conf={}, ngpu=0, output_dir=str(staging))
+            session.run(TASKS[data.task], filled)
+        for phase, data_dir in data.phases().items():
+            folder = staging / phase
+            if data.speech:
+                _check_finite(folder / "feats_stats.npz")
+            for file, name, kind in data.entries(config):
+                if kind == "text" and not data.speech:
+                    _write_lengths(data_dir / file, folder / f"{name}_shape", tokens, name)
                 if kind == "text":
-                    _write_sizes(staging / phase / f"{name}_shape", staging / phase / tokens.shape(name), tokens, name)
+                    _write_sizes(folder / f"{name}_shape", folder / tokens.shape(name), tokens, name)
 
 
 def train(config: Config, data: RunData, stats_dir: Path, output_dir: Path, ngpu: int = 0) -> None:
@@ -79,18 +86,20 @@ def train(config: Config, data: RunData, stats_dir: Path, output_dir: Path, ngpu
     tokens = Tokens.load(data)
     filled = _fill(config, data, tokens.moved(output_dir))
     filled.update(ngpu=ngpu, output_dir=str(output_dir.absolute()))
-    if filled["normalize"] == "global_mvn":
+    if filled.get("normalize") == "global_mvn":
         filled.add({"normalize_conf": {"stats_file": str((output_dir / "feats_stats.npz").absolute())}}, {})
     for phase in data.phases():
         shapes = [stats_dir / phase / tokens.shape(name) for _, name, _ in data.entries(config)]
         filled[f"{phase}_shape_file"] = [str(existing(path)) for path in shapes]
     session.check(TASKS[data.task], filled)
-    _check_finite(stats_dir / "train" / "feats_stats.npz")
+    if data.speech:
+        _check_finite(stats_dir / "train" / "feats_stats.npz")
     for data_dir in data.phases().values():
         validate(data_dir, read_audio=False)
     output_dir.mkdir(parents=True, exist_ok=True)
     tokens.save(output_dir)
-    _copy(stats_dir / "train" / "feats_stats.npz", output_dir / "feats_stats.npz")
+    if data.speech:
+        _copy(stats_dir / "train" / "feats_stats.npz", output_dir / "feats_stats.npz")
     save(config, output_dir / "train.yaml")
     with session.logged(output_dir / "train.log"):
         session.run(TASKS[data.task], filled)
@@ -104,6 +113,8 @@ def _fill(config: Config, data: RunData, tokens: Tokens) -> Config:
     filled = copy.deepcopy(config)
     entries = data.entries(config)
     defaults = _DEFAULTS | {"fold_length": [FOLD_LENGTH[kind] for _, _, kind in entries]}
+    if data.speech:
+        defaults["normalize"] = "global_mvn"
     filled.add({key: value for key, value in defaults.items() if key not in config}, {})
     filled.update(tokens.keys())
     axes = fill_in(filled, data.train_dir, data.valid_dir)
@@ -118,6 +129,21 @@ def _fill(config: Config, data: RunData, tokens: Tokens) -> Config:
         triples = [(str(existing(file.absolute(), "prepare")), name, kind) for file, name, kind in files]
         filled[f"{phase}_data_path_and_name_and_type"] = triples
     return filled
+
+
+def _write_lengths(text: Path, target: Path, tokens: Tokens, name: str) -> None:
+    """Number of tokens of each text, which ESPnet finds by running the model over all data."""
+    texts, vocabulary = read_table(text), tokens.vocabularies[name]
+    lines, total, unknown = [], 0, 0
+    for utterance, line in progress(texts.items(), f"{target.parent.name} {name}", len(texts), "line"):
+        indices = vocabulary.encode(line)
+        total, unknown = total + len(indices), unknown + indices.count(_UNKNOWN)
+        lines.append(f"{utterance} {len(indices)}\n")
+    if unknown > _MOST_UNKNOWN * total:
+        has = f"the vocabulary {tokens.folders[name]} does not hold {unknown} of its {total} tokens"
+        raise DataError(f"{text}: {has}; make a vocabulary of this text with espnet-diverse tokens")
+    target.parent.mkdir(exist_ok=True)
+    write_text(target, "".join(lines))
 
 
 def _write_sizes(source: Path, target: Path, tokens: Tokens, name: str) -> None:

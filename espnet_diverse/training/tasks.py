@@ -10,10 +10,12 @@ from functools import partial
 from math import ceil
 from pathlib import Path
 
+import torch
 import yaml
 from espnet2.tasks import abs_task, asr, lm, mt, s2t, st
 from espnet2.tasks.abs_task import AbsTask
 from espnet2.train.abs_espnet_model import AbsESPnetModel
+from torch import nn
 from typeguard import TypeCheckError
 
 from espnet_diverse.errors import ConfigError, ModelError
@@ -25,6 +27,7 @@ from espnet_diverse.training.espnet_import import swapped
 from espnet_diverse.training.initialisation import initialise
 from espnet_diverse.training.models import DiverseSTModel
 from espnet_diverse.training.task_names import TaskIndices
+from espnet_diverse.training.text_batches import build_batch_sampler
 from espnet_diverse.training.trainer import Trainer
 
 
@@ -55,9 +58,10 @@ class _Diverse:
 
     @classmethod
     def build_sequence_iter_factory(cls, args: Namespace, iter_options, mode: str):
-        """ESPnet's batches; in training balanced ones, where `sampling` asks for them."""
+        """ESPnet's batches, or of tokens; in training balanced ones, where `sampling` asks for them."""
         if mode != "train" or args.sampling is None:
-            return super().build_sequence_iter_factory(args=args, iter_options=iter_options, mode=mode)
+            with swapped(abs_task, build_batch_sampler=build_batch_sampler):
+                return super().build_sequence_iter_factory(args=args, iter_options=iter_options, mode=mode)
         return balanced_batches(args, iter_options, partial(cls.build_dataset, args, iter_options))
 
     @classmethod
@@ -156,6 +160,21 @@ class MTTask(_Diverse, mt.MTTask):
     """Text translation."""
 
     name = "mt"
+
+    @classmethod
+    def build_model(cls, args: Namespace) -> AbsESPnetModel:
+        """As the other tasks, with embeddings of variance 1 / width.
+
+        Vaswani et al. 2017, "Attention is all you need", section 3.4, multiply embeddings by the square root of the
+        width, as ESPnet does, which draws them with variance 1: they would hide the positions, and as shared weights
+        of the output begin with a loss of tens of nats.
+        """
+        model = super().build_model(args)
+        embeddings = {module.weight for module in model.modules() if isinstance(module, nn.Embedding)}
+        with torch.no_grad():
+            for weight in embeddings:
+                weight.mul_(weight.size(1) ** -0.5)
+        return model
 
 
 class LMTask(_Diverse, lm.LMTask):

@@ -7,6 +7,7 @@ import pytest
 
 from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.training.batches import BalancedSampler, Sampling, balanced_batches, probabilities, read_sampling
+from espnet_diverse.training.config import merge
 
 SIZES = {"ar": 4, "de": 16, "ru": 64}
 CATEGORIES = {f"{name}{number:02d}": name for name, count in SIZES.items() for number in range(count)}
@@ -86,6 +87,7 @@ def test_processes_share_batches():
 
 def test_the_section_of_the_configuration():
     assert read_sampling(None) is None
+    assert read_sampling(merge(["sampling/temperature_5"])["sampling"]) == Sampling("lang", 5, "mixed")
     assert read_sampling({"by": "lang", "temperature": 5}) == Sampling(["lang"], 5, "mixed")
 
 

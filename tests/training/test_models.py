@@ -1,6 +1,7 @@
 import pytest
 import torch
 
+from espnet_diverse.errors import ConfigError
 from espnet_diverse.scope import current, scope
 from espnet_diverse.training.models import MODELS, Diverse
 from espnet_diverse.training.tasks import TASKS
@@ -54,7 +55,7 @@ def test_an_outer_scope_decides_whether_attention_is_kept():
 
 def build(task: str, **options):
     parser = TASKS[task].get_parser()
-    parser.set_defaults(token_list=TOKENS, **options)
+    parser.set_defaults(**{"token_list": TOKENS} | options)
     return TASKS[task].build_model(parser.parse_args([]))
 
 
@@ -88,6 +89,14 @@ def test_every_task_builds_and_trains_our_model(task):
     assert stats["loss"] == loss and stats["aux_kl_z"].shape == (1,)
     added = sum(value for name, value in stats.items() if name.startswith("aux_"))
     torch.testing.assert_close(loss - stats["loss_task"], added)
+
+
+def test_the_share_of_ctc_in_translation_has_two_names():
+    names = {"token_list": TOKENS, "src_token_list": TOKENS, "encoder_conf": ENCODER, "decoder_conf": DECODER}
+    nets = {"encoder": "diverse_transformer", "decoder": "diverse_transformer"}
+    assert build("st", **nets, **names, model_conf={"ctc_weight": 0.2}).st_mtlalpha == 0.2
+    with pytest.raises(ConfigError, match=r"ctc_weight 0\.2 and st_mtlalpha 0\.1 are one; give one"):
+        build("st", **nets, **names, model_conf={"ctc_weight": 0.2, "st_mtlalpha": 0.1})
 
 
 def test_the_language_model_trains_too():

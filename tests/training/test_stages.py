@@ -65,7 +65,7 @@ def test_statistics_that_are_not_finite_are_refused(tiny_run, train_dir, tmp_pat
     samples, rate = soundfile.read(train_dir / "train-05.wav", dtype="float32")
     samples[3] = np.inf
     soundfile.write(train_dir / "train-05.wav", samples, rate, subtype="FLOAT")
-    monkeypatch.setattr(run_data, "validate", lambda path: None)
+    monkeypatch.setattr(run_data, "validate", lambda *_: None)
     with pytest.raises(DataError, match=r"feats_stats\.npz: sum and sum_square of the features are not finite"):
         collect(tiny_run, train_dir, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["train"]

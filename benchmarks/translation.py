@@ -1,0 +1,137 @@
+"""Text translation: target tokens a second of training, ESPnet's own `mt_train` and ours, side by side in one process.
+
+    espnet-diverse stats --task mt --config model/mt_tiny,attention/softmax ... --output_dir STATS
+    python benchmarks/translation.py --train_dir DATA/train --tokens_dir DATA/tokens --stats_dir STATS
+
+Every contestant trains the same model on the same data as its trainer does: batches of its own type, read and tokenised
+from the data directory; forward, backward, clipping of the gradient's norm, Adam.
+
+    espnet folded    ESPnet's model and default batches, `batch_type: folded` of 20 sentences
+    espnet numel     the same with `batch_type: numel`, as its recipes for translation have, and as many tokens as ours
+    ours             our model with softmax and `batch_type: tokens`
+
+A round is a sample of an epoch, every so many batches of those sorted by length.
+"""
+
+import argparse
+import copy
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from measuring import clock_name, compare
+from torch import nn
+
+EPOCH = 1
+
+
+def main() -> None:
+    """Measure, and print a table."""
+    args = arguments()
+    torch.set_num_threads(args.threads)
+    device, dtype = torch.device(args.device), getattr(torch, args.dtype)
+    built = {name: contestant(name, args, device, dtype) for name in ("espnet folded", "espnet numel", "ours")}
+    found = compare({name: call for name, (call, *_) in built.items()}, args.repeats, device)
+    print(f"`python benchmarks/translation.py {' '.join(sys.argv[1:])}`\n")
+    print(f"{args.threads} thread(s), {args.device}, {args.dtype}; {clock_name(device)}.\n")
+    print("| contestant | batches | target tokens | padding % | target tokens a second | ratio | peak MB |")
+    print("|---|---|---|---|---|---|---|")
+    speeds = {name: built[name][1] / measured.median for name, measured in found.items()}
+    for name, measured in found.items():
+        _, tokens, padding, batches = built[name]
+        shown = f"{speeds[name]:.0f} | {speeds[name] / speeds['espnet numel']:.2f} | {measured.peak / 1e6:.0f}"
+        print(f"| {name} | {batches} | {tokens} | {100 * padding:.1f} | {shown} |")
+
+
+def arguments() -> argparse.Namespace:
+    """Options of the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--config", default="model/mt_tiny,attention/softmax,update/adam_inverse_sqrt_10k")
+    for name in ("train_dir", "tokens_dir", "stats_dir"):
+        parser.add_argument(f"--{name}", type=Path, required=True)
+    parser.add_argument("--src_tokens_dir", type=Path, help="default: as tokens_dir")
+    parser.add_argument("--batch_tokens", type=int, default=4096, help="tokens of a batch (default: 4096)")
+    parser.add_argument("--tokens", type=int, default=20000, help="target tokens of a round, about (default: 20000)")
+    parser.add_argument("--repeats", type=int, default=5, help="rounds (default: 5)")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
+    parser.add_argument("--dtype", default="float32", choices=("float32", "bfloat16"))
+    return parser.parse_args()
+
+
+def contestant(name: str, args: argparse.Namespace, device: torch.device, dtype: torch.dtype) -> tuple:
+    """A round as a call, its target tokens, the share of padding in its batches, and its number of batches."""
+    from espnet2.tasks.mt import MTTask
+    from espnet2.train.distributed_utils import DistributedOption
+
+    from espnet_diverse.training.tasks import TASKS
+
+    task = TASKS["mt"] if name == "ours" else MTTask
+    parser = task.get_parser()
+    parser.set_defaults(**configuration(name, args))
+    options = parser.parse_args([])
+    torch.manual_seed(0)
+    model = task.build_model(options).to(device).train()
+    optimizer = task.build_optimizers(options, model)[0]
+    factory = task.build_iter_factory(options, DistributedOption(), "train")
+    lengths = {line.split()[0]: int(line.split()[1]) for line in (args.stats_dir / "train/text_shape").open()}
+    epoch = sorted(factory.sampler.batches, key=lambda batch: max(lengths[utterance] for utterance in batch))
+    every = max(1, round(sum(lengths.values()) / args.tokens))
+    batches = factory.sampler.batches = epoch[every // 2 :: every]
+    tokens = sum(lengths[utterance] + 1 for batch in batches for utterance in batch)
+    padded = sum(len(batch) * (max(lengths[utterance] for utterance in batch) + 1) for batch in batches)
+    return round_of(model, optimizer, factory, device, dtype), tokens, 1 - tokens / padded, len(batches)
+
+
+def configuration(name: str, args: argparse.Namespace) -> dict:
+    """What ESPnet's training command is given."""
+    from espnet_diverse.text import Vocabulary
+    from espnet_diverse.training.config import merge
+
+    config = copy.deepcopy(dict(merge(args.config.split(","))))
+    if name != "ours":
+        for part in ("encoder", "decoder"):
+            config[part] = config[part].removeprefix("diverse_")
+            for key in ("attention", "cross_attention"):
+                config[f"{part}_conf"].pop(key, None)
+        config["model"] = "mt"
+    folders = {"": args.tokens_dir, "src_": args.src_tokens_dir or args.tokens_dir}
+    sizes = []
+    for key, folder in folders.items():
+        vocabulary = Vocabulary.load(folder)
+        sizes.append(len(vocabulary))
+        config |= {f"{key}token_list": list(vocabulary.tokens), f"{key}token_type": vocabulary.token_type}
+        config[f"{key}bpemodel"] = str(folder / "bpe.model") if vocabulary.model else None
+    texts = ("text", "src_text")
+    config["train_data_path_and_name_and_type"] = [(str(args.train_dir / text), text, "text") for text in texts]
+    kinds = (config["token_type"], config["src_token_type"])
+    shapes = [args.stats_dir / "train" / f"{text}_shape.{kind}" for text, kind in zip(texts, kinds, strict=True)]
+    batches = {
+        "espnet folded": {"batch_type": "folded", "batch_size": 20, "fold_length": [150, 150]},
+        "espnet numel": {"batch_type": "numel", "batch_bins": args.batch_tokens * sum(sizes)},
+        "ours": {"batch_type": "tokens", "batch_bins": args.batch_tokens},
+    }
+    return config | batches[name] | {"train_shape_file": list(map(str, shapes)), "num_workers": 0}
+
+
+def round_of(
+    model: nn.Module, optimizer: torch.optim.Optimizer, factory, device: torch.device, dtype: torch.dtype
+) -> Callable[[], None]:
+    """Training on every batch of `factory`, as a call."""
+
+    def call() -> None:
+        for _, batch in factory.build_iter(EPOCH, shuffle=False):
+            batch = {name: value.to(device) for name, value in batch.items()}
+            with torch.autocast(device.type, dtype, enabled=dtype != torch.float32):
+                loss, _, _ = model(**batch)
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 5.0)
+            optimizer.step()
+            optimizer.zero_grad()
+
+    return call
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,60 @@
+"""Translate monolingual text with a model into a data directory to train with: back-translation or self-training.
+
+The text of --data_dir is translated. `back` makes it the target and the translation the source, for a model of the
+other direction; `forward` makes it the source, for the model itself. Ids begin with bt- or st-. The command `combine`
+puts the result together with other data. Exit code 2 says that sentences were left out; dropped.tsv names them.
+"""
+
+import argparse
+from pathlib import Path
+
+from espnet_diverse.bin import options
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of this command."""
+    parser.add_argument("kind", choices=("back", "forward"), help="what the text becomes: the target, or the source")
+    parser.add_argument("--model_dir", type=Path, required=True, help="run of a text translation model")
+    parser.add_argument(
+        "--model_file", default="valid.acc.ave.pth", help="path or name in model_dir (default: valid.acc.ave.pth)"
+    )
+    parser.add_argument("--data_dir", type=Path, required=True, help="data directory; its text is translated")
+    parser.add_argument("--output_dir", type=Path, required=True, help="gets the data directory")
+    parser.add_argument(
+        "--max_ratio", type=float, default=4.0, help="most characters of a side for one of the other (default: 4)"
+    )
+    options.add_config(parser, required=False)
+    options.add_tasks(parser)
+    parser.add_argument("--nj", type=int, default=1, help="processes to translate with on the CPU (default: 1)")
+    parser.add_argument("--ngpu", type=int, choices=(0, 1), default=0, help="1 translates on the GPU (default: 0)")
+
+
+def inputs(args: argparse.Namespace) -> list[Path]:
+    """Files and data directories that are read."""
+    from espnet_diverse.training.config import find
+
+    named = args.model_dir / args.model_file
+    model_file = named if named.exists() else Path(args.model_file)
+    return [*find(options.fragments(args)), args.model_dir / "config.yaml", model_file, args.data_dir]
+
+
+def outputs(args: argparse.Namespace) -> list[Path]:
+    """Files that are written."""
+    return [args.output_dir / name for name in ("text", "src_text")]
+
+
+def run(args: argparse.Namespace) -> int:
+    """Translate and write; 2 where a sentence was left out."""
+    from espnet_diverse.bin import decode
+    from espnet_diverse.corpora.augmentation import Monolingual, augment
+    from espnet_diverse.corpora.kaldi import read_data_dir, read_table, write_data_dir
+
+    sentences = Monolingual.of(read_data_dir(args.data_dir))
+    work = args.output_dir / "translation"  # what went into the model and what came out stays to be looked at
+    write_data_dir(sentences.to_translate(), work / "input")
+    decode.run(argparse.Namespace(**{**vars(args), "data_dir": work / "input", "output_dir": work}))
+    translations = read_table(work / "text", "hypothesis")
+    data = augment(sentences, translations, args.kind, args.target_language, args.max_ratio)
+    write_data_dir(data, args.output_dir)
+    print(f"{args.output_dir}: {len(data.text)} pairs, {len(data.dropped)} left out")
+    return 2 if data.dropped else 0

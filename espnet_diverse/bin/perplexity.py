@@ -1,0 +1,48 @@
+"""Perplexity of a data directory's texts under a language model, by token and by word."""
+
+import argparse
+from pathlib import Path
+
+from espnet_diverse.bin import options
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of this command."""
+    parser.add_argument("--model_dir", type=Path, required=True, help="directory of the run")
+    parser.add_argument("--data_dir", type=Path, required=True, help="data directory; its text is read")
+    parser.add_argument("--output_dir", type=Path, required=True, help="where score and perplexity.json go")
+    parser.add_argument(
+        "--model_file", default="valid.loss.ave.pth", help="path or name in model_dir (default: valid.loss.ave.pth)"
+    )
+    parser.add_argument("--results", type=Path, help="RESULTS.md whose table takes the row, in place of an older one")
+    options.add_tasks(parser)
+    parser.add_argument("--ngpu", type=int, choices=(0, 1), default=0, help="1 scores on the GPU (default: 0)")
+
+
+def inputs(args: argparse.Namespace) -> list[Path]:
+    """Files and data directories that are read."""
+    named = args.model_dir / args.model_file
+    return [args.model_dir / "config.yaml", named if named.exists() else Path(args.model_file), args.data_dir]
+
+
+def outputs(args: argparse.Namespace) -> list[Path]:
+    """Files that are written."""
+    return [args.output_dir / name for name in ("score", "perplexity.json")]
+
+
+def run(args: argparse.Namespace) -> int:
+    """Score and print the perplexity."""
+    from espnet_diverse.decoding.perplexity import Scorer, line, perplexity
+    from espnet_diverse.scoring.table import update_results
+    from espnet_diverse.training.session import check_gpus, logged
+
+    check_gpus(args.ngpu)
+    with logged(args.output_dir / "perplexity.log"):
+        scorer = Scorer(args.model_dir, args.model_file, "cuda" if args.ngpu else "cpu")
+        numbers = perplexity(scorer, args.data_dir, args.output_dir, options.tasks(args))
+    if args.results:
+        name = "/".join(args.output_dir.resolve().parts[-2:])
+        cells = [f"{numbers['texts']}", *(f"{numbers[key]:.2f}" for key in ("perplexity", "word_perplexity"))]
+        update_results(args.results, "### Perplexity", ["Texts", "By token", "By word"], {name: cells})
+    print(line(numbers))
+    return 0

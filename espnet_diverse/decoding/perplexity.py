@@ -1,0 +1,117 @@
+"""Perplexity of texts under a language model.
+
+    perplexity = exp(-1/N sum_n log p(w_n | w_1 ... w_{n-1}))
+
+over the tokens and the end of every text. That depends on the vocabulary; the same sum divided by the number of words
+and ends of texts does not, and is what is compared between vocabularies.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import torch
+from torch.nn.utils.rnn import pad_sequence
+
+from espnet_diverse.corpora.tables import read_table, write_table
+from espnet_diverse.decoding.outcomes import write_json
+from espnet_diverse.decoding.task_ids import known_tasks, task_indices
+from espnet_diverse.errors import DataError, ModelError
+from espnet_diverse.progress import progress
+from espnet_diverse.scope import scope
+from espnet_diverse.text import Vocabulary
+from espnet_diverse.training.tasks import load_model, read_config
+
+BATCH_TOKENS = 4000
+
+
+class Scorer:
+    """The language model of a run, with its vocabulary.
+
+    Args:
+        model_dir: Directory of the run.
+        model_file: As of `load_model`.
+        device: "cpu" or "cuda".
+
+    Raises:
+        ModelError: A file is missing or damaged, the weights do not fit, or it is no language model.
+    """
+
+    def __init__(self, model_dir: Path, model_file: str | Path | None = None, device: str = "cpu"):
+        task = read_config(model_dir / "config.yaml").get("task")
+        if task != "lm":
+            raise ModelError(f"{model_dir}: a model of task {task} has no perplexity; give a run of task lm")
+        self.model = load_model(model_dir, model_file, device, task)[0].eval()
+        self.tasks = known_tasks(self.model)
+        self.vocabulary, self.device = Vocabulary.load(model_dir), device
+
+    @torch.inference_mode()
+    def __call__(self, texts: Sequence[Sequence[int]], tasks: Sequence[Mapping[str, int]]) -> list[float]:
+        """log p of each text and its end, from its token indices and its task index by axis."""
+        padded = pad_sequence([torch.tensor(text, device=self.device) for text in texts], batch_first=True)
+        lengths = torch.tensor([len(text) for text in texts], device=self.device)
+        ids = {axis: torch.tensor([each[axis] for each in tasks], device=self.device) for axis in tasks[0]}
+        with scope(tasks=ids, collect=False):
+            return (-self.model.nll(padded, lengths)[0].double().sum(1)).tolist()
+
+
+def perplexity(scorer: Scorer, data_dir: Path, output_dir: Path, tasks: Mapping[str, str] | None = None) -> dict:
+    """Score the texts of a data directory; write score (log p of each) and perplexity.json, which is returned.
+
+    Args:
+        scorer: The language model.
+        data_dir: Data directory; its text is read, and its task tables where the model needs them.
+        output_dir: Where to write.
+        tasks: Names by axis that hold for all texts, in place of the tables.
+
+    Raises:
+        DataError: A table is wrong, or a text lacks a task or has an unknown one.
+    """
+    texts = read_table(data_dir / "text")
+    if not texts:
+        raise DataError(f"{data_dir / 'text'}: is empty; there is nothing to score")
+    indices = task_indices(scorer.tasks, data_dir, texts, tasks or {})
+    encoded = {name: scorer.vocabulary.encode(text) for name, text in texts.items()}
+    scores: dict[str, float] = {}
+    for batch in progress(_batches(encoded), "perplexity", unit="batch"):
+        found = scorer([encoded[name] for name in batch], [indices[name] for name in batch])
+        scores |= dict(zip(batch, found, strict=True))
+    output_dir.mkdir(parents=True, exist_ok=True)
+    numbers = _summary(texts, encoded, sum(scores.values()))
+    write_table(output_dir / "score", {name: f"{scores[name]:.6g}" for name in texts})
+    write_json(output_dir / "perplexity.json", numbers)
+    return numbers
+
+
+def line(numbers: Mapping[str, float]) -> str:
+    """The numbers of `perplexity` for people."""
+    return (
+        "{texts} texts: perplexity {perplexity:.2f} of {tokens} tokens, {word_perplexity:.2f} of {words} words".format(
+            **numbers
+        )
+    )
+
+
+def _summary(texts: Mapping[str, str], encoded: Mapping[str, Sequence[int]], score: float) -> dict[str, float]:
+    tokens = sum(len(indices) + 1 for indices in encoded.values())
+    words = sum(len(text.split()) + 1 for text in texts.values())
+    return {
+        "texts": len(texts),
+        "tokens": tokens,
+        "unknown_tokens": sum(list(indices).count(1) for indices in encoded.values()),
+        "words": words,
+        "log_likelihood": score,
+        "perplexity": math.exp(-score / tokens),
+        "word_perplexity": math.exp(-score / words),
+    }
+
+
+def _batches(encoded: Mapping[str, Sequence[int]]) -> Iterator[list[str]]:
+    """Names of texts of similar length, `BATCH_TOKENS` with padding in a batch."""
+    batch: list[str] = []
+    for name in sorted(encoded, key=lambda name: len(encoded[name])):
+        if batch and (len(batch) + 1) * len(encoded[name]) > BATCH_TOKENS:
+            yield batch
+            batch = []
+        batch.append(name)
+    yield batch

@@ -1,0 +1,55 @@
+"""Cross-entropy with smoothed labels (Szegedy et al. 2016, "Rethinking the Inception architecture", section 7).
+
+The target is t with probability c = 1 - e, and each of the other V - 1 classes with probability s = e / (V - 1). The
+divergence of the prediction p = softmax(x) from it is
+
+    sum_k q_k log(q_k / p_k) = logsumexp(x) - (c - s) x_t - s sum_k x_k + c log c + e log s       (1)
+    d/dx_k = p_k - s - (c - s) [k = t]                                                            (2)
+
+so neither q nor log p is ever written down: scores of large vocabularies are most of the memory of a text model.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+
+def smoothed_divergence(scores: Tensor, targets: Tensor, smoothing: float) -> Tensor:
+    """Equation (1) for each row.
+
+    Args:
+        scores: x (N, V).
+        targets: t (N,), indices of classes.
+        smoothing: e, at least 0 and less than 1.
+
+    Returns:
+        (N,), of the type of `scores`, or float32 where that is a half one.
+
+    Raises:
+        ValueError: The smoothing is not allowed, or there is one class alone.
+    """
+    if not 0 <= smoothing < 1 or scores.size(-1) < 2:
+        raise ValueError(f"smoothing {smoothing} of {scores.size(-1)} classes: give 0 <= smoothing < 1 and two classes")
+    return _SmoothedDivergence.apply(scores, targets, smoothing)
+
+
+class _SmoothedDivergence(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, scores: Tensor, targets: Tensor, smoothing: float) -> Tensor:
+        x = scores if scores.dtype == torch.float64 else scores.float()
+        c, s = 1 - smoothing, smoothing / (x.size(1) - 1)
+        normaliser = x.logsumexp(1)
+        entropy = c * math.log(c) + (smoothing * math.log(s) if s else 0.0)
+        ctx.save_for_backward(scores, targets, normaliser)
+        ctx.shares = c, s
+        return normaliser - (c - s) * x.gather(1, targets.unsqueeze(1)).squeeze(1) - s * x.sum(1) + entropy
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, gradient: Tensor):
+        scores, targets, normaliser = ctx.saved_tensors
+        c, s = ctx.shares
+        p = (scores - normaliser.unsqueeze(1)).exp_()
+        p.sub_(s).scatter_add_(1, targets.unsqueeze(1), p.new_full((len(p), 1), s - c))
+        return p.mul_(gradient.unsqueeze(1)).to(scores.dtype), None, None

@@ -1,0 +1,35 @@
+"""ESPnet's label smoothing loss, several times as fast and in a fraction of the memory."""
+
+from espnet.nets.pytorch_backend.transformer.label_smoothing_loss import LabelSmoothingLoss as Theirs
+from torch import Tensor, nn
+
+from espnet_diverse.functional.label_smoothing import smoothed_divergence
+
+
+class LabelSmoothingLoss(nn.Module):
+    """Divergence of predictions from smoothed targets, summed over tokens.
+
+    Args:
+        ignored: Index that marks padding.
+        smoothing: Probability of all wrong classes together.
+        by_token: Divide by the number of tokens; else by that of sequences.
+    """
+
+    def __init__(self, ignored: int, smoothing: float, by_token: bool):
+        super().__init__()
+        self.ignored, self.smoothing, self.by_token = ignored, smoothing, by_token
+
+    def forward(self, scores: Tensor, targets: Tensor) -> Tensor:
+        """Scores (B, T, V), targets (B, T) -> ()."""
+        padding = (targets == self.ignored).flatten()
+        classes = targets.flatten().masked_fill(padding, 0)
+        divergence = smoothed_divergence(scores.flatten(0, 1), classes, self.smoothing)
+        number = (~padding).sum() if self.by_token else len(targets)
+        return divergence.masked_fill(padding, 0).sum() / number
+
+
+def exchange_losses(model: nn.Module) -> None:
+    """Put our loss in the place of each of ESPnet's that `model` has as an attribute."""
+    for name, theirs in model.named_children():
+        if type(theirs) is Theirs and theirs.smoothing < 1:
+            setattr(model, name, LabelSmoothingLoss(theirs.padding_idx, theirs.smoothing, theirs.normalize_length))

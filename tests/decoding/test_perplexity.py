@@ -1,0 +1,59 @@
+import math
+
+import pytest
+import torch
+
+from espnet_diverse.decoding import perplexity as module
+from espnet_diverse.decoding.perplexity import Scorer, line, perplexity
+from espnet_diverse.decoding.task_ids import KnownTasks
+from espnet_diverse.errors import DataError, ModelError
+from espnet_diverse.text import Vocabulary
+from espnet_diverse.training.models import DiverseLanguageModel
+
+TEXTS = {"u1": "ab b", "u2": "b", "u3": "aab"}
+
+
+class Uniform(torch.nn.Module):
+    """A language model to which all of five tokens are the same."""
+
+    def forward(self, tokens, hidden):
+        return torch.zeros(*tokens.shape, 5), None
+
+
+@pytest.fixture
+def scorer(monkeypatch):
+    scorer = Scorer.__new__(Scorer)
+    scorer.model = DiverseLanguageModel.__new__(DiverseLanguageModel)
+    torch.nn.Module.__init__(scorer.model)
+    scorer.model.lm, scorer.model.eos, scorer.model.sos, scorer.model.ignore_id = Uniform(), 4, 4, 0
+    scorer.vocabulary = Vocabulary("char", ["<blank>", "<unk>", "a", "b", "<sos/eos>"])
+    scorer.tasks, scorer.device = KnownTasks(), "cpu"
+    return scorer
+
+
+def write(path, texts):
+    path.mkdir()
+    (path / "text").write_text("".join(f"{name} {text}\n" for name, text in texts.items()))
+    return path
+
+
+@pytest.mark.parametrize("batch_tokens", [1, 4000])
+def test_the_perplexity_of_a_uniform_model_is_the_number_of_its_tokens(scorer, tmp_path, monkeypatch, batch_tokens):
+    monkeypatch.setattr(module, "BATCH_TOKENS", batch_tokens)
+    numbers = perplexity(scorer, write(tmp_path / "data", TEXTS), tmp_path / "out")
+    tokens, words = 4 + 1 + 3 + 3, 2 + 1 + 1 + 3
+    assert numbers["tokens"] == tokens and numbers["words"] == words and numbers["unknown_tokens"] == 1  # the space
+    assert numbers["perplexity"] == pytest.approx(5)
+    assert numbers["word_perplexity"] == pytest.approx(math.exp(tokens * math.log(5) / words))
+    assert (tmp_path / "out" / "score").read_text().splitlines()[1] == f"u2 {-2 * math.log(5):.6g}"
+    assert line(numbers) == f"3 texts: perplexity 5.00 of 11 tokens, {5 ** (11 / 7):.2f} of 7 words"
+
+
+def test_nothing_to_score_is_refused(scorer, tmp_path):
+    with pytest.raises(DataError, match="text"):
+        perplexity(scorer, write(tmp_path / "data", {}), tmp_path / "out")
+
+
+def test_other_models_have_no_perplexity(tiny_translation):
+    with pytest.raises(ModelError, match="exp: a model of task mt has no perplexity; give a run of task lm"):
+        Scorer(tiny_translation.model_dir)
