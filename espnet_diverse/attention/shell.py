@@ -71,11 +71,11 @@ class Heads:
 
 class Memory(NamedTuple):
     """Keys that were projected once, for queries to come: keys and values (B, H, T, D), and the core's summary of what
-    they were projected from, (B, H, T, C), C being 0 for a core that needs none."""
+    they were projected from, (B, H, T, C), or None for a core that needs none."""
 
     k: Tensor
     v: Tensor
-    summary: Tensor
+    summary: Tensor | None
 
 
 class Core(nn.Module):
@@ -119,9 +119,9 @@ class Core(nn.Module):
         """Change the inputs before projection (sampling noise); the identity unless a core overrides it."""
         return query, key, value
 
-    def summarise(self, key: Tensor) -> Tensor:
-        """What the core must know of keys (B, T, M) besides their projections, at evaluation: -> (B, H, T, C)."""
-        return key.new_empty(len(key), self.heads, key.size(1), 0)
+    def summarise(self, key: Tensor) -> Tensor | None:
+        """What the core must know of keys (B, T, M) besides their projections, at evaluation: (B, H, T, C) or None."""
+        return None
 
     def forward(self, heads: Heads) -> tuple[Tensor, Tensor | None]:
         """Return context (B, H, Tq, D), and weights (B, H, Tq, Tk) where `heads.need_weights`."""
@@ -210,14 +210,28 @@ class MultiHeadAttention(nn.Module):
         k = self.k_norm(self._split(chosen.project(self.linear_k, x)))
         return Memory(k, self._split(chosen.project_values(self.linear_v, x)), self.core.summarise(x))
 
-    def recall(self, query: Tensor, memory: Memory, mask: Tensor | None) -> Tensor:
+    def ask(self, query: Tensor) -> Tensor:
+        """Project queries for `recall`, at evaluation: (B, T, M) -> (B, H, T, D)."""
+        chosen = self.selection(len(query)) if self.selection else AllHeads()
+        return self.q_norm(self._split(chosen.project(self.linear_q, query)))
+
+    def project(self, x: Tensor, joint: nn.Module | None = None) -> tuple[Tensor, Memory]:
+        """What `ask` and `remember` make of the same positions x (B, T, M), at evaluation.
+
+        Args:
+            joint: A map with the rows of linear_q, linear_k and linear_v, for attention without head selection.
+        """
+        if joint is None:
+            return self.ask(x), self.remember(x)
+        q, k, v = (self._split(part) for part in joint(x).chunk(3, dim=-1))
+        return self.q_norm(q), Memory(self.k_norm(k), v, self.core.summarise(x))
+
+    def recall(self, q: Tensor, query: Tensor, memory: Memory, mask: Tensor | None) -> Tensor:
         """`forward` at evaluation on remembered keys, with absolute position alone.
 
-        query (B, Tq, M), mask (B, 1 or Tq, Tk) -> (B, Tq, M). Each query's result depends on no other query, so that
-        hypotheses that share keys may stand side by side.
+        q, what `ask` made of query (B, Tq, M); mask (B, 1 or Tq, Tk) -> (B, Tq, M). Each query's result depends on no
+        other query, so that hypotheses that share keys may stand side by side.
         """
-        chosen = self.selection(len(query)) if self.selection else AllHeads()
-        q = self.q_norm(self._split(chosen.project(self.linear_q, query)))
         heads = Heads(q, memory.k, memory.v, query, query, query, query, q, _bool_mask(mask), summary=memory.summary)
         return self._merge(self._attend(heads)[0])
 

@@ -12,6 +12,14 @@ from espnet_diverse.corpora.tables import write_table
 FILES = ("text", "score", "failures.json", "decode.json")
 
 
+class Text(NamedTuple):
+    """A hypothesis for people: its text, its tokens and its log score."""
+
+    text: str
+    tokens: list[str]
+    score: float
+
+
 class Outcome(NamedTuple):
     """What became of one utterance: its text, its log score and its number of tokens, or why it has none of them; its
     audio's seconds."""
@@ -25,7 +33,8 @@ class Outcome(NamedTuple):
 
 
 def summary(outcomes: Sequence[Outcome], elapsed: float) -> dict[str, float]:
-    """The numbers of decode.json; tokens are those of the best hypotheses without the end of sentence.
+    """The numbers of decode.json; tokens are those of the best hypotheses without the end of sentence. Of text there is
+    no audio_seconds and no real_time_factor.
 
     Args:
         outcomes: Of all utterances; at least one was decoded.
@@ -34,13 +43,13 @@ def summary(outcomes: Sequence[Outcome], elapsed: float) -> dict[str, float]:
     done = [outcome for outcome in outcomes if outcome.failure is None]
     seconds = sum(outcome.seconds for outcome in done)
     tokens = sum(outcome.tokens for outcome in done)
+    heard = {"audio_seconds": seconds, "real_time_factor": elapsed / seconds} if seconds else {}
     return {
         "utterances": len(done),
         "failed": len(outcomes) - len(done),
         "empty": sum(not outcome.text for outcome in done),
-        "audio_seconds": seconds,
         "wall_seconds": elapsed,
-        "real_time_factor": elapsed / seconds,
+        **heard,
         "tokens": tokens,
         "tokens_per_second": tokens / elapsed,
     }
@@ -61,7 +70,11 @@ def write_json(path: Path, content: dict) -> None:
 
 def line(numbers: dict[str, float]) -> str:
     """The numbers of `summary` for people."""
+    audio, factor = "", ""
+    if "audio_seconds" in numbers:
+        audio = "{audio_seconds:.0f} s of audio in "
+        factor = "real-time factor {real_time_factor:.3f}, "
     return (
-        "decoded {utterances} of {all} utterances ({failed} failed, {empty} empty), {audio_seconds:.0f} s of audio in "
-        "{wall_seconds:.0f} s, real-time factor {real_time_factor:.3f}, {tokens_per_second:.0f} tokens a second"
+        f"decoded {{utterances}} of {{all}} utterances ({{failed}} failed, {{empty}} empty), {audio}"
+        f"{{wall_seconds:.0f}} s, {factor}{{tokens_per_second:.0f}} tokens a second"
     ).format(all=numbers["utterances"] + numbers["failed"], **numbers)

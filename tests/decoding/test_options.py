@@ -9,6 +9,8 @@ from espnet_diverse.errors import ConfigError
     [
         ({"beam_size": 0}, "beam_size 0 is not allowed; give a whole number of at least 1"),
         ({"beam_size": 2.5}, "beam_size 2.5 is not allowed"),
+        ({"batch_size": 0}, "batch_size 0 is not allowed; give a whole number of at least 1"),
+        ({"search": "beam"}, "search 'beam' is unknown; known: batched greedy espnet"),
         ({"ctc_weight": 1.5}, "ctc_weight 1.5 is not allowed; it lies between 0 and 1"),
     ],
 )

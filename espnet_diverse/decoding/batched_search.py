@@ -1,0 +1,117 @@
+"""The batched search with a trained model: from utterances to texts."""
+
+from argparse import Namespace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from espnet2.text.build_tokenizer import build_tokenizer
+from espnet2.text.token_id_converter import TokenIDConverter
+from numpy.typing import NDArray
+from torch import nn
+
+from espnet_diverse.corpora.audio import read_audio, resample
+from espnet_diverse.decoding.encoding import Encoding
+from espnet_diverse.decoding.fast_linear import speed_up
+from espnet_diverse.decoding.greedy import GreedySearch
+from espnet_diverse.decoding.options import Options, ctc_weight, text_task
+from espnet_diverse.decoding.outcomes import Text
+from espnet_diverse.decoding.search import BeamSearch
+from espnet_diverse.decoding.task_ids import known_tasks
+from espnet_diverse.errors import ConfigError
+from espnet_diverse.scope import scope
+from espnet_diverse.training.tasks import TASKS, find_weights, read_config
+
+_BATCH_FRAMES = 24_000  # of features: 240 seconds of 10 ms
+
+
+class BatchedSearch:
+    """Our beam search, or greedy search, on one model.
+
+    Args:
+        model: Of speech recognition, speech translation or text translation.
+        args: What it was trained with.
+        task: What it does: "asr", "st", "mt".
+        options: Of the search; `ctc_weight` is a number.
+        device: Where the model is.
+
+    Attributes:
+        tasks: What the model knows of tasks.
+        table: The table of a data directory that has what is decoded.
+        batch_size: Utterances that are wanted at a time.
+        batch_frames: Frames, with those of padding, that are taken at a time.
+
+    Raises:
+        ModelError: The model has parts that cannot be searched in batches.
+    """
+
+    def __init__(self, model: nn.Module, args: Namespace, task: str, options: Options, device: str = "cpu"):
+        model.eval()
+        ctc = getattr(model, "st_ctc" if task == "st" else "ctc", None)
+        self.encoding = Encoding(model, device)
+        if options.search == "greedy":
+            self.search: Callable = GreedySearch(ctc)
+        else:
+            self.search = BeamSearch(model.decoder, ctc, model.eos, options, of_text=task == "mt")
+        speed_up(model)
+        self.device, self.tasks = device, known_tasks(model)
+        self.table = "src_text" if task == "mt" else "wav.scp"
+        self.preprocess = TASKS[task].build_preprocess_fn(args, train=False) if task == "mt" else None
+        self.batch_size, self.batch_frames = options.batch_size, _BATCH_FRAMES
+        self.converter = TokenIDConverter(token_list=args.token_list)
+        model_of_pieces = {"bpemodel": args.bpemodel} if args.token_type == "bpe" else {}
+        self.tokenizer = build_tokenizer(token_type=args.token_type, **model_of_pieces)
+
+    def read(self, value: str) -> tuple[NDArray, float]:
+        """Features (T, F) and seconds of the audio file that an entry of the table names; of a text its token indices
+        (T,) and 0.
+
+        Raises:
+            DataError: The file cannot be read.
+            TooShortUttError: There are too few frames for the encoder.
+        """
+        if self.preprocess is not None:
+            return self.preprocess("", {"src_text": value})["src_text"], 0.0
+        samples, rate = read_audio(Path(value))
+        return self.encoding.features(resample(samples, rate)), len(samples) / rate
+
+    def batch(self, sources: Sequence[NDArray], tasks: Sequence[Mapping[str, int]]) -> list[list[Text]]:
+        """Decode what `read` returned, each utterance for its task indices by axis -> its best texts, best first."""
+        ids = {axis: torch.tensor([each[axis] for each in tasks], device=self.device) for axis in self.tasks.names}
+        if self.preprocess is not None:
+            sources = [self.encoding.features(source) for source in sources]
+        source, lengths = self.encoding.encode(sources, ids)
+        with scope(ids, collect=False):
+            found = self.search(source, lengths)
+        return [[self._text(*hypothesis) for hypothesis in best] for best in found]
+
+    def _text(self, indices: list[int], score: float) -> Text:
+        tokens = self.converter.ids2tokens([index for index in indices if index])  # without blank, as ESPnet
+        return Text(self.tokenizer.tokens2text(tokens), tokens, score)
+
+
+def load_batched_search(
+    model_dir: Path, model_file: str | Path | None = None, options: Options | None = None, device: str = "cpu"
+) -> BatchedSearch:
+    """The search on a model that is loaded strictly; the task is that of its config.yaml.
+
+    Args:
+        model_dir: Directory of the run.
+        model_file: As of `find_weights`.
+        options: Of the search; their defaults where None.
+        device: "cpu" or "cuda".
+
+    Raises:
+        ConfigError: A CTC weight, or a search by CTC, is given for a model that has no CTC over its text.
+        ModelError: A file is missing or damaged, the weights do not fit the configuration, or the model cannot be
+            searched in batches.
+    """
+    config_file, options = Path(model_dir) / "config.yaml", options or Options()
+    weights, config = find_weights(Path(model_dir), model_file), read_config(config_file)
+    task = text_task(config, config_file)
+    options = replace(options, ctc_weight=ctc_weight(config, task, options.ctc_weight))
+    if options.search == "greedy" and not ctc_weight(config, task, None):
+        raise ConfigError(f"{config_file}: search=greedy is not possible: the model was trained without CTC")
+    model, args = TASKS[task].build_model_from_file(config_file, weights, device)
+    return BatchedSearch(model, args, task, options, device)

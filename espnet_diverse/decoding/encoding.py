@@ -1,0 +1,100 @@
+"""From an utterance to its encoder output: every utterance as if it were alone, many at a time where that is possible.
+
+ESPnet's own batches give other results than single utterances do: the last frames of a shorter one see padding in the
+short-time Fourier transform and in the subsampling convolutions, which also keep frames of padding. Here features and
+subsampling are computed for each utterance alone, which costs no more, and the layers of a transformer then run on a
+padded batch under an exact mask. Encoders that convolve in their layers encode one utterance at a time.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from espnet.nets.pytorch_backend.transformer.subsampling import TooShortUttError, check_short_utt
+from espnet2.asr.encoder.transformer_encoder import TransformerEncoder
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
+
+from espnet_diverse.errors import ModelError
+from espnet_diverse.functional.masks import lengths_to_mask
+from espnet_diverse.scope import scope
+
+_UNKNOWN_PARTS = ("postencoder", "hier_encoder")
+
+
+class Encoding:
+    """The encoder of one model.
+
+    Args:
+        model: ESPnet's model of speech recognition, speech translation or text translation, or ours.
+        device: Where it is.
+
+    Raises:
+        ModelError: It has parts that are not known here.
+    """
+
+    def __init__(self, model: nn.Module, device: str):
+        for part in _UNKNOWN_PARTS:
+            if getattr(model, part, None) is not None:
+                raise ModelError(f"a model with a {part} has no batched search; decode with search=espnet")
+        self.model, self.encoder, self.device = model, model.encoder, device
+        self.together = isinstance(self.encoder, TransformerEncoder) and not self.encoder.interctc_layer_idx
+
+    @torch.inference_mode()
+    def features(self, data: NDArray) -> NDArray:
+        """Samples (L,) float32, or indices of the text to be translated, (L,) int64 -> features (T, F).
+
+        Raises:
+            TooShortUttError: There are too few frames for the encoder.
+        """
+        data, lengths = self._one(torch.from_numpy(data))
+        features, lengths = self.model._extract_feats(data, lengths)
+        for part in (getattr(self.model, "normalize", None), self.model.preencoder):
+            if part is not None:
+                features, lengths = part(features, lengths)
+        short, limit = check_short_utt(getattr(self.encoder, "embed", None), features.size(1))
+        if short:
+            count = features.size(1)
+            raise TooShortUttError(f"{count} frames are too short; the encoder needs {limit}", count, limit)
+        return features[0].cpu().numpy()
+
+    @torch.inference_mode()
+    def encode(self, utterances: Sequence[NDArray], tasks: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """Encode features (T, F) of each of B utterances.
+
+        Args:
+            utterances: What `features` returned.
+            tasks: Task indices by axis, (B,).
+
+        Returns:
+            Encoder output (B, T', M) with padding, frames of each utterance (B,).
+        """
+        features = [torch.from_numpy(x).to(self.device) for x in utterances]
+        if not self.together:
+            outputs = [self._alone(x, tasks, row) for row, x in enumerate(features)]
+            return pad_sequence(outputs, batch_first=True), self._lengths(outputs)
+        embedded = [self._embed(x.unsqueeze(0))[0] for x in features]
+        x, lengths = pad_sequence(embedded, batch_first=True), self._lengths(embedded)
+        mask = lengths_to_mask(lengths, x.size(1)).unsqueeze(1) if len(embedded) > 1 else None
+        with scope(tasks, collect=False):
+            for layer in self.encoder.encoders:
+                x, mask = layer(x, mask)
+        return self.encoder.after_norm(x) if self.encoder.normalize_before else x, lengths
+
+    def _alone(self, features: Tensor, tasks: Mapping[str, Tensor], row: int) -> Tensor:
+        with scope({axis: ids[row : row + 1] for axis, ids in tasks.items()}, collect=False):
+            output = self.encoder(*self._one(features))[0]
+        return (output[0] if isinstance(output, tuple) else output)[0]  # without those of intermediate layers
+
+    def _embed(self, x: Tensor) -> Tensor:
+        embed = self.encoder.embed
+        if embed is None:
+            return x
+        return embed(x) if isinstance(embed, nn.Sequential) else embed(x, None)[0]
+
+    def _one(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """x (T, ...) as a batch (1, T, ...) and its length (1,)."""
+        return x.unsqueeze(0).to(self.device), torch.tensor([len(x)], device=self.device)
+
+    def _lengths(self, outputs: Sequence[Tensor]) -> Tensor:
+        return torch.tensor([len(x) for x in outputs], device=self.device)

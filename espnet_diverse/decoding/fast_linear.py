@@ -1,0 +1,65 @@
+"""Linear maps of a loaded model through oneDNN, with weights stored as its kernels read them.
+
+PyTorch hands `nn.Linear` in float32 to a library that rearranges the weights in every call, which costs most where few
+rows are multiplied, as in beam search. oneDNN, which is built into PyTorch, takes weights that were arranged once: half
+the time for 10 rows, on CPUs of some makers for any number of rows. Results differ in the order of sums. The arranged
+copy takes as much memory as the weights.
+"""
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from espnet_diverse.attention import MultiHeadAttention
+
+_ROWS = 512  # that weights are arranged for; measured to be good from 1 to 1,600
+_ops = torch.ops.mkldnn
+_AVAILABLE = torch.backends.mkldnn.is_available() and hasattr(_ops, "_linear_pointwise")
+
+
+class FastLinear(nn.Linear):
+    """A linear map with the parameters of another, for inference in float32 on a CPU; else it is `nn.Linear`."""
+
+    def __init__(self, linear: nn.Linear):
+        nn.Module.__init__(self)  # no parameters of its own
+        self.in_features, self.out_features = linear.in_features, linear.out_features
+        self.weight, self.bias = linear.weight, linear.bias
+        self.arranged = _ops._reorder_linear_weight(linear.weight.detach(), _ROWS)
+        self.train(linear.training)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (..., in) -> (..., out)."""
+        if torch.is_grad_enabled() or x.dtype != torch.float32 or x.is_cuda:
+            return F.linear(x, self.weight, self.bias)
+        return _ops._linear_pointwise.default(x, self.arranged, self.bias, "none", [], "")
+
+
+def joined(linears: Sequence[nn.Linear]) -> nn.Linear:
+    """One map with the rows of several that have the same input; its parameters are copies."""
+    first = linears[0]
+    one = nn.Linear(first.in_features, 1, first.bias is not None)
+    one.out_features = sum(linear.out_features for linear in linears)
+    one.weight = nn.Parameter(torch.cat([linear.weight.detach() for linear in linears]))
+    if first.bias is not None:
+        one.bias = nn.Parameter(torch.cat([linear.bias.detach() for linear in linears]))
+    return FastLinear(one) if _AVAILABLE and _is_fit(one) else one
+
+
+def speed_up(model: nn.Module) -> None:
+    """Exchange the linear maps of a model that stays as it is for `FastLinear`, where it computes in float32 on a CPU.
+
+    The projections of attention with head selection stay: it multiplies with some of their rows.
+    """
+    if not _AVAILABLE:
+        return
+    for parent in list(model.modules()):
+        selective = isinstance(parent, MultiHeadAttention) and parent.selection is not None
+        for name, child in parent.named_children():
+            if _is_fit(child) and not (selective and name != "linear_out"):
+                setattr(parent, name, FastLinear(child))
+
+
+def _is_fit(module: nn.Module) -> bool:
+    return type(module) is nn.Linear and module.weight.dtype == torch.float32 and not module.weight.is_cuda

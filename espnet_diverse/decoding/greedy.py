@@ -1,0 +1,29 @@
+"""Greedy CTC decoding of a batch of utterances.
+
+Graves et al. 2006, "Connectionist Temporal Classification", section 3.2: the most probable label of every frame, with
+repeated labels merged and blanks taken out. The score is the log probability of that path.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from espnet_diverse.decoding.beam import Hypothesis
+from espnet_diverse.functional.masks import lengths_to_mask
+
+
+class GreedySearch:
+    """What `BeamSearch` does, by the CTC module of a model alone."""
+
+    def __init__(self, ctc: nn.Module):
+        self.ctc = ctc
+
+    @torch.inference_mode()
+    def __call__(self, source: Tensor, lengths: Tensor) -> list[list[Hypothesis]]:
+        """One hypothesis for each utterance, from encoder output (B, T, M) and its numbers of frames (B,)."""
+        best, labels = self.ctc.log_softmax(source).max(-1)
+        valid = lengths_to_mask(lengths, source.size(1))
+        new = labels != torch.nn.functional.pad(labels[:, :-1], (1, 0))  # the first unless it is blank, index 0
+        kept = valid & new & (labels != 0)
+        scores = best.double().masked_fill(~valid, 0.0).sum(1).tolist()
+        tokens = labels[kept].split(kept.sum(1).tolist())
+        return [[Hypothesis(each.tolist(), score)] for each, score in zip(tokens, scores, strict=True)]

@@ -1,0 +1,139 @@
+"""A transformer over all hypotheses of a batch of utterances, one position a step, with nothing computed twice.
+
+The hypotheses of an utterance share most of their prefixes: they are paths of a tree that grows by W nodes a step. Keys
+and values of a node are computed once and stay where they are; when the beam is pruned only the table of which nodes a
+hypothesis has behind it changes. The W hypotheses stand side by side as W queries over the nodes of their utterance, so
+that the batch of every attention is the batch of utterances: source keys are never copied for each hypothesis, task ids
+are those of the utterances, and nodes that several hypotheses share are read once for all of them. Nodes that no
+hypothesis has behind it any more are removed now and then.
+"""
+
+from collections.abc import Callable, Iterable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from espnet_diverse.attention import MultiHeadAttention
+from espnet_diverse.attention.shell import Memory
+from espnet_diverse.decoding.fast_linear import joined
+from espnet_diverse.nets.exchange import exchange
+
+_TIDY_EVERY = 16
+"""Steps between removals of nodes: one copies what is left; between them attention passes over what is not needed."""
+
+
+class _Nodes:
+    """Keys of one layer at all nodes, (B, H, N, ...) each, in memory that grows by doubling."""
+
+    def __init__(self):
+        self.count = 0
+        self.store: Memory | None = None
+
+    def add(self, new: Memory) -> Memory:
+        """Append (B, H, W, ...) and return all (B, H, N, ...)."""
+        total = self.count + new.k.size(2)
+        if self.store is None:
+            self.store = each(lambda x: x[:, :, :0], new)
+        if total > self.store.k.size(2):
+            self.store = each(lambda x: F.pad(x, (0, 0, 0, max(64, total))), self.store)
+        for x, y in zip(self.store, new, strict=True):
+            if x is not None:
+                x[:, :, self.count : total] = y
+        self.count = total
+        return self._used()
+
+    def select(self, nodes: Tensor) -> None:
+        """Keep the nodes (B, N') of each utterance."""
+        index = nodes[:, None, :, None]
+        self.store = each(lambda x: x.gather(2, index.expand(*x.shape[:2], -1, x.size(-1))), self._used())
+        self.count = nodes.size(1)
+
+    def keep(self, rows: Tensor) -> None:
+        """Keep the utterances `rows`."""
+        self.store = each(lambda x: x[rows], self._used())
+
+    def _used(self) -> Memory:
+        return each(lambda x: x[:, :, : self.count], self.store)
+
+
+class PrefixScorer:
+    """log p(token | hypothesis) by a transformer for W hypotheses of each of B utterances.
+
+    Args:
+        layers: Layers with `self_attn`, and perhaps `src_attn`, ESPnet's or ours; ESPnet's are exchanged for ours.
+    """
+
+    def __init__(self, layers: Iterable[nn.Module]):
+        self.layers = list(layers)
+        for layer in self.layers:
+            for name in ("self_attn", "src_attn"):
+                if not isinstance(getattr(layer, name, None), MultiHeadAttention | None):
+                    exchange([layer], name, None, causal=name == "self_attn")  # ESPnet's own; ours gives the same
+                    getattr(layer, name).eval()
+        self.joint = [_joint(layer.self_attn) for layer in self.layers]
+
+    def begin(self) -> None:
+        """Forget the utterances before."""
+        self.step = 0
+        self.nodes = [_Nodes() for _ in self.layers]
+        self.behind: Tensor | None = None  # (B, W, N): whether a node is one of the hypothesis's prefix
+
+    def score(self, tokens: Tensor) -> Tensor:
+        """Read the last token of each hypothesis (B, W), first <sos/eos> -> log probabilities (B, W, V)."""
+        own = torch.eye(tokens.size(1), dtype=torch.bool, device=tokens.device).expand(len(tokens), -1, -1)
+        own = self._visible(own, tokens)
+        self.behind = own if self.behind is None else torch.cat([self.behind, own], -1)
+        x = self._embed(tokens)
+        for index, layer in enumerate(self.layers):
+            x = self._layer(layer, index, x)
+        self.step += 1
+        return self._output(x).log_softmax(-1)
+
+    def extend(self, parents: Tensor) -> None:
+        """Go on with hypotheses `parents` (B, W)."""
+        self.behind = self.behind.gather(1, parents.unsqueeze(-1).expand(-1, -1, self.behind.size(-1)))
+        if self.step % _TIDY_EVERY == 0:
+            needed = self.behind.any(1)
+            count = int(needed.sum(1).max())
+            nodes = needed.to(torch.uint8).argsort(dim=1, descending=True, stable=True)[:, :count]
+            self.behind = self.behind.gather(2, nodes.unsqueeze(1).expand(-1, self.behind.size(1), -1))
+            for layer in self.nodes:
+                layer.select(nodes)
+
+    def keep(self, rows: Tensor) -> None:
+        """Go on with the utterances `rows` alone."""
+        self.behind = self.behind[rows]
+        for layer in self.nodes:
+            layer.keep(rows)
+
+    def _visible(self, own: Tensor, tokens: Tensor) -> Tensor:
+        return own
+
+    def _embed(self, tokens: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def _layer(self, layer: nn.Module, index: int, x: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def _output(self, x: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def _self_attention(self, layer: nn.Module, index: int) -> Callable[[Tensor], Tensor]:
+        def attend(x: Tensor) -> Tensor:
+            q, own = layer.self_attn.project(x, self.joint[index])
+            return layer.self_attn.recall(q, x, self.nodes[index].add(own), self.behind)
+
+        return attend
+
+
+def _joint(attention: MultiHeadAttention) -> nn.Module | None:
+    """Queries, keys and values in one product; None with head selection, which multiplies with some rows."""
+    if attention.selection is not None:
+        return None
+    return joined([attention.linear_q, attention.linear_k, attention.linear_v])
+
+
+def each(function: Callable[[Tensor], Tensor], memory: Memory) -> Memory:
+    """`function` of each tensor in a memory."""
+    return Memory(*(None if x is None else function(x) for x in memory))

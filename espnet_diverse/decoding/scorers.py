@@ -1,0 +1,121 @@
+"""What ranks the hypotheses of a beam search besides CTC: an attention decoder and a language model."""
+
+from collections.abc import Callable
+
+import torch
+from espnet.nets.pytorch_backend.transformer.decoder_layer import DecoderLayer
+from espnet.nets.pytorch_backend.transformer.embedding import PositionalEncoding
+from espnet.nets.pytorch_backend.transformer.encoder_layer import EncoderLayer
+from espnet2.asr.decoder.transformer_decoder import TransformerDecoder
+from espnet2.lm.transformer_lm import TransformerLM
+from torch import Tensor, nn
+
+from espnet_diverse.decoding.prefix_tree import PrefixScorer, each
+from espnet_diverse.errors import ModelError
+
+
+class DecoderScorer(PrefixScorer):
+    """Scores by an attention decoder.
+
+    Args:
+        decoder: ESPnet's transformer decoder, or ours.
+
+    Raises:
+        ModelError: It is another decoder.
+    """
+
+    def __init__(self, decoder: nn.Module):
+        if not isinstance(decoder, TransformerDecoder) or not isinstance(decoder.embed[0], nn.Embedding):
+            raise ModelError(f"{type(decoder).__name__} has no batched search; decode with search=espnet")
+        super().__init__(decoder.decoders)
+        self.decoder = decoder
+
+    def begin(self, source: Tensor, mask: Tensor | None) -> None:
+        """Start with utterances whose encoder output is `source` (B, T, M); mask (B, 1, T) is True at its frames."""
+        super().begin()
+        self.mask = mask
+        self.source = [layer.src_attn.remember(source) for layer in self.layers]
+
+    def keep(self, rows: Tensor) -> None:
+        """As of `PrefixScorer`."""
+        super().keep(rows)
+        self.mask = None if self.mask is None else self.mask[rows]
+        self.source = [each(lambda x: x[rows], memory) for memory in self.source]
+
+    def _embed(self, tokens: Tensor) -> Tensor:
+        embedding, position = self.decoder.embed
+        if self.step == 0:  # where a start tag of ours takes the place of <sos/eos>
+            return _positioned(embedding(tokens), position, 0)
+        return _positioned(nn.Embedding.forward(embedding, tokens), position, self.step)
+
+    def _layer(self, layer: DecoderLayer, index: int, x: Tensor) -> Tensor:
+        def look(x: Tensor) -> Tensor:
+            return layer.src_attn.recall(layer.src_attn.ask(x), x, self.source[index], self.mask)
+
+        before = layer.normalize_before
+        joins = (layer.concat_linear1, layer.concat_linear2) if layer.concat_after else (None, None)
+        x = _residual(x, layer.norm1, self._self_attention(layer, index), before, joins[0])
+        x = _residual(x, layer.norm2, look, before, joins[1])
+        x = _residual(x, layer.norm3, layer.feed_forward, before)
+        return layer.adapter(x) if hasattr(layer, "adapter") else x
+
+    def _output(self, x: Tensor) -> Tensor:
+        return self.decoder.output_layer(self.decoder.after_norm(x) if self.decoder.normalize_before else x)
+
+
+class LanguageModelScorer(PrefixScorer):
+    """Scores by a language model.
+
+    Args:
+        model: ESPnet's transformer language model, or ours.
+
+    Raises:
+        ModelError: It is another language model.
+    """
+
+    def __init__(self, model: nn.Module):
+        if not isinstance(model, TransformerLM):
+            raise ModelError(f"{type(model).__name__} has no batched search; decode with search=espnet")
+        super().__init__(model.encoder.encoders)
+        self.model = model
+
+    def begin(self, source: Tensor, mask: Tensor | None) -> None:
+        """Start with as many utterances as `source` (B, T, M) has."""
+        super().begin()
+
+    def _visible(self, own: Tensor, tokens: Tensor) -> Tensor:
+        return own & (tokens != 0).unsqueeze(1)  # padding has index 0 in ESPnet's language models, as blank has
+
+    def _embed(self, tokens: Tensor) -> Tensor:
+        *layers, position = self.model.encoder.embed
+        x = self.model.embed(tokens)
+        for layer in layers:
+            x = layer(x)
+        return _positioned(x, position, self.step)
+
+    def _layer(self, layer: EncoderLayer, index: int, x: Tensor) -> Tensor:
+        before, join = layer.normalize_before, layer.concat_linear if layer.concat_after else None
+        x = _residual(x, layer.norm1, self._self_attention(layer, index), before, join)
+        return _residual(x, layer.norm2, layer.feed_forward, before)
+
+    def _output(self, x: Tensor) -> Tensor:
+        encoder = self.model.encoder
+        return self.model.decoder(encoder.after_norm(x) if encoder.normalize_before else x)
+
+
+def _residual(
+    x: Tensor, norm: nn.Module, inner: Callable[[Tensor], Tensor], before: bool, join: nn.Module | None = None
+) -> Tensor:
+    """x and what `inner` makes of it, as ESPnet's layers add them up."""
+    normed = norm(x) if before else x
+    y = inner(normed)
+    x = x + (y if join is None else join(torch.cat([normed, y], -1)))
+    return x if before else norm(x)
+
+
+def _positioned(x: Tensor, position: nn.Module, step: int) -> Tensor:
+    """x (B, W, M), all at position `step`, with its sinusoid; unchanged where a net has no positions."""
+    if not isinstance(position, PositionalEncoding):
+        return x
+    position.extend_pe(x.new_empty(1, step + 1))
+    return x * position.xscale + position.pe[:, step]

@@ -1,0 +1,70 @@
+"""The encoder output of a batch against that of ESPnet's models for each utterance alone."""
+
+import numpy as np
+import pytest
+import torch
+from espnet.nets.pytorch_backend.transformer.subsampling import TooShortUttError
+
+from espnet_diverse.decoding.encoding import Encoding
+from espnet_diverse.errors import ModelError
+from espnet_diverse.scope import scope
+from espnet_diverse.training.config import merge
+from espnet_diverse.training.tasks import ASRTask
+
+SMALL = ["encoder_conf.output_size=16", "encoder_conf.linear_units=16", "encoder_conf.num_blocks=2"]
+SMALL += ["frontend_conf.n_mels=20", "normalize=utterance_mvn"]
+TABLES = "{lang: [ar, de]}"
+
+
+def build(*changes):
+    parser = ASRTask.get_parser()
+    parser.set_defaults(**merge(["model/tiny"], [*SMALL, *changes]))
+    args = parser.parse_args([])
+    args.token_list = ["<blank>", "<unk>", "a", "b", "<sos/eos>"]
+    torch.manual_seed(0)
+    return ASRTask.build_model(args).eval()
+
+
+@pytest.fixture
+def recordings():
+    random = np.random.default_rng(0)
+    return [random.standard_normal(length).astype(np.float32) for length in (9600, 16000, 12345)]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        ["encoder_conf.input_layer=conv2d"],
+        ["encoder_conf.input_layer=conv2d2"],
+        ["encoder_conf.input_layer=conv1d2"],
+        ["encoder_conf.input_layer=linear"],
+        ["encoder_conf.input_layer=conv1d4_glu", "encoder_conf.conv_channels=8"],
+        ["encoder_conf.attention.core=sdma", "encoder_conf.normalize_before=false"],
+        ["encoder=transformer"],
+        ["encoder=diverse_conformer"],
+        [f"encoder_conf.attention.selection={{strategy: group, pool: 4, by: lang, tasks: {TABLES}}}"],
+    ],
+    ids=lambda changes: " ".join(changes)[:60],
+)
+def test_a_batch_gives_what_each_utterance_gives_alone(recordings, changes):
+    model = build(*changes)
+    encoding, tasks = Encoding(model, "cpu"), {"lang": torch.tensor([1, 0, 1])}
+    output, lengths = encoding.encode([encoding.features(samples) for samples in recordings], tasks)
+    for row, samples in enumerate(recordings):
+        speech = torch.from_numpy(samples).unsqueeze(0)
+        with torch.no_grad(), scope({"lang": tasks["lang"][row : row + 1]}, collect=False):
+            alone, count = model.encode(speech, torch.tensor([speech.size(1)]))
+        assert int(lengths[row]) == int(count)
+        torch.testing.assert_close(output[row, : int(count)], alone[0], rtol=0, atol=1e-5)
+
+
+def test_an_utterance_that_is_too_short_is_refused():
+    with pytest.raises(TooShortUttError, match="4 frames are too short; the encoder needs 7"):
+        Encoding(build(), "cpu").features(np.zeros(600, np.float32))
+
+
+def test_parts_that_are_not_known_are_refused():
+    model = build()
+    model.postencoder = torch.nn.Identity()
+    with pytest.raises(ModelError, match="a model with a postencoder has no batched search; decode with search=espnet"):
+        Encoding(model, "cpu")

@@ -1,0 +1,62 @@
+"""Scores of hypotheses that share a tree of prefixes, against ESPnet's pass over each whole prefix."""
+
+import pytest
+import torch
+
+from espnet_diverse.decoding import prefix_tree
+from espnet_diverse.decoding.scorers import DecoderScorer, LanguageModelScorer
+from espnet_diverse.nets.language_model import DiverseTransformerLM
+
+EOS = 29
+
+
+def full(net, prefixes, source):
+    """log p of the next token by ESPnet's pass over prefixes (W, L) from a source (T, M)."""
+    if isinstance(net, DiverseTransformerLM):
+        return net(prefixes, None)[0][:, -1].log_softmax(-1)
+    count = len(prefixes)
+    lengths = torch.full((count,), len(source)), torch.full((count,), prefixes.size(1))
+    scores, _ = net(source.expand(count, -1, -1), lengths[0], prefixes, lengths[1])
+    return scores[:, -1].log_softmax(-1)
+
+
+@pytest.mark.parametrize("kind", ["decoder", "language model"])
+def test_scores_after_any_pruning_are_those_of_the_whole_prefix(build, kind, monkeypatch):
+    monkeypatch.setattr(prefix_tree, "_TIDY_EVERY", 3)
+    torch.manual_seed(4)
+    if kind == "decoder":
+        net = build()[0]
+        scorer = DecoderScorer(net)
+    else:
+        net = DiverseTransformerLM(30, "sinusoidal", embed_unit=16, att_unit=32, head=2, unit=64, layer=2).eval()
+        scorer = LanguageModelScorer(net)
+    source, rows = torch.randn(3, 11, 32), torch.arange(3)
+    tokens = torch.full((3, 1), EOS)
+    prefixes = tokens.unsqueeze(-1)
+    with torch.no_grad():
+        scorer.begin(source, None)
+        for step in range(10):
+            scores = scorer.score(tokens)
+            for row, utterance in enumerate(rows.tolist()):
+                torch.testing.assert_close(scores[row], full(net, prefixes[row], source[utterance]), rtol=0, atol=1e-4)
+            parents = torch.randint(tokens.size(1), (len(rows), 1 + step % 4))
+            tokens = torch.randint(1, EOS, parents.shape)
+            prefixes = prefixes.gather(1, parents.unsqueeze(-1).expand(-1, -1, step + 1))
+            prefixes = torch.cat([prefixes, tokens.unsqueeze(-1)], -1)
+            if step == 4:
+                kept = torch.tensor([2, 0])
+                scorer.keep(kept)
+                rows, parents, tokens, prefixes = rows[kept], parents[kept], tokens[kept], prefixes[kept]
+            scorer.extend(parents)
+
+
+def test_nodes_that_no_hypothesis_needs_are_removed(build, monkeypatch):
+    monkeypatch.setattr(prefix_tree, "_TIDY_EVERY", 5)
+    scorer = DecoderScorer(build()[0])
+    with torch.no_grad():
+        scorer.begin(torch.randn(2, 11, 32), None)
+        for _ in range(10):
+            scorer.score(torch.ones(2, 4, dtype=torch.long))
+            scorer.extend(torch.zeros(2, 4, dtype=torch.long))
+    assert scorer.behind.shape == (2, 4, 10) and scorer.behind.all()
+    assert {nodes.count for nodes in scorer.nodes} == {10}

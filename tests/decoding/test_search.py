@@ -1,0 +1,174 @@
+"""The batched search against ESPnet's, which takes one utterance at a time."""
+
+import pytest
+import torch
+from espnet.nets.batch_beam_search import BatchBeamSearch
+from espnet.nets.scorers.ctc import CTCPrefixScorer
+from espnet.nets.scorers.length_bonus import LengthBonus
+from espnet2.asr.decoder.transformer_decoder import TransformerDecoder
+from torch.nn.utils.rnn import pad_sequence
+
+from espnet_diverse.decoding.fast_linear import speed_up
+from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.search import BeamSearch
+from espnet_diverse.errors import ModelError
+from espnet_diverse.nets.language_model import DiverseTransformerLM
+from espnet_diverse.scope import scope
+
+TABLES = {"lang": ["ar", "de"], "domain": ["news", "talk", "song"]}
+SELECTION = {"strategy": "group", "pool": 8, "by": "lang", "tasks": TABLES}
+TASKS = {"lang": torch.tensor([0, 1, 1, 0, 1]), "domain": torch.tensor([2, 0, 1, 0, 2])}
+
+
+def options(**changed):
+    return Options(**{"beam_size": 4, "ctc_weight": 0.3, "nbest": 4} | changed)
+
+
+def espnet(decoder, ctc, source, option, lm=None, lm_weight=0.0):
+    """ESPnet's hypotheses, put together as its `Speech2Text` does: (tokens without <sos/eos>, score)."""
+    size = decoder.output_layer.out_features
+    eos, weight = size - 1, option.ctc_weight
+    search = BatchBeamSearch(
+        scorers={"decoder": decoder, "ctc": CTCPrefixScorer(ctc, eos), "length_bonus": LengthBonus(size), "lm": lm},
+        weights={"decoder": 1 - weight, "ctc": weight, "length_bonus": option.penalty, "lm": lm_weight},
+        beam_size=option.beam_size,
+        vocab_size=size,
+        sos=eos,
+        eos=eos,
+        pre_beam_score_key=None if weight == 1 else "full",
+    )
+    with torch.no_grad():
+        found = search(source, option.maxlenratio, option.minlenratio)[: option.nbest]
+    return [([token for token in hyp.yseq.tolist() if token != eos], float(hyp.score)) for hyp in found]
+
+
+def batched(decoder, ctc, sources, option, **more):
+    lengths = torch.tensor([len(source) for source in sources])
+    search = BeamSearch(decoder, ctc, decoder.output_layer.out_features - 1, option, **more)
+    return search(pad_sequence(sources, batch_first=True), lengths)
+
+
+def assert_same(ours, theirs):
+    for found, expected in zip(ours, theirs, strict=True):
+        assert [hyp.tokens for hyp in found] == [tokens for tokens, _ in expected]
+        assert [hyp.score for hyp in found] == pytest.approx([score for _, score in expected], abs=1e-4)
+    assert any(expected for expected in theirs)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {},
+        {"ctc_weight": 0.0},
+        {"ctc_weight": 1.0},
+        {"ctc_weight": 0.6, "penalty": 0.5},
+        {"beam_size": 1, "nbest": 1},
+        {"minlenratio": 0.5},
+        {"minlenratio": 1.0},
+        {"minlenratio": -3, "maxlenratio": -7},
+        {"maxlenratio": 0.4},
+    ],
+    ids=str,
+)
+def test_hypotheses_and_scores_are_those_of_espnet(build, sources, changed):
+    decoder, ctc = build()
+    option = options(**changed)
+    theirs = [espnet(decoder, ctc, source, option) for source in sources]
+    assert_same(batched(decoder, ctc, sources, option), theirs)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"attention": {"core": "sma", "decoder_test_mask": True}, "cross_attention": {"core": "sma"}},
+        {"attention": {"core": "sdma", "decoder_test_mask": True}, "cross_attention": {"core": "sdma"}},
+        {"normalize_before": False},
+        {"concat_after": True},
+        {"cls": TransformerDecoder},
+        {"vocabulary": 5},  # fewer tokens than CTC could rank
+    ],
+    ids=str,
+)
+def test_every_decoder_is_searched_as_espnet_does(build, sources, changed):
+    decoder, ctc = build(**changed)
+    theirs = [espnet(decoder, ctc, source, options()) for source in sources]
+    assert_same(batched(decoder, ctc, sources, options()), theirs)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"attention": {"selection": SELECTION}, "cross_attention": {"selection": SELECTION | {"strategy": "subset"}}},
+        {"cross_attention": {"core": "sdma", "selection": SELECTION | {"by": ["lang", "domain"]}}},
+        {"adapter": {"by": "lang", "tasks": TABLES, "bottleneck": 4}, "start_tag": {"by": "domain", "tasks": TABLES}},
+    ],
+    ids=["heads", "heads of two axes", "adapters and tags"],
+)
+def test_each_utterance_is_searched_for_its_own_tasks(build, sources, changed):
+    decoder, ctc = build(**changed)
+    for name, parameter in decoder.named_parameters():
+        if "adapter" in name:  # fresh ones do nothing
+            parameter.data += 0.3 * torch.randn_like(parameter)
+    theirs = []
+    for row, source in enumerate(sources):
+        with scope({axis: ids[row : row + 1] for axis, ids in TASKS.items()}, collect=False):
+            theirs.append(espnet(decoder, ctc, source, options()))
+    with scope(TASKS, collect=False):
+        assert_same(batched(decoder, ctc, sources, options()), theirs)
+
+
+@pytest.mark.parametrize("position", [None, "sinusoidal"])
+@pytest.mark.parametrize("weight", [0.0, 0.3, 1.0])
+def test_a_language_model_takes_part(build, sources, position, weight):
+    decoder, ctc = build()
+    lm = DiverseTransformerLM(30, position, embed_unit=16, att_unit=32, head=2, unit=64, layer=2).eval()
+    option = options(ctc_weight=weight)
+    theirs = [espnet(decoder, ctc, source, option, lm, 0.5) for source in sources]
+    assert_same(batched(decoder, ctc, sources, option, language_model=lm, lm_weight=0.5), theirs)
+
+
+def test_neither_the_batch_nor_faster_linear_maps_change_the_result(build, sources):
+    decoder, ctc = build()
+    together = batched(decoder, ctc, sources, options())
+    for net in (decoder, ctc):
+        speed_up(net)
+    alone = [batched(decoder, ctc, [source], options())[0] for source in sources]
+    assert_same(alone, together)
+
+
+def test_utterances_longer_than_a_removal_of_nodes(build):
+    decoder, ctc = build(vocabulary=100)
+    torch.manual_seed(2)
+    sources = [torch.randn(frames, 32) for frames in (70, 61, 35)]
+    theirs = [espnet(decoder, ctc, source, options()) for source in sources]
+    assert_same(batched(decoder, ctc, sources, options()), theirs)
+    assert len(theirs[0][0][0]) > 40
+
+
+def test_of_text_there_may_be_more_tokens_than_positions(build, sources):
+    decoder, ctc = build()
+    decoder.output_layer.bias.data[-1] = -100.0  # <eos> never
+    option = options(ctc_weight=0.0, nbest=1)
+    lengths = [len(best[0].tokens) for best in batched(decoder, None, sources, option, of_text=True)]
+    assert lengths == [2 * (len(source) - 1) + 10 for source in sources]
+    assert [len(best[0].tokens) for best in batched(decoder, None, sources, option)] == [40, 33, 21, 12, 5]
+
+
+def test_a_vocabulary_smaller_than_the_beam_is_no_error(build, sources):
+    decoder, ctc = build(vocabulary=5)
+    found = batched(decoder, ctc, sources, options(beam_size=20, nbest=3))
+    assert all(len(best) == 3 for best in found)
+
+
+def test_hypotheses_that_all_end_too_early_are_none(build, sources):
+    decoder, ctc = build()
+    found = batched(decoder, ctc, sources, options(minlenratio=-50, maxlenratio=-3))
+    assert found == [[]] * 5
+
+
+def test_another_decoder_or_language_model_is_refused(build):
+    decoder, ctc = build()
+    with pytest.raises(ModelError, match="Linear has no batched search; decode with search=espnet"):
+        BeamSearch(torch.nn.Linear(1, 1), ctc, 29, options())
+    with pytest.raises(ModelError, match="Linear has no batched search; decode with search=espnet"):
+        BeamSearch(decoder, ctc, 29, options(), torch.nn.Linear(1, 1), 0.5)
