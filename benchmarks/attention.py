@@ -42,6 +42,8 @@ def main(argv: list[str] | None = None) -> None:
     args = _arguments(argv)
     if args.threads:
         torch.set_num_threads(args.threads)
+    if args.keep_memory and not measuring.keep_freed_memory():
+        sys.exit("--keep_memory needs glibc, whose malloc can be told to keep what is freed")
     circumstances = _circumstances(args)
     print(*circumstances, sep="\n", flush=True)
     rows = []
@@ -81,6 +83,7 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--steps", nargs="*", choices=sizes, help="measure training steps too; all sizes if none named")
     parser.add_argument("--step_time", type=_positive, default=250, help="T of a step after subsampling by 4 (250)")
     parser.add_argument("--utterances", type=_positive, default=8, help="batch size of a step (8)")
+    parser.add_argument("--keep_memory", action="store_true", help="no page faults: keep what is freed (glibc)")
     parser.add_argument("--repeats", type=_positive, help="rounds; 15 for an attention, 7 for a step")
     parser.add_argument("--output", type=Path, help="write every measurement to this JSON file")
     args = parser.parse_args(argv)

@@ -6,6 +6,10 @@ What is compared is the ratio of their medians; milliseconds only show proportio
 Clock: on a CPU with one thread, the time that the processor spent on this process, which that of other processes does
 not enter; with several threads, and on a GPU, the wall clock, on a GPU between two synchronisations.
 
+Page faults: what is freed goes back to the operating system or not by where it lies in the heap, and to take it again
+costs a fault for every 4 kB, which is up to a quarter of a training step and differs from run to run.
+`keep_freed_memory` spares all contestants that.
+
 Memory: the most bytes that a call had allocated at one time beyond what stood before it; parameters and the state of an
 optimizer stood before, activations and gradients did not. On a GPU PyTorch's allocator counts them. On a CPU the
 profiler records each allocation and release, and their running sum has a peak, the same in every run. The resident
@@ -13,6 +17,7 @@ set of the process would not do: what is freed stays in it, so that it tells of 
 the present one. What libraries allocate past PyTorch, as scratch memory of convolutions, is not seen.
 """
 
+import ctypes
 import gc
 import json
 import statistics
@@ -39,13 +44,16 @@ class Measured:
         return statistics.median(self.seconds)
 
 
-def compare(contestants: dict[str, Callable[[], None]], repeats: int, device: torch.device) -> dict[str, Measured]:
+def compare(
+    contestants: dict[str, Callable[[], None]], repeats: int, device: torch.device, memory: bool = True
+) -> dict[str, Measured]:
     """Run the contestants in turns and measure them.
 
     Args:
         contestants: What to call, by name; a call leaves no memory behind.
         repeats: Rounds that count; one more goes before them to warm up.
         device: Where the contestants run.
+        memory: Whether to measure memory, which on a CPU keeps a record of every allocation of a call.
     """
     result = {name: Measured() for name in contestants}
     order = list(contestants)
@@ -58,11 +66,18 @@ def compare(contestants: dict[str, Callable[[], None]], repeats: int, device: to
             for name in order:
                 result[name].seconds.append(_seconds(contestants[name], device))
             order.append(order.pop(0))
-        for name, call in contestants.items():
+        for name, call in contestants.items() if memory else ():
             result[name].peak = _peak(call, device)
     finally:
         gc.enable()
     return result
+
+
+def keep_freed_memory() -> bool:
+    """Have the C library keep what this process frees instead of giving it back; False where it cannot be told so."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    trim_threshold, mmap_max = -1, -4  # of malloc.h
+    return mallopt is not None and bool(mallopt(trim_threshold, 2**31 - 1) and mallopt(mmap_max, 0))
 
 
 def clock_name(device: torch.device) -> str:

@@ -19,11 +19,11 @@ def cluster_usage(p: Tensor, valid: Tensor | None) -> dict[str, Tensor]:
             is at least `UNIFORM` C.
     """
     p = p.detach().float()
-    weight = p.new_ones(()) if valid is None else valid.to(p.dtype)
-    weight = weight.expand(p.shape[:-1]).unsqueeze(-1)  # (B, H, T, 1)
-    count = weight.sum((0, 2)).clamp(min=1)  # (H, 1)
-    usage = torch.special.entr((p * weight).sum((0, 2)) / count).sum(-1).exp()  # (H,)
-    own = ((torch.special.entr(p) * weight).sum((0, 2)) / count).sum(-1).exp()
+    weight = p.new_ones(p.size(-2)) if valid is None else valid.to(p.dtype)
+    weight = weight.expand(len(p), 1, -1).unsqueeze(-1)  # (B, 1, T, 1)
+    weight = weight / weight.sum().clamp(min=1)
+    usage, own = (torch.stack([p, torch.special.entr(p)]) * weight).sum((1, 3))  # (H, C)
+    usage, own = torch.special.entr(usage).sum(-1).exp(), own.sum(-1).exp()  # (H,)
     return {
         "clusters": usage.mean(),
         "collapsed": (usage < COLLAPSED).float().mean(),

@@ -69,7 +69,11 @@ class Mixture(nn.Module):
 
     def forward(self, x: Tensor) -> Clustering:
         """Cluster tokens x (B, H, T, D)."""
-        joint = log_density(x, *self.components())
+        batch, heads, time, width = x.shape
+        groups, components = len(self.log_prior), self.components()
+        tokens = x.transpose(0, 1).reshape(groups, -1, width)  # all that are clustered alike, of all samples
+        joint = log_density(tokens, *components).view(groups, heads // groups, batch, time, -1)
+        joint = joint.flatten(0, 1).transpose(0, 1)
         return Clustering(x, joint, posterior(joint))
 
     def _centroids(self) -> Tensor:

@@ -24,5 +24,6 @@ class LearnedVariance(nn.Linear):
 
 def gaussian_noise(like: Tensor, std: float | Tensor) -> Tensor:
     """Gaussian noise of the shape of `like` (...), of standard deviation `std`, a number or broadcastable to it."""
-    # Queries come as a transposed view; drawn in their own layout the numbers would be slow to draw.
-    return std * torch.randn_like(like, memory_format=torch.contiguous_format)
+    noise = torch.empty_like(like)
+    noise.as_strided((noise.numel(),), (1,)).normal_()  # in the order of memory: quick for transposed queries too
+    return noise.mul_(std)

@@ -52,13 +52,14 @@ class SDMA(SMA):
 
     def _collect_query_losses(self, heads: Heads, queries: Clustering) -> None:
         scope, option, mask = current(), self.options, query_side_mask(heads)
+        x, joint, p = queries
+        valid, components = self._counted(queries, mask), self.query_mixture.components()
         variance = self._variance(self._variance_input(heads), self.query_variance)
-        components, counted = self.query_mixture.components(), self._counted(mask)
-        head_mi = head_mi_upper(queries.x, *components, counted, option.mi_density, queries.log_joint)
-        scope.add_loss("kl_q", option.lambda_k * self._kl(self.query_mixture, queries, mask, variance))
-        scope.add_loss("diversity_q", option.lambda_d * self._spread(queries, mask))
+        head_mi = head_mi_upper(x, *components, valid, option.mi_density, joint, p)
+        scope.add_loss("kl_q", option.lambda_k * self._kl(self.query_mixture, queries, valid, variance))
+        scope.add_loss("diversity_q", option.lambda_d * self._spread(queries, valid))
         scope.add_loss("head_mi", option.lambda_q * head_mi)
-        scope.add_loss("query_mi", -option.lambda_x * query_mi_lower(queries.p, counted))
+        scope.add_loss("query_mi", -option.lambda_x * query_mi_lower(p, valid))
         self._collect_usage("q", queries, mask)
 
     def _query_noise(self, heads: Heads) -> Tensor | None:

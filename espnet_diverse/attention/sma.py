@@ -16,6 +16,7 @@ Null setting: nu = 0 (gamma stays 0), noise_std = 0 and the lambdas 0 make it so
 Cost: softmax plus O(T C (D + C)); the mixed weights are computed in row blocks and never stored whole.
 """
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -26,7 +27,7 @@ from espnet_diverse.attention.sampling import LearnedVariance, gaussian_noise
 from espnet_diverse.attention.shell import Core, Heads
 from espnet_diverse.attention.update_counter import UpdateCounter
 from espnet_diverse.functional.blockwise import mixed_weights, sdma_attention
-from espnet_diverse.functional.information import cluster_kl, diversity
+from espnet_diverse.functional.information import Valid, cluster_kl, diversity, valid_tokens
 from espnet_diverse.functional.semantic import gamma_schedule, semantic_mask
 from espnet_diverse.scope import current
 
@@ -62,8 +63,15 @@ class SMA(Core):
             return noisy_query, noisy_key, noisy_key
         return noisy_query, key if key is query else noisy_key, value
 
+    def summarise(self, key: Tensor) -> Tensor:
+        """The keys' posteriors (9): (B, T, M) -> (B, H, T, C)."""
+        with torch.autocast(key.device.type, enabled=False):
+            return self._cluster(key if key.dtype == torch.float64 else key.float()).p
+
     def forward(self, heads: Heads) -> tuple[Tensor, Tensor | None]:
         """Heads -> context (B, H, Tq, D), weights Ahat (B, H, Tq, Tk) or None."""
+        if heads.summary is not None:
+            return self._attend(heads, self._cluster(heads.query).p, heads.summary)
         noisy = self.options.noise_order == "before"
         query = self._cluster(heads.noisy_query if noisy else heads.query)
         key = query if heads.key is heads.query else self._cluster(heads.noisy_key if noisy else heads.key)
@@ -100,11 +108,14 @@ class SMA(Core):
         scope = current()
         if not scope.collect:
             return
-        sides = [(query, query_side_mask(heads), self._variance(heads.query, self.token_variance))]
+        sides = [
+            (query, self._counted(query, query_side_mask(heads)), self._variance(heads.query, self.token_variance))
+        ]
         if key is not query:  # cross-attention clusters the tokens of both sides with one mixture
-            sides.append((key, key_side_mask(heads), self._variance(heads.key, self.memory_variance)))
+            counted = self._counted(key, key_side_mask(heads))
+            sides.append((key, counted, self._variance(heads.key, self.memory_variance)))
         scope.add_loss("kl_z", self.options.lambda_k * sum(self._kl(self.token_mixture, *side) for side in sides))
-        scope.add_loss("diversity_z", self.options.lambda_d * sum(self._spread(c, mask) for c, mask, _ in sides))
+        scope.add_loss("diversity_z", self.options.lambda_d * sum(self._spread(c, valid) for c, valid, _ in sides))
         scope.add_stat("gamma", self.gamma())
         self._collect_usage("z", key, key_side_mask(heads))
 
@@ -113,17 +124,17 @@ class SMA(Core):
             for name, value in cluster_usage(clustering.p, mask).items():
                 current().add_stat(f"{name}_{suffix}", value)
 
-    def _kl(self, mixture: Mixture, clustering: Clustering, mask: Tensor | None, variance: float | Tensor) -> Tensor:
-        direction, joint = self.options.kl_direction, clustering.log_joint
-        return cluster_kl(clustering.x, *mixture.components(), variance, self._counted(mask), direction, joint)
+    def _kl(self, mixture: Mixture, clustering: Clustering, valid: Valid, variance: float | Tensor) -> Tensor:
+        x, joint, p = clustering
+        return cluster_kl(x, *mixture.components(), variance, valid, self.options.kl_direction, joint, p)
 
-    def _spread(self, clustering: Clustering, mask: Tensor | None) -> Tensor:
+    def _spread(self, clustering: Clustering, valid: Valid) -> Tensor:
         option = self.options
-        return diversity(clustering.p, option.alpha, option.beta, option.dv_form, self._counted(mask))
+        return diversity(clustering.p, option.alpha, option.beta, option.dv_form, valid)
 
-    def _counted(self, mask: Tensor | None) -> Tensor | None:
-        """The tokens that losses are taken over; None: all."""
-        return mask if self.options.losses_over == "valid" else None
+    def _counted(self, clustering: Clustering, mask: Tensor | None) -> Valid:
+        """The tokens that losses are taken over."""
+        return valid_tokens(mask if self.options.losses_over == "valid" else None, clustering.x)
 
     def _variance(self, x: Tensor, learned: LearnedVariance | None) -> float | Tensor:
         return self.options.approx_var if learned is None else learned(x)

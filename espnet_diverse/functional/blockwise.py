@@ -30,6 +30,7 @@ from espnet_diverse.functional.semantic import soften
 #: Natural logarithms times this are logarithms in base 2.
 LOG2_E = 1 / math.log(2)
 
+ALL = slice(None)
 Block = tuple[slice, slice, slice]
 
 
@@ -74,10 +75,13 @@ def sdma_attention(
     scores_shape = q.size(-2), k.size(-2)
     if math.prod(lead) * math.prod(scores_shape) <= block_size(q.device) // 4:  # so small, plain steps are quicker
         return dense(q, k, v, p_query, p_key, gamma, mask, scale, bias)[0]
-    inputs = [four_dimensional(x, *x.shape[-2:]) for x in (q, k, v, soften(p_query), p_key)]
+    p_query, p_key = soften(p_query).transpose(-2, -1), p_key.transpose(-2, -1)
+    inputs = [four_dimensional(x, *x.shape[-2:]) for x in (q, k, v, p_query, p_key)]
     bias = None if bias is None else four_dimensional(bias, *scores_shape)
-    blocked = None if mask is None else four_dimensional(_blocked(mask).view(torch.uint8), *scores_shape)
-    context = _SemanticMaskAttention.apply(*inputs, bias, blocked, gamma, _scale(q, scale))
+    if mask is not None:  # not expanded over heads and scores
+        sizes = (1, 1, 1, *mask.shape)[-3:]
+        mask = _blocked(mask).view(torch.uint8).expand(*lead[:-1], *sizes).reshape(-1, *sizes)
+    context = _SemanticMaskAttention.apply(*inputs, bias, mask, gamma, _scale(q, scale))
     return context.view(*lead, *context.shape[-2:])
 
 
@@ -98,12 +102,12 @@ def mixed_weights(
     if mask is not None:
         scores = scores - _blocked(mask).to(scores.dtype) * _huge(scores)
     weights = scores.softmax(-1)
-    p_query = soften(p_query)
-    norm = (p_query * torch.matmul(weights, p_key)).sum(-1, keepdim=True)
-    coefficients = _coefficients(p_query, norm, gamma, torch.ones_like(norm))
+    p_query, p_key = soften(p_query).transpose(-2, -1), p_key.transpose(-2, -1)
+    norm = (p_query * torch.matmul(p_key, weights.transpose(-2, -1))).sum(-2, keepdim=True)
+    coefficients = _coefficients(p_query, norm, gamma, torch.ones_like(norm)).transpose(-2, -1)
     if mask is not None:  # a query that may attend to nothing has attended to all alike
         coefficients = coefficients * mask.any(-1, keepdim=True)
-    return weights * torch.matmul(coefficients, _clusters_first(p_key))
+    return weights * torch.matmul(coefficients, _with_ones(p_key))
 
 
 def dense(
@@ -140,7 +144,8 @@ def blocks(batch: int, heads: int, rows: int, columns: int, limit: int) -> Itera
 class _Scores:
     """The scores times log2(e), one block at a time.
 
-    Attributes: q (B, H, Tq, D), k (B, H, Tk, D), scale of q . k, bias and blocked (B, H, Tq, Tk) or None.
+    Attributes: q (B, H, Tq, D), k (B, H, Tk, D), scale of q . k, bias (B, H, Tq, Tk) or None, and blocked, 1 where a
+    key may not be attended, (B, 1 or H, 1 or Tq, 1 or Tk) or None.
     """
 
     q: Tensor
@@ -149,51 +154,54 @@ class _Scores:
     bias: Tensor | None
     blocked: Tensor | None
 
-    def blocks(self, count: int) -> Iterator[tuple[Block, list[Tensor]]]:
-        """Each block's slices, its scores and `count` - 1 spare tensors alike (G, rows, Tk) in memory used again."""
+    def blocks(self, count: int) -> Iterator[tuple[Block, Tensor, Tensor, list[Tensor]]]:
+        """Each block's slices, its queries (G, rows, D) and keys (G, Tk, D), and `count` tensors (G, rows, Tk) in
+        memory used again, of which the first holds the scores."""
         columns = self.k.size(2)
         memory = None
         for block in blocks(*self.q.shape[:3], columns, block_size(self.q.device)):
-            q = _pick(self.q, *block)
+            q, k = _pick(self.q, *block), _pick(self.k, *block[:2])
             if memory is None:  # the first block is the largest
-                memory = self.q.new_empty(count, q.size(0) * q.size(1) * columns)
+                memory = q.new_empty(count, q.size(0) * q.size(1) * columns)
             tensors = [x[: q.size(0) * q.size(1) * columns].view(*q.shape[:2], columns) for x in memory]
-            self._fill(tensors[0], tensors[1], q, block)
-            yield block, tensors
+            tensors[0].baddbmm_(q, k.transpose(1, 2), beta=0, alpha=self.scale * LOG2_E)
+            self._bias_and_block(tensors[0], block)
+            yield block, q, k, tensors
 
-    def _fill(self, scores: Tensor, spare: Tensor, q: Tensor, block: Block) -> None:
-        scores.baddbmm_(q, _pick(self.k, *block[:2]).transpose(1, 2), beta=0, alpha=self.scale * LOG2_E)
+    def _bias_and_block(self, scores: Tensor, block: Block) -> None:
         if self.bias is not None:
             scores.add_(_pick(self.bias, *block), alpha=LOG2_E)
         if self.blocked is not None:
-            blocked = self.blocked[block]
-            spare.view(blocked.shape).copy_(blocked)  # bytes to numbers: many times quicker than a fill by bool
-            scores.add_(spare, alpha=-_huge(scores))
+            cuts = zip(block, self.blocked.shape, strict=False)
+            blocked = self.blocked[tuple(ALL if size == 1 else cut for cut, size in cuts)]
+            by_sample = scores.view(*self.q[block].shape[:3], -1)
+            by_sample.add_(blocked.to(scores.dtype), alpha=-_huge(scores))  # many times quicker than a fill by bool
 
 
 class _SemanticMaskAttention(torch.autograd.Function):
-    """q, k, v, P, R, bias and blocked, all of four dimensions, gamma, scale -> context; see the module's equations."""
+    """q, k, v, P^T, R^T, bias and blocked, all of four dimensions, gamma, scale -> context; see the module's equations.
+
+    Whatever there is of clusters and queries is transposed, (C, Tq), because narrow rows are slow.
+    """
 
     @staticmethod
     def forward(ctx, q, k, v, p_query, p_key, bias, blocked, gamma, scale):
-        scores = _Scores(q.contiguous(), k.contiguous(), scale, bias, blocked)
-        v, p_query = v.contiguous(), p_query.contiguous()
-        clusters = _clusters_first(p_key)
-        context = q.new_empty(*q.shape[:3], v.size(3))
-        log_sum, u = q.new_empty(*q.shape[:3], 1), torch.empty_like(p_query)
-        for block, (weights, w) in scores.blocks(2):
-            r, p = _pick(clusters, *block[:2]), _pick(p_query, *block)
+        clusters = _with_ones(p_key)
+        context = torch.empty_like(q) if v.size(3) == q.size(3) else v.new_empty(*q.shape[:3], v.size(3))
+        log_sum, u = q.new_empty(*q.shape[:2], 1, q.size(2)), torch.empty_like(p_query)
+        for (b, h, rows), _, _, (weights, w) in _Scores(q, k, scale, bias, blocked).blocks(2):
+            r, p = _pick(clusters, b, h), _pick(p_query, b, h, ALL, rows)
             top = weights.amax(-1, keepdim=True)
             top.masked_fill_(top < -_huge(top) / 2, math.inf)  # nothing to attend to: all weights become 0
             _exp2_(weights.sub_(top))
-            sums = torch.bmm(r, weights.transpose(1, 2)).transpose(1, 2)
-            share, total = sums[..., :-1], _nonzero(sums[..., -1:])
-            coefficients = _coefficients(p, _nonzero((p * share).sum(-1, keepdim=True)), gamma, total)
-            weights.mul_(torch.bmm(coefficients, r, out=w))
-            torch.bmm(weights, _pick(v, *block[:2]), out=_pick(context, *block))
-            _pick(log_sum, *block).copy_(top + total.log2())
-            _pick(u, *block).copy_(share / total)
-        ctx.save_for_backward(scores.q, scores.k, v, p_query, clusters, bias, blocked, log_sum, u)
+            sums = torch.bmm(r, weights.transpose(1, 2))
+            share, total = sums[:, :-1], _nonzero(sums[:, -1:])
+            coefficients = _coefficients(p, _nonzero((p * share).sum(1, keepdim=True)), gamma, total)
+            weights.mul_(torch.bmm(coefficients.transpose(1, 2), r, out=w))
+            _multiply(weights, _pick(v, b, h), context[b, h, rows])
+            _put(top.transpose(1, 2) + total.log2(), log_sum[b, h, :, rows])
+            _put(share / total, u[b, h, :, rows])
+        ctx.save_for_backward(q, k, v, p_query, clusters, bias, blocked, log_sum, u)
         ctx.gamma, ctx.scale = gamma, scale
         return context
 
@@ -201,32 +209,33 @@ class _SemanticMaskAttention(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, grad):
         q, k, v, p_query, clusters, bias, blocked, log_sum, u = ctx.saved_tensors
-        grad, gamma = grad.contiguous(), ctx.gamma
-        norm = _nonzero((p_query * u).sum(-1, keepdim=True))
+        gamma = ctx.gamma
+        norm = _nonzero((p_query * u).sum(2, keepdim=True))
         coefficients = _coefficients(p_query, norm, gamma, torch.ones_like(norm))
-        dq, dk, dv, dp = torch.empty_like(q), torch.zeros_like(k), torch.zeros_like(v), torch.empty_like(p_query)
-        dr = p_query.new_zeros(*clusters.shape[:2], p_query.size(3), k.size(2))
+        dq, dk, dv, dp = (torch.empty_like(x) for x in (q, k, v, p_query))
+        dr = clusters.new_empty(*clusters.shape[:2], p_query.size(2), k.size(2))
         dbias = torch.empty_like(bias, memory_format=torch.contiguous_format) if ctx.needs_input_grad[5] else None
-        for block, (a, w, t, product) in _Scores(q, k, ctx.scale, bias, blocked).blocks(4):
-            lead = block[:2]
-            g, r, coefficient = _pick(grad, *block), _pick(clusters, *lead), _pick(coefficients, *block)
-            p, block_norm = _pick(p_query, *block), _pick(norm, *block)
-            _exp2_(a.sub_(_pick(log_sum, *block)))
-            torch.bmm(coefficient, r, out=w)
-            _pick(dv, *lead).baddbmm_(torch.mul(a, w, out=product).transpose(1, 2), g)
-            torch.bmm(g, _pick(v, *lead).transpose(1, 2), out=t).mul_(a)
-            sums = torch.bmm(r, t.transpose(1, 2)).transpose(1, 2)
-            x, delta = sums[..., :-1], sums[..., -1:]
-            b = (p * x).sum(-1, keepdim=True) / block_norm
-            _pick(dp, *block).copy_(gamma * (x - b * _pick(u, *block)) / block_norm)
-            z = t.addcmul_(a, b, value=-1)
-            _pick(dr, *lead).baddbmm_(coefficient[..., :-1].transpose(1, 2), z)
-            ds = z.mul_(w).addcmul_(a, (1 - gamma) * (delta - b), value=-1)
+        scores = _Scores(q, k, ctx.scale, bias, blocked)
+        for (b, h, rows), q_block, k_block, (a, w, t) in scores.blocks(3):
+            add = rows.start > 0  # to the gradient of the same keys from earlier queries
+            g, r, coefficient = _pick(grad, b, h, rows), _pick(clusters, b, h), _pick(coefficients, b, h, ALL, rows)
+            p, block_norm = _pick(p_query, b, h, ALL, rows), _pick(norm, b, h, ALL, rows)
+            _exp2_(a.sub_(_pick(log_sum, b, h, ALL, rows).transpose(1, 2)))
+            torch.bmm(coefficient.transpose(1, 2), r, out=w)
+            _multiply(torch.mul(a, w, out=t).transpose(1, 2), g, dv[b, h], add)
+            torch.bmm(g, _pick(v, b, h).transpose(1, 2), out=t).mul_(a)
+            sums = torch.bmm(r, t.transpose(1, 2))
+            x, delta = sums[:, :-1], sums[:, -1:]
+            b_row = (p * x).sum(1, keepdim=True) / block_norm
+            _put(gamma * (x - b_row * _pick(u, b, h, ALL, rows)) / block_norm, dp[b, h, :, rows])
+            z = t.addcmul_(a, b_row.transpose(1, 2), value=-1)
+            _multiply(coefficient[:, :-1], z, dr[b, h], add)
+            ds = z.mul_(w).addcmul_(a, ((1 - gamma) * (delta - b_row)).transpose(1, 2), value=-1)
             if dbias is not None:
-                _pick(dbias, *block).copy_(ds)
-            _pick(dq, *block).baddbmm_(ds, _pick(k, *lead), beta=0, alpha=ctx.scale)
-            _pick(dk, *lead).baddbmm_(ds.transpose(1, 2), _pick(q, *block), alpha=ctx.scale)
-        return dq, dk, dv, dp, dr.transpose(2, 3), dbias, None, None, None
+                _put(ds, dbias[b, h, rows])
+            _multiply(ds, k_block, dq[b, h, rows], scale=ctx.scale)
+            _multiply(ds.transpose(1, 2), q_block, dk[b, h], add, ctx.scale)
+        return dq, dk, dv, dp, dr, dbias, None, None, None
 
 
 def _scale(q: Tensor, scale: float | None) -> float:
@@ -250,25 +259,40 @@ def _nonzero(x: Tensor) -> Tensor:
 
 
 def _coefficients(p: Tensor, norm: Tensor, gamma: float | Tensor, total: Tensor) -> Tensor:
-    """[gamma P / r, (1 - gamma) / total], the left factor of W: p (..., C), norm and total (..., 1) -> (..., C + 1)."""
-    return torch.cat([gamma * p / norm, (1 - gamma) / total], -1)
+    """[gamma P / r, (1 - gamma) / total]^T, the left factor of W: p (..., C, T), norm and total (..., 1, T) ->
+    (..., C + 1, T)."""
+    return torch.cat([gamma * p / norm, (1 - gamma) / total], -2)
 
 
-def _clusters_first(p_key: Tensor) -> Tensor:
-    """R^T, on which products are quicker, and a row of ones, which gives row sums: (..., Tk, C) -> (..., C + 1, Tk)."""
-    return F.pad(p_key.transpose(-2, -1), (0, 0, 0, 1), value=1.0)
+def _with_ones(p_key: Tensor) -> Tensor:
+    """R^T and a row of ones, which gives row sums: (..., C, Tk) -> (..., C + 1, Tk)."""
+    return F.pad(p_key, (0, 0, 0, 1), value=1.0)
 
 
 def _exp2_(x: Tensor) -> Tensor:
-    """2 ** x in place for x <= 0, with 0 below the root of the smallest normal number.
+    """2 ** x in place, with 0 below the root of the smallest normal number.
 
     Such weights are far below rounding; kept, they and their products would be denormal, on which CPUs are slow.
     """
-    lowest = math.log2(torch.finfo(x.dtype).tiny) / 2
-    return F.threshold_(x.clamp_(min=lowest).exp2_(), 2 * 2**lowest, 0.0)
+    return F.threshold_(x.exp2_(), torch.finfo(x.dtype).tiny ** 0.5, 0.0)
 
 
-def _pick(x: Tensor, b: slice, h: slice, r: slice = slice(None)) -> Tensor:
-    """A block of x (B, H, T, ...) as (G, rows, ...). Of a contiguous x it is a view, because `blocks` cuts rows only
-    within one head and heads only within one sample."""
-    return x[b, h, r].flatten(0, 1)
+def _pick(x: Tensor, b: slice, h: slice, *rest: slice) -> Tensor:
+    """A block of x (B, H, ...) as (G, ...): of one sample a view, whatever the strides of x, else often a copy."""
+    return x[(b, h, *rest)].flatten(0, 1)
+
+
+def _put(value: Tensor, to: Tensor) -> None:
+    """Copy a block (G, ...) to its place (b, h, ...)."""
+    to.copy_(value.view(to.shape))
+
+
+def _multiply(left: Tensor, right: Tensor, to: Tensor, add: bool = False, scale: float = 1.0) -> None:
+    """Put scale left @ right (G, ...) to its place (b, h, ...), or add it there.
+
+    Only blocks of one sample add, because `blocks` cuts rows only within one head and heads only within one sample.
+    """
+    if len(to) == 1:
+        to[0].baddbmm_(left, right, beta=int(add), alpha=scale)
+    else:
+        _put(left.new_empty(len(left), *to.shape[2:]).baddbmm_(left, right, beta=0, alpha=scale), to)

@@ -7,6 +7,8 @@ of itself and (21) infinite. Where no sequence is left the loss is 0.
 """
 
 import math
+from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,15 +21,45 @@ from espnet_diverse.functional.mixture import floored, log_density, posterior
 _CERTAIN = 1e-6
 
 
+class Valid(NamedTuple):
+    """Valid tokens and the weights of tokens and sequences in the losses, which `valid_tokens` counts once for all.
+
+    Attributes:
+        mask: Bool, True = valid, (..., T), or None (all valid).
+        ones: The mask as numbers, (..., T) or (T,).
+        count: Valid tokens of each sequence, (..., 1).
+        sequences: Weights of sequences, (..., 1); they sum to one, or are zero where there is no sequence to count.
+        tokens: Weights of tokens, (..., T): those of their sequences, shared out.
+    """
+
+    mask: Tensor | None
+    ones: Tensor
+    count: Tensor
+    sequences: Tensor
+    tokens: Tensor
+
+
+def valid_tokens(mask: Tensor | Valid | None, like: Tensor) -> Valid:
+    """What the losses need to know of a mask (..., T), for tokens `like` (..., T, D or C)."""
+    if isinstance(mask, Valid):
+        return mask
+    ones = like.new_ones(like.size(-2)) if mask is None else mask.to(like.dtype)
+    count = ones.sum(-1, keepdim=True)
+    counted = (count >= 2).to(ones.dtype)
+    sequences = counted / counted.sum().clamp(min=1)
+    return Valid(mask, ones, count, sequences, ones * (sequences / count.clamp(min=1)))
+
+
 def cluster_kl(
     x: Tensor,
     log_prior: Tensor,
     mean: Tensor,
     log_var: Tensor,
     variance: float | Tensor,
-    mask: Tensor | None = None,
+    mask: Tensor | Valid | None = None,
     direction: str = "paper",
     log_joint: Tensor | None = None,
+    p: Tensor | None = None,
 ) -> Tensor:
     """KL from q(x, c) = N(x, variance) p(c|x) to the mixture, equation (20), in nats a token.
 
@@ -42,6 +74,7 @@ def cluster_kl(
         mask: Valid tokens, broadcastable to (..., T).
         direction: "paper" is KL(q(c) || pi); "released" is KL(pi || q(c)), as in the released code.
         log_joint: `log_density(x, log_prior, mean, log_var)`, where the caller has it.
+        p: `posterior(log_joint)`, where the caller has it.
 
     Raises:
         ValueError: The direction is unknown.
@@ -49,17 +82,19 @@ def cluster_kl(
     if direction not in ("paper", "released"):
         raise ValueError(f"unknown KL direction {direction!r}; known: paper released")
     joint = log_density(x, log_prior, mean, log_var) if log_joint is None else log_joint
+    p = posterior(joint) if p is None else p
+    valid = valid_tokens(mask, x)
     evidence = joint.logsumexp(-1)  # log p(x)
-    p = posterior(joint)
-    spread = torch.matmul(p, torch.exp(-floored(log_var)).sum(-1, keepdim=True)).squeeze(-1)
-    variance = torch.as_tensor(variance, dtype=x.dtype, device=x.device)
-    gaussian = (variance * spread - x.size(-1) * (1 + torch.log(2 * math.pi * variance))) / 2
+    precision = torch.exp(-floored(log_var)).sum(-1)
+    spread = (p * precision.unsqueeze(-2)).sum(-1)
+    log_variance = torch.log(variance) if torch.is_tensor(variance) else math.log(variance)
+    gaussian = variance / 2 * spread - x.size(-1) / 2 * (1 + math.log(2 * math.pi) + log_variance)
     if direction == "paper":
-        return _mean_over_tokens(gaussian - evidence, mask)
+        return _mean_over_tokens(gaussian - evidence, valid)
     log_prior = log_prior.log_softmax(-1).unsqueeze(-2)
     log_posterior = joint - evidence.unsqueeze(-1)
     categorical = (log_prior.exp() * (log_prior - log_posterior)).sum(-1)
-    return _mean_over_tokens(gaussian + (p * (log_prior - joint)).sum(-1) + categorical, mask)
+    return _mean_over_tokens(gaussian + (p * (log_prior - joint)).sum(-1) + categorical, valid)
 
 
 def query_given_query(
@@ -67,9 +102,10 @@ def query_given_query(
     log_prior: Tensor,
     mean: Tensor,
     log_var: Tensor,
-    mask: Tensor | None = None,
+    mask: Tensor | Valid | None = None,
     mi_density: str = "paper",
     log_joint: Tensor | None = None,
+    p: Tensor | None = None,
 ) -> Tensor:
     """p(q_i^h | q_i^h') of each token for each two heads, equations (16)-(18).
 
@@ -82,6 +118,7 @@ def query_given_query(
         mi_density: "paper", or "tempered": log p(q) of (18) divided by D. In many dimensions the paper's density puts
             all its weight on a few tokens.
         log_joint: `log_density(q, log_prior, mean, log_var)`, where the caller has it.
+        p: `posterior(log_joint)`, where the caller has it.
 
     Returns:
         (..., T, H, H), the first head that of the query told, the second that of the query given; 0 for padding.
@@ -92,14 +129,16 @@ def query_given_query(
     if mi_density not in ("paper", "tempered"):
         raise ValueError(f"unknown MI density {mi_density!r}; known: paper tempered")
     joint = log_density(q, log_prior, mean, log_var) if log_joint is None else log_joint
-    cluster_given_query = posterior(joint)  # (..., H, T, C)
+    cluster_given_query = posterior(joint) if p is None else p  # (..., H, T, C)
+    mask = valid_tokens(mask, q).mask
     if mi_density == "tempered":
         joint = joint - joint.logsumexp(-1, keepdim=True) * (1 - 1 / q.size(-1))
     if mask is not None:
-        joint = joint.masked_fill(~mask.unsqueeze(-1), torch.finfo(joint.dtype).min)
+        padding = ~mask.unsqueeze(-1)
+        joint = joint.masked_fill(padding, torch.finfo(joint.dtype).min)
     query_given_cluster = joint.transpose(-2, -1).softmax(-1).transpose(-2, -1)  # (17)
     if mask is not None:  # where nothing is valid, all is alike
-        query_given_cluster = query_given_cluster.masked_fill(~mask.unsqueeze(-1), 0.0)
+        query_given_cluster = query_given_cluster.masked_fill(padding, 0.0)
     return torch.matmul(query_given_cluster.transpose(-3, -2), cluster_given_query.movedim(-3, -1))
 
 
@@ -108,23 +147,25 @@ def head_mi_upper(
     log_prior: Tensor,
     mean: Tensor,
     log_var: Tensor,
-    mask: Tensor | None = None,
+    mask: Tensor | Valid | None = None,
     mi_density: str = "paper",
     log_joint: Tensor | None = None,
+    p: Tensor | None = None,
 ) -> Tensor:
     """L_Dqq, upper bound on what the queries of two heads tell of each other, equation (21), in nats.
 
     Arguments and errors are those of `query_given_query`; 1 - p is clamped, so that no token costs without bound.
     """
-    p = query_given_query(q, log_prior, mean, log_var, mask, mi_density, log_joint)
+    valid = valid_tokens(mask, q)
+    p = query_given_query(q, log_prior, mean, log_var, valid, mi_density, log_joint, p)
     heads = p.size(-1)
-    other = 1 - torch.eye(heads, dtype=p.dtype, device=p.device)
+    other = p.new_ones(heads, heads).fill_diagonal_(0)
     cost = -torch.log1p(-p.clamp(max=1 - _CERTAIN)) * other  # (..., T, H, H)
-    valid = None if mask is None else mask.expand(q.shape[:-1])[..., 0, :]
-    return _mean_over_tokens(cost.sum((-2, -1)) / heads**2, valid)
+    cost = cost.sum((-2, -1)) / heads**2
+    return _mean_over_tokens(cost.unsqueeze(-2), valid)
 
 
-def query_mi_lower(p: Tensor, mask: Tensor | None = None) -> Tensor:
+def query_mi_lower(p: Tensor, mask: Tensor | Valid | None = None) -> Tensor:
     """L_Dxq, lower bound on what queries tell of their tokens, equations (19) and (22), in nats.
 
     As in (22) there is no 1/n inside the logarithm: the bound of (15) is this plus log n.
@@ -133,14 +174,14 @@ def query_mi_lower(p: Tensor, mask: Tensor | None = None) -> Tensor:
         p: Posteriors of the queries (..., T, C).
         mask: Valid tokens, broadcastable to (..., T).
     """
-    flat = p.reshape(-1, *p.shape[-2:])
-    valid = _valid(mask, p[..., 0]).to(p.dtype).reshape(flat.shape[:-1])
-    log_sum = _LogSumExpGram.apply(flat, valid).view(p.shape[:-1])
-    return _mean_over_tokens(p.square().sum(-1) - log_sum, mask)
+    valid = valid_tokens(mask, p)
+    flat = p.transpose(-2, -1).reshape(-1, p.size(-1), p.size(-2))
+    ones, weights = (x.expand(p.shape[:-1]).reshape(len(flat), 1, -1) for x in (valid.ones, valid.tokens))
+    return _OwnAgainstAll.apply(flat, ones, weights) * (valid.tokens.numel() / ones.numel())
 
 
 def diversity(
-    p: Tensor, alpha: float = 1.25, beta: float = 0.75, form: str = "paper", mask: Tensor | None = None
+    p: Tensor, alpha: float = 1.25, beta: float = 0.75, form: str = "paper", mask: Tensor | Valid | None = None
 ) -> Tensor:
     """L_DV, which is small where tokens are sure of their cluster and clusters differ between tokens, equation (23).
 
@@ -159,79 +200,78 @@ def diversity(
     """
     if form not in ("paper", "code", "balanced"):
         raise ValueError(f"unknown form of the diversity loss {form!r}; known: paper code balanced")
-    valid = _valid(mask, p[..., 0])
-    p = p.masked_fill(~valid.unsqueeze(-1), 0.0)
-    count = valid.sum(-1)
+    valid = valid_tokens(mask, p)
+    p = p if valid.mask is None else p * valid.ones.unsqueeze(-1)
     own = p.square().sum(-1)  # (..., T)
-    diagonal = (own - 1).square().masked_fill(~valid, 0.0).sum(-1)
+    diagonal = (own - valid.ones).square().sum(-1)
     between = torch.matmul(p.transpose(-2, -1), p).square().sum((-2, -1)) - own.square().sum(-1)
     power = 1 if form == "code" else 2
-    size = count.clamp(min=2)
+    size = valid.count.squeeze(-1).clamp(min=2)
     pairs = size * (size - 1) if form == "balanced" else size**2
     singles = size if form == "balanced" else size**2
-    return _mean_over_sequences(alpha**power * diagonal / singles + beta**power * between / pairs, count)
+    loss = diagonal * (alpha**power / singles) + between * (beta**power / pairs)
+    return _mean(loss, valid.sequences.squeeze(-1))
 
 
-class _LogSumExpGram(torch.autograd.Function):
-    """log sum_j valid_j exp(p_i . p_j): p (N, T, C), valid (N, T) of 0 and 1 -> (N, T), 0 where nothing is valid.
+class _OwnAgainstAll(torch.autograd.Function):
+    """sum_i w_i (p_i . p_i - log sum_j valid_j exp(p_i . p_j)): p (N, C, T), valid of 0 and 1 and w (N, 1, T) -> ().
 
-    Backward needs, beside the sums, only a product of the same matrix, which is computed again. Posteriors keep
-    p_i . p_j within [0, 1], so that no maximum needs taking out.
+    The gradient is made with the value, because both need products with exp(P P^T). Posteriors keep p_i . p_j within
+    [0, 1], so that no maximum needs taking out.
     """
 
     @staticmethod
-    def forward(ctx, p, valid):
-        valid = valid.unsqueeze(1)
-        sums = _exp_gram_product(p, torch.cat([p.transpose(1, 2) * valid, valid], 1))
-        total = torch.where(sums[:, -1:] > 0, sums[:, -1:], 1)
-        ctx.save_for_backward(p, valid, sums[:, :-1], total)
-        return total.log().squeeze(1)
+    def forward(ctx, p, valid, weights):
+        value, gradient = p.new_zeros(()), torch.empty_like(p, memory_format=torch.contiguous_format)
+        count = max(1, block_size(p.device) // max(1, p.size(2) ** 2))
+        for own, ones, w, out in zip(*(x.split(count) for x in (p, valid, weights, gradient)), strict=True):
+            times_gram = _times_exp_gram(own)
+            sums = times_gram(torch.cat([own * ones, ones], 1))
+            total = torch.where(sums[:, -1:] > 0, sums[:, -1:], 1)
+            value += (w * (own.square().sum(1, keepdim=True) - total.log())).sum()
+            if ctx.needs_input_grad[0]:
+                share = w / total
+                torch.sub(2 * w * own - share * sums[:, :-1], ones * times_gram(share * own), out=out)
+        ctx.save_for_backward(gradient)
+        return value
 
     @staticmethod
     @once_differentiable
     def backward(ctx, grad):
-        p, valid, weighted, total = ctx.saved_tensors
-        share = grad.unsqueeze(1) / total
-        gradient = share * weighted + valid * _exp_gram_product(p, share * p.transpose(1, 2))
-        return gradient.transpose(1, 2), None
+        return grad * ctx.saved_tensors[0], None, None
 
 
-def _exp_gram_product(p: Tensor, right: Tensor) -> Tensor:
-    """right @ exp(P P^T): p (N, T, C), right (N, K, T) -> (N, K, T), in blocks of rows.
+def _times_exp_gram(p: Tensor) -> Callable[[Tensor], Tensor]:
+    """The product with exp(P P^T) from the right: p (N, C, T) -> a function (N, K, T) -> (N, K, T).
 
-    The matrix is symmetric: each block has only the columns from its first row on, and serves both sides.
+    The matrix is kept if it fits a block. Otherwise it is made again for each product by rows, and as it is symmetric,
+    from the diagonal on, each part serving both sides.
     """
-    count, time, _ = p.shape
-    rows_first, clusters_first = p.contiguous(), p.transpose(1, 2).contiguous()
-    result = torch.zeros_like(right, memory_format=torch.contiguous_format)
-    memory = None
-    for n, _, rows in blocks(count, 1, time, time, block_size(p.device) // 2):
-        own, later = rows_first[n, rows], clusters_first[n, :, rows.start :]
-        shape = *own.shape[:2], later.size(2)
-        if memory is None:  # the first block is the largest
-            memory = p.new_empty(math.prod(shape))
-        gram = memory[: math.prod(shape)].view(shape)
-        gram.baddbmm_(own, later, beta=0, alpha=LOG2_E).exp2_()  # quicker than exp
-        result[n, :, rows] += torch.bmm(right[n, :, rows.start :], gram.transpose(1, 2))
-        if rows.stop < time:
-            result[n, :, rows.stop :] += torch.bmm(right[n, :, rows], gram[..., own.size(1) :])
-    return result
+    by_token, time, limit = LOG2_E * p.transpose(1, 2), p.size(2), block_size(p.device)
+
+    def gram(rows: slice) -> Tensor:
+        return torch.bmm(by_token[:, rows], p[..., rows.start :]).exp2_()  # quicker than exp
+
+    if time * time <= limit:
+        matrix = gram(slice(0, time))
+        return lambda left: torch.bmm(left, matrix)
+
+    def by_rows(left: Tensor) -> Tensor:
+        result = torch.zeros_like(left)
+        for _, _, rows in blocks(1, 1, time, time, limit):
+            part = gram(rows)
+            result[..., rows] += torch.bmm(left[..., rows.start :], part.transpose(1, 2))
+            result[..., rows.stop :] += torch.bmm(left[..., rows], part[..., part.size(1) :])
+        return result
+
+    return by_rows
 
 
-def _valid(mask: Tensor | None, like: Tensor) -> Tensor:
-    """Bool mask of the shape of `like` (..., T)."""
-    return torch.ones_like(like, dtype=torch.bool) if mask is None else mask.expand(like.shape)
+def _mean_over_tokens(values: Tensor, valid: Valid) -> Tensor:
+    """Mean over valid tokens, then over sequences: values (..., T) -> ()."""
+    return _mean(values, valid.tokens)
 
 
-def _mean_over_tokens(values: Tensor, mask: Tensor | None) -> Tensor:
-    """Mean over valid tokens, then over sequences: values (..., T), mask broadcastable to it -> ()."""
-    valid = _valid(mask, values)
-    count = valid.sum(-1, keepdim=True)
-    weights = (valid & (count >= 2)).to(values.dtype) / count.clamp(min=1)  # of a sequence, they sum to one or zero
-    return (values * weights).sum() / weights.sum().clamp(min=1)
-
-
-def _mean_over_sequences(values: Tensor, count: Tensor) -> Tensor:
-    """Mean over sequences with at least two valid tokens: values and count (...) -> (); 0 where there is none."""
-    weights = (count >= 2).to(values.dtype)
-    return (values * weights).sum() / weights.sum().clamp(min=1)
+def _mean(values: Tensor, weights: Tensor) -> Tensor:
+    """Mean of values under weights that sum to one, or to zero, and stand for all heads that they are broadcast to."""
+    return (values * weights).sum() * (weights.numel() / values.numel())

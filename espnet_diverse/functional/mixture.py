@@ -34,36 +34,41 @@ def log_density(x: Tensor, log_prior: Tensor, mean: Tensor, log_var: Tensor) -> 
     Returns:
         (..., T, C); the leading dimensions broadcast.
     """
-    log_var = floored(log_var)
-    precision = torch.exp(-log_var)
-    scaled = mean * precision
-    normaliser = (math.log(2 * math.pi) + log_var + mean * scaled).sum(-1) / 2
-    lead = torch.broadcast_tensors(x[..., 0, 0], mean[..., 0, 0])[0].shape
-    flat = [y.expand(*lead, *y.shape[-2:]).reshape(-1, *y.shape[-2:]) for y in (x, precision / 2, scaled)]
-    distance = _Quadratic.apply(*flat).view(*lead, *mean.shape[-2:-1], *x.shape[-2:-1])
-    return ((log_prior.log_softmax(-1) - normaliser).unsqueeze(-1) - distance).transpose(-2, -1)
+    lead = torch.broadcast_shapes(x.shape[:-2], mean.shape[:-2])
+    log_prior, log_var = log_prior.log_softmax(-1).unsqueeze(-1), floored(log_var)
+    flat = [y.expand(*lead, *y.shape[-2:]).reshape(-1, *y.shape[-2:]) for y in (x, log_prior, mean, log_var)]
+    return _LogDensity.apply(*flat).view(*lead, mean.size(-2), x.size(-2)).transpose(-2, -1)
 
 
-class _Quadratic(torch.autograd.Function):
-    """a x^2 - b x: x (N, T, D), a and b (N, C, D) -> (N, C, T), clusters first because narrow rows are slow.
+class _LogDensity(torch.autograd.Function):
+    """log pi + log N(x; mu, sigma^2): x (N, T, D), log pi (N, C, 1), mu, log sigma^2 (N, C, D) -> (N, C, T), clusters
+    first because narrow rows are slow.
 
-    Plain autograd would mix layouts in its backward, at several times the cost.
+    With g the gradient of the result, n = g 1, s = g x and S = g x^2, sums over the tokens, the gradients are
+
+        log pi: n    mu: (s - n mu) / sigma^2    log sigma^2: ((S - 2 mu s + n mu^2) / sigma^2 - n) / 2
+        x: g^T (mu / sigma^2) - x g^T (1 / sigma^2)
     """
 
     @staticmethod
-    def forward(ctx, x, a, b):
-        x = x.contiguous()
-        ctx.save_for_backward(x, a, b)
-        return torch.bmm(a, x.square().transpose(1, 2)).baddbmm_(b, x.transpose(1, 2), alpha=-1)
+    def forward(ctx, x, log_prior, mean, log_var):
+        precision = torch.exp(-log_var)
+        scaled = mean * precision
+        normaliser = (math.log(2 * math.pi) + log_var + mean * scaled).sum(-1, keepdim=True) / 2
+        ctx.save_for_backward(x, mean, precision)
+        joint = torch.baddbmm(log_prior - normaliser, precision, x.square().transpose(1, 2), alpha=-0.5)
+        return joint.baddbmm_(scaled, x.transpose(1, 2))
 
     @staticmethod
     @once_differentiable
     def backward(ctx, grad):
-        x, a, b = ctx.saved_tensors
-        by_token, square = grad.transpose(1, 2), x.square()
-        da, db = torch.bmm(grad, square), -torch.bmm(grad, x)
-        dx = torch.bmm(by_token, 2 * a, out=square).mul_(x).baddbmm_(by_token, b, alpha=-1)
-        return dx, da, db
+        x, mean, precision = ctx.saved_tensors
+        count, by_token, square = grad.sum(-1, keepdim=True), grad.transpose(1, 2), x.square()
+        first, second = torch.bmm(grad, x), torch.bmm(grad, square)
+        from_mean = first - count * mean
+        dlog_var = (precision * (second - mean * (first + from_mean)) - count) / 2
+        dx = torch.bmm(by_token, precision, out=square).mul_(x).baddbmm_(by_token, mean * precision, beta=-1)
+        return dx, count, precision * from_mean, dlog_var
 
 
 def posterior(log_joint: Tensor) -> Tensor:

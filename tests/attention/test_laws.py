@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from espnet_diverse.attention import CORES, build_attention
+from espnet_diverse.attention.shell import Memory
 from espnet_diverse.scope import scope
 
 SIZE, HEADS = 16, 4
@@ -118,6 +119,18 @@ def test_cached_step_equals_last_row_of_the_full_pass(core):
     for t in range(1, 8):
         step = module(x[:, t - 1 : t], x[:, :t], x[:, :t], causal(t)[:, -1:])
         torch.testing.assert_close(step, full[:, t - 1 : t])
+
+
+@each_core
+def test_remembered_keys_give_what_the_full_pass_gives(core):
+    module, (x, _) = make(core, causal=True), inputs()
+    full = module(x, x, x, causal(7))
+    memories = [module.remember(x[:, :3]), *(module.project(x[:, t : t + 1])[1] for t in range(3, 7))]
+    parts = zip(*memories, strict=True)
+    memory = Memory(*(None if part[0] is None else torch.cat(part, dim=2) for part in parts))
+    late = x[:, 3:]
+    recalled = module.recall(module.ask(late), late, memory, causal(7)[:, 3:].expand(2, -1, -1))
+    torch.testing.assert_close(recalled, full[:, 3:])
 
 
 @each_core
