@@ -1,12 +1,18 @@
-"""Checkpoint files: written atomically, read without running code that they carry, and fitted without gaps."""
+"""Checkpoint files: written atomically, read without running code that they carry, and fitted without gaps.
+
+A file whose name ends in .safetensors has that format, which can hold nothing but named tensors.
+"""
 
 import datetime
 import os
 import pickle
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
+import safetensors.torch
 import torch
+from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from espnet_diverse.errors import ModelError
@@ -19,6 +25,7 @@ _ALLOWED = [
     datetime.timedelta,
 ]
 _NAMED = 5
+SAFETENSORS = ".safetensors"
 
 
 def save(state: object, path: str | Path) -> None:
@@ -27,7 +34,7 @@ def save(state: object, path: str | Path) -> None:
     temporary = path.with_name(f".{path.name}.tmp{os.getpid()}")
     try:
         with temporary.open("wb") as file:
-            torch.save(state, file)
+            write(state, file, path.suffix)
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
@@ -40,6 +47,16 @@ def save(state: object, path: str | Path) -> None:
         os.close(folder)
 
 
+def write(state: object, file: BinaryIO, suffix: str = ".pth") -> None:
+    """Write `state` in the format of files that end in `suffix`."""
+    if suffix != SAFETENSORS:
+        torch.save(state, file)
+        return
+    # Tensors of their own, because the format refuses those that share memory, such as tied embeddings.
+    tensors = {name: tensor.detach().clone().contiguous() for name, tensor in state.items()}
+    file.write(safetensors.torch.save(tensors))
+
+
 def load(path: str | Path, device: str | torch.device = "cpu") -> dict:
     """Read a checkpoint; only tensors, plain containers and ESPnet's figures are allowed in it.
 
@@ -47,13 +64,16 @@ def load(path: str | Path, device: str | torch.device = "cpu") -> dict:
         ModelError: The file is missing, damaged or foreign, or holds other objects, which could run code.
     """
     try:
+        if Path(path).suffix == SAFETENSORS:
+            tensors = safetensors.torch.load(Path(path).read_bytes())
+            return {name: tensor.to(device) for name, tensor in tensors.items()}
         with torch.serialization.safe_globals(_ALLOWED):
             state = torch.load(path, map_location=device, weights_only=True)
     except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
         raise ModelError(f"{path}: cannot be read ({error.strerror})") from error
     except pickle.UnpicklingError as error:
         raise ModelError(f"{path}: is no checkpoint or holds objects that are not allowed in one") from error
-    except (RuntimeError, EOFError, OSError, ValueError, KeyError) as error:
+    except (RuntimeError, EOFError, OSError, ValueError, KeyError, SafetensorError) as error:
         raise ModelError(f"{path}: the file is damaged; use another checkpoint or train again") from error
     if not isinstance(state, dict):
         raise ModelError(f"{path}: holds a {type(state).__name__}, not the named parameters of a model")

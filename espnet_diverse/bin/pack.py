@@ -1,0 +1,52 @@
+"""Pack the model of a run into one file with a model card. ESPnet reads it, and every command takes it as --model_dir.
+
+The card says what the run's files know: parameters, attention, languages, domains, scores and the commands that gave
+them. The rest is yours to say.
+"""
+
+import argparse
+from pathlib import Path
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of this command."""
+    parser.add_argument("--model_dir", type=Path, required=True, help="directory of the run, or a packed model")
+    parser.add_argument("--model_file", help="path or name in model_dir (default: that of its task)")
+    parser.add_argument("--output", type=Path, required=True, metavar="FILE.zip", help="the packed model")
+    parser.add_argument(
+        "--weights",
+        choices=("both", "pth", "safetensors"),
+        default="both",
+        help="as a .pth file, which ESPnet wants, as safetensors, or both (default: both)",
+    )
+    about = parser.add_argument_group("model card")
+    about.add_argument("--name", default="", help="name of the model (default: that of the directory)")
+    about.add_argument("--license", default="", metavar="ID", help="identifier of its licence, such as apache-2.0")
+    about.add_argument(
+        "--languages", nargs="+", default=[], metavar="CODE", help="languages (default: those that the model knows)"
+    )
+    about.add_argument("--datasets", nargs="+", default=[], metavar="NAME", help="names of the data sets")
+    about.add_argument("--data", default="", metavar="TEXT", help="what the model was trained with, in words")
+    about.add_argument("--results", type=Path, metavar="RESULTS.md", help="a Markdown file that is put into the card")
+
+
+def inputs(args: argparse.Namespace) -> list[Path]:
+    """Files that are read."""
+    results = [args.results] if args.results else []
+    model_file = [args.model_dir / args.model_file] if args.model_file else []
+    return [args.model_dir / "config.yaml", *model_file, *results]
+
+
+def outputs(args: argparse.Namespace) -> list[Path]:
+    """The file that is written."""
+    return [args.output]
+
+
+def run(args: argparse.Namespace) -> int:
+    """Pack and print the path."""
+    from espnet_diverse.packing.card import Facts
+    from espnet_diverse.packing.pack import pack
+
+    facts = Facts(args.name, args.license, args.languages, args.datasets, args.data, args.results)
+    print(pack(args.model_dir, args.output, facts, args.model_file, args.weights))
+    return 0

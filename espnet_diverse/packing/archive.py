@@ -1,0 +1,189 @@
+"""Packed models: what is in one, and how one is opened without running anything in it.
+
+The format is ESPnet's (`espnet2.main_funcs.pack_funcs`): a zip whose meta.yaml names config.yaml and the weights by the
+arguments of ESPnet's inference classes. Its paths, and those in config.yaml, are names of members. Ours may also hold
+the weights as `model.safetensors` beside config.yaml; those are preferred.
+
+Opening makes the directory of a run of it, in which every file has its usual name.
+"""
+
+import os
+import shutil
+import struct
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from lzma import LZMAError
+from pathlib import Path, PurePosixPath
+
+from espnet_diverse.corpora.release import unzip
+from espnet_diverse.errors import DataError, ModelError, UserError
+from espnet_diverse.packing.foreign import check_config, read_yaml
+from espnet_diverse.stamps import digest
+from espnet_diverse.text import Vocabulary
+from espnet_diverse.training.config import named_files, save
+
+META = "meta.yaml"
+SAFETENSORS = "model.safetensors"
+CARD = "README.md"
+VOCABULARY = ("tokens.txt", "tokens.yaml")
+NAMES = {
+    **{task: (f"{task}_train_config", f"{task}_model_file") for task in ("asr", "st", "mt", "s2t")},
+    "lm": ("lm_train_config", "lm_file"),
+}
+"""How ESPnet calls config.yaml and the weights of a task."""
+
+_CACHE = "ESPNET_DIVERSE_CACHE"
+_LAYOUT = "1"  # of the directories in the cache; raise it when what opening makes changes
+_FILES = 10_000
+_BYTES = 1 << 26  # that any archive may unpack to
+_RATIO = 20  # of its own size that it may unpack to beyond that
+
+
+def weights_name(task: str) -> str:
+    """Name of the weights in the directory of a run, those that commands take by default."""
+    return "valid.loss.ave.pth" if task == "lm" else "valid.acc.ave.pth"
+
+
+def unpacked(model: str | Path) -> Path:
+    """The directory of a run: `model` itself or, where it is a packed model, what it is unpacked to.
+
+    That happens once; the directory stays in $ESPNET_DIVERSE_CACHE, by default ~/.cache/espnet_diverse, under the
+    SHA-256 digest of the file.
+
+    Raises:
+        ModelError: The file is no packed model, is damaged, or holds what is not to be trusted.
+    """
+    model = Path(model)
+    if not model.is_file():
+        return model
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    cache = Path(os.environ.get(_CACHE) or Path(home, "espnet_diverse"))
+    target = cache / "models" / _LAYOUT / digest(model)
+    if not target.is_dir():
+        with _appearing(target) as (members, folder):
+            _unzip(model, members)
+            _arrange(Members(model, members), folder)
+    return target
+
+
+class Members:
+    """The members of a packed model.
+
+    Args:
+        model: Path of the archive, for messages.
+        folder: What it was unpacked to.
+
+    Raises:
+        ModelError: There is no meta.yaml, or it is not ESPnet's.
+    """
+
+    def __init__(self, model: Path, folder: Path):
+        self.model, self.folder = model, folder
+        found = sorted(folder.rglob(META), key=lambda path: len(path.parts))
+        if not found:
+            raise ModelError(f"{model}: has no {META} and is no packed model; espnet-diverse pack makes one")
+        meta = read_yaml(found[0], f"{model}: {META}")
+        tables = meta.get("yaml_files"), meta.get("files")
+        if not all(isinstance(table, dict) for table in tables):
+            raise ModelError(f"{model}: {META} is not that of a packed model; it names yaml_files and files")
+        self.configs, self.files = tables
+        task = next((task for task, (config, _) in NAMES.items() if config in self.configs), None)
+        if task is None:
+            held = " ".join(map(str, self.configs)) or "nothing"
+            raise ModelError(f"{model}: holds {held}; models of these tasks can be used: {' '.join(NAMES)}")
+        self.task = task
+
+    def config(self) -> Path:
+        """Path of config.yaml."""
+        return self.member(self.configs[NAMES[self.task][0]], NAMES[self.task][0])
+
+    def weights(self) -> Path:
+        """Path of the weights."""
+        beside = self.config().with_name(SAFETENSORS)
+        name = NAMES[self.task][1]
+        return beside if beside.is_file() else self.member(self.files.get(name), name)
+
+    def member(self, name: object, what: str) -> Path:
+        """Path of a member that is called for as `what`.
+
+        Raises:
+            ModelError: It is not there.
+        """
+        # An absolute path has lost its root in the archive.
+        inside = PurePosixPath(str(name).lstrip("/"))
+        path = self.folder / inside
+        if name is None or ".." in inside.parts or not path.is_file():
+            raise ModelError(f"{self.model}: {what} is to be {name}, which is not in the archive; pack the model again")
+        return path
+
+
+def _arrange(members: Members, folder: Path) -> None:
+    """Make the directory of a run in `folder`; files keep no name that the archive gives them."""
+    config = read_yaml(members.config(), f"{members.model}: config.yaml")
+    check_config(config, members.model)
+    config["task"] = members.task
+    for section, key in named_files(config):
+        path = members.member(section[key], key)
+        section[key] = place(key, path)
+        _copy(path, folder / section[key])
+    weights = members.weights()
+    suffix = ".safetensors" if weights.name == SAFETENSORS else ".pth"
+    _copy(weights, folder / Path(weights_name(members.task)).with_suffix(suffix))
+    _arrange_vocabulary(members, config, folder)
+    if (members.folder / CARD).is_file():
+        _copy(members.folder / CARD, folder / CARD)
+    save(config, folder / "config.yaml")
+
+
+def place(key: str, path: Path) -> str:
+    """Where the file that `key` of config.yaml names lies in the directory of a run, and in a packed model."""
+    return f"src_tokens/{path.name}" if key == "src_bpemodel" else path.name
+
+
+def _arrange_vocabulary(members: Members, config: Mapping, folder: Path) -> None:
+    """Copy the vocabularies; ESPnet's archives have none, and that of the text is made of config.yaml there."""
+    for part in ("", "src_tokens"):
+        for name in VOCABULARY:
+            path = members.config().parent / part / name
+            if path.is_file():
+                _copy(path, folder / part / name)
+    tokens = config.get("token_list")
+    if not (folder / "tokens.yaml").is_file() and isinstance(tokens, list):
+        model = Path(folder, config["bpemodel"]).read_bytes() if config.get("bpemodel") else None
+        with suppress(UserError):  # words, phonemes: nothing but decoding is possible then
+            Vocabulary(str(config.get("token_type")), list(map(str, tokens)), model).save(folder)
+
+
+def _copy(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(source, target)
+
+
+def _unzip(model: Path, folder: Path) -> None:
+    size = model.stat().st_size
+    try:
+        unzip(model, folder, max_bytes=_BYTES + _RATIO * size, max_files=_FILES)
+    except DataError as error:
+        raise ModelError(str(error)) from error
+    except (ValueError, LZMAError, struct.error) as error:  # of damaged fields
+        raise ModelError(f"{model}: cannot be unpacked ({error}); delete the archive and fetch it again") from error
+
+
+@contextmanager
+def _appearing(target: Path) -> Iterator[tuple[Path, Path]]:
+    """Yield an empty folder for work, and another that becomes `target` at the end.
+
+    Several processes may do so at once; the first one's folder stays.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".unpacking", dir=target.parent) as staging:
+        work, folder = Path(staging, "work"), Path(staging, "model")
+        work.mkdir()
+        folder.mkdir()
+        yield work, folder
+        try:
+            folder.rename(target)
+        except OSError:
+            if not target.is_dir():
+                raise

@@ -1,0 +1,199 @@
+"""The model card of a packed model: README.md with the front matter of the Hugging Face Hub.
+
+It holds what the run's own files say and what the user adds, and nothing else: a fact that neither gives is left out.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+from torch import nn
+
+from espnet_diverse.errors import DataError
+
+_WHAT = {
+    "asr": ("Speech recognition", "automatic-speech-recognition"),
+    "st": ("Speech translation", "automatic-speech-recognition"),
+    "mt": ("Text translation", "translation"),
+    "lm": ("Language model", "text-generation"),
+    "s2t": ("Speech recognition and translation", "automatic-speech-recognition"),
+}
+_SPEECH = """\
+```sh
+espnet-diverse transcribe {file} recording.wav
+```
+
+```python
+from espnet_diverse.inference import Recognizer
+print(Recognizer("{file}").transcribe("recording.wav").text)
+```
+"""
+_TEXT = """\
+```python
+from espnet_diverse.inference import Translator
+print(Translator("{file}").translate("...").text)
+```
+"""
+_PERPLEXITY = """\
+```sh
+espnet-diverse perplexity --model_dir {file} --data_dir DATA_DIR --output_dir OUTPUT_DIR
+```
+"""
+_USE = {"mt": _TEXT, "lm": _PERPLEXITY}
+_AXES = {"lang": "languages", "tgtlang": "target languages", "domain": "domains"}
+_ATTENTIONS = (("encoder", "attention"), ("decoder", "attention"), ("decoder", "cross_attention"))
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the user says of a model.
+
+    Attributes:
+        name: Its name; that of the run's directory where empty.
+        license: Identifier of its licence, such as apache-2.0.
+        languages: Codes of its languages; where there are none, those whose names the model knows.
+        datasets: Names of the data sets.
+        data: A text on the data that it was trained with.
+        results: A Markdown file with results and the commands that gave them, which becomes part of the card.
+    """
+
+    name: str = ""
+    license: str = ""
+    languages: Sequence[str] = ()
+    datasets: Sequence[str] = ()
+    data: str = ""
+    results: Path | None = None
+
+
+def card(model_dir: Path, config: Mapping, model: nn.Module, facts: Facts, file: str) -> str:
+    """The model card.
+
+    Args:
+        model_dir: Directory of the run; scores are read from its decode/*/score.json, commands from its plan.tsv.
+        config: Its configuration.
+        model: The model.
+        facts: What the user says.
+        file: Name of the packed model.
+
+    Raises:
+        DataError: A file with results is missing or damaged.
+    """
+    task = config.get("task", "asr")
+    scores = dict(_scores(model_dir))
+    use = _USE.get(task, _SPEECH).format(file=file)
+    sections = {"Use": use, "Model": _table(_model(config, model)), "Data": facts.data and f"{facts.data}\n"}
+    sections |= {
+        "Results": _results(scores),
+        "Commands": _commands(model_dir, scores),
+        "More results": _text(facts.results),
+    }
+    title = f"# {facts.name or model_dir.resolve().name}\n\n{_WHAT[task][0]} with espnet_diverse.\n"
+    parts = [_front_matter(config, facts, scores), title]
+    parts += [f"## {heading}\n\n{text}" for heading, text in sections.items() if text]
+    return "\n".join(parts)
+
+
+def _front_matter(config: Mapping, facts: Facts, scores: Mapping[str, Mapping]) -> str:
+    task = config.get("task", "asr")
+    cores = {core for _, core, _ in _attentions(config)}
+    matter = {
+        "license": facts.license,
+        "language": list(facts.languages) or _languages(config),
+        "datasets": list(facts.datasets),
+        "metrics": sorted({metric for score in scores.values() for metric in score["metrics"]}),
+        "library_name": "espnet",
+        "pipeline_tag": _WHAT[task][1],
+        "tags": ["espnet", "espnet_diverse", *sorted(cores)],
+    }
+    given = {key: value for key, value in matter.items() if value}
+    return f"---\n{yaml.safe_dump(given, sort_keys=False, allow_unicode=True)}---\n"
+
+
+def _tasks(config: Mapping) -> Mapping[str, Sequence[str]]:
+    return (config.get("model_conf") or {}).get("tasks") or {}
+
+
+def _languages(config: Mapping) -> list[str]:
+    names = _tasks(config)
+    return list(dict.fromkeys([*names.get("lang", ()), *names.get("tgtlang", ())]))
+
+
+def _model(config: Mapping, model: nn.Module) -> dict[str, str]:
+    """Rows of the table on the model."""
+    rows = {"parameters": f"{sum(parameter.numel() for parameter in model.parameters()) / 1e6:.2f} M"}
+    for net in ("encoder", "decoder", "lm"):
+        if config.get(net):
+            rows[net] = ", ".join([str(config[net]), *_size(config.get(f"{net}_conf") or {})])
+    for where, core, options in _attentions(config):
+        rows[where] = ", ".join([core, *(f"{key} {value}" for key, value in options.items())])
+    rows["vocabulary"] = f"{len(config['token_list'])} tokens, {config.get('token_type')}"
+    rate = (config.get("frontend_conf") or {}).get("fs")
+    if rate and config.get("task") not in ("mt", "lm"):
+        rows["sampling rate"] = str(rate)
+    return rows | {_AXES[axis]: " ".join(names) for axis, names in _tasks(config).items()}
+
+
+def _size(options: Mapping) -> Iterator[str]:
+    named = {"num_blocks": "layers", "output_size": "wide", "attention_heads": "heads", "layer": "layers"}
+    return (f"{options[key]} {what}" for key, what in named.items() if key in options)
+
+
+def _attentions(config: Mapping) -> Iterator[tuple[str, str, Mapping]]:
+    """Where an attention of ours is, its core, and the options that were given."""
+    for net, kind in (*_ATTENTIONS, ("lm", "attention")):
+        options = dict((config.get(f"{net}_conf") or {}).get(kind) or {})
+        if options:
+            selection = options.pop("selection", None) or {}
+            core = options.pop("core", "softmax")
+            names = {"head selection": selection.get("strategy"), "pool of heads": selection.get("pool")}
+            yield f"{net} {kind}".replace("_", "-"), core, options | {k: v for k, v in names.items() if v is not None}
+
+
+def _scores(model_dir: Path) -> Iterator[tuple[str, dict]]:
+    for path in sorted(model_dir.glob("decode*/*/score.json")):
+        try:
+            yield path.parent.relative_to(model_dir).as_posix(), json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise DataError(f"{path}: is damaged ({error}); run espnet-diverse score again") from error
+
+
+def _results(scores: Mapping[str, Mapping]) -> str:
+    """A row for each set and metric, and for each language, direction or domain in it."""
+    lines = []
+    for folder, score in scores.items():
+        for metric, groups in score["metrics"].items():
+            for row, each in {"": groups["overall"], **groups["rows"], **groups["averages"]}.items():
+                name = f"{folder.partition('/')[2]} {row}".strip()
+                signature = each.get("signature") or ""
+                lines.append(f"| {name} | {metric} | {each['score']:.1f} | {signature.replace('|', ' ')} |\n")
+    head = "| set | metric | score | signature |\n|---|---|---|---|\n"
+    return head + "".join(lines) if lines else ""
+
+
+def _commands(model_dir: Path, scores: Mapping[str, Mapping]) -> str:
+    """The commands of the plan that the run was made by: training, and the decoding and scoring of what has scores."""
+    plan = model_dir / "plan.tsv"
+    lines = plan.read_text(encoding="utf-8").splitlines() if plan.is_file() else []
+    stages = [line.partition("\t")[::2] for line in lines]
+    shown = [
+        command
+        for stage, command in stages
+        if stage in ("stats", "train") or any(f"/{folder}" in command for folder in scores)
+    ]
+    return "".join(["```sh\n", *(f"{command}\n" for command in shown), "```\n"]) if shown else ""
+
+
+def _text(path: Path | None) -> str:
+    if path is None:
+        return ""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: cannot be read as text ({error}); give a Markdown file with results") from error
+    return "".join(f"{'##' if line.startswith('#') else ''}{line}\n" for line in lines)
+
+
+def _table(rows: Mapping[str, str]) -> str:
+    return "| | |\n|---|---|\n" + "".join(f"| {name} | {value} |\n" for name, value in rows.items())

@@ -1,0 +1,179 @@
+"""ONNX export of encoder and CTC: features in, log probabilities of labels out, for any batch and length.
+
+The graph begins after the frontend, with the normalisation of features where the model has one. So whoever runs it
+computes log mel features as the frontend does; its options, the labels and the rest that is needed stand in the
+metadata of the file. Joint search needs the decoder, which is not exported. The graph holds ESPnet's table of 5000
+positions: at 40 ms a position it takes 200 seconds at once.
+
+The cores are traced as they compute when their weights are asked for: in plain steps, without blocks of scores.
+"""
+
+import json
+import logging
+import tempfile
+import warnings
+from argparse import Namespace
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+
+import torch
+from espnet2.asr.encoder.conformer_encoder import ConformerEncoder
+from espnet2.asr.encoder.e_branchformer_encoder import EBranchformerEncoder
+from espnet2.asr.encoder.transformer_encoder import TransformerEncoder
+from torch import Tensor, nn
+
+from espnet_diverse.decoding.task_ids import known_tasks
+from espnet_diverse.errors import ConfigError, ModelError
+from espnet_diverse.scope import scope
+
+OPSET = 17
+_ENCODERS = (TransformerEncoder, ConformerEncoder, EBranchformerEncoder)
+_INPUTS = {"features": {0: "batch", 1: "frames"}, "lengths": {0: "batch"}}
+_OUTPUTS = {
+    "log_probs": {0: "batch", 1: "positions"},
+    "encoded": {0: "batch", 1: "positions"},
+    "output_lengths": {0: "batch"},
+}
+_OPTIONS = {"lang": "--language", "tgtlang": "--target_language", "domain": "--domain"}
+
+
+class EncoderCTC(nn.Module):
+    """What is exported of a model.
+
+    Args:
+        model: Of speech recognition, or of translation with CTC over its text.
+        task: "asr" or "st".
+
+    Raises:
+        ModelError: It has no CTC over its text, or an encoder that cannot be exported.
+    """
+
+    def __init__(self, model: nn.Module, task: str):
+        super().__init__()
+        ctc = getattr(model, {"asr": "ctc", "st": "st_ctc"}.get(task, ""), None)
+        if ctc is None:
+            raise ModelError(f"a model of task {task} without CTC over its text cannot be exported; train it with CTC")
+        if not isinstance(model.encoder, _ENCODERS):
+            name = type(model.encoder).__name__
+            raise ModelError(f"{name} cannot be exported; transformer, conformer and e_branchformer encoders can")
+        parts = [name for name in ("preencoder", "postencoder") if getattr(model, name, None) is not None]
+        if parts:
+            raise ModelError(f"a model with a {parts[0]} cannot be exported; train one without it")
+        self.normalize, self.encoder, self.project = model.normalize, model.encoder, ctc.ctc_lo
+
+    def forward(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """features (B, T, F), lengths (B,) int64 -> log_probs (B, T', V), encoded (B, T', M), output_lengths (B,)."""
+        if self.normalize is not None:
+            features, lengths = self.normalize(features.clone(), lengths)
+        encoded, lengths, _ = self.encoder(features, lengths)
+        return self.project(encoded).log_softmax(-1), encoded, lengths
+
+
+def export(model: nn.Module, args: Namespace, output: Path, tasks: Mapping[str, str], int8: bool = False) -> Path:
+    """Write the graph of encoder and CTC.
+
+    Args:
+        model: A loaded model; it is in evaluation mode then.
+        args: What it was trained with.
+        output: The file.
+        tasks: Name by axis of the task that the graph is for, where the encoder goes by it.
+        int8: Quantise the weights of linear maps to 8 bits, by ONNX Runtime.
+
+    Returns:
+        `output`.
+
+    Raises:
+        ConfigError: The packages of the extra are missing, or a task is missing or unknown.
+        ModelError: As of `EncoderCTC`.
+    """
+    onnx = _import_onnx()
+    net = EncoderCTC(model.eval(), getattr(args, "task", "asr"))
+    ids = _task_ids(model, tasks)
+    features = model.frontend.output_size() if model.frontend is not None else args.input_size
+    output.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".export", dir=output.parent) as folder:
+        path = Path(folder, "model.onnx")
+        _trace(net, ids, features, path)
+        if int8:
+            path = _quantise(path)
+        graph = onnx.load(path)
+        onnx.helper.set_model_props(graph, _metadata(args, features, tasks))
+        onnx.checker.check_model(graph)
+        onnx.save(graph, path)
+        path.replace(output)
+    return output
+
+
+def _import_onnx() -> ModuleType:
+    try:
+        import onnx
+        import onnxruntime  # noqa: F401  what checks and quantises
+        import onnxscript  # noqa: F401  what torch.onnx asks for
+    except ImportError as error:
+        raise ConfigError(f"ONNX needs {error.name}; install it: pip install 'espnet_diverse[onnx]'") from error
+    return onnx
+
+
+def _task_ids(model: nn.Module, tasks: Mapping[str, str]) -> dict[str, Tensor]:
+    """Task index by axis that the graph is for, each (1,)."""
+    ids = {}
+    for axis, names in known_tasks(model).names.items():
+        name = tasks.get(axis, tasks.get("lang") if axis == "tgtlang" else None)
+        if name is None:
+            continue  # whether the encoder needs it shows when it runs
+        if name not in names:
+            raise ConfigError(f"{_OPTIONS[axis]} {name} is unknown; this model knows: {' '.join(names)}")
+        ids[axis] = torch.tensor([names.index(name)])
+    return ids
+
+
+@torch.no_grad()
+def _trace(net: EncoderCTC, ids: Mapping[str, Tensor], features: int, path: Path) -> None:
+    example = torch.zeros(2, 64, features), torch.tensor([64, 50])
+    with scope(ids, keep_attention=True, collect=False), warnings.catch_warnings():
+        try:
+            net(*example)
+        except ValueError as error:  # of a task that is missing
+            todo = "name it, --language, --target_language or --domain"
+            raise ConfigError(f"the graph is for one language or domain: {error}; {todo}") from error
+        warnings.simplefilter("ignore")  # of the tracer, on sizes that are constants by intent
+        torch.onnx.export(
+            net,
+            example,
+            path,
+            dynamo=False,  # the newer exporter takes sizes that decide between ways of computing as constants
+            opset_version=OPSET,
+            input_names=list(_INPUTS),
+            output_names=list(_OUTPUTS),
+            dynamic_axes=_INPUTS | _OUTPUTS,
+        )
+
+
+def _quantise(path: Path) -> Path:
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    quantised = path.with_name("int8.onnx")
+    level = logging.root.level
+    logging.root.setLevel(logging.ERROR)  # it recommends preparations that change no result
+    try:
+        quantize_dynamic(path, quantised, op_types_to_quantize=["MatMul", "Gemm"], weight_type=QuantType.QInt8)
+    finally:
+        logging.root.setLevel(level)
+    return quantised
+
+
+def _metadata(args: Namespace, features: int, tasks: Mapping[str, str]) -> dict[str, str]:
+    """What running the graph takes to know: all values are text, those that are not words in JSON."""
+    content = {
+        "tokens": args.token_list,
+        "blank": 0,
+        "features": features,
+        "frontend": args.frontend,
+        "frontend_conf": args.frontend_conf,
+        "tasks": dict(tasks),
+    }
+    return {
+        key: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        for key, value in content.items()
+    }

@@ -1,0 +1,131 @@
+"""Packing the directory of a run into one file, which ESPnet reads, too; `archive` tells the format."""
+
+import sys
+import zipfile
+from collections.abc import Mapping
+from io import BytesIO
+from pathlib import Path
+
+import espnet
+import torch
+import yaml
+
+import espnet_diverse
+from espnet_diverse.errors import ConfigError
+from espnet_diverse.packing.archive import CARD, META, NAMES, SAFETENSORS, VOCABULARY, place, weights_name
+from espnet_diverse.packing.card import Facts, card
+from espnet_diverse.training import checkpoint
+from espnet_diverse.training.config import named_files
+from espnet_diverse.training.tasks import find_weights, load_model, read_config
+
+WEIGHTS = {"both": (".pth", ".safetensors"), "pth": (".pth",), "safetensors": (".safetensors",)}
+"""Files of weights by the name of the choice; ESPnet reads only the first kind."""
+
+_OF_THE_MACHINE = {
+    "output_dir": None,
+    "config": None,
+    "pretrain_path": None,
+    "init_param": [],
+    "train_data_path_and_name_and_type": [],
+    "valid_data_path_and_name_and_type": [],
+    "train_shape_file": [],
+    "valid_shape_file": [],
+}
+"""Paths that a config.yaml holds for training alone, and what stands for them in a packed model."""
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # the date of all members, so that the same model gives the same file
+
+
+def pack(
+    model_dir: Path,
+    output: Path,
+    facts: Facts,
+    model_file: str | Path | None = None,
+    weights: str = "both",
+) -> Path:
+    """Write a packed model with its model card. A model that does not load is not packed.
+
+    Args:
+        model_dir: Directory of the run.
+        output: The file; its name ends in .zip.
+        facts: For the model card.
+        model_file: Weights, as of `find_weights`; by default those that commands take.
+        weights: A key of `WEIGHTS`.
+
+    Returns:
+        `output`; the same model and facts give the same content.
+
+    Raises:
+        ConfigError: The name of `output` or the kind of weights is not allowed.
+        ModelError: A file is missing or damaged, or the weights do not fit the configuration.
+    """
+    if output.suffix != ".zip":
+        raise ConfigError(f"{output}: a packed model is a zip; give a name that ends in .zip")
+    if weights not in WEIGHTS:
+        raise ConfigError(f"weights {weights!r} are unknown; known: {' '.join(WEIGHTS)}")
+    config = read_config(model_dir / "config.yaml")
+    task = config.get("task", "asr")
+    source = find_weights(model_dir, model_file or weights_name(task))
+    model, _ = load_model(model_dir, source, task=task)
+    files = {checkpoint.SAFETENSORS: SAFETENSORS, ".pth": source.with_suffix(".pth").name}
+    text = card(model_dir, config, model, facts, output.name)
+    named = _files(model_dir, config)
+    members = {
+        META: _meta(task, files[WEIGHTS[weights][0]]),
+        CARD: text.encode(),
+        "config.yaml": _yaml(config),
+        **named,
+        **{files[suffix]: _weights(model.state_dict(), suffix) for suffix in WEIGHTS[weights]},
+    }
+    _write(output, members)
+    return output
+
+
+def _files(model_dir: Path, config: dict) -> dict[str, bytes]:
+    """Content by member of the vocabularies and of what config.yaml names; it names the members then."""
+    members = {}
+    for folder in (Path(), Path("src_tokens")):
+        paths = {(folder / name).as_posix(): model_dir / folder / name for name in VOCABULARY}
+        members |= {name: path.read_bytes() for name, path in paths.items() if path.is_file()}
+    for section, key in named_files(config):
+        path = Path(section[key])
+        section[key] = place(key, path)
+        members[section[key]] = path.read_bytes()
+    config |= {key: value for key, value in _OF_THE_MACHINE.items() if key in config}
+    return members
+
+
+def _meta(task: str, weights: str) -> bytes:
+    config_key, weights_key = NAMES[task]
+    versions = {
+        "python": sys.version,
+        "torch": str(torch.__version__),
+        "espnet": espnet.__version__,
+        "espnet_diverse": espnet_diverse.__version__,
+    }
+    return _yaml({"files": {weights_key: weights}, "yaml_files": {config_key: "config.yaml"}, **versions})
+
+
+def _yaml(content: Mapping) -> bytes:
+    return yaml.safe_dump(dict(content), sort_keys=False, allow_unicode=True).encode()
+
+
+def _weights(state: Mapping[str, torch.Tensor], suffix: str) -> bytes:
+    content = BytesIO()
+    checkpoint.write(dict(state), content, suffix)
+    return content.getvalue()
+
+
+def _write(output: Path, members: Mapping[str, bytes]) -> None:
+    """Write the archive under a temporary name first; weights, which do not compress, are stored as they are."""
+    output.parent.mkdir(parents=True, exist_ok=True)
+    partial = output.with_name(f".{output.name}.partial")
+    try:
+        with zipfile.ZipFile(partial, "w") as archive:
+            for name, content in members.items():
+                info = zipfile.ZipInfo(name, _EPOCH)
+                info.external_attr = 0o644 << 16
+                stored = name.endswith(tuple(WEIGHTS["both"]))
+                archive.writestr(info, content, zipfile.ZIP_STORED if stored else zipfile.ZIP_DEFLATED)
+        partial.replace(output)
+    finally:
+        partial.unlink(missing_ok=True)

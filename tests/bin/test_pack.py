@@ -1,0 +1,57 @@
+"""The commands pack and export, and --model_dir as a packed model."""
+
+import zipfile
+
+import pytest
+import torch
+
+from espnet_diverse.bin.main import main
+from espnet_diverse.training import checkpoint
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("ESPNET_DIVERSE_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def packed(tiny_run, tmp_path, capfd):
+    path = tmp_path / "model.zip"
+    facts = ["--name", "Tones", "--license", "cc0-1.0", "--languages", "zxx", "--data", "Tones of four letters."]
+    assert main(["pack", "--model_dir", str(tiny_run.model_dir), "--output", str(path), *facts]) == 0
+    assert capfd.readouterr().out.strip() == str(path)
+    return path
+
+
+def test_a_packed_model_has_its_card_and_both_kinds_of_weights(packed):
+    with zipfile.ZipFile(packed) as archive:
+        names, card = archive.namelist(), archive.read("README.md").decode()
+    assert {"meta.yaml", "config.yaml", "tokens.txt", "valid.acc.ave.pth", "model.safetensors"} <= set(names)
+    assert card.startswith("---\nlicense: cc0-1.0\nlanguage:\n- zxx\n") and "# Tones\n" in card
+    assert "## Data\n\nTones of four letters.\n" in card and "| encoder attention | sdma" in card
+
+
+def test_other_commands_take_it(tiny_run, packed, tmp_path, capfd):
+    model = ["--model_dir", str(packed)]
+    data = ["--data_dir", str(tiny_run.test_dir), "--output_dir", str(tmp_path / "out")]
+    assert main(["figure", *model, *data]) == 0
+    assert (tmp_path / "out" / "test-00.encoder.png").is_file()
+    assert main(["perplexity", *model, *data]) == 1
+    assert "a model of task asr has no perplexity" in capfd.readouterr().err
+    assert main(["export", "safetensors", *model, "--output", str(tmp_path / "new" / "w.safetensors")]) == 0
+    found = checkpoint.load(tmp_path / "new" / "w.safetensors")
+    expected = checkpoint.load(tiny_run.model_dir / "valid.acc.ave.pth")
+    assert all(torch.equal(found[name], tensor) for name, tensor in expected.items())
+    (tmp_path / "no.zip").write_text("no")
+    assert main(["decode", "--model_dir", str(tmp_path / "no.zip"), *data]) == 1
+    assert "error: " in (said := capfd.readouterr().err) and "no.zip: cannot be unpacked" in said
+
+
+def test_export_writes_onnx(tiny_run, tmp_path, capfd):
+    arguments = ["--model_dir", str(tiny_run.model_dir), "--output"]
+    assert main(["export", "onnx", *arguments, str(tmp_path / "m.onnx"), "--int8"]) == 0
+    assert capfd.readouterr().out.strip() == str(tmp_path / "m.onnx") and (tmp_path / "m.onnx").stat().st_size > 1000
+    assert main(["export", "onnx", *arguments, str(tmp_path / "m.pt")]) == 1
+    assert "m.pt: give a name that ends in .onnx" in capfd.readouterr().err
+    assert main(["export", "safetensors", *arguments, str(tmp_path / "m.safetensors"), "--int8"]) == 1
+    assert "--int8 is an option of onnx; leave it out" in capfd.readouterr().err

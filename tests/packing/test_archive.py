@@ -1,0 +1,254 @@
+"""Packed models: ESPnet's format both ways, and archives that are not to be trusted."""
+
+import io
+import os
+import random
+import shutil
+import zipfile
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from espnet2.bin.asr_inference import Speech2Text
+from espnet2.bin.pack import main as espnets_pack
+from espnet2.main_funcs.pack_funcs import unpack as espnets_unpack
+
+from espnet_diverse.bin.main import main
+from espnet_diverse.corpora.audio import read_audio
+from espnet_diverse.errors import ConfigError, ModelError
+from espnet_diverse.packing.archive import _appearing, unpacked
+from espnet_diverse.packing.card import Facts
+from espnet_diverse.packing.pack import WEIGHTS, pack
+from espnet_diverse.text import Vocabulary
+from espnet_diverse.training import checkpoint
+from espnet_diverse.training.tasks import load_model
+
+SEARCH = ["--set", "beam_size=3", "--set", "ctc_weight=0.4"]
+BLANK, UNKNOWN, SENTENCE = "<blank>", "<unk>", "<sos/eos>"
+
+
+def decoded(model, data_dir, output_dir):
+    """Texts and scores that the command gives."""
+    arguments = ["--model_dir", str(model), "--data_dir", str(data_dir), "--output_dir", str(output_dir), *SEARCH]
+    assert main(["decode", *arguments]) == 0
+    return [(output_dir / name).read_text() for name in ("text", "score")]
+
+
+@pytest.fixture
+def packed(tiny_run, tmp_path):
+    return pack(tiny_run.model_dir, tmp_path / "model.zip", Facts())
+
+
+def espnets(run, folder):
+    """ESPnet's archive of a run, made in `folder` as its recipes do: paths relative to where they were started."""
+    (folder / "exp").mkdir()
+    for name in ("config.yaml", "valid.acc.ave.pth", "feats_stats.npz"):
+        shutil.copy(run.model_dir / name, folder / "exp" / name)
+    path = folder / "exp" / "config.yaml"
+    config = yaml.safe_load(path.read_text())
+    config["normalize_conf"]["stats_file"] = "exp/feats_stats.npz"
+    del config["task"]
+    path.write_text(yaml.safe_dump(config))
+    files = ["--asr_train_config", "exp/config.yaml", "--asr_model_file", "exp/valid.acc.ave.pth"]
+    espnets_pack(["asr", *files, "--option", "exp/feats_stats.npz", "--outpath", "theirs.zip"])
+    return folder / "theirs.zip"
+
+
+@pytest.mark.parametrize("weights", WEIGHTS)
+def test_a_packed_model_has_the_weights_of_its_run(tiny_run, tmp_path, weights):
+    model_dir = unpacked(pack(tiny_run.model_dir, tmp_path / "model.zip", Facts(), weights=weights))
+    shutil.rmtree(tmp_path / "model.zip", ignore_errors=True)
+    expected = checkpoint.load(tiny_run.model_dir / "valid.acc.ave.pth")
+    found = load_model(model_dir)[0].state_dict()
+    assert found.keys() == expected.keys()
+    assert all(torch.equal(found[name], tensor) for name, tensor in expected.items())
+
+
+def test_a_packed_model_decodes_as_its_run(tiny_run, packed, tmp_path):
+    expected = decoded(tiny_run.model_dir, tiny_run.test_dir, tmp_path / "run")
+    assert decoded(packed, tiny_run.test_dir, tmp_path / "packed") == expected
+
+
+def test_espnet_opens_a_packed_model(tiny_run, packed, tmp_path):
+    expected = decoded(tiny_run.model_dir, tiny_run.test_dir, tmp_path / "run")[0]
+    named = espnets_unpack(packed, tmp_path / "espnet")
+    theirs = Speech2Text(**named, lm_weight=0.0, beam_size=3, ctc_weight=0.4)
+    lines = (tiny_run.test_dir / "wav.scp").read_text().splitlines()
+    texts = {name: theirs(read_audio(Path(path))[0])[0][0] for name, _, path in (line.partition(" ") for line in lines)}
+    assert "".join(f"{name} {text}".rstrip() + "\n" for name, text in texts.items()) == expected
+
+
+def test_an_archive_of_espnet_is_opened(tiny_run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    theirs = espnets(tiny_run, tmp_path)
+    shutil.rmtree(tmp_path / "exp")
+    expected = decoded(tiny_run.model_dir, tiny_run.test_dir, tmp_path / "run")
+    assert decoded(theirs, tiny_run.test_dir, tmp_path / "theirs") == expected
+    assert Vocabulary.load(unpacked(theirs)).tokens == (BLANK, UNKNOWN, *"abcd", SENTENCE)
+
+
+def test_both_vocabularies_of_a_translation_are_packed(tiny_translation, tmp_path):
+    run = tiny_translation
+    archive = pack(run.model_dir, tmp_path / "model.zip", Facts(), weights="safetensors")
+    assert Vocabulary.load(unpacked(archive) / "src_tokens").tokens == (BLANK, UNKNOWN, *"abcd", SENTENCE)
+    expected = decoded_text(run.model_dir, run.test_dir, tmp_path / "run")
+    assert decoded_text(archive, run.test_dir, tmp_path / "packed") == expected
+
+
+def decoded_text(model, data_dir, output_dir):
+    arguments = ["--model_dir", str(model), "--data_dir", str(data_dir), "--output_dir", str(output_dir)]
+    assert main(["decode", *arguments, "--set", "beam_size=2"]) == 0
+    return (output_dir / "text").read_text()
+
+
+def test_the_same_model_gives_the_same_file_without_paths_of_the_machine(tiny_run, packed, tmp_path):
+    again = pack(tiny_run.model_dir, tmp_path / "again" / "model.zip", Facts())
+    assert again.read_bytes() == packed.read_bytes()
+    with zipfile.ZipFile(packed) as archive:
+        config = archive.read("config.yaml").decode()
+        meta = yaml.safe_load(archive.read("meta.yaml"))
+    assert str(tiny_run.model_dir.parent) not in config
+    assert meta["files"] == {"asr_model_file": "valid.acc.ave.pth"} and meta["espnet"] == "202511"
+
+
+def test_what_is_packed_without_the_run_it_was_is_refused(tiny_run, tmp_path):
+    with pytest.raises(ConfigError, match=r"model\.tgz: a packed model is a zip; give a name that ends in \.zip"):
+        pack(tiny_run.model_dir, tmp_path / "model.tgz", Facts())
+    with pytest.raises(ConfigError, match="weights 'h5' are unknown; known: both pth safetensors"):
+        pack(tiny_run.model_dir, tmp_path / "model.zip", Facts(), weights="h5")
+    with pytest.raises(ModelError, match=r"9epoch\.pth: no such model file"):
+        pack(tiny_run.model_dir, tmp_path / "model.zip", Facts(), model_file="9epoch.pth")
+    assert not (tmp_path / "model.zip").exists()
+
+
+def test_it_is_unpacked_once_and_a_directory_is_itself(packed, cache, tmp_path):
+    model_dir = unpacked(packed)
+    kept = (model_dir / "config.yaml").stat().st_mtime_ns
+    moved = shutil.copy(packed, tmp_path / "other.zip")
+    assert unpacked(moved) == model_dir and (model_dir / "config.yaml").stat().st_mtime_ns == kept
+    assert [path.name for path in model_dir.parent.iterdir()] == [model_dir.name]
+    assert unpacked(tmp_path) == tmp_path and unpacked(tmp_path / "gone") == tmp_path / "gone"
+
+
+def test_the_first_of_two_processes_wins(tmp_path):
+    target = tmp_path / "cache" / "model"
+    with _appearing(target) as (_, late), _appearing(target) as (_, early):
+        (early / "by").write_text("early")
+        (late / "by").write_text("late")
+    assert (target / "by").read_text() == "early" and list(target.parent.iterdir()) == [target]
+
+
+CONFIG = {"token_type": "char", "token_list": [BLANK, UNKNOWN, "a", SENTENCE], "encoder": "transformer"}
+META = {"yaml_files": {"asr_train_config": "exp/config.yaml"}, "files": {"asr_model_file": "exp/model.pth"}}
+
+
+def archive_of(path, meta=META, config=CONFIG, **members):
+    """An archive as ESPnet would make it, with contents and names as they come."""
+    contents = {"meta.yaml": meta, "exp/config.yaml": config, "exp/model.pth": "weights", **members}
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in contents.items():
+            archive.writestr(name, content if isinstance(content, (str, bytes)) else yaml.safe_dump(content))
+    return path
+
+
+def test_pieces_of_espnets_archive_make_a_vocabulary(tmp_path):
+    vocabulary = Vocabulary.train(["the cat sat on the mat"], "bpe", 20)
+    config = CONFIG | {"token_type": "bpe", "token_list": list(vocabulary.tokens), "bpemodel": "/data/en/bpe.model"}
+    members = {"data/en/bpe.model": vocabulary.model, "README.md": "# Cat"}
+    model_dir = unpacked(archive_of(tmp_path / "model.zip", config=config, **members))
+    assert Vocabulary.load(model_dir).encode("cat") == vocabulary.encode("cat")
+    assert yaml.safe_load((model_dir / "config.yaml").read_text())["bpemodel"] == "bpe.model"
+    assert (model_dir / "README.md").read_text() == "# Cat"
+
+
+BOMB = "lol: &a [{}]\n" + "b: {<<: *a}\n"
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"../evil": ""}, "member '../evil' points outside; the archive is not to be trusted"),
+        ({"/evil": ""}, "member '/evil' points outside; the archive is not to be trusted"),
+        ({"large": bytes(1 << 27)}, "bytes and 10000 members are allowed"),
+        ({"meta": "- 1"}, "meta.yaml holds a list, not a mapping"),
+        ({"meta": "a: [1"}, "meta.yaml is no YAML that can be read"),
+        ({"meta": BOMB}, "meta.yaml is no YAML that can be read .*merge keys are not allowed"),
+        ({"meta": "[" * 50_000}, "meta.yaml is no YAML that can be read"),
+        ({"meta": " " * (1 << 24) + "a: 1"}, "meta.yaml has 16777220 bytes; 16777216 are allowed"),
+        ({"meta": {"files": {}}}, "meta.yaml is not that of a packed model; it names yaml_files and files"),
+        ({"meta": {"files": {}, "yaml_files": {"tts_train_config": "c"}}}, "holds tts_train_config; models of these"),
+        ({"meta": META | {"files": {}}}, "asr_model_file is to be None, which is not in the archive"),
+        ({"meta": META | {"files": {"asr_model_file": "../../m"}}}, r"asr_model_file is to be ../../m, which is not"),
+        (
+            {"config": CONFIG | {"bpemodel": "/etc/passwd"}},
+            "bpemodel is to be /etc/passwd, which is not in the archive",
+        ),
+        ({"config": CONFIG | {"frontend": "s3prl"}}, "frontend 's3prl' is not allowed .*; allowed: bert default embed"),
+        ({"config": CONFIG | {"decoder": "hugging_face_transformers"}}, "decoder 'hugging_face_.* may fetch and run"),
+        ({"config": CONFIG | {"token_type": "whisper_en"}}, "token_type 'whisper_en' is not allowed"),
+        ({"config": CONFIG | {"normalize_conf": [1]}}, r"normalize_conf of config.yaml is \[1\]; it is a mapping"),
+    ],
+)
+def test_what_is_not_to_be_trusted_is_refused(tmp_path, cache, changes, said):
+    with pytest.raises(ModelError, match=said):
+        unpacked(archive_of(tmp_path / "model.zip", **changes))
+    assert list((cache / "models" / "1").iterdir()) == [] and not (tmp_path / "evil").exists()
+
+
+def test_links_encryption_and_other_files_are_refused(tmp_path):
+    link = zipfile.ZipInfo("link")
+    link.external_attr = 0o120777 << 16
+    path = archive_of(tmp_path / "link.zip")
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr(link, "/etc")
+    with pytest.raises(ModelError, match="member 'link' is a link; only files and folders are unpacked"):
+        unpacked(path)
+    path = archive_of(tmp_path / "secret.zip")
+    content = bytearray(path.read_bytes())
+    for mark, flags in ((b"PK\x01\x02", 8), (b"PK\x03\x04", 6)):
+        content[content.index(mark) + flags] |= 1
+    path.write_bytes(content)
+    with pytest.raises(ModelError, match=r"secret\.zip: cannot be unpacked \(.*encrypted"):
+        unpacked(path)
+    path = tmp_path / "notes.txt"
+    path.write_text("no model")
+    with pytest.raises(ModelError, match=r"notes\.txt: cannot be unpacked \(File is not a zip file\)"):
+        unpacked(path)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("a.txt", "a")
+    with pytest.raises(ModelError, match=r"has no meta\.yaml and is no packed model; espnet-diverse pack makes one"):
+        unpacked(path)
+
+
+def test_code_in_a_packed_model_is_not_run(tiny_run, packed, tmp_path):
+    class Payload:
+        def __reduce__(self):
+            return os.mkdir, (str(tmp_path / "ran"),)
+
+    weights = io.BytesIO()
+    torch.save({"w": Payload()}, weights)
+    evil = tmp_path / "evil.zip"
+    with zipfile.ZipFile(packed) as source, zipfile.ZipFile(evil, "w") as archive:
+        for name in source.namelist():
+            if name != "model.safetensors":
+                archive.writestr(name, weights.getvalue() if name.endswith(".pth") else source.read(name))
+    with pytest.raises(ModelError, match=r"valid\.acc\.ave\.pth: is no checkpoint or holds objects that are not"):
+        load_model(unpacked(evil))
+    assert not (tmp_path / "ran").exists()
+
+
+def test_damage_is_a_model_error_or_harmless(packed, tmp_path):
+    content, random_bytes = packed.read_bytes(), random.Random(0)
+    damaged = tmp_path / "damaged.zip"
+    for number in range(40):
+        changed = bytearray(content)
+        if number % 3:  # the directory of members is at the end
+            changed[random_bytes.randrange(len(content) - 800, len(content))] ^= 1 << random_bytes.randrange(8)
+        else:
+            del changed[random_bytes.randrange(len(content)) :]
+        damaged.write_bytes(changed)
+        try:
+            assert (unpacked(damaged) / "config.yaml").is_file()
+        except ModelError as error:
+            assert str(error).startswith(str(damaged)) and "\n" not in str(error)

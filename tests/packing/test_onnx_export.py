@@ -1,0 +1,126 @@
+"""The exported graph gives what the model gives, for any batch and length."""
+
+import json
+import sys
+from argparse import Namespace
+
+import numpy as np
+import onnxruntime
+import pytest
+import torch
+from espnet2.asr.ctc import CTC
+
+from espnet_diverse.errors import ConfigError, ModelError
+from espnet_diverse.nets import ENCODERS
+from espnet_diverse.packing.onnx_export import EncoderCTC, export
+from espnet_diverse.scope import scope
+from espnet_diverse.training.tasks import load_model
+
+BINS = 20
+SHAPES = ([47], [64, 39], [300, 211, 90])
+"""Frames of each utterance of a batch."""
+
+
+class Model(torch.nn.Module):
+    """The parts of a model of speech recognition that are exported, with random weights."""
+
+    def __init__(self, kind="transformer", tasks=None, **options):
+        super().__init__()
+        torch.manual_seed(0)
+        size = {"output_size": 16, "attention_heads": 2, "linear_units": 32, "num_blocks": 2} | options
+        if kind == "e_branchformer":
+            size |= {"cgmlp_linear_units": 32, "rel_pos_type": "latest"}
+        self.encoder = ENCODERS[f"diverse_{kind}"](BINS, **size)
+        self.ctc = CTC(12, size["output_size"])
+        self.frontend, self.normalize, self.preencoder, self.tasks = None, None, None, tasks or {}
+        for name, buffer in self.named_buffers():
+            if name.endswith("updates.count"):
+                buffer.fill_(2000)  # a mixing rate that is not 0
+
+
+def arguments(**changes):
+    given = {"task": "asr", "token_list": ["<blank>"], "frontend": "default", "frontend_conf": {}, "input_size": BINS}
+    return Namespace(**given | changes)
+
+
+def differences(model, path, ids=None):
+    """The greatest difference of log probabilities in each of SHAPES, over positions that are no padding."""
+    session, net = onnxruntime.InferenceSession(path), EncoderCTC(model.eval(), "asr")
+    for lengths in SHAPES:
+        features, lengths = torch.randn(len(lengths), max(lengths), BINS), torch.tensor(lengths)
+        with torch.no_grad(), scope(ids, collect=False):
+            expected, encoded, kept = net(features, lengths)
+        given = {"features": features.numpy(), "lengths": lengths.numpy()}
+        found, also, counts = session.run(None, given)
+        assert counts.tolist() == kept.tolist() and also.shape == tuple(encoded.shape)
+        pairs = zip(expected.numpy(), found, counts, strict=True)
+        yield max(np.abs(ours[:count] - theirs[:count]).max() for ours, theirs, count in pairs)
+
+
+@pytest.mark.parametrize(
+    ("kind", "core"),
+    [
+        ("transformer", "softmax"),
+        ("transformer", "sma"),
+        ("transformer", "sdma"),
+        ("conformer", "sdma"),
+        ("e_branchformer", "softmax"),
+    ],
+)
+def test_the_graph_computes_what_the_model_does(tmp_path, kind, core):
+    model = Model(kind, attention={"core": core})
+    path = export(model, arguments(), tmp_path / "new" / "model.onnx", {})
+    assert max(differences(model, path)) < 1e-4
+    assert [file.name for file in path.parent.iterdir()] == ["model.onnx"]
+
+
+def test_a_trained_model_with_its_normalisation_and_metadata(tiny_run, tmp_path):
+    model, args = load_model(tiny_run.model_dir)
+    path = export(model, args, tmp_path / "model.onnx", {})
+    assert max(differences(model, path)) < 1e-4
+    said = onnxruntime.InferenceSession(path).get_modelmeta().custom_metadata_map
+    assert json.loads(said["tokens"])[2:6] == list("abcd") and said["frontend"] == "default"
+    assert json.loads(said["frontend_conf"])["n_mels"] == json.loads(said["features"]) == BINS
+
+
+def test_eight_bits_are_smaller_and_near(tmp_path):
+    model = Model(output_size=64, linear_units=512)
+    large = export(model, arguments(), tmp_path / "model.onnx", {})
+    small = export(model, arguments(), tmp_path / "int8.onnx", {}, int8=True)
+    assert small.stat().st_size < large.stat().st_size
+    assert 1e-4 < max(differences(model, small)) < 0.2
+
+
+def test_a_graph_is_for_one_language(tmp_path):
+    names = {"lang": ["de", "el"]}
+    selection = {"strategy": "group", "pool": 4, "by": "lang", "tasks": names}
+    model = Model(tasks=names, attention={"core": "softmax", "selection": selection})
+    with torch.no_grad():  # each language has two heads of its own
+        for name, logits in model.named_parameters():
+            if name.endswith("logits_lang"):
+                logits.copy_(torch.tensor([[1.0, 0, -1, -2], [-2, -1, 0, 1]]))
+    args = arguments()
+    path = export(model, args, tmp_path / "el.onnx", {"lang": "el"})
+    assert max(differences(model, path, {"lang": torch.tensor([1])})) < 1e-4
+    assert min(differences(model, path, {"lang": torch.tensor([0])})) > 1e-2
+    with pytest.raises(ConfigError, match="for one language or domain: .*lang.*; name it, --language, --target_lang"):
+        export(model, args, tmp_path / "none.onnx", {})
+    with pytest.raises(ConfigError, match="--language xx is unknown; this model knows: de el"):
+        export(model, args, tmp_path / "none.onnx", {"lang": "xx"})
+    assert not (tmp_path / "none.onnx").exists()
+
+
+def test_what_cannot_be_exported(tmp_path, monkeypatch):
+    def refused(model, said, **changes):
+        with pytest.raises(ModelError, match=said):
+            export(model, arguments(**changes), tmp_path / "model.onnx", {})
+
+    refused(Model(), "a model of task mt without CTC over its text cannot be exported; train it with CTC", task="mt")
+    streaming = Model("contextual_block_transformer")
+    refused(streaming, "DiverseContextualBlockTransformerEncoder cannot be exported; transformer, conformer and")
+    model = Model()
+    model.preencoder = torch.nn.Linear(1, 1)
+    refused(model, "a model with a preencoder cannot be exported")
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    with pytest.raises(ConfigError, match=r"ONNX needs onnx; install it: pip install 'espnet_diverse\[onnx\]'"):
+        export(Model(), arguments(), tmp_path / "model.onnx", {})
