@@ -39,6 +39,7 @@ class Beam:
         detect: Whether an utterance is done when longer hypotheses no longer improve.
         eos: Index of <sos/eos>.
         nbest: Hypotheses that are wanted of each utterance.
+        length_penalty: As of `Options`; scores of hypotheses that ended are divided as it says.
 
     Attributes:
         rows: Which utterance of the whole batch each row is, (B,).
@@ -47,9 +48,12 @@ class Beam:
         found: The best hypotheses of each utterance of the whole batch; of those not done it is empty.
     """
 
-    def __init__(self, least: Tensor, greatest: Tensor, detect: bool, eos: int, nbest: int):
+    def __init__(
+        self, least: Tensor, greatest: Tensor, detect: bool, eos: int, nbest: int, length_penalty: float = 0.0
+    ):
         batch = len(least)
         self.least, self.greatest, self.detect, self.eos = least, greatest, detect, eos
+        self.length_penalty = length_penalty
         self.step = 0
         self.rows = torch.arange(batch, device=least.device)
         self.tokens = least.new_full((batch, 1), eos)
@@ -90,7 +94,8 @@ class Beam:
             return
         missing = prefixes.size(2) - self.ended_prefixes.size(2)
         before = F.pad(self.ended_prefixes, (0, missing), value=self.eos)
-        self.ended, index = torch.cat([self.ended, scores], 1).topk(self.ended.size(1))
+        normalised = scores / prefixes.size(2) ** self.length_penalty
+        self.ended, index = torch.cat([self.ended, normalised], 1).topk(self.ended.size(1))
         self.ended_prefixes = _at(torch.cat([before, prefixes], 1), index)
 
     def _no_longer_improves(self) -> Tensor:
@@ -102,7 +107,8 @@ class Beam:
         if not self.detect or last < _END_STEPS:
             return torch.zeros_like(self.rows, dtype=torch.bool)
         at = self.best_ended_at[:, last - _END_STEPS : last]
-        return ((at > -torch.inf) & (at - self.ended[:, :1] < _END_MARGIN)).all(1)
+        best = self.best_ended_at.amax(1, keepdim=True)
+        return ((at > -torch.inf) & (at - best < _END_MARGIN)).all(1)
 
     def _let_go(self, counts: list[int], choice: Choice) -> tuple[Tensor | None, Choice]:
         done = [row for row, count in enumerate(counts) if not count]

@@ -10,6 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -19,6 +20,7 @@ from espnet.nets.pytorch_backend.transformer.subsampling import TooShortUttError
 from numpy.typing import NDArray
 
 from espnet_diverse.corpora.tables import read_table
+from espnet_diverse.decoding.grouping import each_result, grouped
 from espnet_diverse.decoding.outcomes import FILES, Outcome, Text, line, summary, write_json, write_outcomes
 from espnet_diverse.decoding.task_ids import KnownTasks, task_indices
 from espnet_diverse.errors import DataError
@@ -141,38 +143,16 @@ def _good(search: Search, jobs: Iterable[_Job], failed: list[Outcome]) -> Iterat
 
 
 def _batches(utterances: Iterator[_Read], search: Search) -> Iterator[list[_Read]]:
-    window: list[_Read] = []
-    for utterance in utterances:
-        window.append(utterance)
-        if len(window) == _WINDOW * search.batch_size:
-            yield from _grouped(window, search)
-            window = []
-    yield from _grouped(window, search)
-
-
-def _grouped(window: list[_Read], search: Search) -> Iterator[list[_Read]]:
-    batch: list[_Read] = []
-    for utterance in sorted(window, key=lambda one: len(one.frames), reverse=True):
-        if batch and (len(batch) == search.batch_size or _frames(batch) + len(batch[0].frames) > search.batch_frames):
-            yield batch
-            batch = []
-        batch.append(utterance)
-    if batch:
-        yield batch
-
-
-def _frames(batch: list[_Read]) -> int:
-    return len(batch) * len(batch[0].frames)  # the first is the longest
+    while window := list(islice(utterances, _WINDOW * search.batch_size)):
+        yield from grouped(window, lambda one: len(one.frames), search.batch_size, search.batch_frames)
 
 
 def _decode(batch: list[_Read]) -> list[Outcome]:
-    try:
-        results = _search.batch([one.frames for one in batch], [one.job.tasks for one in batch])
-    except Exception as error:
-        if len(batch) > 1:  # find out whose fault it is
-            return [outcome for one in batch for outcome in _decode([one])]
-        return [_failure(batch[0].job, error)]
-    return [_outcome(one, best) for one, best in zip(batch, results, strict=True)]
+    def searched(some: Sequence[_Read]) -> list[list[Text]]:
+        return _search.batch([one.frames for one in some], [one.job.tasks for one in some])
+
+    results = zip(batch, each_result(searched, batch), strict=True)
+    return [_failure(one.job, x) if isinstance(x, Exception) else _outcome(one, x) for one, x in results]
 
 
 def _outcome(one: _Read, best: list[Text]) -> Outcome:

@@ -45,8 +45,12 @@ class Encoding:
         """Samples (L,) float32, or indices of the text to be translated, (L,) int64 -> features (T, F).
 
         Raises:
-            TooShortUttError: There are too few frames for the encoder.
+            TooShortUttError: There are too few samples for the frontend, or too few frames for the encoder.
         """
+        transform = getattr(getattr(self.model, "frontend", None), "stft", None)
+        if transform is not None and len(data) <= transform.n_fft // 2:  # which it mirrors at both ends
+            count, least = len(data), transform.n_fft // 2 + 1
+            raise TooShortUttError(f"{count} samples are too short; the frontend needs {least}", count, least)
         data, lengths = self._one(torch.from_numpy(data))
         features, lengths = self.model._extract_feats(data, lengths)
         for part in (getattr(self.model, "normalize", None), self.model.preencoder):

@@ -6,7 +6,7 @@ the time for 10 rows, on CPUs of some makers for any number of rows. Results dif
 copy takes as much memory as the weights.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -14,24 +14,25 @@ from torch import Tensor, nn
 
 from espnet_diverse.attention import MultiHeadAttention
 
-_ROWS = 512  # that weights are arranged for; measured to be good from 1 to 1,600
+ROWS = 512  # that weights are arranged for; measured to be good from 1 to 1,600
 _ops = torch.ops.mkldnn
 _AVAILABLE = torch.backends.mkldnn.is_available() and hasattr(_ops, "_linear_pointwise")
 
 
 class FastLinear(nn.Linear):
-    """A linear map with the parameters of another, for inference in float32 on a CPU; else it is `nn.Linear`."""
+    """A linear map with the parameters of another, for inference in float32 on a CPU; else, and for a compiler, it is
+    `nn.Linear`."""
 
     def __init__(self, linear: nn.Linear):
         nn.Module.__init__(self)  # no parameters of its own
         self.in_features, self.out_features = linear.in_features, linear.out_features
         self.weight, self.bias = linear.weight, linear.bias
-        self.arranged = _ops._reorder_linear_weight(linear.weight.detach(), _ROWS)
+        self.arranged = _ops._reorder_linear_weight(linear.weight.detach(), ROWS)
         self.train(linear.training)
 
     def forward(self, x: Tensor) -> Tensor:
         """x (..., in) -> (..., out)."""
-        if torch.is_grad_enabled() or x.dtype != torch.float32 or x.is_cuda:
+        if torch.is_grad_enabled() or x.dtype != torch.float32 or x.is_cuda or torch.compiler.is_compiling():
             return F.linear(x, self.weight, self.bias)
         return _ops._linear_pointwise.default(x, self.arranged, self.bias, "none", [], "")
 
@@ -44,22 +45,27 @@ def joined(linears: Sequence[nn.Linear]) -> nn.Linear:
     one.weight = nn.Parameter(torch.cat([linear.weight.detach() for linear in linears]))
     if first.bias is not None:
         one.bias = nn.Parameter(torch.cat([linear.bias.detach() for linear in linears]))
-    return FastLinear(one) if _AVAILABLE and _is_fit(one) else one
+    return one
 
 
-def speed_up(model: nn.Module) -> None:
-    """Exchange the linear maps of a model that stays as it is for `FastLinear`, where it computes in float32 on a CPU.
+def exchange_linear(model: nn.Module, make: Callable[[nn.Linear], nn.Module]) -> None:
+    """Exchange the linear maps of a model that stays as it is for what `make` makes of them.
 
     The projections of attention with head selection stay: it multiplies with some of their rows.
     """
-    if not _AVAILABLE:
-        return
     for parent in list(model.modules()):
         selective = isinstance(parent, MultiHeadAttention) and parent.selection is not None
-        for name, child in parent.named_children():
-            if _is_fit(child) and not (selective and name != "linear_out"):
-                setattr(parent, name, FastLinear(child))
+        for name, child in list(parent.named_children()):
+            if type(child) is nn.Linear and not (selective and name != "linear_out"):
+                setattr(parent, name, make(child))
 
 
-def _is_fit(module: nn.Module) -> bool:
-    return type(module) is nn.Linear and module.weight.dtype == torch.float32 and not module.weight.is_cuda
+def speed_up(model: nn.Module) -> None:
+    """Exchange the linear maps of a model for `FastLinear`, as `exchange_linear` does, where they compute in float32 on
+    a CPU."""
+    if _AVAILABLE:
+        exchange_linear(model, lambda linear: FastLinear(linear) if _is_fit(linear) else linear)
+
+
+def _is_fit(linear: nn.Linear) -> bool:
+    return linear.weight.dtype == torch.float32 and not linear.weight.is_cuda

@@ -62,6 +62,10 @@ class PrefixScorer:
 
     Args:
         layers: Layers with `self_attn`, and perhaps `src_attn`, ESPnet's or ours; ESPnet's are exchanged for ours.
+
+    Attributes:
+        joint: The map that projects queries, keys and values of each layer, None where there is none; they are no part
+            of the model.
     """
 
     def __init__(self, layers: Iterable[nn.Module]):
@@ -71,7 +75,7 @@ class PrefixScorer:
                 if not isinstance(getattr(layer, name, None), MultiHeadAttention | None):
                     exchange([layer], name, None, causal=name == "self_attn")  # ESPnet's own; ours gives the same
                     getattr(layer, name).eval()
-        self.joint = [_joint(layer.self_attn) for layer in self.layers]
+        self.joint = nn.ModuleList([_joint(layer.self_attn) for layer in self.layers])
 
     def begin(self) -> None:
         """Forget the utterances before."""

@@ -38,8 +38,7 @@ class BeamSearch:
         options: Of the search; `ctc_weight` is a number.
         language_model: ESPnet's transformer language model over the same tokens, or ours.
         lm_weight: Weight of its score.
-        of_text: Whether a text is translated. ESPnet takes `maxlenratio` 0 as at most as many tokens as the encoder has
-            positions, which cuts translations of text off; then it is twice as many as the text has tokens, and 10.
+        of_text: Whether a text is translated, see `Options.greatest`.
 
     Raises:
         ModelError: The decoder or the language model is none that can be searched in batches.
@@ -79,7 +78,7 @@ class BeamSearch:
         while ratio >= 0.1 and not all(found):  # ESPnet tries again with shorter hypotheses
             ratio -= 0.1
             rows = torch.tensor([row for row, best in enumerate(found) if not best], device=lengths.device)
-            with scope(tasks=_of_rows(current().tasks, rows), collect=False):
+            with scope(tasks=of_rows(current().tasks, rows), collect=False):
                 again = self._search(source[rows], lengths[rows], ratio)
             for row, best in zip(rows.tolist(), again, strict=True):
                 found[row] = best
@@ -87,13 +86,13 @@ class BeamSearch:
 
     def _search(self, source: Tensor, lengths: Tensor, minlenratio: float) -> list[list[Hypothesis]]:
         frames, option = lengths.tolist(), self.options
-        least = lengths.new_tensor([_bound(minlenratio, count) for count in frames])
-        greatest = lengths.new_tensor([self._greatest(count) for count in frames])
-        beam = Beam(least, greatest, option.maxlenratio == 0, self.eos, option.nbest)
+        least = lengths.new_tensor([option.least(count, minlenratio) for count in frames])
+        greatest = lengths.new_tensor([option.greatest(count, self.of_text) for count in frames])
+        beam = Beam(least, greatest, option.maxlenratio == 0, self.eos, option.nbest, option.length_penalty)
         ctc = self._begin(source, lengths)
         tasks = current().tasks
         while True:
-            with scope(tasks=_of_rows(tasks, beam.rows), collect=False):
+            with scope(tasks=of_rows(tasks, beam.rows), collect=False):
                 choice = self._choose(beam, ctc)
             kept, choice = beam.advance(choice)
             if not len(beam.rows):
@@ -106,11 +105,6 @@ class BeamSearch:
                 if kept is not None:
                     ctc.keep(kept)
                 ctc.extend(choice.parents, choice.tokens, choice.ctc)
-
-    def _greatest(self, frames: int) -> int:
-        if self.options.maxlenratio:
-            return max(1, _bound(self.options.maxlenratio, frames))
-        return 2 * (frames - 1) + 10 if self.of_text else frames  # the encoder reads <sos/eos> as well
 
     def _begin(self, source: Tensor, lengths: Tensor) -> CTCPrefixScorer | None:
         alike = bool((lengths == source.size(1)).all())
@@ -153,10 +147,6 @@ class BeamSearch:
         return Choice(scores, parents, tokens, ctc)
 
 
-def _bound(ratio: float, length: int) -> int:
-    """ESPnet's bound of the number of tokens: a share of the frames, or the number itself where it is negative."""
-    return -int(ratio) if ratio < 0 else int(ratio * length)
-
-
-def _of_rows(tasks: Mapping[str, Tensor], rows: Tensor) -> dict[str, Tensor]:
+def of_rows(tasks: Mapping[str, Tensor], rows: Tensor) -> dict[str, Tensor]:
+    """Task ids by axis of some rows of a batch; ids that hold for all stay one."""
     return {axis: ids if len(ids) == 1 else ids[rows] for axis, ids in tasks.items()}

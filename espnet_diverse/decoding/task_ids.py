@@ -3,7 +3,8 @@
 The tables utt2lang, utt2tgtlang and utt2domain of the data directory name the tasks, and a name that the user gives
 holds for all utterances in place of a table. Where there is no utt2tgtlang and no src_text, the target language is the
 language, as in speech recognition. Language and target language are looked up each by itself, so a pair that training
-has not seen is decoded like any other.
+has not seen is decoded like any other. A single recording or text has no tables: `completed` and `indices_of` are for
+the names that it is given.
 """
 
 import logging
@@ -61,7 +62,7 @@ def task_indices(
         DataError: A given name is unknown, or an utterance has no name on an axis that the model knows, and the axis no
             default.
     """
-    _warn_of_unused(known.names, data_dir, given)
+    _warn(given, {source for axis in known.names for source in _sources(axis, data_dir)})
     indices: dict[str, dict[str, int]] = {utterance: {} for utterance in utterances}
     for axis, names in known.names.items():
         origin, named = _named(axis, data_dir, indices, given)
@@ -80,8 +81,54 @@ def task_indices(
     return indices
 
 
-def _warn_of_unused(known: Mapping[str, Sequence[str]], data_dir: Path, given: Mapping[str, str]) -> None:
-    used = {source for axis in known for source in _sources(axis, data_dir)}
+def completed(known: KnownTasks, given: Mapping[str, str], same_language: bool) -> dict[str, str]:
+    """Name on each axis that the model knows, for one recording or text; an axis that nothing names is left out.
+
+    Args:
+        known: What the model knows.
+        given: Names by axis.
+        same_language: Whether the text is in the language of what it is made from, so that one of them names both.
+
+    Returns:
+        By axis the given name, that of the other language, the axis's default, or the only name that there is.
+
+    Raises:
+        DataError: A given name is unknown.
+    """
+    names = {}
+    for axis, there in known.names.items():
+        twin = {"lang": "tgtlang", "tgtlang": "lang"}.get(axis) if same_language else None
+        name = given.get(axis) or given.get(twin) or known.defaults.get(axis) or (there[0] if len(there) == 1 else None)
+        if name is None:
+            continue
+        if name not in there:
+            raise DataError(_refusal(axis, AXES[axis][1], "", name, there))
+        names[axis] = name
+    return names
+
+
+def indices_of(known: KnownTasks, names: Mapping[str, str]) -> dict[str, int]:
+    """Task index by axis of `names`, which `completed` gave.
+
+    Raises:
+        DataError: The model knows an axis that nothing names.
+    """
+    for axis, there in known.names.items():
+        if axis not in names:
+            what, option = AXES[axis]
+            raise DataError(f"the {what} is not known; give {option}; this model knows: {' '.join(there)}")
+    return {axis: there.index(names[axis]) for axis, there in known.names.items()}
+
+
+def warn_of_unused(known: KnownTasks, given: Mapping[str, str], same_language: bool) -> None:
+    """Warn of each of the names by axis that no part of the model depends on; arguments as of `completed`."""
+    used, twins = set(known.names), {"lang", "tgtlang"}
+    if same_language and used & twins:
+        used |= twins
+    _warn(given, used)
+
+
+def _warn(given: Mapping[str, str], used: set[str]) -> None:
     for axis, name in given.items():
         if axis not in used:
             what, option = AXES[axis]

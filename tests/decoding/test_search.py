@@ -154,6 +154,23 @@ def test_of_text_there_may_be_more_tokens_than_positions(build, sources):
     assert [len(best[0].tokens) for best in batched(decoder, None, sources, option)] == [40, 33, 21, 12, 5]
 
 
+def test_hypotheses_are_ranked_by_their_score_a_token(build, sources):
+    decoder, _ = build(vocabulary=5)
+    decoder.output_layer.bias.data[-1] += 3  # short hypotheses have the greatest scores
+    # A beam that holds every hypothesis, so that all of them are compared.
+    everything = {"ctc_weight": 0.0, "beam_size": 200, "nbest": 200, "maxlenratio": -3}
+    plain = batched(decoder, None, sources, options(**everything))
+    normalised = batched(decoder, None, sources, options(**everything, length_penalty=2.0))
+    changed = 0
+    for ours, theirs in zip(normalised, plain, strict=True):
+        ends = [min(len(one.tokens) + 1, 3) for one in theirs]  # with <eos>, except at the greatest length
+        expected = sorted((-one.score / end**2, one.tokens) for one, end in zip(theirs, ends, strict=True))
+        assert [one.tokens for one in ours] == [tokens for _, tokens in expected]
+        assert [one.score for one in ours] == pytest.approx([-score for score, _ in expected])
+        changed += [one.tokens for one in ours] != [one.tokens for one in theirs]
+    assert changed
+
+
 def test_a_vocabulary_smaller_than_the_beam_is_no_error(build, sources):
     decoder, ctc = build(vocabulary=5)
     found = batched(decoder, ctc, sources, options(beam_size=20, nbest=3))

@@ -4,7 +4,14 @@ import pytest
 from torch import nn
 
 from espnet_diverse.attention import build_selection
-from espnet_diverse.decoding.task_ids import KnownTasks, known_tasks, task_indices
+from espnet_diverse.decoding.task_ids import (
+    KnownTasks,
+    completed,
+    indices_of,
+    known_tasks,
+    task_indices,
+    warn_of_unused,
+)
 from espnet_diverse.errors import DataError
 
 TASKS = {"lang": ["de", "fr"]}
@@ -108,3 +115,36 @@ def test_what_a_model_knows():
     model.tasks = TASKS
     assert known_tasks(model) == KnownTasks(TASKS, {"lang": "fr"})
     assert known_tasks(nn.Linear(1, 1)) == KnownTasks()
+
+
+@pytest.mark.parametrize(
+    ("given", "same_language", "expected"),
+    [
+        ({"lang": "de"}, True, {"lang": "de", "tgtlang": "de", "domain": "news"}),
+        ({"tgtlang": "de"}, True, {"lang": "de", "tgtlang": "de", "domain": "news"}),
+        ({"lang": "de", "tgtlang": "en"}, True, {"lang": "de", "tgtlang": "en", "domain": "news"}),
+        ({"lang": "de"}, False, {"lang": "de", "domain": "news"}),
+        ({}, True, {"domain": "news"}),
+    ],
+)
+def test_names_of_one_recording_are_completed(given, same_language, expected):
+    known = KnownTasks({**KNOWN, "domain": ["news"]})
+    assert completed(known, given, same_language) == expected
+    assert completed(KnownTasks(KNOWN, {"lang": "ar"}), {}, False) == {"lang": "ar"}
+
+
+def test_indices_of_one_recording():
+    assert indices_of(KnownTasks(KNOWN), {"lang": "de", "tgtlang": "es"}) == {"lang": 1, "tgtlang": 2}
+    said = "the target language is not known; give --target_language; this model knows: de en es"
+    with pytest.raises(DataError, match=said):
+        indices_of(KnownTasks(KNOWN), {"lang": "de"})
+    with pytest.raises(DataError, match="--language xx: unknown language; this model knows: ar de"):
+        completed(KnownTasks(KNOWN), {"lang": "xx"}, False)
+
+
+def test_names_of_one_recording_that_change_nothing_are_said(caplog):
+    known = KnownTasks({"tgtlang": ["de"]})
+    warn_of_unused(known, {"lang": "de", "domain": "news"}, True)
+    assert "--domain news has no effect" in caplog.text and "--language" not in caplog.text
+    warn_of_unused(known, {"lang": "de"}, False)
+    assert "--language de has no effect" in caplog.text

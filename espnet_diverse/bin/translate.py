@@ -1,0 +1,147 @@
+"""Translate text, a line at a time: files or standard input in, standard output or a directory out.
+
+Every line of the output is the translation of the same line of the input; an empty line stays empty. A file that cannot
+be read is named and left out, with exit code 2 where others were translated.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from espnet_diverse.bin import options
+
+if TYPE_CHECKING:
+    from espnet_diverse.inference import Translation, Translator
+
+FORMATS = {"txt": "txt", "tsv": "tsv", "json": "jsonl"}  # and the suffix of their files
+_STDIN = "-"
+_WINDOW = 16  # batches, so that lines of like length can be translated together
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of this command."""
+    parser.add_argument("model", type=Path, help="directory of a run of text translation, or a packed model")
+    parser.add_argument(
+        "files", nargs="*", metavar="FILE", help="text files, or - for standard input (default: standard input)"
+    )
+    parser.add_argument("--text", action="append", default=[], help="translate this line; may be repeated")
+    parser.add_argument("--model_file", help="path or name in the model (default: valid.acc.ave.pth)")
+    options.add_tasks(parser)
+    parser.add_argument("--beam_size", type=int, default=10, help="hypotheses in a beam (default: 10)")
+    parser.add_argument("--nbest", type=int, default=1, help="translations of a line in json (default: 1)")
+    parser.add_argument("--batch_size", type=int, default=32, help="lines that are translated together (default: 32)")
+    parser.add_argument("--device", default="cpu", help="cpu or cuda (default: cpu)")
+    options.add_precision(parser)
+    parser.add_argument(
+        "--output_format",
+        choices=FORMATS,
+        default="txt",
+        help="txt: translations; tsv: source, translation and score; json: an object a line (default: txt)",
+    )
+    parser.add_argument("--output_dir", type=Path, help="write a file for each input here, and failures.json")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Translate; 2 where a file was left out, 1 where all were."""
+    from espnet_diverse.decoding.options import Options
+    from espnet_diverse.errors import ConfigError
+
+    if args.text and args.files:
+        raise ConfigError(f"both --text and the file {args.files[0]} are given; give one of them")
+    search_options = Options(beam_size=args.beam_size, nbest=args.nbest, batch_size=args.batch_size)
+    inputs = ["text"] if args.text else args.files or [_STDIN]
+    outputs = _outputs(args, inputs)
+    from espnet_diverse.inference import Translator
+
+    how = {"device": args.device, "precision": args.precision, "compile": args.compile}
+    translator = Translator(args.model, args.model_file, options=search_options, **how)
+    failures = {}
+    for name, output in zip(inputs, outputs, strict=True):
+        try:
+            _translate(translator, args.text or _lines(name), output, args)
+        except (OSError, UnicodeError) as error:
+            if isinstance(error, BrokenPipeError):
+                raise
+            failures[name] = getattr(error, "strerror", None) or str(error)
+            print(f"espnet-diverse translate: {name} was left out: {failures[name]}", file=sys.stderr)
+    if args.output_dir:
+        from espnet_diverse.decoding.outcomes import write_json
+
+        write_json(args.output_dir / "failures.json", failures)
+    return (1 if len(failures) == len(inputs) else 2) if failures else 0
+
+
+def _outputs(args: argparse.Namespace, inputs: list[str]) -> list[Path | None]:
+    """Where each input's translations go; None is standard output."""
+    from espnet_diverse.errors import ConfigError
+
+    if args.output_dir is None:
+        return [None] * len(inputs)
+    args.output_dir.mkdir(parents=True, exist_ok=True)
+    stems = ["stdin" if name == _STDIN else Path(name).stem for name in inputs]
+    for index, stem in enumerate(stems):
+        if stem in stems[:index]:
+            first = inputs[stems.index(stem)]
+            raise ConfigError(f"{first} and {inputs[index]} would both be written to {stem}; translate them apart")
+    return [args.output_dir / f"{stem}.{FORMATS[args.output_format]}" for stem in stems]
+
+
+def _lines(name: str) -> Iterable[str]:
+    """The lines of a file, all read before the first is translated, or of standard input as they come."""
+    if name == _STDIN:
+        return _decoded(sys.stdin.buffer)
+    with Path(name).open("rb") as file:
+        return list(_decoded(file))
+
+
+def _decoded(stream: BinaryIO) -> Iterator[str]:
+    from espnet_diverse.corpora.characters import mend
+
+    for number, line in enumerate(stream, start=1):
+        try:
+            text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError as error:
+            raise UnicodeError(f"line {number} is not utf-8; convert the file with iconv") from error
+        yield mend(text.rstrip("\r\n"))[0]
+
+
+def _translate(translator: "Translator", lines: Iterable[str], output: Path | None, args: argparse.Namespace) -> None:
+    from espnet_diverse.corpora.files import write_text
+    from espnet_diverse.progress import progress
+
+    found = _translated(translator, lines, args)
+    if output is None and sys.stdout.isatty():  # where translations show how far they are
+        for line in found:
+            print(line, flush=True)
+        return
+    total = len(lines) if isinstance(lines, list) else None
+    shown = progress(found, "translate", total, "line")
+    if output is not None:
+        write_text(output, "".join(f"{line}\n" for line in shown))
+        return
+    for line in shown:
+        print(line)
+
+
+def _translated(translator: "Translator", lines: Iterable[str], args: argparse.Namespace) -> Iterator[str]:
+    """Lines of the output."""
+    typed = not isinstance(lines, list) and sys.stdin.isatty()
+    lines, window = iter(lines), 1 if typed else _WINDOW * args.batch_size
+    names = {"language": args.language, "target_language": args.target_language, "domain": args.domain}
+    while chunk := list(islice(lines, window)):
+        for source, translation in zip(chunk, translator.translate(chunk, **names), strict=True):
+            yield _written(source, translation, args.output_format)
+
+
+def _written(source: str, translation: "Translation", form: str) -> str:
+    if form == "txt":
+        return translation.text
+    if form == "tsv":
+        return f"{source}\t{translation.text}\t{translation.score:.6g}"
+    others = [{"text": each.text, "score": each.score} for each in translation.alternatives]
+    line = {"source": source, "text": translation.text, "score": translation.score, "alternatives": others}
+    return json.dumps(line, ensure_ascii=False)

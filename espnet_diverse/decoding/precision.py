@@ -1,0 +1,82 @@
+"""How exactly a loaded model computes: linear maps of fewer bits take less time and memory.
+
+float32   oneDNN's maps with weights that are arranged once (`fast_linear.py`); results differ in the order of sums.
+int8      PyTorch's dynamic quantisation, on a CPU: weights have 8 bits with a scale for each output, inputs 8 bits with
+          one scale for a whole batch. So what an utterance gives depends, though little, on what it is batched with.
+bfloat16  weights and inputs of linear maps have 16 bits, of which 8 are of the mantissa; on CPUs with instructions for
+          it, and on GPUs.
+
+Linear maps are nearly all of a transformer's work and memory. Whatever they compute in, they take and return float32:
+attention, norms, softmax and scores are not touched.
+"""
+
+from collections.abc import Iterable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.ao.nn.quantized.dynamic import Linear as Int8Linear
+from torch.ao.quantization import per_channel_dynamic_qconfig
+
+from espnet_diverse.decoding.fast_linear import ROWS, exchange_linear, speed_up
+from espnet_diverse.decoding.options import PRECISIONS
+from espnet_diverse.errors import ConfigError
+
+
+class HalfLinear(nn.Module):
+    """A linear map in bfloat16 that takes and returns float32, for inference."""
+
+    def __init__(self, linear: nn.Linear):
+        super().__init__()
+        self.in_features, self.out_features = linear.in_features, linear.out_features
+        self.bias = None if linear.bias is None else linear.bias.detach().bfloat16()
+        self.weight = linear.weight.detach().bfloat16()
+        self.arranged = not linear.weight.is_cuda and torch.ops.mkldnn._is_mkldnn_bf16_supported()
+        if self.arranged:
+            self.weight = torch.ops.mkldnn._reorder_linear_weight(self.weight, ROWS)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (..., in) -> (..., out)."""
+        half = x.bfloat16()
+        if not self.arranged:
+            return F.linear(half, self.weight, self.bias).to(x.dtype)
+        return torch.ops.mkldnn._linear_pointwise.default(half, self.weight, self.bias, "none", [], "").to(x.dtype)
+
+
+def check_precision(precision: str, device: str, compiled: bool = False) -> None:
+    """Refuse what cannot be computed in.
+
+    Args:
+        precision: What linear maps are to compute in.
+        device: "cpu" or "cuda".
+        compiled: Whether the encoder's layers are to be compiled.
+
+    Raises:
+        ConfigError: The precision is unknown, or not possible on the device or with compiled layers.
+    """
+    if precision not in PRECISIONS:
+        raise ConfigError(f"precision {precision!r} is unknown; known: {' '.join(PRECISIONS)}")
+    on_cpu = str(device).startswith("cpu")
+    if precision == "int8" and not on_cpu:
+        raise ConfigError(f"precision int8 is not possible on {device}; take bfloat16 there, or device cpu")
+    if compiled and on_cpu and precision != "float32":
+        raise ConfigError(f"compile with precision {precision} is not possible on a CPU; take one of them")
+
+
+def set_precision(modules: Iterable[nn.Module], precision: str) -> None:
+    """Exchange the linear maps inside `modules`, which stay as they are and are used without gradients.
+
+    Args:
+        modules: On one device, in float32.
+        precision: One of `PRECISIONS`.
+    """
+    for module in modules:
+        if precision == "float32":
+            speed_up(module)
+        else:
+            exchange_linear(module, _int8 if precision == "int8" else HalfLinear)
+
+
+def _int8(linear: nn.Linear) -> nn.Module:
+    linear.qconfig = per_channel_dynamic_qconfig
+    return Int8Linear.from_float(linear)

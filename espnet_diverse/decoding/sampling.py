@@ -1,0 +1,115 @@
+"""Sampling from an attention decoder, for back-translation.
+
+Edunov et al. 2018, "Understanding back-translation at scale": what is drawn from a model's distribution teaches more
+than its most probable translations. Each token is drawn with
+
+    p(token) ~ p_attention(token | prefix) ^ (1 / temperature)
+
+from the `top_k` most probable tokens (Fan et al. 2018), or from all. <blank> and <unk>, which are no text, are never
+drawn. The score of a draw is its log probability by the decoder, at temperature 1 and of all tokens.
+
+An utterance is drawn for by numbers that depend on the seed and on itself alone, so that the same utterance gets the
+same draws in whatever batch, process or order. Nothing loops over utterances or draws, and keys are cached as in beam
+search.
+"""
+
+import hashlib
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from espnet_diverse.decoding.beam import Hypothesis
+from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.scorers import DecoderScorer
+from espnet_diverse.decoding.search import of_rows
+from espnet_diverse.functional.masks import lengths_to_mask
+from espnet_diverse.scope import current, scope
+
+_NO_TEXT = 2  # <blank> and <unk>
+
+
+class SamplingSearch:
+    """`options.nbest` draws for each utterance.
+
+    Args:
+        decoder: Attention decoder.
+        eos: Index of <sos/eos>.
+        options: Of the search.
+        of_text: Whether a text is translated, see `Options.greatest`.
+
+    Raises:
+        ModelError: The decoder is none that can be searched in batches.
+    """
+
+    def __init__(self, decoder: nn.Module, eos: int, options: Options, of_text: bool = False):
+        self.scorer, self.eos, self.options, self.of_text = DecoderScorer(decoder), eos, options, of_text
+        self.scorers = [(1.0, self.scorer)]
+        self._seeds: list[int] = []
+
+    def draw_for(self, utterances: Sequence[NDArray]) -> None:
+        """Say which utterances the next call is for, by what was read of them."""
+        self._seeds = [int.from_bytes(hashlib.sha256(np.ascontiguousarray(x)).digest()[:8], "big") for x in utterances]
+
+    @torch.inference_mode()
+    def __call__(self, source: Tensor, lengths: Tensor) -> list[list[Hypothesis]]:
+        """The draws for each utterance, most probable first.
+
+        Args:
+            source: Encoder output (B, T, M).
+            lengths: Frames of each utterance (B,), T for at least one.
+
+        The open scope has the task ids of the utterances, (B,) or (1,).
+        """
+        frames, tasks = lengths.tolist(), current().tasks
+        least = lengths.new_tensor([self.options.least(count) for count in frames])
+        greatest = lengths.new_tensor([self.options.greatest(count, self.of_text) for count in frames])
+        alike = bool((lengths == source.size(1)).all())
+        self.scorer.begin(source, None if alike else lengths_to_mask(lengths, source.size(1)).unsqueeze(1))
+        numbers = self._numbers(greatest.tolist()).to(source.device)
+        drawn = lengths.new_full(numbers.shape, self.eos)  # (B, steps, W)
+        scores = numbers.new_zeros(len(frames), self.options.nbest)
+        rows, done = torch.arange(len(frames), device=source.device), torch.zeros_like(scores, dtype=torch.bool)
+        tokens = lengths.new_full(scores.shape, self.eos)
+        for step in range(numbers.size(1)):
+            with scope(tasks=of_rows(tasks, rows), collect=False):
+                log_probs = self.scorer.score(tokens).double()
+            tokens = self._draw(log_probs, (step >= least)[rows], numbers[rows, step])
+            gained = log_probs.gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
+            scores[rows] += gained.masked_fill(done, 0.0)
+            tokens.masked_fill_(done, self.eos)
+            drawn[rows, step] = tokens
+            done = done | (tokens == self.eos) | (step == greatest[rows] - 1).unsqueeze(1)
+            kept = (~done).any(1).nonzero().squeeze(1)
+            if not len(kept):
+                break
+            if len(kept) < len(rows):
+                self.scorer.keep(kept)
+                rows, done, tokens = rows[kept], done[kept], tokens[kept]
+            self.scorer.extend(torch.arange(tokens.size(1), device=tokens.device).expand_as(tokens))
+        pairs = zip(drawn.transpose(1, 2).tolist(), scores.tolist(), strict=True)
+        return [self._sorted(texts, each) for texts, each in pairs]
+
+    def _numbers(self, greatest: Sequence[int]) -> Tensor:
+        """Uniform numbers of all draws, (B, steps, W)."""
+        shape = max(greatest), self.options.nbest
+        generators = [np.random.default_rng([self.options.seed, seed]) for seed in self._seeds]
+        return torch.from_numpy(np.stack([each.random(shape) for each in generators]))
+
+    def _draw(self, log_probs: Tensor, may_end: Tensor, numbers: Tensor) -> Tensor:
+        """Tokens (B, W) at the quantiles `numbers` (B, W) of log probabilities (B, W, V), which are not changed."""
+        logits = log_probs / self.options.temperature
+        logits[..., :_NO_TEXT] = -torch.inf
+        logits[..., self.eos].masked_fill_(~may_end.unsqueeze(1), -torch.inf)
+        if 0 < self.options.top_k < logits.size(-1):
+            worst = logits.topk(self.options.top_k).values[..., -1:]
+            logits.masked_fill_(logits < worst, -torch.inf)
+        sums = logits.softmax(-1).cumsum(-1)
+        found = torch.searchsorted(sums, numbers.unsqueeze(-1) * sums[..., -1:], right=True).squeeze(-1)
+        return found.clamp_(max=logits.size(-1) - 1)
+
+    def _sorted(self, texts: Sequence[Sequence[int]], scores: Sequence[float]) -> list[Hypothesis]:
+        cut = [text[: text.index(self.eos)] if self.eos in text else text for text in texts]
+        return sorted(map(Hypothesis, cut, scores), key=lambda one: -one.score)

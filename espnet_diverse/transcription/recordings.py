@@ -1,0 +1,201 @@
+"""Transcribing recordings, many at a time, so that none changes what another gives.
+
+Sums in a batch depend on what is in it, down to the last digit. So a recording that is read within a window joins the
+others only once it has been read to its end without a fault, and the batches of a longer one are its own: a recording
+that cannot be read leaves no trace. No more than two windows of features are in memory at any time.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import NamedTuple
+
+from espnet.nets.pytorch_backend.transformer.subsampling import TooShortUttError
+from numpy.typing import NDArray
+
+from espnet_diverse.corpora.audio import RATE
+from espnet_diverse.decoding.batched_search import BatchedSearch, Found
+from espnet_diverse.decoding.grouping import each_result, grouped
+from espnet_diverse.decoding.task_ids import KnownTasks, completed, indices_of, warn_of_unused
+from espnet_diverse.transcription.activity import Cutting, Stretch, stretches
+from espnet_diverse.transcription.audio import Source, open_audio
+from espnet_diverse.transcription.language import find_language, spoken_axes
+from espnet_diverse.transcription.result import Alternative, Segment, Transcript
+from espnet_diverse.transcription.words import check_ctc, frame_times, timed
+
+_WINDOW = 4  # batches
+_LISTENED = 30.0  # seconds by which a language is found
+
+
+@dataclass(frozen=True)
+class Request:
+    """A recording that is to be transcribed.
+
+    Attributes:
+        audio, rate: As of `open_audio`.
+        tasks: Name by axis, such as {"lang": "es", "domain": "talks"}, of what is known of it.
+    """
+
+    audio: Source
+    rate: int | None = None
+    tasks: Mapping[str, str] = field(default_factory=dict)
+
+
+class _Piece(NamedTuple):
+    """A stretch of a recording that is to be searched: from when to when, and its features (T, F)."""
+
+    recording: "_Recording"
+    start: float
+    end: float
+    features: NDArray
+
+
+@dataclass
+class _Recording:
+    """What is known so far of a recording; `waiting` counts pieces that were read and not yet searched."""
+
+    request: Request
+    tasks: dict[str, str] = field(default_factory=dict)
+    indices: dict[str, int] = field(default_factory=dict)
+    probabilities: dict[str, float] | None = None
+    segments: list[Segment] = field(default_factory=list)
+    duration: float = 0.0
+    waiting: int = 0
+    is_read: bool = False
+    failure: Exception | None = None
+
+    @property
+    def is_done(self) -> bool:
+        return self.failure is not None or self.is_read and not self.waiting
+
+    def result(self) -> Transcript | Exception:
+        if self.failure is not None:
+            return self.failure
+        segments = tuple(sorted(self.segments, key=lambda segment: segment.start))
+        return Transcript(segments, self.duration, self.tasks, self.probabilities)
+
+
+class Transcription:
+    """Transcribes recordings by one search.
+
+    Args:
+        search: Of speech recognition or speech translation.
+        cutting: How recordings are cut into stretches of speech.
+        word_timestamps: Whether words are wanted, with times and confidences.
+
+    Raises:
+        ConfigError: There are no word times without CTC.
+        ModelError: There are none with the model's frontend.
+    """
+
+    def __init__(self, search: BatchedSearch, cutting: Cutting, word_timestamps: bool = False):
+        self.search, self.cutting = search, cutting
+        self.window = _WINDOW * search.batch_size
+        self.same_language = search.task == "asr"
+        self.warned: dict[str, str] = {}
+        self.frames = None
+        if word_timestamps:
+            check_ctc(search.ctc)
+            self.frames = frame_times(search.encoding.model)
+
+    def __call__(self, requests: Iterable[Request]) -> Iterator[Transcript | Exception]:
+        """One result for each request, in order, as soon as it and those before it are there."""
+        window: list[_Piece] = []
+        pending: deque[_Recording] = deque()
+        for request in requests:
+            pending.append(_Recording(request))
+            window += self._read(pending[-1])
+            if len(window) >= self.window:
+                self._find(window)
+                window = []
+            while pending and pending[0].is_done:
+                yield pending.popleft().result()
+        self._find(window)
+        yield from (recording.result() for recording in pending)
+
+    def _read(self, recording: _Recording) -> list[_Piece]:
+        """What is to be searched of a recording; nothing if it is long, and was searched here, or cannot be read."""
+        request = recording.request
+        try:
+            with open_audio(request.audio, request.rate) as audio:
+                pieces = self._pieces(recording, stretches(audio.blocks(), self.cutting))
+                read = list(islice(pieces, self.window))
+                self._settle(recording, read)
+                while len(read) == self.window:
+                    self._find(read)
+                    read = list(islice(pieces, self.window))
+                    if len(read) < self.window:
+                        self._find(read)
+                        read = []
+                recording.duration, recording.is_read = audio.duration, True
+        except Exception as error:  # whatever it is, it must not cost the other recordings
+            recording.failure = error
+            return []
+        return read
+
+    def _pieces(self, recording: _Recording, found: Iterable[Stretch]) -> Iterator[_Piece]:
+        for stretch in found:
+            try:
+                features = self.search.features(stretch.samples)
+            except TooShortUttError:  # for anything to be said in it
+                continue
+            recording.waiting += 1
+            end = (round(stretch.start * RATE) + len(stretch.samples)) / RATE  # the very number that the next starts at
+            yield _Piece(recording, stretch.start, end, features)
+
+    def _settle(self, recording: _Recording, beginning: Sequence[_Piece]) -> None:
+        """Settle the tasks of a recording; its beginning may tell the language."""
+        known, given = self.search.tasks, recording.request.tasks
+        new = {axis: name for axis, name in given.items() if self.warned.get(axis) != name}
+        self.warned |= new
+        warn_of_unused(known, new, self.same_language)
+        recording.tasks = completed(known, given, self.same_language)
+        if not beginning:
+            return
+        spoken = spoken_axes(self.search)
+        if any(axis not in recording.tasks for axis in spoken):
+            others = KnownTasks({axis: names for axis, names in known.names.items() if axis not in spoken})
+            indices = indices_of(others, recording.tasks)  # first, for an error here takes no time
+            recording.probabilities = find_language(self.search, _first_seconds(beginning), indices)
+            language = dict.fromkeys(spoken, next(iter(recording.probabilities)))
+            recording.tasks = completed(known, language | dict(given), self.same_language)
+        recording.indices = indices_of(known, recording.tasks)
+
+    def _find(self, pieces: Sequence[_Piece]) -> None:
+        """Search pieces; their recordings take what is found."""
+        size, frames = self.search.batch_size, self.search.batch_frames
+        for batch in grouped(pieces, lambda piece: len(piece.features), size, frames):
+            for piece, found in zip(batch, each_result(self._searched, batch), strict=True):
+                piece.recording.waiting -= 1
+                try:
+                    piece.recording.segments.append(self._segment(piece, found))
+                except Exception as error:
+                    piece.recording.failure = error
+
+    def _searched(self, batch: Sequence[_Piece]) -> list[Found]:
+        tasks = [piece.recording.indices for piece in batch]
+        return self.search.find([piece.features for piece in batch], tasks, posteriors=self.frames is not None)
+
+    def _segment(self, piece: _Piece, found: Found | Exception) -> Segment:
+        if isinstance(found, Exception):
+            raise found
+        if not found.texts:
+            return Segment(piece.start, piece.end, "", float("-inf"))
+        text, tokens, score = found.texts[0]
+        confidences, words = (), ()
+        if self.frames is not None:
+            ids = self.search.converter.tokens2ids(tokens)
+            confidences, words = timed(found.log_probs, ids, tokens, self.frames, piece.start, piece.end)
+        texts = tuple(Alternative(each.text, each.score) for each in found.texts)
+        return Segment(piece.start, piece.end, text, score, tuple(tokens), confidences, words, texts)
+
+
+def _first_seconds(pieces: Sequence[_Piece]) -> list[NDArray]:
+    """Features of the first pieces, as many as hold what a language is found by."""
+    seconds, some = 0.0, []
+    for piece in pieces:
+        if seconds < _LISTENED:
+            some.append(piece.features)
+            seconds += piece.end - piece.start
+    return some

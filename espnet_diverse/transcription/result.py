@@ -1,0 +1,76 @@
+"""What transcribing a recording gives. All times are seconds from its beginning."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Word:
+    """A word, when it was said, and how sure the model is of it, 0 to 1."""
+
+    text: str
+    start: float
+    end: float
+    confidence: float
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """One of the n best texts of a segment, and its log score."""
+
+    text: str
+    score: float
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A stretch of speech that was decoded at once.
+
+    Attributes:
+        start, end: When.
+        text: The best text; empty where nothing was recognised.
+        score: Its log score.
+        tokens, confidences: Its tokens and, where they were asked for, how sure the model is of each, 0 to 1.
+        words: Its words, where they were asked for.
+        alternatives: The n best texts, best first, this one among them.
+    """
+
+    start: float
+    end: float
+    text: str
+    score: float
+    tokens: tuple[str, ...] = ()
+    confidences: tuple[float, ...] = ()
+    words: tuple[Word, ...] = ()
+    alternatives: tuple[Alternative, ...] = ()
+
+
+@dataclass(frozen=True)
+class Transcript:
+    """A recording in text.
+
+    Attributes:
+        segments: Stretches of speech in the order of time; they do not overlap. None where nobody speaks.
+        duration: Seconds of the recording.
+        tasks: Name by axis, such as {"lang": "es", "domain": "talks"}, of what the model knows of tasks; that of the
+            language may have been found.
+        language_probabilities: Where the language was found: how likely each is that the model knows, likeliest first.
+    """
+
+    segments: tuple[Segment, ...]
+    duration: float
+    tasks: dict[str, str]
+    language_probabilities: dict[str, float] | None = None
+
+    @property
+    def text(self) -> str:
+        """The texts of the segments, with a space between them except between Chinese or Japanese characters."""
+        joined = ""
+        for segment in self.segments:
+            if segment.text:
+                space = joined and not (_unspaced(joined[-1]) and _unspaced(segment.text[0]))
+                joined += " " * bool(space) + segment.text
+        return joined
+
+
+def _unspaced(character: str) -> bool:
+    return "\u3040" <= character <= "\u30ff" or "\u3400" <= character <= "\u9fff" or "\u3001" <= character <= "\u3002"

@@ -1,0 +1,192 @@
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from espnet_diverse.bin.main import main
+from espnet_diverse.decoding.task_ids import KnownTasks
+from espnet_diverse.transcription.result import Segment, Transcript
+
+# What the tiny model hears are tones, which are speech to what goes by loudness.
+HOW = ("--beam_size", "3", "--vad", "energy")
+
+
+def call(model, *arguments):
+    return main(["transcribe", str(model), *map(str, arguments)])
+
+
+def start(*arguments, **how):
+    command = [sys.executable, "-m", "espnet_diverse.bin.main", "transcribe", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, check=False, **how)
+
+
+@pytest.fixture(scope="module")
+def decoded(tiny_run, tmp_path_factory):
+    """Text and score of the test data by utterance, as `decode` gives them."""
+    out = tmp_path_factory.mktemp("decoded")
+    arguments = ["--model_dir", str(tiny_run.model_dir), "--data_dir", str(tiny_run.test_dir)]
+    assert main(["decode", *arguments, "--output_dir", str(out), "--set", "beam_size=3"]) == 0
+    tables = [dict(line.partition(" ")[::2] for line in (out / name).read_text().splitlines()) for name in OUTPUTS]
+    assert any(tables[0].values())
+    return tables
+
+
+OUTPUTS = ("text", "score")
+
+
+def test_one_file_prints_its_text(tiny_run, decoded):
+    done = start(tiny_run.model_dir, *HOW, tiny_run.test_dir / "test-01.wav", text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"{decoded[0]['test-01']}\n"
+    assert done.stderr.startswith("transcribe: 1/1 files") and "Traceback" not in done.stderr
+
+
+def test_standard_input_and_bad_files_beside_it(tiny_run, decoded, tmp_path):
+    (tmp_path / "bad.wav").write_text("no audio")
+    audio = (tiny_run.test_dir / "test-02.wav").read_bytes()
+    done = start(tiny_run.model_dir, "bad.wav", "-", "gone.wav", *HOW, input=audio, cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stdout.decode() == f"-\t{decoded[0]['test-02']}\n"
+    said = done.stderr.decode()
+    assert "espnet-diverse transcribe: skipped bad.wav: not readable as audio (Format not recognised)" in said
+    assert "espnet-diverse transcribe: skipped gone.wav: no such audio file; mend the path" in said
+    assert "Traceback" not in said
+
+
+def test_help_answers_at_once():
+    command = [sys.executable, "-X", "importtime", "-m", "espnet_diverse.bin.main", "transcribe", "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    imported = {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines()}
+    assert not imported & {"torch", "numpy", "espnet2", "espnet", "soundfile", "soxr", "onnxruntime"}
+    assert "MODEL [FILE|DIR|- ...]" in done.stdout and "{auto,silero,energy,none}" in done.stdout
+
+
+def test_folders_give_files_with_what_decode_gives(tiny_run, decoded, tmp_path, capsys):
+    text, score = decoded
+    assert call(tiny_run.model_dir, tiny_run.test_dir, *HOW, "--output_dir", tmp_path, "--output_format", "json") == 0
+    assert json.loads((tmp_path / "failures.json").read_text()) == {}
+    for utterance in text:
+        content = json.loads((tmp_path / f"{utterance}.json").read_text())
+        (segment,) = content["segments"]
+        assert content["text"] == segment["text"] == text[utterance] and content["duration"] == 0.75
+        assert (segment["start"], segment["end"]) == (0.0, 0.75)
+        assert f"{segment['score']:.6g}" == score[utterance]
+    assert capsys.readouterr().out == ""
+
+
+def test_all_formats_of_several_files(tiny_run, tmp_path):
+    source = tiny_run.test_dir / "test-00.wav"
+    for name in ("a.wav", "x/a.wav", "failures.wav"):
+        (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(source, tmp_path / "in" / name)
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "a.wav.txt").write_text("of an earlier run")
+    arguments = (tmp_path / "in", *HOW, "--output_dir", out, "--output_format", "all", "--word_timestamps")
+    assert call(tiny_run.model_dir, *arguments) == 0
+    stems, formats = ("a.wav", "a.wav-2", "failures.wav"), ("txt", "json", "srt", "vtt", "tsv", "trn")
+    expected = {f"{stem}.{format}" for stem in stems for format in formats} | {"failures.json"}
+    assert {path.name for path in out.iterdir()} == expected
+    text = (out / "a.wav-2.txt").read_text()
+    assert text and (out / "a.wav.txt").read_text() == text
+    assert (out / "failures.wav.trn").read_text() == f"{text.strip()} (failures.wav)\n"
+    words = json.loads((out / "a.wav.json").read_text())["segments"][0]["words"]
+    assert words and words[0]["start"] >= 0 and words[-1]["end"] <= 0.75
+
+
+def test_a_list_names_files_and_trn_is_printed(tiny_run, decoded, capsys):
+    assert call(tiny_run.model_dir, "--list", tiny_run.test_dir / "wav.scp", *HOW, "--output_format", "trn") == 0
+    assert capsys.readouterr().out == "".join(f"{text} ({name})\n" for name, text in decoded[0].items())
+
+
+def test_silence_gives_nothing(tiny_run, tmp_path, capsys):
+    soundfile.write(tmp_path / "silence.wav", np.zeros(48_000), 16_000)
+    assert call(tiny_run.model_dir, tmp_path / "silence.wav") == 0
+    assert capsys.readouterr().out == ""
+
+
+def test_what_failed_leaves_nothing_of_an_earlier_run(tiny_run, tmp_path, capsys):
+    (tmp_path / "gone.txt").write_text("of an earlier run")
+    arguments = ("gone.wav", tiny_run.test_dir / "test-00.wav", *HOW, "--output_dir", tmp_path)
+    assert call(tiny_run.model_dir, *arguments) == 2
+    assert {path.name for path in tmp_path.iterdir()} == {"test-00.txt", "failures.json"}
+    reason = "gone.wav: no such audio file; mend the path or get the file"
+    assert json.loads((tmp_path / "failures.json").read_text()) == {"gone.wav": reason}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "what"),
+    [
+        ([], "no recording is named; give files, folders, - for standard input, or --list"),
+        (["gone.wav"], "gone.wav: no such audio file; mend the path or get the file"),
+        (["a.wav", "b.wav"], "none of 2 recordings could be transcribed; first a.wav: no such audio file"),
+        (["a.wav", "--output_format", "all"], "output_format all of 1 recordings needs --output_dir"),
+        (["a.wav", "b.wav", "--output_format", "srt"], "output_format srt of 2 recordings needs --output_dir"),
+        (["a.wav", "--task", "translate"], "is a model of asr, which can only transcribe"),
+        (["a.wav", "--beam_size", "0"], "beam_size 0 is not allowed"),
+        (["a.wav", "--device", "tpu"], "device 'tpu' is not possible on this machine"),
+    ],
+)
+def test_faults_are_one_line(tiny_run, capsys, arguments, what):
+    assert call(tiny_run.model_dir, *arguments) == 1
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if "error: " in line]
+    assert line.startswith("espnet-diverse transcribe: error: ") and what in line
+
+
+class Multilingual:
+    """A recognizer that finds languages, and notes what it is asked for."""
+
+    class search:  # noqa: N801
+        task = "asr"
+        tasks = KnownTasks({"lang": ["de", "es"]})
+
+    def __init__(self, *_, **__):
+        self.asked = []
+
+    def transcribe_all(self, requests, word_timestamps):
+        for request in requests:
+            self.asked.append(request.tasks)
+            probabilities = None if "lang" in request.tasks else {"es": 0.9, "de": 0.1}
+            yield Transcript((Segment(0.0, 1.0, "hola", -1.0),), 1.0, {"lang": "es"}, probabilities)
+
+
+@pytest.fixture
+def multilingual(monkeypatch):
+    recognizer = Multilingual()
+    monkeypatch.setattr("espnet_diverse.inference.Recognizer", lambda *_, **__: recognizer)
+    return recognizer
+
+
+def test_the_language_that_was_found_is_reported(multilingual, capsys):
+    assert call("model", "a.wav") == 0
+    assert multilingual.asked == [{}]
+    said = capsys.readouterr()
+    assert said.out == "hola\n" and "a.wav: language es was found (90%)\n" in said.err
+
+
+def test_languages_of_a_list_come_before_that_of_the_command(multilingual, tmp_path, capsys):
+    (tmp_path / "list.tsv").write_text("a.wav\tde\tnews\n")
+    assert call("model", "b.wav", "--list", tmp_path / "list.tsv", "--language", "es") == 0
+    assert multilingual.asked == [{"lang": "es"}, {"lang": "de", "domain": "news"}]
+    assert "was found" not in capsys.readouterr().err
+
+
+def test_unknown_languages_are_named_before_anything_is_read(multilingual, capsys):
+    assert call("model", "a.wav", "--language", "fr") == 1
+    assert "error: --language fr: unknown language; this model knows: de es" in capsys.readouterr().err
+    assert multilingual.asked == []
+
+
+def test_errors_of_the_program_name_the_recording(multilingual, monkeypatch, tmp_path, capsys):
+    def broken(requests, word_timestamps):
+        yield from [MemoryError("no\nroom"), Transcript((), 1.0, {})]
+
+    monkeypatch.setattr(multilingual, "transcribe_all", broken)
+    assert call("model", "a.wav", "b.wav", "--output_dir", tmp_path, "--debug") == 2
+    assert json.loads((tmp_path / "failures.json").read_text()) == {"a.wav": "a.wav: MemoryError: no room"}
+    assert Path(tmp_path / "b.txt").read_text() == ""

@@ -1,0 +1,77 @@
+"""A bad recording among twelve is named and costs none of the other eleven, to the last byte."""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from espnet_diverse.bin import transcribe
+from espnet_diverse.decoding.options import Options
+from espnet_diverse.inference import Cutting, Recognizer
+from espnet_diverse.transcription.files import find_recordings
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from bad_audio import KINDS, RATE, sound  # noqa: E402
+
+SUFFIXES = ("wav", "flac", "mp3", "ogg", "opus", "aiff")
+
+
+@pytest.fixture(scope="module")
+def recognizer(tiny_run):
+    """A model that always writes something, in batches of several recordings."""
+    options = Options(beam_size=2, nbest=2, batch_size=4, minlenratio=-2, maxlenratio=-5)
+    return Recognizer(tiny_run.model_dir, options=options, cutting=Cutting(vad="none"))
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory):
+    """Eleven sound recordings of different lengths, rates and formats."""
+    folder = tmp_path_factory.mktemp("good")
+    for index in range(11):
+        rate = (RATE, 8000, 48_000)[index % 3]
+        samples = np.roll(sound((0.25 + 0.02 * index) * rate / RATE), 100 * index)
+        suffix = SUFFIXES[index % len(SUFFIXES)]
+        soundfile.write(folder / f"g{index:02}.{suffix}", samples, rate, format="OGG" if suffix == "opus" else None)
+    return sorted(map(str, folder.iterdir()))
+
+
+def run(recognizer, sources, output_dir):
+    """Exit code and content of the outputs by name."""
+    parser = argparse.ArgumentParser()
+    transcribe.add_arguments(parser)
+    parser.add_argument("--debug", action="store_true")
+    output_dir.mkdir()
+    args = parser.parse_args(["model", "--output_dir", str(output_dir), "--output_format", "json"])
+    code = transcribe.transcribe(recognizer, find_recordings(sources), args)
+    return code, {path.name: path.read_bytes() for path in output_dir.iterdir()}
+
+
+@pytest.fixture(scope="module")
+def clean(recognizer, good, tmp_path_factory):
+    """What the eleven give by themselves."""
+    code, outputs = run(recognizer, good, tmp_path_factory.mktemp("clean") / "out")
+    assert code == 0 and json.loads(outputs.pop("failures.json")) == {}
+    assert len(outputs) == 11 and all(json.loads(content)["text"] for content in outputs.values())
+    return outputs
+
+
+def test_there_are_kinds_enough():
+    assert len(KINDS) >= 40
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_bad_recording_costs_no_other(recognizer, good, clean, tmp_path, capsys, kind):
+    bad = tmp_path / "bad.wav"
+    KINDS[kind](bad)
+    place = len(kind) % 12  # not always the same
+    code, outputs = run(recognizer, [*good[:place], str(bad), *good[place:]], tmp_path / "out")
+    failures = json.loads(outputs.pop("failures.json"))
+    assert code == 2 and outputs == clean
+    assert list(failures) == [str(bad)]
+    assert failures[str(bad)].startswith(f"{bad}: ") and "\n" not in failures[str(bad)]
+    assert f"skipped {failures[str(bad)]}" in capsys.readouterr().err

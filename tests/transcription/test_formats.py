@@ -1,0 +1,139 @@
+import html
+import json
+import math
+import re
+
+import pytest
+
+from espnet_diverse.transcription.formats import CUE_COLUMNS, FORMATS, write_transcript
+from espnet_diverse.transcription.result import Alternative, Segment, Transcript, Word
+
+TRANSCRIPT = Transcript(
+    segments=(
+        Segment(0.5, 2.25, "hello there", -1.5, ("h", "e"), (0.5, 1.0), (), (Alternative("hello there", -1.5),)),
+        Segment(2.25, 3.0, "", -math.inf),
+        Segment(3599.9996, 3661.0014, "tom & <jerry> --> ran", -2.0),
+    ),
+    duration=3662.0,
+    tasks={"lang": "en"},
+    language_probabilities={"en": 0.75, "de": 0.25},
+)
+SILENCE = Transcript((), 3.0, {})
+
+
+def worded(text, words, seconds=0.5):
+    """A transcript of one segment, of which each word takes `seconds`, one after the other."""
+    timed = tuple(Word(word, i * seconds, (i + 1) * seconds, 0.5) for i, word in enumerate(words))
+    return Transcript((Segment(0.0, len(words) * seconds, text, -1.0, words=timed),), 60.0, {})
+
+
+def made(format, transcript=TRANSCRIPT, name="talk"):
+    return FORMATS[format](transcript, name)
+
+
+def read_cues(text, point):
+    """Start and end in milliseconds and text of each cue of srt (point ",") or vtt (".")."""
+    time = rf"(\d\d):(\d\d):(\d\d)\{point}(\d\d\d)"
+    cues = []
+    for block in text.removeprefix("WEBVTT\n\n").removesuffix("\n").split("\n\n"):
+        lines = block.split("\n")
+        if point == ",":
+            assert lines.pop(0) == str(len(cues) + 1)
+        numbers = [int(each) for each in re.fullmatch(f"{time} --> {time}", lines[0]).groups()]
+        start, end = (((h * 60 + m) * 60 + s) * 1000 + ms for h, m, s, ms in (numbers[:4], numbers[4:]))
+        assert len(lines) == 2
+        cues.append((start, end, lines[1]))
+    return cues
+
+
+def test_txt_has_a_line_a_segment():
+    assert made("txt") == "hello there\ntom & <jerry> --> ran\n"
+    assert made("txt", SILENCE) == ""
+
+
+def test_trn_has_one_line_with_the_name():
+    assert made("trn") == "hello there tom & <jerry> --> ran (talk)\n"
+    assert made("trn", SILENCE) == "(talk)\n"
+
+
+def test_tsv_counts_milliseconds():
+    rows = [line.split("\t") for line in made("tsv").splitlines()]
+    assert rows == [
+        ["start", "end", "text"],
+        ["500", "2250", "hello there"],
+        ["3600000", "3661001", "tom & <jerry> --> ran"],
+    ]
+    assert made("tsv", SILENCE) == "start\tend\ttext\n"
+
+
+def test_json_has_everything():
+    content = json.loads(made("json"))
+    assert content["name"] == "talk" and content["text"] == TRANSCRIPT.text and content["duration"] == 3662.0
+    assert content["language"] == "en" and content["tasks"] == TRANSCRIPT.tasks
+    assert list(content["language_probabilities"].items()) == [("en", 0.75), ("de", 0.25)]
+    for index, (row, segment) in enumerate(zip(content["segments"], TRANSCRIPT.segments, strict=True)):
+        assert (row["id"], row["start"], row["end"], row["text"]) == (index, segment.start, segment.end, segment.text)
+        assert row["score"] == (segment.score if math.isfinite(segment.score) else None)
+        assert (tuple(row["tokens"]), tuple(row["confidences"])) == (segment.tokens, segment.confidences)
+        assert tuple(Alternative(**each) for each in row["alternatives"]) == segment.alternatives
+    (segment,) = json.loads(made("json", worded("a b", ["a", "b"])))["segments"]
+    assert segment["words"][1] == {"word": "b", "start": 0.5, "end": 1.0, "probability": 0.5}
+    assert json.loads(made("json", SILENCE))["segments"] == []
+
+
+def test_subtitles_round_and_escape():
+    spoken = [(500, 2250, "hello there"), (3_600_000, 3_661_001, "tom & <jerry> -> ran")]
+    assert read_cues(made("srt"), ",") == spoken
+    found = [(start, end, html.unescape(text)) for start, end, text in read_cues(made("vtt"), ".")]
+    assert found == [spoken[0], (*spoken[1][:2], "tom & <jerry> --> ran")]
+    assert "-->" not in read_cues(made("vtt"), ".")[1][2] and "<" not in read_cues(made("vtt"), ".")[1][2]
+    assert made("srt", SILENCE) == "" and made("vtt", SILENCE) == "WEBVTT\n"
+
+
+def test_srt_to_the_letter():
+    assert made("srt").startswith("1\n00:00:00,500 --> 00:00:02,250\nhello there\n\n2\n01:00:00,000 --> 01:01:01,001\n")
+
+
+def test_vtt_to_the_letter():
+    assert made("vtt").startswith("WEBVTT\n\n00:00:00.500 --> 00:00:02.250\nhello there\n\n01:00:00.000 --> 01:01:01.")
+
+
+def test_words_part_long_segments_into_cues():
+    words = [f"word{index:02d}" for index in range(40)]
+    cues = read_cues(made("srt", worded(" ".join(words), words)), ",")
+    assert " ".join(text for _, _, text in cues) == " ".join(words)
+    assert all(len(text) <= CUE_COLUMNS for _, _, text in cues) and len(cues) == 4
+    assert [start for start, _, _ in cues[1:]] == [end for _, end, _ in cues[:-1]]
+    assert cues[0][:2] == (0, 12 * 500) and cues[-1][1] == 40 * 500
+
+
+def test_pauses_part_cues_too():
+    early, late = Word("one", 0.0, 0.5, 1.0), Word("two", 2.0, 2.5, 1.0)
+    transcript = Transcript((Segment(0.0, 3.0, "one two", -1.0, words=(early, late)),), 3.0, {})
+    assert read_cues(made("vtt", transcript), ".") == [(0, 500, "one"), (2000, 2500, "two")]
+
+
+def test_cues_keep_the_spaces_of_their_language():
+    text = "今天天气很好" * 10
+    cues = read_cues(made("srt", worded(text, list(text))), ",")
+    assert "".join(cue for _, _, cue in cues) == text and {len(cue) for _, _, cue in cues} == {42, 18}
+    assert read_cues(made("srt", worded("don't, stop", ["don't,", "stop"])), ",")[0][2] == "don't, stop"
+
+
+def test_words_that_are_not_in_the_text_leave_the_segment_whole():
+    assert read_cues(made("srt", worded("something else", ["a", "b"])), ",") == [(0, 1000, "something else")]
+
+
+def test_line_ends_and_tabs_do_not_break_rows():
+    transcript = Transcript((Segment(0.0, 1.0, "a\tb\n\nc", -1.0),), 1.0, {})
+    assert made("txt", transcript) == "a b c\n" and made("trn", transcript) == "a b c (talk)\n"
+    assert made("tsv", transcript).endswith("0\t1000\ta b c\n")
+    assert read_cues(made("srt", transcript), ",") == [(0, 1000, "a b c")]
+
+
+@pytest.mark.parametrize("formats", [["txt"], list(FORMATS)])
+def test_files_are_written_by_format(tmp_path, formats):
+    write_transcript(TRANSCRIPT, "talk.one", formats, tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {f"talk.one.{format}" for format in formats}
+    for format in formats:
+        assert (tmp_path / f"talk.one.{format}").read_text(encoding="utf-8") == made(format, name="talk.one")

@@ -1,0 +1,117 @@
+import os
+from pathlib import Path
+
+import pytest
+
+from espnet_diverse.errors import DataError
+from espnet_diverse.transcription.files import find_recordings, readable
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """An empty current directory."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def touch(*names):
+    for name in names:
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).touch()
+
+
+def paths(found):
+    return [one.path for one in found]
+
+
+def names(found):
+    return [one.name for one in found]
+
+
+def test_files_are_taken_as_they_are_named(here):
+    found = find_recordings(["b.wav", "a.strange", "-", "no/such.flac"])
+    assert paths(found) == ["b.wav", "a.strange", "-", "no/such.flac"]
+    assert names(found) == ["b", "a", "stdin", "such"]
+
+
+def test_folders_give_their_audio_by_name(here):
+    touch("d/z.WAV", "d/sub/deep/a.mp3", "d/b.opus", "d/notes.txt", "d/._b.opus", "d/.hidden.wav", "d/c.m4a")
+    Path("d/dangling.wav").symlink_to("nowhere.wav")
+    Path("d/sub/loop").symlink_to(here / "d")
+    found = find_recordings(["d"])
+    assert paths(found) == ["d/b.opus", "d/c.m4a", "d/dangling.wav", "d/sub/deep/a.mp3", "d/z.WAV"]
+
+
+def test_a_folder_without_audio_stands_for_itself(here):
+    touch("d/notes.txt")
+    assert paths(find_recordings(["a.wav", "d"])) == ["a.wav", "d"]
+
+
+def test_nothing_named(here):
+    with pytest.raises(DataError, match="no recording is named; give files, folders, - for standard input, or --list"):
+        find_recordings([])
+
+
+def test_no_two_outputs_share_a_name(here):
+    sources = ["x/a.wav", "x/a.mp3", "y/a.wav", "b.wav", "y/A.WAV", "a.wav.flac", "failures.wav", "c/stdin.wav", "-"]
+    found = find_recordings(sources)
+    assert paths(found) == sources
+    expected = ["a.wav", "a.mp3", "a.wav-2", "b", "A.WAV-3", "a.wav-4", "failures.wav", "stdin.wav", "stdin"]
+    assert names(found)[:7] == expected[:7]
+    assert len({name.casefold() for name in names(found)}) == len(found)
+
+
+def test_what_is_named_twice_is_taken_once(here):
+    touch("d/a.wav", "d/b.wav")
+    assert paths(find_recordings(["d/b.wav", "d", "./d/a.wav", "-", "-"])) == ["d/b.wav", "d/a.wav", "-"]
+
+
+def test_names_can_be_written(here):
+    (long, odd, broken) = find_recordings(["ü" * 300 + ".wav", "a\nb.wav", os.fsdecode(b"\xff.wav")])
+    assert long.name == "ü" * 100 and odd.name == "a\ufffdb" and broken.name == "\ufffd"
+    assert readable("tab\tand \udcff") == "tab\ufffdand \ufffd"
+
+
+def test_a_list_names_languages_and_domains(here):
+    Path("lists").mkdir()
+    Path("lists/all.tsv").write_text("a.wav\tes\ttalks\n\n../b.wav\tde\n/abs/c d.wav\r\n")
+    found = find_recordings([], Path("lists/all.tsv"))
+    assert paths(found) == ["lists/a.wav", "lists/../b.wav", "/abs/c d.wav"]
+    assert [one.tasks for one in found] == [{"lang": "es", "domain": "talks"}, {"lang": "de"}, {}]
+
+
+def test_a_header_names_the_columns_of_a_list(here):
+    Path("all.tsv").write_text("path\tspeaker\ttarget_language\tlanguage\na.wav\tme\ten\tes\na.wav\tme\tde\tes\n")
+    found = find_recordings([], Path("all.tsv"))
+    assert [one.tasks for one in found] == [{"tgtlang": "en", "lang": "es"}, {"tgtlang": "de", "lang": "es"}]
+    assert names(found) == ["a.wav", "a.wav-2"]
+
+
+def test_faults_of_a_list_are_named_together(here):
+    Path("all.tsv").write_text("a.wav\tes\tx\ty\nb.wav\n\tes\n")
+    message = (
+        r"2 faults: all\.tsv:1: has 4 columns, and 3 are allowed, parted by tabs: path language domain; "
+        r"all\.tsv:3: names no path; a line begins with one"
+    )
+    with pytest.raises(DataError, match=message):
+        find_recordings([], Path("all.tsv"))
+    with pytest.raises(DataError, match=r"gone\.tsv: cannot be read \(No such file or directory\)"):
+        find_recordings([], Path("gone.tsv"))
+
+
+def test_a_kaldi_directory_is_a_list(here):
+    Path("wav.scp").write_text("u2.x other/b.flac\nu1 a b.wav\n")
+    Path("utt2lang").write_text("u1 es\nu2.x de\n")
+    Path("utt2domain").write_text("u1 talks\n")
+    found = find_recordings([], Path("wav.scp"))
+    assert [(one.path, one.name) for one in found] == [("a b.wav", "u1"), ("other/b.flac", "u2.x")]
+    assert found[0].tasks["lang"] == "es" and found[0].tasks["domain"] == "talks" and "domain" not in found[1].tasks
+
+
+def test_commands_and_segments_of_a_kaldi_directory_are_refused(here):
+    Path("wav.scp").write_text("u1 sox a.wav |\n")
+    with pytest.raises(DataError, match=r"wav\.scp:1: .* holds a pipe; commands are not run"):
+        find_recordings([], Path("wav.scp"))
+    Path("segments").write_text("u1 r 0 1\n")
+    with pytest.raises(DataError, match=r"has segments; cut them with espnet-diverse prepare, or take the file away"):
+        find_recordings([], Path("wav.scp"))
