@@ -76,6 +76,7 @@ def draw(
     path: Path,
     tokens: Sequence[str] | None = None,
     key_tokens: Sequence[str] | None = None,
+    heads: Sequence[int] | None = None,
 ) -> None:
     """Write a PNG: a row for each head, a column for each kind of map with one colour scale.
 
@@ -83,24 +84,30 @@ def draw(
         maps: What to draw.
         utterance: Its id, for the title.
         path: Where to write.
-        tokens: The tokens that the queries predict, where queries are tokens; encoder frames otherwise.
+        tokens: The tokens that the queries predict, or read where they begin with <sos>, where queries are tokens;
+            encoder frames otherwise.
         key_tokens: The tokens that stand at the keys, where keys are tokens; encoder frames otherwise.
+        heads: Those that are drawn, from 0; all by default.
     """
     kinds = maps.kinds()
-    heads, queries, keys = maps.attention.shape
-    figure = Figure(figsize=(1 + 5 * len(kinds), 1 + heads * min(4.0, max(2.0, 0.16 * queries))), layout="constrained")
+    pool, queries, keys = maps.attention.shape
+    heads = list(range(pool) if heads is None else heads)
+    highest = 14.0 if tokens is not None and len(heads) == 1 else 4.0  # so that every label of a long text is readable
+    height = min(highest, max(2.0, 0.16 * queries))
+    figure = Figure(figsize=(1 + 5 * len(kinds), 1 + len(heads) * height), layout="constrained")
     figure.suptitle(f"{utterance}: {maps.layer}")
-    grid = figure.subplots(heads, len(kinds), squeeze=False, sharex=True, sharey=True)
+    grid = figure.subplots(len(heads), len(kinds), squeeze=False, sharex=True, sharey=True)
     labels, font = drawable(tokens) if tokens is not None else (None, None)
     key_labels, key_font = drawable(key_tokens) if key_tokens is not None else (None, None)
     for column, (kind, values) in enumerate(kinds.items()):
-        for head, axes in enumerate(grid[:, column]):
-            image = axes.imshow(values[head], aspect="auto", vmin=0.0, vmax=values.max(), interpolation="nearest")
+        most = values[heads].max()
+        for head, axes in zip(heads, grid[:, column], strict=True):
+            image = axes.imshow(values[head], aspect="auto", vmin=0.0, vmax=most, interpolation="nearest")
             axes.set_title(f"head {head + 1}: {kind}", fontsize="medium")
             if column == 0:
-                axes.set_ylabel("token predicted" if labels else "encoder frame (query)")
+                axes.set_ylabel(position_name(tokens) if labels else "encoder frame (query)")
             if labels:
-                axes.set_yticks(range(queries), labels, fontproperties=font, fontsize=min(9, 300 / queries))
+                axes.set_yticks(range(queries), labels, fontproperties=font, fontsize=min(9, 75 * height / queries))
         grid[-1, column].set_xlabel("token read (key)" if key_labels else "encoder frame (key)")
         if key_labels:
             size = min(9, 300 / keys)
@@ -108,6 +115,11 @@ def draw(
         figure.colorbar(image, ax=list(grid[:, column]), label="share of a row's sum", shrink=0.6)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=110)
+
+
+def position_name(tokens: Sequence[str]) -> str:
+    """What positions with these labels are called; an encoder reads from <sos> on, a decoder predicts up to <eos>."""
+    return "token read" if tokens[0] == "<sos>" else "token predicted"
 
 
 def drawable(tokens: Sequence[str]) -> tuple[list[str], FontProperties]:

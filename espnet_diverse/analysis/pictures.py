@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from espnet_diverse.analysis.clusters import ClusterUse
-from espnet_diverse.analysis.heads import drawable
+from espnet_diverse.analysis.heads import drawable, position_name
 from espnet_diverse.analysis.sharing import Ownership
 
 _DPI = 110
@@ -72,7 +72,11 @@ def _label_perplexities(axes: Axes, use: ClusterUse) -> None:
 
 
 def draw_posteriors(
-    title: str, posteriors: Mapping[str, NDArray], tokens: Mapping[str, Sequence[str]], path: Path
+    title: str,
+    posteriors: Mapping[str, NDArray],
+    tokens: Mapping[str, Sequence[str]],
+    path: Path,
+    heads: Sequence[int] | None = None,
 ) -> None:
     """Cluster probabilities (H, T, C) of one layer on one utterance, as in Figs 6 (a) and 7 (a) of the SDMA paper.
 
@@ -81,20 +85,21 @@ def draw_posteriors(
         posteriors: A column for each of what is clustered; a row for each head.
         tokens: Labels of the T positions where these are tokens; they are encoder frames otherwise.
         path: Where to write.
+        heads: Those that are drawn, from 0; all by default.
     """
-    heads, _, clusters = next(iter(posteriors.values())).shape
+    heads = range(len(next(iter(posteriors.values())))) if heads is None else heads
     clusters = max(values.shape[-1] for values in posteriors.values())
-    size = (1.5 + 5.5 * len(posteriors), 1.8 + heads * max(1.2, 0.35 + 0.16 * clusters))
+    size = (1.5 + 5.5 * len(posteriors), 1.8 + len(heads) * max(1.2, 0.35 + 0.16 * clusters))
     figure = Figure(figsize=size, layout="constrained")
     figure.suptitle(f"{title}: cluster probabilities")
-    grid = figure.subplots(heads, len(posteriors), squeeze=False, sharex="col")
+    grid = figure.subplots(len(heads), len(posteriors), squeeze=False, sharex="col")
     for column, (clustered, values) in zip(grid.T, posteriors.items(), strict=True):
-        for head, axes in enumerate(column):
+        for head, axes in zip(heads, column, strict=True):
             image = axes.imshow(values[head].T, aspect="auto", vmin=0.0, vmax=1.0, interpolation="nearest")
             axes.set_title(f"head {head + 1}: {clustered}", fontsize="medium")
             axes.set_yticks(range(values.shape[-1]), range(1, values.shape[-1] + 1), fontsize=_SMALL)
             axes.set_ylabel("cluster")
-        column[-1].set_xlabel("token predicted" if clustered in tokens else "encoder frame")
+        column[-1].set_xlabel(position_name(tokens[clustered]) if clustered in tokens else "encoder frame")
         if clustered in tokens:
             labels, font = drawable(tokens[clustered])
             size = min(9, 240 / len(labels))

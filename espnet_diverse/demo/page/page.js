@@ -1,0 +1,196 @@
+// The page: asks the server what model it has, sends it a recording or a text, and shows what comes back.
+
+import {readable, record} from "/recording.js";
+import {details, element, facts, figures, segmentName} from "/result.js";
+
+const at = (id) => document.getElementById(id);
+let model;  // what /about says
+let source;  // the file that is to be recognised
+let result;  // what /run said last
+let recording;  // while one is made
+let shown;  // the attention whose heads are shown
+let drawing = false;
+let again = false;  // whether something else was chosen while drawing
+
+async function ask(path, choices, body) {
+  const options = body === undefined ? {} : {method: "POST", headers: {"Content-Type": "application/octet-stream"}, body};
+  let answer;
+  try {
+    answer = await fetch(`${path}?${new URLSearchParams(choices)}`, options);
+  } catch {
+    throw new Error("The server does not answer. Is espnet-diverse demo still running in its terminal?");
+  }
+  const said = await answer.json();
+  if (!answer.ok) throw new Error(said.error);
+  return said;
+}
+
+/** Do something that takes time: say so, count the seconds, and show an error where one comes. */
+async function work(what, status, error, buttons, action) {
+  const began = Date.now();
+  const say = () => { status.textContent = `${what} … ${Math.round((Date.now() - began) / 1000)} s`; };
+  error.textContent = "";
+  status.textContent = `${what} …`;
+  const clock = setInterval(say, 1000);
+  buttons.forEach((button) => { button.disabled = true; });
+  try {
+    await action();
+    status.textContent = "";
+  } catch (problem) {
+    status.textContent = "";
+    error.textContent = problem.message;
+  } finally {
+    clearInterval(clock);
+    buttons.forEach((button) => { button.disabled = false; });
+  }
+}
+
+function describe() {
+  at("name").textContent = model.name;
+  document.title = `${model.name} – espnet-diverse`;
+  at("model").textContent = model.description;
+  const text = model.task === "mt";
+  at("speech").hidden = text;
+  at("writing").hidden = !text;
+  at("go").textContent = model.task === "asr" ? "Recognise" : "Translate";
+  at("result-title").textContent = model.task === "asr" ? "Text" : "Translation";
+  at("segment-name").textContent = text ? "Line" : "Segment";
+  at("text").maxLength = model.limits.characters;
+  at("limits").textContent = `At most ${model.limits.seconds} seconds and ${model.limits.megabytes} MB. `
+    + "Nothing leaves this machine.";
+  for (const axis of model.axes) {
+    const names = axis.names.map((name) => element("option", {value: name}, name));
+    const free = axis.free ? [element("option", {value: ""}, axis.free)] : [];
+    const select = element("select", {name: axis.argument}, ...free, ...names);
+    at("options").prepend(element("label", {class: "field"}, axis.label, select));
+  }
+  at("ask").elements.beam_size.value = model.beam_size;
+  at("ask").elements.nbest.value = model.nbest;
+  at("go").disabled = false;
+}
+
+function take(file) {
+  source = file;
+  URL.revokeObjectURL(at("player").src);
+  at("player").hidden = !file;
+  if (file) at("player").src = URL.createObjectURL(file);
+}
+
+function body() {
+  if (model.task === "mt") {
+    if (!at("text").value.trim()) throw new Error("Write a text first.");
+    return new Blob([at("text").value]);
+  }
+  if (!source) throw new Error("Choose an audio file, or record one, first.");
+  return readable(source);
+}
+
+async function run() {
+  const sent = await body();
+  if (sent.size > 1e6 * model.limits.megabytes) {
+    throw new Error(`The file has ${(sent.size / 1e6).toFixed(1)} MB, and at most ${model.limits.megabytes} are taken.`);
+  }
+  const choices = {...Object.fromEntries(new FormData(at("ask"))), ...(source ? {name: source.name} : {})};
+  result = await ask("/run", choices, sent);
+  const written = at("written");
+  written.textContent = result.text || "Nothing was recognised.";
+  written.classList.toggle("nothing", !result.text);
+  at("facts").textContent = facts(result);
+  at("details").replaceChildren(...details(result, play));
+  at("pictures").replaceChildren();
+  at("look-error").textContent = "";
+  offerHeads();
+  at("result").hidden = false;
+  at("result").focus();
+}
+
+function play(start) {
+  at("player").currentTime = start;
+  at("player").play();
+}
+
+const options = (count) => Array.from({length: count}, (_, index) => element("option", {value: index + 1}, `${index + 1}`));
+
+function offerHeads() {
+  const filled = result.segments.map((one, index) => [one, index]).filter(([one]) => one.text);
+  const names = filled.map(([one, index]) => element("option", {value: index}, segmentName(one, index)));
+  at("look").elements.segment.replaceChildren(...names);
+  at("segment-field").hidden = filled.length < 2;
+  at("heads").hidden = !filled.length;
+}
+
+/** Fill the controls with what the model has, and set them to what is drawn. */
+function offerLayers(said) {
+  const {attention, layer, head} = at("look").elements;
+  const drawn = said.attentions.find(({kind}) => kind === said.attention);
+  attention.replaceChildren(...said.attentions.map(({kind, name}) => element("option", {value: kind}, name)));
+  layer.replaceChildren(...options(drawn.layers));
+  head.replaceChildren(element("option", {value: "all"}, "all"), ...options(drawn.heads));
+  [attention.value, layer.value, head.value] = [said.attention, said.layer, said.head];
+  at("choice").hidden = false;
+}
+
+async function look() {
+  const choices = Object.fromEntries(new FormData(at("look")));
+  if (choices.attention !== shown) delete choices.layer;  // another one may have fewer
+  const said = await ask("/heads", {result: result.id, ...choices}, "");
+  shown = said.attention;
+  offerLayers(said);
+  at("pictures").replaceChildren(...figures(said.pictures));
+}
+
+/** Draw; what is chosen meanwhile is drawn next. */
+async function lookNow() {
+  again = true;
+  if (drawing) return;
+  drawing = true;
+  while (again) {
+    again = false;
+    await work("Drawing", at("look-status"), at("look-error"), [at("show")], look);
+  }
+  drawing = false;
+}
+
+async function toggleRecording() {
+  if (recording) {
+    recording.stop();
+    return;
+  }
+  const button = at("record");
+  const name = (seconds) => { button.textContent = `Stop (${seconds} s)`; };
+  at("error").textContent = "";
+  try {
+    recording = await record(model.limits.seconds, name);
+    name(0);
+    button.setAttribute("aria-pressed", "true");
+    at("file").value = "";
+    take(await recording.file);
+  } catch (problem) {
+    at("error").textContent = `There is no recording: ${problem.message}`;
+  } finally {
+    recording = undefined;
+    button.textContent = "Record";
+    button.removeAttribute("aria-pressed");
+  }
+}
+
+at("file").addEventListener("change", () => take(at("file").files[0]));
+at("record").addEventListener("click", toggleRecording);
+at("look").addEventListener("change", () => { if (at("pictures").children.length) lookNow(); });
+at("look").addEventListener("submit", (event) => {
+  event.preventDefault();
+  lookNow();
+});
+at("ask").addEventListener("submit", async (event) => {
+  event.preventDefault();
+  at("result").hidden = at("heads").hidden = true;
+  at("progress").hidden = false;
+  const what = model.task === "asr" ? "Recognising" : "Translating";
+  await work(what, at("status"), at("error"), [at("go")], run);
+  at("progress").hidden = true;
+});
+
+await work("Asking for the model", at("status"), at("error"), [], async () => {
+  model = await ask("/about", {});
+  describe();
+});

@@ -1,0 +1,70 @@
+// Recordings: from a file or the microphone to what the server reads, without any program beside it.
+
+const RATE = 16000;
+const READ_BY_THE_SERVER = /\.(wav|flac|mp3|ogg|oga|opus|aiff?|sph|au)$/i;
+
+/** A file as the server takes it: as it is, or, where only the browser may know its format, as wav. */
+export async function readable(file) {
+  if (READ_BY_THE_SERVER.test(file.name)) return file;
+  try {
+    return await wav(await file.arrayBuffer());
+  } catch {
+    return file;  // the server says what is wrong with it
+  }
+}
+
+/** Any audio that the browser knows, as an ArrayBuffer -> 16 kHz mono 16-bit wav, a Blob. */
+async function wav(encoded) {
+  const audio = await new OfflineAudioContext(1, 1, RATE).decodeAudioData(encoded);
+  const channels = Array.from({length: audio.numberOfChannels}, (_, index) => audio.getChannelData(index));
+  const bytes = new DataView(new ArrayBuffer(44 + 2 * audio.length));
+  const text = (at, letters) => [...letters].forEach((letter, index) => bytes.setUint8(at + index, letter.charCodeAt(0)));
+  text(0, "RIFF");
+  bytes.setUint32(4, 36 + 2 * audio.length, true);
+  text(8, "WAVEfmt ");
+  bytes.setUint32(16, 16, true);  // bytes of the format
+  bytes.setUint16(20, 1, true);  // PCM
+  bytes.setUint16(22, 1, true);  // channels
+  bytes.setUint32(24, RATE, true);
+  bytes.setUint32(28, 2 * RATE, true);  // bytes a second
+  bytes.setUint16(32, 2, true);  // bytes a frame
+  bytes.setUint16(34, 16, true);  // bits a sample
+  text(36, "data");
+  bytes.setUint32(40, 2 * audio.length, true);
+  for (let index = 0; index < audio.length; index++) {
+    const mean = channels.reduce((sum, channel) => sum + channel[index], 0) / channels.length;
+    bytes.setInt16(44 + 2 * index, Math.max(-32768, Math.min(32767, Math.round(32768 * mean))), true);
+  }
+  return new Blob([bytes.buffer], {type: "audio/wav"});
+}
+
+/** Record from the microphone.
+ * @param seconds After how many to stop.
+ * @param tick Is called every second with the seconds so far.
+ * @returns {Promise<{stop: function(), file: Promise<File>}>} How to stop, and what was recorded, once it is.
+ */
+export async function record(seconds, tick) {
+  const stream = await navigator.mediaDevices.getUserMedia({audio: true});
+  const recorder = new MediaRecorder(stream);
+  const pieces = [];
+  const began = Date.now();
+  const clock = setInterval(() => {
+    const passed = (Date.now() - began) / 1000;
+    tick(Math.floor(passed));
+    if (passed >= seconds - 1) recorder.stop();  // within the limit, with what the encoder adds
+  }, 1000);
+  const file = new Promise((resolve, reject) => {
+    recorder.ondataavailable = (event) => pieces.push(event.data);
+    recorder.onstop = async () => {
+      clearInterval(clock);
+      stream.getTracks().forEach((track) => track.stop());
+      try {
+        resolve(new File([await wav(await new Blob(pieces).arrayBuffer())], "recording.wav", {type: "audio/wav"}));
+      } catch (error) {
+        reject(error);
+      }
+    };
+  });
+  recorder.start();
+  return {stop: () => recorder.stop(), file};
+}

@@ -1,0 +1,191 @@
+"""The page over HTTP, for this machine alone.
+
+The server listens on 127.0.0.1. Other pages that are open in the same browser can still send it requests, so it answers
+only those that its own page can have sent: the Host header names this machine, which one that an attacker's name server
+has redirected here does not; Origin is that host; and a body has a content type that a page of another origin may send
+only if the server agrees, which it never does. Nothing is written to disk, and the page loads nothing from elsewhere.
+"""
+
+import json
+import logging
+import re
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.resources import files
+from threading import BoundedSemaphore
+from typing import NamedTuple, Protocol
+from urllib.parse import parse_qsl
+
+from espnet_diverse.demo.limits import Limits
+from espnet_diverse.errors import ConfigError, UserError
+
+HOST = "127.0.0.1"
+BODY = "application/octet-stream"
+_HOSTS = (HOST, "localhost")  # with any port: that of a tunnel differs from ours
+_LENGTH = re.compile("[0-9]{1,15}")
+_STATIC = {
+    "/": ("index.html", "text/html; charset=utf-8"),
+    "/page.css": ("page.css", "text/css; charset=utf-8"),
+    "/page.js": ("page.js", "text/javascript; charset=utf-8"),
+    "/result.js": ("result.js", "text/javascript; charset=utf-8"),
+    "/recording.js": ("recording.js", "text/javascript; charset=utf-8"),
+}
+_POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "connect-src 'self'",
+        "img-src data:",
+        "media-src blob:",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+    )
+)
+_HEADERS = {
+    "Content-Security-Policy": _POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+
+class Service(Protocol):
+    """What is served. Bodies are what the page sends; choices are the values of its controls by name."""
+
+    def about(self) -> dict:
+        """The model, and what can be chosen."""
+
+    def run(self, body: bytes, choices: Mapping[str, str]) -> dict:
+        """Recognise a recording, or translate a text."""
+
+    def heads(self, body: bytes, choices: Mapping[str, str]) -> dict:
+        """Pictures of the heads of a result."""
+
+
+class Refusal(NamedTuple):
+    """Why a request is not served."""
+
+    status: HTTPStatus
+    message: str
+
+
+class Server(ThreadingHTTPServer):
+    """Serves the page on 127.0.0.1.
+
+    Args:
+        port: Where to listen; 0 takes a free one.
+        limits: Of one request.
+
+    Attributes:
+        service: What is served; to be set before the first request is.
+        url: Where the page is.
+
+    Raises:
+        ConfigError: The port is none, or in use.
+    """
+
+    daemon_threads = True
+    service: Service
+
+    def __init__(self, port: int, limits: Limits):
+        self.limits, self.places = limits, BoundedSemaphore(limits.waiting)
+        try:
+            super().__init__((HOST, port), _Handler)
+        except (OSError, OverflowError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "ports lie between 0 and 65535"
+            raise ConfigError(f"--port {port}: {reason}; give another one, or 0 for one that is free") from error
+        self.url = f"http://{HOST}:{self.server_port}/"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Server
+    server_version, sys_version = "espnet-diverse", ""
+    timeout = 30.0  # seconds without a byte
+
+    def do_GET(self) -> None:  # noqa: N802, a name of the standard library
+        path = self.path.partition("?")[0]
+        if refusal := self._foreign():
+            self._refuse(refusal)
+        elif path == "/about":
+            self._answer(lambda: self.server.service.about())
+        elif path in _STATIC:
+            name, kind = _STATIC[path]
+            self._send(HTTPStatus.OK, kind, files(__package__).joinpath("page", name).read_bytes())
+        else:
+            self._refuse(Refusal(HTTPStatus.NOT_FOUND, f"{path}: there is no such page"))
+
+    def do_POST(self) -> None:  # noqa: N802
+        path, _, query = self.path.partition("?")
+        served = {"/run": "run", "/heads": "heads"}.get(path)
+        if refusal := self._foreign() or self._unfit(served):
+            self._refuse(refusal)
+            return
+        if not self.server.places.acquire(blocking=False):
+            busy = f"{self.server.limits.waiting} requests are waiting already; try again in a moment"
+            self._refuse(Refusal(HTTPStatus.SERVICE_UNAVAILABLE, busy))
+            return
+        try:
+            length = int(self.headers["Content-Length"])
+            body = self.rfile.read(length)
+            if len(body) == length:  # else it has gone away
+                choices = dict(parse_qsl(query))
+                self._answer(lambda: getattr(self.server.service, served)(body, choices))
+        finally:
+            self.server.places.release()
+
+    def _foreign(self) -> Refusal | None:
+        """Why a request is not from our page."""
+        host, origin = self.headers.get("Host", ""), self.headers.get("Origin")
+        if host.partition(":")[0].lower() not in _HOSTS:
+            return Refusal(HTTPStatus.FORBIDDEN, f"host {host!r} is not this machine; open {self.server.url}")
+        if origin not in (None, f"http://{host}"):
+            return Refusal(HTTPStatus.FORBIDDEN, f"requests from {origin!r} are not served; open {self.server.url}")
+        return None
+
+    def _unfit(self, served: str | None) -> Refusal | None:
+        """Why a body cannot be taken."""
+        if served is None:
+            return Refusal(HTTPStatus.NOT_FOUND, f"{self.path}: there is no such page")
+        if self.headers.get("Content-Type") != BODY:
+            return Refusal(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"the content type must be {BODY}")
+        length = self.headers.get("Content-Length", "")
+        if not _LENGTH.fullmatch(length):
+            return Refusal(HTTPStatus.LENGTH_REQUIRED, "the request has no length")
+        if int(length) > self.server.limits.bytes:
+            size, most = int(length) / 1e6, self.server.limits.megabytes
+            message = f"the file has {size:.1f} MB, and at most {most:g} are taken; cut it, or see --max_megabytes"
+            return Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, message)
+        return None
+
+    def _answer(self, serve: Callable[[], dict]) -> None:
+        try:
+            answer, status = serve(), HTTPStatus.OK
+        except UserError as error:
+            answer, status = {"error": str(error)}, HTTPStatus.BAD_REQUEST
+        except Exception as error:  # a request must not end the server
+            logging.exception("a request failed")
+            message = f"the model failed ({type(error).__name__}); the terminal that serves this page says more"
+            answer, status = {"error": message}, HTTPStatus.INTERNAL_SERVER_ERROR
+        self._send(status, "application/json", json.dumps(answer, ensure_ascii=False, allow_nan=False).encode())
+
+    def _refuse(self, refusal: Refusal) -> None:
+        self._send(refusal.status, "application/json", json.dumps({"error": refusal.message}).encode())
+
+    def _send(self, status: HTTPStatus, kind: str, body: bytes) -> None:
+        try:
+            self.send_response(status)
+            for name, value in {**_HEADERS, "Content-Type": kind, "Content-Length": str(len(body))}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(body)
+        except ConnectionError:  # the page was closed
+            self.close_connection = True
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Requests are logged, not printed."""
+        logging.info("%s %s", self.address_string(), format % args)

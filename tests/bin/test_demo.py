@@ -1,0 +1,60 @@
+import json
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+
+import pytest
+
+from espnet_diverse.bin.main import main
+
+
+def test_help_answers_at_once():
+    code = "import sys; from espnet_diverse.bin.main import command_parser; command_parser('demo'); "
+    code += "print({'torch', 'numpy', 'espnet2', 'http.server'} & set(sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"
+
+
+def test_it_serves_until_interrupted(tiny_run, tmp_path):
+    # A shell that runs the tests in the background has its children ignore Ctrl+C.
+    code = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    code += "from espnet_diverse.bin.main import main; sys.exit(main(sys.argv[1:]))"
+    command = [sys.executable, "-c", code, "demo", str(tiny_run.model_dir), "--port", "0", "--vad", "energy"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path) as process:
+        try:
+            line = process.stdout.readline()
+            url = line.split()[0]
+            assert line == f"{url} shows {tiny_run.model_dir.name}; Ctrl+C ends it\n"
+            with urllib.request.urlopen(f"{url}about", timeout=60) as answer:
+                assert json.load(answer)["task"] == "asr"
+            process.send_signal(signal.SIGINT)
+            assert process.wait(60) == 0
+        finally:
+            process.kill()
+        assert "Traceback" not in process.stderr.read()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--max_seconds", "0"], "--max_seconds 0 is no limit; give a number above 0"),
+        (["--port", "70000"], "--port 70000: ports lie between 0 and 65535; give another one"),
+        (["--port", "0"], "config.yaml: cannot be read"),
+        (["--port", "0", "--vad", "ears"], "vad 'ears' is unknown"),
+    ],
+)
+def test_what_cannot_be_served(options, message, tmp_path, capsys):
+    assert main(["demo", str(tmp_path), *options]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("espnet-diverse demo: error: ") and message in said and said.count("\n") == 1
+
+
+def test_a_port_in_use_is_told_before_the_model_is_read(tmp_path, capsys):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        assert main(["demo", str(tmp_path / "no model"), "--port", str(port)]) == 1
+    assert (
+        f"--port {port}: Address already in use; give another one, or 0 for one that is free" in capsys.readouterr().err
+    )

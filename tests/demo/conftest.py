@@ -1,0 +1,31 @@
+"""The services of the two tiny models. What the models know are tones, which are no speech, and to write nothing."""
+
+from dataclasses import replace
+
+import pytest
+
+from espnet_diverse.demo.limits import Limits
+
+LIMITS = Limits(seconds=2.0, megabytes=0.5, characters=60)
+LENGTHS = {"minlenratio": -3.0, "maxlenratio": -6.0}  # from three tokens to six
+
+
+def _loaded(model_dir):
+    from espnet_diverse.demo.services import load_service
+    from espnet_diverse.transcription.activity import Cutting
+
+    service = load_service(model_dir, None, LIMITS, Cutting(vad="none"))
+    service.options = replace(service.options, **LENGTHS)
+    return service
+
+
+@pytest.fixture(scope="package")
+def speech(tiny_run):
+    """The service of a model of speech recognition."""
+    return _loaded(tiny_run.model_dir)
+
+
+@pytest.fixture(scope="package")
+def translation(tiny_translation):
+    """The service of a model of text translation."""
+    return _loaded(tiny_translation.model_dir)

@@ -1,0 +1,237 @@
+import http.client
+import json
+import logging
+import re
+import threading
+from contextlib import contextmanager
+from html.parser import HTMLParser
+
+import pytest
+
+from espnet_diverse.demo.limits import Limits
+from espnet_diverse.demo.server import BODY, Server
+from espnet_diverse.errors import ConfigError, DataError
+
+
+class StandIn:
+    """A service that answers with what it was asked, when it may."""
+
+    def __init__(self):
+        self.may = threading.Event()
+        self.may.set()
+        self.asked = []
+        self.begun = threading.Semaphore(0)
+
+    def about(self):
+        return {"name": "stand-in"}
+
+    def run(self, body, choices):
+        self.asked.append(body)
+        self.begun.release()
+        assert self.may.wait(20)
+        if body == b"wrong":
+            raise DataError("talk.wav: is wrong; give another")
+        if body == b"broken":
+            raise RuntimeError("a secret of the model")
+        return {"length": len(body), "choices": choices}
+
+    def heads(self, body, choices):
+        return {"pictures": [], "choices": choices}
+
+
+@contextmanager
+def serving(limits):
+    with Server(0, limits) as server:
+        server.service = StandIn()
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.service.may.set()
+            server.shutdown()
+            thread.join()
+
+
+@pytest.fixture(scope="module")
+def server():
+    with serving(Limits(megabytes=0.001)) as running:
+        yield running
+
+
+def ask(server, method, path, body=None, **headers):
+    """Status, headers and body of an answer; JSON is read. A header that is None is left away."""
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=20)
+    given = {"Host": f"127.0.0.1:{server.server_port}"}
+    if method == "POST":
+        given |= {"Content-Type": BODY, "Content-Length": str(len(body or b""))}
+    given |= {name.replace("_", "-"): value for name, value in headers.items()}
+    connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
+    for name, value in given.items():
+        if value is not None:
+            connection.putheader(name, value)
+    connection.endheaders(body)
+    answer = connection.getresponse()
+    content = answer.read()
+    connection.close()
+    return answer.status, answer.headers, json.loads(content) if "json" in answer.headers["Content-Type"] else content
+
+
+class Addresses(HTMLParser):
+    """What a page loads, and whether it has code or style of its own."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.addresses, self.inline = [], []
+        self.feed(page)
+
+    def handle_starttag(self, tag, attributes):
+        attributes = dict(attributes)
+        self.addresses += [attributes[name] for name in ("src", "href") if name in attributes]
+        self.inline += [name for name in attributes if name.startswith("on") or name == "style"]
+        self.inline += [tag] if tag == "style" or (tag == "script" and "src" not in attributes) else []
+
+
+def test_it_listens_on_this_machine_alone(server):
+    assert server.server_address[0] == "127.0.0.1" and server.url == f"http://127.0.0.1:{server.server_port}/"
+
+
+def test_the_page_loads_nothing_from_elsewhere(server):
+    status, headers, content = ask(server, "GET", "/")
+    assert status == 200 and headers["Content-Type"] == "text/html; charset=utf-8"
+    page = Addresses(content.decode())
+    assert page.inline == [] and len(page.addresses) == 3
+    loaded = {address: ask(server, "GET", address) for address in page.addresses if address != "data:,"}
+    for _, _, script in list(loaded.values()):
+        for address in re.findall(rb'from "([^"]+)"', script):
+            loaded[address.decode()] = ask(server, "GET", address.decode())
+    assert sorted(loaded) == ["/page.css", "/page.js", "/recording.js", "/result.js"]
+    for address, (status, headers, content) in loaded.items():
+        assert status == 200 and headers["Content-Type"].startswith(("text/css", "text/javascript")), address
+        assert b"//" not in re.sub(rb"(?m)(^|  )//.*$|/\*.*?\*/", b"", content), address
+        assert b"innerHTML" not in content and b"eval(" not in content
+
+
+@pytest.mark.parametrize(("method", "path"), [("GET", "/"), ("GET", "/about"), ("GET", "/no"), ("POST", "/run")])
+def test_every_answer_keeps_other_pages_out(server, method, path):
+    _, headers, _ = ask(server, method, path, Origin=f"http://127.0.0.1:{server.server_port}")
+    policy = dict(part.split(" ", 1) for part in headers["Content-Security-Policy"].split("; "))
+    assert policy["default-src"] == "'none'" and policy["script-src"] == policy["connect-src"] == "'self'"
+    assert policy["frame-ancestors"] == "'none'"
+    assert headers["X-Content-Type-Options"] == "nosniff" and headers["Cross-Origin-Resource-Policy"] == "same-origin"
+    assert headers["Cache-Control"] == "no-store" and "Python" not in headers["Server"]
+    assert not [name for name in headers if name.lower().startswith("access-control")]
+
+
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example:80", "192.168.0.1", "[::1]:80", "[", ""])
+def test_a_host_that_is_not_this_machine_is_refused(server, host):
+    for method, path in (("GET", "/"), ("GET", "/about"), ("POST", "/run")):
+        status, _, said = ask(server, method, path, Host=host)
+        assert (status, said["error"]) == (403, f"host {host!r} is not this machine; open {server.url}")
+
+
+@pytest.mark.parametrize("host", ["localhost:7860", "LOCALHOST", "127.0.0.1:1"])
+def test_this_machine_by_another_name_or_through_a_tunnel_is_served(server, host):
+    assert ask(server, "GET", "/about", Host=host, Origin=f"http://{host}")[::2] == (200, {"name": "stand-in"})
+
+
+@pytest.mark.parametrize("origin", ["http://evil.example", "null", "https://127.0.0.1:{port}", "http://127.0.0.1:1"])
+def test_requests_of_other_pages_are_refused(server, origin):
+    origin = origin.format(port=server.server_port)
+    before = len(server.service.asked)
+    status, _, said = ask(server, "POST", "/run", b"x", Origin=origin)
+    assert status == 403 and said["error"] == f"requests from {origin!r} are not served; open {server.url}"
+    assert len(server.service.asked) == before
+
+
+def test_a_page_of_another_origin_cannot_ask_for_permission(server):
+    assert ask(server, "OPTIONS", "/run", Origin="http://evil.example")[0] == 501
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "multipart/form-data", "application/x-www-form-urlencoded", None])
+def test_content_types_that_any_page_may_send_are_refused(server, kind):
+    status, _, said = ask(server, "POST", "/run", b"x", Content_Type=kind)
+    assert (status, said["error"]) == (415, "the content type must be application/octet-stream")
+
+
+@pytest.mark.parametrize("length", [None, "-1", "many", "1" * 5000, "٣"])
+def test_a_body_without_a_length_is_refused(server, length):
+    headers = {"Content_Length": length if length is None else length.encode()}
+    assert ask(server, "POST", "/run", **headers)[::2] == (411, {"error": "the request has no length"})
+
+
+def test_a_file_that_is_too_large_is_refused_before_it_is_read(server):
+    assert ask(server, "POST", "/run", bytes(1000))[0] == 200
+    status, _, said = ask(server, "POST", "/run", Content_Length="2500000")
+    assert status == 413
+    assert said["error"] == "the file has 2.5 MB, and at most 0.001 are taken; cut it, or see --max_megabytes"
+
+
+def test_a_body_that_ends_early_is_not_served(server):
+    before = len(server.service.asked)
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=20)
+    connection.putrequest("POST", "/run")
+    connection.putheader("Content-Type", BODY)
+    connection.putheader("Content-Length", "10")
+    connection.endheaders(b"short")
+    connection.sock.shutdown(1)
+    with pytest.raises(http.client.RemoteDisconnected):
+        connection.getresponse()
+    assert len(server.service.asked) == before and ask(server, "GET", "/about")[0] == 200
+
+
+@pytest.mark.parametrize("path", ["/nothing", "/../server.py", "/page/index.html", "/%2e%2e/server.py", "http://["])
+def test_only_the_page_is_there(server, path):
+    for method in ("GET", "POST"):
+        status, _, said = ask(server, method, path, None if method == "GET" else b"")
+        assert status == 404 and said["error"].endswith(": there is no such page")
+
+
+def test_choices_arrive(server):
+    _, _, said = ask(server, "POST", "/run?language=el&name=%CE%B1+b.wav", b"abc")
+    assert said == {"length": 3, "choices": {"language": "el", "name": "α b.wav"}}
+    assert ask(server, "POST", "/heads?layer=2", b"")[2] == {"pictures": [], "choices": {"layer": "2"}}
+
+
+def test_errors_are_one_line_and_end_nothing(server, caplog):
+    status, _, said = ask(server, "POST", "/run", b"wrong")
+    assert (status, said) == (400, {"error": "talk.wav: is wrong; give another"})
+    with caplog.at_level(logging.ERROR):
+        status, _, said = ask(server, "POST", "/run", b"broken")
+    expected = "the model failed (RuntimeError); the terminal that serves this page says more"
+    assert (status, said) == (500, {"error": expected})
+    assert "a secret of the model" in caplog.text
+    assert ask(server, "POST", "/run", b"fine")[0] == 200
+
+
+def test_no_more_wait_than_are_allowed():
+    with serving(Limits(waiting=2)) as server:
+        server.service.may.clear()
+        statuses = []
+        threads = [threading.Thread(target=lambda: statuses.append(ask(server, "POST", "/run", b"x")[0])) for _ in "ab"]
+        for thread in threads:
+            thread.start()
+            assert server.service.begun.acquire(timeout=20)
+        status, _, said = ask(server, "POST", "/heads", b"")
+        assert status == 503 and said["error"] == "2 requests are waiting already; try again in a moment"
+        assert ask(server, "GET", "/about")[0] == 200
+        server.service.may.set()
+        for thread in threads:
+            thread.join()
+        assert statuses == [200, 200] and ask(server, "POST", "/heads", b"")[0] == 200
+
+
+def test_ports_that_cannot_be_had(server):
+    port = server.server_port
+    with pytest.raises(ConfigError, match=rf"--port {port}: Address already in use; give another one, or 0 for one"):
+        Server(port, Limits())
+    with pytest.raises(ConfigError, match=r"--port 99999: ports lie between 0 and 65535; give another one"):
+        Server(99999, Limits())
+
+
+@pytest.mark.parametrize("value", [0, -1, float("nan")])
+def test_limits_that_are_none(value):
+    with pytest.raises(ConfigError, match=rf"--max_seconds {value:g} is no limit; give a number above 0"):
+        Limits(seconds=value)
+    with pytest.raises(ConfigError, match=rf"--max_megabytes {value:g} is no limit; give a number above 0"):
+        Limits(megabytes=value)
