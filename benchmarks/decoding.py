@@ -1,14 +1,17 @@
 """Compare our beam search with ESPnet's, in one process, with the same weights.
 
     python benchmarks/decoding.py                                # Aishell's size, random weights, 4 and 16 seconds
+    python benchmarks/decoding.py --task mt                      # translation of texts of 10 and 30 tokens
     python benchmarks/decoding.py --model_dir DIR --data_dir DIR   # a trained model on a data directory
 
-ESPnet's is what its asr_inference does: with random weights on its own encoder and decoder, with a trained model on the
-parts of that model. Each contestant reads audio files and returns texts, by beam 10 with CTC weight 0.3. Prints
-real-time factors, and how many times as fast ours is. How time is measured stands at the top of measuring.py.
+ESPnet's is what its asr_inference or mt_inference does: with random weights on its own encoder and decoder, with a
+trained model on the parts of that model. Each contestant reads audio files, or texts, and returns texts, by beam 10 and
+with CTC weight 0.3 of speech. Prints real-time factors of speech, tokens of the best hypotheses a second of text, and
+how many times as fast ours is. How time is measured stands at the top of measuring.py.
 
-Random weights are enlarged so that hypotheses differ, and audio is made of random tones; as nothing then says where a
-text ends, searches stop at a fixed number of tokens, `--tokens` a second. A trained model ends as it likes.
+Random weights are enlarged so that hypotheses differ, and audio is made of random tones, text of random characters; as
+nothing then says where a text ends, searches stop at a fixed number of tokens: `--tokens` a second of speech, and as
+many as the source has of text. A trained model ends as it likes.
 """
 
 import argparse
@@ -25,29 +28,31 @@ import torch
 
 CPU = torch.device("cpu")
 RATE, CHARACTERS = 16_000, 4233
+CONFIGS = {"asr": "model/transformer_6x6", "mt": "model/mt_tiny"}
+LENGTHS = {"asr": [4, 16], "mt": [10, 30]}
 LARGE = ["encoder_conf.num_blocks=12", "encoder_conf.linear_units=2048", "decoder_conf.linear_units=2048"]
 
 
 @dataclass
 class Contestant:
-    """A search, how many utterances it takes at a time, the entries of wav.scp that it decodes, what it found last,
-    (text, score) each, and in how many seconds of audio."""
+    """A search, how many utterances it takes at a time, and the entries of wav.scp or src_text that it decodes; what it
+    found last, (text, score) each, and how much that was: seconds of audio, or tokens of translations."""
 
     search: object
     batch_size: int
     entries: Sequence[str]
     found: list[tuple[str, float]] = field(default_factory=list)
-    seconds: float = 0.0
+    amount: float = 0.0
 
     def __call__(self) -> None:
         """Decode everything."""
-        self.found, self.seconds = [], 0.0
+        self.found, self.amount = [], 0.0
         for start in range(0, len(self.entries), self.batch_size):
             read = [self.search.read(entry) for entry in self.entries[start : start + self.batch_size]]
             tasks = [dict.fromkeys(self.search.tasks.names, 0)] * len(read)
             results = self.search.batch([source for source, _ in read], tasks)
             self.found += [(best[0].text, best[0].score) if best else ("", 0.0) for best in results]
-            self.seconds += sum(seconds for _, seconds in read)
+            self.amount += sum(seconds for _, seconds in read) or sum(len(best[0].tokens) for best in results if best)
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -58,23 +63,28 @@ def main(argv: list[str] | None = None) -> None:
     clock = f"{measuring.clock_name(CPU)}, medians of {args.repeats} rounds"
     print(f"torch {torch.__version__}, espnet {version('espnet')}, one CPU thread, float32, {load}; {clock}\n")
     names = [f"batch {size}" if size > 1 else "single" for size in args.batches]
-    print("| utterances | ESPnet RTF |", " | ".join(names), "| same best | scores differ by |", flush=True)
+    measure = "tokens a second" if args.task == "mt" else "RTF"
+    print(f"| utterances | ESPnet {measure} |", " | ".join(names), "| same best | scores differ by |", flush=True)
     print("|---" * (len(names) + 4) + "|")
     with tempfile.TemporaryDirectory() as folder:
         cases = _trained(args) if args.model_dir else _random(args, Path(folder))
         for name, build in cases:
             contestants = build()
             measured = measuring.compare(contestants, args.repeats, CPU, memory=False)
-            print(_line(name, contestants, measured), flush=True)
+            print(_line(name, contestants, measured, args.task), flush=True)
 
 
-def _line(name: str, contestants: dict[str, Contestant], measured: dict[str, measuring.Measured]) -> str:
-    theirs, *ours = [measured[key].median / one.seconds for key, one in contestants.items()]
+def _line(name: str, contestants: dict[str, Contestant], measured: dict[str, measuring.Measured], task: str) -> str:
+    theirs, *ours = [measured[key].median / one.amount for key, one in contestants.items()]
     espnet, *others = contestants.values()
     pairs = [pair for other in others for pair in zip(espnet.found, other.found, strict=False)]
     same = [(a, b) for (text, a), (other, b) in pairs if text == other]
     differ = max((abs(a - b) for a, b in same), default=0.0)
-    cells = [name, f"{theirs:.3f}", *(f"{one:.3f} ({theirs / one:.1f} x)" for one in ours)]
+
+    def shown(cost: float) -> str:
+        return f"{1 / cost:.0f}" if task == "mt" else f"{cost:.3f}"
+
+    cells = [name, shown(theirs), *(f"{shown(one)} ({theirs / one:.1f} x)" for one in ours)]
     return f"| {' | '.join(cells)} | {len(same)}/{len(pairs)} | {differ:.0e} |"
 
 
@@ -86,7 +96,7 @@ def _contestants(
     from espnet_diverse.decoding.espnet_search import load_search
     from espnet_diverse.decoding.options import Options
 
-    options |= {"beam_size": args.beam_size, "ctc_weight": args.ctc_weight}
+    options |= {"beam_size": args.beam_size, "ctc_weight": args.ctc_weight if args.task == "asr" else None}
     espnet = load_search(theirs, options=Options(**options))
     search = load_batched_search(ours, options=Options(**options))
     found = {"espnet": Contestant(espnet, 1, entries[: args.espnet_utterances])}
@@ -96,63 +106,94 @@ def _contestants(
 def _trained(args: argparse.Namespace) -> list[tuple[str, Callable[[], dict[str, Contestant]]]]:
     from espnet_diverse.corpora.tables import read_table
 
-    entries = list(read_table(args.data_dir / "wav.scp").values())[: args.utterances]
+    table = "src_text" if args.task == "mt" else "wav.scp"
+    entries = list(read_table(args.data_dir / table).values())[: args.utterances]
     return [(f"{len(entries)} of {args.data_dir}", lambda: _contestants(args, args.model_dir, args.model_dir, entries))]
 
 
 def _random(args: argparse.Namespace, folder: Path) -> list[tuple[str, Callable[[], dict[str, Contestant]]]]:
-    model, shift = _save_model(args, folder)
+    options = _save_config(args, folder / "espnet")
+    _save_config(args, folder / "ours")
+    model = _build(args, options)
+    for name in ("espnet", "ours"):
+        torch.save(model.state_dict(), folder / name / "valid.acc.ave.pth")
+    encoder, decoder = options.encoder_conf, options.decoder_conf
+    layers = f"{encoder['num_blocks']}x{decoder.get('num_blocks', 6)}"
+    size = f"{layers}/{encoder['output_size']}/{encoder['linear_units']}"
+    ratio = 1.0 if args.task == "mt" else args.tokens * _frame_seconds(model)
 
-    def case(seconds: float) -> dict[str, Contestant]:
-        entries = [str(_tones(folder / f"{seconds}-{row}.wav", seconds, row)) for row in range(args.utterances)]
-        ratio = args.tokens * shift
+    def case(length: float) -> dict[str, Contestant]:
+        source = _characters if args.task == "mt" else _tones
+        entries = [source(folder / f"{length}-{row}.wav", length, row, args) for row in range(args.utterances)]
         return _contestants(args, folder / "espnet", folder / "ours", entries, maxlenratio=ratio)
 
-    return [(f"{model}, {seconds:g} s", lambda seconds=seconds: case(seconds)) for seconds in args.seconds]
+    unit = "tokens" if args.task == "mt" else "s"
+    return [(f"{size}, {length:g} {unit}", lambda length=length: case(length)) for length in args.lengths]
 
 
-def _save_model(args: argparse.Namespace, folder: Path) -> tuple[str, float]:
-    """Save random weights, with ESPnet's names of the parts and with ours; the model's size, and seconds a frame."""
+def _save_config(args: argparse.Namespace, folder: Path) -> argparse.Namespace:
+    """Write and return the configuration of a model of ESPnet's parts, or of ours with the same parameters."""
     from espnet2.utils.yaml_no_alias_safe_dump import yaml_no_alias_safe_dump
 
     from espnet_diverse.training.config import merge
-    from espnet_diverse.training.tasks import ASRTask
+    from espnet_diverse.training.tasks import TASKS
 
-    weights = None
-    for name, prefix in (("espnet", ""), ("ours", "diverse_")):
-        parts = [f"encoder={prefix}transformer", f"decoder={prefix}transformer"]
-        parts += [f"model={'diverse' if prefix else 'espnet'}", "token_type=char", "normalize=utterance_mvn"]
-        parser = ASRTask.get_parser()
-        sizes = args.set or LARGE * (args.config == "model/transformer_6x6")
-        parser.set_defaults(**merge([args.config], [*sizes, *parts]))
-        options = parser.parse_args([])
-        characters = [chr(0x4E00 + i) for i in range(args.characters - 3)]
-        options.token_list = ["<blank>", "<unk>", *characters, "<sos/eos>"]
-        torch.manual_seed(0)
-        model = ASRTask.build_model(options)
-        if weights is None:
-            _sharpen(model)
-            weights = model.state_dict()
-        (folder / name).mkdir()
-        torch.save(weights, folder / name / "valid.acc.ave.pth")
-        text = yaml_no_alias_safe_dump(vars(options), indent=1, sort_keys=False)
-        (folder / name / "config.yaml").write_text(text, encoding="utf-8")
-    encoder, decoder = options.encoder_conf, options.decoder_conf
-    size = f"{encoder['num_blocks']}x{decoder.get('num_blocks', 6)}/{encoder['output_size']}/{encoder['linear_units']}"
-    frame = model.eval().encode(torch.zeros(1, 10 * RATE), torch.tensor([10 * RATE]))[1]
-    return size, 10 / float(frame)
+    prefix, model = (
+        ("", {"asr": "espnet", "mt": "mt"}[args.task]) if folder.name == "espnet" else ("diverse_", "diverse")
+    )
+    parts = [f"encoder={prefix}transformer", f"decoder={prefix}transformer", f"model={model}", "token_type=char"]
+    parts += ["src_token_type=char"] if args.task == "mt" else ["normalize=utterance_mvn"]
+    sizes = args.set or LARGE * (args.config == CONFIGS["asr"])
+    parser = TASKS[args.task].get_parser()
+    parser.set_defaults(**merge([args.config], [*sizes, *parts]))
+    options = parser.parse_args([])
+    options.token_list = ["<blank>", "<unk>", *map(_character, range(args.characters - 3)), "<sos/eos>"]
+    if args.task == "mt":
+        options.src_token_list = options.token_list
+    folder.mkdir()
+    text = yaml_no_alias_safe_dump(vars(options), indent=1, sort_keys=False)
+    (folder / "config.yaml").write_text(text, encoding="utf-8")
+    return options
+
+
+def _build(args: argparse.Namespace, options: argparse.Namespace) -> torch.nn.Module:
+    from espnet_diverse.training.tasks import TASKS
+
+    torch.manual_seed(0)
+    model = TASKS[args.task].build_model(options)
+    _sharpen(model)
+    return model.eval()
+
+
+def _frame_seconds(model: torch.nn.Module) -> float:
+    """Seconds of a frame of the encoder."""
+    return 10 / float(model.encode(torch.zeros(1, 10 * RATE), torch.tensor([10 * RATE]))[1])
 
 
 def _sharpen(model: torch.nn.Module) -> None:
     for parameter in model.decoder.parameters():
         if parameter.dim() > 1:
             parameter.data *= 1.5
-    model.ctc.ctc_lo.weight.data *= 6
-    model.ctc.ctc_lo.bias.data[0] += 3
+    if hasattr(model, "ctc"):
+        model.ctc.ctc_lo.weight.data *= 6
+        model.ctc.ctc_lo.bias.data[0] += 3
+    else:  # output weights that are those of the embedding would have <sos/eos> follow itself
+        model.decoder.output_layer.bias.data[model.eos] = -100
 
 
-def _tones(path: Path, seconds: float, seed: int) -> Path:
-    """Write about so many seconds of random tones, four a second."""
+def _character(index: int) -> str:
+    return chr(0x4E00 + index)
+
+
+def _characters(_: Path, count: float, seed: int, args: argparse.Namespace) -> str:
+    """A text of about so many random characters."""
+    random = np.random.default_rng(seed)
+    count = round(count * random.uniform(0.9, 1.0))
+    return "".join(map(_character, random.integers(0, args.characters - 3, count)))
+
+
+def _tones(path: Path, seconds: float, seed: int, _: argparse.Namespace) -> str:
+    """Write about so many seconds of random tones, four a second; the path."""
     import soundfile
 
     random = np.random.default_rng(seed)
@@ -160,20 +201,21 @@ def _tones(path: Path, seconds: float, seed: int) -> Path:
     time = np.arange(RATE // 4) / RATE
     tones = [np.sin(2 * np.pi * frequency * time) for frequency in random.uniform(100, 4000, count)]
     soundfile.write(path, 0.3 * np.concatenate(tones) + 0.02 * random.standard_normal(count * RATE // 4), RATE)
-    return path
+    return str(path)
 
 
 def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--model_dir", type=Path, help="a trained model of speech recognition, in place of random weights"
-    )
+    parser.add_argument("--task", choices=("asr", "mt"), default="asr", help="speech recognition or text translation")
+    parser.add_argument("--model_dir", type=Path, help="a trained model of the task, in place of random weights")
     parser.add_argument("--data_dir", type=Path, help="data directory that the trained model decodes")
-    parser.add_argument("--config", default="model/transformer_6x6", help="fragment of the model with random weights")
-    parser.add_argument("--set", action="append", help="change a value of it (default: 12 layers, 2048 units)")
+    default = ", ".join(CONFIGS.values())
+    parser.add_argument("--config", help=f"fragment of the model with random weights (by task: {default})")
+    parser.add_argument("--set", action="append", help="change a value of it (of asr by default 12 layers, 2048 units)")
     parser.add_argument("--characters", type=int, default=CHARACTERS, help=f"size of its vocabulary ({CHARACTERS})")
-    parser.add_argument("--seconds", type=float, nargs="*", default=[4, 16], help="lengths of its utterances (4 16)")
-    parser.add_argument("--tokens", type=float, default=4, help="tokens a second that it writes (4)")
+    unit = "seconds of its utterances (4 16), or tokens of its source texts (10 30)"
+    parser.add_argument("--lengths", type=float, nargs="*", help=unit)
+    parser.add_argument("--tokens", type=float, default=4, help="tokens that it writes for a second of speech (4)")
     parser.add_argument("--utterances", type=int, default=16, help="utterances that ours decodes (16)")
     parser.add_argument("--espnet_utterances", type=int, default=4, help="and ESPnet, the first of them (4)")
     parser.add_argument("--batches", type=int, nargs="*", default=[1, 8, 16], help="batch sizes of ours (1 8 16)")
@@ -183,6 +225,7 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     args = parser.parse_args(argv)
     if (args.model_dir is None) != (args.data_dir is None):
         parser.error("--model_dir and --data_dir go together")
+    args.config, args.lengths = args.config or CONFIGS[args.task], args.lengths or LENGTHS[args.task]
     return args
 
 

@@ -3,25 +3,30 @@
     espnet-diverse stats --task mt --config model/mt_tiny,attention/softmax ... --output_dir STATS
     python benchmarks/translation.py --train_dir DATA/train --tokens_dir DATA/tokens --stats_dir STATS
 
-Every contestant trains the same model on the same data as its trainer does: batches of its own type, read and tokenised
-from the data directory; forward, backward, clipping of the gradient's norm, Adam.
+Every contestant trains the same model on the same data by its own trainer's `train_one_epoch`: batches of its own type,
+read and tokenised from the data directory; forward, backward, clipping of the gradient's norm, Adam, statistics.
 
-    espnet folded    ESPnet's model and default batches, `batch_type: folded` of 20 sentences
-    espnet numel     the same with `batch_type: numel`, as its recipes for translation have, and as many tokens as ours
-    ours             our model with softmax and `batch_type: tokens`
+    espnet folded    ESPnet's model, trainer and default batches, `batch_type: folded` of 20 sentences
+    espnet numel     the same with `batch_type: numel`, as its recipe egs2/iwslt14/mt1 has, and as many tokens as ours
+    ours             our model with softmax, our trainer, and `batch_type: tokens`
+    ours, use_amp    the same in bfloat16, with --use_amp; on a GPU, where ESPnet's `use_amp` does something, also numel
 
-A round is a sample of an epoch, every so many batches of those sorted by length.
+A round is a sample of an epoch, every so many batches of those sorted by length. Target tokens are counted without
+padding, with the end of each sentence. The ratio is that of target tokens a second to those of "espnet numel".
 """
 
 import argparse
 import copy
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import torch
-from measuring import clock_name, compare
+from measuring import clock_name, compare, keep_freed_memory
 from torch import nn
+from torch.amp import GradScaler
+from torch.optim import Optimizer
 
 EPOCH = 1
 
@@ -30,18 +35,21 @@ def main() -> None:
     """Measure, and print a table."""
     args = arguments()
     torch.set_num_threads(args.threads)
-    device, dtype = torch.device(args.device), getattr(torch, args.dtype)
-    built = {name: contestant(name, args, device, dtype) for name in ("espnet folded", "espnet numel", "ours")}
-    found = compare({name: call for name, (call, *_) in built.items()}, args.repeats, device)
+    device = torch.device(args.device)
+    if args.keep_memory and not keep_freed_memory():
+        sys.exit("--keep_memory needs glibc, whose malloc can be told to keep what is freed")
+    built = {name: contestant(name, args) for name in names(args)}
+    found = compare({name: call for name, (call, *_) in built.items()}, args.repeats, device, args.memory)
     print(f"`python benchmarks/translation.py {' '.join(sys.argv[1:])}`\n")
-    print(f"{args.threads} thread(s), {args.device}, {args.dtype}; {clock_name(device)}.\n")
+    print(f"{args.threads} thread(s), {args.device}; {clock_name(device)}.\n")
     print("| contestant | batches | target tokens | padding % | target tokens a second | ratio | peak MB |")
     print("|---|---|---|---|---|---|---|")
     speeds = {name: built[name][1] / measured.median for name, measured in found.items()}
     for name, measured in found.items():
         _, tokens, padding, batches = built[name]
-        shown = f"{speeds[name]:.0f} | {speeds[name] / speeds['espnet numel']:.2f} | {measured.peak / 1e6:.0f}"
-        print(f"| {name} | {batches} | {tokens} | {100 * padding:.1f} | {shown} |")
+        shown = f"{speeds[name]:.0f} | {speeds[name] / speeds['espnet numel']:.2f}"
+        peak = f"{measured.peak / 1e6:.0f}" if args.memory else "-"
+        print(f"| {name} | {batches} | {tokens} | {100 * padding:.1f} | {shown} | {peak} |")
 
 
 def arguments() -> argparse.Namespace:
@@ -52,27 +60,36 @@ def arguments() -> argparse.Namespace:
         parser.add_argument(f"--{name}", type=Path, required=True)
     parser.add_argument("--src_tokens_dir", type=Path, help="default: as tokens_dir")
     parser.add_argument("--batch_tokens", type=int, default=4096, help="tokens of a batch (default: 4096)")
-    parser.add_argument("--tokens", type=int, default=20000, help="target tokens of a round, about (default: 20000)")
+    parser.add_argument("--tokens", type=int, default=12000, help="target tokens of a round, about (default: 12000)")
     parser.add_argument("--repeats", type=int, default=5, help="rounds (default: 5)")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
-    parser.add_argument("--dtype", default="float32", choices=("float32", "bfloat16"))
+    parser.add_argument("--use_amp", action="store_true", help="also with use_amp, in bfloat16")
+    parser.add_argument("--keep_memory", action="store_true", help="no page faults: keep what is freed (glibc)")
+    parser.add_argument("--memory", action="store_true", help="measure peak memory too, which is slow on a CPU")
     return parser.parse_args()
 
 
-def contestant(name: str, args: argparse.Namespace, device: torch.device, dtype: torch.dtype) -> tuple:
+def names(args: argparse.Namespace) -> list[str]:
+    """The contestants."""
+    half = ["espnet numel, use_amp"] * (args.device == "cuda") + ["ours, use_amp"]
+    return ["espnet folded", "espnet numel", "ours", *(half if args.use_amp else [])]
+
+
+def contestant(name: str, args: argparse.Namespace) -> tuple:
     """A round as a call, its target tokens, the share of padding in its batches, and its number of batches."""
     from espnet2.tasks.mt import MTTask
     from espnet2.train.distributed_utils import DistributedOption
 
     from espnet_diverse.training.tasks import TASKS
 
-    task = TASKS["mt"] if name == "ours" else MTTask
+    kind, _, use_amp = name.partition(", ")
+    task = TASKS["mt"] if kind == "ours" else MTTask
     parser = task.get_parser()
-    parser.set_defaults(**configuration(name, args))
+    parser.set_defaults(**configuration(kind, args), use_amp=bool(use_amp))
     options = parser.parse_args([])
     torch.manual_seed(0)
-    model = task.build_model(options).to(device).train()
+    model = task.build_model(options).to(args.device)
     optimizer = task.build_optimizers(options, model)[0]
     factory = task.build_iter_factory(options, DistributedOption(), "train")
     lengths = {line.split()[0]: int(line.split()[1]) for line in (args.stats_dir / "train/text_shape").open()}
@@ -81,7 +98,7 @@ def contestant(name: str, args: argparse.Namespace, device: torch.device, dtype:
     batches = factory.sampler.batches = epoch[every // 2 :: every]
     tokens = sum(lengths[utterance] + 1 for batch in batches for utterance in batch)
     padded = sum(len(batch) * (max(lengths[utterance] for utterance in batch) + 1) for batch in batches)
-    return round_of(model, optimizer, factory, device, dtype), tokens, 1 - tokens / padded, len(batches)
+    return round_of(task, options, model, optimizer, factory), tokens, 1 - tokens / padded, len(batches)
 
 
 def configuration(name: str, args: argparse.Namespace) -> dict:
@@ -112,23 +129,29 @@ def configuration(name: str, args: argparse.Namespace) -> dict:
         "espnet numel": {"batch_type": "numel", "batch_bins": args.batch_tokens * sum(sizes)},
         "ours": {"batch_type": "tokens", "batch_bins": args.batch_tokens},
     }
-    return config | batches[name] | {"train_shape_file": list(map(str, shapes)), "num_workers": 0}
+    config |= {"ngpu": int(args.device == "cuda"), "num_workers": 0}
+    return config | batches[name] | {"train_shape_file": list(map(str, shapes))}
 
 
-def round_of(
-    model: nn.Module, optimizer: torch.optim.Optimizer, factory, device: torch.device, dtype: torch.dtype
-) -> Callable[[], None]:
-    """Training on every batch of `factory`, as a call."""
+def round_of(task: type, options: argparse.Namespace, model: nn.Module, optimizer: Optimizer, factory) -> Callable:
+    """An epoch of the task's own trainer on every batch of `factory`, as a call."""
+    from espnet2.tasks.mt import MTTask
+    from espnet2.train.distributed_utils import DistributedOption
+    from espnet2.train.reporter import Reporter
+
+    from espnet_diverse.training.quick_math import mixed_precision
+
+    ours = task is not MTTask
+    device = "cuda" if options.ngpu else "cpu"
+    parts = {"optimizers": [optimizer], "schedulers": [None], "summary_writer": None}
+    parts |= {"options": task.trainer.build_options(options), "distributed_option": DistributedOption()}
+    parts["scaler"] = GradScaler(enabled=not ours) if options.use_amp else None
 
     def call() -> None:
-        for _, batch in factory.build_iter(EPOCH, shuffle=False):
-            batch = {name: value.to(device) for name, value in batch.items()}
-            with torch.autocast(device.type, dtype, enabled=dtype != torch.float32):
-                loss, _, _ = model(**batch)
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(model.parameters(), 5.0)
-            optimizer.step()
-            optimizer.zero_grad()
+        batches = factory.build_iter(EPOCH, shuffle=False)
+        half = mixed_precision(model, device) if options.use_amp and ours else nullcontext()  # of our Trainer.run
+        with Reporter(EPOCH).observe("train") as reporter, half:
+            task.trainer.train_one_epoch(model=model, iterator=batches, reporter=reporter, **parts)
 
     return call
 

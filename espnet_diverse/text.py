@@ -1,10 +1,11 @@
 """Vocabularies: what the tokens of a text are, saved with the model and read alike by this package and by ESPnet.
 
-Three types: `char` (one token a character, a space is `<space>`), and the two of sentencepiece, `unigram` (Kudo 2018,
-"Subword Regularization", arXiv:1804.10959) and `bpe` (Sennrich et al. 2016, arXiv:1508.07909). A vocabulary directory
-holds `tokens.txt` (one token a line: `<blank>` first, `<unk>` second, `<sos/eos>` last), `tokens.yaml` and, for the
-sentencepiece types, `bpe.model`. Encoding and decoding equal ESPnet's `CharTokenizer` or `SentencepiecesTokenizer`
-followed by `TokenIDConverter`.
+Four types: `char` (one token a character, a space is `<space>`), the two of sentencepiece, `unigram` (Kudo 2018,
+"Subword Regularization", arXiv:1804.10959) and `bpe` (Sennrich et al. 2016, arXiv:1508.07909), and `bert`, the
+tokenizer of a pretrained encoder that reads the text. A vocabulary directory holds `tokens.txt` (one token a line:
+`<blank>` first, `<unk>` second, `<sos/eos>` last), `tokens.yaml` and the tokenizer's own file, `bpe.model` of
+sentencepiece and `tokenizer.json` of `bert`. Encoding and decoding equal ESPnet's `CharTokenizer` or
+`SentencepiecesTokenizer` followed by `TokenIDConverter`.
 """
 
 import io
@@ -21,9 +22,13 @@ import yaml
 
 from espnet_diverse.corpora.characters import mend
 from espnet_diverse.errors import ConfigError, DataError
+from espnet_diverse.pretrained_text import FILE, PretrainedTokenizer, read_tokenizer
 
 BLANK, UNKNOWN, SPACE, SENTENCE = "<blank>", "<unk>", "<space>", "<sos/eos>"
-TYPES = ("char", "bpe", "unigram")
+TYPES = ("char", "bpe", "unigram", "bert")
+MODEL_FILES = {"bpe": "bpe.model", "unigram": "bpe.model", "bert": FILE}
+"""File of the tokenizer by type; characters need none."""
+_ESPNETS_TYPES = {"char": "char", "bpe": "bpe", "unigram": "bpe", "bert": "hugging_face"}
 
 
 def normalise(text: str) -> str:
@@ -70,9 +75,9 @@ class Vocabulary:
     """Tokens and their indices.
 
     Args:
-        type: "char", "bpe" or "unigram".
+        type: One of `TYPES`.
         tokens: All tokens; `<blank>` first, `<unk>` second, `<sos/eos>` last.
-        model: The serialised sentencepiece model; None for "char".
+        model: The content of the tokenizer's file; None for "char".
 
     Raises:
         ConfigError: The type is unknown.
@@ -84,10 +89,10 @@ class Vocabulary:
         self.type = type
         self.tokens = tuple(tokens)
         self.model = model
-        self._processor = None if type == "char" else _load_model(model)
+        self._processor = None if type == "char" else _load_model(type, model)
         _check_tokens(self.tokens)
         if self._processor is not None and self.tokens != _tokens_of_model(self._processor):
-            raise DataError("tokens.txt and bpe.model do not belong together; make the vocabulary again")
+            raise DataError(f"tokens.txt and {MODEL_FILES[type]} do not belong together; make the vocabulary again")
         self._index = {token: index for index, token in enumerate(self.tokens)}
 
     def __len__(self) -> int:
@@ -95,8 +100,8 @@ class Vocabulary:
 
     @property
     def token_type(self) -> str:
-        """ESPnet's name of the type: "char", or "bpe" for every sentencepiece model."""
-        return "char" if self.type == "char" else "bpe"
+        """ESPnet's name of the type: "char", "bpe" for every sentencepiece model, "hugging_face" for "bert"."""
+        return _ESPNETS_TYPES[self.type]
 
     def tokenise(self, text: str) -> list[str]:
         """Tokens of `text`; what the vocabulary does not hold is left as it stands."""
@@ -141,16 +146,28 @@ class Vocabulary:
             DataError: The lines hold no character.
         """
         _check_type(type)
+        if type == "bert":
+            raise ConfigError("type bert is not made of text; give the encoder whose vocabulary it is, --bert PATH")
         lines = [line for line in map(normalise, lines) if line]
         if not lines:
             raise DataError("the training text holds no character; give transcripts with words")
         if type == "char":
             return cls(type, _characters(lines, vocab_size))
         model = _train_model(lines, type, vocab_size)
-        return cls(type, _tokens_of_model(_load_model(model)), model)
+        return cls(type, _tokens_of_model(_load_model(type, model)), model)
+
+    @classmethod
+    def of_bert(cls, model: str | Path) -> "Vocabulary":
+        """The vocabulary of a pretrained encoder, given by its folder or its name on the Hub.
+
+        Raises:
+            ConfigError: It has no tokenizer.json.
+        """
+        content = read_tokenizer(model)
+        return cls("bert", _tokens_of_model(_load_model("bert", content)), content)
 
     def save(self, directory: str | Path) -> None:
-        """Write tokens.txt, tokens.yaml and, for the sentencepiece types, bpe.model into `directory`."""
+        """Write tokens.txt, tokens.yaml and the tokenizer's file into `directory`."""
         directory = Path(directory)
         directory.mkdir(parents=True, exist_ok=True)
         description = {"type": self.token_type, "algorithm": self.type}
@@ -158,11 +175,11 @@ class Vocabulary:
             staged = Path(staging)
             (staged / "tokens.txt").write_text("".join(f"{token}\n" for token in self.tokens), "utf-8", newline="\n")
             if self.model is not None:
-                (staged / "bpe.model").write_bytes(self.model)
+                (staged / MODEL_FILES[self.type]).write_bytes(self.model)
             (staged / "tokens.yaml").write_text(yaml.safe_dump(description, sort_keys=False), "utf-8")
             # `load` refuses a directory without tokens.yaml: it goes first and, last in the alphabet, comes last, so
             # that a run killed in between leaves no mixture of an old and a new vocabulary.
-            for name in ("tokens.yaml", "bpe.model"):
+            for name in ("tokens.yaml", *MODEL_FILES.values()):
                 (directory / name).unlink(missing_ok=True)
             for file in sorted(staged.iterdir()):
                 file.replace(directory / file.name)
@@ -180,7 +197,7 @@ class Vocabulary:
             type = description.get("algorithm") if isinstance(description, dict) else None
             _check_type(type)
             tokens = _read(directory / "tokens.txt").decode("utf-8").removesuffix("\n").split("\n")
-            return cls(type, tokens, None if type == "char" else _read(directory / "bpe.model"))
+            return cls(type, tokens, None if type == "char" else _read(directory / MODEL_FILES[type]))
         except (UnicodeDecodeError, yaml.YAMLError, ConfigError, DataError) as error:
             raise DataError(f"vocabulary {directory}: {' '.join(str(error).split())}") from error
 
@@ -239,7 +256,9 @@ def _explain(message: str, vocab_size: int) -> str:
     return f"sentencepiece cannot make a vocabulary of {vocab_size} tokens: {' '.join(message.split())}"
 
 
-def _load_model(model: bytes | None) -> sentencepiece.SentencePieceProcessor:
+def _load_model(type: str, model: bytes | None) -> sentencepiece.SentencePieceProcessor | PretrainedTokenizer:
+    if type == "bert":
+        return PretrainedTokenizer(model)
     try:
         if model:
             return sentencepiece.SentencePieceProcessor(model_proto=model)
@@ -248,7 +267,9 @@ def _load_model(model: bytes | None) -> sentencepiece.SentencePieceProcessor:
     raise DataError("bpe.model is not a sentencepiece model; make the vocabulary again")
 
 
-def _tokens_of_model(processor: sentencepiece.SentencePieceProcessor) -> tuple[str, ...]:
+def _tokens_of_model(processor: sentencepiece.SentencePieceProcessor | PretrainedTokenizer) -> tuple[str, ...]:
+    if isinstance(processor, PretrainedTokenizer):
+        return (BLANK, UNKNOWN, *processor.tokens, SENTENCE)
     indices = range(processor.get_piece_size())
     pieces = [processor.id_to_piece(i) for i in indices if not (processor.is_unknown(i) or processor.is_control(i))]
     return (BLANK, UNKNOWN, *pieces, SENTENCE)

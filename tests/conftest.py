@@ -150,3 +150,20 @@ def tiny_translation(tmp_path_factory) -> TinyRun:
     assert main(["train", *run.config, *run.data(), *paths]) == 0
     assert main(["average", "--model_dir", str(run.model_dir), "--number", "2"]) == 0
     return run
+
+
+@pytest.fixture(scope="session")
+def tiny_bert(tmp_path_factory) -> Path:
+    """A folder with a BERT of random weights, 8 wide, which reads 18 word pieces of the letters a to d."""
+    import torch
+    from transformers import BertConfig, BertModel, BertTokenizer
+
+    folder = tmp_path_factory.mktemp("bert")
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcd", *(f"##{letter}" for letter in "abcd")]
+    BertTokenizer(vocab={piece: index for index, piece in enumerate(pieces)}).save_pretrained(folder)
+    size = {"hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 16}
+    torch.manual_seed(0)
+    # Larger weights than BERT begins with, so that neighbours count.
+    config = BertConfig(vocab_size=len(pieces), max_position_embeddings=20, initializer_range=0.5, **size)
+    BertModel(config).save_pretrained(folder)
+    return folder

@@ -13,7 +13,7 @@ SOURCES = [ROOT / "setup.py", *sorted(p for d in ("benchmarks", "egs", "tests") 
 SOURCES += MODULES
 
 # Each part of the package and the parts it may import. The root itself only installs what registers our classes.
-_BESIDE = {"corpora", "text", "scoring", "errors", "progress", "stamps"}
+_BESIDE = {"corpora", "text", "pretrained_text", "scoring", "errors", "progress", "stamps"}
 _LOWER = {"functional", "attention", "scope", "nets", "training"} | _BESIDE
 MAY_IMPORT = {
     "errors": set(),
@@ -21,21 +21,25 @@ MAY_IMPORT = {
     "scope": set(),
     "functional": {"functional"},
     "attention": {"attention", "functional", "scope"},
-    "nets": {"nets", "attention", "functional", "scope", "errors"},
+    "nets": {"nets", "attention", "functional", "scope", "errors", "pretrained_text"},
     "corpora": {"corpora", "text", "errors", "progress"},
-    "text": {"corpora", "errors", "progress"},
+    "text": {"corpora", "errors", "progress", "pretrained_text"},
+    "pretrained_text": {"errors"},
     "scoring": {"scoring", "corpora", "text", "errors", "progress"},
     "stamps": {"corpora"},
     "training": _LOWER,
     "decoding": _LOWER | {"decoding"},
+    "packing": _LOWER | {"decoding", "packing"},
+    "transcription": _LOWER | {"decoding", "transcription"},
     "analysis": _LOWER | {"decoding", "analysis"},
-    "inference": _LOWER | {"decoding"},
-    "bin": _LOWER | {"decoding", "analysis", "inference", "bin"},
+    "inference": _LOWER | {"packing", "decoding", "transcription"},
+    "demo": _LOWER | {"packing", "decoding", "transcription", "analysis", "inference", "demo"},
+    "bin": _LOWER | {"demo", "packing", "decoding", "transcription", "analysis", "inference", "bin"},
     "__init__": {"training"},
 }
 TORCH_ONLY = {"functional", "attention", "scope"}
 NO_NET = _BESIDE
-ESPNET = {"nets", "training", "decoding", "analysis", "inference", "bin"}
+ESPNET = {"nets", "training", "decoding", "packing", "transcription", "analysis", "inference", "demo", "bin"}
 
 
 def part(path: Path) -> str:

@@ -2,6 +2,8 @@
 
 import os
 import re
+import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -45,17 +47,62 @@ def test_recipe_commands_plan(line, tmp_path):
     assert "[train] espnet-diverse train" in done.stdout
 
 
-@pytest.mark.parametrize("line", [line for line in lines() if line.startswith("espnet-diverse ")])
-def test_commands_run(line, tiny_run, tmp_path):
-    places = {
-        "exp/sdma/analysis": tmp_path / "analysis",
-        "exp/sdma": tiny_run.model_dir,
-        "data/test": tiny_run.test_dir,
-    }
-    done = shell([str(places.get(word, word)) for word in line.split()])
+def run_line(line, places, cwd):
+    done = shell([str(places.get(word, word)) for word in shlex.split(line)], cwd)
     assert done.returncode == 0, done.stderr
-    assert "| encoder self-attention |" in done.stdout
-    assert (tmp_path / "analysis" / "analysis.html").exists()
+    return done.stdout
+
+
+def commands(name):
+    return [line for line in lines() if line.startswith(f"espnet-diverse {name} ")]
+
+
+@pytest.fixture
+def recordings(tiny_run, tmp_path):
+    """A folder with a recording and a folder of recordings, as the README names them; their directory."""
+    wavs = [line.split()[1] for line in (tiny_run.test_dir / "wav.scp").read_text().splitlines()]
+    (tmp_path / "recordings").mkdir()
+    shutil.copy(wavs[0], tmp_path / "talk.wav")
+    shutil.copy(wavs[1], tmp_path / "recordings" / "second.wav")
+    return tmp_path
+
+
+@pytest.mark.parametrize("line", commands("analyse"))
+def test_analyse_runs(line, tiny_run, tmp_path):
+    analysis = tmp_path / "analysis"
+    places = {"exp/sdma/analysis": analysis, "exp/sdma": tiny_run.model_dir, "data/test": tiny_run.test_dir}
+    assert "| encoder self-attention |" in run_line(line, places, ROOT)
+    assert (analysis / "analysis.html").exists()
+
+
+@pytest.mark.parametrize("line", commands("transcribe"))
+def test_transcribe_runs(line, tiny_run, recordings):
+    said = run_line(line, {"exp/sdma": tiny_run.model_dir}, recordings)
+    if "--output_dir" in line:
+        names = {path.name for path in (recordings / "transcripts").iterdir()}
+        assert {"talk.json", "talk.srt", "second.txt", "failures.json"} <= names
+    else:
+        assert said.count("\n") == 1
+
+
+def test_the_quick_start_transcribes(tiny_run, recordings):
+    (block,) = [block for block in blocks("python") if "Recognizer" in block]
+    assert len(block.split("\n\n")) == 2  # two lines, parted as imports are
+    (recordings / "exp").mkdir()
+    (recordings / "exp" / "sdma").symlink_to(tiny_run.model_dir)
+    done = shell([sys.executable, "-c", block], recordings)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == run_line(commands("transcribe")[0], {}, recordings)
+
+
+@pytest.mark.parametrize("line", commands("translate"))
+def test_translate_runs(line, tiny_translation, tmp_path):
+    assert run_line(line, {"exp/mt": tiny_translation.model_dir}, tmp_path).count("\n") == 1
+
+
+def test_every_command_line_is_run():
+    run = [line for name in ("analyse", "transcribe", "translate") for line in commands(name)]
+    assert sorted(run) == sorted(line for line in lines() if line.startswith("espnet-diverse "))
 
 
 def test_no_command_is_left_out():
@@ -64,7 +111,7 @@ def test_no_command_is_left_out():
 
 
 def test_commands_named_are_the_commands_there_are():
-    listed = re.search(r"`espnet-diverse ([a-z| ]+)`", README).group(1).split(" | ")
+    listed = re.search(r"`espnet-diverse ([a-z]+ \| [a-z| ]+)`", README).group(1).split(" | ")
     assert sorted(listed) == sorted(COMMANDS)
 
 
@@ -80,7 +127,7 @@ def test_the_yaml_builds():
 
 
 def test_the_python_runs(tiny_run):
-    (block,) = blocks("python")
+    (block,) = [block for block in blocks("python") if "speech2text" in block]
     block = block.replace('"exp/sdma/', f'"{tiny_run.model_dir}/')
     done = shell([sys.executable, "-c", block + "\nprint(type(speech2text.asr_model).__name__)"], cwd=ROOT / "tests")
     assert done.returncode == 0, done.stderr

@@ -37,6 +37,7 @@ option token_type char "char, bpe or unigram"
 option vocab_size '' "number of bpe or unigram tokens"
 option src_token_type '' "the same of what is translated, src_text; without it one vocabulary is made of both sides (mt), or of the text (st)"
 option src_vocab_size '' "number of bpe or unigram tokens of what is translated"
+option bert '' "pretrained encoder of the source, a folder or a name on the Hub; with --src_token_type bert and model/bert_fusion"
 option average_metric valid.acc "criterion by which the epochs to average are chosen"
 option average_number 3 "number of epochs to average"
 option decode_config conf/decode.yaml "configuration fragments of the search"
@@ -63,6 +64,7 @@ parse_options() {
         printf -v "$name" '%s' "$2"
         [[ $name != set ]] || sets+=("$2")
         [[ $name != corpus_dir || $2 == /* ]] || corpus_dir=$caller/$2
+        [[ $name != bert || $2 == /* || ! -d $caller/$2 ]] || bert=$caller/$2
         shift 2
     done
 }
@@ -98,19 +100,21 @@ stage_data() {
         --speed_perturb ${speed_perturb:-1.0} --nj "$nj" $prepare_options
 }
 stage_tokens() {
-    local name others=() texts=("$data_dir/train/text")
+    local name others=() texts=("$data_dir/train/text") source=(${src_vocab_size:+--vocab_size "$src_vocab_size"})
+    [[ $src_token_type != bert ]] || source=(--bert "$bert")
     [[ $task != mt || -n $src_token_type ]] || texts+=("$data_dir/train/src_text")
     for name in $test_sets; do others+=("$data_dir/$name/text"); done
     espnet-diverse tokens --text "${texts[@]}" --output_dir "$data_dir/tokens" --type "$token_type" \
         ${vocab_size:+--vocab_size "$vocab_size"} --coverage "${others[@]}"
     [[ -z $src_token_type ]] || espnet-diverse tokens --text "$data_dir/train/src_text" \
-        --output_dir "$data_dir/src_tokens" --type "$src_token_type" ${src_vocab_size:+--vocab_size "$src_vocab_size"}
+        --output_dir "$data_dir/src_tokens" --type "$src_token_type" "${source[@]}"
 }
 training_arguments() { # the array `training`: what stats and train share
     local change
     training=(--config "$config" --train_dir "$data_dir/train" --valid_dir "$data_dir/dev" --tokens_dir "$data_dir/tokens")
     [[ $task == asr ]] || training+=(--task "$task")
     [[ -z $src_token_type ]] || training+=(--src_tokens_dir "$data_dir/src_tokens")
+    [[ -z $bert ]] || training+=(--set "frontend_conf.bert=$bert")
     for change in "${sets[@]}"; do training+=(--set "$change"); done
 }
 stage_stats() {

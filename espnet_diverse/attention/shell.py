@@ -194,7 +194,7 @@ class MultiHeadAttention(nn.Module):
         q = self.q_norm(self._split(chosen.project(self.linear_q, noisy_query)))
         k = self.k_norm(self._split(chosen.project(self.linear_k, noisy_key[:1] if once else noisy_key)))
         v = self._split(chosen.project_values(self.linear_v, noisy_value[:1] if once else noisy_value))
-        k, v = (x.expand(len(query), -1, -1, -1) for x in (k, v))
+        k, v = (x.expand(query.size(0), -1, -1, -1) for x in (k, v))
         heads = Heads(q, k, v, query, key, noisy_query, noisy_key, q, _bool_mask(mask))
         if self.relative:
             heads.q = q + chosen.rows(self.pos_bias_u).unsqueeze(-2)
@@ -258,10 +258,10 @@ class MultiHeadAttention(nn.Module):
         return context.to(heads.v.dtype), weights
 
     def _merge(self, context: Tensor) -> Tensor:
-        return self.linear_out(context.transpose(1, 2).reshape(len(context), -1, self.h * self.d_k))
+        return self.linear_out(context.transpose(1, 2).reshape(context.size(0), -1, self.h * self.d_k))
 
     def _split(self, x: Tensor) -> Tensor:
-        return x.view(len(x), -1, self.h, self.d_k).transpose(1, 2)  # (B, T, M) -> (B, H, T, D)
+        return x.view(x.size(0), -1, self.h, self.d_k).transpose(1, 2)  # (B, T, M) -> (B, H, T, D)
 
     def _position_term(self, q: Tensor, pos_emb: Tensor, chosen: AllHeads) -> Tensor:
         """(q + v) R^T, shifted: terms (b) and (d) of Dai et al. section 3.3 -> (B, H, Tq, Tk)."""

@@ -80,7 +80,7 @@ class SMA(Core):
 
     def _cluster(self, x: Tensor) -> Clustering:
         """(9): tokens (B, T, M) over s, by heads."""
-        heads = x.view(len(x), -1, self.heads, self.width).transpose(1, 2)
+        heads = x.view(x.size(0), -1, self.heads, self.width).transpose(1, 2)
         return self.token_mixture(divided(heads, self.scale()))
 
     def _attend(self, heads: Heads, p_query: Tensor, p_key: Tensor) -> tuple[Tensor, Tensor | None]:

@@ -6,10 +6,14 @@ code 2 says that utterances were left out.
 """
 
 import argparse
-from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from espnet_diverse.bin import options
+
+if TYPE_CHECKING:
+    from espnet_diverse.decoding.directory import Search
+    from espnet_diverse.decoding.options import Options
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,6 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_tasks(parser)
     parser.add_argument("--nj", type=int, default=1, help="processes to decode with on the CPU (default: 1)")
     parser.add_argument("--ngpu", type=int, choices=(0, 1), default=0, help="1 decodes on the GPU (default: 0)")
+    options.add_precision(parser)
 
 
 def inputs(args: argparse.Namespace) -> list[Path]:
@@ -62,17 +67,22 @@ def run(args: argparse.Namespace) -> int:
 
     check_gpus(args.ngpu)
     with logged(args.output_dir / "decode.log"):
-        device = "cuda" if args.ngpu else "cpu"
-        search = _loader(search_options.search)(args.model_dir, args.model_file, search_options, device)
+        search = _load(args, search_options)
         outcomes = decode(search, args.data_dir, args.output_dir, args.nj, options.tasks(args))
     return 2 if any(outcome.failure is not None for outcome in outcomes) else 0
 
 
-def _loader(search: str) -> Callable:
-    if search == "espnet":
-        from espnet_diverse.decoding.espnet_search import load_search
+def _load(args: argparse.Namespace, search_options: "Options") -> "Search":
+    """The search that the options ask for."""
+    from espnet_diverse.errors import ConfigError
 
-        return load_search
-    from espnet_diverse.decoding.batched_search import load_batched_search
+    model = (args.model_dir, args.model_file, search_options, "cuda" if args.ngpu else "cpu")
+    if search_options.search != "espnet":
+        from espnet_diverse.decoding.batched_search import load_batched_search
 
-    return load_batched_search
+        return load_batched_search(*model, args.precision, args.compile)
+    if args.precision != "float32" or args.compile:
+        raise ConfigError("search=espnet has no --precision and no --compile; leave them away, or take search=batched")
+    from espnet_diverse.decoding.espnet_search import load_search
+
+    return load_search(*model)

@@ -15,7 +15,12 @@ COMMANDS = {
     "train": "train a model",
     "average": "average the best checkpoints of a training run",
     "prune": "cut the model of one language or domain out of a model with head selection",
+    "pack": "pack a model into one file with a model card",
+    "export": "write the weights of a model as safetensors, or its encoder and CTC as ONNX",
     "decode": "decode a data directory",
+    "transcribe": "transcribe audio files, folders or standard input",
+    "translate": "translate text, a line at a time",
+    "demo": "serve a page on this machine: recognise or translate, and see what the heads do",
     "score": "score hypotheses against references",
     "perplexity": "perplexity of texts under a language model",
     "plan": "run the stages of a recipe in one process, skipping finished ones",
@@ -53,8 +58,9 @@ def command_parser(name: str, parser_class: type[argparse.ArgumentParser] = argp
 def run_command(name: str, arguments: list[str]) -> int:
     """Parse `arguments` for the subcommand `name` and run it; return its exit code."""
     module, parser = command_parser(name)
-    args = parser.parse_args(arguments)
+    args = parser.parse_intermixed_args(arguments)
     try:
+        _unpack_model(args)
         return module.run(args)
     except (UserError, OSError, KeyboardInterrupt) as error:
         if args.debug:
@@ -62,6 +68,15 @@ def run_command(name: str, arguments: list[str]) -> int:
         said, code = _explain(error)
         print(f"espnet-diverse {name}: {said}", file=sys.stderr)
         return code
+
+
+def _unpack_model(args: argparse.Namespace) -> None:
+    """Let --model_dir be a packed model: exchange it for the directory of a run that it is unpacked to."""
+    model_dir = getattr(args, "model_dir", None)
+    if model_dir is not None and model_dir.is_file():
+        from espnet_diverse.packing.archive import unpacked
+
+        args.model_dir = unpacked(model_dir)
 
 
 def _explain(error: BaseException) -> tuple[str, int]:

@@ -51,6 +51,21 @@ def tasks(args: argparse.Namespace) -> dict[str, str]:
     return {axis: name for axis, name in names.items() if name is not None}
 
 
+def add_precision(parser: argparse.ArgumentParser) -> None:
+    """Declare --precision and --compile."""
+    from espnet_diverse.decoding.options import PRECISIONS
+
+    parser.add_argument(
+        "--precision",
+        choices=PRECISIONS,
+        default="float32",
+        help="what linear maps compute in; int8 on the CPU alone (default: float32)",
+    )
+    parser.add_argument(
+        "--compile", action="store_true", help="compile encoder layers first, which pays for long work on a GPU"
+    )
+
+
 def fragments(args: argparse.Namespace) -> list[str]:
     """Names given to --config."""
     return args.config.split(",") if args.config else []

@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING
 from espnet_diverse.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from espnet_diverse.scoring.bertscore import Embedder
     from espnet_diverse.scoring.report import Report
     from espnet_diverse.scoring.texts import Corpus
 
@@ -22,12 +25,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--reference", required=True, type=Path, help="expected texts, one 'utterance text' a line")
     parser.add_argument("--hypothesis", required=True, type=Path, help="texts to score, one 'utterance text' a line")
     parser.add_argument("--output_dir", required=True, type=Path, help="directory of the reports")
-    metrics = "cer wer bleu compound_bleu chrf chrf++ ter"
+    metrics = "cer wer bleu compound_bleu chrf chrf++ ter bertscore"
     parser.add_argument("--metric", nargs="+", default=["cer"], help=f"of {metrics} (default: cer)")
     parser.add_argument("--count_spaces", action="store_true", help="count a space as a character (cer)")
     parser.add_argument("--normalise", default="none", help="wer: lower case, no punctuation (cer, wer; default: none)")
     tokenize = "13a, zh, char, intl or none (bleu; default: zh for Chinese, char for Japanese, else 13a)"
     parser.add_argument("--tokenize", help=tokenize)
+    path = "folder of a pretrained encoder, or its name on the Hub (bertscore)"
+    parser.add_argument("--bert_path", metavar="PATH", help=path)
+    parser.add_argument("--bert_layer", type=int, metavar="N", help="its layer (bertscore; default: the last)")
     by = "tables that make rows, such as utt2lang utt2tgtlang; a name without a folder is beside the reference"
     parser.add_argument("--by", nargs="+", default=[], metavar="TABLE", help=by)
     zero_shot = "rows without training data, averaged as AVG-Z, the others as AVG-T"
@@ -51,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
 
     if (args.zero_shot or args.sizes) and not args.by:
         raise ConfigError("--zero_shot and --sizes choose among rows; name the tables that make rows, as --by utt2lang")
-    metrics = build_metrics(args.metric, args.count_spaces, args.normalise, args.tokenize)
+    metrics = build_metrics(args.metric, args.count_spaces, args.normalise, args.tokenize, _embedder(args))
     bootstrap = Bootstrap(args.samples, args.seed)
     tables = _tables(args)
     corpus = _corpus(args, tables)
@@ -62,6 +68,21 @@ def run(args: argparse.Namespace) -> int:
     notes = _unknown(args.zero_shot, rows)
     _write(args, Report(corpus, metrics, scores), notes)
     return 2 if any(system.missing for system in corpus.systems()) else 0
+
+
+def _embedder(args: argparse.Namespace) -> "Callable[[], Embedder] | None":
+    """What makes the encoder of bertscore, where one is given."""
+    if args.bert_layer is not None and args.bert_path is None:
+        raise ConfigError(f"--bert_layer {args.bert_layer} is of an encoder; give --bert_path PATH as well")
+    if args.bert_path is None:
+        return None
+
+    def make() -> "Embedder":
+        from espnet_diverse.nets.pretrained import Embedder
+
+        return Embedder(args.bert_path, args.bert_layer)
+
+    return make
 
 
 def _tables(args: argparse.Namespace) -> dict[str, dict[str, str]]:

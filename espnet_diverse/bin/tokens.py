@@ -1,8 +1,13 @@
-"""Make the vocabulary of a data directory: tokens.txt, tokens.yaml and, for bpe and unigram, bpe.model."""
+"""Make the vocabulary of a data directory: tokens.txt, tokens.yaml and, for bpe and unigram, bpe.model.
+
+The type bert is the vocabulary of a pretrained encoder, which --bert names; its tokenizer.json is kept.
+"""
 
 import argparse
 import sys
 from pathlib import Path
+
+from espnet_diverse.errors import ConfigError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -15,8 +20,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="transcripts to make it of, one 'utterance text' a line; of several files all",
     )
     parser.add_argument("--output_dir", required=True, type=Path, help="directory of the vocabulary")
-    parser.add_argument("--type", default="char", help="char, bpe or unigram (default: char)")
+    parser.add_argument("--type", default="char", help="char, bpe, unigram or bert (default: char)")
     parser.add_argument("--vocab_size", type=int, help="number of tokens, special ones included (bpe and unigram only)")
+    parser.add_argument(
+        "--bert", metavar="PATH", help="folder or name on the Hub of the pretrained encoder (bert only)"
+    )
     parser.add_argument(
         "--coverage",
         nargs="+",
@@ -34,7 +42,10 @@ def inputs(args: argparse.Namespace) -> list[Path]:
 
 def outputs(args: argparse.Namespace) -> list[Path]:
     """Files that are written."""
-    names = ("tokens.txt", "tokens.yaml") + (() if args.type == "char" else ("bpe.model",))
+    from espnet_diverse.text import MODEL_FILES
+
+    model = MODEL_FILES.get(args.type)
+    names = ("tokens.txt", "tokens.yaml", *([model] if model else []))
     return [args.output_dir / name for name in names]
 
 
@@ -45,8 +56,13 @@ def run(args: argparse.Namespace) -> int:
 
     transcripts = [transcript for path in args.text for transcript in read_table(path, "text").values()]
     others = {path: read_table(path, "text").values() for path in args.coverage}
-    print(f"making a vocabulary of type {args.type} from {len(transcripts)} transcripts", file=sys.stderr)
-    vocabulary = Vocabulary.train(transcripts, args.type, args.vocab_size)
+    if args.type == "bert" and args.bert and args.vocab_size is None:
+        vocabulary = Vocabulary.of_bert(args.bert)
+    elif args.bert or args.type == "bert":
+        raise ConfigError("--type bert takes --bert PATH and no --vocab_size, and no other type takes --bert")
+    else:
+        print(f"making a vocabulary of type {args.type} from {len(transcripts)} transcripts", file=sys.stderr)
+        vocabulary = Vocabulary.train(transcripts, args.type, args.vocab_size)
     vocabulary.save(args.output_dir)
     print(f"{args.output_dir}: {len(vocabulary)} tokens ({args.type})")
     for path, lines in others.items():

@@ -9,7 +9,7 @@ its rate, which changes tempo and pitch, so its length is divided by `speed`.
 
 import os
 import re
-from math import ceil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,10 +25,16 @@ RATE = 16_000
 OVERSHOOT_SECONDS = 0.5
 # A resampled or decoded signal can pass 1 a little; a float file far beyond holds unscaled integers.
 LOUDEST = 4.0
-_BLOCK_FRAMES = 1 << 20
+# A damaged header can name any rate, and bringing 1 Hz to `RATE` would fill the memory.
+RATES = (1000, 768_000)
+_BLOCK_SAMPLES = 1 << 20
 # Writers that do not know the length when they start (pipes) leave a size of about 2^31 or 2^32 in the header.
 _UNKNOWN_BYTES = 0x7FFF0000
-_SHORT_DATA = re.compile(r"^\s*data\s*: (\d+) \(should be (\d+)\)", re.MULTILINE)
+# What libsndfile notes of a wav, aiff, au or w64 file that ends too early; and what a sph file says of its length.
+_SHORT_DATA = re.compile(r"^\s*(?:data|SSND|Data Size|riff)\s*: (\d+) \(should be (\d+)\)", re.MULTILINE)
+_SPH_LENGTH = re.compile(rb"^sample_count -i (\d+)", re.MULTILINE)
+# It says so of files, too, in which its mp3 decoder finds nothing.
+_NO_FILE = "File does not exist or is not a regular file (possibly a pipe?)"
 
 
 class AudioInfo(NamedTuple):
@@ -62,8 +68,8 @@ def inspect_audio(path: Path) -> AudioInfo:
     Raises:
         DataError: naming the file, where it is missing, unreadable, empty, or shorter than its header says.
     """
-    with _open(path) as audio:
-        return _info(path, audio)
+    with open_sound(path) as audio:
+        return sound_info(path, audio)
 
 
 def check_audio(path: Path) -> AudioInfo:
@@ -84,8 +90,8 @@ def read_audio(path: Path, segment: Segment | None = None) -> tuple[np.ndarray, 
         DataError: naming the file, where it cannot be read, holds NaN or infinite samples, or is torn; where the
             segment lies past its end.
     """
-    with _open(path) as audio:
-        info = _info(path, audio)
+    with open_sound(path) as audio:
+        info = sound_info(path, audio)
         start, wanted = 0, info.frames
         if segment is not None:
             past = segment_fault(segment, info.seconds)
@@ -93,17 +99,8 @@ def read_audio(path: Path, segment: Segment | None = None) -> tuple[np.ndarray, 
                 raise DataError(f"{path}: {past}")
             start = round(segment.start * info.rate)
             wanted = min(round(segment.end * info.rate), info.frames) - start
-        try:
-            if start:
-                audio.seek(start)
-            samples = _mono(audio, wanted)
-        except RuntimeError as error:
-            raise DataError(f"{path}: cannot be decoded ({_reason(error)}); the file is damaged") from error
-    # The length of mp3 and the like is partly an estimate.
-    if len(samples) < (wanted if info.container in ("WAV", "WAVEX", "FLAC") else 0.9 * wanted):
-        raise DataError(f"{path}: holds {len(samples)} of {wanted} samples; the file is torn, get it again")
-    _check_samples(path, samples, info.rate, start)
-    return samples, info.rate
+        blocks = list(mono_blocks(path, audio, start, wanted))
+    return np.concatenate(blocks) if blocks else np.zeros(0, np.float32), info.rate
 
 
 def segment_fault(segment: Segment, seconds: float) -> str | None:
@@ -132,52 +129,113 @@ def write_audio(path: Path, samples: np.ndarray) -> None:
         raise DataError(f"{path}: cannot be written ({_reason(error)}); is the disk full?") from error
 
 
-def _open(path: Path) -> soundfile.SoundFile:
+def open_sound(path: Path, name: str | Path | None = None) -> soundfile.SoundFile:
+    """Open an audio file.
+
+    Args:
+        path: The file.
+        name: What errors call it; the path where not given.
+
+    Raises:
+        DataError: It is missing, unreadable or empty, or libsndfile does not know its format.
+    """
+    name = name or path
     if not path.is_file():
         what = "is not a regular file" if path.exists() else "no such audio file"
-        raise DataError(f"{path}: {what}; mend the path or get the file")
+        raise DataError(f"{name}: {what}; mend the path or get the file")
     if not os.access(path, os.R_OK):
-        raise DataError(f"{path}: may not be read; change its permissions")
+        raise DataError(f"{name}: may not be read; change its permissions")
     if path.stat().st_size == 0:
-        raise DataError(f"{path}: the file is empty (0 bytes); get it again")
+        raise DataError(f"{name}: the file is empty (0 bytes); get it again")
     try:
         return soundfile.SoundFile(path)
     except (RuntimeError, TypeError) as error:
         allowed = "readable are wav, flac, mp3, ogg, opus, sph and what else libsndfile knows"
-        raise DataError(f"{path}: not readable as audio ({_reason(error)}); {allowed}") from error
+        raise DataError(f"{name}: not readable as audio ({_reason(error)}); {allowed}") from error
 
 
-def _info(path: Path, audio: soundfile.SoundFile) -> AudioInfo:
+def sound_info(name: str | Path, audio: soundfile.SoundFile) -> AudioInfo:
+    """What the header of an open file says, where that can be true.
+
+    Raises:
+        DataError: The file holds fewer samples than its header says, or none, or has an impossible rate.
+    """
     short = _SHORT_DATA.search(audio.extra_info)
     if short and int(short[2]) < int(short[1]) < _UNKNOWN_BYTES:
-        raise DataError(f"{path}: holds {short[2]} of {short[1]} bytes of samples; the file is torn, get it again")
+        raise DataError(f"{name}: holds {short[2]} of {short[1]} bytes; the file is torn, get it again")
+    claimed = _sph_length(audio) if audio.format == "NIST" else 0
+    if claimed > audio.frames:
+        raise DataError(f"{name}: holds {audio.frames} of {claimed} samples; the file is torn, get it again")
     if audio.frames == 0:
-        raise DataError(f"{path}: holds no samples; get it again or take the utterance out")
+        raise DataError(f"{name}: holds no samples; get it again or take the utterance out")
+    if not RATES[0] <= audio.samplerate <= RATES[1]:
+        raise DataError(f"{name}: its rate is {audio.samplerate} Hz; {RATES[0]} to {RATES[1]} Hz are allowed")
     return AudioInfo(audio.samplerate, audio.channels, audio.frames, audio.format, audio.subtype)
 
 
-def _mono(audio: soundfile.SoundFile, frames: int) -> np.ndarray:
-    """Read up to `frames` in blocks, so that a lying header cannot ask for more memory than the file fills."""
-    blocks = []
-    for _ in range(ceil(frames / _BLOCK_FRAMES)):
-        block = audio.read(min(frames, _BLOCK_FRAMES), dtype="float32", always_2d=True)
-        blocks.append(block[:, 0] if audio.channels == 1 else block.mean(axis=1))
-        frames -= len(block)
+def _sph_length(audio: soundfile.SoundFile) -> int:
+    with Path(audio.name).open("rb") as file:
+        found = _SPH_LENGTH.search(file.read(1024))
+    return int(found[1]) if found else 0
+
+
+def mono_blocks(
+    name: str | Path,
+    audio: soundfile.SoundFile,
+    start: int = 0,
+    wanted: int | None = None,
+    largest: int = _BLOCK_SAMPLES,
+) -> Iterator[np.ndarray]:
+    """Read samples in blocks, so that a lying header cannot ask for more memory than the file fills.
+
+    Args:
+        name: What errors call the file.
+        audio: The file, which `sound_info` has found no fault with.
+        start: First frame.
+        wanted: Number of frames; all to the end where not given.
+        largest: Frames of a block; of many channels it is fewer.
+
+    Yields:
+        Blocks (L,) float32 at the rate of the file, the channels averaged.
+
+    Raises:
+        DataError: The file is damaged or torn, or holds NaN, infinite or unscaled samples.
+    """
+    wanted, read = audio.frames - start if wanted is None else wanted, 0
+    if start:
+        _decoded(name, audio.seek, start)
+    while read < wanted:
+        frames = min(wanted - read, largest, _BLOCK_SAMPLES // audio.channels)
+        block = _decoded(name, audio.read, frames, dtype="float32", always_2d=True)
         if not len(block):
             break
-    return np.concatenate(blocks) if blocks else np.zeros(0, np.float32)
+        mono = block[:, 0] if audio.channels == 1 else block.mean(axis=1)
+        _check_samples(name, mono, audio.samplerate, start + read)
+        read += len(block)
+        yield mono
+    # The length of mp3 and the like is partly an estimate.
+    if read < (wanted if audio.format in ("WAV", "WAVEX", "FLAC") else 0.9 * wanted):
+        raise DataError(f"{name}: holds {read} of {wanted} samples; the file is torn, get it again")
 
 
-def _check_samples(path: Path, samples: np.ndarray, rate: int, start: int) -> None:
+def _decoded(name: str | Path, step: Callable, *args, **kwargs):
+    try:
+        return step(*args, **kwargs)
+    except RuntimeError as error:
+        raise DataError(f"{name}: cannot be decoded ({_reason(error)}); the file is damaged") from error
+
+
+def _check_samples(name: str | Path, samples: np.ndarray, rate: int, start: int) -> None:
     finite = np.isfinite(samples)
     if not finite.all():
-        count, first = int((~finite).sum()), (start + int(np.argmin(finite))) / rate
-        raise DataError(f"{path}: holds {count} NaN or infinite samples, the first at {first:.3f} s; make it again")
+        first = (start + int(np.argmin(finite))) / rate
+        raise DataError(f"{name}: holds NaN or infinite samples, the first at {first:.3f} s; make it again")
     peak = float(np.abs(samples).max(initial=0.0))
     if peak > LOUDEST:
-        raise DataError(f"{path}: samples reach {peak:g}; floating-point audio must lie between -1 and 1: scale it")
+        raise DataError(f"{name}: samples reach {peak:g}; floating-point audio must lie between -1 and 1: scale it")
 
 
 def _reason(error: Exception) -> str:
     """The library's own words without the path, which our message already gives."""
-    return str(error).rpartition(": ")[2].strip().rstrip(".")
+    reason = str(error).rpartition(": ")[2].strip().rstrip(".")
+    return "Format not recognised" if reason == _NO_FILE else reason

@@ -14,6 +14,8 @@ import math
 import torch
 from torch import Tensor
 
+CACHED = 2**17  # scores that stay in the cache of a CPU between two passes
+
 
 def smoothed_divergence(scores: Tensor, targets: Tensor, smoothing: float) -> Tensor:
     """Equation (1) for each row.
@@ -37,19 +39,33 @@ def smoothed_divergence(scores: Tensor, targets: Tensor, smoothing: float) -> Te
 class _SmoothedDivergence(torch.autograd.Function):
     @staticmethod
     def forward(ctx, scores: Tensor, targets: Tensor, smoothing: float) -> Tensor:
-        x = scores if scores.dtype == torch.float64 else scores.float()
-        c, s = 1 - smoothing, smoothing / (x.size(1) - 1)
-        normaliser = x.logsumexp(1)
+        c, s = 1 - smoothing, smoothing / (scores.size(1) - 1)
+        sums = [(x.logsumexp(1), x.sum(1)) for x in map(_full, scores.split(_rows(scores)))]
+        normaliser, total = (torch.cat(parts) for parts in zip(*sums, strict=True))
         entropy = c * math.log(c) + (smoothing * math.log(s) if s else 0.0)
         ctx.save_for_backward(scores, targets, normaliser)
         ctx.shares = c, s
-        return normaliser - (c - s) * x.gather(1, targets.unsqueeze(1)).squeeze(1) - s * x.sum(1) + entropy
+        return normaliser - (c - s) * _full(scores.gather(1, targets.unsqueeze(1))).squeeze(1) - s * total + entropy
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx, gradient: Tensor):
         scores, targets, normaliser = ctx.saved_tensors
         c, s = ctx.shares
-        p = (scores - normaliser.unsqueeze(1)).exp_()
-        p.sub_(s).scatter_add_(1, targets.unsqueeze(1), p.new_full((len(p), 1), s - c))
-        return p.mul_(gradient.unsqueeze(1)).to(scores.dtype), None, None
+        result = torch.empty_like(scores)
+        columns = (column.unsqueeze(1) for column in (targets, normaliser, gradient))
+        parts = (tensor.split(_rows(scores)) for tensor in (result, scores, *columns))
+        for out, x, t, logarithm, upstream in zip(*parts, strict=True):
+            p = (_full(x) - logarithm).exp_()
+            p.sub_(s).scatter_add_(1, t, p.new_full((len(p), 1), s - c))
+            torch.mul(p, upstream, out=out)
+        return result, None, None
+
+
+def _full(x: Tensor) -> Tensor:
+    return x if x.dtype == torch.float64 else x.float()
+
+
+def _rows(scores: Tensor) -> int:
+    """Rows that are worked on at a time: on a CPU as many as its cache holds."""
+    return max(1, len(scores) if scores.is_cuda else CACHED // scores.size(1))

@@ -1,5 +1,7 @@
-"""The nets that ESPnet instantiates by name: its own encoders, decoders and language model, with our attention."""
+"""The nets that ESPnet instantiates by name: its own encoders, decoders and language model, with our attention, and
+what embeds text with a pretrained encoder."""
 
+from espnet_diverse.nets.bert import BertFrontend
 from espnet_diverse.nets.decoder import DiverseTransformerDecoder
 from espnet_diverse.nets.encoder import (
     DiverseConformerEncoder,
@@ -17,3 +19,4 @@ ENCODERS = {
 }
 DECODERS = {"diverse_transformer": DiverseTransformerDecoder}
 LANGUAGE_MODELS = {"diverse_transformer": DiverseTransformerLM}
+TEXT_FRONTENDS = {"bert": BertFrontend}

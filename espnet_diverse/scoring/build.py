@@ -3,15 +3,20 @@
 from collections.abc import Callable, Sequence
 
 from espnet_diverse.errors import ConfigError
+from espnet_diverse.scoring.bertscore import BertScore, Embedder
 from espnet_diverse.scoring.bleu import bleu, chrf, compound_bleu, ter
 from espnet_diverse.scoring.error_rate import ErrorRate
 from espnet_diverse.scoring.metric import Metric
 
-METRICS = ("cer", "wer", "bleu", "compound_bleu", "chrf", "chrf++", "ter")
+METRICS = ("cer", "wer", "bleu", "compound_bleu", "chrf", "chrf++", "ter", "bertscore")
 
 
 def build_metrics(
-    names: Sequence[str], count_spaces: bool = False, normalisation: str = "none", tokenize: str | None = None
+    names: Sequence[str],
+    count_spaces: bool = False,
+    normalisation: str = "none",
+    tokenize: str | None = None,
+    make_embedder: Callable[[], Embedder] | None = None,
 ) -> dict[str, Metric]:
     """Metrics by name, in the order given.
 
@@ -20,9 +25,10 @@ def build_metrics(
         count_spaces: Count a space as a character, for cer.
         normalisation: Of the texts, for cer and wer; see `ErrorRate`.
         tokenize: Of bleu and compound_bleu; see `bleu`.
+        make_embedder: Makes the encoder of bertscore, which reads it from disk.
 
     Raises:
-        ConfigError: A name is unknown or stands twice, or an option fits none of the metrics.
+        ConfigError: A name is unknown or stands twice, an option fits none of the metrics, or bertscore has no encoder.
     """
     for name in names:
         if name not in METRICS:
@@ -32,6 +38,9 @@ def build_metrics(
     _fits(count_spaces, "--count_spaces", names, ("cer",))
     _fits(normalisation != "none", f"--normalise {normalisation}", names, ("cer", "wer"))
     _fits(tokenize is not None, f"--tokenize {tokenize}", names, ("bleu", "compound_bleu"))
+    _fits(make_embedder is not None, "--bert_path", names, ("bertscore",))
+    if "bertscore" in names and make_embedder is None:
+        raise ConfigError("metric bertscore needs an encoder of the language; give its folder, --bert_path PATH")
     makers: dict[str, Callable[[], Metric]] = {
         "cer": lambda: ErrorRate("char", not count_spaces, normalisation),
         "wer": lambda: ErrorRate("word", normalisation=normalisation),
@@ -40,6 +49,7 @@ def build_metrics(
         "chrf": chrf,
         "chrf++": lambda: chrf(word_order=2),
         "ter": ter,
+        "bertscore": lambda: BertScore(make_embedder()),
     }
     return {name: makers[name]() for name in names}
 

@@ -18,7 +18,8 @@ from espnet_diverse.corpora.files import write_text
 from espnet_diverse.errors import ConfigError
 
 CONF_DIR = Path(__file__).resolve().parents[2] / "conf"
-"""The shared fragments of the repository, one axis a folder: model, attention, update, decode."""
+"""The shared fragments of the repository, one axis a folder: adapter, attention, decode, heads, losses, model,
+sampling, tag, update."""
 
 
 class Config(dict):
@@ -101,6 +102,13 @@ def save(config: dict, path: str | Path) -> None:
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_text(path, yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True))
+
+
+def named_files(config: dict) -> list[tuple[dict, str]]:
+    """Where the config.yaml of a run names files that the model needs: each a mapping and its key."""
+    normalise = config.get("normalize_conf") or {}
+    places = (config, "bpemodel"), (config, "src_bpemodel"), (normalise, "stats_file")
+    return [(section, key) for section, key in places if section.get(key)]
 
 
 class _Loader(yaml.SafeLoader):

@@ -36,7 +36,7 @@ def install() -> None:
 
 
 def register(task: str) -> None:
-    """Enter our encoders, decoders, language models and model into the tables of ESPnet's task module.
+    """Enter our frontends, encoders, decoders, language models and model into the tables of ESPnet's task module.
 
     Args:
         task: "asr", "st", "mt", "lm" or "s2t"; its module has been imported.
@@ -44,10 +44,11 @@ def register(task: str) -> None:
     Raises:
         TypeError: One of our classes is not of the type that the table demands.
     """
-    from espnet_diverse.nets import DECODERS, ENCODERS, LANGUAGE_MODELS
+    from espnet_diverse.nets import DECODERS, ENCODERS, LANGUAGE_MODELS, TEXT_FRONTENDS
     from espnet_diverse.training.models import MODELS
 
     tables = {
+        "frontend_choices": TEXT_FRONTENDS if task == "mt" else {},
         "encoder_choices": ENCODERS,
         "decoder_choices": DECODERS,
         "lm_choices": LANGUAGE_MODELS,

@@ -127,6 +127,8 @@ def _check_shared(options: Mapping) -> None:
         raise ConfigError(
             f"share_encoder_decoder_input_embed: the vocabularies differ ({sizes}); share one, or set false"
         )
+    if not hasattr(options["frontend"], "embed"):
+        raise ConfigError("share_encoder_decoder_input_embed: the frontend has no embeddings of its own; set false")
     widths = [options[part].embed[0].embedding_dim for part in ("frontend", "decoder")]
     if widths[0] != widths[1]:
         raise ConfigError(

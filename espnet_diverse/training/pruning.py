@@ -29,7 +29,7 @@ _OPTIONS = {"lang": "--language", "tgtlang": "--target_language", "domain": "--d
 _NETS = {"encoder": ENCODERS, "decoder": DECODERS}
 _PLAIN_MODEL = {"asr": "espnet", "st": "espnet", "mt": "mt", "s2t": "espnet"}
 _UNUSED = (None, {}, {"core": "softmax"})  # values at which an option of ours does nothing
-_VOCABULARY = ("tokens.txt", "tokens.yaml", "bpe.model")
+_VOCABULARY = ("tokens.txt", "tokens.yaml", "bpe.model", "tokenizer.json")
 
 
 def prune(model_dir: Path, output_dir: Path, tasks: Mapping[str, str], model_file: str | Path | None = None) -> Path:

@@ -7,7 +7,7 @@ from espnet_diverse.corpora.audio import RATE, inspect_audio
 from espnet_diverse.corpora.kaldi import read_data_dir, read_table
 from espnet_diverse.corpora.validate import validate
 from espnet_diverse.errors import DataError
-from espnet_diverse.text import Vocabulary
+from espnet_diverse.text import MODEL_FILES, Vocabulary
 from espnet_diverse.training.config import Config
 
 _SPEECH = ("wav.scp", "speech", "sound")
@@ -66,12 +66,19 @@ class Tokens:
         """The vocabularies of a run.
 
         Raises:
-            DataError: A vocabulary is missing or damaged.
+            DataError: A vocabulary is missing or damaged, or an encoder's that is not to read the text.
         """
         folders = {"text": data.tokens_dir}
         if _SOURCE in DATA[data.task]:
             folders["src_text"] = data.src_tokens_dir or data.tokens_dir
-        return cls({name: Vocabulary.load(folder) for name, folder in folders.items()}, folders)
+        tokens = cls({name: Vocabulary.load(folder) for name, folder in folders.items()}, folders)
+        for name, vocabulary in tokens.vocabularies.items():
+            if vocabulary.type == "bert" and (data.task, name) != ("mt", "src_text"):
+                raise DataError(
+                    f"{folders[name]}: a vocabulary of type bert is for what is read, --src_tokens_dir with --task mt; "
+                    f"make another type for {name}"
+                )
+        return tokens
 
     def save(self, model_dir: Path) -> None:
         """Write them into the directory of a run."""
@@ -90,7 +97,8 @@ class Tokens:
             folder = self.folders[name].absolute()
             keys[f"{PREFIX[name]}token_list"] = str(folder / "tokens.txt")
             keys[f"{PREFIX[name]}token_type"] = vocabulary.token_type
-            keys[f"{PREFIX[name]}bpemodel"] = None if vocabulary.model is None else str(folder / "bpe.model")
+            model = MODEL_FILES.get(vocabulary.type)
+            keys[f"{PREFIX[name]}bpemodel"] = model and str(folder / model)
         return keys
 
     def shape(self, name: str) -> str:
@@ -122,6 +130,18 @@ def check_data(path: Path, tables: list[Path]) -> None:
     if (info.rate, info.channels) != (RATE, 1):
         has = f"{utterance} has {info.rate} Hz and {info.channels} channels"
         raise DataError(f"{path / 'wav.scp'}: {has}, and allowed are {RATE} Hz and 1; {prepared}")
+
+
+def check_audio(path: Path, task: str) -> None:
+    """Refuse a data directory of text alone for a task that reads audio.
+
+    Raises:
+        DataError: It has no wav.scp, or an empty one.
+    """
+    table = path / _SPEECH[0]
+    if not table.is_file() or not table.read_bytes().strip():
+        has = f"has no wav.scp with the audio that --task {task} reads"
+        raise DataError(f"{path}: {has}; give a directory with audio, or --task mt or lm for one of text alone")
 
 
 def existing(path: Path, command: str = "stats") -> Path:

@@ -18,7 +18,7 @@ from espnet_diverse.progress import progress
 from espnet_diverse.training import session
 from espnet_diverse.training.batches import read_sampling
 from espnet_diverse.training.config import Config, save
-from espnet_diverse.training.run_data import FOLD_LENGTH, PREFIX, RunData, Tokens, check_data, existing
+from espnet_diverse.training.run_data import FOLD_LENGTH, PREFIX, RunData, Tokens, check_audio, check_data, existing
 from espnet_diverse.training.task_names import fill_in, task_table
 from espnet_diverse.training.tasks import TASKS
 
@@ -111,6 +111,8 @@ def _fill(config: Config, data: RunData, tokens: Tokens) -> Config:
         if key in config:
             raise ConfigError(f"{config.origin(key)}: key {key!r} is filled in by the command line; take it out")
     filled = copy.deepcopy(config)
+    for data_dir in data.phases().values() if data.speech else ():
+        check_audio(data_dir, data.task)
     entries = data.entries(config)
     defaults = _DEFAULTS | {"fold_length": [FOLD_LENGTH[kind] for _, _, kind in entries]}
     if data.speech:

@@ -14,15 +14,20 @@ import torch
 import yaml
 from espnet2.tasks import abs_task, asr, lm, mt, s2t, st
 from espnet2.tasks.abs_task import AbsTask
+from espnet2.text.build_tokenizer import build_tokenizer
+from espnet2.train import preprocessor
 from espnet2.train.abs_espnet_model import AbsESPnetModel
 from torch import nn
 from typeguard import TypeCheckError
 
 from espnet_diverse.errors import ConfigError, ModelError
+from espnet_diverse.nets.bert import BertFrontend
+from espnet_diverse.pretrained_text import PretrainedTokenizer
 from espnet_diverse.progress import progress
 from espnet_diverse.scope import AXES
 from espnet_diverse.training import checkpoint
 from espnet_diverse.training.batches import balanced_batches
+from espnet_diverse.training.config import named_files
 from espnet_diverse.training.espnet_import import swapped
 from espnet_diverse.training.initialisation import initialise
 from espnet_diverse.training.models import DiverseSTModel
@@ -39,10 +44,12 @@ class _Diverse:
 
     @classmethod
     def add_task_arguments(cls, parser: ArgumentParser) -> None:
-        """Declare ESPnet's arguments and ours: `task`, which config.yaml is to hold, and `sampling` of batches."""
+        """Declare ESPnet's arguments and ours: `task`, which config.yaml is to hold, `sampling` of batches, and
+        `compile`."""
         super().add_task_arguments(parser)
         parser.add_argument("--task", default=cls.name)
         parser.add_argument("--sampling", default=None)
+        parser.add_argument("--compile", default=False)
 
     @classmethod
     def optional_data_names(cls, train: bool = True, inference: bool = False) -> tuple[str, ...]:
@@ -156,6 +163,13 @@ class STTask(_Diverse, st.STTask):
             return super().build_model(args)
 
 
+def _build_tokenizer(token_type: str, bpemodel: str | None = None, **options):
+    """In place of ESPnet's `build_tokenizer`, whose pretrained tokenizers are folders that may name code."""
+    if token_type == "hugging_face":
+        return PretrainedTokenizer(Path(bpemodel).read_bytes())
+    return build_tokenizer(token_type=token_type, bpemodel=bpemodel, **options)
+
+
 class MTTask(_Diverse, mt.MTTask):
     """Text translation."""
 
@@ -174,7 +188,16 @@ class MTTask(_Diverse, mt.MTTask):
         with torch.no_grad():
             for weight in embeddings:
                 weight.mul_(weight.size(1) ** -0.5)
+        if isinstance(model.frontend, BertFrontend):  # after every initialisation, which is not meant for it
+            args.frontend_conf = {**args.frontend_conf, "bert_config": model.frontend.bert_config}
+            model.frontend.load_pretrained()
         return model
+
+    @classmethod
+    def build_preprocess_fn(cls, args: Namespace, train: bool):
+        """As the other tasks; a pretrained tokenizer is read from its file alone."""
+        with swapped(preprocessor, build_tokenizer=_build_tokenizer):
+            return super().build_preprocess_fn(args, train)
 
 
 class LMTask(_Diverse, lm.LMTask):
@@ -212,12 +235,17 @@ def load_model(model_dir: str | Path, model_file: str | Path | None = None, devi
 
 
 def find_weights(model_dir: Path, model_file: str | Path | None = None) -> Path:
-    """Path of `model_file`, given as a path or as a name in `model_dir`; valid.acc.ave.pth by default."""
+    """Path of `model_file`, given as a path or as a name in `model_dir`; valid.acc.ave.pth by default.
+
+    Weights of the same name that end in .safetensors stand in for those that end in .pth.
+    """
     model_file = Path(model_file or "valid.acc.ave.pth")
-    for path in (model_dir / model_file, model_file):
+    safe = [model_dir / model_file.with_suffix(".safetensors")] if model_file.suffix == ".pth" else []
+    for path in (model_dir / model_file, model_file, *safe):
         if path.is_file():
             return path
-    there = " ".join(sorted(path.name for path in model_dir.glob("*.pth"))) or "none"
+    files = (path.name for suffix in ("pth", "safetensors") for path in model_dir.glob(f"*.{suffix}"))
+    there = " ".join(sorted(files)) or "none"
     raise ModelError(f"{model_dir / model_file}: no such model file; model files there: {there}")
 
 
@@ -234,10 +262,10 @@ def read_config(config_file: Path) -> dict:
         config = yaml.safe_load(config_file.read_text(encoding="utf-8"))
     except OSError as error:
         raise ModelError(f"{config_file}: cannot be read ({error.strerror})") from error
-    normalise = config.get("normalize_conf") or {}
-    for section, key in ((config, "bpemodel"), (config, "src_bpemodel"), (normalise, "stats_file")):
-        if section.get(key):
-            section[key] = str(_located(section[key], key, config_file))
+    for section, key in named_files(config):
+        section[key] = str(_located(section[key], key, config_file))
+    if config.get("frontend") == "bert":  # its weights are in the model's own file
+        config["frontend_conf"]["bert"] = None
     return config
 
 

@@ -1,6 +1,8 @@
 """ESPnet's trainer with progress, safe checkpoints, and no way to end well with a broken model."""
 
+from argparse import Namespace
 from collections.abc import Iterator
+from contextlib import nullcontext
 from types import ModuleType
 
 import numpy as np
@@ -13,29 +15,46 @@ from espnet_diverse.errors import TrainingError
 from espnet_diverse.progress import progress
 from espnet_diverse.training import checkpoint
 from espnet_diverse.training.averaging import average_best
+from espnet_diverse.training.cpu_layers import quick_on_cpu
 from espnet_diverse.training.epoch_table import EpochTable
 from espnet_diverse.training.espnet_import import swapped
+from espnet_diverse.training.quick_math import compile_layers, mixed_precision
 
 
 class Trainer(espnet_trainer.Trainer):
     """ESPnet's trainer; its loop is unchanged, and what it calls by name is exchanged while it runs."""
 
     @classmethod
-    def run(cls, **parts) -> None:
-        """Train; `parts` are those of ESPnet's `run`.
+    def build_options(cls, args: Namespace) -> espnet_trainer.TrainerOptions:
+        """ESPnet's options, and our `compile`."""
+        options = super().build_options(args)
+        options.compile = args.compile
+        return options
+
+    @classmethod
+    def run(cls, model, trainer_options, **parts) -> None:
+        """Train; the arguments are those of ESPnet's `run`.
 
         Raises:
+            ConfigError: bfloat16 or compiling is not possible here.
             TrainingError: An epoch made no update, or left a parameter or the validation loss not finite.
         """
-        with swapped(espnet_trainer, torch=_Torch(), Reporter=EpochTable, average_nbest_models=average_best):
-            super().run(**parts)
+        device = "cuda" if trainer_options.ngpu else "cpu"
+        if trainer_options.compile:
+            compile_layers(model, trainer_options.compile)
+        with (
+            swapped(espnet_trainer, torch=_Torch(), Reporter=EpochTable, average_nbest_models=average_best),
+            mixed_precision(model, device) if trainer_options.use_amp else nullcontext(),
+        ):
+            super().run(model=model, trainer_options=trainer_options, **parts)
 
     @classmethod
     def train_one_epoch(cls, model, iterator, reporter, options, **parts) -> bool:
         """Train one epoch; checks that it made an update and left every parameter finite, before anything is saved."""
         epoch = reporter.get_epoch()
         steps = _Steps(iterator, f"train epoch {epoch}", reporter)
-        idle = super().train_one_epoch(model=model, iterator=steps, reporter=reporter, options=options, **parts)
+        with quick_on_cpu(model):
+            idle = super().train_one_epoch(model=model, iterator=steps, reporter=reporter, options=options, **parts)
         if idle:
             raise TrainingError(f"epoch {epoch}: no update was made; {_why_idle(steps, options.accum_grad)}")
         _check_finite(model, epoch)
@@ -46,7 +65,8 @@ class Trainer(espnet_trainer.Trainer):
         """Validate; checks that the loss is finite, because the best epochs are chosen by it."""
         epoch = reporter.get_epoch()
         steps = _Steps(iterator, f"valid epoch {epoch}", reporter)
-        super().validate_one_epoch(model=model, iterator=steps, reporter=reporter, **parts)
+        with quick_on_cpu(model):
+            super().validate_one_epoch(model=model, iterator=steps, reporter=reporter, **parts)
         if steps.bad:
             raise TrainingError(f"epoch {epoch}: the validation loss is not finite, first of {_named(steps.bad)}")
 

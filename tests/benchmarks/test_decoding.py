@@ -16,17 +16,37 @@ def benchmark(*options):
     return subprocess.run(list(map(str, command)), env=environment, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.slow
-def test_the_table_is_complete_and_the_searches_agree():
-    size = ["--config", "model/tiny", "--characters", 60, "--seconds", 1, 2, "--batches", 1, 3, "--repeats", 1]
-    result = benchmark(*size, "--utterances", 3, "--espnet_utterances", 2)
+def rows(result):
+    """The cells of the table, row by row."""
     assert result.returncode == 0, result.stderr[-2000:]
     lines = [line.strip("|").split(" | ") for line in result.stdout.splitlines() if line.startswith("| ")]
-    assert [cell.strip() for cell in lines[0]][:4] == ["utterances", "ESPnet RTF", "single", "batch 3"]
-    assert [line[0].strip() for line in lines[1:]] == ["2x1/32/64, 1 s", "2x1/32/64, 2 s"]
-    for line in lines[1:]:
+    return [[cell.strip() for cell in line] for line in lines]
+
+
+def check(lines, names, pairs):
+    """Rows of these names, speeds and ratios, and as many pairs with the same text and score."""
+    assert [line[0] for line in lines] == names
+    for line in lines:
         assert float(line[1]) > 0 and all(cell.endswith(" x)") for cell in line[2:4])
-        assert line[4] == "4/4" and float(line[5]) < 1e-4
+        assert line[4] == f"{pairs}/{pairs}" and float(line[5]) < 1e-4
+
+
+@pytest.mark.slow
+def test_the_table_is_complete_and_the_searches_agree():
+    size = ["--config", "model/tiny", "--characters", 60, "--lengths", 1, 2, "--batches", 1, 3, "--repeats", 1]
+    header, *lines = rows(benchmark(*size, "--utterances", 3, "--espnet_utterances", 2))
+    assert header[:4] == ["utterances", "ESPnet RTF", "single", "batch 3"]
+    check(lines, ["2x1/32/64, 1 s", "2x1/32/64, 2 s"], pairs=4)
+
+
+@pytest.mark.slow
+def test_translations_agree_as_well():
+    shape = ["encoder_conf.output_size=32", "frontend_conf.embed_dim=32", "encoder_conf.num_blocks=1"]
+    size = [word for value in (*shape, "decoder_conf.num_blocks=1") for word in ("--set", value)]
+    size += ["--characters", 60, "--lengths", 6, "--batches", 1, 3, "--repeats", 1, "--beam_size", 4]
+    header, *lines = rows(benchmark("--task", "mt", *size, "--utterances", 3, "--espnet_utterances", 2))
+    assert header[:4] == ["utterances", "ESPnet tokens a second", "single", "batch 3"]
+    check(lines, ["1x1/32/512, 6 tokens"], pairs=4)
 
 
 def test_a_trained_model_needs_data():

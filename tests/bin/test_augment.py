@@ -17,3 +17,22 @@ def test_back_translated_data_combines_with_other_data(tiny_translation, tmp_pat
     parts = [f"human={run.train_dir}", f"back={tmp_path / 'bt'}"]
     assert main(["combine", *parts, "--output_dir", str(tmp_path / "all")]) == 0
     assert set(read_data_dir(tmp_path / "all").tasks["utt2domain"].values()) == {"human", "back"}
+
+
+def test_sampling_is_seeded_and_is_not_beam_search(tiny_translation, tmp_path, capsys):
+    run = tiny_translation
+    (mono := tmp_path / "mono").mkdir()
+    (mono / "text").write_text("m1 abc\nm2 ddab\nm3 cabd\n")
+
+    def sources(name, *options):
+        paths = ["--model_dir", str(run.model_dir), "--data_dir", str(mono), "--output_dir", str(tmp_path / name)]
+        limits = ["--set", "minlenratio=1", "--max_ratio", "99"]
+        assert main(["augment", "back", *paths, *limits, *options]) == 0
+        return read_data_dir(tmp_path / name).src_text
+
+    sampling = ["--search", "sampling", "--temperature", "0.9", "--top_k", "5"]
+    first = sources("a", *sampling, "--seed", "3")
+    assert sources("b", *sampling, "--seed", "3", "--nj", "2", "--set", "batch_size=1") == first
+    assert sources("c", *sampling, "--seed", "4") != first != sources("d")
+    assert main(["augment", "back", "--model_dir", "x", "--data_dir", "x", "--output_dir", "x", "--top_k", "5"]) == 1
+    assert "--top_k is for --search sampling; add that, or leave it out" in capsys.readouterr().err

@@ -132,6 +132,20 @@ def spoil_torn_mp3(path, write_wav):
     path.write_bytes(whole[: len(whole) // 2])
 
 
+def spoil_torn(name, **options):
+    def spoil(path, write_wav):
+        whole = write_wav(path.with_name(name), **options).read_bytes()
+        path.write_bytes(whole[: len(whole) // 2])
+
+    return spoil
+
+
+def spoil_rate(path, write_wav):
+    raw = bytearray(write_wav(path).read_bytes())
+    raw[24:28] = struct.pack("<I", 1)
+    path.write_bytes(raw)
+
+
 def spoil_header_only(path, write_wav):
     write_wav(path, seconds=0.0)
 
@@ -147,11 +161,20 @@ SPOILED = {
         "not readable as audio (Format not recognised); readable are",
     ),
     "no samples": (spoil_header_only, "holds no samples"),
-    "nan": (spoil_nan, "holds 2 NaN or infinite samples, the first at 0.025 s"),
+    "nan": (spoil_nan, "holds NaN or infinite samples, the first at 0.025 s"),
     "unscaled float": (spoil_scale, "samples reach 20000; floating-point audio must lie between -1 and 1"),
-    "torn wav": (spoil_torn_wav, "holds 8000 of 16000 bytes of samples; the file is torn"),
+    "torn wav": (spoil_torn_wav, "holds 8000 of 16000 bytes; the file is torn"),
     "torn flac": (spoil_torn_flac, "cannot be decoded (flac decoder lost sync); the file is damaged"),
     "flipped flac": (spoil_flipped_flac, "cannot be decoded"),
+    "torn aiff": (spoil_torn("x.aiff"), "bytes; the file is torn"),
+    "torn au": (spoil_torn("x.au"), "bytes; the file is torn"),
+    "torn w64": (spoil_torn("x.w64"), "bytes; the file is torn"),
+    "torn sph": (spoil_torn("x.sph", format="NIST"), "of 8000 samples; the file is torn"),
+    "one hertz": (spoil_rate, "its rate is 1 Hz; 1000 to 768000 Hz are allowed"),
+    "random": (
+        lambda path, _: path.write_bytes(bytes(range(256)) * 9),
+        "not readable as audio (Format not recognised)",
+    ),
     "torn mp3": (spoil_torn_mp3, "samples; the file is torn"),
 }
 

@@ -1,6 +1,7 @@
 import pytest
 import torch
 
+from espnet_diverse.functional import label_smoothing
 from espnet_diverse.functional.label_smoothing import smoothed_divergence
 
 
@@ -14,8 +15,10 @@ def naive(scores, targets, smoothing):
     return torch.stack(rows)
 
 
-@pytest.fixture
-def scores():
+@pytest.fixture(params=[1, 14, 2**17])
+def scores(request, monkeypatch):
+    """Scores of five rows, which are worked on one by one, in pairs, or all at once."""
+    monkeypatch.setattr(label_smoothing, "CACHED", request.param)
     return torch.randn(5, 7, generator=torch.manual_seed(1), dtype=torch.float64) * 3
 
 
@@ -46,6 +49,13 @@ def test_half_scores_are_summed_in_float32(scores):
     torch.testing.assert_close(loss, naive(half.detach().float(), TARGETS, 0.1), atol=1e-5, rtol=1e-5)
     loss.sum().backward()
     assert half.grad.dtype == torch.bfloat16
+
+
+def test_no_rows():
+    scores = torch.zeros(0, 7, requires_grad=True)
+    loss = smoothed_divergence(scores, torch.zeros(0, dtype=torch.long), 0.1)
+    loss.sum().backward()
+    assert loss.shape == (0,) and scores.grad.shape == (0, 7)
 
 
 @pytest.mark.parametrize(("smoothing", "classes"), [(1.0, 7), (-0.1, 7), (0.1, 1)])

@@ -8,7 +8,7 @@ from espnet_diverse.scoring.significance import Bootstrap
 
 
 def test_every_metric_is_built_in_order():
-    assert [metric.name for metric in build_metrics(METRICS).values()] == [
+    assert [metric.name for metric in build_metrics(METRICS, make_embedder=object).values()] == [
         "CER",
         "WER",
         "BLEU",
@@ -16,6 +16,7 @@ def test_every_metric_is_built_in_order():
         "chrF2",
         "chrF2++",
         "TER",
+        "BERTScore F1",
     ]
 
 
@@ -29,7 +30,11 @@ def test_options_reach_their_metrics():
 @pytest.mark.parametrize(
     "names, options, message",
     [
-        (["meteor"], {}, "unknown metric 'meteor'; choose from cer, wer, bleu, compound_bleu, chrf, chrf++, ter"),
+        (
+            ["meteor"],
+            {},
+            "unknown metric 'meteor'; choose from cer, wer, bleu, compound_bleu, chrf, chrf++, ter, bertscore",
+        ),
         (["cer", "wer", "cer"], {}, "metric 'cer' is given 2 times; give it once"),
         (["wer"], {"count_spaces": True}, "--count_spaces is for cer, and the metrics are wer; leave it out"),
         (

@@ -31,6 +31,20 @@ def test_what_espnet_keeps_comes_back(tmp_path):
     assert torch.equal(loaded["model"]["w"], state["model"]["w"])
 
 
+def test_safetensors_hold_the_same(tmp_path):
+    weight = torch.arange(6.0).view(2, 3)
+    state = {"embed": weight, "output": weight, "turned": weight.t(), "count": torch.tensor(3)}
+    path = tmp_path / "w.safetensors"
+    checkpoint.save(state, path)
+    loaded = checkpoint.load(path)
+    assert loaded.keys() == state.keys() and all(torch.equal(loaded[name], state[name]) for name in state)
+    path.write_bytes(path.read_bytes()[:-4])
+    with pytest.raises(ModelError, match=r"w\.safetensors: the file is damaged"):
+        checkpoint.load(path)
+    with pytest.raises(ModelError, match=r"gone\.safetensors: cannot be read \(No such file"):
+        checkpoint.load(tmp_path / "gone.safetensors")
+
+
 def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path, monkeypatch):
     path = tmp_path / "checkpoint.pth"
     checkpoint.save({"w": torch.ones(1)}, path)

@@ -187,3 +187,10 @@ def test_noam_peak_is_that_of_factor_2_at_width_256():
     config = merge(["model/transformer_6x6", "update/adam_noam_25k"])
     width, warmup = config["encoder_conf"]["output_size"], config["scheduler_conf"]["warmup_steps"]
     assert math.isclose(config["optim_conf"]["lr"], 2.0 * width**-0.5 * warmup**-0.5, rel_tol=1e-4)
+
+
+def test_every_folder_of_fragments_is_documented():
+    folders = sorted(path.name for path in CONF_DIR.iterdir())
+    for path in ("espnet_diverse/training/config.py", "docs/architecture.md"):
+        text = " ".join((ROOT / path).read_text(encoding="utf-8").split())
+        assert ", ".join(folders[:-1]) in text and folders[-1] in text, path

@@ -56,7 +56,7 @@ def test_nan_samples_are_refused_with_their_utterance_and_nothing_is_left(tiny_r
     samples, rate = soundfile.read(train_dir / "train-05.wav", dtype="float32")
     samples[3] = np.nan
     soundfile.write(train_dir / "train-05.wav", samples, rate, subtype="FLOAT")
-    with pytest.raises(DataError, match=r"wav\.scp: train-05: .*holds 1 NaN or infinite samples"):
+    with pytest.raises(DataError, match=r"wav\.scp: train-05: .*holds NaN or infinite samples"):
         collect(tiny_run, train_dir, tmp_path)
     assert not (tmp_path / "stats").exists()
 
@@ -104,3 +104,16 @@ def test_training_without_statistics(tiny_run, tmp_path):
     with pytest.raises(DataError, match="speech_shape: no such file; espnet-diverse stats writes it"):
         stages.train(merge(["model/tiny"]), data, tmp_path / "stats", tmp_path / "exp")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("content", [None, "\n"])
+def test_a_directory_without_audio_is_refused_for_speech(tiny_run, train_dir, tmp_path, content):
+    (train_dir / "wav.scp").unlink()
+    if content is not None:
+        (train_dir / "wav.scp").write_text(content)
+    said = "train: has no wav.scp with the audio that --task asr reads; give a directory with audio, or --task mt or lm"
+    with pytest.raises(DataError, match=said):
+        collect(tiny_run, train_dir, tmp_path)
+    with pytest.raises(DataError, match=said):
+        data = RunData(train_dir, tiny_run.valid_dir, tiny_run.tokens_dir)
+        stages.train(merge(["model/tiny"]), data, tiny_run.stats_dir, tmp_path / "exp")

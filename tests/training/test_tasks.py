@@ -61,6 +61,10 @@ def test_weights_are_found_by_name_or_path_or_the_known_ones_are_listed(copied):
     assert find_weights(copied, copied / "1epoch.pth") == copied / "1epoch.pth"
     with pytest.raises(ModelError, match=r"9epoch\.pth: no such model file; .* there: 1epoch\.pth 2epoch"):
         find_weights(copied, "9epoch.pth")
+    (copied / "valid.acc.ave.pth").rename(copied / "valid.acc.ave.safetensors")
+    assert find_weights(copied) == copied / "valid.acc.ave.safetensors"
+    with pytest.raises(ModelError, match=r"there: .* valid\.acc\.ave\.safetensors"):
+        find_weights(copied, "9epoch.pth")
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 . ./cmd.sh
 . ../../common/recipe.sh
 
-task=mt token_type=bpe average_number=5 metric='bleu compound_bleu chrf'
+task=mt token_type=bpe average_number=5 average_metric=valid.epoch metric='bleu compound_bleu chrf'
 parse_options "$@"
 if [[ $corpus == synthetic ]]; then
     : "${config:=model/mt_tiny,attention/sdma,losses/sdma_text_half,conf/demo.yaml}"

@@ -1,0 +1,152 @@
+"""Pretrained text encoders of Hugging Face, read from a folder or the Hub as safetensors; no code of theirs is run."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import nn
+from torch.nn.utils.rnn import pad_sequence
+
+from espnet_diverse.errors import ConfigError
+from espnet_diverse.functional.masks import lengths_to_mask
+from espnet_diverse.pretrained_text import PretrainedTokenizer, read_tokenizer
+
+_HEADS = ("pooler",)
+"""Parts behind the embeddings of tokens, which are not used."""
+
+
+def read_config(model: str | Path) -> dict:
+    """The architecture of an encoder as plain data, enough to build it again.
+
+    Args:
+        model: Its folder, or its name on the Hub.
+
+    Raises:
+        ConfigError: There is none, or it is no encoder alone.
+    """
+    with _reading(model) as transformers:
+        config = transformers.AutoConfig.from_pretrained(str(model), trust_remote_code=False)
+    if config.is_encoder_decoder:
+        raise ConfigError(f"{model}: {config.model_type} is an encoder with a decoder; give an encoder such as BERT")
+    # `auto_map` names code of the model's own, which is not run.
+    return {name: value for name, value in config.to_diff_dict().items() if name not in ("auto_map", "dtype")}
+
+
+def build(config: dict) -> nn.Module:
+    """An encoder that is not trained yet, of what `read_config` returned.
+
+    Raises:
+        ConfigError: No such architecture is known.
+    """
+    options = dict(config)
+    with _reading(options.get("model_type")) as transformers:
+        known = transformers.AutoConfig.for_model(options.pop("model_type"), **options)
+        return _without_heads(transformers.AutoModel.from_config(known, trust_remote_code=False))
+
+
+def load(model: str | Path) -> nn.Module:
+    """A trained encoder, in evaluation mode.
+
+    Args:
+        model: Its folder, or its name on the Hub.
+
+    Raises:
+        ConfigError: There is none, it is not stored as safetensors, or parameters are missing.
+    """
+    with _reading(model) as transformers:
+        transformers.utils.logging.disable_progress_bar()
+        encoder, found = transformers.AutoModel.from_pretrained(
+            str(model), use_safetensors=True, trust_remote_code=False, output_loading_info=True
+        )
+    missing = [name for name in found["missing_keys"] if not name.startswith(_HEADS)]
+    if missing:
+        raise ConfigError(f"{model}: model.safetensors lacks {len(missing)} parameters, first {missing[0]}")
+    return _without_heads(encoder).float()
+
+
+def positions(encoder: nn.Module) -> int:
+    """Tokens that an encoder reads at most, with the marks around a text."""
+    table = getattr(getattr(encoder, "embeddings", None), "position_embeddings", None)
+    if isinstance(table, nn.Embedding):  # of RoBERTa, positions begin after that of padding
+        return table.num_embeddings - (0 if table.padding_idx is None else table.padding_idx + 1)
+    return encoder.config.max_position_embeddings
+
+
+class Embedder:
+    """Contextual embeddings of the tokens of texts by one layer of a trained encoder.
+
+    Args:
+        model: Its folder, or its name on the Hub.
+        layer: 0 is its input, 1 its first layer; None is the last one.
+
+    Attributes:
+        name: The encoder and the layer.
+
+    Raises:
+        ConfigError: The encoder cannot be read, or has no such layer.
+    """
+
+    batch_size = 32
+
+    def __init__(self, model: str | Path, layer: int | None = None):
+        self.encoder, self.tokenizer = load(model), PretrainedTokenizer(read_tokenizer(model))
+        count = self.encoder.config.num_hidden_layers
+        if layer is not None and not 0 <= layer <= count:
+            raise ConfigError(f"layer {layer} is not allowed; {model} has layers 0, its input, to {count}")
+        self.layer = count if layer is None else layer
+        self.name = f"model:{Path(model).name}|layer:{self.layer}"
+
+    @torch.inference_mode()
+    def __call__(self, texts: Sequence[str]) -> list[NDArray]:
+        """Embeddings (N, D) of length 1 of the N tokens of each text, without those of the marks around it.
+
+        What is longer than the encoder reads is cut off. The order of the texts does not matter but for rounding.
+        """
+        limit = positions(self.encoder)
+        ids = [self.tokenizer.encode_marked(text) for text in texts]
+        ids = [row if len(row) <= limit else [*row[: limit - 1], row[-1]] for row in ids]
+        found: list = [None] * len(ids)
+        order = sorted(range(len(ids)), key=lambda index: len(ids[index]))
+        for begin in range(0, len(ids), self.batch_size):
+            batch = order[begin : begin + self.batch_size]
+            rows = [torch.tensor(ids[index]) for index in batch]
+            mask = lengths_to_mask(torch.tensor([len(row) for row in rows]), len(rows[-1])).long()
+            given = pad_sequence(rows, batch_first=True)
+            states = self.encoder(input_ids=given, attention_mask=mask, output_hidden_states=True).hidden_states
+            unit = F.normalize(states[self.layer], dim=-1)
+            for index, row, x in zip(batch, rows, unit, strict=True):
+                found[index] = x[1 : len(row) - 1].numpy()
+        return found
+
+
+@contextmanager
+def _reading(model: str | Path | None) -> Iterator[ModuleType]:
+    """The library, whose errors become one line."""
+    try:
+        import transformers
+        from safetensors import SafetensorError
+    except ImportError as error:
+        raise ConfigError(
+            "a pretrained encoder needs the package transformers; install espnet_diverse[bert]"
+        ) from error
+    try:
+        yield transformers
+    except (KeyError, OSError, RuntimeError, SafetensorError, ValueError) as error:
+        if isinstance(error, ConfigError):
+            raise
+        said = " ".join(str(error).split())
+        raise ConfigError(
+            f"{model}: cannot be read as a pretrained encoder ({said}); give a folder with config.json, "
+            "model.safetensors and tokenizer.json, or a name on the Hub"
+        ) from error
+
+
+def _without_heads(encoder: nn.Module) -> nn.Module:
+    for name in _HEADS:
+        if hasattr(encoder, name):
+            setattr(encoder, name, None)
+    return encoder.eval()

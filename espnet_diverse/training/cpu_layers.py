@@ -1,0 +1,56 @@
+"""Linear maps and dropout of a model in the forms that a CPU computes quickly, while it trains.
+
+The modules stay what they are, with their parameters and hooks: their `forward` alone is exchanged. Where the quick
+form does not fit, under autocast or on a GPU, each does what it did before.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import MethodType
+
+import torch
+from torch import Tensor, nn
+
+from espnet_diverse.functional.dropout import dropout
+from espnet_diverse.functional.linear import AVAILABLE, linear
+
+
+@contextmanager
+def quick_on_cpu(model: nn.Module) -> Iterator[None]:
+    """Have the linear maps and dropouts of `model` computed quickly in the block."""
+    fit = {module for module in _not_compiled(model) if type(module) in _FORWARDS}
+    exchanged = [module for module in fit if "forward" not in vars(module)]
+    for module in exchanged:
+        module.forward = MethodType(_FORWARDS[type(module)], module)
+    try:
+        yield
+    finally:
+        for module in exchanged:
+            del module.forward
+
+
+def _not_compiled(module: nn.Module) -> Iterator[nn.Module]:
+    """The module and all in it, without those that are compiled: their compiler has forms of its own."""
+    if module._compiled_call_impl is None:
+        yield module
+        for child in module.children():
+            yield from _not_compiled(child)
+
+
+def _linear(self: nn.Linear, x: Tensor) -> Tensor:
+    if _fits(x) and _fits(self.weight) and not torch.is_autocast_enabled("cpu"):
+        return linear(x, self.weight, self.bias)
+    return nn.Linear.forward(self, x)
+
+
+def _dropout(self: nn.Dropout, x: Tensor) -> Tensor:
+    if self.training and self.p < 1 and x.device.type == "cpu" and not self.inplace:
+        return dropout(x, self.p)
+    return nn.Dropout.forward(self, x)
+
+
+def _fits(x: Tensor) -> bool:
+    return x.dtype == torch.float32 and x.device.type == "cpu" and x.numel() > 0
+
+
+_FORWARDS = {nn.Dropout: _dropout} | ({nn.Linear: _linear} if AVAILABLE else {})
