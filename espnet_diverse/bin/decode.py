@@ -76,6 +76,8 @@ def _load(args: argparse.Namespace, search_options: "Options") -> "Search":
     """The search that the options ask for."""
     from espnet_diverse.errors import ConfigError
 
+    if args.compile and args.nj > 1:
+        raise ConfigError(f"--compile and --nj {args.nj} are not possible together; take one of them")
     model = (args.model_dir, args.model_file, search_options, "cuda" if args.ngpu else "cpu")
     if search_options.search != "espnet":
         from espnet_diverse.decoding.batched_search import load_batched_search

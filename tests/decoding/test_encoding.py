@@ -61,6 +61,8 @@ def test_a_batch_gives_what_each_utterance_gives_alone(recordings, changes):
 def test_an_utterance_that_is_too_short_is_refused():
     with pytest.raises(TooShortUttError, match="4 frames are too short; the encoder needs 7"):
         Encoding(build(), "cpu").features(np.zeros(600, np.float32))
+    with pytest.raises(TooShortUttError, match="256 samples are too short; the frontend needs 257"):
+        Encoding(build(), "cpu").features(np.zeros(256, np.float32))
 
 
 def test_parts_that_are_not_known_are_refused():

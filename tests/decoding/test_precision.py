@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from espnet_diverse.attention import build_attention
+from espnet_diverse.bin.main import main
 from espnet_diverse.decoding import batched_search
 from espnet_diverse.decoding.batched_search import load_batched_search
 from espnet_diverse.decoding.directory import decode
@@ -111,3 +112,26 @@ def test_without_a_compiler_nothing_is_compiled(tiny_run, monkeypatch):
     monkeypatch.setenv("CXX", "no-such-compiler")
     with pytest.raises(ConfigError, match=r"compile is not possible: there is no C\+\+ compiler no-such-compiler"):
         load_batched_search(tiny_run.model_dir, compiled=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--precision", "int8", "--set", "search=espnet"], "search=espnet has no --precision and no --compile"),
+        (["--compile", "--nj", "2"], "--compile and --nj 2 are not possible together; take one of them"),
+    ],
+)
+def test_the_command_refuses_what_does_not_go_together(tiny_run, tmp_path, capsys, options, said):
+    paths = ["--data_dir", str(tiny_run.test_dir), "--output_dir", str(tmp_path)]
+    assert main(["decode", "--model_dir", str(tiny_run.model_dir), *paths, *options]) == 1
+    assert said in capsys.readouterr().err
+
+
+def test_the_command_decodes_in_8_bits(tiny_run, tmp_path):
+    paths = ["--data_dir", str(tiny_run.test_dir), "--output_dir", str(tmp_path / "command")]
+    options = ["--precision", "int8", "--set", "beam_size=2"]
+    assert main(["decode", "--model_dir", str(tiny_run.model_dir), *paths, *options]) == 0
+    search = load_batched_search(tiny_run.model_dir, options=Options(beam_size=2), precision="int8")
+    decode(search, tiny_run.test_dir, tmp_path / "function")
+    scores = [(tmp_path / name / "score").read_text() for name in ("command", "function")]
+    assert scores[0] == scores[1] != ""

@@ -8,9 +8,10 @@ import pytest
 import soundfile
 
 from espnet_diverse.decoding.options import Options
+from espnet_diverse.demo import results
 from espnet_diverse.demo.limits import Limits
 from espnet_diverse.demo.service import ModelService
-from espnet_diverse.errors import ConfigError, DataError
+from espnet_diverse.errors import ConfigError, DataError, ModelError
 from espnet_diverse.inference import Recognizer, Translator
 from espnet_diverse.transcription.activity import Cutting
 
@@ -102,6 +103,13 @@ def test_heads_that_are_not_there(speech, recognised):
     ):
         with pytest.raises((ConfigError, DataError), match=message):
             speech.heads(b"", {**chosen, **wrong})
+
+
+def test_a_model_without_such_attention(translation, monkeypatch):
+    monkeypatch.setattr(results, "observe", lambda *_: {})
+    found = translation.run(b"abc", {})
+    with pytest.raises(ModelError, match="this model has no attention that keeps one matrix of weights a head"):
+        translation.heads(b"", {"result": found["id"]})
 
 
 def test_the_last_results_are_kept(translation):
