@@ -12,7 +12,8 @@ read and tokenised from the data directory; forward, backward, clipping of the g
     ours, use_amp    the same in bfloat16, with --use_amp; on a GPU, where ESPnet's `use_amp` does something, also numel
 
 A round is a sample of an epoch, every so many batches of those sorted by length. Target tokens are counted without
-padding, with the end of each sentence. The ratio is that of target tokens a second to those of "espnet numel".
+padding, with the end of each sentence; padding is that of both sides together. The ratio is that of target tokens a
+second to those of "espnet numel".
 """
 
 import argparse
@@ -77,7 +78,7 @@ def names(args: argparse.Namespace) -> list[str]:
 
 
 def contestant(name: str, args: argparse.Namespace) -> tuple:
-    """A round as a call, its target tokens, the share of padding in its batches, and its number of batches."""
+    """A round as a call, its target tokens, the share of padding on both sides, and its number of batches."""
     from espnet2.tasks.mt import MTTask
     from espnet2.train.distributed_utils import DistributedOption
 
@@ -92,13 +93,20 @@ def contestant(name: str, args: argparse.Namespace) -> tuple:
     model = task.build_model(options).to(args.device)
     optimizer = task.build_optimizers(options, model)[0]
     factory = task.build_iter_factory(options, DistributedOption(), "train")
-    lengths = {line.split()[0]: int(line.split()[1]) for line in (args.stats_dir / "train/text_shape").open()}
-    epoch = sorted(factory.sampler.batches, key=lambda batch: max(lengths[utterance] for utterance in batch))
-    every = max(1, round(sum(lengths.values()) / args.tokens))
+    target, source = (lengths_of(args.stats_dir / "train" / f"{side}_shape") for side in ("text", "src_text"))
+    epoch = sorted(factory.sampler.batches, key=lambda batch: max(target[name] for name in batch))
+    every = max(1, round(sum(target.values()) / args.tokens))
     batches = factory.sampler.batches = epoch[every // 2 :: every]
-    tokens = sum(lengths[utterance] + 1 for batch in batches for utterance in batch)
-    padded = sum(len(batch) * (max(lengths[utterance] for utterance in batch) + 1) for batch in batches)
-    return round_of(task, options, model, optimizer, factory), tokens, 1 - tokens / padded, len(batches)
+    sides = [[[lengths[name] for name in batch] for batch in batches] for lengths in (target, source)]
+    tokens, _ = counts = [sum(map(sum, side)) for side in sides]
+    padded = sum(len(batch) * max(batch) for side in sides for batch in side)
+    return round_of(task, options, model, optimizer, factory), tokens, 1 - sum(counts) / padded, len(batches)
+
+
+def lengths_of(shape_file: Path) -> dict[str, int]:
+    """Tokens of each sentence with the mark of its end, by name."""
+    rows = (line.split() for line in shape_file.read_text(encoding="utf-8").splitlines())
+    return {name: int(count) + 1 for name, count in rows}
 
 
 def configuration(name: str, args: argparse.Namespace) -> dict:
