@@ -117,7 +117,7 @@ SPOILED = {
     ),
     "nan samples": (
         spoil_nan,
-        "dev: BAC009S0724W0121: {corpus}/data_aishell/wav/dev/S0724/BAC009S0724W0121.wav: holds NaN or infinite samples",
+        "dev: BAC009S0724W0121: {corpus}/data_aishell/wav/dev/S0724/BAC009S0724W0121.wav: holds NaN or infinite",
     ),
 }
 

@@ -113,7 +113,7 @@ def spoil(data: DataDir, tmp_path: Path) -> None:
 def test_unusable_audio_stops_everything_and_leaves_nothing(tmp_path, data, write_wav):
     other = DataDir({"c1": str(write_wav(tmp_path / "c1.wav"))}, {"c1": "x"}, {"c1": "c"})
     spoil(data, tmp_path)
-    with pytest.raises(DataError, match="2 faults: dev: a1: .*a1.wav: holds NaN or infinite samples.*; dev: b1: .*not readable"):
+    with pytest.raises(DataError, match="2 faults: dev: a1: .*a1.wav: holds NaN.*; dev: b1: .*not readable"):
         format_data({"train": other, "dev": data}, tmp_path / "data", Form((0.9, 1.0)))
     assert not (tmp_path / "data").exists()
 
