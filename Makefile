@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 export OMP_NUM_THREADS ?= 1
+# Where it is set, every process compiles its modules anew, 4 seconds of torch and ESPnet.
+export PYTHONDONTWRITEBYTECODE =
 
 .PHONY: demo test lint trust bench clean
 
