@@ -7,6 +7,7 @@ The call `(query, key, value, [pos_emb,] mask)` and the parameter names are thos
 so the shell stands wherever ESPnet puts its own and loads its checkpoints.
 """
 
+import copy
 import dataclasses
 import math
 from dataclasses import dataclass
@@ -249,6 +250,17 @@ class MultiHeadAttention(nn.Module):
         for name in ("pos_bias_u", "pos_bias_v")[: 2 if self.relative else 0]:
             setattr(self, name, nn.Parameter(chosen.rows(getattr(self, name))[0].detach()))
         self.selection = None
+
+    def pruned(self) -> "MultiHeadAttention":
+        """What `prune` makes of this, which stays as it is; all but the projections is shared.
+
+        Raises:
+            ValueError: As of `prune`.
+        """
+        other = copy.copy(self)
+        other._modules, other._parameters = dict(self._modules), dict(self._parameters)
+        other.prune()
+        return other
 
     def _attend(self, heads: Heads) -> tuple[Tensor, Tensor | None]:
         if not self.core.full_precision or heads.v.dtype in (torch.float32, torch.float64):

@@ -77,14 +77,14 @@ class BatchedSearch:
         self.encoding = Encoding(model, device)
         if options.search == "greedy":
             self.search: Callable = GreedySearch(self.ctc)
-            joint = []
+            attention = []
         else:
             if options.search == "sampling":
                 self.search = SamplingSearch(model.decoder, model.eos, options, of_text=task == "mt")
             else:
                 self.search = BeamSearch(model.decoder, self.ctc, model.eos, options, of_text=task == "mt")
-            joint = [scorer.joint for _, scorer in self.search.scorers]
-        set_precision([model, *joint], precision)
+            attention = [scorer.attention for _, scorer in self.search.scorers]
+        set_precision([model, *attention], precision)
         if compiled:
             compile_layers(model.encoder, True)
         self.device, self.tasks = device, known_tasks(model)

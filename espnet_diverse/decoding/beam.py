@@ -6,6 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from espnet_diverse.decoding.options import Options
+
 _END_STEPS, _END_MARGIN = 3, -10.0  # M and D_end of equation (50) of Watanabe et al. 2017
 
 
@@ -36,10 +38,8 @@ class Beam:
     Args:
         least: Steps before which a hypothesis that ends is given up, (B,).
         greatest: Steps after which all hypotheses end, (B,).
-        detect: Whether an utterance is done when longer hypotheses no longer improve.
         eos: Index of <sos/eos>.
-        nbest: Hypotheses that are wanted of each utterance.
-        length_penalty: As of `Options`; scores of hypotheses that ended are divided as it says.
+        options: Of the search; `nbest`, `penalty`, `length_penalty` and whether `maxlenratio` is 0 count here.
 
     Attributes:
         rows: Which utterance of the whole batch each row is, (B,).
@@ -48,12 +48,9 @@ class Beam:
         found: The best hypotheses of each utterance of the whole batch; of those not done it is empty.
     """
 
-    def __init__(
-        self, least: Tensor, greatest: Tensor, detect: bool, eos: int, nbest: int, length_penalty: float = 0.0
-    ):
-        batch = len(least)
-        self.least, self.greatest, self.detect, self.eos = least, greatest, detect, eos
-        self.length_penalty = length_penalty
+    def __init__(self, least: Tensor, greatest: Tensor, eos: int, options: Options):
+        batch, nbest = len(least), options.nbest
+        self.least, self.greatest, self.eos, self.options = least, greatest, eos, options
         self.step = 0
         self.rows = torch.arange(batch, device=least.device)
         self.tokens = least.new_full((batch, 1), eos)
@@ -77,7 +74,8 @@ class Beam:
         ends = exists & ((choice.tokens == self.eos) | (self.step == self.greatest - 1).unsqueeze(1))
         self._end(choice.scores.masked_fill(~ends | (self.step < self.least).unsqueeze(1), -torch.inf), prefixes)
         goes_on = exists & ~ends
-        counts = goes_on.sum(1).masked_fill_(self._no_longer_improves(), 0).tolist()
+        done = self._no_longer_improves() | self._decided(choice.scores.masked_fill(~goes_on, -torch.inf).amax(1))
+        counts = goes_on.sum(1).masked_fill_(done, 0).tolist()
         if min(counts) < choice.scores.size(1):
             order = goes_on.to(torch.uint8).argsort(dim=1, descending=True, stable=True)[:, : max(counts)]
             choice = choice._replace(scores=choice.scores.masked_fill(~goes_on, -torch.inf)).pick(order)
@@ -94,7 +92,7 @@ class Beam:
             return
         missing = prefixes.size(2) - self.ended_prefixes.size(2)
         before = F.pad(self.ended_prefixes, (0, missing), value=self.eos)
-        normalised = scores / prefixes.size(2) ** self.length_penalty
+        normalised = scores / prefixes.size(2) ** self.options.length_penalty
         self.ended, index = torch.cat([self.ended, normalised], 1).topk(self.ended.size(1))
         self.ended_prefixes = _at(torch.cat([before, prefixes], 1), index)
 
@@ -104,11 +102,24 @@ class Beam:
         The steps are those that ESPnet looks at, 2, 3 and 4 before this one.
         """
         last = self.step - 1
-        if not self.detect or last < _END_STEPS:
+        if self.options.maxlenratio or last < _END_STEPS:
             return torch.zeros_like(self.rows, dtype=torch.bool)
         at = self.best_ended_at[:, last - _END_STEPS : last]
         best = self.best_ended_at.amax(1, keepdim=True)
         return ((at > -torch.inf) & (at - best < _END_MARGIN)).all(1)
+
+    def _decided(self, best: Tensor) -> Tensor:
+        """Whether nothing that goes on, of scores `best` (B,) at most, can come among the n-best any more, (B,).
+
+        Log probabilities are at most 0, so that a hypothesis only loses as it grows, but for the penalty, which may be
+        a bonus. ESPnet searches on here; what it finds is the same (Huang et al. 2017, "When to finish?").
+        """
+        options, left = self.options, (self.greatest - self.step - 1).clamp(min=0)
+        reachable = best + max(options.penalty, 0.0) * left
+        if options.length_penalty:
+            length = torch.where(reachable < 0, self.greatest, self.step + 2)
+            reachable = reachable / length**options.length_penalty
+        return self.ended[:, -1] >= reachable
 
     def _let_go(self, counts: list[int], choice: Choice) -> tuple[Tensor | None, Choice]:
         done = [row for row, count in enumerate(counts) if not count]

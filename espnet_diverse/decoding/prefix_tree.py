@@ -8,7 +8,7 @@ are those of the utterances, and nodes that several hypotheses share are read on
 hypothesis has behind it any more are removed now and then.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -16,11 +16,44 @@ from torch import Tensor, nn
 
 from espnet_diverse.attention import MultiHeadAttention
 from espnet_diverse.attention.shell import Memory
-from espnet_diverse.decoding.fast_linear import joined
+from espnet_diverse.decoding.fast_linear import joined, speed_up
 from espnet_diverse.nets.exchange import exchange
+from espnet_diverse.scope import current
 
 _TIDY_EVERY = 16
 """Steps between removals of nodes: one copies what is left; between them attention passes over what is not needed."""
+
+
+_TASKS_KEPT = 8
+"""Tasks whose heads are kept as plain attention at most."""
+
+
+class Attention(nn.Module):
+    """Attention of one layer; what it has of its own are copies, no part of the model.
+
+    Args:
+        own: Self-attention.
+        source: Cross-attention, None where there is none.
+
+    Attributes:
+        joint: Projects queries, keys and values of self-attention in one product; None with head selection, which
+            multiplies with some rows.
+    """
+
+    def __init__(self, own: MultiHeadAttention, source: MultiHeadAttention | None):
+        super().__init__()
+        self.own, self.source = own, source
+        self.joint = joined([own.linear_q, own.linear_k, own.linear_v]) if own.selection is None else None
+
+    def selects(self) -> bool:
+        """Whether heads are selected by task."""
+        return any(part is not None and part.selection is not None for part in (self.own, self.source))
+
+    def of_task(self) -> "Attention":
+        """Plain attention with the heads of the open scope's task: choosing them takes longer than attending."""
+        one = Attention(self.own.pruned(), None if self.source is None else self.source.pruned())
+        speed_up(one)
+        return one
 
 
 class _Nodes:
@@ -64,8 +97,7 @@ class PrefixScorer:
         layers: Layers with `self_attn`, and perhaps `src_attn`, ESPnet's or ours; ESPnet's are exchanged for ours.
 
     Attributes:
-        joint: The map that projects queries, keys and values of each layer, None where there is none; they are no part
-            of the model.
+        attention: Attention of each layer.
     """
 
     def __init__(self, layers: Iterable[nn.Module]):
@@ -75,11 +107,15 @@ class PrefixScorer:
                 if not isinstance(getattr(layer, name, None), MultiHeadAttention | None):
                     exchange([layer], name, None, causal=name == "self_attn")  # ESPnet's own; ours gives the same
                     getattr(layer, name).eval()
-        self.joint = nn.ModuleList([_joint(layer.self_attn) for layer in self.layers])
+        self.attention = nn.ModuleList(
+            Attention(layer.self_attn, getattr(layer, "src_attn", None)) for layer in self.layers
+        )
+        self._of_task: dict[tuple[tuple[str, int], ...], list[Attention]] = {}
 
     def begin(self) -> None:
-        """Forget the utterances before."""
+        """Forget the utterances before; the open scope has the task ids of those to come."""
         self.step = 0
+        self.chosen = self._choose()
         self.nodes = [_Nodes() for _ in self.layers]
         self.behind: Tensor | None = None  # (B, W, N): whether a node is one of the hypothesis's prefix
 
@@ -123,19 +159,25 @@ class PrefixScorer:
     def _output(self, x: Tensor) -> Tensor:
         raise NotImplementedError
 
-    def _self_attention(self, layer: nn.Module, index: int) -> Callable[[Tensor], Tensor]:
+    def _self_attention(self, index: int) -> Callable[[Tensor], Tensor]:
         def attend(x: Tensor) -> Tensor:
-            q, own = layer.self_attn.project(x, self.joint[index])
-            return layer.self_attn.recall(q, x, self.nodes[index].add(own), self.behind)
+            attention = self.chosen[index]
+            q, new = attention.own.project(x, attention.joint)
+            return attention.own.recall(q, x, self.nodes[index].add(new), self.behind)
 
         return attend
 
-
-def _joint(attention: MultiHeadAttention) -> nn.Module | None:
-    """Queries, keys and values in one product; None with head selection, which multiplies with some rows."""
-    if attention.selection is not None:
-        return None
-    return joined([attention.linear_q, attention.linear_k, attention.linear_v])
+    def _choose(self) -> Sequence[Attention]:
+        """Attention of each layer, made plain where heads are selected and all utterances have one task."""
+        tasks = {axis: ids.unique().tolist() for axis, ids in current().tasks.items()}
+        if any(len(ids) > 1 for ids in tasks.values()) or not any(one.selects() for one in self.attention):
+            return self.attention
+        task = tuple((axis, *ids) for axis, ids in tasks.items())
+        if task not in self._of_task:
+            if len(self._of_task) == _TASKS_KEPT:
+                self._of_task.clear()
+            self._of_task[task] = [attention.of_task() for attention in self.attention]
+        return self._of_task[task]
 
 
 def each(function: Callable[[Tensor], Tensor], memory: Memory) -> Memory:

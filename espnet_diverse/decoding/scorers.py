@@ -34,7 +34,7 @@ class DecoderScorer(PrefixScorer):
         """Start with utterances whose encoder output is `source` (B, T, M); mask (B, 1, T) is True at its frames."""
         super().begin()
         self.mask = mask
-        self.source = [layer.src_attn.remember(source) for layer in self.layers]
+        self.source = [attention.source.remember(source) for attention in self.chosen]
 
     def keep(self, rows: Tensor) -> None:
         """As of `PrefixScorer`."""
@@ -50,11 +50,12 @@ class DecoderScorer(PrefixScorer):
 
     def _layer(self, layer: DecoderLayer, index: int, x: Tensor) -> Tensor:
         def look(x: Tensor) -> Tensor:
-            return layer.src_attn.recall(layer.src_attn.ask(x), x, self.source[index], self.mask)
+            attention = self.chosen[index].source
+            return attention.recall(attention.ask(x), x, self.source[index], self.mask)
 
         before = layer.normalize_before
         joins = (layer.concat_linear1, layer.concat_linear2) if layer.concat_after else (None, None)
-        x = _residual(x, layer.norm1, self._self_attention(layer, index), before, joins[0])
+        x = _residual(x, layer.norm1, self._self_attention(index), before, joins[0])
         x = _residual(x, layer.norm2, look, before, joins[1])
         x = _residual(x, layer.norm3, layer.feed_forward, before)
         return layer.adapter(x) if hasattr(layer, "adapter") else x
@@ -95,7 +96,7 @@ class LanguageModelScorer(PrefixScorer):
 
     def _layer(self, layer: EncoderLayer, index: int, x: Tensor) -> Tensor:
         before, join = layer.normalize_before, layer.concat_linear if layer.concat_after else None
-        x = _residual(x, layer.norm1, self._self_attention(layer, index), before, join)
+        x = _residual(x, layer.norm1, self._self_attention(index), before, join)
         return _residual(x, layer.norm2, layer.feed_forward, before)
 
     def _output(self, x: Tensor) -> Tensor:

@@ -63,7 +63,7 @@ def test_a_model_is_searched_in_any_precision(tiny_run, tmp_path, precision, bou
     exact = load_batched_search(tiny_run.model_dir, options=options)
     rough = load_batched_search(tiny_run.model_dir, options=options, precision=precision)
     if search == "batched":
-        assert type(rough.search.scorers[0][1].joint[0]) is CLASSES[precision]
+        assert type(rough.search.scorers[0][1].attention[0].joint) is CLASSES[precision]
     expected = decode(exact, tiny_run.test_dir, tmp_path / "exact")
     for one, other in zip(decode(rough, tiny_run.test_dir, tmp_path / "rough"), expected, strict=True):
         assert one.failure is None and one.score == pytest.approx(other.score, rel=bound) and one.score != other.score

@@ -6,6 +6,7 @@ import torch
 from espnet_diverse.decoding import prefix_tree
 from espnet_diverse.decoding.scorers import DecoderScorer, LanguageModelScorer
 from espnet_diverse.nets.language_model import DiverseTransformerLM
+from espnet_diverse.scope import scope
 
 EOS = 29
 
@@ -60,3 +61,23 @@ def test_nodes_that_no_hypothesis_needs_are_removed(build, monkeypatch):
             scorer.extend(torch.zeros(2, 4, dtype=torch.long))
     assert scorer.behind.shape == (2, 4, 10) and scorer.behind.all()
     assert {nodes.count for nodes in scorer.nodes} == {10}
+
+
+def test_heads_of_one_task_are_chosen_once(build, monkeypatch):
+    monkeypatch.setattr(prefix_tree, "_TASKS_KEPT", 2)
+    selection = {"strategy": "group", "pool": 8, "tasks": {"lang": ["ar", "de", "fr"]}}
+    decoder = build(attention={"selection": selection})[0]
+    before = {name: parameter.clone() for name, parameter in decoder.named_parameters()}
+    scorer, used = DecoderScorer(decoder), {}
+    with torch.no_grad():
+        for language in (0, 1, 0, 2):
+            with scope({"lang": torch.tensor([language])}, collect=False):
+                scorer.begin(torch.randn(2, 11, 32), None)
+            assert not any(attention.selects() for attention in scorer.chosen)
+            assert used.setdefault(language, scorer.chosen) is scorer.chosen
+        with scope({"lang": torch.tensor([0, 1])}, collect=False):
+            scorer.begin(torch.randn(2, 11, 32), None)
+    assert all(attention.selects() for attention in scorer.chosen)
+    assert len(scorer._of_task) == 1  # of those before, the third task took the place
+    assert before.keys() == dict(decoder.named_parameters()).keys()
+    assert all(before[name].equal(parameter) for name, parameter in decoder.named_parameters())

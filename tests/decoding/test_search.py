@@ -63,6 +63,9 @@ def assert_same(ours, theirs):
         {"ctc_weight": 1.0},
         {"ctc_weight": 0.6, "penalty": 0.5},
         {"beam_size": 1, "nbest": 1},
+        {"nbest": 1},
+        {"nbest": 2, "penalty": -0.5},
+        {"nbest": 1, "penalty": 3.0, "maxlenratio": 0.9},
         {"minlenratio": 0.5},
         {"minlenratio": 1.0},
         {"minlenratio": -3, "maxlenratio": -7},
@@ -115,6 +118,10 @@ def test_each_utterance_is_searched_for_its_own_tasks(build, sources, changed):
             theirs.append(espnet(decoder, ctc, source, options()))
     with scope(TASKS, collect=False):
         assert_same(batched(decoder, ctc, sources, options()), theirs)
+    search = BeamSearch(decoder, ctc, decoder.output_layer.out_features - 1, options())
+    for row in (1, 0, 1, 3):  # one task at a time, some again
+        with scope({axis: ids[row : row + 1] for axis, ids in TASKS.items()}, collect=False):
+            assert_same(search(sources[row][None], torch.tensor([len(sources[row])])), theirs[row : row + 1])
 
 
 @pytest.mark.parametrize("position", [None, "sinusoidal"])

@@ -1,0 +1,52 @@
+"""When the hypotheses of an utterance are decided, by hand."""
+
+import pytest
+import torch
+
+from espnet_diverse.decoding.beam import Beam, Choice
+from espnet_diverse.decoding.options import Options
+
+EOS, GREATEST = 9, 4
+
+
+def advance(beam, scores, tokens):
+    """A step with hypotheses of one utterance, best first, all of the first parent."""
+    scores = torch.tensor([scores], dtype=torch.float64)
+    tokens = torch.tensor([tokens])
+    beam.advance(Choice(scores, torch.zeros_like(tokens), tokens, scores))
+    return len(beam.rows) == 0
+
+
+def beam(**options):
+    return Beam(torch.tensor([0]), torch.tensor([GREATEST]), EOS, Options(**options))
+
+
+@pytest.mark.parametrize(
+    ("options", "scores", "done"),
+    [
+        ({}, [-1.0, -2.0], True),
+        ({}, [-1.0, -1.0], True),
+        ({"nbest": 2}, [-1.0, -2.0], False),  # the second place is free
+        ({"penalty": -1.0}, [-1.0, -2.0], True),
+        ({"penalty": 0.3}, [-1.0, -2.0], True),  # three more tokens bring 0.9
+        ({"penalty": 0.4}, [-1.0, -2.0], False),
+        ({"length_penalty": 1.0}, [-1.0, -4.5], True),  # -4.5 / 4 tokens
+        ({"length_penalty": 1.0}, [-1.0, -3.5], False),
+        ({"length_penalty": 1.0, "penalty": 1.0}, [1.0, -1.2], True),  # (-1.2 + 3) / 2 tokens
+        ({"length_penalty": 1.0, "penalty": 1.0}, [1.0, -0.8], False),
+        ({"maxlenratio": 0.5}, [-1.0, -2.0], True),
+    ],
+    ids=str,
+)
+def test_an_utterance_is_done_when_nothing_can_come_before_what_ended(options, scores, done):
+    one = beam(**options)
+    assert advance(one, scores, [EOS, 1]) is done
+    if done:
+        assert [(hypothesis.tokens, hypothesis.score) for hypothesis in one.found[0]] == [([], scores[0])]
+
+
+def test_a_better_hypothesis_keeps_the_utterance_until_it_ends():
+    one = beam()
+    assert not advance(one, [-1.0, -2.0], [1, EOS])
+    assert advance(one, [-1.5, -1.7], [EOS, 2])
+    assert [(hypothesis.tokens, hypothesis.score) for hypothesis in one.found[0]] == [([1], -1.5)]
