@@ -36,7 +36,7 @@ class Recognizer:
         model_file: Weights, a path or a name in it; valid.acc.ave.pth by default.
         device: "cpu" or "cuda".
         precision: What linear maps compute in: "float32", "int8" or "bfloat16".
-        compile: Whether encoder layers are compiled, which pays for long work on a GPU.
+        compile: Whether encoder layers are compiled first; on a CPU decoding was slower with it.
         cutting: How recordings are cut into stretches of speech.
         options: Of the search.
 
@@ -112,11 +112,12 @@ class Recognizer:
 
 
 class Translation(NamedTuple):
-    """A text in another language, its log score, and the n best texts, best first, this one among them."""
+    """A text in another language, its log score, the n best texts, best first, this one among them, and its tokens."""
 
     text: str
     score: float
     alternatives: tuple[Alternative, ...] = ()
+    tokens: tuple[str, ...] = ()
 
 
 class Translator:
@@ -172,7 +173,7 @@ class Translator:
             for (place, _), best in zip(batch, results, strict=True):
                 if best:
                     others = tuple(Alternative(each.text, each.score) for each in best)
-                    found[place] = Translation(best[0].text, best[0].score, others)
+                    found[place] = Translation(best[0].text, best[0].score, others, tuple(best[0].tokens))
         return found
 
 

@@ -13,11 +13,12 @@ SOURCES = [ROOT / "setup.py", *sorted(p for d in ("benchmarks", "egs", "tests") 
 SOURCES += MODULES
 
 # Each part of the package and the parts it may import. The root itself only installs what registers our classes.
-_BESIDE = {"corpora", "text", "pretrained_text", "scoring", "errors", "progress", "stamps"}
+_BESIDE = {"corpora", "text", "pretrained_text", "scoring", "errors", "progress", "stamps", "onnx_runtime"}
 _LOWER = {"functional", "attention", "scope", "nets", "training"} | _BESIDE
 MAY_IMPORT = {
     "errors": set(),
     "progress": set(),
+    "onnx_runtime": set(),
     "scope": set(),
     "functional": {"functional"},
     "attention": {"attention", "functional", "scope"},

@@ -180,6 +180,7 @@ def test_each_recording_has_its_own_tasks(recognizer, asked):
     assert asked == [{"lang": [1, 0], "tgtlang": [1, 1], "domain": [0, 0]}]
     assert found[0].tasks == {"lang": "de", "tgtlang": "de", "domain": "news"}
     assert found[0].text == "" and len(found[0].segments) == 1
+    assert [each.language for each in found] == ["de", "ar"]
 
 
 def test_a_language_that_is_not_given_is_found(recognizer, asked, monkeypatch):
@@ -197,8 +198,30 @@ def test_a_language_that_is_not_given_is_found(recognizer, asked, monkeypatch):
     assert sum(segment.end - segment.start for segment in transcript.segments[: listened[0] - 1]) < 5
     assert transcript.tasks["lang"] == "de" and transcript.language_probabilities == {"de": 0.9, "ar": 0.1}
     assert asked[0] == {"lang": [1, 1], "tgtlang": [1, 1], "domain": [0, 0]}
+    assert transcript.language == "de"
     silent = Recognizer.transcribe(recognizer, tones(1, seed=0)[:200], RATE)
     assert silent.tasks == {"domain": "news"} and silent.language_probabilities is None and len(seen) == 1
+    assert silent.language is None
+
+
+@pytest.mark.parametrize(
+    ("task", "names", "given", "language"),
+    [
+        ("asr", {}, {}, None),
+        ("asr", {}, {"lang": "de"}, "de"),
+        ("asr", {"tgtlang": ["ar", "de"]}, {"lang": "de"}, "de"),
+        ("asr", {"tgtlang": ["ar", "de"]}, {"tgtlang": "de"}, "de"),
+        ("asr", {"tgtlang": ["de"]}, {}, "de"),
+        ("st", {"tgtlang": ["en"]}, {}, None),
+        ("st", {"tgtlang": ["en"]}, {"lang": "es"}, "es"),
+        ("st", {"lang": ["es"], "tgtlang": ["en"]}, {}, "es"),
+    ],
+)
+def test_the_language_that_is_spoken(recognizer, asked, monkeypatch, task, names, given, language):
+    monkeypatch.setattr(recognizer.search, "tasks", KnownTasks(names))
+    monkeypatch.setattr(recognizer.search, "task", task)
+    (transcript,) = recognizer.transcribe_all([Request(tones(1, seed=0), RATE, given)])
+    assert transcript.language == language
 
 
 def test_a_name_without_effect_is_said_once(recognizer, caplog):
@@ -228,7 +251,8 @@ def test_translations_are_those_of_decode(tiny_translation, tmp_path):
     found = translator.translate([*sources, " "])
     assert [(each.text, each.score) for each in found[:-1]] == [(one.text, one.score) for one in outcomes]
     assert all(each.alternatives[0] == each[:2] or len(each.alternatives) == 2 for each in found[:-1])
-    assert found[-1] == ("", 0.0, ())
+    assert found[-1] == ("", 0.0, (), ())
+    assert ["".join(each.tokens) for each in found] == [each.text for each in found] and any(found[0].tokens)
     single = translator(sources[0])
     assert single.text == found[0].text and single.score == pytest.approx(found[0].score, abs=1e-4)
 

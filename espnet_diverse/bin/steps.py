@@ -52,9 +52,8 @@ class Subcommand:
             for name, value in sorted(vars(self._args).items())
             if name not in _RESOURCES and value != self._parser.get_default(name)
         }
-        return Stamp(
-            folder, self.stage, [*self.argv[:2], *given.values()], self._paths("inputs"), self._paths("outputs")
-        )
+        inputs = [*self._paths("inputs"), *self._packed_model()]
+        return Stamp(folder, self.stage, [*self.argv[:2], *given.values()], inputs, self._paths("outputs"))
 
     def run(self) -> int:
         """Run the command; return its exit code."""
@@ -63,6 +62,11 @@ class Subcommand:
                 return run_command(self.argv[1], self.argv[2:])
             except SystemExit as stop:  # a library gave up; its code 2 does not mean "finished, items left out"
                 return 0 if stop.code in (0, None) else 1
+
+    def _packed_model(self) -> list[Path]:
+        """The archive that --model_dir names in place of a directory, whose files are inputs of the command then."""
+        model_dir = getattr(self._args, "model_dir", None)
+        return [model_dir] if model_dir is not None and model_dir.is_file() else []
 
     def _paths(self, which: str) -> list[Path]:
         function = getattr(self._module, which, None)

@@ -8,7 +8,10 @@ named and skipped, and changes nothing in the others' results: exit code 2, or 1
 import argparse
 import logging
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -71,12 +74,14 @@ def run(args: argparse.Namespace) -> int:
 
     recordings = find_recordings(args.sources, args.list)
     if args.output_dir is None and (args.output_format == "all" or args.output_format not in _MANY and recordings[1:]):
-        raise ConfigError(f"output_format {args.output_format} of {len(recordings)} recordings needs --output_dir")
+        many = f" of {len(recordings)} recordings" if recordings[1:] else ""
+        raise ConfigError(f"--output_format {args.output_format}{many} needs --output_dir, the folder to write to")
     search = Options(beam_size=args.beam_size, ctc_weight=args.ctc_weight, nbest=args.nbest, batch_size=args.batch_size)
     cutting = Cutting(vad=args.vad)
     if args.output_dir is not None:
-        args.output_dir.mkdir(parents=True, exist_ok=True)
+        _make_folder(args.output_dir)
         (args.output_dir / "failures.json").unlink(missing_ok=True)
+    logging.basicConfig(format="espnet-diverse transcribe: %(message)s")  # where the program that calls has no other
     from espnet_diverse.inference import Recognizer  # takes seconds
 
     recognizer = Recognizer(
@@ -89,6 +94,17 @@ def run(args: argparse.Namespace) -> int:
         options=search,
     )
     return transcribe(recognizer, recordings, args)
+
+
+def _make_folder(folder: Path) -> None:
+    """Make the folder for outputs; where that is not possible it must show before the work, which may take long."""
+    from espnet_diverse.errors import ConfigError
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise ConfigError(f"--output_dir {folder}: cannot be written to ({error.strerror}); name another") from error
 
 
 def transcribe(recognizer: "Recognizer", recordings: Sequence["Recording"], args: argparse.Namespace) -> int:
@@ -132,13 +148,17 @@ def _results(
     recognizer: "Recognizer", recordings: Sequence["Recording"], args: argparse.Namespace, given: Mapping[str, str]
 ) -> Iterator[tuple["Recording", "Transcript | Exception"]]:
     from espnet_diverse.inference import Request
-    from espnet_diverse.progress import progress
+    from espnet_diverse.transcription.meter import Meter
 
-    requests = [Request(recording.path, tasks={**given, **recording.tasks}) for recording in recordings]
-    results = recognizer.transcribe_all(requests, args.word_timestamps)
-    if args.output_dir is not None or not sys.stdout.isatty():  # else the text itself shows how far it is
-        results = progress(results, "transcribe", len(recordings), "file")
-    yield from zip(recordings, results, strict=True)
+    with closing(Meter([recording.path for recording in recordings])) as meter:
+        requests = [
+            Request(recording.path, tasks={**given, **recording.tasks}, hear=partial(meter.hear, index))
+            for index, recording in enumerate(recordings)
+        ]
+        results = recognizer.transcribe_all(requests, args.word_timestamps)
+        for index, (recording, result) in enumerate(zip(recordings, results, strict=True)):
+            meter.finish(index)
+            yield recording, result
 
 
 def _reason(shown: str, error: Exception, debug: bool) -> str:

@@ -60,7 +60,7 @@ class TextService(ModelService):
         found = self.translator.translate(lines, **_arguments(choices))
         names = completed(self.search.tasks, tasks(choices), same_language=False)
         kept = [
-            Stretch(line, self.search.tokenizer.text2tokens(one.text), names, f"line {index}")
+            Stretch(line, one.tokens, names, f"line {index}")
             for index, (line, one) in enumerate(zip(lines, found, strict=True), 1)
         ]
         return {

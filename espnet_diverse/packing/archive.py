@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from lzma import LZMAError
 from pathlib import Path, PurePosixPath
+from zipfile import is_zipfile
 
 from espnet_diverse.corpora.release import unzip
 from espnet_diverse.errors import DataError, ModelError, UserError
@@ -52,11 +53,21 @@ def unpacked(model: str | Path) -> Path:
     SHA-256 digest of the file.
 
     Raises:
-        ModelError: The file is no packed model, is damaged, or holds what is not to be trusted.
+        ModelError: There is nothing, or a folder that is no run. The file is no packed model, is damaged, or holds what
+            is not to be trusted.
     """
     model = Path(model)
-    if not model.is_file():
+    if not model.exists():
+        raise ModelError(f"{model}: no such model; give the directory of a run, or a packed model")
+    if model.is_dir():
+        if not (model / "config.yaml").is_file():
+            raise ModelError(
+                f"{model}: is no directory of a run, for it has no config.yaml; give one, or a packed model"
+            )
         return model
+    if not is_zipfile(model):
+        what = "is no zip file, as packed models are, or a torn one"
+        raise ModelError(f"{model}: {what}; give a model before everything else, or get the file again")
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     cache = Path(os.environ.get(_CACHE) or Path(home, "espnet_diverse"))
     target = cache / "models" / _LAYOUT / digest(model)

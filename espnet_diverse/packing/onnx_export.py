@@ -25,6 +25,7 @@ from torch import Tensor, nn
 
 from espnet_diverse.decoding.task_ids import known_tasks
 from espnet_diverse.errors import ConfigError, ModelError
+from espnet_diverse.onnx_runtime import import_onnxruntime
 from espnet_diverse.scope import scope
 
 OPSET = 17
@@ -107,8 +108,8 @@ def export(model: nn.Module, args: Namespace, output: Path, tasks: Mapping[str, 
 
 def _import_onnx() -> ModuleType:
     try:
+        import_onnxruntime()  # what checks and quantises
         import onnx
-        import onnxruntime  # noqa: F401  what checks and quantises
         import onnxscript  # noqa: F401  what torch.onnx asks for
     except ImportError as error:
         raise ConfigError(f"ONNX needs {error.name}; install it: pip install 'espnet_diverse[onnx]'") from error

@@ -1,8 +1,9 @@
 """Audio from anywhere, in blocks: a file, a file object, standard input or an array in; 16 kHz mono out.
 
 Files of any rate and number of channels are read by libsndfile (wav, flac, mp3, ogg, opus and more); what `media` knows
-goes through ffmpeg first. A recording is found sound before anything of it is handed out, so a fault near the end of a
-long one cannot spoil work that was begun on its beginning. No more than a block is in memory at any time.
+goes through ffmpeg first, and what `unmeasured` knows is read part by part. A recording is found sound before anything
+of it is handed out, so a fault near the end of a long one cannot spoil work that was begun on its beginning. No more
+than a block is in memory at any time.
 """
 
 import shutil
@@ -17,13 +18,13 @@ from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
-import soxr
 from numpy.typing import NDArray
 
 from espnet_diverse.corpora.audio import LOUDEST, RATE, RATES, mono_blocks, open_sound, sound_info
 from espnet_diverse.errors import DataError
 from espnet_diverse.transcription.media import convert, media_format
-from espnet_diverse.transcription.unmeasured import is_unmeasured, write_measured
+from espnet_diverse.transcription.resampling import resampled
+from espnet_diverse.transcription.unmeasured import unread_parts, write_whole
 
 STDIN = "-"
 Source = str | Path | BinaryIO | NDArray
@@ -54,7 +55,7 @@ class Audio:
         Together they equal what `corpora.audio.resample` makes of the whole recording.
         """
         blocks = self.read(max(1, round(seconds * self.rate)))
-        return iter(blocks) if self.rate == RATE else _resampled(blocks, self.rate)
+        return resampled(blocks, self.rate)
 
 
 @contextmanager
@@ -112,13 +113,14 @@ def _on_disk(source: str | Path | BinaryIO, name: str, stack: ExitStack) -> Path
 def _readable(path: Path, name: str, stack: ExitStack) -> Path:
     """The file, or a temporary wav of what libsndfile cannot read, or not to its end."""
     kind = media_format(path) if path.is_file() else None
-    if kind is None and not (path.is_file() and is_unmeasured(path)):
+    parts = unread_parts(path) if kind is None and path.is_file() else []
+    if kind is None and not parts:
         return path
     wav = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=_TEMPORARY)), "audio.wav")
     if kind is not None:
         convert(path, name, kind, wav)
     else:
-        write_measured(path, name, wav)
+        write_whole(path, parts, name, wav)
     return wav
 
 
@@ -161,14 +163,3 @@ def _slices(samples: NDArray, largest: int) -> Iterator[NDArray]:
     for start in range(0, len(samples), largest):
         block = samples[start : start + largest].astype(np.float32) / np.float32(scale)
         yield block if block.ndim == 1 else block.mean(axis=1)
-
-
-def _resampled(blocks: Iterable[NDArray], rate: int) -> Iterator[NDArray]:
-    stream = soxr.ResampleStream(rate, RATE, 1, dtype="float32")
-    for block in blocks:
-        brought = stream.resample_chunk(block)
-        if len(brought):
-            yield brought
-    brought = stream.resample_chunk(np.zeros(0, np.float32), last=True)
-    if len(brought):
-        yield brought

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from espnet_diverse.errors import ConfigError
+from espnet_diverse.onnx_runtime import import_onnxruntime
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
@@ -100,8 +101,7 @@ def silero_is_installed() -> bool:
 
 @lru_cache(maxsize=1)
 def _network() -> "InferenceSession":
-    import onnxruntime
-
+    onnxruntime = import_onnxruntime()
     # Importing silero_vad would set torch to one thread.
     folder = Path(find_spec("silero_vad").submodule_search_locations[0])
     options = onnxruntime.SessionOptions()

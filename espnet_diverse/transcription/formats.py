@@ -42,7 +42,7 @@ def as_json(transcript: Transcript, name: str) -> str:
     content = {
         "name": name,
         "text": transcript.text,
-        "language": transcript.tasks.get("lang"),
+        "language": transcript.language,
         "duration": transcript.duration,
         "tasks": transcript.tasks,
         "language_probabilities": transcript.language_probabilities,

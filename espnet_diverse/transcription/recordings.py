@@ -6,7 +6,7 @@ that cannot be read leaves no trace. No more than two windows of features are in
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple
@@ -14,7 +14,6 @@ from typing import NamedTuple
 from espnet.nets.pytorch_backend.transformer.subsampling import TooShortUttError
 from numpy.typing import NDArray
 
-from espnet_diverse.corpora.audio import RATE
 from espnet_diverse.decoding.batched_search import BatchedSearch, Found
 from espnet_diverse.decoding.grouping import each_result, grouped
 from espnet_diverse.decoding.task_ids import KnownTasks, completed, indices_of, warn_of_unused
@@ -35,20 +34,24 @@ class Request:
     Attributes:
         audio, rate: As of `open_audio`.
         tasks: Name by axis, such as {"lang": "es", "domain": "talks"}, of what is known of it.
+        hear: Told how far the work is: the seconds of the recording that are done, and those that it lasts.
     """
 
     audio: Source
     rate: int | None = None
     tasks: Mapping[str, str] = field(default_factory=dict)
+    hear: Callable[[float, float], None] | None = field(default=None, compare=False)
 
 
 class _Piece(NamedTuple):
-    """A stretch of a recording that is to be searched: from when to when, and its features (T, F)."""
+    """A stretch of a recording that is to be searched: from when to when, its features (T, F), and how many seconds of
+    the recording are done with it, which are its own and those of the pause before it."""
 
     recording: "_Recording"
     start: float
     end: float
     features: NDArray
+    covered: float
 
 
 @dataclass
@@ -58,9 +61,11 @@ class _Recording:
     request: Request
     tasks: dict[str, str] = field(default_factory=dict)
     indices: dict[str, int] = field(default_factory=dict)
+    language: str | None = None
     probabilities: dict[str, float] | None = None
     segments: list[Segment] = field(default_factory=list)
     duration: float = 0.0
+    covered: float = 0.0
     waiting: int = 0
     is_read: bool = False
     failure: Exception | None = None
@@ -69,11 +74,17 @@ class _Recording:
     def is_done(self) -> bool:
         return self.failure is not None or self.is_read and not self.waiting
 
+    def tell(self, covered: float = 0.0) -> None:
+        """Note seconds that are done, and say so to who wants to know."""
+        self.covered = self.duration if self.is_done else self.covered + covered
+        if self.request.hear is not None:
+            self.request.hear(self.covered, self.duration)
+
     def result(self) -> Transcript | Exception:
         if self.failure is not None:
             return self.failure
         segments = tuple(sorted(self.segments, key=lambda segment: segment.start))
-        return Transcript(segments, self.duration, self.tasks, self.probabilities)
+        return Transcript(segments, self.duration, self.tasks, self.probabilities, self.language)
 
 
 class Transcription:
@@ -119,6 +130,8 @@ class Transcription:
         request = recording.request
         try:
             with open_audio(request.audio, request.rate) as audio:
+                recording.duration = audio.duration
+                recording.tell()
                 pieces = self._pieces(recording, stretches(audio.blocks(), self.cutting))
                 read = list(islice(pieces, self.window))
                 self._settle(recording, read)
@@ -128,21 +141,23 @@ class Transcription:
                     if len(read) < self.window:
                         self._find(read)
                         read = []
-                recording.duration, recording.is_read = audio.duration, True
+                recording.is_read = True
+                recording.tell()
         except Exception as error:  # whatever it is, it must not cost the other recordings
             recording.failure = error
             return []
         return read
 
     def _pieces(self, recording: _Recording, found: Iterable[Stretch]) -> Iterator[_Piece]:
+        before = 0.0
         for stretch in found:
             try:
                 features = self.search.features(stretch.samples)
             except TooShortUttError:  # for anything to be said in it
                 continue
             recording.waiting += 1
-            end = (round(stretch.start * RATE) + len(stretch.samples)) / RATE  # the very number that the next starts at
-            yield _Piece(recording, stretch.start, end, features)
+            yield _Piece(recording, stretch.start, stretch.end, features, stretch.end - before)
+            before = stretch.end
 
     def _settle(self, recording: _Recording, beginning: Sequence[_Piece]) -> None:
         """Settle the tasks of a recording; its beginning may tell the language."""
@@ -151,6 +166,7 @@ class Transcription:
         self.warned |= new
         warn_of_unused(known, new, self.same_language)
         recording.tasks = completed(known, given, self.same_language)
+        recording.language = self._spoken(recording.tasks) or self._spoken(given)
         if not beginning:
             return
         spoken = spoken_axes(self.search)
@@ -160,7 +176,12 @@ class Transcription:
             recording.probabilities = find_language(self.search, _first_seconds(beginning), indices)
             language = dict.fromkeys(spoken, next(iter(recording.probabilities)))
             recording.tasks = completed(known, language | dict(given), self.same_language)
+            recording.language = self._spoken(recording.tasks)
         recording.indices = indices_of(known, recording.tasks)
+
+    def _spoken(self, names: Mapping[str, str]) -> str | None:
+        """The language that is spoken, by names by axis; what is recognised is in the language that is spoken."""
+        return names.get("lang") or (names.get("tgtlang") if self.same_language else None)
 
     def _find(self, pieces: Sequence[_Piece]) -> None:
         """Search pieces; their recordings take what is found."""
@@ -172,6 +193,7 @@ class Transcription:
                     piece.recording.segments.append(self._segment(piece, found))
                 except Exception as error:
                     piece.recording.failure = error
+                piece.recording.tell(piece.covered)
 
     def _searched(self, batch: Sequence[_Piece]) -> list[Found]:
         tasks = [piece.recording.indices for piece in batch]

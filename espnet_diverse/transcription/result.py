@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from espnet_diverse.transcription.unspaced import joined
+
 
 @dataclass(frozen=True)
 class Word:
@@ -54,23 +56,18 @@ class Transcript:
         tasks: Name by axis, such as {"lang": "es", "domain": "talks"}, of what the model knows of tasks; that of the
             language may have been found.
         language_probabilities: Where the language was found: how likely each is that the model knows, likeliest first.
+        language: What is spoken: as given, as found, or as the model takes for granted, by a default or because it
+            knows no other. None where a model that knows no languages was given none, or where silence gave nothing to
+            find one by.
     """
 
     segments: tuple[Segment, ...]
     duration: float
     tasks: dict[str, str]
     language_probabilities: dict[str, float] | None = None
+    language: str | None = None
 
     @property
     def text(self) -> str:
         """The texts of the segments, with a space between them except between Chinese or Japanese characters."""
-        joined = ""
-        for segment in self.segments:
-            if segment.text:
-                space = joined and not (_unspaced(joined[-1]) and _unspaced(segment.text[0]))
-                joined += " " * bool(space) + segment.text
-        return joined
-
-
-def _unspaced(character: str) -> bool:
-    return "\u3040" <= character <= "\u30ff" or "\u3400" <= character <= "\u9fff" or "\u3001" <= character <= "\u3002"
+        return joined(segment.text for segment in self.segments)

@@ -10,7 +10,6 @@ those of CTC alone, whatever else the search has ranked the text by.
 """
 
 import logging
-import re
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
@@ -23,9 +22,9 @@ from espnet_diverse.corpora.audio import RATE
 from espnet_diverse.errors import ConfigError, ModelError
 from espnet_diverse.text import SPACE
 from espnet_diverse.transcription.result import Word
+from espnet_diverse.transcription.unspaced import LETTER
 
 _BEGIN = "▁"  # of a word, in the pieces of sentencepiece
-_UNSPACED = re.compile("[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")  # kana, Chinese characters
 
 
 class FrameTimes(NamedTuple):
@@ -152,4 +151,4 @@ def words_of(tokens: Sequence[str]) -> list[tuple[str, int, int]]:
 def _apart(word: str, piece: str) -> bool:
     """Whether a piece is no part of the word before it, though no space is between them."""
     joins = not piece[0].isalnum() or not any(map(str.isalnum, word))  # punctuation
-    return not joins and bool(_UNSPACED.search(word) or _UNSPACED.match(piece))
+    return not joins and bool(LETTER.search(word) or LETTER.match(piece))

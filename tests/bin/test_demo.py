@@ -41,7 +41,7 @@ def test_it_serves_until_interrupted(tiny_run, tmp_path):
     [
         (["--max_seconds", "0"], "--max_seconds 0 is no limit; give a number above 0"),
         (["--port", "70000"], "--port 70000: ports lie between 0 and 65535; give another one"),
-        (["--port", "0"], "config.yaml: cannot be read"),
+        (["--port", "0"], "is no directory of a run, for it has no config.yaml"),
         (["--port", "0", "--vad", "ears"], "vad 'ears' is unknown"),
     ],
 )

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from espnet_diverse.bin.main import main
+from espnet_diverse.bin.steps import make_step
 from espnet_diverse.training import checkpoint
 
 
@@ -44,7 +45,18 @@ def test_other_commands_take_it(tiny_run, packed, tmp_path, capfd):
     assert all(torch.equal(found[name], tensor) for name, tensor in expected.items())
     (tmp_path / "no.zip").write_text("no")
     assert main(["decode", "--model_dir", str(tmp_path / "no.zip"), *data]) == 1
-    assert "error: " in (said := capfd.readouterr().err) and "no.zip: cannot be unpacked" in said
+    assert "error: " in (said := capfd.readouterr().err) and "no.zip: is no zip file" in said
+
+
+def test_a_plan_runs_a_stage_again_for_another_archive_under_the_same_name(tiny_run, tmp_path):
+    (tmp_path / "model.zip").write_bytes(b"first")
+    (tmp_path / "out").mkdir()
+    arguments = ["--data_dir", str(tiny_run.test_dir), "--output_dir", str(tmp_path / "out")]
+    step = make_step("look", ["espnet-diverse", "figure", "--model_dir", str(tmp_path / "model.zip"), *arguments])
+    step.stamp(tmp_path / "stamps").save(0)
+    assert step.stamp(tmp_path / "stamps").reason() is None
+    (tmp_path / "model.zip").write_bytes(b"second")
+    assert step.stamp(tmp_path / "stamps").reason() == f"{tmp_path / 'model.zip'} changed"
 
 
 def test_export_writes_onnx(tiny_run, tmp_path, capfd):

@@ -1,7 +1,14 @@
+import fcntl
 import json
+import os
+import pty
+import re
 import shutil
+import struct
 import subprocess
 import sys
+import termios
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +16,10 @@ import pytest
 import soundfile
 
 from espnet_diverse.bin.main import main
+from espnet_diverse.decoding.options import Options
 from espnet_diverse.decoding.task_ids import KnownTasks
+from espnet_diverse.errors import DataError
+from espnet_diverse.inference import Cutting, Recognizer, Request
 from espnet_diverse.transcription.result import Segment, Transcript
 
 # What the tiny model hears are tones, which are speech to what goes by loudness.
@@ -43,7 +53,8 @@ def test_one_file_prints_its_text(tiny_run, decoded):
     done = start(tiny_run.model_dir, *HOW, tiny_run.test_dir / "test-01.wav", text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout == f"{decoded[0]['test-01']}\n"
-    assert done.stderr.startswith("transcribe: 1/1 files") and "Traceback" not in done.stderr
+    (line,) = done.stderr.splitlines()
+    assert re.fullmatch(r"transcribe: 1/1 files, 0:00:01/0:00:01 of audio, [\d.]+x real time, \d+ s", line)
 
 
 def test_standard_input_and_bad_files_beside_it(tiny_run, decoded, tmp_path):
@@ -56,6 +67,48 @@ def test_standard_input_and_bad_files_beside_it(tiny_run, decoded, tmp_path):
     assert "espnet-diverse transcribe: skipped bad.wav: not readable as audio (Format not recognised)" in said
     assert "espnet-diverse transcribe: skipped gone.wav: no such audio file; mend the path" in said
     assert "Traceback" not in said
+
+
+@pytest.fixture(scope="module")
+def beeps(tmp_path_factory):
+    """Six beeps of half a second with a second of silence before and after each: a stretch each, at 9.5 s the last."""
+    path = tmp_path_factory.mktemp("beeps") / "beeps.wav"
+    beep = 0.3 * np.sin(2 * np.pi * 600 * np.arange(8000) / 16_000)
+    soundfile.write(path, np.concatenate([np.zeros(16_000), beep] * 6 + [np.zeros(16_000)]), 16_000)
+    return path
+
+
+def test_one_long_recording_shows_how_far_it_is_on_a_terminal(tiny_run, beeps):
+    terminal, stderr = pty.openpty()
+    fcntl.ioctl(stderr, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 120, 0, 0))
+    arguments = [str(tiny_run.model_dir), "--vad", "energy", "--batch_size", "1", str(beeps)]
+    command = [sys.executable, "-m", "espnet_diverse.bin.main", "transcribe", *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True) as process:
+        os.close(stderr)
+        said = b""
+        with suppress(OSError):  # which is the end of a terminal
+            while block := os.read(terminal, 4096):
+                said += block
+        os.close(terminal)
+    assert process.returncode == 0
+    shown = said.decode().split("\r")
+    assert any(
+        re.fullmatch(r"transcribe: 0/1 files, .*/0:00:10 of audio, .*x real time \|.*\| \d+% \[.*\]", s) for s in shown
+    )
+    assert shown[-2].strip() == shown[-1].strip() == ""
+
+
+def test_seconds_that_are_done_are_told_as_the_search_goes_on(tiny_run, beeps):
+    heard = []
+    recognizer = Recognizer(tiny_run.model_dir, options=Options(beam_size=1, batch_size=1), cutting=Cutting("energy"))
+    requests = [Request(beeps, hear=lambda *told: heard.append(told)), Request("gone.wav", hear=heard.append)]
+    found, failed = recognizer.transcribe_all(requests)
+    assert {length for _, length in heard} == {10.0} and isinstance(failed, DataError)
+    ends = [segment.end for segment in found.segments]
+    assert len(ends) == 6 and ends[-1] < 10.0
+    told = [done for done, _ in heard]
+    assert len(told) == 8 and told == sorted(told)
+    assert (told[0], told[-2], told[-1]) == (0.0, pytest.approx(ends[-1]), 10.0)
 
 
 def test_help_answers_at_once():
@@ -125,8 +178,10 @@ def test_what_failed_leaves_nothing_of_an_earlier_run(tiny_run, tmp_path, capsys
         ([], "no recording is named; give files, folders, - for standard input, or --list"),
         (["gone.wav"], "gone.wav: no such audio file; mend the path or get the file"),
         (["a.wav", "b.wav"], "none of 2 recordings could be transcribed; first a.wav: no such audio file"),
-        (["a.wav", "--output_format", "all"], "output_format all of 1 recordings needs --output_dir"),
-        (["a.wav", "b.wav", "--output_format", "srt"], "output_format srt of 2 recordings needs --output_dir"),
+        (["a.wav", "--output_format", "all"], "--output_format all needs --output_dir, the folder to write to"),
+        (["a.wav", "b.wav", "--output_format", "srt"], "--output_format srt of 2 recordings needs --output_dir"),
+        (["a.wav", "--output_dir", __file__], f"--output_dir {__file__}: cannot be written to (File exists); name"),
+        (["a.wav", "--output_dir", "/dev/null/x"], "--output_dir /dev/null/x: cannot be written to (Not a directory)"),
         (["a.wav", "--task", "translate"], "is a model of asr, which can only transcribe"),
         (["a.wav", "--beam_size", "0"], "beam_size 0 is not allowed"),
         (["a.wav", "--device", "tpu"], "device 'tpu' is not possible on this machine"),

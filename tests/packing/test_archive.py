@@ -128,7 +128,21 @@ def test_it_is_unpacked_once_and_a_directory_is_itself(packed, cache, tmp_path):
     moved = shutil.copy(packed, tmp_path / "other.zip")
     assert unpacked(moved) == model_dir and (model_dir / "config.yaml").stat().st_mtime_ns == kept
     assert [path.name for path in model_dir.parent.iterdir()] == [model_dir.name]
-    assert unpacked(tmp_path) == tmp_path and unpacked(tmp_path / "gone") == tmp_path / "gone"
+    assert unpacked(model_dir) == model_dir
+
+
+def test_what_is_no_model_is_named(tmp_path):
+    with pytest.raises(ModelError, match=r"gone: no such model; give the directory of a run, or a packed model"):
+        unpacked(tmp_path / "gone")
+    with pytest.raises(
+        ModelError, match=r"is no directory of a run, for it has no config\.yaml; give one, or a packed"
+    ):
+        unpacked(tmp_path)
+    (tmp_path / "a.wav").write_bytes(b"RIFF")
+    with pytest.raises(
+        ModelError, match=r"a\.wav: is no zip file, as packed models are, or a torn one; give a model bef"
+    ):
+        unpacked(tmp_path / "a.wav")
 
 
 def test_the_first_of_two_processes_wins(tmp_path):
@@ -212,9 +226,6 @@ def test_links_encryption_and_other_files_are_refused(tmp_path):
     with pytest.raises(ModelError, match=r"secret\.zip: cannot be unpacked \(.*encrypted"):
         unpacked(path)
     path = tmp_path / "notes.txt"
-    path.write_text("no model")
-    with pytest.raises(ModelError, match=r"notes\.txt: cannot be unpacked \(File is not a zip file\)"):
-        unpacked(path)
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("a.txt", "a")
     with pytest.raises(ModelError, match=r"has no meta\.yaml and is no packed model; espnet-diverse pack makes one"):

@@ -5,16 +5,18 @@ import sys
 from argparse import Namespace
 
 import numpy as np
-import onnxruntime
 import pytest
 import torch
 from espnet2.asr.ctc import CTC
 
 from espnet_diverse.errors import ConfigError, ModelError
 from espnet_diverse.nets import ENCODERS
+from espnet_diverse.onnx_runtime import import_onnxruntime
 from espnet_diverse.packing.onnx_export import EncoderCTC, export
 from espnet_diverse.scope import scope
 from espnet_diverse.training.tasks import load_model
+
+onnxruntime = import_onnxruntime()
 
 BINS = 20
 SHAPES = ([47], [64, 39], [300, 211, 90])

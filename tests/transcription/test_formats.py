@@ -17,6 +17,7 @@ TRANSCRIPT = Transcript(
     duration=3662.0,
     tasks={"lang": "en"},
     language_probabilities={"en": 0.75, "de": 0.25},
+    language="en",
 )
 SILENCE = Transcript((), 3.0, {})
 

@@ -245,7 +245,7 @@ def test_mp3_without_its_length_is_read_to_its_end(broadcast):
 
 def test_mp3_without_its_length_nor_sound_is_refused(tmp_path):
     (tmp_path / "x.mp3").write_bytes(b"\xff\xfb\x90\x00" + bytes(20_000))
-    with pytest.raises(DataError, match=r"x\.mp3: .*(cannot be decoded|holds no samples)"):
+    with pytest.raises(DataError, match=r"x\.mp3: not readable as audio"):
         read(tmp_path / "x.mp3")
 
 
