@@ -13,10 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from espnet_diverse.attention import MultiHeadAttention
-
-ROWS = 512  # that weights are arranged for; measured to be good from 1 to 1,600
-_ops = torch.ops.mkldnn
-_AVAILABLE = torch.backends.mkldnn.is_available() and hasattr(_ops, "_linear_pointwise")
+from espnet_diverse.functional.linear import AVAILABLE, arranged, product
 
 
 class FastLinear(nn.Linear):
@@ -27,14 +24,14 @@ class FastLinear(nn.Linear):
         nn.Module.__init__(self)  # no parameters of its own
         self.in_features, self.out_features = linear.in_features, linear.out_features
         self.weight, self.bias = linear.weight, linear.bias
-        self.arranged = _ops._reorder_linear_weight(linear.weight.detach(), ROWS)
+        self.arranged = arranged(linear.weight)
         self.train(linear.training)
 
     def forward(self, x: Tensor) -> Tensor:
         """x (..., in) -> (..., out)."""
         if torch.is_grad_enabled() or x.dtype != torch.float32 or x.is_cuda or torch.compiler.is_compiling():
             return F.linear(x, self.weight, self.bias)
-        return _ops._linear_pointwise.default(x, self.arranged, self.bias, "none", [], "")
+        return product(x, self.arranged, self.bias)
 
 
 def joined(linears: Sequence[nn.Linear]) -> nn.Linear:
@@ -63,7 +60,7 @@ def exchange_linear(model: nn.Module, make: Callable[[nn.Linear], nn.Module]) ->
 def speed_up(model: nn.Module) -> None:
     """Exchange the linear maps of a model for `FastLinear`, as `exchange_linear` does, where they compute in float32 on
     a CPU."""
-    if _AVAILABLE:
+    if AVAILABLE:
         exchange_linear(model, lambda linear: FastLinear(linear) if _is_fit(linear) else linear)
 
 

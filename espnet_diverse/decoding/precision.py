@@ -12,15 +12,15 @@ attention, norms, softmax and scores are not touched.
 
 from collections.abc import Iterable
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.ao.nn.quantized.dynamic import Linear as Int8Linear
 from torch.ao.quantization import per_channel_dynamic_qconfig
 
-from espnet_diverse.decoding.fast_linear import ROWS, exchange_linear, speed_up
+from espnet_diverse.decoding.fast_linear import exchange_linear, speed_up
 from espnet_diverse.decoding.options import PRECISIONS
 from espnet_diverse.errors import ConfigError
+from espnet_diverse.functional.linear import arranged, has_bfloat16, product
 
 
 class HalfLinear(nn.Module):
@@ -31,16 +31,15 @@ class HalfLinear(nn.Module):
         self.in_features, self.out_features = linear.in_features, linear.out_features
         self.bias = None if linear.bias is None else linear.bias.detach().bfloat16()
         self.weight = linear.weight.detach().bfloat16()
-        self.arranged = not linear.weight.is_cuda and torch.ops.mkldnn._is_mkldnn_bf16_supported()
-        if self.arranged:
-            self.weight = torch.ops.mkldnn._reorder_linear_weight(self.weight, ROWS)
+        self.is_arranged = not linear.weight.is_cuda and has_bfloat16()
+        if self.is_arranged:
+            self.weight = arranged(self.weight)
 
     def forward(self, x: Tensor) -> Tensor:
         """x (..., in) -> (..., out)."""
         half = x.bfloat16()
-        if not self.arranged:
-            return F.linear(half, self.weight, self.bias).to(x.dtype)
-        return torch.ops.mkldnn._linear_pointwise.default(half, self.weight, self.bias, "none", [], "").to(x.dtype)
+        multiply = product if self.is_arranged else F.linear
+        return multiply(half, self.weight, self.bias).to(x.dtype)
 
 
 def check_precision(precision: str, device: str, compiled: bool = False) -> None:

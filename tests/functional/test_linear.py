@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from espnet_diverse.functional.linear import AVAILABLE, linear
+from espnet_diverse.functional.linear import AVAILABLE, arranged, has_bfloat16, linear, product
 
 pytestmark = pytest.mark.skipif(not AVAILABLE, reason="this PyTorch has no oneDNN")
 
@@ -46,3 +46,14 @@ def test_a_frozen_weight_gets_no_gradient():
     linear(x, weight, torch.zeros(4)).sum().backward()
     assert weight.grad is None
     torch.testing.assert_close(x.grad, weight.sum(0).expand(3, 5), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("rows", [1, 10, 700])
+def test_arranged_weights_give_the_same(rows):
+    generator = torch.manual_seed(4)
+    x, weight = torch.randn(rows, 40, generator=generator), torch.randn(24, 40, generator=generator)
+    bias = torch.randn(24, generator=generator)
+    torch.testing.assert_close(product(x, arranged(weight), bias), x @ weight.t() + bias, atol=1e-5, rtol=1e-5)
+    if has_bfloat16():
+        half = product(x.bfloat16(), arranged(weight.bfloat16()), bias.bfloat16())
+        torch.testing.assert_close(half.float(), x @ weight.t() + bias, atol=0.3, rtol=0.05)
