@@ -26,6 +26,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from espnet_diverse.functional.semantic import soften
+from espnet_diverse.functional.shapes import broadcast
 
 #: Natural logarithms times this are logarithms in base 2.
 LOG2_E = 1 / math.log(2)
@@ -67,7 +68,7 @@ def sdma_attention(
     if q.dtype not in (torch.float32, torch.float64):
         raise ValueError(f"semantic mask attention in {q.dtype} is too coarse; give float32 or float64")
     leads = {x.shape[:-2] for x in (q, k, v, p_query, p_key)}
-    lead = leads.pop() if len(leads) == 1 else torch.broadcast_shapes(*leads)
+    lead = leads.pop() if len(leads) == 1 else broadcast(*leads)
 
     def four_dimensional(x: Tensor, *matrix: int) -> Tensor:
         return x.expand(*lead, *matrix).reshape(-1, lead[-1], *matrix)

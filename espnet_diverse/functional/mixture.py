@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from espnet_diverse.functional.shapes import broadcast
+
 #: Smallest variance; a logarithm below its own is clamped, so that no cluster collapses onto one token.
 VARIANCE_FLOOR = 1e-4
 
@@ -34,7 +36,7 @@ def log_density(x: Tensor, log_prior: Tensor, mean: Tensor, log_var: Tensor) -> 
     Returns:
         (..., T, C); the leading dimensions broadcast.
     """
-    lead = torch.broadcast_shapes(x.shape[:-2], mean.shape[:-2])
+    lead = broadcast(x.shape[:-2], mean.shape[:-2])
     log_prior, log_var = log_prior.log_softmax(-1).unsqueeze(-1), floored(log_var)
     flat = [y.expand(*lead, *y.shape[-2:]).reshape(-1, *y.shape[-2:]) for y in (x, log_prior, mean, log_var)]
     return _LogDensity.apply(*flat).view(*lead, mean.size(-2), x.size(-2)).transpose(-2, -1)

@@ -1,8 +1,9 @@
 """What happens when ESPnet is imported: our classes enter its tables, and its import makes no noise.
 
 `import espnet_diverse` installs a finder that stands by for a few modules of ESPnet and acts when they are imported,
-by whatever entry point: the tasks learn our classes by name, the download attempt of `g2p_en` waits until somebody
-uses it, and a message that ESPnet prints on stdout goes to the log. Nothing heavy is imported here.
+by whatever entry point: the tasks learn our classes by name, what costs time or noise and is not needed waits until
+somebody uses it (`quick_import.py`), and a message that ESPnet prints on stdout goes to the log. Nothing heavy is
+imported here.
 """
 
 import importlib.abc
@@ -12,14 +13,15 @@ import logging
 import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, nullcontext, redirect_stdout
+from functools import partial
 from types import ModuleType
+
+from espnet_diverse.training import quick_import
 
 TASK_MODULES = {f"espnet2.tasks.{task}": task for task in ("asr", "st", "mt", "lm", "s2t")}
 # It prints "Failed to import Flash Attention" on stdout, which would spoil piped output.
 _PRINTING = "espnet.nets.pytorch_backend.transformer.attention"
-# It takes seconds to import and makes nltk download files, or complain that it cannot; only English phonemes need it.
-_LAZY = "g2p_en"
 
 
 def install() -> None:
@@ -33,6 +35,8 @@ def install() -> None:
     for module, task in TASK_MODULES.items():
         if module in sys.modules:
             register(task)
+    if "typeguard" in sys.modules:
+        quick_import.check_at_first_call(sys.modules["typeguard"])
 
 
 def register(task: str) -> None:
@@ -83,60 +87,56 @@ def _enter(choices, classes: dict[str, type]) -> None:
     choices.classes.update(classes)
 
 
+@contextmanager
+def _printing_to_log() -> Iterator[None]:
+    said = io.StringIO()
+    with redirect_stdout(said):
+        yield
+    # Not `logging.debug`, which would give the root logger a handler.
+    logging.getLogger(__name__).debug(said.getvalue().strip())
+
+
+_AROUND = {
+    _PRINTING: _printing_to_log,
+    **dict.fromkeys(quick_import.WITHOUT_TRANSFORMERS, partial(quick_import.absent, "transformers")),
+}
+"""Contexts in which modules are executed."""
+
+_AFTER = {
+    "typeguard": quick_import.check_at_first_call,
+    **{module: lambda _, task=task: register(task) for module, task in TASK_MODULES.items()},
+}
+"""What happens to modules once they are executed."""
+
+
 class _Finder(importlib.abc.MetaPathFinder):
     """Wraps the loader of the modules that we stand by for; says nothing about any other."""
 
     def find_spec(self, name, path=None, target=None):
-        if name not in TASK_MODULES and name not in (_PRINTING, _LAZY):
+        if name not in _AROUND and name not in _AFTER and name not in quick_import.LAZY:
             return None
         others = (finder for finder in sys.meta_path if finder is not self)
         specs = (finder.find_spec(name, path, target) for finder in others)
         spec = next((spec for spec in specs if spec is not None), None)
         if spec is not None:
-            spec.loader = (_LazyLoader if name == _LAZY else _Loader)(spec.loader)
+            spec.loader = (quick_import.LazyLoader if name in quick_import.LAZY else _Loader)(spec.loader)
         return spec
 
 
 class _Loader(importlib.abc.Loader):
-    """Runs the module's own loader, quietly, and then registers our classes where it is a task."""
+    """The module's own loader with `_AROUND` and `_AFTER`."""
 
     def __init__(self, loader):
         self.loader = loader
+
+    def __getattr__(self, name):  # `runpy` asks for more than a loader has to have
+        return getattr(self.loader, name)
 
     def create_module(self, spec):
         return self.loader.create_module(spec)
 
     def exec_module(self, module):
         module.__spec__.loader = module.__loader__ = self.loader
-        if module.__name__ == _PRINTING:
-            said = io.StringIO()
-            with redirect_stdout(said):
-                self.loader.exec_module(module)
-            # Not `logging.debug`, which would give the root logger a handler.
-            logging.getLogger(__name__).debug(said.getvalue().strip())
-        else:
+        with _AROUND.get(module.__name__, nullcontext)():
             self.loader.exec_module(module)
-            register(TASK_MODULES[module.__name__])
-
-
-class _LazyLoader(_Loader):
-    """Makes a module that is executed when its first public name is asked for.
-
-    `importlib.util.LazyLoader` would do so at any attribute, also at `__spec__` and `__file__`, which the import system
-    and `inspect` ask of every module.
-    """
-
-    def create_module(self, spec):
-        return _LazyModule(spec.name)
-
-    def exec_module(self, module):
-        module.__spec__.loader = module.__loader__ = self.loader
-
-
-class _LazyModule(ModuleType):
-    def __getattr__(self, name):
-        if name.startswith("__"):
-            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
-        self.__class__ = ModuleType
-        self.__loader__.exec_module(self)
-        return getattr(self, name)
+        _AFTER.get(module.__name__, lambda _: None)(module)

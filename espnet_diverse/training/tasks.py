@@ -31,6 +31,7 @@ from espnet_diverse.training.config import named_files
 from espnet_diverse.training.espnet_import import swapped
 from espnet_diverse.training.initialisation import initialise
 from espnet_diverse.training.models import DiverseSTModel
+from espnet_diverse.training.quick_import import NO_TRANSFORMERS
 from espnet_diverse.training.task_names import TaskIndices
 from espnet_diverse.training.text_batches import build_batch_sampler
 from espnet_diverse.training.trainer import Trainer
@@ -82,14 +83,16 @@ class _Diverse:
         """Build the model of a configuration.
 
         Raises:
-            ConfigError: A value that the constructor of a part refuses.
+            ConfigError: A value that the constructor of a part refuses, or a part whose package is missing.
         """
         try:
             return super().build_model(args)
-        except (AssertionError, KeyError, RuntimeError, TypeError, TypeCheckError, ValueError) as error:
+        except (AssertionError, ImportError, KeyError, RuntimeError, TypeError, TypeCheckError, ValueError) as error:
             if isinstance(error, ConfigError):
                 raise
             said = " ".join(str(error).split()) or "a value that a part of it refuses; --debug shows where"
+            if isinstance(error, ImportError) and "transformers" in said:  # ESPnet asks to install it
+                said = NO_TRANSFORMERS
             raise ConfigError(f"the model of this configuration cannot be built: {said}") from error
 
     @classmethod

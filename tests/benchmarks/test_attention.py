@@ -1,7 +1,6 @@
-"""The benchmark, as a user runs it at a tiny size: complete tables; times are not judged."""
+"""The benchmark at a tiny size: complete tables; times are not judged."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,12 +10,6 @@ import torch
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "attention.py"
 CONTESTANTS = ["espnet", "softmax", "sma", "sdma"]
-
-
-def benchmark(*options: object) -> subprocess.CompletedProcess:
-    command = [sys.executable, SCRIPT, *options]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    return subprocess.run(list(map(str, command)), env=environment, capture_output=True, text=True, check=False)
 
 
 def tables(markdown: str) -> dict[str, list[list[str]]]:
@@ -30,20 +23,20 @@ def tables(markdown: str) -> dict[str, list[list[str]]]:
     return found
 
 
-@pytest.mark.slow
-def test_the_tables_are_complete(tmp_path):
+def test_the_tables_are_complete(tmp_path, tiny_step, capsys):
+    import attention
+
     output = tmp_path / "results.json"
-    size = ["--times", 6, 9, "--tokens", 18, "--steps", "6x6/256/1024", "--step_time", 12, "--utterances", 2]
-    result = benchmark(*size, "--repeats", 2, "--output", output)
-    assert result.returncode == 0, result.stderr[-2000:]
-    command, _, circumstances, *rest = result.stdout.splitlines()
+    size = ["--times", "6", "9", "--tokens", "18", "--steps", tiny_step, "--step_time", "12", "--utterances", "2"]
+    attention.main([*size, "--repeats", "2", "--output", str(output)])
+    command, _, circumstances, *rest = capsys.readouterr().out.splitlines()
     assert command.strip().startswith("python ")
     assert "1 CPU thread(s), float32, torch 2." in circumstances
 
     found = tables("\n".join(rest))
     modes = ["evaluation forward", "training forward", "training forward + backward"]
     assert list(found) == [f"One attention module, {mode}" for mode in modes] + ["A training step"]
-    cases = [["3, 6", "2, 9"]] * 3 + [["6x6/256/1024: 2, 12"]]
+    cases = [["3, 6", "2, 9"]] * 3 + [[f"{tiny_step}: 2, 12"]]
     head = ["B, T", "ESPnet ms", *CONTESTANTS[1:], "ESPnet peak MB", *(f"{name} peak" for name in CONTESTANTS[1:])]
     for (first, *lines), expected in zip(found.values(), cases, strict=True):
         assert first == head
@@ -101,8 +94,18 @@ def test_memory_is_not_said_to_be_kept_without_glibc(monkeypatch):
         (["--device", "cuda"], "--device cuda is not possible: PyTorch sees no GPU on this machine"),
     ],
 )
-def test_what_cannot_be_measured_is_refused(options, message, monkeypatch):
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    result = benchmark(*options)
-    assert result.returncode == 2
-    assert message in result.stderr.splitlines()[-1]
+def test_what_cannot_be_measured_is_refused(options, message, monkeypatch, capsys):
+    monkeypatch.syspath_prepend(SCRIPT.parent)
+    import attention
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(SystemExit, match="2"):
+        attention.main(options)
+    assert message in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_it_runs_as_a_program():
+    run = [sys.executable, str(SCRIPT), "--times", "6", "--tokens", "6", "--repeats", "1"]
+    done = subprocess.run(run, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert [cells[0] for lines in tables(done.stdout).values() for cells in lines] == ["B, T", "1, 6"] * 3

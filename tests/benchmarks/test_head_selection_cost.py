@@ -1,11 +1,7 @@
 """The benchmark of head selection at a tiny size: complete tables, and a comparison with what computes the same."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
-import pytest
 import torch
 
 from espnet_diverse.attention import build_attention
@@ -14,19 +10,18 @@ from espnet_diverse.scope import scope
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "head_selection.py"
 
 
-@pytest.mark.slow
-def test_the_tables_are_complete():
-    size = ["--times", "6", "--steps", "6x6/256/1024", "--step_time", "12", "--utterances", "3", "--languages", "2"]
-    command = [sys.executable, str(SCRIPT), *size, "--repeats", "2"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert "2 languages a batch; ratios of medians of 2 rounds" in done.stdout
-    tables = [line for line in done.stdout.splitlines() if line.startswith("**")]
-    rows = [line.strip("| ").split(" | ") for line in done.stdout.splitlines() if line.startswith("| ")]
+def test_the_tables_are_complete(tiny_step, capsys):
+    import head_selection
+
+    size = ["--times", "6", "--steps", tiny_step, "--step_time", "12", "--utterances", "3", "--languages", "2"]
+    head_selection.main([*size, "--repeats", "2"])
+    printed = capsys.readouterr().out
+    assert "2 languages a batch; ratios of medians of 2 rounds" in printed
+    tables = [line for line in printed.splitlines() if line.startswith("**")]
+    rows = [line.strip("| ").split(" | ") for line in printed.splitlines() if line.startswith("| ")]
     assert [table.split(",")[0].split(":")[0] for table in tables] == ["**One attention module", "**A training step"]
     assert rows[0][1:5] == ["plain ms", "group", "subset", "all heads"]
-    assert [row[0] for row in rows] == ["B, T", "3, 6", "B, T", "6x6/256/1024: 3, 12"]
+    assert [row[0] for row in rows] == ["B, T", "3, 6", "B, T", f"{tiny_step}: 3, 12"]
     assert all(float(cell) > 0 for row in rows[1::2] for cell in row[1:])
 
 

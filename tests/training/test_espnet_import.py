@@ -60,22 +60,6 @@ def test_a_class_of_the_wrong_type_is_refused():
     assert choices.classes == {}
 
 
-def test_g2p_en_is_executed_when_it_is_used(monkeypatch, tmp_path):
-    (tmp_path / "g2p_en.py").write_text("import sys\nsys.g2p_en_ran = True\nclass G2p: pass\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delitem(sys.modules, "g2p_en", raising=False)
-    monkeypatch.setattr(sys, "g2p_en_ran", False, raising=False)
-    import g2p_en
-
-    assert g2p_en.__spec__.name == "g2p_en" and not hasattr(g2p_en, "__wrapped__")
-    assert not sys.g2p_en_ran
-    assert g2p_en.G2p.__name__ == "G2p"
-    assert sys.g2p_en_ran
-    with pytest.raises(AttributeError, match="G3p"):
-        _ = g2p_en.G3p
-    monkeypatch.delitem(sys.modules, "g2p_en")
-
-
 def test_a_missing_g2p_en_is_an_ordinary_import_error(monkeypatch):
     finder = espnet_import._Finder()
     monkeypatch.setattr(sys, "meta_path", [finder])
