@@ -69,6 +69,13 @@ parse_options() {
     done
 }
 
+# default NAME REPLICA OFFICIAL: what an option that was not given is for the synthetic corpus, and for any other.
+default() {
+    local value=$3
+    [[ $corpus != synthetic ]] || value=$2
+    [[ -n ${!1} ]] || printf -v "$1" '%s' "$value"
+}
+
 # Add one command to the plan, quoted so that Python's shlex reads it back.
 note() {
     local word line='' quote="'\\''"

@@ -7,9 +7,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 . ../../common/recipe.sh
 
 parse_options "$@"
-if [[ $corpus == synthetic ]]; then
-    : "${config:=model/small,attention/sdma,conf/demo.yaml}" "${speed_perturb:=1.0}"
-else
-    : "${config:=model/transformer_6x6,attention/sdma,conf/learned_variance.yaml,update/adam_noam_25k,conf/train.yaml}" "${speed_perturb:=0.9 1.0 1.1}"
-fi
+default config model/small,attention/sdma,conf/demo.yaml \
+    model/transformer_6x6,attention/sdma,conf/learned_variance.yaml,update/adam_noam_25k,conf/train.yaml
+default speed_perturb 1.0 '0.9 1.0 1.1'
 run_stages

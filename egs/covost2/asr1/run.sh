@@ -8,12 +8,9 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 
 token_type='' average_number='' metric='wer cer' score_by='utt2lang' score_options='--normalise wer'
 parse_options "$@"
-if [[ $corpus == synthetic ]]; then
-    : "${config:=model/small,attention/softmax,heads/group,tag/target_language,conf/demo.yaml}"
-    : "${token_type:=char}" "${average_number:=3}"
-else
-    : "${config:=model/transformer_12x6,attention/softmax,heads/group,tag/target_language,update/adam_inverse_sqrt_10k,conf/train.yaml}"
-    : "${token_type:=unigram}" "${average_number:=10}"
-fi
+default config model/small,attention/softmax,heads/group,tag/target_language,conf/demo.yaml \
+    model/transformer_12x6,attention/softmax,heads/group,tag/target_language,update/adam_inverse_sqrt_10k,conf/train.yaml
+default token_type char unigram
+default average_number 3 10
 [[ $token_type == char ]] || : "${vocab_size:=8000}"
 run_stages

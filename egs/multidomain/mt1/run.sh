@@ -9,12 +9,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 
 task=mt token_type=bpe average_number=5 metric='bleu chrf' score_by='utt2domain'
 parse_options "$@"
-if [[ $corpus == synthetic ]]; then
-    : "${config:=model/mt_tiny,attention/softmax,heads/group,conf/domain.yaml,conf/demo.yaml}"
-    size=400
-else
-    : "${config:=model/mt_tiny,model/shared_embeddings,attention/softmax,heads/group,conf/domain.yaml,update/adamw_inverse_sqrt_4k,conf/train.yaml}"
-    size=16000
-fi
-[[ $token_type == char ]] || : "${vocab_size:=$size}"
+default config model/mt_tiny,attention/softmax,heads/group,conf/domain.yaml,conf/demo.yaml \
+    model/mt_tiny,model/shared_embeddings,attention/softmax,heads/group,conf/domain.yaml,update/adamw_inverse_sqrt_4k,conf/train.yaml
+[[ $token_type == char ]] || default vocab_size 400 16000
 run_stages

@@ -11,12 +11,10 @@ task=st token_type='' average_number='' metric='bleu chrf' score_by='utt2domain 
 score_options='--zero_shot mtedx-it-en mtedx-it-es mtedx-pt-es'
 parse_options "$@"
 : "${europarl_options:=--pairs es-en es-fr es-it es-pt fr-en fr-es fr-pt it-en it-es pt-en pt-es}"
-if [[ $corpus == synthetic ]]; then
-    : "${config:=model/small,attention/softmax,heads/group,conf/domain.yaml,tag/target_language,conf/demo.yaml}"
-    : "${token_type:=char}" "${average_number:=3}"
-else
-    : "${config:=model/transformer_12x6,attention/softmax,heads/group,conf/domain.yaml,tag/target_language,update/adam_inverse_sqrt_10k,conf/train.yaml}"
-    : "${token_type:=unigram}" "${average_number:=10}" "${covost2_options:=--pairs es-en fr-en it-en pt-en ru-en}"
-fi
+default config model/small,attention/softmax,heads/group,conf/domain.yaml,tag/target_language,conf/demo.yaml \
+    model/transformer_12x6,attention/softmax,heads/group,conf/domain.yaml,tag/target_language,update/adam_inverse_sqrt_10k,conf/train.yaml
+default token_type char unigram
+default average_number 3 10
+default covost2_options '' '--pairs es-en fr-en it-en pt-en ru-en'
 [[ $token_type == char ]] || : "${vocab_size:=8000}"
 run_stages

@@ -8,10 +8,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 
 task=lm token_type='' average_metric=valid.loss average_number=5
 parse_options "$@"
-if [[ $corpus == synthetic ]]; then
-    : "${config:=model/lm_tiny,conf/demo.yaml}" "${token_type:=char}"
-else
-    : "${config:=model/lm_16x410,update/adamw_inverse_sqrt_4k,conf/train.yaml}" "${token_type:=unigram}"
-fi
+default config model/lm_tiny,conf/demo.yaml \
+    model/lm_16x410,update/adamw_inverse_sqrt_4k,conf/train.yaml
+default token_type char unigram
 [[ $token_type == char ]] || : "${vocab_size:=32000}"
 run_stages

@@ -8,13 +8,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 
 task=mt token_type=bpe src_token_type=bpe average_number=5 average_metric=valid.epoch metric='bleu chrf'
 parse_options "$@"
-if [[ $corpus == synthetic ]]; then
-    : "${config:=model/mt_tiny,attention/sdma,losses/sdma_text_half,conf/demo.yaml}"
-    size=400 src_size=600
-else
-    : "${config:=model/mt_base,attention/sdma,losses/sdma_text_half,update/adamw_inverse_sqrt_8k,conf/train.yaml}"
-    size=20000 src_size=25000
-fi
-[[ $token_type == char ]] || : "${vocab_size:=$size}"
-[[ $src_token_type == char ]] || : "${src_vocab_size:=$src_size}"
+default config model/mt_tiny,attention/sdma,losses/sdma_text_half,conf/demo.yaml \
+    model/mt_base,attention/sdma,losses/sdma_text_half,update/adamw_inverse_sqrt_8k,conf/train.yaml
+[[ $token_type == char ]] || default vocab_size 400 20000
+[[ $src_token_type == char ]] || default src_vocab_size 600 25000
 run_stages
