@@ -15,9 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model_dir", type=Path, required=True, help="directory of the run")
     parser.add_argument("--data_dir", type=Path, required=True, help="data directory with audio and transcripts")
     parser.add_argument("--output_dir", type=Path, required=True, help="where the page, pictures and numbers go")
-    parser.add_argument(
-        "--model_file", default="valid.acc.ave.pth", help="path or name in model_dir (default: valid.acc.ave.pth)"
-    )
+    options.add_model_file(parser)
     parser.add_argument("--utterances", type=int, metavar="N", help="measure N, evenly spread (default: all)")
     parser.add_argument("--figure_utterance", metavar="ID", help="utterance whose maps are drawn (default: the first)")
     options.add_tasks(parser)
@@ -25,8 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def inputs(args: argparse.Namespace) -> list[Path]:
     """Files and data directories that are read."""
-    named = args.model_dir / args.model_file
-    return [args.model_dir / "config.yaml", named if named.exists() else Path(args.model_file), args.data_dir]
+    return [*options.model_inputs(args), args.data_dir]
 
 
 def outputs(args: argparse.Namespace) -> list[Path]:

@@ -20,9 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this command."""
     parser.add_argument("kind", choices=("back", "forward"), help="what the text becomes: the target, or the source")
     parser.add_argument("--model_dir", type=Path, required=True, help="run of a text translation model")
-    parser.add_argument(
-        "--model_file", default="valid.acc.ave.pth", help="path or name in model_dir (default: valid.acc.ave.pth)"
-    )
+    options.add_model_file(parser)
     parser.add_argument("--data_dir", type=Path, required=True, help="data directory; its text is translated")
     parser.add_argument("--output_dir", type=Path, required=True, help="gets the data directory")
     parser.add_argument(
@@ -34,20 +32,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--temperature", type=float, help="of sampling; lower is more probable (default: 1)")
     parser.add_argument("--top_k", type=int, help="of sampling: tokens that one is drawn from (default: 0, all)")
     parser.add_argument("--seed", type=int, help="of sampling (default: 0)")
-    options.add_config(parser, required=False)
-    options.add_tasks(parser)
-    parser.add_argument("--nj", type=int, default=1, help="processes to translate with on the CPU (default: 1)")
-    parser.add_argument("--ngpu", type=int, choices=(0, 1), default=0, help="1 translates on the GPU (default: 0)")
-    options.add_precision(parser)
+    options.add_search(parser, "translate")
 
 
 def inputs(args: argparse.Namespace) -> list[Path]:
     """Files and data directories that are read."""
-    from espnet_diverse.training.config import find
-
-    named = args.model_dir / args.model_file
-    model_file = named if named.exists() else Path(args.model_file)
-    return [*find(options.fragments(args)), args.model_dir / "config.yaml", model_file, args.data_dir]
+    return options.search_inputs(args)
 
 
 def outputs(args: argparse.Namespace) -> list[Path]:

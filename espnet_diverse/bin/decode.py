@@ -28,23 +28,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--output_dir", type=Path, required=True, help="where text, score, failures.json and decode.json go"
     )
-    parser.add_argument(
-        "--model_file", default="valid.acc.ave.pth", help="path or name in model_dir (default: valid.acc.ave.pth)"
-    )
-    options.add_config(parser, required=False)
-    options.add_tasks(parser)
-    parser.add_argument("--nj", type=int, default=1, help="processes to decode with on the CPU (default: 1)")
-    parser.add_argument("--ngpu", type=int, choices=(0, 1), default=0, help="1 decodes on the GPU (default: 0)")
-    options.add_precision(parser)
+    options.add_model_file(parser)
+    options.add_search(parser, "decode")
 
 
 def inputs(args: argparse.Namespace) -> list[Path]:
     """Files and data directories that are read."""
-    from espnet_diverse.training.config import find
-
-    named = args.model_dir / args.model_file
-    model_file = named if named.exists() else Path(args.model_file)
-    return [*find(options.fragments(args)), args.model_dir / "config.yaml", model_file, args.data_dir]
+    return options.search_inputs(args)
 
 
 def outputs(args: argparse.Namespace) -> list[Path]:

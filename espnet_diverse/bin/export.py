@@ -16,7 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("format", choices=("onnx", "safetensors"), help="what to write")
     parser.add_argument("--model_dir", type=Path, required=True, help="directory of the run, or a packed model")
     parser.add_argument("--output", type=Path, required=True, metavar="FILE", help="file to write, named .FORMAT")
-    parser.add_argument("--model_file", help="path or name in model_dir (default: that of its task)")
+    options.add_model_file(parser, default=None)
     parser.add_argument("--int8", action="store_true", help="quantise the weights of linear maps, of onnx")
     options.add_tasks(parser)
 
@@ -28,8 +28,7 @@ def outputs(args: argparse.Namespace) -> list[Path]:
 
 def inputs(args: argparse.Namespace) -> list[Path]:
     """Files that are read."""
-    model_file = [args.model_dir / args.model_file] if args.model_file else []
-    return [args.model_dir / "config.yaml", *model_file]
+    return options.model_inputs(args)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -12,15 +12,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data_dir", type=Path, required=True, help="data directory with the utterance")
     parser.add_argument("--output_dir", type=Path, required=True, help="where the PNG files go")
     parser.add_argument("--utterance", help="utterance id (default: the first one)")
-    parser.add_argument(
-        "--model_file", default="valid.acc.ave.pth", help="path or name in model_dir (default: valid.acc.ave.pth)"
-    )
+    options.add_model_file(parser)
     options.add_tasks(parser)
 
 
 def inputs(args: argparse.Namespace) -> list[Path]:
     """Files and data directories that are read."""
-    return [args.model_dir / "config.yaml", args.model_dir / args.model_file, args.data_dir]
+    return [*options.model_inputs(args), args.data_dir]
 
 
 def outputs(args: argparse.Namespace) -> list[Path]:

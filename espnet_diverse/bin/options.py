@@ -38,6 +38,26 @@ def run_data(args: argparse.Namespace):
     return RunData(args.train_dir, args.valid_dir, args.tokens_dir, args.task, args.src_tokens_dir)
 
 
+def add_model_file(parser: argparse.ArgumentParser, default: str | None = "valid.acc.ave.pth") -> None:
+    """Declare --model_file, which `model_inputs` and `find_weights` look for; no default leaves it to the task."""
+    shown = default or "that of its task"
+    parser.add_argument("--model_file", default=default, help=f"path or name in model_dir (default: {shown})")
+
+
+def add_gpu(parser: argparse.ArgumentParser, does: str) -> None:
+    """Declare --ngpu of a command that takes one GPU and `does` something on it."""
+    parser.add_argument("--ngpu", type=int, choices=(0, 1), default=0, help=f"1 {does}s on the GPU (default: 0)")
+
+
+def add_search(parser: argparse.ArgumentParser, does: str) -> None:
+    """Declare how a data directory is decoded; `does` is the word for it, such as "decode"."""
+    add_config(parser, required=False)
+    add_tasks(parser)
+    parser.add_argument("--nj", type=int, default=1, help=f"processes to {does} with on the CPU (default: 1)")
+    add_gpu(parser, does)
+    add_precision(parser)
+
+
 def add_tasks(parser: argparse.ArgumentParser) -> None:
     """Declare the options that name one task; `tasks` reads them."""
     parser.add_argument("--language", metavar="NAME", help="language that is spoken")
@@ -62,13 +82,29 @@ def add_precision(parser: argparse.ArgumentParser) -> None:
         help="what linear maps compute in; int8 on the CPU alone (default: float32)",
     )
     parser.add_argument(
-        "--compile", action="store_true", help="compile encoder layers first, which pays for long work on a GPU"
+        "--compile", action="store_true", help="compile encoder layers first; on a CPU decoding was slower with it"
     )
 
 
 def fragments(args: argparse.Namespace) -> list[str]:
     """Names given to --config."""
     return args.config.split(",") if args.config else []
+
+
+def model_inputs(args: argparse.Namespace) -> list[Path]:
+    """What --model_dir and the option of `add_model_file` name."""
+    config = args.model_dir / "config.yaml"
+    if args.model_file is None:
+        return [config]
+    named = args.model_dir / args.model_file
+    return [config, named if named.exists() else Path(args.model_file)]
+
+
+def search_inputs(args: argparse.Namespace) -> list[Path]:
+    """What the options of `add_search`, the model and --data_dir name."""
+    from espnet_diverse.training.config import find
+
+    return [*find(fragments(args)), *model_inputs(args), args.data_dir]
 
 
 def data_inputs(args: argparse.Namespace) -> list[Path]:

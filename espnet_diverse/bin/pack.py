@@ -7,11 +7,13 @@ them. The rest is yours to say.
 import argparse
 from pathlib import Path
 
+from espnet_diverse.bin import options
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this command."""
     parser.add_argument("--model_dir", type=Path, required=True, help="directory of the run, or a packed model")
-    parser.add_argument("--model_file", help="path or name in model_dir (default: that of its task)")
+    options.add_model_file(parser, default=None)
     parser.add_argument("--output", type=Path, required=True, metavar="FILE.zip", help="the packed model")
     parser.add_argument(
         "--weights",
@@ -33,8 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def inputs(args: argparse.Namespace) -> list[Path]:
     """Files that are read."""
     results = [args.results] if args.results else []
-    model_file = [args.model_dir / args.model_file] if args.model_file else []
-    return [args.model_dir / "config.yaml", *model_file, *results]
+    return [*options.model_inputs(args), *results]
 
 
 def outputs(args: argparse.Namespace) -> list[Path]:

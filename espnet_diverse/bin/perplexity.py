@@ -11,18 +11,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model_dir", type=Path, required=True, help="directory of the run")
     parser.add_argument("--data_dir", type=Path, required=True, help="data directory; its text is read")
     parser.add_argument("--output_dir", type=Path, required=True, help="where score and perplexity.json go")
-    parser.add_argument(
-        "--model_file", default="valid.loss.ave.pth", help="path or name in model_dir (default: valid.loss.ave.pth)"
-    )
+    options.add_model_file(parser, "valid.loss.ave.pth")
     parser.add_argument("--results", type=Path, help="RESULTS.md whose table takes the row, in place of an older one")
     options.add_tasks(parser)
-    parser.add_argument("--ngpu", type=int, choices=(0, 1), default=0, help="1 scores on the GPU (default: 0)")
+    options.add_gpu(parser, "score")
 
 
 def inputs(args: argparse.Namespace) -> list[Path]:
     """Files and data directories that are read."""
-    named = args.model_dir / args.model_file
-    return [args.model_dir / "config.yaml", named if named.exists() else Path(args.model_file), args.data_dir]
+    return [*options.model_inputs(args), args.data_dir]
 
 
 def outputs(args: argparse.Namespace) -> list[Path]:

@@ -15,15 +15,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model_dir", type=Path, metavar="MODEL_DIR", help="directory of the run")
     options.add_tasks(parser)
     parser.add_argument("--output_dir", type=Path, required=True, help="where config.yaml, weights and vocabulary go")
-    parser.add_argument(
-        "--model_file", default="valid.acc.ave.pth", help="path or name in model_dir (default: valid.acc.ave.pth)"
-    )
+    options.add_model_file(parser)
 
 
 def inputs(args: argparse.Namespace) -> list[Path]:
     """Files that are read."""
-    named = args.model_dir / args.model_file
-    return [args.model_dir / "config.yaml", named if named.exists() else Path(args.model_file)]
+    return options.model_inputs(args)
 
 
 def outputs(args: argparse.Namespace) -> list[Path]:

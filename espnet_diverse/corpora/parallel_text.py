@@ -145,6 +145,15 @@ def existing(path: Path) -> Path | None:
     return next((file for file in (path, path.with_name(f"{path.name}.gz")) if file.is_file()), None)
 
 
+def find_training(root: Path, part: str, direction: str) -> Files | None:
+    """The files `part`.<language> of source and target, in the folder training of `root` or in it, or None."""
+    for folder in (root / "training", root):
+        sides = [existing(folder / f"{part}.{language}") for language in split_pair(direction)]
+        if all(sides):
+            return Files(*sides)
+    return None
+
+
 def from_tokens(line: str) -> str:
     """Text of a tokenised line: without marks of subwords, compounds joined again, escaped marks as themselves."""
     return html.unescape(line.replace("@@ ", "").replace(" ##AT##-##AT## ", "-"))

@@ -18,12 +18,12 @@ parted. In memory the full set takes some 8 GB.
 
 from pathlib import Path
 
-from espnet_diverse.corpora import EVERYTHING, Selection, split_pair
+from espnet_diverse.corpora import EVERYTHING, Selection
 from espnet_diverse.corpora.bitext import Cleaning, Files, Reader
 from espnet_diverse.corpora.directions import translated_directions
 from espnet_diverse.corpora.faults import refuse
 from espnet_diverse.corpora.kaldi import DataDir
-from espnet_diverse.corpora.parallel_text import Layout, complete, existing, from_tokens, read_layout
+from espnet_diverse.corpora.parallel_text import Layout, complete, find_training, from_tokens, read_layout
 from espnet_diverse.corpora.release import fetch_release
 from espnet_diverse.corpora.sgm import find_segments, segment
 from espnet_diverse.errors import DataError
@@ -91,12 +91,8 @@ def download(target_dir: Path, selection: Selection = EVERYTHING) -> Path:
 
 def _training(root: Path, direction: str) -> dict[str, Files]:
     """Files of each part of the training text that is there."""
-    found = {}
-    for part in TRAINING:
-        for folder in (root / "training", root):
-            sides = [existing(folder / f"{part}.{language}") for language in split_pair(direction)]
-            if all(sides):
-                found.setdefault(part.removesuffix(".de-en"), Files(*sides))
+    parts = {part.removesuffix(".de-en"): find_training(root, part, direction) for part in TRAINING}
+    found = {part: files for part, files in parts.items() if files is not None}
     if not found:
         raise DataError(f"no WMT14 in {root}: there is neither {root}/training/europarl-v7.de-en.de nor train.de")
     return found

@@ -18,7 +18,7 @@ from espnet_diverse.corpora.bitext import Cleaning, Files, Reader
 from espnet_diverse.corpora.directions import translated_directions
 from espnet_diverse.corpora.faults import refuse
 from espnet_diverse.corpora.kaldi import DataDir
-from espnet_diverse.corpora.parallel_text import complete, existing
+from espnet_diverse.corpora.parallel_text import complete, find_training
 from espnet_diverse.corpora.release import fetch_release
 from espnet_diverse.corpora.sgm import find_segments, segment
 from espnet_diverse.errors import DataError
@@ -27,6 +27,7 @@ SETS = ("train", "dev", "test")
 TABLES = ("src_text", "text")
 OPTIONS = ("pairs", "case", "segmentation")
 DIRECTIONS = ("zh-en",)
+TRAINING = "news-commentary-v12.zh-en"
 SGM = ("newstest2017-zhen-src.{}.sgm", "newstest2017-zhen-ref.{}.sgm")
 CLEANING = {"jieba": Cleaning(longest=175, ratio=1.5), "none": Cleaning(longest=250, ratio=3.0)}
 DEV_EVERY = 100
@@ -56,7 +57,7 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
     commentary = Reader(selection, "wmt17", CLEANING[selection.segmentation])
     news = Reader(selection, "wmt17", text_of=segment)
     sets = {name: DataDir() for name in SETS}
-    pairs = commentary.read(_training(root), direction, "train", sets["train"].dropped)
+    pairs = commentary.read(_training(root, direction), direction, "train", sets["train"].dropped)
     for pair in pairs:
         name = "dev" if pair.line % DEV_EVERY == 0 else "train"
         commentary.put(sets[name], [pair], direction, name)
@@ -74,10 +75,9 @@ def download(target_dir: Path, selection: Selection = EVERYTHING) -> Path:
     return fetch_release(URLS, target_dir / "wmt17")
 
 
-def _training(root: Path) -> Files:
-    for folder in (root / "training", root):
-        sides = [existing(folder / f"news-commentary-v12.zh-en.{language}") for language in ("zh", "en")]
-        if all(sides):
-            return Files(*sides)
-    wanted = "training/news-commentary-v12.zh-en.zh"
-    raise DataError(f"no WMT17 in {root}: there is no {root}/{wanted}; unpack training-parallel-nc-v12.tgz there")
+def _training(root: Path, direction: str) -> Files:
+    files = find_training(root, TRAINING, direction)
+    if files is None:
+        wanted = f"training/{TRAINING}.zh"
+        raise DataError(f"no WMT17 in {root}: there is no {root}/{wanted}; unpack training-parallel-nc-v12.tgz there")
+    return files

@@ -1,7 +1,6 @@
 import matplotlib.image
 import pytest
 import torch
-from matplotlib.figure import Figure
 
 from espnet_diverse.analysis.collect import Observation
 from espnet_diverse.demo.head_pictures import Sides, head_pictures
@@ -28,20 +27,6 @@ TEXT = {
     "decoder": observation(3, 3, {"tokens": 3, "queries": 3}),
     "cross": observation(3, 4, {"tokens": 3, "frames": 4, "queries": 3}),
 }
-
-
-@pytest.fixture
-def drawn(monkeypatch):
-    """The figures that were drawn."""
-    figures = []
-    save = Figure.savefig
-
-    def keep(figure, *args, **options):
-        figures.append(figure)
-        save(figure, *args, **options)
-
-    monkeypatch.setattr(Figure, "savefig", keep)
-    return figures
 
 
 def labels(axes):
