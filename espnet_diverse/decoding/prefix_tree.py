@@ -34,16 +34,15 @@ class Attention(nn.Module):
     Args:
         own: Self-attention.
         source: Cross-attention, None where there is none.
-
-    Attributes:
-        joint: Projects queries, keys and values of self-attention in one product; None with head selection, which
-            multiplies with some rows.
+        joint: Projects queries, keys and values of self-attention in one product; made where None is given, but with
+            head selection, which multiplies with some rows.
     """
 
-    def __init__(self, own: MultiHeadAttention, source: MultiHeadAttention | None):
+    def __init__(self, own: MultiHeadAttention, source: MultiHeadAttention | None, joint: nn.Module | None = None):
         super().__init__()
-        self.own, self.source = own, source
-        self.joint = joined([own.linear_q, own.linear_k, own.linear_v]) if own.selection is None else None
+        self.own, self.source, self.joint = own, source, joint
+        if joint is None and own.selection is None:
+            self.joint = joined([own.linear_q, own.linear_k, own.linear_v])
 
     def selects(self) -> bool:
         """Whether heads are selected by task."""
@@ -51,7 +50,7 @@ class Attention(nn.Module):
 
     def of_task(self) -> "Attention":
         """Plain attention with the heads of the open scope's task: choosing them takes longer than attending."""
-        one = Attention(self.own.pruned(), None if self.source is None else self.source.pruned())
+        one = Attention(self.own.pruned(), None if self.source is None else self.source.pruned(), self.joint)
         speed_up(one)
         return one
 

@@ -4,6 +4,8 @@ import pytest
 import torch
 
 from espnet_diverse.decoding import prefix_tree
+from espnet_diverse.decoding.options import PRECISIONS
+from espnet_diverse.decoding.precision import set_precision
 from espnet_diverse.decoding.scorers import DecoderScorer, LanguageModelScorer
 from espnet_diverse.nets.language_model import DiverseTransformerLM
 from espnet_diverse.scope import scope
@@ -81,3 +83,19 @@ def test_heads_of_one_task_are_chosen_once(build, monkeypatch):
     assert len(scorer._of_task) == 1  # of those before, the third task took the place
     assert before.keys() == dict(decoder.named_parameters()).keys()
     assert all(before[name].equal(parameter) for name, parameter in decoder.named_parameters())
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("selects", ["attention", "cross_attention"])
+def test_heads_of_one_task_in_any_precision(build, precision, selects):
+    selection = {"strategy": "group", "pool": 8, "tasks": {"lang": ["ar", "de", "fr"]}}
+    decoder = build(**{selects: {"selection": selection}})[0]
+    scorer, source = DecoderScorer(decoder), torch.randn(2, 11, 32)
+    set_precision([decoder, scorer.attention], precision)
+    scores = []
+    with torch.no_grad():
+        for languages in ([1], [1, 2]):  # one task, and the same beside another
+            with scope({"lang": torch.tensor(languages)}, collect=False):
+                scorer.begin(source[: len(languages)], None)
+                scores.append(scorer.score(torch.full((len(languages), 1), EOS))[0])
+    torch.testing.assert_close(*scores, rtol=0, atol={"float32": 1e-4, "int8": 0.2, "bfloat16": 0.2}[precision])
