@@ -9,7 +9,7 @@ those of an earlier one. Every key remembers the file and line (or `--set`) that
 import difflib
 import os
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import yaml
@@ -97,6 +97,13 @@ def check_keys(config: Config, known: Collection[str], *section: str) -> None:
             raise ConfigError(f"{config.origin(*section, key)}: key {dotted!r} is unknown; {_hint(key, known)}")
 
 
+def differences(old: dict, new: dict) -> list[str]:
+    """The values in which two configurations differ, as "key.sub: old -> new"."""
+    before, after = (dict(_leaves(config)) for config in (old, new))
+    keys = [key for key in {**before, **after} if (key in before, before.get(key)) != (key in after, after.get(key))]
+    return [f"{key}: {before.get(key, 'not set')} -> {after.get(key, 'not set')}" for key in keys]
+
+
 def save(config: dict, path: str | Path) -> None:
     """Write `config` as YAML to `path`, whose folder is made; a reader never meets a part of the file."""
     path = Path(path)
@@ -118,6 +125,15 @@ class _Loader(yaml.SafeLoader):
 _Loader.add_implicit_resolver(
     "tag:yaml.org,2002:float", re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"), list("-+.0123456789")
 )
+
+
+def _leaves(mapping: dict, *keys: str) -> Iterator[tuple[str, object]]:
+    """Each value that is no mapping, with the path of its keys, dotted."""
+    for key, value in mapping.items():
+        if isinstance(value, dict) and value:
+            yield from _leaves(value, *keys, str(key))
+        else:
+            yield ".".join((*keys, str(key))), value
 
 
 def _hint(key: str, known: Collection[str]) -> str:

@@ -5,10 +5,12 @@ in here. The directory of a run holds all that loading the model takes: vocabula
 """
 
 import copy
+import logging
 import shutil
 from pathlib import Path
 
 import numpy as np
+import yaml
 
 from espnet_diverse.corpora.files import staged_directory, write_text
 from espnet_diverse.corpora.tables import read_table
@@ -17,7 +19,7 @@ from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.progress import progress
 from espnet_diverse.training import session
 from espnet_diverse.training.batches import read_sampling
-from espnet_diverse.training.config import Config, save
+from espnet_diverse.training.config import Config, differences, save
 from espnet_diverse.training.run_data import FOLD_LENGTH, PREFIX, RunData, Tokens, check_audio, check_data, existing
 from espnet_diverse.training.task_names import fill_in, task_table
 from espnet_diverse.training.tasks import TASKS
@@ -100,8 +102,12 @@ def train(config: Config, data: RunData, stats_dir: Path, output_dir: Path, ngpu
     tokens.save(output_dir)
     if data.speech:
         _copy(stats_dir / "train" / "feats_stats.npz", output_dir / "feats_stats.npz")
+    changed = _changes(config, output_dir)
     save(config, output_dir / "train.yaml")
     with session.logged(output_dir / "train.log"):
+        if changed:
+            said = f"{output_dir}: training goes on with other settings than it had: {'; '.join(changed)}"
+            logging.warning(f"{said}; for a run of its own give another --output_dir")
         session.run(TASKS[data.task], filled)
 
 
@@ -131,6 +137,14 @@ def _fill(config: Config, data: RunData, tokens: Tokens) -> Config:
         triples = [(str(existing(file.absolute(), "prepare")), name, kind) for file, name, kind in files]
         filled[f"{phase}_data_path_and_name_and_type"] = triples
     return filled
+
+
+def _changes(config: Config, output_dir: Path) -> list[str]:
+    """What `config` says otherwise than the run that is to go on."""
+    before = output_dir / "train.yaml"
+    if not (before.exists() and (output_dir / "checkpoint.pth").exists() and config.get("resume", True)):
+        return []
+    return differences(yaml.safe_load(before.read_text(encoding="utf-8")) or {}, config)
 
 
 def _write_lengths(text: Path, target: Path, tokens: Tokens, name: str) -> None:

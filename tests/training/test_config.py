@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from espnet_diverse.errors import ConfigError
-from espnet_diverse.training.config import CONF_DIR, check_keys, find, merge, save
+from espnet_diverse.training.config import CONF_DIR, check_keys, differences, find, merge, save
 
 ROOT = CONF_DIR.parent
 
@@ -194,3 +194,16 @@ def test_every_folder_of_fragments_is_documented():
     for path in ("espnet_diverse/training/config.py", "docs/architecture.md"):
         text = " ".join((ROOT / path).read_text(encoding="utf-8").split())
         assert ", ".join(folders[:-1]) in text and folders[-1] in text, path
+
+
+def test_differences_name_each_value():
+    old = {"optim": "adam", "optim_conf": {"lr": 0.1, "betas": [0.9, 0.98]}, "heads": None, "gone": {}}
+    new = {"optim": "adam", "optim_conf": {"lr": 0.2, "betas": [0.9, 0.98], "eps": None}, "heads": {"pool": 8}}
+    assert differences(old, new) == [
+        "optim_conf.lr: 0.1 -> 0.2",
+        "heads: None -> not set",
+        "gone: {} -> not set",
+        "optim_conf.eps: not set -> None",
+        "heads.pool: not set -> 8",
+    ]
+    assert differences(old, old) == []

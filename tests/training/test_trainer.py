@@ -41,9 +41,11 @@ def test_a_resumed_run_equals_one_that_was_not_stopped(tiny_run, tmp_path, capfd
     assert train(tiny_run, tmp_path / "resumed", "max_epoch=1") == 0
     capfd.readouterr()
     assert train(tiny_run, tmp_path / "resumed", "max_epoch=2") == 0
-    table = capfd.readouterr().out.splitlines()
-    assert [line.split()[0] for line in table] == ["epoch", "2"]
+    shown = capfd.readouterr()
+    assert [line.split()[0] for line in shown.out.splitlines()] == ["epoch", "2"]
+    assert "resumed: training goes on with other settings than it had: max_epoch: 1 -> 2; for a run of" in shown.err
     assert train(tiny_run, tmp_path / "straight", "max_epoch=2") == 0
+    assert "settings" not in capfd.readouterr().err
     resumed, straight = (checkpoint.load(tmp_path / name / "2epoch.pth") for name in ("resumed", "straight"))
     assert [name for name in straight if not torch.equal(resumed[name], straight[name])] == []
 
