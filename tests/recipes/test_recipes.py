@@ -21,8 +21,7 @@ STAGES = ["data", "tokens", "stats", "train", "decode", "score"]
 
 def bash(*argv: str | Path, cwd: Path = ROOT) -> subprocess.CompletedProcess:
     """Run a script as a user would who has activated the environment of these tests."""
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    environment = {**os.environ, "PATH": path}
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     return subprocess.run(list(map(str, argv)), cwd=cwd, env=environment, capture_output=True, text=True, check=False)
 
 
@@ -87,6 +86,13 @@ class TestEveryRecipe:
             settings = yaml.safe_load(path.read_text())
             if path.stem != "decode":
                 assert (settings.get("num_att_plot", 0), settings.get("use_matplotlib", False)) == (0, False)
+
+    def test_every_configuration_keeps_the_epochs_that_are_averaged(self, folder):
+        driver = (ROOT / "egs/common/recipe.sh").read_text() + (folder / "run.sh").read_text()
+        *_, averaged = re.findall(r"average_metric[ =](valid\S+)", driver)
+        for path in folder.glob("conf/*.yaml"):
+            criteria = yaml.safe_load(path.read_text()).get("best_model_criterion", [])
+            assert not criteria or averaged in {f"{phase}.{name}" for phase, name, _ in criteria}, path
 
     def test_readme_is_complete_and_exact(self, folder):
         readme = (folder / "README.md").read_text()
