@@ -23,7 +23,6 @@ from espnet_diverse.scope import current
 _TIDY_EVERY = 16
 """Steps between removals of nodes: one copies what is left; between them attention passes over what is not needed."""
 
-
 _TASKS_KEPT = 8
 """Tasks whose heads are kept as plain attention at most."""
 
@@ -168,8 +167,10 @@ class PrefixScorer:
 
     def _choose(self) -> Sequence[Attention]:
         """Attention of each layer, made plain where heads are selected and all utterances have one task."""
+        if not any(attention.selects() for attention in self.attention):
+            return self.attention
         tasks = {axis: ids.unique().tolist() for axis, ids in current().tasks.items()}
-        if any(len(ids) > 1 for ids in tasks.values()) or not any(one.selects() for one in self.attention):
+        if any(len(ids) > 1 for ids in tasks.values()):
             return self.attention
         task = tuple((axis, *ids) for axis, ids in tasks.items())
         if task not in self._of_task:

@@ -38,11 +38,12 @@ class BeamSearch:
         eos: Index of <sos/eos>.
         options: Of the search; `ctc_weight` is a number.
         language_model: ESPnet's transformer language model over the same tokens, or ours.
-        lm_weight: Weight of its score.
+        lm_weight: Weight of its score, at least 0.
         of_text: Whether a text is translated, see `Options.greatest`.
 
     Raises:
         ModelError: The decoder or the language model is none that can be searched in batches.
+        ValueError: The weight is negative, so that hypotheses could gain by growing.
     """
 
     def __init__(
@@ -55,6 +56,8 @@ class BeamSearch:
         lm_weight: float = 0.0,
         of_text: bool = False,
     ):
+        if lm_weight < 0:
+            raise ValueError(f"lm_weight {lm_weight} is negative; give 0 or more")
         self.of_text = of_text
         self.eos, self.options, self.ctc = eos, options, ctc if options.ctc_weight else None
         self.scorers: list[tuple[float, DecoderScorer | LanguageModelScorer]] = []

@@ -196,3 +196,8 @@ def test_another_decoder_or_language_model_is_refused(build):
         BeamSearch(torch.nn.Linear(1, 1), ctc, 29, options())
     with pytest.raises(ModelError, match="Linear has no batched search; decode with search=espnet"):
         BeamSearch(decoder, ctc, 29, options(), torch.nn.Linear(1, 1), 0.5)
+
+
+def test_a_language_model_has_no_negative_weight(build):
+    with pytest.raises(ValueError, match="lm_weight -0.1 is negative; give 0 or more"):
+        BeamSearch(*build(), 29, options(), lm_weight=-0.1)
