@@ -24,8 +24,7 @@ from torch import Tensor, nn
 from espnet_diverse.decoding.beam import Hypothesis
 from espnet_diverse.decoding.options import Options
 from espnet_diverse.decoding.scorers import DecoderScorer
-from espnet_diverse.decoding.search import of_rows
-from espnet_diverse.functional.masks import lengths_to_mask
+from espnet_diverse.decoding.search import of_rows, source_mask, token_bounds
 from espnet_diverse.scope import current, scope
 
 _NO_TEXT = 2  # <blank> and <unk>
@@ -63,15 +62,13 @@ class SamplingSearch:
 
         The open scope has the task ids of the utterances, (B,) or (1,).
         """
-        frames, tasks = lengths.tolist(), current().tasks
-        least = lengths.new_tensor([self.options.least(count) for count in frames])
-        greatest = lengths.new_tensor([self.options.greatest(count, self.of_text) for count in frames])
-        alike = bool((lengths == source.size(1)).all())
-        self.scorer.begin(source, None if alike else lengths_to_mask(lengths, source.size(1)).unsqueeze(1))
+        tasks = current().tasks
+        least, greatest = token_bounds(self.options, lengths, self.of_text)
+        self.scorer.begin(source, source_mask(source, lengths))
         numbers = self._numbers(greatest.tolist()).to(source.device)
         drawn = lengths.new_full(numbers.shape, self.eos)  # (B, steps, W)
-        scores = numbers.new_zeros(len(frames), self.options.nbest)
-        rows, done = torch.arange(len(frames), device=source.device), torch.zeros_like(scores, dtype=torch.bool)
+        scores = numbers.new_zeros(len(lengths), self.options.nbest)
+        rows, done = torch.arange(len(lengths), device=source.device), torch.zeros_like(scores, dtype=torch.bool)
         tokens = lengths.new_full(scores.shape, self.eos)
         for step in range(numbers.size(1)):
             with scope(tasks=of_rows(tasks, rows), collect=False):

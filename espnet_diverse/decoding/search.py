@@ -89,10 +89,7 @@ class BeamSearch:
         return found
 
     def _search(self, source: Tensor, lengths: Tensor, minlenratio: float) -> list[list[Hypothesis]]:
-        frames, option = lengths.tolist(), self.options
-        least = lengths.new_tensor([option.least(count, minlenratio) for count in frames])
-        greatest = lengths.new_tensor([option.greatest(count, self.of_text) for count in frames])
-        beam = Beam(least, greatest, self.eos, option)
+        beam = Beam(*token_bounds(self.options, lengths, self.of_text, minlenratio), self.eos, self.options)
         ctc = self._begin(source, lengths)
         tasks = current().tasks
         while True:
@@ -111,8 +108,7 @@ class BeamSearch:
                 ctc.extend(choice.parents, choice.tokens, choice.ctc)
 
     def _begin(self, source: Tensor, lengths: Tensor) -> CTCPrefixScorer | None:
-        alike = bool((lengths == source.size(1)).all())
-        mask = None if alike else lengths_to_mask(lengths, source.size(1)).unsqueeze(1)
+        mask = source_mask(source, lengths)
         for _, scorer in self.scorers:
             scorer.begin(source, mask)
         return CTCPrefixScorer(self.ctc.log_softmax(source), lengths, self.eos) if self.ctc else None
@@ -149,6 +145,22 @@ class BeamSearch:
         tokens = index % total.size(-1) if candidates is None else candidates.flatten(1).gather(1, index)
         ctc = scores if ctc_scores is None else ctc_scores.flatten(1).gather(1, index)
         return Choice(scores, parents, tokens, ctc)
+
+
+def token_bounds(
+    options: Options, lengths: Tensor, of_text: bool, minlenratio: float | None = None
+) -> tuple[Tensor, Tensor]:
+    """Tokens that a hypothesis has at least and at most, (B,) each, for utterances of `lengths` frames (B,);
+    `minlenratio` in place of that of the options."""
+    frames = lengths.tolist()
+    least = lengths.new_tensor([options.least(count, minlenratio) for count in frames])
+    return least, lengths.new_tensor([options.greatest(count, of_text) for count in frames])
+
+
+def source_mask(source: Tensor, lengths: Tensor) -> Tensor | None:
+    """True at frames of `source` (B, T, M) that are no padding, (B, 1, T); None where there is none."""
+    alike = bool((lengths == source.size(1)).all())
+    return None if alike else lengths_to_mask(lengths, source.size(1)).unsqueeze(1)
 
 
 def of_rows(tasks: Mapping[str, Tensor], rows: Tensor) -> dict[str, Tensor]:
