@@ -36,7 +36,7 @@ class Recognizer:
         model_file: Weights, a path or a name in it; valid.acc.ave.pth by default.
         device: "cpu" or "cuda".
         precision: What linear maps compute in: "float32", "int8" or "bfloat16".
-        compile: Whether encoder layers are compiled first; on a CPU decoding was slower with it.
+        compile: Whether encoder layers are compiled before they are used.
         cutting: How recordings are cut into stretches of speech.
         options: Of the search.
 

@@ -82,7 +82,7 @@ def add_precision(parser: argparse.ArgumentParser) -> None:
         help="what linear maps compute in; int8 on the CPU alone (default: float32)",
     )
     parser.add_argument(
-        "--compile", action="store_true", help="compile encoder layers first; on a CPU decoding was slower with it"
+        "--compile", action="store_true", help="compile encoder layers before the work begins"
     )
 
 

@@ -1,9 +1,9 @@
 """Linear maps of a loaded model through oneDNN, with weights stored as its kernels read them.
 
 PyTorch hands `nn.Linear` in float32 to a library that rearranges the weights in every call, which costs most where few
-rows are multiplied, as in beam search. oneDNN, which is built into PyTorch, takes weights that were arranged once: half
-the time for 10 rows, on CPUs of some makers for any number of rows. Results differ in the order of sums. The arranged
-copy takes as much memory as the weights.
+rows are multiplied with many weights, as in beam search. oneDNN, which is built into PyTorch, takes weights that were
+arranged once. Maps of 128 by 128 gain nothing: a call of oneDNN takes longer to begin. Results differ in the order of
+sums. The arranged copy takes as much memory as the weights.
 """
 
 from collections.abc import Callable, Sequence

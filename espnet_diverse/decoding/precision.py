@@ -1,4 +1,4 @@
-"""How exactly a loaded model computes: linear maps of fewer bits take less time and memory.
+"""How exactly a loaded model computes: its linear maps, of 32 bits or of fewer.
 
 float32   oneDNN's maps with weights that are arranged once (`fast_linear.py`); results differ in the order of sums.
 int8      PyTorch's dynamic quantisation, on a CPU: weights have 8 bits with a scale for each output, inputs 8 bits with
