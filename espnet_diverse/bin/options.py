@@ -81,9 +81,7 @@ def add_precision(parser: argparse.ArgumentParser) -> None:
         default="float32",
         help="what linear maps compute in; int8 on the CPU alone (default: float32)",
     )
-    parser.add_argument(
-        "--compile", action="store_true", help="compile encoder layers before the work begins"
-    )
+    parser.add_argument("--compile", action="store_true", help="compile encoder layers before the work begins")
 
 
 def fragments(args: argparse.Namespace) -> list[str]:
