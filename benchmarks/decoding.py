@@ -92,9 +92,9 @@ def _contestants(
     args: argparse.Namespace, theirs: Path, ours: Path, entries: Sequence[str], **options
 ) -> dict[str, Contestant]:
     # Here, so that `--help` need not wait for ESPnet.
-    from espnet_diverse.decoding.batched_search import load_batched_search
     from espnet_diverse.decoding.espnet_search import load_search
     from espnet_diverse.decoding.options import Options
+    from espnet_diverse.decoding.predictor import load_batched_search
 
     options |= {"beam_size": args.beam_size, "ctc_weight": args.ctc_weight if args.task == "asr" else None}
     espnet = load_search(theirs, options=Options(**options))
@@ -104,7 +104,7 @@ def _contestants(
 
 
 def _trained(args: argparse.Namespace) -> list[tuple[str, Callable[[], dict[str, Contestant]]]]:
-    from espnet_diverse.corpora.tables import read_table
+    from espnet_diverse.data.tables import read_table
 
     table = "src_text" if args.task == "mt" else "wav.scp"
     entries = list(read_table(args.data_dir / table).values())[: args.utterances]

@@ -111,8 +111,8 @@ def lengths_of(shape_file: Path) -> dict[str, int]:
 
 def configuration(name: str, args: argparse.Namespace) -> dict:
     """What ESPnet's training command is given."""
-    from espnet_diverse.text import Vocabulary
     from espnet_diverse.training.config import merge
+    from espnet_diverse.vocabulary import Vocabulary
 
     config = copy.deepcopy(dict(merge(args.config.split(","))))
     if name != "ours":
@@ -147,7 +147,7 @@ def round_of(task: type, options: argparse.Namespace, model: nn.Module, optimize
     from espnet2.train.distributed_utils import DistributedOption
     from espnet2.train.reporter import Reporter
 
-    from espnet_diverse.training.quick_math import mixed_precision
+    from espnet_diverse.training.precision import mixed_precision
 
     ours = task is not MTTask
     device = "cuda" if options.ngpu else "cpu"

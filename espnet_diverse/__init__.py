@@ -4,7 +4,7 @@ Importing the package is enough for ESPnet's own entry points to know its classe
 happens when ESPnet is imported.
 """
 
-from espnet_diverse.training.espnet_import import install
+from espnet_diverse.registration.import_hooks import install
 
 __version__ = "0.1.0"
 

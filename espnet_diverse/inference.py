@@ -14,16 +14,16 @@ from typing import NamedTuple
 
 import torch
 
-from espnet_diverse.decoding.batched_search import BatchedSearch, load_batched_search
+from espnet_diverse.audio.stream import Source
+from espnet_diverse.decoding.condition_ids import completed, indices_of, warn_of_unused
 from espnet_diverse.decoding.grouping import grouped
 from espnet_diverse.decoding.options import Options
-from espnet_diverse.decoding.task_ids import completed, indices_of, warn_of_unused
+from espnet_diverse.decoding.predictor import BatchedSearch, load_batched_search
 from espnet_diverse.errors import ConfigError, ModelError
 from espnet_diverse.packing.archive import unpacked
-from espnet_diverse.transcription.activity import Cutting
-from espnet_diverse.transcription.audio import Source
 from espnet_diverse.transcription.recordings import Request, Transcription
 from espnet_diverse.transcription.result import Alternative, Transcript
+from espnet_diverse.transcription.segmentation import Cutting
 
 __all__ = ["Cutting", "Options", "Recognizer", "Request", "Transcript", "Translation", "Translator"]
 

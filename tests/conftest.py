@@ -85,7 +85,7 @@ def train_run(root: Path, config: list[str]) -> TinyRun:
 @pytest.fixture(scope="session")
 def tiny_run(tmp_path_factory) -> TinyRun:
     """A run of two epochs with SDMA in every attention, averaged."""
-    from espnet_diverse.text import Vocabulary
+    from espnet_diverse.vocabulary import Vocabulary
 
     root = tmp_path_factory.mktemp("tiny")
     Vocabulary.train(["abcd"], "char").save(root / "tokens")
@@ -133,7 +133,7 @@ def write_text_dir(path: Path, count: int, seed: int) -> Path:
 @pytest.fixture(scope="session")
 def tiny_translation(tmp_path_factory) -> TinyRun:
     """A text translation run of two epochs, averaged; its vocabularies are one for each side."""
-    from espnet_diverse.text import Vocabulary
+    from espnet_diverse.vocabulary import Vocabulary
 
     root = tmp_path_factory.mktemp("translation")
     Vocabulary.train(["abcdABCD"], "char").save(root / "tokens")

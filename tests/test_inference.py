@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import soundfile
 
-from espnet_diverse.decoding.batched_search import load_batched_search
-from espnet_diverse.decoding.directory import decode
+from espnet_diverse.decoding.condition_ids import KnownTasks
+from espnet_diverse.decoding.decode_dir import decode
 from espnet_diverse.decoding.options import Options
-from espnet_diverse.decoding.task_ids import KnownTasks
+from espnet_diverse.decoding.predictor import load_batched_search
 from espnet_diverse.errors import ConfigError, DataError, ModelError
 from espnet_diverse.inference import Cutting, Recognizer, Request, Translator
 from espnet_diverse.scope import current

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from espnet_diverse.audio.files import write_audio
 from espnet_diverse.bin.main import COMMANDS
-from espnet_diverse.corpora.audio import write_audio
-from espnet_diverse.corpora.speech_synthesis import Line, Voice, synthesize
+from espnet_diverse.corpora.synthetic.speech_synthesis import Line, Voice, synthesize
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

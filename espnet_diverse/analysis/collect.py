@@ -14,7 +14,7 @@ from espnet2.train.abs_espnet_model import AbsESPnetModel
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from espnet_diverse.analysis.forced import force
+from espnet_diverse.analysis.teacher_forcing import force
 
 KINDS = {
     "encoder": "encoder self-attention",

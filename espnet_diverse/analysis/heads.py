@@ -11,7 +11,7 @@ from matplotlib.font_manager import FontProperties, fontManager, get_font
 from numpy.typing import NDArray
 from pypinyin import Style, lazy_pinyin
 
-from espnet_diverse.analysis.forced import force
+from espnet_diverse.analysis.teacher_forcing import force
 from espnet_diverse.errors import ModelError
 
 

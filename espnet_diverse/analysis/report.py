@@ -7,11 +7,13 @@ from pathlib import Path
 
 import numpy as np
 
-from espnet_diverse.analysis import clusters, redundancy, sharing
+from espnet_diverse.analysis import clusters, head_sharing, redundancy
 from espnet_diverse.analysis.collect import KINDS, Observation
+from espnet_diverse.analysis.head_sharing import Ownership
 from espnet_diverse.analysis.heads import HeadMaps, draw, drawable
-from espnet_diverse.analysis.page import Page
-from espnet_diverse.analysis.pictures import (
+from espnet_diverse.analysis.html_page import Page
+from espnet_diverse.analysis.measurements import Survey
+from espnet_diverse.analysis.plots import (
     draw_clusters,
     draw_pairs,
     draw_picks,
@@ -19,11 +21,9 @@ from espnet_diverse.analysis.pictures import (
     draw_queries,
     draw_sharing,
 )
-from espnet_diverse.analysis.queries import embed
-from espnet_diverse.analysis.sharing import Ownership
-from espnet_diverse.analysis.survey import Survey
+from espnet_diverse.analysis.query_map import embed
 from espnet_diverse.attention.cluster_usage import COLLAPSED, UNIFORM
-from espnet_diverse.corpora.files import staged_directory, write_text
+from espnet_diverse.data.atomic_files import staged_directory, write_text
 from espnet_diverse.progress import progress
 
 TERMS = (
@@ -81,14 +81,14 @@ def write_report(survey: Survey, example: Example, owned: Sequence[Ownership], t
         _sharing_section(page, owned, folder)
         _example_section(page, example, folder)
         _query_section(page, points, folder)
-    arrays = _arrays(survey, example, {"query": queries, "tsne": points}) | sharing.arrays(owned)
+    arrays = _arrays(survey, example, {"query": queries, "tsne": points}) | head_sharing.arrays(owned)
     _write_arrays(arrays, output_dir / "analysis.npz")
     numbers = {
         "utterances": len(survey.utterances),
         "skipped": survey.skipped,
         "redundancy": redundancy.summary(survey.redundancy),
         "clusters": clusters.summary(survey.clusters),
-        "heads": sharing.summary(owned),
+        "heads": head_sharing.summary(owned),
     }
     write_text(output_dir / "analysis.json", json.dumps(numbers, ensure_ascii=False, indent=1) + "\n")
     page.write(output_dir / "analysis.html")
@@ -162,7 +162,7 @@ def _sharing_section(page: Page, owned: Sequence[Ownership], folder: Path) -> No
         draw_picks(each, path)
         unused = (each.owners() == 0).sum()
         page.picture(path, f"Heads of each task, {each.name}: blue heads are its own. {unused} heads have no owner.")
-        path = folder / f"{each.kind}.{each.by}.sharing.png"
+        path = folder / f"{each.kind}.{each.by}.head_sharing.png"
         draw_sharing(each, path)
         page.picture(
             path,

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from espnet_diverse.attention.head_selection import build_selection
+from espnet_diverse.attention.multi_head import Core, MultiHeadAttention
 from espnet_diverse.attention.sdma import SDMA
-from espnet_diverse.attention.shell import Core, MultiHeadAttention
 from espnet_diverse.attention.sma import SMA
 from espnet_diverse.attention.softmax import Softmax
 

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from espnet_diverse.attention.chosen_heads import PickedHeads
+from espnet_diverse.attention.head_gather import PickedHeads
 from espnet_diverse.attention.selection_options import SelectionOptions, selection_options
 from espnet_diverse.attention.update_counter import UpdateCounter
 from espnet_diverse.functional.selection import (

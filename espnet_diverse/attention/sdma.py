@@ -18,9 +18,9 @@ from dataclasses import replace
 from torch import Tensor
 
 from espnet_diverse.attention.mixture import Clustering
-from espnet_diverse.attention.options import SDMAOptions
-from espnet_diverse.attention.sampling import LearnedVariance, gaussian_noise
-from espnet_diverse.attention.shell import Heads
+from espnet_diverse.attention.multi_head import Heads
+from espnet_diverse.attention.noise import LearnedVariance, gaussian_noise
+from espnet_diverse.attention.sdma_options import SDMAOptions
 from espnet_diverse.attention.sma import SMA, divided, query_side_mask
 from espnet_diverse.functional.information import head_mi_upper, query_mi_lower
 from espnet_diverse.scope import current

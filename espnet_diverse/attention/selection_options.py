@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from espnet_diverse.attention.option_checks import check, one_of
+from espnet_diverse.option_checks import check, one_of
 from espnet_diverse.scope import AXES
 
 

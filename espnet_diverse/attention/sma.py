@@ -22,9 +22,9 @@ from torch import Tensor
 
 from espnet_diverse.attention.cluster_usage import cluster_usage
 from espnet_diverse.attention.mixture import Clustering, Mixture
-from espnet_diverse.attention.options import SMAOptions
-from espnet_diverse.attention.sampling import LearnedVariance, gaussian_noise
-from espnet_diverse.attention.shell import Core, Heads
+from espnet_diverse.attention.multi_head import Core, Heads
+from espnet_diverse.attention.noise import LearnedVariance, gaussian_noise
+from espnet_diverse.attention.sdma_options import SMAOptions
 from espnet_diverse.attention.update_counter import UpdateCounter
 from espnet_diverse.functional.blockwise import mixed_weights, sdma_attention
 from espnet_diverse.functional.information import Valid, cluster_kl, diversity, valid_tokens

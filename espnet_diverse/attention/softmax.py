@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from espnet_diverse.attention.shell import Core, Heads
+from espnet_diverse.attention.multi_head import Core, Heads
 
 
 class Softmax(Core):

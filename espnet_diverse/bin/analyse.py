@@ -33,18 +33,18 @@ def outputs(args: argparse.Namespace) -> list[Path]:
 
 def run(args: argparse.Namespace) -> int:
     """Measure, write the report and print the table of redundancy; 2 where an utterance was left out."""
-    from espnet_diverse.corpora.kaldi import read_data_dir
-    from espnet_diverse.text import Vocabulary
+    from espnet_diverse.data.kaldi import read_data_dir
+    from espnet_diverse.vocabulary import Vocabulary
 
     data = read_data_dir(args.data_dir)
     vocabulary = Vocabulary.load(args.model_dir)
     from espnet_diverse.analysis import redundancy
-    from espnet_diverse.analysis.forced import load
+    from espnet_diverse.analysis.head_sharing import ownerships
+    from espnet_diverse.analysis.measurements import choose, look, survey
     from espnet_diverse.analysis.report import Example, write_report
-    from espnet_diverse.analysis.sharing import ownerships
-    from espnet_diverse.analysis.survey import choose, look, survey
-    from espnet_diverse.decoding.task_ids import known_tasks, task_indices
-    from espnet_diverse.training.session import logged
+    from espnet_diverse.analysis.teacher_forcing import load
+    from espnet_diverse.decoding.condition_ids import known_tasks, task_indices
+    from espnet_diverse.training.espnet_command import logged
 
     chosen = choose(data, args.utterances)
     named = [args.figure_utterance] if args.figure_utterance else []

@@ -48,8 +48,8 @@ def outputs(args: argparse.Namespace) -> list[Path]:
 def run(args: argparse.Namespace) -> int:
     """Translate and write; 2 where a sentence was left out."""
     from espnet_diverse.bin import decode
-    from espnet_diverse.corpora.augmentation import Monolingual, augment
-    from espnet_diverse.corpora.kaldi import read_data_dir, read_table, write_data_dir
+    from espnet_diverse.data.augmentation import Monolingual, augment
+    from espnet_diverse.data.kaldi import read_data_dir, read_table, write_data_dir
 
     search = _search(args)
     sentences = Monolingual.of(read_data_dir(args.data_dir))

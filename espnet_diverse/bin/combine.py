@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def inputs(args: argparse.Namespace) -> list[Path]:
     """The data directories."""
-    from espnet_diverse.corpora.combining import parse_part
+    from espnet_diverse.data.combining import parse_part
 
     return [parse_part(word).path for word in args.parts]
 
@@ -35,7 +35,7 @@ def outputs(args: argparse.Namespace) -> list[Path]:
 
 def run(args: argparse.Namespace) -> int:
     """Combine the directories and print what came of it."""
-    from espnet_diverse.corpora.combining import parse_part, write_combined
+    from espnet_diverse.data.combining import parse_part, write_combined
     from espnet_diverse.errors import ConfigError
 
     fill = dict(word.partition("=")[::2] for word in args.fill)

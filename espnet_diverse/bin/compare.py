@@ -31,14 +31,14 @@ def run(args: argparse.Namespace) -> int:
     """Compare, and print the table."""
     import json
 
-    from espnet_diverse.corpora.files import write_text
+    from espnet_diverse.data.atomic_files import write_text
     from espnet_diverse.errors import ConfigError
 
     if args.names and len(args.names) != len(args.runs):
         raise ConfigError(f"--names has {len(args.names)} names for {len(args.runs)} runs; give each run one, or none")
     from espnet_diverse.analysis.comparison import read_metrics, read_system, table, to_dict
-    from espnet_diverse.analysis.comparison_picture import draw_comparison
-    from espnet_diverse.training.session import logged
+    from espnet_diverse.analysis.comparison_plot import draw_comparison
+    from espnet_diverse.training.espnet_command import logged
 
     metric = args.metric or next(iter(read_metrics(args.runs[0], args.decoded)))
     names = args.names or [None] * len(args.runs)

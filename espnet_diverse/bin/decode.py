@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from espnet_diverse.bin import options
 
 if TYPE_CHECKING:
-    from espnet_diverse.decoding.directory import Search
+    from espnet_diverse.decoding.decode_dir import Search
     from espnet_diverse.decoding.options import Options
 
 
@@ -52,8 +52,8 @@ def run(args: argparse.Namespace) -> int:
     config = merge(options.fragments(args), args.set)  # before ESPnet's import, which takes seconds
     check_keys(config, [field.name for field in fields(Options)])
     search_options = Options(**config)
-    from espnet_diverse.decoding.directory import decode
-    from espnet_diverse.training.session import check_gpus, logged
+    from espnet_diverse.decoding.decode_dir import decode
+    from espnet_diverse.training.espnet_command import check_gpus, logged
 
     check_gpus(args.ngpu)
     with logged(args.output_dir / "decode.log"):
@@ -70,7 +70,7 @@ def _load(args: argparse.Namespace, search_options: "Options") -> "Search":
         raise ConfigError(f"--compile and --nj {args.nj} are not possible together; take one of them")
     model = (args.model_dir, args.model_file, search_options, "cuda" if args.ngpu else "cpu")
     if search_options.search != "espnet":
-        from espnet_diverse.decoding.batched_search import load_batched_search
+        from espnet_diverse.decoding.predictor import load_batched_search
 
         return load_batched_search(*model, args.precision, args.compile)
     if args.precision != "float32" or args.compile:

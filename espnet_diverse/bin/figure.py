@@ -28,10 +28,10 @@ def outputs(args: argparse.Namespace) -> list[Path]:
 
 def run(args: argparse.Namespace) -> int:
     """Draw, and print the paths of the figures."""
-    from espnet_diverse.corpora.audio import read_audio, resample
-    from espnet_diverse.corpora.kaldi import read_data_dir
+    from espnet_diverse.audio.files import read_audio, resample
+    from espnet_diverse.data.kaldi import read_data_dir
     from espnet_diverse.errors import DataError
-    from espnet_diverse.text import Vocabulary
+    from espnet_diverse.vocabulary import Vocabulary
 
     data = read_data_dir(args.data_dir)
     utterance = args.utterance or min(data.text)
@@ -39,10 +39,10 @@ def run(args: argparse.Namespace) -> int:
         raise DataError(f"{args.data_dir}: utterance {utterance!r} is not in text and wav.scp; {min(data.text)!r} is")
     speech = resample(*read_audio(Path(data.wav_scp[utterance])))
     vocabulary = Vocabulary.load(args.model_dir)
-    from espnet_diverse.analysis.forced import load
     from espnet_diverse.analysis.heads import draw, head_maps
-    from espnet_diverse.decoding.task_ids import known_tasks, task_indices
-    from espnet_diverse.training.session import logged
+    from espnet_diverse.analysis.teacher_forcing import load
+    from espnet_diverse.decoding.condition_ids import known_tasks, task_indices
+    from espnet_diverse.training.espnet_command import logged
 
     with logged(args.output_dir / "figure.log"):
         model = load(args.model_dir, args.model_file)

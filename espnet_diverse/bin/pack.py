@@ -45,7 +45,7 @@ def outputs(args: argparse.Namespace) -> list[Path]:
 
 def run(args: argparse.Namespace) -> int:
     """Pack and print the path."""
-    from espnet_diverse.packing.card import Facts
+    from espnet_diverse.packing.model_card import Facts
     from espnet_diverse.packing.pack import pack
 
     facts = Facts(args.name, args.license, args.languages, args.datasets, args.data, args.results)

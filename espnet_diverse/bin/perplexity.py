@@ -31,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
     """Score and print the perplexity."""
     from espnet_diverse.decoding.perplexity import Scorer, line, perplexity
     from espnet_diverse.scoring.table import update_results
-    from espnet_diverse.training.session import check_gpus, logged
+    from espnet_diverse.training.espnet_command import check_gpus, logged
 
     check_gpus(args.ngpu)
     with logged(args.output_dir / "perplexity.log"):

@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _read(file: Path) -> list:
     """The steps of a plan, one a line."""
-    from espnet_diverse.bin.steps import make_step
+    from espnet_diverse.bin.plan_steps import make_step
 
     try:
         lines = file.read_text(encoding="utf-8").split("\n")

@@ -81,9 +81,9 @@ def outputs(args: argparse.Namespace) -> list[Path]:
 def run(args: argparse.Namespace) -> int:
     """Prepare every set of the corpus and print what came of it."""
     from espnet_diverse.corpora import check_options, load_corpus
-    from espnet_diverse.corpora.faults import FaultsError
-    from espnet_diverse.corpora.files import write_text
-    from espnet_diverse.corpora.formatting import Form, format_data
+    from espnet_diverse.data.atomic_files import write_text
+    from espnet_diverse.data.faults import FaultsError
+    from espnet_diverse.data.formatting import Form, format_data
     from espnet_diverse.errors import ConfigError, DataError
 
     if args.nj < 1:

@@ -30,7 +30,7 @@ def outputs(args: argparse.Namespace) -> list[Path]:
 
 def run(args: argparse.Namespace) -> int:
     """Prune and print the path of the weights."""
-    from espnet_diverse.training.pruning import prune
+    from espnet_diverse.packing.pruning import prune
 
     print(prune(args.model_dir, args.output_dir, options.tasks(args), args.model_file))
     return 0

@@ -87,7 +87,7 @@ def _embedder(args: argparse.Namespace) -> "Callable[[], Embedder] | None":
 
 def _tables(args: argparse.Namespace) -> dict[str, dict[str, str]]:
     """The tables of --by under their paths."""
-    from espnet_diverse.corpora.kaldi import TASK_TABLES, read_table
+    from espnet_diverse.data.kaldi import TASK_TABLES, read_table
 
     paths = [args.reference.parent / name if "/" not in name else Path(name) for name in args.by]
     return {str(path): read_table(path, path.name if path.name in TASK_TABLES else "utt2domain") for path in paths}
@@ -95,7 +95,7 @@ def _tables(args: argparse.Namespace) -> dict[str, dict[str, str]]:
 
 def _corpus(args: argparse.Namespace, tables: dict[str, dict[str, str]]) -> "Corpus":
     """References and systems, with the language of the references where a table beside them or of --by tells it."""
-    from espnet_diverse.corpora.kaldi import read_table
+    from espnet_diverse.data.kaldi import read_table
     from espnet_diverse.scoring.texts import Corpus, system_of
 
     references = read_table(args.reference, "reference")
@@ -127,7 +127,7 @@ def _write(args: argparse.Namespace, report: "Report", notes: list[str]) -> None
     """Write the reports, and print the tables and notes."""
     import json
 
-    from espnet_diverse.corpora.files import write_text
+    from espnet_diverse.data.atomic_files import write_text
     from espnet_diverse.scoring.table import update_results
 
     markdown, notes = report.markdown(), [*report.notes(), *notes]

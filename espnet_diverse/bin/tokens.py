@@ -42,7 +42,7 @@ def inputs(args: argparse.Namespace) -> list[Path]:
 
 def outputs(args: argparse.Namespace) -> list[Path]:
     """Files that are written."""
-    from espnet_diverse.text import MODEL_FILES
+    from espnet_diverse.vocabulary import MODEL_FILES
 
     model = MODEL_FILES.get(args.type)
     names = ("tokens.txt", "tokens.yaml", *([model] if model else []))
@@ -51,8 +51,8 @@ def outputs(args: argparse.Namespace) -> list[Path]:
 
 def run(args: argparse.Namespace) -> int:
     """Make and save the vocabulary; print its size and what it does not cover of the `--coverage` texts."""
-    from espnet_diverse.corpora.kaldi import read_table
-    from espnet_diverse.text import Vocabulary
+    from espnet_diverse.data.kaldi import read_table
+    from espnet_diverse.vocabulary import Vocabulary
 
     transcripts = [transcript for path in args.text for transcript in read_table(path, "text").values()]
     others = {path: read_table(path, "text").values() for path in args.coverage}

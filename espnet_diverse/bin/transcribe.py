@@ -28,8 +28,8 @@ _MANY = ("txt", "trn")  # formats that several recordings can be printed in
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this command."""
-    from espnet_diverse.transcription.cutting import VADS
     from espnet_diverse.transcription.formats import FORMATS
+    from espnet_diverse.transcription.segmentation_options import VADS
 
     parser.add_argument("model", type=Path, metavar="MODEL", help="directory of a run, or a packed model")
     parser.add_argument("sources", nargs="*", metavar="FILE|DIR|-", help="what to transcribe; folders with all in them")
@@ -69,8 +69,8 @@ def run(args: argparse.Namespace) -> int:
     """Transcribe; 2 where a recording was skipped."""
     from espnet_diverse.decoding.options import Options
     from espnet_diverse.errors import ConfigError
-    from espnet_diverse.transcription.cutting import Cutting
     from espnet_diverse.transcription.files import find_recordings
+    from espnet_diverse.transcription.segmentation_options import Cutting
 
     recordings = find_recordings(args.sources, args.list)
     if args.output_dir is None and (args.output_format == "all" or args.output_format not in _MANY and recordings[1:]):
@@ -134,7 +134,7 @@ def transcribe(recognizer: "Recognizer", recordings: Sequence["Recording"], args
 
 
 def _check(recognizer: "Recognizer", args: argparse.Namespace, given: Mapping[str, str]) -> None:
-    from espnet_diverse.decoding.task_ids import completed
+    from espnet_diverse.decoding.condition_ids import completed
     from espnet_diverse.errors import ConfigError
 
     does = recognizer.search.task
@@ -148,7 +148,7 @@ def _results(
     recognizer: "Recognizer", recordings: Sequence["Recording"], args: argparse.Namespace, given: Mapping[str, str]
 ) -> Iterator[tuple["Recording", "Transcript | Exception"]]:
     from espnet_diverse.inference import Request
-    from espnet_diverse.transcription.meter import Meter
+    from espnet_diverse.transcription.audio_progress import Meter
 
     with closing(Meter([recording.path for recording in recordings])) as meter:
         requests = [
@@ -199,7 +199,7 @@ def _hand_out(recording: "Recording", transcript: "Transcript", args: argparse.N
 
 
 def _finish(failures: Sequence[tuple[str, str]], count: int, output_dir: Path | None) -> int:
-    from espnet_diverse.decoding.outcomes import write_json
+    from espnet_diverse.decoding.results import write_json
     from espnet_diverse.errors import DataError
 
     if output_dir is not None:

@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
             failures[name] = getattr(error, "strerror", None) or str(error)
             print(f"espnet-diverse translate: {name} was left out: {failures[name]}", file=sys.stderr)
     if args.output_dir:
-        from espnet_diverse.decoding.outcomes import write_json
+        from espnet_diverse.decoding.results import write_json
 
         write_json(args.output_dir / "failures.json", failures)
     return (1 if len(failures) == len(inputs) else 2) if failures else 0
@@ -99,7 +99,7 @@ def _lines(name: str) -> Iterable[str]:
 
 
 def _decoded(stream: BinaryIO) -> Iterator[str]:
-    from espnet_diverse.corpora.characters import mend
+    from espnet_diverse.data.characters import mend
 
     for number, line in enumerate(stream, start=1):
         try:
@@ -110,7 +110,7 @@ def _decoded(stream: BinaryIO) -> Iterator[str]:
 
 
 def _translate(translator: "Translator", lines: Iterable[str], output: Path | None, args: argparse.Namespace) -> None:
-    from espnet_diverse.corpora.files import write_text
+    from espnet_diverse.data.atomic_files import write_text
     from espnet_diverse.progress import progress
 
     found = _translated(translator, lines, args)

@@ -28,12 +28,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from espnet_diverse.corpora import EVERYTHING, Selection, split_pair
-from espnet_diverse.corpora.characters import mend
-from espnet_diverse.corpora.directions import refuse_untrained, spoken_languages, translated_directions
-from espnet_diverse.corpora.faults import Fault, refuse
-from espnet_diverse.corpora.kaldi import DataDir
-from espnet_diverse.corpora.normalisation import for_wer
-from espnet_diverse.corpora.tsv import read_tsv
+from espnet_diverse.corpora.shared.directions import refuse_untrained, spoken_languages, translated_directions
+from espnet_diverse.corpora.shared.tsv import read_tsv
+from espnet_diverse.data.characters import mend
+from espnet_diverse.data.faults import Fault, refuse
+from espnet_diverse.data.kaldi import DataDir
+from espnet_diverse.data.normalisation import for_wer
 from espnet_diverse.errors import DataError
 
 SETS = ("train", "dev", "test")

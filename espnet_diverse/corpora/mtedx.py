@@ -31,13 +31,13 @@ from pathlib import Path
 import yaml
 
 from espnet_diverse.corpora import EVERYTHING, Selection, split_pair
-from espnet_diverse.corpora.download import download as fetch
-from espnet_diverse.corpora.download import unpack
-from espnet_diverse.corpora.faults import Fault, refuse
-from espnet_diverse.corpora.files import staged_directory
-from espnet_diverse.corpora.kaldi import DataDir, Segment
-from espnet_diverse.corpora.normalisation import for_wer, without_notes
-from espnet_diverse.corpora.tables import entry_faults, parse_segment, scan_lines
+from espnet_diverse.corpora.shared.download import download as fetch
+from espnet_diverse.corpora.shared.download import unpack
+from espnet_diverse.data.atomic_files import staged_directory
+from espnet_diverse.data.faults import Fault, refuse
+from espnet_diverse.data.kaldi import DataDir, Segment
+from espnet_diverse.data.normalisation import for_wer, without_notes
+from espnet_diverse.data.tables import entry_faults, parse_segment, scan_lines
 from espnet_diverse.errors import ConfigError, DataError
 
 SETS = ("train", "dev", "test")

@@ -17,10 +17,10 @@ All sentences are in all languages, so any of the twelve directions may be train
 from pathlib import Path
 
 from espnet_diverse.corpora import EVERYTHING, Selection
-from espnet_diverse.corpora.bitext import Reader
-from espnet_diverse.corpora.kaldi import DataDir
 from espnet_diverse.corpora.parallel_text import Layout, from_tokens, read_layout
-from espnet_diverse.corpora.release import fetch_release
+from espnet_diverse.corpora.shared.bitext import Reader
+from espnet_diverse.corpora.shared.release import fetch_release
+from espnet_diverse.data.kaldi import DataDir
 
 SETS = ("train", "dev", "test_2016_flickr")
 TABLES = ("src_text", "text")

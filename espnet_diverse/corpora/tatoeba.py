@@ -20,12 +20,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from espnet_diverse.corpora import EVERYTHING, Selection, split_pair
-from espnet_diverse.corpora.bitext import Files, Pair, Reader
-from espnet_diverse.corpora.directions import translated_directions
-from espnet_diverse.corpora.faults import refuse
-from espnet_diverse.corpora.kaldi import DataDir
 from espnet_diverse.corpora.parallel_text import Layout, complete, existing, read_layout
-from espnet_diverse.corpora.release import fetch_release
+from espnet_diverse.corpora.shared.bitext import Files, Pair, Reader
+from espnet_diverse.corpora.shared.directions import translated_directions
+from espnet_diverse.corpora.shared.release import fetch_release
+from espnet_diverse.data.faults import refuse
+from espnet_diverse.data.kaldi import DataDir
 
 SETS = ("train", "dev", "test")
 TABLES = ("src_text", "text")

@@ -15,11 +15,11 @@ from collections import Counter
 from pathlib import Path
 
 from espnet_diverse.corpora import EVERYTHING, Selection
-from espnet_diverse.corpora.characters import mend, text_fault
-from espnet_diverse.corpora.faults import Fault, refuse
-from espnet_diverse.corpora.kaldi import DataDir
-from espnet_diverse.corpora.release import fetch_release
-from espnet_diverse.corpora.tables import numbered_lines
+from espnet_diverse.corpora.shared.release import fetch_release
+from espnet_diverse.data.characters import mend, text_fault
+from espnet_diverse.data.faults import Fault, refuse
+from espnet_diverse.data.kaldi import DataDir
+from espnet_diverse.data.tables import numbered_lines
 from espnet_diverse.errors import DataError
 
 SETS = ("train", "dev", "test")

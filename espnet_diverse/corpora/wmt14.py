@@ -19,13 +19,13 @@ parted. In memory the full set takes some 8 GB.
 from pathlib import Path
 
 from espnet_diverse.corpora import EVERYTHING, Selection
-from espnet_diverse.corpora.bitext import Cleaning, Files, Reader
-from espnet_diverse.corpora.directions import translated_directions
-from espnet_diverse.corpora.faults import refuse
-from espnet_diverse.corpora.kaldi import DataDir
 from espnet_diverse.corpora.parallel_text import Layout, complete, find_training, from_tokens, read_layout
-from espnet_diverse.corpora.release import fetch_release
-from espnet_diverse.corpora.sgm import find_segments, segment
+from espnet_diverse.corpora.shared.bitext import Cleaning, Files, Reader
+from espnet_diverse.corpora.shared.directions import translated_directions
+from espnet_diverse.corpora.shared.release import fetch_release
+from espnet_diverse.corpora.shared.sgm import find_segments, segment
+from espnet_diverse.data.faults import refuse
+from espnet_diverse.data.kaldi import DataDir
 from espnet_diverse.errors import DataError
 
 SETS = ("train", "dev", "test")

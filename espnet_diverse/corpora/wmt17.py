@@ -14,13 +14,13 @@ count as words, and pairs of more than 250 of them or a ratio of more than 3 are
 from pathlib import Path
 
 from espnet_diverse.corpora import EVERYTHING, Selection
-from espnet_diverse.corpora.bitext import Cleaning, Files, Reader
-from espnet_diverse.corpora.directions import translated_directions
-from espnet_diverse.corpora.faults import refuse
-from espnet_diverse.corpora.kaldi import DataDir
 from espnet_diverse.corpora.parallel_text import complete, find_training
-from espnet_diverse.corpora.release import fetch_release
-from espnet_diverse.corpora.sgm import find_segments, segment
+from espnet_diverse.corpora.shared.bitext import Cleaning, Files, Reader
+from espnet_diverse.corpora.shared.directions import translated_directions
+from espnet_diverse.corpora.shared.release import fetch_release
+from espnet_diverse.corpora.shared.sgm import find_segments, segment
+from espnet_diverse.data.faults import refuse
+from espnet_diverse.data.kaldi import DataDir
 from espnet_diverse.errors import DataError
 
 SETS = ("train", "dev", "test")

@@ -16,12 +16,12 @@ from espnet.nets.e2e_asr_common import end_detect
 from espnet2.bin import asr_inference, mt_inference, st_inference
 from numpy.typing import NDArray
 
-from espnet_diverse.corpora.audio import read_audio, resample
+from espnet_diverse.audio.files import read_audio, resample
+from espnet_diverse.decoding.condition_ids import KnownTasks, known_tasks
 from espnet_diverse.decoding.options import Options, ctc_weight, text_task
-from espnet_diverse.decoding.outcomes import Text
-from espnet_diverse.decoding.task_ids import KnownTasks, known_tasks
+from espnet_diverse.decoding.results import Text
+from espnet_diverse.registration.import_hooks import swapped
 from espnet_diverse.scope import scope
-from espnet_diverse.training.espnet_import import swapped
 from espnet_diverse.training.tasks import TASKS, find_weights, read_config
 
 _CLASSES = {"asr": asr_inference.Speech2Text, "st": st_inference.Speech2Text, "mt": mt_inference.Text2Text}

@@ -13,14 +13,14 @@ from pathlib import Path
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
-from espnet_diverse.corpora.tables import read_table, write_table
-from espnet_diverse.decoding.outcomes import write_json
-from espnet_diverse.decoding.task_ids import known_tasks, task_indices
+from espnet_diverse.data.tables import read_table, write_table
+from espnet_diverse.decoding.condition_ids import known_tasks, task_indices
+from espnet_diverse.decoding.results import write_json
 from espnet_diverse.errors import DataError, ModelError
 from espnet_diverse.progress import progress
 from espnet_diverse.scope import scope
-from espnet_diverse.text import Vocabulary
 from espnet_diverse.training.tasks import load_model, read_config
+from espnet_diverse.vocabulary import Vocabulary
 
 BATCH_TOKENS = 4000
 

@@ -15,9 +15,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from espnet_diverse.attention import MultiHeadAttention
-from espnet_diverse.attention.shell import Memory
+from espnet_diverse.attention.multi_head import Memory
 from espnet_diverse.decoding.fast_linear import joined, speed_up
-from espnet_diverse.nets.exchange import exchange
+from espnet_diverse.nets.replace_attention import exchange
 from espnet_diverse.scope import current
 
 _TIDY_EVERY = 16

@@ -12,8 +12,8 @@ from espnet2.text.token_id_converter import TokenIDConverter
 from numpy.typing import NDArray
 
 from espnet_diverse.analysis.collect import KINDS, Observation, observe
-from espnet_diverse.demo.choices import whole
-from espnet_diverse.demo.head_pictures import Sides, head_pictures
+from espnet_diverse.demo.controls import whole
+from espnet_diverse.demo.head_plots import Sides, head_pictures
 from espnet_diverse.errors import ConfigError, DataError, ModelError
 from espnet_diverse.training.tasks import TASKS, load_model
 

@@ -5,8 +5,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from threading import Lock
 
-from espnet_diverse.decoding.batched_search import BatchedSearch
-from espnet_diverse.demo.choices import search_options, task_controls
+from espnet_diverse.decoding.predictor import BatchedSearch
+from espnet_diverse.demo.controls import search_options, task_controls
 from espnet_diverse.demo.limits import Limits
 from espnet_diverse.demo.results import Results
 

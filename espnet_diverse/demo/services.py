@@ -8,11 +8,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from espnet_diverse.corpora.audio import RATE
-from espnet_diverse.decoding.batched_search import BatchedSearch
+from espnet_diverse.audio.files import RATE
+from espnet_diverse.audio.stream import open_audio
+from espnet_diverse.decoding.condition_ids import completed
 from espnet_diverse.decoding.options import text_task
-from espnet_diverse.decoding.task_ids import completed
-from espnet_diverse.demo.choices import argument, tasks
+from espnet_diverse.decoding.predictor import BatchedSearch
+from espnet_diverse.demo.controls import argument, tasks
 from espnet_diverse.demo.limits import Limits
 from espnet_diverse.demo.results import Results, Stretch
 from espnet_diverse.demo.service import ModelService
@@ -20,10 +21,9 @@ from espnet_diverse.errors import DataError, UserError
 from espnet_diverse.inference import Recognizer, Translation, Translator
 from espnet_diverse.packing.archive import unpacked
 from espnet_diverse.training.tasks import read_config
-from espnet_diverse.transcription.activity import Cutting
-from espnet_diverse.transcription.audio import open_audio
+from espnet_diverse.transcription.alignment import check_ctc, frame_times
 from espnet_diverse.transcription.result import Segment, Transcript
-from espnet_diverse.transcription.words import check_ctc, frame_times
+from espnet_diverse.transcription.segmentation import Cutting
 
 
 class SpeechService(ModelService):

@@ -26,7 +26,7 @@ from espnet2.asr.encoder.e_branchformer_encoder import EBranchformerEncoderLayer
 from torch import Tensor, nn
 
 from espnet_diverse.errors import ConfigError
-from espnet_diverse.nets.task_rows import TaskRows, read_options
+from espnet_diverse.nets.condition_rows import TaskRows, read_options
 
 _LAYERS = (EncoderLayer, ConformerLayer, EBranchformerEncoderLayer, DecoderLayer)
 _WITH_STATISTICS = (nn.BatchNorm1d, nn.BatchNorm2d)

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.nets import pretrained
-from espnet_diverse.pretrained_text import PretrainedTokenizer, read_tokenizer
+from espnet_diverse.pretrained_tokenizer import PretrainedTokenizer, read_tokenizer
 
 
 class BertFrontend(AbsFrontend):

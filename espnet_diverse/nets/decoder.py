@@ -6,7 +6,7 @@ from torch import Tensor
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.functional.masks import lengths_to_mask
 from espnet_diverse.nets.adapter import insert_adapters
-from espnet_diverse.nets.exchange import exchange, signature_with
+from espnet_diverse.nets.replace_attention import exchange, signature_with
 from espnet_diverse.nets.start_tag import insert_start_tag
 from espnet_diverse.scope import current
 

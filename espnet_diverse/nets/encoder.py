@@ -12,7 +12,7 @@ from espnet2.asr.encoder.transformer_encoder import TransformerEncoder
 
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.nets.adapter import insert_adapters
-from espnet_diverse.nets.exchange import exchange, signature_with
+from espnet_diverse.nets.replace_attention import exchange, signature_with
 from espnet_diverse.nets.subsampling import GATED, GatedConvSubsampling
 
 _OURS = {"attention": None, "adapter": None, "conv_channels": 1024}

@@ -2,7 +2,7 @@
 
 from espnet2.lm.transformer_lm import TransformerLM
 
-from espnet_diverse.nets.exchange import exchange, signature_with
+from espnet_diverse.nets.replace_attention import exchange, signature_with
 
 
 class DiverseTransformerLM(TransformerLM):

@@ -13,7 +13,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.functional.masks import lengths_to_mask
-from espnet_diverse.pretrained_text import PretrainedTokenizer, read_tokenizer
+from espnet_diverse.pretrained_tokenizer import PretrainedTokenizer, read_tokenizer
 
 _HEADS = ("pooler",)
 """Parts behind the embeddings of tokens, which are not used."""

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from espnet_diverse.errors import ConfigError
-from espnet_diverse.nets.task_rows import TaskRows, read_options
+from espnet_diverse.nets.condition_rows import TaskRows, read_options
 
 
 @dataclass(frozen=True)

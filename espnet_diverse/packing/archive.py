@@ -17,12 +17,12 @@ from lzma import LZMAError
 from pathlib import Path, PurePosixPath
 from zipfile import is_zipfile
 
-from espnet_diverse.corpora.release import unzip
+from espnet_diverse.corpora.shared.release import unzip
 from espnet_diverse.errors import DataError, ModelError, UserError
-from espnet_diverse.packing.foreign import check_config, read_yaml
-from espnet_diverse.stamps import digest
-from espnet_diverse.text import Vocabulary
+from espnet_diverse.packing.config_allowlist import check_config, read_yaml
+from espnet_diverse.stage_cache import digest
 from espnet_diverse.training.config import named_files, save
+from espnet_diverse.vocabulary import Vocabulary
 
 META = "meta.yaml"
 SAFETENSORS = "model.safetensors"

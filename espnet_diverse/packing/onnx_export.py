@@ -23,7 +23,7 @@ from espnet2.asr.encoder.e_branchformer_encoder import EBranchformerEncoder
 from espnet2.asr.encoder.transformer_encoder import TransformerEncoder
 from torch import Tensor, nn
 
-from espnet_diverse.decoding.task_ids import known_tasks
+from espnet_diverse.decoding.condition_ids import known_tasks
 from espnet_diverse.errors import ConfigError, ModelError
 from espnet_diverse.onnx_runtime import import_onnxruntime
 from espnet_diverse.scope import scope

@@ -5,7 +5,7 @@
 summed over the corpus before dividing. jiwer aligns each sentence at the least number of errors; where several
 alignments have that number, sclite may split it otherwise into substitutions, deletions and insertions. An empty
 reference is scored: all units of its hypothesis are insertions. Both sides are normalised by
-`espnet_diverse.text.normalise`; letter case and punctuation count, unless `for_wer` takes them out.
+`espnet_diverse.vocabulary.normalise`; letter case and punctuation count, unless `for_wer` takes them out.
 """
 
 import importlib.metadata
@@ -14,12 +14,12 @@ from collections.abc import Iterator, Sequence
 import jiwer
 import numpy as np
 
-from espnet_diverse.corpora.normalisation import for_wer
+from espnet_diverse.data.normalisation import for_wer
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.scoring.alignment import Pairs
 from espnet_diverse.scoring.metric import Metric
 from espnet_diverse.scoring.significance import Bootstrap
-from espnet_diverse.text import normalise
+from espnet_diverse.vocabulary import normalise
 
 UNITS = {"char": "CER", "word": "WER"}
 NORMALISATIONS = ("none", "wer")

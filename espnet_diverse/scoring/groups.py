@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from math import inf, nan
 from pathlib import Path
 
-from espnet_diverse.corpora.tables import read_table
+from espnet_diverse.data.tables import read_table
 from espnet_diverse.errors import DataError
 
 DOMAIN = "utt2domain"

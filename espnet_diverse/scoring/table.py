@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from espnet_diverse.corpora.files import write_text
+from espnet_diverse.data.atomic_files import write_text
 from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.scoring.evaluate import Row
 from espnet_diverse.scoring.metric import Metric

@@ -22,9 +22,9 @@ import torch
 from espnet2.iterators.sequence_iter_factory import SequenceIterFactory
 from espnet2.samplers.abs_sampler import AbsSampler
 
-from espnet_diverse.corpora.tables import read_table
+from espnet_diverse.data.tables import read_table
 from espnet_diverse.errors import ConfigError, DataError
-from espnet_diverse.training.task_names import axes_of, task_table
+from espnet_diverse.training.condition_names import axes_of, task_table
 from espnet_diverse.training.text_batches import build_batch_sampler
 
 BATCHES = ("mixed", "single")

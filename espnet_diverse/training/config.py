@@ -14,7 +14,7 @@ from pathlib import Path
 
 import yaml
 
-from espnet_diverse.corpora.files import write_text
+from espnet_diverse.data.atomic_files import write_text
 from espnet_diverse.errors import ConfigError
 
 CONF_DIR = Path(__file__).resolve().parents[2] / "conf"

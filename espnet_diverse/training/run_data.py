@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from espnet_diverse.corpora.audio import RATE, inspect_audio
-from espnet_diverse.corpora.kaldi import read_data_dir, read_table
-from espnet_diverse.corpora.validate import validate
+from espnet_diverse.audio.files import RATE, inspect_audio
+from espnet_diverse.data.kaldi import read_data_dir, read_table
+from espnet_diverse.data.validate import validate
 from espnet_diverse.errors import DataError
-from espnet_diverse.text import MODEL_FILES, Vocabulary
 from espnet_diverse.training.config import Config
+from espnet_diverse.vocabulary import MODEL_FILES, Vocabulary
 
 _SPEECH = ("wav.scp", "speech", "sound")
 _TEXT = ("text", "text", "text")

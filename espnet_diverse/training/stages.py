@@ -12,16 +12,16 @@ from pathlib import Path
 import numpy as np
 import yaml
 
-from espnet_diverse.corpora.files import staged_directory, write_text
-from espnet_diverse.corpora.tables import read_table
-from espnet_diverse.corpora.validate import validate
+from espnet_diverse.data.atomic_files import staged_directory, write_text
+from espnet_diverse.data.tables import read_table
+from espnet_diverse.data.validate import validate
 from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.progress import progress
-from espnet_diverse.training import session
+from espnet_diverse.training import espnet_command
 from espnet_diverse.training.batches import read_sampling
+from espnet_diverse.training.condition_names import fill_in, task_table
 from espnet_diverse.training.config import Config, differences, save
 from espnet_diverse.training.run_data import FOLD_LENGTH, PREFIX, RunData, Tokens, check_audio, check_data, existing
-from espnet_diverse.training.task_names import fill_in, task_table
 from espnet_diverse.training.tasks import TASKS
 
 _FILLED_IN = (
@@ -49,14 +49,14 @@ def collect_stats(config: Config, data: RunData, output_dir: Path) -> None:
     """
     tokens = Tokens.load(data)
     filled = _fill(config, data, tokens)
-    session.check(TASKS[data.task], filled)
+    espnet_command.check(TASKS[data.task], filled)
     for phase, data_dir in data.phases().items():
         check_data(data_dir, [Path(file) for file, _, _ in filled[f"{phase}_data_path_and_name_and_type"]])
-    with staged_directory(output_dir) as staging, session.logged(staging / "stats.log"):
+    with staged_directory(output_dir) as staging, espnet_command.logged(staging / "stats.log"):
         if data.speech:
             # Normalising needs the statistics that are collected here.
             filled.update(collect_stats=True, normalize=None, normalize_conf={}, ngpu=0, output_dir=str(staging))
-            session.run(TASKS[data.task], filled)
+            espnet_command.run(TASKS[data.task], filled)
         for phase, data_dir in data.phases().items():
             folder = staging / phase
             if data.speech:
@@ -84,7 +84,7 @@ def train(config: Config, data: RunData, stats_dir: Path, output_dir: Path, ngpu
         ModelError: A model that `init_param` names is missing or does not fit.
         TrainingError: Training came to a state that must not be used.
     """
-    session.check_gpus(ngpu)
+    espnet_command.check_gpus(ngpu)
     tokens = Tokens.load(data)
     filled = _fill(config, data, tokens.moved(output_dir))
     filled.update(ngpu=ngpu, output_dir=str(output_dir.absolute()))
@@ -93,7 +93,7 @@ def train(config: Config, data: RunData, stats_dir: Path, output_dir: Path, ngpu
     for phase in data.phases():
         shapes = [stats_dir / phase / tokens.shape(name) for _, name, _ in data.entries(config)]
         filled[f"{phase}_shape_file"] = [str(existing(path)) for path in shapes]
-    session.check(TASKS[data.task], filled)
+    espnet_command.check(TASKS[data.task], filled)
     if data.speech:
         _check_finite(stats_dir / "train" / "feats_stats.npz")
     for data_dir in data.phases().values():
@@ -104,11 +104,11 @@ def train(config: Config, data: RunData, stats_dir: Path, output_dir: Path, ngpu
         _copy(stats_dir / "train" / "feats_stats.npz", output_dir / "feats_stats.npz")
     changed = _changes(config, output_dir)
     save(config, output_dir / "train.yaml")
-    with session.logged(output_dir / "train.log"):
+    with espnet_command.logged(output_dir / "train.log"):
         if changed:
             said = f"{output_dir}: training goes on with other settings than it had: {'; '.join(changed)}"
             logging.warning(f"{said}; for a run of its own give another --output_dir")
-        session.run(TASKS[data.task], filled)
+        espnet_command.run(TASKS[data.task], filled)
 
 
 def _fill(config: Config, data: RunData, tokens: Tokens) -> Config:

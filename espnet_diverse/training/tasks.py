@@ -22,17 +22,17 @@ from typeguard import TypeCheckError
 
 from espnet_diverse.errors import ConfigError, ModelError
 from espnet_diverse.nets.bert import BertFrontend
-from espnet_diverse.pretrained_text import PretrainedTokenizer
+from espnet_diverse.nets.models import DiverseSTModel
+from espnet_diverse.pretrained_tokenizer import PretrainedTokenizer
 from espnet_diverse.progress import progress
+from espnet_diverse.registration.import_hooks import swapped
+from espnet_diverse.registration.lazy_imports import NO_TRANSFORMERS
 from espnet_diverse.scope import AXES
 from espnet_diverse.training import checkpoint
 from espnet_diverse.training.batches import balanced_batches
+from espnet_diverse.training.condition_names import TaskIndices
 from espnet_diverse.training.config import named_files
-from espnet_diverse.training.espnet_import import swapped
 from espnet_diverse.training.initialisation import initialise
-from espnet_diverse.training.models import DiverseSTModel
-from espnet_diverse.training.quick_import import NO_TRANSFORMERS
-from espnet_diverse.training.task_names import TaskIndices
 from espnet_diverse.training.text_batches import build_batch_sampler
 from espnet_diverse.training.trainer import Trainer
 

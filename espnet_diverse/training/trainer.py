@@ -13,12 +13,12 @@ from torch import nn
 
 from espnet_diverse.errors import TrainingError
 from espnet_diverse.progress import progress
+from espnet_diverse.registration.import_hooks import swapped
 from espnet_diverse.training import checkpoint
 from espnet_diverse.training.averaging import average_best
 from espnet_diverse.training.cpu_layers import quick_on_cpu
 from espnet_diverse.training.epoch_table import EpochTable
-from espnet_diverse.training.espnet_import import swapped
-from espnet_diverse.training.quick_math import compile_layers, mixed_precision
+from espnet_diverse.training.precision import compile_layers, mixed_precision
 
 
 class Trainer(espnet_trainer.Trainer):

@@ -11,11 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from espnet_diverse.corpora.faults import Fault, refuse
-from espnet_diverse.corpora.tables import numbered_lines, read_table
+from espnet_diverse.audio.stream import STDIN
+from espnet_diverse.data.faults import Fault, refuse
+from espnet_diverse.data.tables import numbered_lines, read_table
 from espnet_diverse.errors import DataError
-from espnet_diverse.training.task_names import task_table
-from espnet_diverse.transcription.audio import STDIN
+from espnet_diverse.training.condition_names import task_table
 
 _SOUND = "wav flac mp3 ogg oga opus sph aif aiff au caf w64 rf64"
 _MEDIA = "m4a mp4 mov 3gp webm mkv mka aac wma amr"

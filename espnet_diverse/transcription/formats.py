@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from espnet_diverse.corpora.files import write_text
+from espnet_diverse.data.atomic_files import write_text
 from espnet_diverse.transcription.result import Segment, Transcript
 
 CUE_COLUMNS = 84  # two lines of 42

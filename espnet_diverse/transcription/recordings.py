@@ -14,14 +14,14 @@ from typing import NamedTuple
 from espnet.nets.pytorch_backend.transformer.subsampling import TooShortUttError
 from numpy.typing import NDArray
 
-from espnet_diverse.decoding.batched_search import BatchedSearch, Found
+from espnet_diverse.audio.stream import Source, open_audio
+from espnet_diverse.decoding.condition_ids import KnownTasks, completed, indices_of, warn_of_unused
 from espnet_diverse.decoding.grouping import each_result, grouped
-from espnet_diverse.decoding.task_ids import KnownTasks, completed, indices_of, warn_of_unused
-from espnet_diverse.transcription.activity import Cutting, Stretch, stretches
-from espnet_diverse.transcription.audio import Source, open_audio
-from espnet_diverse.transcription.language import find_language, spoken_axes
+from espnet_diverse.decoding.predictor import BatchedSearch, Found
+from espnet_diverse.transcription.alignment import check_ctc, frame_times, timed
+from espnet_diverse.transcription.language_id import find_language, spoken_axes
 from espnet_diverse.transcription.result import Alternative, Segment, Transcript
-from espnet_diverse.transcription.words import check_ctc, frame_times, timed
+from espnet_diverse.transcription.segmentation import Cutting, Stretch, stretches
 
 _WINDOW = 4  # batches
 _LISTENED = 30.0  # seconds by which a language is found

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from espnet_diverse.transcription.unspaced import joined
+from espnet_diverse.transcription.cjk import joined
 
 
 @dataclass(frozen=True)

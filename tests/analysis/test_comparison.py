@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from espnet_diverse.analysis.comparison import System, read_system, table, to_dict
-from espnet_diverse.analysis.comparison_picture import _means, draw_comparison
+from espnet_diverse.analysis.comparison_plot import _means, draw_comparison
 from espnet_diverse.bin.main import main
 from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.training.tasks import load_model

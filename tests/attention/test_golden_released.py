@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 import torch
 
-from espnet_diverse.attention import build_attention, sampling, sdma, sma
+from espnet_diverse.attention import build_attention, sdma, sma
+from espnet_diverse.attention import noise as noise_module
 from espnet_diverse.functional.masks import causal, lengths_to_mask
 from espnet_diverse.scope import scope
 
@@ -109,7 +110,7 @@ def case(name):
 
 
 def test_every_stored_noise_is_replaced():
-    assert sma.gaussian_noise is sdma.gaussian_noise is sampling.gaussian_noise
+    assert sma.gaussian_noise is sdma.gaussian_noise is noise_module.gaussian_noise
 
 
 def test_attention(case, monkeypatch):

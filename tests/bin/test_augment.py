@@ -1,5 +1,5 @@
 from espnet_diverse.bin.main import main
-from espnet_diverse.corpora.kaldi import read_data_dir
+from espnet_diverse.data.kaldi import read_data_dir
 
 
 def test_back_translated_data_combines_with_other_data(tiny_translation, tmp_path, capsys):

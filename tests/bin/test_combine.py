@@ -5,7 +5,7 @@ import pytest
 import soundfile
 
 from espnet_diverse.bin.main import main
-from espnet_diverse.corpora.kaldi import DataDir, read_data_dir, write_data_dir
+from espnet_diverse.data.kaldi import DataDir, read_data_dir, write_data_dir
 
 
 @pytest.fixture

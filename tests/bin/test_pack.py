@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from espnet_diverse.bin.main import main
-from espnet_diverse.bin.steps import make_step
+from espnet_diverse.bin.plan_steps import make_step
 from espnet_diverse.training import checkpoint
 
 

@@ -10,7 +10,7 @@ import soundfile
 
 from espnet_diverse.bin.main import main
 from espnet_diverse.corpora import Selection, aishell, mtedx, tatoeba
-from espnet_diverse.corpora.kaldi import read_data_dir
+from espnet_diverse.data.kaldi import read_data_dir
 from espnet_diverse.errors import DataError
 
 UTTERANCES = {"train": "BAC009S0002W0122", "dev": "BAC009S0724W0121", "test": "BAC009S0764W0121"}

@@ -3,7 +3,7 @@
 import pytest
 
 from espnet_diverse.bin.main import main
-from espnet_diverse.text import Vocabulary
+from espnet_diverse.vocabulary import Vocabulary
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ import pytest
 import soundfile
 
 from espnet_diverse.bin.main import main
+from espnet_diverse.decoding.condition_ids import KnownTasks
 from espnet_diverse.decoding.options import Options
-from espnet_diverse.decoding.task_ids import KnownTasks
 from espnet_diverse.errors import DataError
 from espnet_diverse.inference import Cutting, Recognizer, Request
 from espnet_diverse.transcription.result import Segment, Transcript

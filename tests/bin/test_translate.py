@@ -8,9 +8,9 @@ from types import SimpleNamespace
 import pytest
 
 from espnet_diverse.bin.main import main
-from espnet_diverse.decoding.batched_search import load_batched_search
-from espnet_diverse.decoding.directory import decode
+from espnet_diverse.decoding.decode_dir import decode
 from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.predictor import load_batched_search
 
 BEAM = ["--beam_size", "3", "--batch_size", "8"]
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from espnet_diverse.corpora.kaldi import DataDir, write_data_dir
+from espnet_diverse.data.kaldi import DataDir, write_data_dir
 
 TRANSCRIPTS = {
     "train": {"BAC009S0002W0122": "而 对 楼市 成交", "BAC009S0003W0121": "甚至 出现 交易 几乎 停滞"},
@@ -166,7 +166,7 @@ class Server:
 def serve(monkeypatch):
     """serve(content) -> Server, stopped after the test; attempts follow each other at once."""
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    monkeypatch.setattr("espnet_diverse.corpora.download.PAUSE_SECONDS", 0)
+    monkeypatch.setattr("espnet_diverse.corpora.shared.download.PAUSE_SECONDS", 0)
     servers = []
 
     def start(content: bytes) -> Server:

@@ -5,7 +5,7 @@ import tarfile
 import pytest
 
 from espnet_diverse.corpora import Selection, aishell, load_corpus
-from espnet_diverse.corpora.kaldi import DataDir
+from espnet_diverse.data.kaldi import DataDir
 from espnet_diverse.errors import ConfigError, DataError
 
 TRANSCRIPT = "data_aishell/transcript/aishell_transcript_v0.8.txt"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from espnet_diverse.corpora.faults import Fault, refuse
-from espnet_diverse.corpora.files import staged_directory
+from espnet_diverse.data.atomic_files import staged_directory
+from espnet_diverse.data.faults import Fault, refuse
 from espnet_diverse.errors import DataError
 
 

@@ -5,8 +5,8 @@ import soundfile
 
 from espnet_diverse.bin.main import main
 from espnet_diverse.corpora import Selection, covost2, load_corpus
-from espnet_diverse.corpora.kaldi import DataDir, read_data_dir
 from espnet_diverse.corpora.synthetic import covost2 as replica
+from espnet_diverse.data.kaldi import DataDir, read_data_dir
 from espnet_diverse.errors import ConfigError, DataError
 
 HEADER = "client_id\tpath\tsentence\tup_votes"

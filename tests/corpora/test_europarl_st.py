@@ -5,9 +5,9 @@ import pytest
 
 from espnet_diverse.bin.main import main
 from espnet_diverse.corpora import Selection, europarl_st, load_corpus
-from espnet_diverse.corpora.formatting import format_data
-from espnet_diverse.corpora.kaldi import DataDir, Segment, read_data_dir
 from espnet_diverse.corpora.synthetic import europarl_st as replica
+from espnet_diverse.data.formatting import format_data
+from espnet_diverse.data.kaldi import DataDir, Segment, read_data_dir
 from espnet_diverse.errors import ConfigError, DataError
 
 SPEECHES = {"train": "en.20080924.31.3-243", "dev": "en.20081013.4.1-018", "test": "en.20090112.2.3-007"}

@@ -4,7 +4,7 @@ import pytest
 
 from espnet_diverse.bin.main import main
 from espnet_diverse.corpora import Selection, load_corpus, multi30k
-from espnet_diverse.corpora.kaldi import read_data_dir
+from espnet_diverse.data.kaldi import read_data_dir
 from espnet_diverse.errors import ConfigError, DataError
 
 SPLITS = ("train", "val", "test_2016_flickr", "test_2017_flickr")

@@ -4,8 +4,8 @@ import pytest
 
 from espnet_diverse.bin.main import main
 from espnet_diverse.corpora import Selection
-from espnet_diverse.corpora.kaldi import read_data_dir
 from espnet_diverse.corpora.parallel_text import Layout, download, from_tokens, prepare
+from espnet_diverse.data.kaldi import read_data_dir
 from espnet_diverse.errors import ConfigError, DataError
 
 LANGUAGES = ("de", "en", "fr")
@@ -67,7 +67,7 @@ def test_what_is_missing_is_named(tree, tmp_path):
 
 
 def test_traces_of_other_tools_are_undone():
-    line = "the rich ##AT##-##AT## text for@@ mat &apos;s &amp; &#91; x &#93;"
+    line = "the rich ##AT##-##AT## text for mat &apos;s &amp; &#91; x &#93;"
     assert from_tokens(line) == "the rich-text format 's & [ x ]"
 
 

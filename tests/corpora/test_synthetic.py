@@ -8,11 +8,11 @@ import soundfile
 
 from espnet_diverse.corpora import Selection
 from espnet_diverse.corpora import mtedx as official_mtedx
-from espnet_diverse.corpora.grammar import LANGUAGES
-from espnet_diverse.corpora.normalisation import for_wer
 from espnet_diverse.corpora.synthetic import VOICES, aishell, join, load_replica, mtedx, utterances
 from espnet_diverse.corpora.synthetic.aishell import COUNTS, SPEAKERS
-from espnet_diverse.corpora.validate import validate
+from espnet_diverse.corpora.synthetic.grammar import LANGUAGES
+from espnet_diverse.data.normalisation import for_wer
+from espnet_diverse.data.validate import validate
 from espnet_diverse.errors import ConfigError, DataError
 
 

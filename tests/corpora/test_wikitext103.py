@@ -4,7 +4,7 @@ import pytest
 
 from espnet_diverse.bin.main import main
 from espnet_diverse.corpora import Selection, wikitext103
-from espnet_diverse.corpora.kaldi import read_data_dir
+from espnet_diverse.data.kaldi import read_data_dir
 from espnet_diverse.errors import DataError
 
 TOKENS = [" ", " = Valkyria Chronicles III = ", " ", " The game began in @-@ 2010 . ", " = = Story = = ", " A <unk> . "]

@@ -4,8 +4,8 @@ import pytest
 
 from espnet_diverse.bin.main import main
 from espnet_diverse.corpora import Selection, wmt14
-from espnet_diverse.corpora.kaldi import read_data_dir
-from espnet_diverse.corpora.sgm import segment
+from espnet_diverse.corpora.shared.sgm import segment
+from espnet_diverse.data.kaldi import read_data_dir
 from espnet_diverse.errors import ConfigError, DataError
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from espnet_diverse.bin.main import main
 from espnet_diverse.corpora import Selection, wmt17
-from espnet_diverse.corpora.kaldi import read_data_dir
+from espnet_diverse.data.kaldi import read_data_dir
 from espnet_diverse.errors import ConfigError, DataError
 
 

@@ -7,10 +7,10 @@ import torch
 import yaml
 from espnet2.bin.asr_inference import Speech2Text
 
-from espnet_diverse.decoding.directory import decode
+from espnet_diverse.decoding.condition_ids import KnownTasks
+from espnet_diverse.decoding.decode_dir import decode
 from espnet_diverse.decoding.espnet_search import Search, load_search
 from espnet_diverse.decoding.options import Options
-from espnet_diverse.decoding.task_ids import KnownTasks
 from espnet_diverse.errors import ConfigError, DataError, ModelError
 from espnet_diverse.scope import current
 from espnet_diverse.training import checkpoint

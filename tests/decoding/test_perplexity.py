@@ -4,11 +4,11 @@ import pytest
 import torch
 
 from espnet_diverse.decoding import perplexity as module
+from espnet_diverse.decoding.condition_ids import KnownTasks
 from espnet_diverse.decoding.perplexity import Scorer, line, perplexity
-from espnet_diverse.decoding.task_ids import KnownTasks
 from espnet_diverse.errors import DataError, ModelError
-from espnet_diverse.text import Vocabulary
-from espnet_diverse.training.models import DiverseLanguageModel
+from espnet_diverse.nets.models import DiverseLanguageModel
+from espnet_diverse.vocabulary import Vocabulary
 
 TEXTS = {"u1": "ab b", "u2": "b", "u3": "aab"}
 

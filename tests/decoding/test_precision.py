@@ -8,14 +8,14 @@ from torch import nn
 
 from espnet_diverse.attention import build_attention
 from espnet_diverse.bin.main import main
-from espnet_diverse.decoding import batched_search
-from espnet_diverse.decoding.batched_search import load_batched_search
-from espnet_diverse.decoding.directory import decode
+from espnet_diverse.decoding import predictor
+from espnet_diverse.decoding.decode_dir import decode
 from espnet_diverse.decoding.fast_linear import FastLinear
 from espnet_diverse.decoding.options import Options
 from espnet_diverse.decoding.precision import HalfLinear, Int8Linear, check_precision, set_precision
+from espnet_diverse.decoding.predictor import load_batched_search
 from espnet_diverse.errors import ConfigError
-from espnet_diverse.training.quick_math import compile_layers
+from espnet_diverse.training.precision import compile_layers
 
 CLASSES = {"float32": FastLinear, "int8": Int8Linear, "bfloat16": HalfLinear}
 
@@ -99,7 +99,7 @@ def test_compiled_layers_give_the_same(tiny_run, tmp_path, monkeypatch):
         compiled.append(backend)
         compile_layers(encoder, "aot_eager")
 
-    monkeypatch.setattr(batched_search, "compile_layers", compile_quickly)
+    monkeypatch.setattr(predictor, "compile_layers", compile_quickly)
     options = Options(beam_size=3, ctc_weight=0.4)
     expected = decode(load_batched_search(tiny_run.model_dir, options=options), tiny_run.test_dir, tmp_path / "plain")
     search = load_batched_search(tiny_run.model_dir, options=options, compiled=True)

@@ -8,8 +8,8 @@ import torch
 from scipy.stats import chisquare
 from torch.nn.utils.rnn import pad_sequence
 
-from espnet_diverse.decoding.batched_search import load_batched_search
 from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.predictor import load_batched_search
 from espnet_diverse.decoding.sampling import SamplingSearch
 from espnet_diverse.errors import ConfigError, ModelError
 from espnet_diverse.nets.decoder import DiverseTransformerDecoder

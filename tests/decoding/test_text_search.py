@@ -8,12 +8,12 @@ import yaml
 from espnet2.bin import mt_inference
 
 from espnet_diverse.bin.main import main
-from espnet_diverse.corpora.kaldi import read_table
-from espnet_diverse.decoding.directory import decode
+from espnet_diverse.data.kaldi import read_table
+from espnet_diverse.decoding.decode_dir import decode
 from espnet_diverse.decoding.espnet_search import load_search
 from espnet_diverse.decoding.options import Options
 from espnet_diverse.errors import ConfigError, DataError
-from espnet_diverse.training.espnet_import import swapped
+from espnet_diverse.registration.import_hooks import swapped
 from espnet_diverse.training.tasks import MTTask
 
 

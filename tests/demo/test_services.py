@@ -13,7 +13,7 @@ from espnet_diverse.demo.limits import Limits
 from espnet_diverse.demo.service import ModelService
 from espnet_diverse.errors import ConfigError, DataError, ModelError
 from espnet_diverse.inference import Recognizer, Translator
-from espnet_diverse.transcription.activity import Cutting
+from espnet_diverse.transcription.segmentation import Cutting
 
 BEAM = {"beam_size": "4", "nbest": "3"}
 

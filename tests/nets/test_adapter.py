@@ -9,7 +9,7 @@ import torch
 from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.nets import DECODERS, ENCODERS
 from espnet_diverse.nets.adapter import Adapters, freeze_base
-from espnet_diverse.nets.task_rows import TaskRows
+from espnet_diverse.nets.condition_rows import TaskRows
 from espnet_diverse.scope import scope
 
 GOLDEN = Path(__file__).parents[1] / "golden/methods/adapter.npz"

@@ -6,7 +6,7 @@ import torch
 from espnet_diverse.attention import CORES
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.nets import DECODERS, ENCODERS, LANGUAGE_MODELS
-from espnet_diverse.nets.exchange import Attention
+from espnet_diverse.nets.replace_attention import Attention
 from espnet_diverse.scope import scope
 
 SMALL = {"output_size": 16, "attention_heads": 2, "linear_units": 24, "num_blocks": 2}

@@ -8,13 +8,13 @@ import transformers
 import yaml
 
 from espnet_diverse.bin.main import main
-from espnet_diverse.corpora.tables import read_table
+from espnet_diverse.data.tables import read_table
 from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.nets import pretrained
 from espnet_diverse.nets.bert import BertFrontend
-from espnet_diverse.text import Vocabulary
 from espnet_diverse.training import checkpoint
 from espnet_diverse.training.tasks import MTTask, load_model
+from espnet_diverse.vocabulary import Vocabulary
 
 FUSION = ["--config", "model/mt_tiny,attention/sdma,model/bert_fusion,SMALL", "--task", "mt"]
 SMALL = """

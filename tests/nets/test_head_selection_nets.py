@@ -9,7 +9,7 @@ import yaml
 from espnet_diverse.attention import CORES
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.nets import DECODERS, ENCODERS
-from espnet_diverse.nets.exchange import Attention
+from espnet_diverse.nets.replace_attention import Attention
 from espnet_diverse.scope import scope
 from espnet_diverse.training.config import merge
 

@@ -14,15 +14,15 @@ from espnet2.bin.asr_inference import Speech2Text
 from espnet2.bin.pack import main as espnets_pack
 from espnet2.main_funcs.pack_funcs import unpack as espnets_unpack
 
+from espnet_diverse.audio.files import read_audio
 from espnet_diverse.bin.main import main
-from espnet_diverse.corpora.audio import read_audio
 from espnet_diverse.errors import ConfigError, ModelError
 from espnet_diverse.packing.archive import _appearing, unpacked
-from espnet_diverse.packing.card import Facts
+from espnet_diverse.packing.model_card import Facts
 from espnet_diverse.packing.pack import WEIGHTS, pack
-from espnet_diverse.text import Vocabulary
 from espnet_diverse.training import checkpoint
 from espnet_diverse.training.tasks import load_model
+from espnet_diverse.vocabulary import Vocabulary
 
 SEARCH = ["--set", "beam_size=3", "--set", "ctc_weight=0.4"]
 BLANK, UNKNOWN, SENTENCE = "<blank>", "<unk>", "<sos/eos>"

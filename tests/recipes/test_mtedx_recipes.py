@@ -5,7 +5,7 @@ import json
 import pytest
 import yaml
 
-from espnet_diverse.corpora.tables import read_table
+from espnet_diverse.data.tables import read_table
 
 
 @pytest.fixture(scope="module")

@@ -5,9 +5,9 @@ import json
 import pytest
 import yaml
 
-from espnet_diverse.corpora.grammar import LANGUAGES
-from espnet_diverse.corpora.kaldi import read_data_dir
 from espnet_diverse.corpora.synthetic import covost2, europarl_st
+from espnet_diverse.corpora.synthetic.grammar import LANGUAGES
+from espnet_diverse.data.kaldi import read_data_dir
 
 DOMAINS = ["covost2", "europarl", "mtedx"]
 

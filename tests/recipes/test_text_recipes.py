@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from espnet_diverse.corpora.kaldi import read_data_dir
-from espnet_diverse.corpora.tables import read_table
+from espnet_diverse.data.kaldi import read_data_dir
+from espnet_diverse.data.tables import read_table
 
 SIZE = {
     **{

@@ -6,7 +6,7 @@ from torch import nn
 from espnet_diverse.attention.head_selection import build_selection
 from espnet_diverse.errors import ModelError
 from espnet_diverse.nets.adapter import Adapters
-from espnet_diverse.nets.task_rows import TaskRows
+from espnet_diverse.nets.condition_rows import TaskRows
 from espnet_diverse.training import checkpoint
 from espnet_diverse.training.initialisation import initialise
 

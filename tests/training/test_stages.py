@@ -6,10 +6,10 @@ import soundfile
 import yaml
 
 from espnet_diverse.errors import ConfigError, DataError
-from espnet_diverse.text import Vocabulary
 from espnet_diverse.training import run_data, stages
 from espnet_diverse.training.config import merge
 from espnet_diverse.training.run_data import RunData, Tokens
+from espnet_diverse.vocabulary import Vocabulary
 
 
 @pytest.fixture

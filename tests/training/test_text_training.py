@@ -8,14 +8,14 @@ import yaml
 from espnet2.tasks.mt import MTTask
 
 from espnet_diverse.bin.main import main
-from espnet_diverse.corpora.kaldi import read_table
+from espnet_diverse.data.kaldi import read_table
 from espnet_diverse.errors import ConfigError, DataError
-from espnet_diverse.text import Vocabulary
+from espnet_diverse.nets.models import Diverse
 from espnet_diverse.training import stages
 from espnet_diverse.training.config import merge
-from espnet_diverse.training.models import Diverse
 from espnet_diverse.training.run_data import RunData
 from espnet_diverse.training.tasks import TASKS, load_model
+from espnet_diverse.vocabulary import Vocabulary
 
 LM = """
 lm: diverse_transformer

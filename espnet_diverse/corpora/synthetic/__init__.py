@@ -16,10 +16,10 @@ from types import ModuleType
 
 import numpy as np
 
-from espnet_diverse.corpora.audio import RATE
-from espnet_diverse.corpora.files import staged_directory
-from espnet_diverse.corpora.grammar import Sentence, sentences
-from espnet_diverse.corpora.speech_synthesis import Line, Voice
+from espnet_diverse.audio.files import RATE
+from espnet_diverse.corpora.synthetic.grammar import Sentence, sentences
+from espnet_diverse.corpora.synthetic.speech_synthesis import Line, Voice
+from espnet_diverse.data.atomic_files import staged_directory
 from espnet_diverse.errors import ConfigError, DataError
 
 STAMP = "synthetic.json"

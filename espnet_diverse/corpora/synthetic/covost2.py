@@ -9,10 +9,10 @@ from pathlib import Path
 
 import soundfile
 
-from espnet_diverse.corpora.audio import RATE
+from espnet_diverse.audio.files import RATE
 from espnet_diverse.corpora.covost2 import FOLDERS
-from espnet_diverse.corpora.speech_synthesis import synthesize
 from espnet_diverse.corpora.synthetic import VOICES, Utterance, check_size, replica, utterances
+from espnet_diverse.corpora.synthetic.speech_synthesis import synthesize
 
 # The languages that each is translated into.
 LANGUAGES = {"en": ("ar", "de", "zh")} | dict.fromkeys(("de", "es", "fr", "it", "pt", "ru", "zh"), ("en",))

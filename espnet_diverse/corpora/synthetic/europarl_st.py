@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from espnet_diverse.corpora.audio import write_audio
-from espnet_diverse.corpora.speech_synthesis import synthesize
+from espnet_diverse.audio.files import write_audio
 from espnet_diverse.corpora.synthetic import VOICES, Utterance, check_size, join, replica, utterances
+from espnet_diverse.corpora.synthetic.speech_synthesis import synthesize
 
 LANGUAGES = ("en", "fr", "de", "it", "es", "pt")
 # Utterances of each split, a language.

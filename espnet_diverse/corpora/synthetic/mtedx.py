@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from espnet_diverse.audio.files import write_audio
 from espnet_diverse.corpora import split_pair
-from espnet_diverse.corpora.audio import write_audio
 from espnet_diverse.corpora.mtedx import LANGUAGES, SPLITS, TRAINED, ZERO_SHOT
-from espnet_diverse.corpora.speech_synthesis import synthesize
 from espnet_diverse.corpora.synthetic import Utterance, check_size, join, replica, utterances
+from espnet_diverse.corpora.synthetic.speech_synthesis import synthesize
 
 # Utterances of each language and split. As in the release, half of the languages have more to train on.
 COUNTS = {

@@ -4,8 +4,8 @@ import html
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from espnet_diverse.corpora.grammar import Sentence, sentences
 from espnet_diverse.corpora.synthetic import check_size, replica
+from espnet_diverse.corpora.synthetic.grammar import Sentence, sentences
 
 LANGUAGES = ("de", "en", "fr")
 COUNTS = {

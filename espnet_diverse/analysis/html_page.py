@@ -1,0 +1,65 @@
+"""One HTML page that stands alone: pictures inside it, no script, nothing fetched from anywhere."""
+
+import base64
+from collections.abc import Iterable, Sequence
+from html import escape
+from pathlib import Path
+
+from espnet_diverse.data.atomic_files import write_text
+
+_STYLE = """
+body { font: 16px/1.5 sans-serif; max-width: 76rem; margin: 2rem auto; padding: 0 1rem; color: #222; background: #fff; }
+p, dl, figcaption { max-width: 60rem; } dd { margin-bottom: .5rem; }
+h1, h2 { line-height: 1.2; } h2 { margin-top: 3rem; border-bottom: 1px solid #ccc; }
+table { border-collapse: collapse; margin: 1rem 0; }
+th, td { border-bottom: 1px solid #ddd; padding: .3rem .8rem; text-align: right; }
+th:first-child, td:first-child { text-align: left; }
+figure { margin: 1.5rem 0; } figure img { max-width: 100%; border: 1px solid #ddd; }
+figcaption { color: #444; } dt { font-weight: bold; }
+"""
+
+
+class Page:
+    """A page that is filled from top to bottom; all text is escaped.
+
+    Args:
+        title: Title and first heading.
+    """
+
+    def __init__(self, title: str):
+        self.title = title
+        self._body = [f"<h1>{escape(title)}</h1>"]
+
+    def heading(self, text: str) -> None:
+        """Begin a section."""
+        self._body.append(f"<h2>{escape(text)}</h2>")
+
+    def paragraph(self, text: str) -> None:
+        """Add a paragraph."""
+        self._body.append(f"<p>{escape(text)}</p>")
+
+    def terms(self, meanings: Iterable[tuple[str, str]]) -> None:
+        """Add a list of terms and what they mean."""
+        items = "".join(f"<dt>{escape(term)}</dt><dd>{escape(meaning)}</dd>" for term, meaning in meanings)
+        self._body.append(f"<dl>{items}</dl>")
+
+    def table(self, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+        """Add a table."""
+        body = "".join(_row("td", cells) for cells in rows)
+        self._body.append(f"<table><thead>{_row('th', header)}</thead><tbody>{body}</tbody></table>")
+
+    def picture(self, path: Path, caption: str) -> None:
+        """Add a PNG file with a caption."""
+        data = base64.b64encode(path.read_bytes()).decode("ascii")
+        image = f'<img src="data:image/png;base64,{data}" alt="{escape(caption)}">'
+        self._body.append(f"<figure>{image}<figcaption>{escape(caption)}</figcaption></figure>")
+
+    def write(self, path: Path) -> None:
+        """Write the page."""
+        head = f'<meta charset="utf-8"><title>{escape(self.title)}</title><style>{_STYLE}</style>'
+        body = "\n".join(self._body)
+        write_text(path, f'<!DOCTYPE html>\n<html lang="en"><head>{head}</head>\n<body>\n{body}\n</body></html>\n')
+
+
+def _row(tag: str, cells: Sequence[str]) -> str:
+    return f"<tr>{''.join(f'<{tag}>{escape(cell)}</{tag}>' for cell in cells)}</tr>"

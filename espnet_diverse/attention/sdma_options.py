@@ -1,0 +1,135 @@
+"""Options of SMA and SDMA: what each chooses between, and where either form comes from.
+
+Where the SDMA paper and the code that its authors released differ, both forms can be chosen; of names, the first is the
+default. "Released" is that code: its ESPnet and SpeechBrain modules have s = 1, its Fairseq module s = 1 or 10.
+The project's two cores are the paper's two methods: `sma` is SDMA without head disentanglement.
+"""
+
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+from espnet_diverse.attention.multi_head import Core
+from espnet_diverse.option_checks import check, is_number, one_of
+
+
+@dataclass(frozen=True)
+class SMAOptions(Core.Options):
+    """Options of SMA; the defaults are the values of the paper's section IV and Table I (Aishell).
+
+    Attributes:
+        n_clusters_z: Clusters of the token mixture, one mixture a head (5).
+        scale_s: s by which tokens and queries are divided before they are clustered (Algorithm 1): a number, or
+            "anneal": from 10 to 1 (section IV-A), as max(10 exp(-gamma_rate t), 1). Released: 1, or 10 throughout.
+        noise_std: Standard deviation of the sampling noise (8): 0.1 as released. The paper prints sigma^2 = 0.01 where
+            the standard deviation belongs; 0.01 takes it by the letter.
+        noise_order: "after": the noise is added to clustered tokens (Algorithm 1); "before": the clustering, the mask
+            and the KL term see the noisy tokens (released for s = 1).
+        noise_on: "all": queries, keys and values are projected from noisy tokens (Algorithm 1); "queries": only the
+            query side and, in cross-attention, the keys (released).
+        noise_times_s: Whether the noise is multiplied by s with the tokens (Algorithm 1), or not (released for s = 10).
+        approx_var: Variance of the variational Gaussian q(z|x) in (20): a number, 0.1 in section IV-A and 0.01 as
+            released; or "learned": predicted from each token, and then the variance of the noise too, unless
+            `noise_std` is 0 (released for Aishell).
+        kl_direction: Categorical part of (20): "paper" is KL(q(c) || p(c)); "released" is KL(p(c) || q(c)).
+        dv_form: Mask of (23): "paper" squares alpha and beta; "code" does not (released); "balanced" takes the mean of
+            diagonal and rest each by itself, without which long sequences favour uniform posteriors (ours).
+        losses_over: "valid" tokens, as the paper's sums; "all": padding too, as released.
+        lambda_k: Weight of the KL terms (20) in (24).
+        lambda_d: Weight of the diversity terms (23) in (24).
+        alpha, beta: Diagonal and off-diagonal weights of the diversity mask (23).
+        nu: Upper bound of gamma (11).
+        gamma_rate: Rate at which gamma nears its bound (11), per optimizer update.
+        decoder_test_mask: Whether causal self-attention uses the semantic mask in evaluation. False: it attends by A
+            alone, as the paper's section IV-A says and the released cached decoder did.
+        gmm_init: "normal": centroids N(0, 1/D), unit variances, equal weights (ours); "xavier": all three by Xavier's
+            normal distribution (released), from which posteriors start almost uniform.
+        centroid_gradient_scale: c_g, factor of the centroids' gradients (section IV-A; 5 for Aishell). Adam divides it
+            out again: it then acts through gradient clipping alone, where it shrinks the steps of all else.
+        centroid_learning_rate_scale: Factor of the centroids' steps under Adam, what c_g is meant for (ours). The
+            parameter stored is the centroid divided by it.
+    """
+
+    n_clusters_z: int = 8
+    scale_s: float | str = 1.0
+    noise_std: float = 0.1
+    noise_order: str = one_of("after", "before")
+    noise_on: str = one_of("all", "queries")
+    noise_times_s: bool = True
+    approx_var: float | str = 0.1
+    kl_direction: str = one_of("paper", "released")
+    dv_form: str = one_of("paper", "code", "balanced")
+    losses_over: str = one_of("valid", "all")
+    lambda_k: float = 0.001
+    lambda_d: float = 1.0
+    alpha: float = 1.25
+    beta: float = 0.75
+    nu: float = 0.9
+    gamma_rate: float = 5e-4
+    decoder_test_mask: bool = True
+    gmm_init: str = one_of("normal", "xavier")
+    centroid_gradient_scale: float = 1.0
+    centroid_learning_rate_scale: float = 1.0
+
+    #: "paper": the letter of the paper where the defaults mend or leave it; "released": the ESPnet module for Aishell,
+    #: but for its options `n_clusters_*` and `approx_var: learned`, which stand in its configuration.
+    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
+        "paper": {"scale_s": "anneal", "noise_std": 0.01, "decoder_test_mask": False, "centroid_gradient_scale": 5.0},
+        "released": {
+            "noise_order": "before",
+            "noise_on": "queries",
+            "noise_times_s": False,
+            "approx_var": 0.01,
+            "kl_direction": "released",
+            "dv_form": "code",
+            "losses_over": "all",
+            "decoder_test_mask": False,
+            "gmm_init": "xavier",
+            "centroid_gradient_scale": 5.0,
+        },
+    }
+
+    def __post_init__(self):
+        for option in fields(self):
+            if option.name not in ("scale_s", "approx_var"):  # a number or a name
+                check(option, getattr(self, option.name))
+        if self.scale_s != "anneal" and not _is_positive(self.scale_s):
+            raise ValueError(f"scale_s {self.scale_s!r} is no scale; give a number above 0, or anneal")
+        if self.approx_var != "learned" and not _is_positive(self.approx_var):
+            raise ValueError(f"approx_var {self.approx_var!r} is no variance; give a number above 0, or learned")
+        if self.nu > 1:
+            raise ValueError(f"nu {self.nu} is out of range; the bound of the mixing rate lies between 0 and 1")
+        if self.centroid_learning_rate_scale == 0:
+            raise ValueError("centroid_learning_rate_scale 0 would divide by zero; give a number above 0")
+
+
+@dataclass(frozen=True)
+class SDMAOptions(SMAOptions):
+    """Options of SDMA beside SMA's.
+
+    Attributes:
+        n_clusters_q: Clusters of the query mixture, shared by all heads (18).
+        q_gmm_input: What is clustered: "raw", x W_q + b_q (Algorithm 1), or "scaled", the same over sqrt(D) (released).
+            The noise of the queries is added on the same scale.
+        query_variance_from: What a learned variance of the queries is predicted from: "tokens", as that of the tokens
+            (ours), or "queries", their projections (released).
+        mi_density: p(q) in (17): "paper", or "tempered", to the power 1/D, without which a few tokens decide (ours).
+        lambda_q: Weight of the upper bound (21) on what heads share, in (24). Released: 10 lambda_x.
+        lambda_x: Weight of the lower bound (22) on what queries tell of their tokens, in (24).
+    """
+
+    n_clusters_q: int = 4
+    q_gmm_input: str = one_of("raw", "scaled")
+    query_variance_from: str = one_of("tokens", "queries")
+    mi_density: str = one_of("paper", "tempered")
+    lambda_q: float = 30.0
+    lambda_x: float = 4.0
+
+    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
+        "paper": SMAOptions.PRESETS["paper"],
+        "released": SMAOptions.PRESETS["released"]
+        | {"q_gmm_input": "scaled", "query_variance_from": "queries", "lambda_q": 10.0, "lambda_x": 1.0},
+    }
+
+
+def _is_positive(value: Any) -> bool:
+    return is_number(value) and value > 0

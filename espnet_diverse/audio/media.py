@@ -1,0 +1,104 @@
+"""Recordings of telephones and films (m4a, mp4, webm and the like), which libsndfile cannot read, through ffmpeg.
+
+The kind is told by the first bytes, and ffmpeg is held to it: left to guess, it would also open playlists, which name
+other files. It is called without a shell and may read nothing but the file.
+"""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import NamedTuple
+
+from espnet_diverse.audio.files import RATE
+from espnet_diverse.errors import DataError
+
+_ERROR = re.compile(r"^(?:\[[^]]* @ [^]]*\] )?\[(?:error|fatal)\] (.*)$", re.MULTILINE)
+_DURATION = re.compile(r"Duration: (\d+):(\d+):([\d.]+)")
+
+
+class MediaFormat(NamedTuple):
+    """What a kind of file is called, and ffmpeg's name of what reads it."""
+
+    title: str
+    demuxer: str
+
+
+_MP4 = MediaFormat("MPEG-4 (m4a, mp4, mov)", "mov")
+_SIGNATURES = {
+    (4, b"ftyp"): _MP4,
+    (4, b"moov"): _MP4,
+    (4, b"mdat"): _MP4,
+    (0, b"\x1a\x45\xdf\xa3"): MediaFormat("Matroska (webm, mkv)", "matroska"),
+    (0, b"\x30\x26\xb2\x75\x8e\x66\xcf\x11"): MediaFormat("Windows Media (wma)", "asf"),
+    (0, b"#!AMR"): MediaFormat("AMR", "amr"),
+}
+_AAC = MediaFormat("AAC", "aac")
+
+
+def media_format(path: Path) -> MediaFormat | None:
+    """Tell by its first bytes what kind of file for ffmpeg it is; None where libsndfile is to be asked."""
+    with path.open("rb") as file:
+        head = file.read(16)
+    for (offset, signature), known in _SIGNATURES.items():
+        if head[offset:].startswith(signature):
+            return known
+    # ADTS: a sync word of twelve bits, and a layer of 0, which mp3 never has.
+    return _AAC if len(head) > 1 and head[0] == 0xFF and head[1] & 0xF6 == 0xF0 else None
+
+
+def convert(path: Path, name: str, kind: MediaFormat, wav: Path) -> None:
+    """Write the first audio track as 16 kHz mono `wav`.
+
+    Raises:
+        DataError: There is no ffmpeg, the file has no audio, or it is damaged; the message begins with `name`.
+    """
+    program = _program()
+    if program is None:
+        what = f"is {kind.title}, which only ffmpeg reads, and there is none"
+        remedy = "install ffmpeg or espnet_diverse[media], or convert the file to wav, flac, mp3, ogg or opus"
+        raise DataError(f"{name}: {what}; {remedy}")
+    source = ("-protocol_whitelist", "file", "-f", kind.demuxer, "-i", f"file:{path.absolute()}", "-map", "0:a:0")
+    # A header of 32 bits cannot tell the length of more than 37 hours: RF64 can.
+    target = ("-ac", "1", "-ar", str(RATE), "-c:a", "pcm_s16le", "-f", "wav", "-rf64", "auto", "-y", f"file:{wav}")
+    command = [program, "-nostdin", "-hide_banner", "-nostats", "-v", "level+info", "-xerror", *source, *target]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    said = done.stderr.decode("utf-8", "replace")
+    fault = _fault(said, done.returncode, wav)
+    if fault:
+        raise DataError(f"{name}: ffmpeg cannot read this {kind.title} file ({fault}); get it again")
+
+
+def _fault(said: str, code: int, wav: Path) -> str | None:
+    """What ffmpeg found wrong.
+
+    Args:
+        said: What it printed.
+        code: Its exit code.
+        wav: What it wrote.
+    """
+    errors = _ERROR.findall(said)
+    if code or "partial file" in " ".join(errors):
+        if "matches no streams" in said:
+            return "it has no sound"
+        return errors[0].strip() if errors else f"exit code {code}"
+    # A torn Matroska file is no error for it. The duration is that of the longest track: it tells only of sound alone.
+    duration = _DURATION.search(said)
+    if duration and "Input #0, matroska" in said and "Video:" not in said:
+        hours, minutes, rest = map(float, duration.groups())
+        whole, seconds = 3600 * hours + 60 * minutes + rest, wav.stat().st_size / 2 / RATE
+        return f"it ends at {seconds:.1f} of {whole:.1f} s" if seconds < 0.9 * whole else None
+    return None
+
+
+def _program() -> str | None:
+    """ffmpeg of the system, or that of the extra."""
+    found = shutil.which("ffmpeg")
+    if found is not None:
+        return found
+    try:
+        import imageio_ffmpeg
+
+        return imageio_ffmpeg.get_ffmpeg_exe()
+    except (ImportError, RuntimeError):
+        return None

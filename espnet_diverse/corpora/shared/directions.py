@@ -1,0 +1,65 @@
+"""Which languages and directions of a corpus are prepared: those named, or all that are there."""
+
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+from espnet_diverse.corpora import Selection, split_pair
+from espnet_diverse.data.kaldi import DataDir
+from espnet_diverse.errors import ConfigError, DataError
+
+
+def spoken_languages(selection: Selection, there: Sequence[str], where: Path) -> list[str]:
+    """Languages to recognise.
+
+    Args:
+        selection: What is wanted.
+        there: Languages that the copy of the corpus holds.
+        where: The copy, for messages.
+
+    Raises:
+        ConfigError: a language is not there, or directions are named.
+    """
+    if selection.pairs or selection.zero_shot:
+        raise ConfigError("pairs and zero_shot are for task st; name the languages to recognise by languages")
+    _refuse_unknown("language", selection.languages, there, where)
+    return list(selection.languages or there)
+
+
+def translated_directions(selection: Selection, there: Sequence[str], where: Path) -> dict[str, bool]:
+    """Directions to translate, such as "es-en", and whether each is trained (True) or only tested (False).
+
+    Languages that are named stand for all directions from them.
+
+    Raises:
+        ConfigError: a language or direction is not there, or both pairs and languages are named.
+    """
+    if selection.pairs and selection.languages:
+        raise ConfigError("pairs and languages are both named; name the directions by one of them")
+    pairs = ["-".join(split_pair(pair)) for pair in selection.pairs]
+    zero_shot = ["-".join(split_pair(pair)) for pair in selection.zero_shot]
+    _refuse_unknown("direction", [*pairs, *zero_shot], there, where)
+    _refuse_unknown("language", selection.languages, list(dict.fromkeys(split_pair(pair)[0] for pair in there)), where)
+    if not pairs:
+        pairs = [pair for pair in there if not selection.languages or split_pair(pair)[0] in selection.languages]
+    trained = {pair: True for pair in pairs if pair not in zero_shot}
+    return trained | dict.fromkeys(zero_shot, False)
+
+
+def refuse_untrained(train: DataDir, wanted: Collection[str], where: Path) -> None:
+    """Check that the training set holds every language, or every direction, that is to be trained.
+
+    Raises:
+        DataError: naming the first one without training data.
+    """
+    spoken, translated = train.tasks.get("utt2lang", {}), train.tasks.get("utt2tgtlang", {})
+    held = {"-".join([language, *([translated[u]] if translated else [])]) for u, language in spoken.items()}
+    for name in wanted:
+        if name not in held:
+            todo = "take it out, or test it only by naming it under zero_shot" if "-" in name else "take it out"
+            raise DataError(f"{where}: {name} is to be trained and has no training data; {todo}")
+
+
+def _refuse_unknown(kind: str, named: Sequence[str], there: Sequence[str], where: Path) -> None:
+    for name in named:
+        if name not in there:
+            raise ConfigError(f"{where}: there is no {kind} {name!r}; there are: {' '.join(there) or 'none'}")

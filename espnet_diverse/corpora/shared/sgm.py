@@ -1,0 +1,37 @@
+"""The sgm and xml files in which evaluation campaigns (IWSLT, WMT) publish sentences: one <seg> a line."""
+
+import html
+import re
+from pathlib import Path
+
+from espnet_diverse.corpora import split_pair
+from espnet_diverse.corpora.shared.bitext import Files
+from espnet_diverse.errors import DataError
+
+_SEGMENT = re.compile(r"""\s*<seg id=["']?[^"'>]+["']?>(.*)</seg>\s*""", re.IGNORECASE)
+
+
+def segment(line: str) -> str | None:
+    """The sentence of a line; None where the line is other markup."""
+    found = _SEGMENT.fullmatch(line)
+    return html.unescape(found[1]) if found else None
+
+
+def find_segments(root: Path, names: tuple[str, str], direction: str) -> Files:
+    """The files of a set, wherever they lie below `root`.
+
+    Args:
+        root: The corpus.
+        names: File names of source and target, with {} for the language.
+        direction: Languages of source and target.
+
+    Raises:
+        DataError: one of them is not there.
+    """
+    found = []
+    for name, language in zip(names, split_pair(direction), strict=True):
+        paths = sorted(root.rglob(name.format(language)))
+        if not paths:
+            raise DataError(f"no {name.format(language)} in {root} or its folders; unpack its archive there")
+        found.append(paths[0])
+    return Files(*found)

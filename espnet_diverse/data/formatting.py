@@ -1,0 +1,266 @@
+"""Bring sets of a corpus to the form that training reads: one 16 kHz mono wav or flac file an utterance.
+
+A file that already is one is named where it lies, not copied; sets of text alone are written as they are. Utterances
+outside the limits on length are left out, each with its reason in dropped.tsv; audio that cannot be used (missing,
+torn, NaN) is an error, and so is a table that does not fit. All sets appear complete or none does.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from espnet_diverse.audio.files import (
+    RATE,
+    AudioInfo,
+    check_audio,
+    inspect_audio,
+    read_audio,
+    resample,
+    segment_fault,
+    write_audio,
+)
+from espnet_diverse.data.atomic_files import staged_directory
+from espnet_diverse.data.faults import Fault, refuse
+from espnet_diverse.data.kaldi import DataDir, write_data_dir
+from espnet_diverse.data.tables import entry_faults
+from espnet_diverse.data.threads import threaded
+from espnet_diverse.data.validate import find_faults
+from espnet_diverse.errors import ConfigError, DataError
+
+TRAINING_SET = "train"
+
+
+@dataclass(frozen=True)
+class Form:
+    """How prepared sets look.
+
+    Attributes:
+        speeds: Speed factors of the training set (Kaldi's 0.9 1.0 1.1); other sets keep speed 1. A factor other than 1
+            makes new utterances and speakers whose ids begin with `sp<factor>-`.
+        min_seconds: Shorter utterances are dropped.
+        max_seconds: Longer utterances are dropped.
+        audio_format: Of the files that must be written: wav or flac.
+
+    Raises:
+        ConfigError: where a value is out of range.
+    """
+
+    speeds: tuple[float, ...] = (1.0,)
+    min_seconds: float = 0.1
+    max_seconds: float = 20.0
+    audio_format: str = "wav"
+
+    def __post_init__(self) -> None:
+        if not self.speeds or len(set(self.speeds)) < len(self.speeds) or not all(0.5 <= s <= 2 for s in self.speeds):
+            given = " ".join(f"{speed:g}" for speed in self.speeds)
+            raise ConfigError(f"speed factors {given!r}: must be different numbers from 0.5 to 2, such as 0.9 1.0 1.1")
+        if not 0 < self.min_seconds < self.max_seconds:
+            limits = f"{self.min_seconds:g} and {self.max_seconds:g}"
+            raise ConfigError(f"limits of {limits} seconds: must be above 0, and the least below the greatest")
+        if self.audio_format not in ("wav", "flac"):
+            raise ConfigError(f"audio format {self.audio_format!r}: must be wav or flac")
+
+
+@dataclass
+class Summary:
+    """What came out of one set.
+
+    Attributes:
+        utterances: Number of utterances kept, with their perturbed copies.
+        seconds: Their length in all; 0 for text alone.
+        speakers: Number of speakers, with the perturbed ones; 0 for text alone.
+        dropped: Number of utterances left out.
+        converted: How many source files had each rate and channel count that had to be changed.
+    """
+
+    utterances: int = 0
+    seconds: float = 0.0
+    speakers: int = 0
+    dropped: int = 0
+    converted: Counter[str] = field(default_factory=Counter)
+
+    def __str__(self) -> str:
+        if not self.speakers:
+            return f"{self.utterances} sentences"
+        return f"{self.utterances} utterances, {self.seconds / 3600:.2f} hours, {self.speakers} speakers"
+
+
+class _Kept(NamedTuple):
+    utterance: str
+    speaker: str
+    path: str
+    seconds: float
+
+
+@dataclass
+class _Outcome:
+    """What became of one source utterance."""
+
+    source: str
+    kept: list[_Kept] = field(default_factory=list)
+    dropped: dict[str, str] = field(default_factory=dict)
+    converted: str = ""
+    fault: str = ""
+
+
+def format_data(
+    sets: Mapping[str, DataDir], output_dir: Path, form: Form | None = None, nj: int = 4
+) -> dict[str, Summary]:
+    """Write each set to `output_dir/<name>` in prepared form, replacing a data directory of that name.
+
+    Args:
+        sets: Sets of a corpus by name.
+        output_dir: Where the set directories go; relative paths are made absolute.
+        form: How they are to look.
+        nj: Threads that read and write audio.
+
+    Returns:
+        Count, length and speakers of each set.
+
+    Raises:
+        ConfigError: text alone is to be changed in speed.
+        DataError: naming every fault of tables and audio; nothing is written then.
+    """
+    form = form or Form()
+    output_dir = output_dir.absolute()
+    if form.speeds != (1.0,) and any(data.is_text for data in sets.values()):
+        raise ConfigError("speed factors are for audio, and these sets are text alone; leave --speed_perturb out")
+    check_target(sets, output_dir)
+    tables = {name: find_faults(data, read_audio=False) for name, data in sets.items()}
+    refuse([replace(fault, file=f"{name}/{fault.file}") for name in tables for fault in tables[name]])
+    summaries: dict[str, Summary] = {}
+    faults: list[Fault] = []
+    try:
+        with ExitStack() as stack:
+            for name, data in sets.items():
+                staging = stack.enter_context(staged_directory(output_dir / name))
+                if data.is_text:
+                    summaries[name] = Summary(len(data.text), dropped=len(data.dropped))
+                    write_data_dir(data, staging)
+                    continue
+                speeds = form.speeds if name == TRAINING_SET else (1.0,)
+                formatter = _Formatter(data, form, speeds, staging, output_dir / name)
+                prepared, summaries[name], found = formatter.run(nj, name)
+                faults += found
+                if not prepared.wav_scp and not found:
+                    lengths = f"{form.min_seconds:g} to {form.max_seconds:g}"
+                    faults.append(Fault(name, None, f"no utterance lies within the limits of {lengths} seconds"))
+                write_data_dir(prepared, staging)
+            refuse(faults)
+    except OSError as error:
+        raise DataError(f"{output_dir}: cannot be written ({error}); free space or choose another place") from error
+    return summaries
+
+
+def check_target(sets: Mapping[str, DataDir], output_dir: Path) -> None:
+    """Refuse to replace a directory that is no data directory, or that holds the audio to be read."""
+    refuse([Fault("output directory", None, what) for what in entry_faults("wav.scp", "", str(output_dir))])
+    for name, data in sets.items():
+        target = output_dir / name
+        tables = [target / table for table in ("wav.scp", "text")]
+        if target.is_dir() and any(target.iterdir()) and not any(table.is_file() for table in tables):
+            raise DataError(f"{target}: exists and is no data directory; move it away or choose another place")
+        for recording, path in data.wav_scp.items():
+            if Path(path).absolute().is_relative_to(target):
+                raise DataError(
+                    f"{target}: would be replaced, yet holds the audio of {recording}; choose another place"
+                )
+
+
+class _Formatter:
+    """Formats one set: reads from the corpus, writes under `staging`, names files as they will lie under `final`."""
+
+    def __init__(self, data: DataDir, form: Form, speeds: tuple[float, ...], staging: Path, final: Path):
+        self.data = data
+        self.form = form
+        self.speeds = speeds
+        self.staging = staging
+        self.final = final
+
+    def run(self, nj: int, name: str) -> tuple[DataDir, Summary, list[Fault]]:
+        """Format every utterance; return the prepared set, its summary, and what was wrong with the audio."""
+        prepared, summary, faults = DataDir(dropped=dict(self.data.dropped)), Summary(), []
+        for outcome in threaded(self._format, self.data.utterances(), nj, f"format {name}"):
+            if outcome.fault:
+                faults.append(Fault(name, outcome.source, outcome.fault))
+            for kept in outcome.kept:
+                if kept.utterance in prepared.wav_scp:
+                    what = "has this id already; rename it, or prepare the corpus before its speed is perturbed"
+                    faults.append(Fault(name, kept.utterance, what))
+                self._add(prepared, kept, outcome.source)
+                summary.seconds += kept.seconds
+            prepared.dropped.update(outcome.dropped)
+            if outcome.converted:
+                summary.converted[outcome.converted] += 1
+        summary.utterances, summary.dropped = len(prepared.wav_scp), len(prepared.dropped)
+        summary.speakers = len(set(prepared.utt2spk.values()))
+        return prepared, summary, faults
+
+    def _add(self, prepared: DataDir, kept: _Kept, source: str) -> None:
+        prepared.wav_scp[kept.utterance] = kept.path
+        prepared.text[kept.utterance] = self.data.text[source]
+        prepared.utt2spk[kept.utterance] = kept.speaker
+        if self.data.src_text:
+            prepared.src_text[kept.utterance] = self.data.src_text[source]
+        for name, table in self.data.tasks.items():
+            prepared.tasks.setdefault(name, {})[kept.utterance] = table[source]
+
+    def _format(self, utterance: str) -> _Outcome:
+        outcome = _Outcome(utterance)
+        segment = self.data.segments.get(utterance)
+        path = Path(self.data.wav_scp[segment.recording if segment else utterance])
+        try:
+            info = inspect_audio(path)
+            past = segment_fault(segment, info.seconds) if segment else None
+            if past:  # also where the segment is too long to be kept
+                raise DataError(f"{path}: {past}")
+            seconds = segment.end - segment.start if segment else info.seconds
+            speeds = [speed for speed in self.speeds if self._fits(utterance, speed, seconds / speed, outcome)]
+            in_place = info.is_ready and segment is None
+            if in_place and 1.0 in speeds:
+                check_audio(path)
+                self._keep(utterance, 1.0, seconds, path.absolute(), outcome)
+            written = [speed for speed in speeds if not (in_place and speed == 1.0)]
+            if written:
+                samples, _ = read_audio(path, segment)
+                for speed in written:
+                    self._write(utterance, speed, resample(samples, info.rate, speed), outcome)
+            outcome.converted = _conversion(info)
+        except DataError as error:
+            outcome.fault = str(error)
+        return outcome
+
+    def _fits(self, utterance: str, speed: float, seconds: float, outcome: _Outcome) -> bool:
+        """Whether the length lies within the limits; if not, note the utterance as dropped."""
+        if self.form.min_seconds <= seconds <= self.form.max_seconds:
+            return True
+        side, limit = "shorter", self.form.min_seconds
+        if seconds > limit:
+            side, limit = "longer", self.form.max_seconds
+        outcome.dropped[_prefix(speed) + utterance] = f"{seconds:.3f} s, {side} than {limit:g} s"
+        return False
+
+    def _write(self, utterance: str, speed: float, samples: np.ndarray, outcome: _Outcome) -> None:
+        speaker, name = _prefix(speed) + self.data.utt2spk[utterance], _prefix(speed) + utterance
+        file = Path("wav", speaker, f"{name}.{self.form.audio_format}")
+        (self.staging / file).parent.mkdir(parents=True, exist_ok=True)
+        write_audio(self.staging / file, samples)
+        self._keep(utterance, speed, len(samples) / RATE, self.final / file, outcome)
+
+    def _keep(self, utterance: str, speed: float, seconds: float, path: Path, outcome: _Outcome) -> None:
+        prefix = _prefix(speed)
+        outcome.kept.append(_Kept(prefix + utterance, prefix + self.data.utt2spk[utterance], str(path), seconds))
+
+
+def _prefix(speed: float) -> str:
+    return "" if speed == 1.0 else f"sp{speed:g}-"
+
+
+def _conversion(info: AudioInfo) -> str:
+    changes = [f"{info.rate} Hz"] if info.rate != RATE else []
+    return ", ".join(changes + ([f"{info.channels} channels"] if info.channels > 1 else []))

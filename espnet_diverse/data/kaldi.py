@@ -1,0 +1,125 @@
+"""Kaldi data directories: read with repair or refusal, and write.
+
+    wav.scp   recording path        text      utterance transcript        utt2spk   utterance speaker
+    segments  utterance recording start end   (optional, seconds; without it recordings are utterances)
+    src_text  utterance transcript            (optional, of speech translation: text is then the translation)
+    utt2lang, utt2tgtlang, utt2domain         (optional: what is spoken, what text is in, where it is from)
+
+A directory of text alone, for translation or language models, has neither wav.scp nor utt2spk: its sentences are those
+of `text`, and in translation `src_text` is what they are translated from, written in the language that utt2lang names.
+
+Tables are utf-8, composed (NFC), sorted by id in byte order (`LC_ALL=C sort`), one id once. spk2utt is derived from
+utt2spk when writing and never read.
+"""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from espnet_diverse.data.atomic_files import write_text
+from espnet_diverse.data.faults import Fault, refuse
+from espnet_diverse.data.tables import COLUMNS, Segment, parse_segment, read_table, scan_table, write_table
+
+__all__ = ["DataDir", "Segment", "read_data_dir", "read_table", "scan_data_dir", "write_data_dir", "write_table"]
+
+REQUIRED = ("wav.scp", "text", "utt2spk")
+TASK_TABLES = ("utt2lang", "utt2tgtlang", "utt2domain")
+
+
+@dataclass
+class DataDir:
+    """One set of a corpus, as the tables of a Kaldi data directory.
+
+    Attributes:
+        wav_scp: Path of each recording. A recording is an utterance where there are no segments.
+        text: Transcript of each utterance.
+        utt2spk: Speaker of each utterance.
+        segments: Part of a recording that each utterance is; empty where recordings are utterances.
+        src_text: Transcript of each utterance where `text` is its translation.
+        tasks: The tables utt2lang, utt2tgtlang and utt2domain that there are, each a name for each utterance.
+        dropped: Utterances that were left out on the way, with the reason; written as dropped.tsv.
+    """
+
+    wav_scp: dict[str, str] = field(default_factory=dict)
+    text: dict[str, str] = field(default_factory=dict)
+    utt2spk: dict[str, str] = field(default_factory=dict)
+    segments: dict[str, Segment] = field(default_factory=dict)
+    src_text: dict[str, str] = field(default_factory=dict)
+    tasks: dict[str, dict[str, str]] = field(default_factory=dict)
+    dropped: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def is_text(self) -> bool:
+        """Whether this is a directory of text alone."""
+        return bool(self.text) and not (self.wav_scp or self.segments or self.utt2spk)
+
+    def utterances(self) -> list[str]:
+        """Ids of the utterances that have audio, or of the sentences of a directory of text alone, sorted."""
+        return sorted(self.text if self.is_text else self.segments or self.wav_scp)
+
+    def required(self) -> tuple[str, ...]:
+        """Names of the tables that must be there."""
+        return ("text",) if self.is_text else REQUIRED
+
+    def spk2utt(self) -> dict[str, list[str]]:
+        """Sorted utterances of each speaker."""
+        speakers: dict[str, list[str]] = {}
+        for utterance, speaker in sorted(self.utt2spk.items()):
+            speakers.setdefault(speaker, []).append(utterance)
+        return speakers
+
+    def tables(self) -> dict[str, dict[str, str]]:
+        """Each table under its file name, as it is written; absent optional tables are empty."""
+        return {
+            "wav.scp": self.wav_scp,
+            "text": self.text,
+            "utt2spk": self.utt2spk,
+            "segments": {u: f"{s.recording} {s.start} {s.end}" for u, s in self.segments.items()},
+            "src_text": self.src_text,
+            **{name: self.tasks.get(name, {}) for name in TASK_TABLES},
+        }
+
+
+def scan_data_dir(path: Path) -> tuple[DataDir, list[Fault]]:
+    """Read a data directory; return it and every fault of its tables, each taken alone."""
+    if not path.is_dir():
+        return DataDir(), [Fault(str(path), None, "no such data directory; `espnet-diverse prepare` makes one")]
+    tables: dict[str, dict[str, str]] = {}
+    faults: list[Fault] = []
+    audio = any((path / name).exists() for name in ("wav.scp", "utt2spk", "segments"))
+    required = REQUIRED if audio or not (path / "text").exists() else ("text",)
+    for name in COLUMNS:
+        if name in required or (path / name).exists():
+            tables[name], found = scan_table(path / name)
+            faults += found
+    spoken = (tables.get(name, {}) for name in REQUIRED)
+    data = DataDir(*spoken, src_text=tables.get("src_text", {}))
+    data.tasks = {name: tables[name] for name in TASK_TABLES if name in tables}
+    data.segments = {utterance: parse_segment(value) for utterance, value in tables.get("segments", {}).items()}
+    return data, faults
+
+
+def read_data_dir(path: Path) -> DataDir:
+    """Read the tables of a data directory; `validate` also compares them and opens the audio.
+
+    Raises:
+        DataError: naming file and line of what is wrong.
+    """
+    data, faults = scan_data_dir(path)
+    refuse(faults)
+    return data
+
+
+def write_data_dir(data: DataDir, path: Path) -> None:
+    """Write every table, spk2utt and, where utterances were dropped, dropped.tsv (utterance, reason)."""
+    path.mkdir(parents=True, exist_ok=True)
+    tables = data.tables() | {"spk2utt": {speaker: " ".join(ids) for speaker, ids in data.spk2utt().items()}}
+    for name, table in tables.items():
+        if table or name in data.required():
+            write_table(path / name, table)
+        else:
+            (path / name).unlink(missing_ok=True)
+    if data.dropped:
+        rows = "".join(f"{utterance}\t{reason}\n" for utterance, reason in sorted(data.dropped.items()))
+        write_text(path / "dropped.tsv", f"utterance\treason\n{rows}")
+    else:
+        (path / "dropped.tsv").unlink(missing_ok=True)

@@ -1,0 +1,226 @@
+"""The tables of a Kaldi data directory, one entry a line: an id, a space, a value.
+
+What can be mended without guessing (line ends, order, spaces, composition) is mended, with one notice a file;
+everything else is refused with file and line. No command (a wav.scp entry with a pipe) is ever run.
+"""
+
+import gzip
+import logging
+import re
+import zlib
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from math import inf, nan
+from pathlib import Path
+from typing import NamedTuple
+
+from espnet_diverse.data.atomic_files import write_text
+from espnet_diverse.data.characters import guess_encoding, id_fault, mend, text_fault
+from espnet_diverse.data.faults import Fault, refuse
+
+COLUMNS = {
+    "wav.scp": "recording path",
+    "text": "utterance transcript",
+    "utt2spk": "utterance speaker",
+    "segments": "utterance recording start end",
+    "utt2lang": "utterance language",
+    "utt2tgtlang": "utterance language",
+    "utt2domain": "utterance domain",
+    "src_text": "utterance transcript",
+}
+EMPTY_TRANSCRIPT = "empty transcript; write what is said or take the utterance out"
+_TEXTS = ("text", "src_text")
+_UNWRITABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
+
+log = logging.getLogger(__name__)
+
+
+class Segment(NamedTuple):
+    """A part of a recording; start and end in seconds."""
+
+    recording: str
+    start: float
+    end: float
+
+
+def read_table(path: Path, kind: str | None = None) -> dict[str, str]:
+    """Read one table, mend what can be mended, and refuse the rest.
+
+    Args:
+        path: The file.
+        kind: Which table of `COLUMNS` it is; the file's own name where not given. Another name means "id, then
+            anything".
+
+    Raises:
+        DataError: naming file and line of what is wrong.
+    """
+    table, faults = scan_table(path, kind)
+    refuse(faults)
+    return table
+
+
+def scan_table(path: Path, kind: str | None = None) -> tuple[dict[str, str], list[Fault]]:
+    """Read one table; return it, sorted, and every fault. Entries with a fault stay in: their keys can be compared."""
+    kind = kind or path.name
+    faults: list[Fault] = []
+    repairs: Counter[str] = Counter()
+    table: dict[str, str] = {}
+    first_line: dict[str, int] = {}
+    for number, line in numbered_lines(path, faults, repairs):
+        fields = line.split(None, 1)
+        if not fields:
+            repairs["blank line"] += 1
+            continue
+        key, value = _mended(line, fields, kind, repairs)
+        if key in table:
+            what = f"duplicate id {key!r}, first on line {first_line[key]}; an id stands once"
+            faults.append(Fault(str(path), number, what))
+            continue
+        table[key] = value
+        first_line[key] = number
+        faults += [Fault(str(path), number, what) for what in entry_faults(kind, key, value)]
+    ordered = dict(sorted(table.items()))
+    if list(ordered) != list(table):
+        repairs["unsorted table"] += 1
+    _notice(path, repairs)
+    if not table and not faults:
+        faults.append(Fault(str(path), None, "is empty"))
+    return ordered, faults
+
+
+def scan_lines(path: Path) -> tuple[list[str], list[Fault]]:
+    """Read one text a line, mended, in the order of the file; empty lines stay, for other files run parallel."""
+    faults: list[Fault] = []
+    repairs: Counter[str] = Counter()
+    texts = []
+    for number, line in numbered_lines(path, faults, repairs):
+        text, found = mend(line)
+        repairs.update(found)
+        what = text_fault(text)
+        faults += [Fault(str(path), number, what)] if what else []
+        texts.append(text)
+    _notice(path, repairs)
+    return texts, faults
+
+
+def _notice(path: Path, repairs: Counter[str]) -> None:
+    if repairs:
+        mended = ", ".join(f"{what} ({count})" for what, count in repairs.items())
+        log.warning("notice: %s: read as if these were mended: %s", path, mended)
+
+
+def numbered_lines(path: Path, faults: list[Fault], repairs: Counter[str]) -> Iterator[tuple[int, str]]:
+    """Yield (number from 1, decoded line); bytes that are not utf-8 become one fault for the file."""
+    try:
+        raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    except (OSError, EOFError, zlib.error) as error:
+        reason = getattr(error, "strerror", None) or error
+        faults.append(Fault(str(path), None, f"cannot be read ({reason})"))
+        return
+    if guess_encoding(raw[:4096]) == "UTF-16":
+        faults.append(Fault(str(path), None, "is UTF-16 from byte offset 0; allowed is utf-8: convert it with iconv"))
+        return
+    if raw.startswith(b"\xef\xbb\xbf"):
+        repairs["byte order mark"] += 1
+    if raw and not raw.endswith(b"\n"):
+        repairs["missing final newline"] += 1
+    offset, undecodable = 0, 0
+    for number, line in enumerate(raw.removesuffix(b"\n").split(b"\n") if raw else [], start=1):
+        try:
+            text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError as error:
+            undecodable += 1
+            if undecodable == 1:
+                faults.append(_encoding_fault(path, number, offset + error.start, line))
+            # The id is nearly always ASCII: keep it, so that this line is not also reported as missing elsewhere.
+            text = line.decode("utf-8", "replace")
+        if text.endswith("\r"):
+            repairs["CRLF line end"] += 1
+            text = text.removesuffix("\r")
+        yield number, text
+        offset += len(line) + 1
+    if undecodable > 1:
+        faults.append(Fault(str(path), None, f"{undecodable - 1} more lines are not utf-8"))
+
+
+def _encoding_fault(path: Path, number: int, offset: int, line: bytes) -> Fault:
+    guess = guess_encoding(line)
+    seems = f"it decodes as {guess}" if guess else "its encoding is unknown"
+    return Fault(str(path), number, f"not utf-8 at byte offset {offset} ({seems}); convert the file with iconv")
+
+
+def _mended(line: str, fields: list[str], kind: str, repairs: Counter[str]) -> tuple[str, str]:
+    """Mend id and value of one line; a path is left as it is, for it must equal the name on disk."""
+    if kind == "wav.scp":
+        key, found = mend(fields[0])
+        if "\t" in line[: len(line) - len(fields[-1])]:
+            found.append("tab")
+        value = fields[1].strip(" \t") if len(fields) > 1 else ""
+    else:
+        mended, found = mend(line)
+        key, _, value = mended.partition(" ")
+    repairs.update(found)
+    return key, value
+
+
+def entry_faults(kind: str, key: str, value: str) -> list[str]:
+    """Say everything that is wrong with one entry of the table `kind`; mended text is expected."""
+    whats = [what for what in [id_fault(key)] if what]
+    if not value and kind in _TEXTS:
+        whats.append(EMPTY_TRANSCRIPT)
+    elif kind in COLUMNS and kind not in _TEXTS and not value:
+        whats.append(f"missing columns: has {key!r} alone; a line is: {COLUMNS[kind]}")
+    elif kind in _VALUE_FAULTS:
+        what = _VALUE_FAULTS[kind](value)
+        whats += [what] if what else []
+    return whats
+
+
+def _path_fault(path: str) -> str | None:
+    if "|" in path:
+        return f"{path!r} holds a pipe; commands are not run: make the audio file and write its path"
+    if _UNWRITABLE.search(path):
+        return f"path {path!r} holds control characters or bytes that are not utf-8; rename the file"
+    return None
+
+
+def _name_fault(value: str) -> str | None:
+    if " " in value:
+        return f"has {value.count(' ') + 2} columns, and 2 are allowed (an utterance and one name without spaces)"
+    return id_fault(value)
+
+
+def parse_segment(value: str) -> Segment:
+    """Read "recording start end" (seconds); times are NaN where the columns or numbers are wrong."""
+    fields = value.split()
+    try:
+        recording, start, end = fields[0], float(fields[1]), float(fields[2])
+    except (IndexError, ValueError):
+        return Segment(fields[0] if fields else "", nan, nan)
+    return Segment(recording, start, end) if len(fields) == 3 else Segment(recording, nan, nan)
+
+
+def _segment_fault(value: str) -> str | None:
+    segment = parse_segment(value)
+    if not 0 <= segment.start < inf or not segment.end < inf:
+        return f"segment {value!r} is wrong; a line is: {COLUMNS['segments']} (seconds, from 0)"
+    if segment.end <= segment.start:
+        return f"segment ends at {segment.end} s, not after its start at {segment.start} s"
+    return id_fault(segment.recording)
+
+
+_VALUE_FAULTS = {
+    "wav.scp": _path_fault,
+    "text": text_fault,
+    "utt2spk": _name_fault,
+    "utt2lang": _name_fault,
+    "utt2tgtlang": _name_fault,
+    "utt2domain": _name_fault,
+    "src_text": text_fault,
+    "segments": _segment_fault,
+}
+
+
+def write_table(path: Path, table: Mapping[str, str]) -> None:
+    """Write one table, sorted by id in byte order; the file appears complete or not at all."""
+    write_text(path, "".join(f"{key} {value}\n" for key, value in sorted(table.items())))

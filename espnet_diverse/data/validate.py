@@ -1,0 +1,101 @@
+"""Check a data directory: every fault of it, in one pass."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from espnet_diverse.audio.files import check_audio, segment_fault
+from espnet_diverse.data.faults import Fault, refuse
+from espnet_diverse.data.kaldi import DataDir, scan_data_dir
+from espnet_diverse.data.tables import entry_faults
+from espnet_diverse.data.threads import threaded
+from espnet_diverse.errors import DataError
+
+
+def validate(source: DataDir | Path, read_audio: bool = True, nj: int = 4) -> None:
+    """Raise one error that names the first few faults and counts the rest; return where there is none.
+
+    Args:
+        source: A data directory, on disk or in memory.
+        read_audio: Also open every audio file, and decode those whose faults the header does not show.
+        nj: Threads that read audio.
+
+    Raises:
+        FaultsError: a DataError with all of them, see `find_faults`.
+    """
+    refuse(find_faults(source, read_audio, nj))
+
+
+def find_faults(source: DataDir | Path, read_audio: bool = True, nj: int = 4) -> list[Fault]:
+    """List what is wrong: in each table, between the tables, and in the audio."""
+    if isinstance(source, DataDir):
+        data, folder, faults = source, "", _table_faults(source)
+    else:
+        data, faults = scan_data_dir(source)
+        folder = f"{source}/"
+    faults += _key_faults(data, folder)
+    if read_audio:
+        faults += _audio_faults(data, folder, nj)
+    return faults
+
+
+def _table_faults(data: DataDir) -> list[Fault]:
+    """What `scan_data_dir` finds in files, for tables in memory."""
+    faults = []
+    for name, table in data.tables().items():
+        if name in data.required() and not table:
+            faults.append(Fault(name, None, "is empty"))
+        faults += [Fault(name, key, what) for key, value in table.items() for what in entry_faults(name, key, value)]
+    return faults
+
+
+def _key_faults(data: DataDir, folder: str) -> list[Fault]:
+    """Compare the keys of the tables with the utterances; an empty table is a fault of its own."""
+
+    def faults(table: str, keys: Iterable[str], what: str) -> list[Fault]:
+        return [Fault(f"{folder}{table}", key, what) for key in sorted(keys)]
+
+    source = "text" if data.is_text else "segments" if data.segments else "wav.scp"
+    spoken = set(data.utterances())
+    found: list[Fault] = []
+    if spoken and data.text:
+        add_or_take = "or take the line out"
+        found += faults(
+            "text", data.text.keys() - spoken, f"transcript without audio in {source}; add it {add_or_take}"
+        )
+        found += faults(source, spoken - data.text.keys(), f"audio without transcript in text; add it {add_or_take}")
+    for name, table in (("utt2spk", data.utt2spk), ("src_text", data.src_text), *data.tasks.items()):
+        if spoken and table:
+            found += faults(name, spoken - table.keys(), "has no line in this table; add one")
+            found += faults(name, table.keys() - spoken, f"is not in {source}; take the line out")
+    if data.segments and data.wav_scp:
+        used = {segment.recording for segment in data.segments.values()}
+        strange = [u for u, segment in data.segments.items() if segment.recording not in data.wav_scp]
+        found += faults("segments", strange, "its recording is not in wav.scp; add it or take the line out")
+        found += faults("wav.scp", data.wav_scp.keys() - used, "no segment uses this recording; take it out")
+    return found
+
+
+def _audio_faults(data: DataDir, folder: str, nj: int) -> list[Fault]:
+    """Open every recording; say what is wrong with it and which segments lie past its end."""
+
+    def check(item: tuple[str, str]) -> tuple[str, float, str]:
+        recording, path = item
+        try:
+            return recording, check_audio(Path(path)).seconds, ""
+        except DataError as error:
+            return recording, 0.0, str(error)
+
+    # A path with a fault of its own (a pipe, nothing at all) is already listed and must not be opened.
+    readable = [item for item in sorted(data.wav_scp.items()) if not entry_faults("wav.scp", *item)]
+    seconds: dict[str, float] = {}
+    faults: list[Fault] = []
+    for recording, length, what in threaded(check, readable, nj, "check audio"):
+        if what:
+            faults.append(Fault(f"{folder}wav.scp", recording, what))
+        else:
+            seconds[recording] = length
+    for utterance, segment in sorted(data.segments.items()):
+        past = segment_fault(segment, seconds[segment.recording]) if segment.recording in seconds else None
+        if past:
+            faults.append(Fault(f"{folder}segments", utterance, past))
+    return faults

@@ -1,0 +1,114 @@
+"""Pictures of what the heads of a chosen layer did on one decoded stretch: attention, semantic mask, clusters."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from espnet_diverse.analysis.collect import KINDS, Observation
+from espnet_diverse.analysis.heads import HeadMaps, draw
+from espnet_diverse.analysis.plots import draw_posteriors
+from espnet_diverse.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A PNG file, a caption that says how to read it, and a text in its place for those who do not see it."""
+
+    png: bytes
+    caption: str
+    alternative: str
+
+
+@dataclass(frozen=True)
+class Sides:
+    """Labels of what was decoded.
+
+    Attributes:
+        written: Tokens of the text.
+        read: Tokens that were translated; None where the encoder has read audio.
+    """
+
+    written: Sequence[str]
+    read: Sequence[str] | None = None
+
+    def queries(self, kind: str) -> Sequence[str] | None:
+        """Labels of the queries of a kind of attention; None where they are encoder frames."""
+        return self._source() if kind == "encoder" else [*self.written, "<eos>"]
+
+    def keys(self, kind: str) -> Sequence[str] | None:
+        """Labels of its keys; None where they are encoder frames."""
+        return ["<sos>", *self.written] if kind == "decoder" else self._source()
+
+    def clustered(self, kind: str) -> dict[str, Sequence[str]]:
+        """Labels of what it clusters, where these are tokens; names as of `Observation.posteriors`."""
+        labels = {"tokens": self.queries(kind), "queries": self.queries(kind), "frames": self._source()}
+        return {name: tokens for name, tokens in labels.items() if tokens is not None}
+
+    def _source(self) -> Sequence[str] | None:
+        return None if self.read is None else ["<sos>", *self.read]
+
+
+def head_pictures(
+    seen: dict[str, Observation], kind: str, layer: int, head: int | None, sides: Sides, title: str
+) -> list[Picture]:
+    """Draw attention weights, with the semantic mask beside them where there is one, and cluster probabilities.
+
+    Args:
+        seen: What the attentions did, under the keys of `KINDS`.
+        kind: Which attention.
+        layer: Which layer, from 1.
+        head: Which head, from 1; None draws all of the layer.
+        sides: Labels.
+        title: What was decoded, for the titles.
+
+    Raises:
+        ConfigError: There is no such attention, layer or head.
+    """
+    if kind not in seen:
+        raise ConfigError(f"attention {kind!r} is unknown; known: {' '.join(seen)}")
+    layers, heads = seen[kind].weights.shape[:2]
+    for name, value, most in (("layer", layer, layers), ("head", 1 if head is None else head, heads)):
+        if not 1 <= value <= most:
+            raise ConfigError(f"{name} {value} is not there; the {KINDS[kind]} has {name}s 1 to {most}")
+    view = _View(seen[kind], kind, layer - 1, list(range(heads)) if head is None else [head - 1], sides, title)
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "heads.png"
+        return [view.attention(path), *([view.clusters(path)] if seen[kind].posteriors else [])]
+
+
+@dataclass(frozen=True)
+class _View:
+    """Some heads of one layer, all counted from 0."""
+
+    seen: Observation
+    kind: str
+    layer: int
+    heads: list[int]
+    sides: Sides
+    title: str
+
+    def attention(self, path: Path) -> Picture:
+        mask = None if self.seen.semantic is None else self.seen.semantic[self.layer].numpy()
+        maps = HeadMaps(self._name(), self.seen.weights[self.layer].numpy(), mask)
+        draw(maps, self.title, path, self.sides.queries(self.kind), self.sides.keys(self.kind), self.heads)
+        caption = "Each row is a query; its colours sum to 1 and say how much of each key it takes. Bright is much."
+        if mask is not None:
+            caption += " The semantic mask is what the clusters alone would choose, the attention what the model uses."
+        return Picture(path.read_bytes(), caption, f"{' and '.join(maps.kinds())} of {self._which()}")
+
+    def clusters(self, path: Path) -> Picture:
+        posteriors = {clustered: p[self.layer].numpy() for clustered, p in self.seen.posteriors.items()}
+        labels = self.sides.clustered(self.kind)
+        draw_posteriors(f"{self.title}: {self._name()}", posteriors, labels, path, self.heads)
+        caption = (
+            "Each vertical line sums to 1; a run of one bright cluster is a stretch that the head takes as of one kind."
+        )
+        return Picture(path.read_bytes(), caption, f"cluster probabilities of {self._which()}")
+
+    def _name(self) -> str:
+        return f"{KINDS[self.kind]}, layer {self.layer + 1}"
+
+    def _which(self) -> str:
+        first, last = self.heads[0] + 1, self.heads[-1] + 1
+        return f"{f'head {first}' if first == last else f'heads {first} to {last}'}, {self._name()}"

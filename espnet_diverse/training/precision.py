@@ -1,0 +1,79 @@
+"""Training in bfloat16, and with compiled layers.
+
+`use_amp: true` computes linear maps and attention in bfloat16 under PyTorch's autocast, on a GPU or a CPU; parameters,
+their updates and checkpoints stay float32. ESPnet's own `use_amp` does nothing on a CPU, and takes float16 on a GPU
+without bfloat16, which the squared distances of semantic masks overflow; here that is refused. bfloat16 has the range
+of float32, so no loss is scaled.
+
+`compile: true` has the layers of encoder and decoder compiled by `torch.compile` at their first batch; the name of one
+of its backends, such as aot_eager, does so by that. What is compiled has the parameters and names of what is not. Our
+attention is left out: its losses go to the scope that is open around the whole pass, and its backward passes write into
+memory that they share, which the compiler gets wrong.
+"""
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+
+import torch
+from espnet2.train import trainer as espnet_trainer
+from torch import nn
+
+from espnet_diverse.attention import MultiHeadAttention
+from espnet_diverse.errors import ConfigError
+from espnet_diverse.registration.import_hooks import swapped
+
+
+@contextmanager
+def mixed_precision(model: nn.Module, device: str) -> Iterator[None]:
+    """Have ESPnet's trainer and `model` compute in bfloat16 on `device`, "cpu" or "cuda", where they ask for autocast.
+
+    Raises:
+        ConfigError: The GPU has no bfloat16.
+    """
+    if device == "cuda" and not torch.cuda.is_bf16_supported(including_emulation=False):
+        name = torch.cuda.get_device_name()
+        raise ConfigError(f"use_amp true is not possible: {name} has no bfloat16; set use_amp=false")
+
+    def autocast(enabled: bool = True, **_) -> torch.autocast:
+        return torch.autocast(device, torch.bfloat16, enabled=enabled)
+
+    # ESPnet's models leave autocast while they extract features, by the name that their module imports.
+    modules = {sys.modules[cls.__module__] for cls in type(model).__mro__} | {espnet_trainer}
+    with ExitStack() as stack:
+        for module in modules:
+            if "autocast" in vars(module):
+                stack.enter_context(swapped(module, autocast=autocast))
+        unscaled = partial(espnet_trainer.GradScaler, enabled=False)
+        stack.enter_context(swapped(espnet_trainer, GradScaler=unscaled))
+        yield
+
+
+def compile_layers(model: nn.Module, backend: str | bool) -> None:
+    """Compile the layers of a model's encoder and decoder, or of its language model, for any length.
+
+    Args:
+        model: ESPnet's, or ours.
+        backend: True is PyTorch's own, inductor.
+
+    Raises:
+        ConfigError: The backend is unknown, this machine has no compiler, or there are no layers.
+    """
+    known = torch._dynamo.list_backends(exclude_tags=())
+    if backend is not True and backend not in known:
+        raise ConfigError(f"compile {backend!r} is unknown; give true, false or a backend: {' '.join(sorted(known))}")
+    compiler = os.environ.get("CXX", "g++")
+    if backend in (True, "inductor") and shutil.which(compiler) is None:
+        raise ConfigError(f"compile is not possible: there is no C++ compiler {compiler}; install it, or set false")
+    stacks = [getattr(part, name, None) for part in model.modules() for name in ("encoders", "decoders")]
+    layers = [layer for stack in stacks if isinstance(stack, nn.Module) for layer in stack]
+    if not layers:
+        raise ConfigError(f"compile is not possible: {type(model).__name__} has no layers of a transformer; set false")
+    for layer in layers:
+        for attention in layer.modules():
+            if isinstance(attention, MultiHeadAttention):
+                attention.forward = torch.compiler.disable(attention.forward)
+        layer.compile(backend="inductor" if backend is True else backend, dynamic=True)

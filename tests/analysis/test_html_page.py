@@ -1,0 +1,44 @@
+import base64
+from html.parser import HTMLParser
+
+from espnet_diverse.analysis.html_page import Page
+
+
+class Reader(HTMLParser):
+    """Images and text of a page."""
+
+    def __init__(self):
+        super().__init__()
+        self.images, self.text, self.tags = [], [], []
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        if tag == "img":
+            self.images.append(dict(attributes))
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+def test_a_page_holds_what_was_added(tmp_path):
+    picture = tmp_path / "a.png"
+    picture.write_bytes(b"\x89PNG\r\n\x1a\n rest")
+    page = Page("A < B")
+    page.heading("Part")
+    page.paragraph("1 & 2")
+    page.terms([("<eos>", "the end")])
+    page.table(["name", "value"], [["<sos>", "1"], ["é", "2"]])
+    page.picture(picture, 'says "this"')
+    page.write(tmp_path / "page.html")
+    reader = Reader()
+    reader.feed((tmp_path / "page.html").read_text(encoding="utf-8"))
+    text = [word for word in map(str.strip, reader.text) if word]
+    assert text[0] == "A < B" and text[2:] == [
+        *("A < B", "Part", "1 & 2", "<eos>", "the end", "name", "value", "<sos>", "1", "é", "2"),
+        'says "this"',
+    ]
+    (image,) = reader.images
+    assert image["alt"] == 'says "this"'
+    kind, data = image["src"].split(",")
+    assert kind == "data:image/png;base64" and base64.b64decode(data) == picture.read_bytes()
+    assert not {"script", "link", "iframe", "a"} & set(reader.tags)

@@ -1,0 +1,35 @@
+import shutil
+
+import pytest
+import soundfile
+import torch
+import yaml
+
+from espnet_diverse.analysis.collect import attentions
+from espnet_diverse.analysis.teacher_forcing import force, load
+from espnet_diverse.errors import ModelError
+from espnet_diverse.scope import scope
+
+TEXT = [2, 3, 4]
+
+
+def test_weights_are_those_of_the_models_own_forward_pass(tiny_run):
+    model = load(tiny_run.model_dir)
+    speech, _ = soundfile.read(tiny_run.test_dir / "test-00.wav", dtype="float32")
+    force(model, speech, TEXT)
+    modules = [module for found in attentions(model).values() for module in found]
+    forced = [module.attn for module in modules]
+    with scope(keep_attention=True), torch.no_grad():
+        samples, text = torch.from_numpy(speech)[None], torch.tensor([TEXT])
+        model(samples, torch.tensor([len(speech)]), text, torch.tensor([len(TEXT)]))
+    assert len(modules) == 3
+    for module, weights in zip(modules, forced, strict=True):
+        torch.testing.assert_close(module.attn, weights, rtol=0, atol=0)
+
+
+def test_a_model_that_reads_no_speech(tiny_run, tmp_path):
+    shutil.copy(tiny_run.model_dir / "feats_stats.npz", tmp_path)
+    config = yaml.safe_load((tiny_run.model_dir / "config.yaml").read_text()) | {"task": "lm"}
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(config))
+    with pytest.raises(ModelError, match="a model of task lm does not read speech; known: asr st"):
+        load(tmp_path)

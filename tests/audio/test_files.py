@@ -1,0 +1,213 @@
+import os
+import struct
+
+import numpy as np
+import pytest
+import soundfile
+
+from espnet_diverse.audio.files import RATE, check_audio, inspect_audio, read_audio, resample, write_audio
+from espnet_diverse.data.kaldi import Segment
+from espnet_diverse.errors import DataError
+
+FORMATS = {
+    "wav 8 bit": ("x.wav", {"subtype": "PCM_U8"}),
+    "wav 16 bit": ("x.wav", {"subtype": "PCM_16"}),
+    "wav 24 bit": ("x.wav", {"subtype": "PCM_24"}),
+    "wav float": ("x.wav", {"subtype": "FLOAT"}),
+    "wav mu-law": ("x.wav", {"subtype": "ULAW"}),
+    "flac": ("x.flac", {"subtype": "PCM_16"}),
+    "mp3": ("x.mp3", {"format": "MP3", "subtype": "MPEG_LAYER_III"}),
+    "ogg": ("x.ogg", {"format": "OGG", "subtype": "VORBIS"}),
+    "opus": ("x.opus", {"format": "OGG", "subtype": "OPUS"}),
+    "sph": ("x.sph", {"format": "NIST", "subtype": "PCM_16"}),
+}
+
+
+def hertz(samples: np.ndarray) -> float:
+    """Frequency of the strongest component of samples (T,) at 16 kHz."""
+    return float(np.argmax(np.abs(np.fft.rfft(samples))) * RATE / len(samples))
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize(("rate", "channels"), [(16000, 1), (8000, 2)])
+def test_any_format_rate_and_channel_count(tmp_path, write_wav, name, rate, channels):
+    file, options = FORMATS[name]
+    path = write_wav(tmp_path / file, seconds=1.0, rate=rate, channels=channels, **options)
+    assert check_audio(path).seconds == pytest.approx(1.0, abs=0.01)
+    samples, found = read_audio(path)
+    brought = resample(samples, found)
+    assert brought.dtype == np.float32
+    assert len(brought) == pytest.approx(RATE, abs=200)
+    assert hertz(brought) == pytest.approx(440, abs=3)
+    assert np.abs(brought[1000:-1000]).max() == pytest.approx(0.5, abs=0.03)
+
+
+@pytest.mark.parametrize("rate", [22050, 44100, 48000])
+def test_other_rates(tmp_path, write_wav, rate):
+    brought = resample(*read_audio(write_wav(tmp_path / "x.wav", seconds=1.0, rate=rate)))
+    assert len(brought) == RATE
+    assert hertz(brought) == 440
+
+
+def test_channels_are_averaged(tmp_path, tone):
+    soundfile.write(tmp_path / "x.wav", np.stack([tone(0.1), 0 * tone(0.1)], axis=1), RATE, subtype="FLOAT")
+    np.testing.assert_allclose(read_audio(tmp_path / "x.wav")[0], tone(0.1) / 2)
+
+
+@pytest.mark.parametrize(("speed", "seconds", "pitch"), [(0.9, 1 / 0.9, 396), (1.0, 1.0, 440), (1.1, 1 / 1.1, 484)])
+def test_speed_changes_length_and_pitch_as_in_kaldi(tone, speed, seconds, pitch):
+    fast = resample(tone(1.0), RATE, speed)
+    assert len(fast) == pytest.approx(seconds * RATE, abs=1)
+    assert hertz(fast) == pytest.approx(pitch, abs=1)
+
+
+@pytest.mark.parametrize("suffix", ["wav", "flac"])
+def test_sixteen_bits_pass_through_unchanged(tmp_path, suffix):
+    integers = np.arange(-32768, 32768, dtype=np.int16)
+    soundfile.write(tmp_path / "in.wav", integers, RATE)
+    write_audio(tmp_path / f"out.{suffix}", read_audio(tmp_path / "in.wav")[0])
+    assert inspect_audio(tmp_path / f"out.{suffix}").is_ready
+    np.testing.assert_array_equal(soundfile.read(tmp_path / f"out.{suffix}", dtype="int16")[0], integers)
+
+
+def test_loud_samples_are_clipped_not_wrapped(tmp_path):
+    write_audio(tmp_path / "x.wav", np.array([1.5, -1.5, 0.0], np.float32))
+    assert soundfile.read(tmp_path / "x.wav", dtype="int16")[0].tolist() == [32767, -32768, 0]
+
+
+def test_write_to_nowhere(tmp_path, tone):
+    with pytest.raises(DataError, match=r"x.wav: cannot be written \(.*\); is the disk full\?"):
+        write_audio(tmp_path / "no" / "x.wav", tone(0.1))
+
+
+def test_segments_are_cut_at_the_sample(tmp_path, tone):
+    soundfile.write(tmp_path / "x.flac", tone(2.0), RATE)
+    samples, _ = read_audio(tmp_path / "x.flac", Segment("x", 0.5, 1.25))
+    np.testing.assert_array_equal(samples, tone(2.0)[8000:20000])
+    overshooting, _ = read_audio(tmp_path / "x.flac", Segment("x", 1.5, 2.4))
+    assert len(overshooting) == 8000
+    with pytest.raises(DataError, match=r"x.flac: segment from 1.5 to 2.6 s lies past the end of the audio at 2.000 s"):
+        read_audio(tmp_path / "x.flac", Segment("x", 1.5, 2.6))
+    with pytest.raises(DataError, match="past the end"):
+        read_audio(tmp_path / "x.flac", Segment("x", 2.0, 2.2))
+
+
+def test_ready_means_sixteen_kilohertz_mono_sixteen_bit(tmp_path, write_wav):
+    assert inspect_audio(write_wav(tmp_path / "a.wav")).is_ready
+    assert inspect_audio(write_wav(tmp_path / "a.flac")).is_ready
+    assert not inspect_audio(write_wav(tmp_path / "b.wav", rate=8000)).is_ready
+    assert not inspect_audio(write_wav(tmp_path / "b.wav", channels=2)).is_ready
+    assert not inspect_audio(write_wav(tmp_path / "b.wav", subtype="FLOAT")).is_ready
+    assert not inspect_audio(write_wav(tmp_path / "b.sph", format="NIST")).is_ready
+
+
+def spoil_nan(path, write_wav):
+    samples = np.zeros(1600, np.float32)
+    samples[400:402] = np.nan, np.inf
+    soundfile.write(path, samples, RATE, subtype="FLOAT")
+
+
+def spoil_scale(path, write_wav):
+    soundfile.write(path, np.full(1600, 20000, np.float32), RATE, subtype="FLOAT")
+
+
+def spoil_torn_wav(path, write_wav):
+    write_wav(path)
+    path.write_bytes(path.read_bytes()[:8044])
+
+
+def spoil_torn_flac(path, write_wav):
+    whole = write_wav(path.with_suffix(".flac")).read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+
+
+def spoil_flipped_flac(path, write_wav):
+    raw = bytearray(write_wav(path.with_suffix(".flac")).read_bytes())
+    raw[len(raw) // 2] ^= 0x10
+    path.write_bytes(raw)
+
+
+def spoil_torn_mp3(path, write_wav):
+    whole = write_wav(path.with_suffix(".mp3"), seconds=2.0, format="MP3", subtype="MPEG_LAYER_III").read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+
+
+def spoil_torn(name, **options):
+    def spoil(path, write_wav):
+        whole = write_wav(path.with_name(name), **options).read_bytes()
+        path.write_bytes(whole[: len(whole) // 2])
+
+    return spoil
+
+
+def spoil_rate(path, write_wav):
+    raw = bytearray(write_wav(path).read_bytes())
+    raw[24:28] = struct.pack("<I", 1)
+    path.write_bytes(raw)
+
+
+def spoil_header_only(path, write_wav):
+    write_wav(path, seconds=0.0)
+
+
+SPOILED = {
+    "missing": (lambda path, _: None, "no such audio file"),
+    "folder": (lambda path, _: path.mkdir(), "is not a regular file"),
+    "fifo": (lambda path, _: os.mkfifo(path), "is not a regular file"),
+    "dangling link": (lambda path, _: path.symlink_to("nowhere"), "no such audio file"),
+    "no bytes": (lambda path, _: path.touch(), "the file is empty (0 bytes)"),
+    "web page": (
+        lambda path, _: path.write_text("<html>"),
+        "not readable as audio (Format not recognised); readable are",
+    ),
+    "no samples": (spoil_header_only, "holds no samples"),
+    "nan": (spoil_nan, "holds NaN or infinite samples, the first at 0.025 s"),
+    "unscaled float": (spoil_scale, "samples reach 20000; floating-point audio must lie between -1 and 1"),
+    "torn wav": (spoil_torn_wav, "holds 8000 of 16000 bytes; the file is torn"),
+    "torn flac": (spoil_torn_flac, "cannot be decoded (flac decoder lost sync); the file is damaged"),
+    "flipped flac": (spoil_flipped_flac, "cannot be decoded"),
+    "torn aiff": (spoil_torn("x.aiff"), "bytes; the file is torn"),
+    "torn au": (spoil_torn("x.au"), "bytes; the file is torn"),
+    "torn w64": (spoil_torn("x.w64"), "bytes; the file is torn"),
+    "torn sph": (spoil_torn("x.sph", format="NIST"), "of 8000 samples; the file is torn"),
+    "one hertz": (spoil_rate, "its rate is 1 Hz; 1000 to 768000 Hz are allowed"),
+    "random": (
+        lambda path, _: path.write_bytes(bytes(range(256)) * 9),
+        "not readable as audio (Format not recognised)",
+    ),
+    "torn mp3": (spoil_torn_mp3, "samples; the file is torn"),
+}
+
+
+@pytest.mark.parametrize("kind", SPOILED)
+def test_unusable_audio_is_named(tmp_path, write_wav, kind):
+    spoil, what = SPOILED[kind]
+    path = tmp_path / "bad.wav"
+    spoil(path, write_wav)
+    with pytest.raises(DataError) as caught:
+        check_audio(path)
+    assert str(caught.value).startswith(f"{path}: ")
+    assert what in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_raw_file_without_header_is_refused(tmp_path):
+    (tmp_path / "x.raw").write_bytes(bytes(320))
+    with pytest.raises(DataError, match="x.raw: not readable as audio"):
+        inspect_audio(tmp_path / "x.raw")
+
+
+def test_permissions_are_named(tmp_path, write_wav, monkeypatch):
+    path = write_wav(tmp_path / "x.wav")
+    monkeypatch.setattr(os, "access", lambda *_: False)  # chmod would not stop root
+    with pytest.raises(DataError, match="may not be read; change its permissions"):
+        inspect_audio(path)
+
+
+@pytest.mark.parametrize("size", [0x7FFFFFF0, 0xFFFFFFFF])
+def test_wav_written_to_a_pipe_is_read_to_its_real_end(tmp_path, write_wav, size):
+    path = write_wav(tmp_path / "x.wav")
+    raw = bytearray(path.read_bytes())
+    raw[4:8] = raw[40:44] = struct.pack("<I", size)
+    path.write_bytes(raw)
+    assert check_audio(path).frames == 8000

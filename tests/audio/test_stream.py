@@ -1,0 +1,293 @@
+import io
+import os
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+import pytest
+import soundfile
+
+from espnet_diverse.audio import media
+from espnet_diverse.audio.files import read_audio, resample
+from espnet_diverse.audio.stream import open_audio
+from espnet_diverse.errors import DataError
+
+FORMATS = {
+    "8 bit": ("x.wav", {"subtype": "PCM_U8"}),
+    "16 bit": ("x.wav", {"subtype": "PCM_16"}),
+    "24 bit": ("x.wav", {"subtype": "PCM_24"}),
+    "32 bit": ("x.wav", {"subtype": "PCM_32"}),
+    "float": ("x.wav", {"subtype": "FLOAT"}),
+    "double": ("x.wav", {"subtype": "DOUBLE"}),
+    "mu-law": ("x.wav", {"subtype": "ULAW"}),
+    "flac": ("x.flac", {}),
+    "mp3": ("x.mp3", {"format": "MP3"}),
+    "ogg": ("x.ogg", {"format": "OGG", "subtype": "VORBIS"}),
+    "opus": ("x.opus", {"format": "OGG", "subtype": "OPUS"}),
+    "sph": ("x.sph", {"format": "NIST"}),
+    "aiff": ("x.aiff", {}),
+    "au": ("x.au", {}),
+}
+MEDIA = ("m4a", "mp4", "mov", "webm", "mka", "aac", "wma")
+
+
+def tone(seconds=1.0, rate=16_000, channels=1, hertz=440.0):
+    """A sine at half of full scale, (T,) or (T, channels)."""
+    mono = 0.5 * np.sin(2 * np.pi * hertz * np.arange(round(seconds * rate)) / rate)
+    return mono if channels == 1 else np.stack([mono] * channels, axis=1)
+
+
+def write(path, rate=16_000, seconds=1.0, channels=1, **options):
+    soundfile.write(path, tone(seconds, rate, channels), rate, **options)
+    return path
+
+
+def read(source, rate=None, seconds=30.0):
+    """Name, duration and samples of a source."""
+    with open_audio(source, rate) as audio:
+        return audio.name, audio.duration, np.concatenate(list(audio.blocks(seconds)))
+
+
+def hertz(samples):
+    return float(np.argmax(np.abs(np.fft.rfft(samples))) * 16_000 / len(samples))
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize(("rate", "channels"), [(16_000, 1), (8000, 2), (48_000, 8)])
+def test_a_file_gives_what_read_audio_and_resample_give(tmp_path, kind, rate, channels):
+    file, options = FORMATS[kind]
+    channels = min(channels, 2) if kind == "mp3" else channels
+    path = write(tmp_path / file, rate, channels=channels, **options)
+    name, duration, samples = read(path)
+    samples_of_all, rate_of_all = read_audio(path)
+    np.testing.assert_array_equal(samples, resample(samples_of_all, rate_of_all))
+    assert name == str(path) and samples.dtype == np.float32
+    assert len(samples) / 16_000 <= duration == pytest.approx(len(samples_of_all) / rate_of_all, abs=1 / 16_000)
+    assert hertz(samples) == pytest.approx(440, abs=3)
+
+
+@pytest.mark.parametrize("rate", [8000, 11_025, 16_000, 44_100, 96_000])
+@pytest.mark.parametrize("suffix", ["wav", "flac"])
+def test_blocks_are_short_and_change_nothing(tmp_path, rate, suffix):
+    path = write(tmp_path / f"x.{suffix}", rate, seconds=3.3, channels=2)
+    with open_audio(path) as audio:
+        blocks = list(audio.blocks(seconds=0.5))
+        assert len(blocks) > 5 and max(map(len, blocks)) <= 8000 + 400
+        np.testing.assert_array_equal(np.concatenate(blocks), np.concatenate(list(audio.blocks())))
+    np.testing.assert_array_equal(np.concatenate(blocks), resample(*read_audio(path)))
+
+
+@pytest.mark.parametrize("rate", [8001, 11_025, 22_050, 44_100, 48_000, 96_000])
+def test_no_sample_lies_after_the_duration(rate):
+    for count in range(1000, 1100):
+        with open_audio(np.zeros(count), rate) as audio:
+            samples = sum(map(len, audio.blocks()))
+            assert samples <= round(audio.duration * 16_000) <= samples + 1
+
+
+class Pipe:
+    """A stream that can only be read on."""
+
+    def __init__(self, content):
+        self._stream = io.BytesIO(content)
+        self.read = self._stream.read
+
+
+def test_streams_give_what_their_files_give(tmp_path, monkeypatch):
+    path = write(tmp_path / "x.wav", 22_050)
+    expected = read(path)[2]
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    with path.open("rb") as file:
+        name, _, samples = read(file)
+    assert name == str(path)
+    np.testing.assert_array_equal(samples, expected)
+    for stream in (io.BytesIO(path.read_bytes()), Pipe(path.read_bytes())):
+        name, duration, samples = read(stream)
+        assert (name, duration) == ("audio", 1.0)
+        np.testing.assert_array_equal(samples, expected)
+    with path.open("rb") as file:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(file))
+        name, _, samples = read("-")
+    assert name == "-"
+    np.testing.assert_array_equal(samples, expected)
+    assert list((tmp_path / "temporary").iterdir()) == []
+
+
+def test_a_stream_that_is_no_audio_is_named():
+    with pytest.raises(DataError, match=r"^audio: not readable as audio \(Format not recognised\); readable are wav"):
+        read(io.BytesIO(b"some words about nothing"))
+    with pytest.raises(DataError, match=r"^audio: the file is empty \(0 bytes\); get it again"):
+        read(io.BytesIO(b""))
+
+
+def test_streams_of_text_and_closed_ones_are_refused(tmp_path):
+    write(tmp_path / "x.wav")
+    with pytest.raises(DataError, match=r"^audio: cannot be read as a binary file .*; open the file with mode 'rb'"):
+        read(io.StringIO("words"))
+    file = (tmp_path / "x.wav").open("rb")
+    file.close()
+    with pytest.raises(DataError, match=r"x\.wav: cannot be read as a binary file \(read of closed file\)"):
+        read(file)
+
+
+def test_things_that_are_no_source_are_refused(tmp_path):
+    with pytest.raises(DataError, match="^audio is a list; give a path, a binary file object, or an array with its"):
+        read([0.1, 0.2], 16_000)
+    with pytest.raises(DataError, match=r"cannot be read \(File name too long\); mend the path or the file"):
+        read(tmp_path / ("x" * 300))
+
+
+@pytest.mark.parametrize("rate", [16_000, 44_100])
+def test_arrays_give_what_files_give(tmp_path, rate):
+    integers = np.rint(tone(1.0, rate, 2) * 32767).astype(np.int16)
+    soundfile.write(tmp_path / "x.wav", integers, rate, subtype="PCM_16")
+    expected = read(tmp_path / "x.wav")[2]
+    floats = integers / 32768.0
+    for samples in (integers, integers.astype(np.int32) << 16, floats, floats.astype(np.float32)):
+        name, duration, found = read(samples, rate)
+        assert (name, duration) == ("audio array", 1.0) and found.dtype == np.float32
+        np.testing.assert_allclose(found, expected, atol=1e-6)
+    np.testing.assert_array_equal(read(integers[:, 0], rate)[2], read(integers, rate, seconds=0.1)[2])
+
+
+def test_whatever_numpy_makes_an_array_of_is_taken():
+    class Tensor:
+        def __array__(self, dtype=None, copy=None):
+            return tone()
+
+    np.testing.assert_array_equal(read(Tensor(), 16_000)[2], tone().astype(np.float32))
+
+
+@pytest.mark.parametrize(
+    ("samples", "rate", "what"),
+    [
+        (tone(), None, "its rate is None; give one of 1000 to 768000 Hz"),
+        (tone(), "16000", "its rate is 16000; give one of 1000 to 768000 Hz"),
+        (tone(), 16, "its rate is 16; give one of 1000 to 768000 Hz"),
+        (tone().reshape(1, -1), 16_000, r"its shape is \(1, 16000\); give \(samples,\) or \(samples, channels\)"),
+        (np.zeros(()), 16_000, r"its shape is \(\)"),
+        (np.zeros(0), 16_000, r"its shape is \(0,\)"),
+        (np.zeros((2, 0)), 16_000, r"its shape is \(2, 0\)"),
+        (np.zeros((2, 2, 2)), 16_000, r"its shape is \(2, 2, 2\)"),
+        (np.zeros(9, np.uint8), 16_000, "its type is uint8; give int16, int32, or floats between -1 and 1"),
+        (np.array(["a"]), 16_000, "its type is <U1"),
+        (np.array([0, np.nan]), 16_000, "samples reach nan; they must be finite and lie between -1 and 1: scale them"),
+        (np.array([0, -np.inf]), 16_000, "samples reach inf"),
+        (np.array([0, 20_000.0]), 16_000, "samples reach 20000"),
+    ],
+)
+def test_arrays_that_are_no_sound_are_refused(samples, rate, what):
+    with pytest.raises(DataError, match=f"^audio array: {what}"):
+        read(samples, rate)
+
+
+def test_a_fault_at_the_end_shows_before_anything_is_handed_out(tmp_path):
+    samples = tone(100.0)
+    samples[-5] = np.nan
+    soundfile.write(tmp_path / "x.wav", samples, 16_000, subtype="FLOAT")
+    with pytest.raises(DataError, match="x.wav: holds NaN or infinite samples, the first at 100.000 s"):
+        open_audio(tmp_path / "x.wav").__enter__()
+
+
+@pytest.fixture(scope="module")
+def ffmpeg():
+    """Path of the program."""
+    return media._program()
+
+
+@pytest.fixture(scope="module")
+def recordings(ffmpeg, tmp_path_factory):
+    """A folder with x.wav and the same in every kind that ffmpeg is needed for."""
+    folder = tmp_path_factory.mktemp("media")
+    write(folder / "x.wav", 44_100, seconds=2.0, channels=2)
+    for suffix in MEDIA:
+        command = [ffmpeg, "-v", "error", "-i", folder / "x.wav", folder / f"x.{suffix}"]
+        subprocess.run(command, check=True, stdin=subprocess.DEVNULL)
+    return folder
+
+
+@pytest.mark.parametrize("suffix", MEDIA)
+def test_media_go_through_ffmpeg(recordings, suffix):
+    name, duration, samples = read(recordings / f"x.{suffix}")
+    assert name.endswith(f"x.{suffix}")
+    assert duration == len(samples) / 16_000 == pytest.approx(2.0, abs=0.15)
+    assert hertz(samples) == pytest.approx(440, abs=1)
+    assert np.abs(samples[4000:-4000]).max() == pytest.approx(0.5, abs=0.05)
+
+
+@pytest.fixture(scope="module")
+def broadcast(ffmpeg, tmp_path_factory):
+    """Three seconds of noise, loud or soft first, in mp3 of variable bit rate that does not tell its length."""
+    folder = tmp_path_factory.mktemp("broadcast")
+    noise = np.random.default_rng(0).standard_normal(48_000)
+    paths = []
+    for name, loud in (("loud", slice(0, 16_000)), ("soft", slice(32_000, 48_000))):
+        samples = 1e-4 * noise
+        samples[loud] = 0.2 * noise[loud]
+        soundfile.write(folder / f"{name}.wav", samples, 16_000)
+        how = ["-q:a", "7", "-write_xing", "0", "-metadata", "title=ä", folder / f"{name}.mp3"]
+        command = [ffmpeg, "-v", "error", "-i", folder / f"{name}.wav", *how]
+        subprocess.run(command, check=True, stdin=subprocess.DEVNULL)
+        paths.append(folder / f"{name}.mp3")
+    return paths
+
+
+def test_mp3_without_its_length_is_read_to_its_end(broadcast):
+    told = [soundfile.info(path).duration for path in broadcast]
+    assert told[0] < 2.5 and told[1] > 4  # else there would be nothing to mend
+    for path, loud in zip(broadcast, (slice(2000, 14_000), slice(36_000, 46_000)), strict=True):
+        _, duration, samples = read(path)
+        assert duration == len(samples) / 16_000 == pytest.approx(3.0, abs=0.15)
+        assert np.abs(samples[loud]).mean() > 0.1 and np.abs(samples).mean() < 0.1
+
+
+def test_mp3_without_its_length_nor_sound_is_refused(tmp_path):
+    (tmp_path / "x.mp3").write_bytes(b"\xff\xfb\x90\x00" + bytes(20_000))
+    with pytest.raises(DataError, match=r"x\.mp3: not readable as audio"):
+        read(tmp_path / "x.mp3")
+
+
+@pytest.mark.parametrize("suffix", MEDIA)
+def test_torn_media_are_refused(recordings, tmp_path, suffix):
+    content = (recordings / f"x.{suffix}").read_bytes()
+    path = tmp_path / f"torn.{suffix}"
+    path.write_bytes(content[: len(content) // 2])
+    with pytest.raises(DataError, match=rf"^{path}: ffmpeg cannot read this .* file \(.*\); get it again") as caught:
+        read(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_film_without_sound_is_named(ffmpeg, tmp_path):
+    make = ["-f", "lavfi", "-i", "testsrc=duration=0.2:size=32x32", "-c:v", "mpeg4", tmp_path / "x.mp4"]
+    subprocess.run([ffmpeg, "-v", "error", *make], check=True, stdin=subprocess.DEVNULL)
+    with pytest.raises(DataError, match=r"x\.mp4: ffmpeg cannot read this MPEG-4 .* file \(it has no sound\)"):
+        read(tmp_path / "x.mp4")
+
+
+def test_without_ffmpeg_the_remedy_is_named(recordings, monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
+    message = (
+        r"x\.m4a: is MPEG-4 \(m4a, mp4, mov\), which only ffmpeg reads, and there is none; install ffmpeg or "
+        r"espnet_diverse\[media\], or convert the file to wav, flac, mp3, ogg or opus"
+    )
+    with pytest.raises(DataError, match=message):
+        read(recordings / "x.m4a")
+
+
+def test_ffmpeg_of_the_system_comes_first(tmp_path, monkeypatch):
+    program = tmp_path / "ffmpeg"
+    program.write_text("#!/bin/sh\necho '[error] out of order' >&2\nexit 3\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    (tmp_path / "x.m4a").write_bytes(b"\0\0\0\x20ftypM4A ")
+    with pytest.raises(DataError, match=r"x\.m4a: ffmpeg cannot read this MPEG-4 .* file \(out of order\); get it"):
+        read(tmp_path / "x.m4a")
+
+
+def test_playlists_which_name_other_files_do_not_reach_ffmpeg(tmp_path):
+    (tmp_path / "x.m4a").write_text("#EXTM3U\n#EXTINF:10,\n/etc/passwd\n#EXT-X-ENDLIST\n")
+    with pytest.raises(DataError, match=r"x\.m4a: not readable as audio \(Format not recognised\)"):
+        read(tmp_path / "x.m4a")

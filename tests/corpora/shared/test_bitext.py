@@ -1,0 +1,137 @@
+"""Two parallel files: pairs, their ids, what is left out and what is refused."""
+
+import gzip
+
+import pytest
+
+from espnet_diverse.corpora import Selection
+from espnet_diverse.corpora.shared.bitext import Cleaning, Files, Pair, Reader
+from espnet_diverse.data.faults import refuse
+from espnet_diverse.data.kaldi import DataDir
+from espnet_diverse.errors import DataError
+
+
+@pytest.fixture
+def files(tmp_path):
+    """files(source lines, target lines) -> Files."""
+
+    def write(*sides):
+        paths = [tmp_path / f"train.{language}" for language in ("de", "en")]
+        for path, lines in zip(paths, sides, strict=True):
+            path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        return Files(*paths)
+
+    return write
+
+
+def test_pairs_become_tables(files):
+    data = DataDir()
+    reader = Reader(Selection(), "ted")
+    reader.add(data, files(["Ein  Haus.", "Zwei\u00a0Häuser."], ["A house.", "Two houses."]), "de-en", "train")
+    assert reader.faults == []
+    assert data.src_text == {"de-en-ted-train-0000001": "Ein Haus.", "de-en-ted-train-0000002": "Zwei Häuser."}
+    assert data.text == {"de-en-ted-train-0000001": "A house.", "de-en-ted-train-0000002": "Two houses."}
+    assert set(data.tasks["utt2lang"].values()) == {"de"} and set(data.tasks["utt2tgtlang"].values()) == {"en"}
+    assert data.is_text and data.utterances() == sorted(data.text)
+
+
+def test_files_of_different_length_are_refused_with_both_counts(files):
+    reader = Reader(Selection(on_missing="drop"), "ted")
+    found = files(["eins", "zwei", "drei"], ["one", "two"])
+    assert reader.read(found, "de-en", "train", {}) == []
+    with pytest.raises(DataError) as error:
+        refuse(reader.faults)
+    expected = f"{found.source}: has 3 lines, and {found.target} has 2; parallel files are equally long: get both again"
+    assert str(error.value) == expected
+
+
+def test_empty_lines_are_listed_by_number(files):
+    found = files(["eins", "", "drei", "vier"], ["one", "two", " ", ""])
+    reader = Reader(Selection(), "ted")
+    reader.read(found, "de-en", "train", {})
+    with pytest.raises(DataError) as error:
+        refuse(reader.faults)
+    todo = "is an empty line; write it, or leave such pairs out with --on_missing drop"
+    assert str(error.value) == (
+        f"3 faults: {found.source}:2: {todo}; {found.target}:3: {todo}; {found.target}:4: {todo}"
+    )
+
+
+def test_empty_and_unusable_lines_are_dropped_on_request(files):
+    found = files(["eins", "", "drei\x07", "vier"], ["one", "two", "three", "four <unk>"])
+    reader, dropped = Reader(Selection(on_missing="drop"), "ted"), {}
+    assert reader.read(found, "de-en", "train", dropped) == [Pair(1, "eins", "one")]
+    assert reader.faults == []
+    symbol = "transcript holds the reserved symbol <unk>; take it out or write it another way"
+    assert dropped == {
+        "de-en-ted-train-0000002": "empty line in train.de",
+        "de-en-ted-train-0000003": "train.de: transcript holds the control character U+0007; remove it",
+        "de-en-ted-train-0000004": f"train.en: {symbol}",
+    }
+
+
+def test_unusable_lines_are_faults_otherwise(files):
+    reader = Reader(Selection(), "ted")
+    reader.read(files(["eins\x07"], ["one"]), "de-en", "train", {})
+    assert [fault.where for fault in reader.faults] == [1]
+
+
+def test_a_missing_file_is_one_fault_even_where_lines_may_be_dropped(files):
+    found = files(["eins"], ["one"])
+    found.target.unlink()
+    reader = Reader(Selection(on_missing="drop"), "ted")
+    assert reader.read(found, "de-en", "train", {}) == []
+    assert [str(fault) for fault in reader.faults] == [f"{found.target}: cannot be read (No such file or directory)"]
+
+
+def test_compressed_files_are_read_and_damaged_ones_refused(files):
+    source, target = files(["eins"], ["one"])
+    packed = target.with_name("train.en.gz")
+    packed.write_bytes(gzip.compress(target.read_bytes()))
+    assert Reader(Selection(), "ted").read(Files(source, packed), "de-en", "train", {}) == [Pair(1, "eins", "one")]
+    packed.write_bytes(packed.read_bytes()[:-9])
+    reader = Reader(Selection(), "ted")
+    reader.read(Files(source, packed), "de-en", "train", {})
+    assert str(reader.faults[0]).startswith(f"{packed}: cannot be read (Compressed file ended before")
+
+
+def test_lower_case(files):
+    reader = Reader(Selection(case="lower"), "ted")
+    (pair,) = reader.read(files(["Über ΟΔΟΣ"], ["The ROAD"]), "de-en", "train", {})
+    assert pair == (1, "über οδος", "the road")
+
+
+def test_markup_is_passed_over_and_a_half_of_it_is_empty(files):
+    reader = Reader(Selection(), "ted", text_of=lambda line: None if line.startswith("<") else line)
+    found = files(["<url>", "eins", "<url>"], ["<url>", "one", "two"])
+    assert reader.read(found, "de-en", "train", {}) == [Pair(2, "eins", "one")]
+    assert [fault.where for fault in reader.faults] == [3]
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "reason"),
+    [
+        ("a b c", "a b", ""),
+        ("a b c d", "a b", "4 words to 2, a ratio of more than 1.5"),
+        ("a.", "a b, c", "4 words to 2, a ratio of more than 1.5"),
+        ("a b c d e f", "a b c d e", "6 words, more than 5"),
+        ("我 喝茶", "I drink tea", ""),  # three characters
+    ],
+)
+def test_cleaning(source, target, reason):
+    assert Cleaning(longest=5, ratio=1.5).reason(Pair(1, source, target)) == reason
+
+
+def test_only_training_sets_are_cleaned(files):
+    found = files(["a b c d"], ["a"])
+    for name, kept in (("train", 0), ("train-europarl-v7", 0), ("dev", 1), ("test", 1)):
+        reader, dropped = Reader(Selection(), "ted", Cleaning(9, 1.5)), {}
+        assert len(reader.read(found, "de-en", name, dropped)) == kept
+        assert len(dropped) == 1 - kept
+
+
+def test_pairs_of_several_directions_share_a_set():
+    data = DataDir()
+    for direction in ("de-en", "zh-CN-en"):
+        Reader(Selection(), "ted").put(data, [Pair(7, "x", "y")], direction, "test")
+    assert data.tasks["utt2lang"] == {"de-en-ted-test-0000007": "de", "zh-CN-en-ted-test-0000007": "zh-CN"}

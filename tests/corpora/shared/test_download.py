@@ -1,0 +1,170 @@
+import hashlib
+import io
+import shutil
+import tarfile
+from types import SimpleNamespace
+
+import pytest
+
+from espnet_diverse.corpora.shared.download import ATTEMPTS, download, unpack
+from espnet_diverse.errors import DataError
+
+CONTENT = bytes(range(256)) * 4096  # 1 MiB
+MD5 = hashlib.md5(CONTENT).hexdigest()
+SHA256 = hashlib.sha256(CONTENT).hexdigest()
+
+
+def test_file_is_fetched_once(tmp_path, serve):
+    server = serve(CONTENT)
+    target = tmp_path / "new" / "file"
+    for checks in ({}, {"md5": MD5}, {"sha256": SHA256.upper()}):
+        assert download(server.url, target, **checks) == target
+    assert target.read_bytes() == CONTENT
+    assert server.ranges == [None]
+    assert [entry.name for entry in target.parent.iterdir()] == ["file"]
+
+
+def test_broken_transfer_goes_on_where_it_stopped(tmp_path, serve):
+    server = serve(CONTENT)
+    server.broken = 2
+    assert download(server.url, tmp_path / "file", md5=MD5).read_bytes() == CONTENT
+    half = len(CONTENT) // 2
+    assert server.ranges == [None, f"bytes={half}-", f"bytes={half + half // 2}-"]
+
+
+def test_later_run_goes_on(tmp_path, serve):
+    server = serve(CONTENT)
+    server.broken = ATTEMPTS
+    with pytest.raises(DataError, match=f"broke off {ATTEMPTS} times .*bytes are kept in .*file.part; run the same"):
+        download(server.url, tmp_path / "file")
+    assert not (tmp_path / "file").exists()
+    download(server.url, tmp_path / "file")
+    assert (tmp_path / "file").read_bytes() == CONTENT
+    assert server.ranges[-1] is not None
+
+
+def test_server_that_cannot_resume(tmp_path, serve):
+    server = serve(CONTENT)
+    server.resumes = False
+    server.broken = 1
+    assert download(server.url, tmp_path / "file").read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("part", [CONTENT, CONTENT + b"more"])
+def test_part_that_is_complete_or_too_long(tmp_path, serve, part):
+    (tmp_path / "file.part").write_bytes(part)
+    assert download(serve(CONTENT).url, tmp_path / "file").read_bytes() == CONTENT
+
+
+def test_wrong_checksum_is_retried_once_then_refused(tmp_path, serve):
+    server = serve(CONTENT)
+    with pytest.raises(DataError, match=f"md5 is {MD5} and must be 00ff, twice; the file was deleted"):
+        download(server.url, tmp_path / "file", md5="00FF")
+    assert server.ranges == [None, None]
+    assert not list(tmp_path.iterdir())
+
+
+def test_damaged_part_is_healed_by_the_retry(tmp_path, serve):
+    (tmp_path / "file.part").write_bytes(b"garbage")
+    assert download(serve(CONTENT).url, tmp_path / "file", sha256=SHA256).read_bytes() == CONTENT
+
+
+def test_damaged_file_is_fetched_again(tmp_path, serve):
+    (tmp_path / "file").write_bytes(b"garbage")
+    assert download(serve(CONTENT).url, tmp_path / "file", md5=MD5).read_bytes() == CONTENT
+
+
+def test_refusals_of_the_server(tmp_path, serve):
+    server = serve(CONTENT)
+    server.kind = "text/html"
+    with pytest.raises(DataError, match="answered with a web page instead of a file"):
+        download(server.url, tmp_path / "file")
+    server.kind, server.status = "text/plain", 404
+    with pytest.raises(DataError, match="HTTP status 404 Not Found; check the address"):
+        download(server.url, tmp_path / "file")
+    server.status = 503
+    with pytest.raises(DataError, match=f"broke off {ATTEMPTS} times .HTTP status 503"):
+        download(server.url, tmp_path / "file")
+    server.close()
+    with pytest.raises(DataError, match=f"broke off {ATTEMPTS} times .*refused.*; 0 bytes are kept"):
+        download(server.url, tmp_path / "file")
+    with pytest.raises(DataError, match="file:///etc/passwd: only http and https addresses"):
+        download("file:///etc/passwd", tmp_path / "file")
+    assert not list(tmp_path.iterdir())
+
+
+def test_disk_too_small_or_not_writable(tmp_path, serve, monkeypatch):
+    server = serve(CONTENT)
+    (tmp_path / "blocked").touch()
+    with pytest.raises(DataError, match="file.part: cannot be written .*; make room or choose another place"):
+        download(server.url, tmp_path / "blocked" / "file")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=5))
+    with pytest.raises(DataError, match=f"{len(CONTENT)} bytes are needed and 5 are free"):
+        download(server.url, tmp_path / "file")
+
+
+def member(name: str, kind: bytes = tarfile.REGTYPE, link: str = "", content: bytes = b"") -> tuple:
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname, info.size = kind, link, len(content)
+    return info, io.BytesIO(content)
+
+
+@pytest.fixture
+def archive(tmp_path):
+    """archive(*members, mode="w:gz") -> path of a tar with these members."""
+
+    def make(*members, mode="w:gz"):
+        with tarfile.open(tmp_path / "archive", mode) as tar:
+            for info, content in members:
+                tar.addfile(info, content)
+        (tmp_path / "target").mkdir(exist_ok=True)
+        return tmp_path / "archive"
+
+    return make
+
+
+@pytest.mark.parametrize("mode", ["w:", "w:gz", "w:bz2", "w:xz"])
+def test_good_archive_is_unpacked(tmp_path, archive, mode, capsys):
+    packed = archive(member("a", tarfile.DIRTYPE), member("a/文件", content=b"hello"), mode=mode)
+    unpack(packed, tmp_path / "target", "unpack it")
+    assert (tmp_path / "target" / "a" / "文件").read_bytes() == b"hello"
+    assert "unpack it: 2 files" in capsys.readouterr().err
+
+
+HOSTILE = {
+    "parent": (member("../outside", content=b"x"), "points outside"),
+    "parent inside": (member("a/../../outside", content=b"x"), "points outside"),
+    "absolute": (member("/outside", content=b"x"), "points outside"),
+    "symbolic link": (member("link", tarfile.SYMTYPE, "../outside"), "is a link or device"),
+    "hard link": (member("link", tarfile.LNKTYPE, "../outside"), "is a link or device"),
+    "device": (member("null", tarfile.CHRTYPE), "is a link or device"),
+    "fifo": (member("pipe", tarfile.FIFOTYPE), "is a link or device"),
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_hostile_archives_are_refused(tmp_path, archive, kind):
+    bad, what = HOSTILE[kind]
+    with pytest.raises(DataError, match=what):
+        unpack(archive(bad), tmp_path / "target")
+    assert not list((tmp_path / "target").iterdir())
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["archive", "target"]
+
+
+def test_archive_bombs_are_refused(tmp_path, archive):
+    with pytest.raises(
+        DataError, match="'big' passes the size of a sane archive; 1000 bytes and 5 members are allowed"
+    ):
+        unpack(archive(member("big", content=bytes(1001))), tmp_path / "target", max_bytes=1000, max_files=5)
+    many = [member(f"file{number}") for number in range(6)]
+    with pytest.raises(DataError, match="'file5' passes"):
+        unpack(archive(*many), tmp_path / "target", max_bytes=1000, max_files=5)
+
+
+def test_damaged_archives_are_named(tmp_path, archive):
+    packed = archive(member("a", content=bytes(range(256)) * 100))
+    whole = packed.read_bytes()
+    for damaged in (whole[: len(whole) // 2], b"<html>"):
+        packed.write_bytes(damaged)
+        with pytest.raises(DataError, match=f"^{packed}: cannot be unpacked \\(.*\\); make room .* fetch it again$"):
+            unpack(packed, tmp_path / "target")

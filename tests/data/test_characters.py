@@ -1,0 +1,65 @@
+import pytest
+
+from espnet_diverse.data.characters import guess_encoding, id_fault, mend, text_fault
+
+
+@pytest.mark.parametrize(
+    ("text", "mended", "repairs"),
+    [
+        ("plain words", "plain words", []),
+        ("  two   spaces ", "two spaces", []),
+        ("a\tb", "a b", ["tab"]),
+        ("a\u00a0b\u3000c\u2028d", "a b c d", ["unusual space"]),
+        ("a\u200bb\u200f\ufeffc\u00add", "abcd", ["invisible character"]),
+        ("cafe\u0301", "café", ["decomposed text (not NFC)"]),
+        ("مرحبا بالعالم", "مرحبا بالعالم", []),
+        ("می\u200cروم", "می\u200cروم", []),
+        ("می\u200c\u200cروم", "می\u200cروم", ["invisible character"]),
+        ("\u200cمی\u200c روم\u200c", "می روم", ["invisible character"]),
+        ("க்\u200cஷ", "க்\u200cஷ", []),
+        ("ක්\u200dෂ", "ක්\u200dෂ", []),
+        ("Auf\u200clage", "Auflage", ["invisible character"]),
+        ("می\u200c7", "می7", ["invisible character"]),
+    ],
+)
+def test_mend(text, mended, repairs):
+    assert mend(text) == (mended, repairs)
+
+
+@pytest.mark.parametrize("name", ["BAC009S0002W0122", "-8BZfYY3hFo_0001", "说话人-1", "a.b:c,d=e+f@g%"])
+def test_good_ids(name):
+    assert id_fault(name) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        ("a/b", "holds '/'"),
+        ("..secret", "holds '..'"),
+        ("$(reboot)", "holds '$'"),
+        ("a`b", "holds '`'"),
+        ("a|b", "holds '|'"),
+        ("a b", "holds ' '"),
+        ("a\0b", "U+0000"),
+        ("字" * 81, "243 bytes long; allowed are 240"),
+    ],
+)
+def test_bad_ids(name, what):
+    assert what in id_fault(name)
+
+
+@pytest.mark.parametrize("symbol", ["<blank>", "<unk>", "<sos/eos>", "<s>", "</s>"])
+def test_reserved_symbols_are_refused(symbol):
+    assert f"reserved symbol {symbol}" in text_fault(f"one {symbol} two")
+
+
+def test_control_characters_are_refused_and_less_than_is_not():
+    assert "control character U+0000" in text_fault("one\0two")
+    assert text_fault("1 < 2 > 0 <laugh>") is None
+
+
+def test_encodings_are_guessed():
+    assert guess_encoding("utt1 你好".encode("gbk")) == "GBK"
+    assert guess_encoding("utt1 hello\n".encode("utf-16")) == "UTF-16"
+    assert guess_encoding("utt1 hello\n".encode("utf-16-le")) == "UTF-16"
+    assert guess_encoding(b"utt1 caf\xe9") is None

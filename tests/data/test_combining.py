@@ -1,0 +1,125 @@
+import pytest
+
+from espnet_diverse.data.combining import Part, combine, parse_part, write_combined
+from espnet_diverse.data.kaldi import DataDir, Segment, read_data_dir, write_data_dir
+from espnet_diverse.data.validate import validate
+from espnet_diverse.errors import ConfigError, DataError
+
+
+@pytest.fixture
+def part(tmp_path, write_wav):
+    """part(name, *utterances, **tables) -> its directory, with half a second of audio for each utterance."""
+
+    def write(name, *utterances, **tables):
+        wavs = {u: str(write_wav(tmp_path / "audio" / name / f"{u}.wav")) for u in utterances}
+        data = DataDir(wavs, dict.fromkeys(utterances, f"said in {name}"), dict.fromkeys(utterances, f"{name}spk"))
+        data.src_text = dict.fromkeys(utterances, "source") if tables.pop("src_text", False) else {}
+        data.tasks = {table: dict.fromkeys(utterances, value) for table, value in tables.items()}
+        write_data_dir(data, tmp_path / name)
+        return tmp_path / name
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("word", "domain", "path"),
+    [
+        ("data/train", "", "data/train"),
+        ("mtedx=data/train", "mtedx", "data/train"),
+        ("exp/lr=1/train", "", "exp/lr=1/train"),
+        ("mtedx=exp/lr=1", "mtedx", "exp/lr=1"),
+        ("=data", "", "=data"),
+    ],
+)
+def test_a_domain_stands_before_the_directory(word, domain, path):
+    assert (parse_part(word).domain, str(parse_part(word).path)) == (domain, path)
+
+
+def test_tables_are_joined_sorted_and_the_domain_noted(tmp_path, part):
+    parts = [Part("ted", part("b", "u3", "u1", utt2lang="de")), Part("read", part("a", "u2", utt2lang="en"))]
+    write_combined(parts, tmp_path / "all")
+    validate(tmp_path / "all")
+    data = read_data_dir(tmp_path / "all")
+    assert list(data.text.items()) == [("u1", "said in b"), ("u2", "said in a"), ("u3", "said in b")]
+    assert data.wav_scp["u2"] == f"{tmp_path}/audio/a/u2.wav"
+    assert data.utt2spk == {"u1": "bspk", "u2": "aspk", "u3": "bspk"}
+    assert data.tasks == {
+        "utt2lang": {"u1": "de", "u2": "en", "u3": "de"},
+        "utt2domain": {"u1": "ted", "u2": "read", "u3": "ted"},
+    }
+    write_combined(parts[:1], tmp_path / "all")
+    assert list(read_data_dir(tmp_path / "all").text) == ["u1", "u3"]
+
+
+def test_a_domain_given_replaces_the_table(part):
+    parts = [Part("new", part("a", "u1", utt2domain="old")), Part("", part("b", "u2", utt2domain="kept"))]
+    assert combine(parts).tasks["utt2domain"] == {"u1": "new", "u2": "kept"}
+
+
+def test_fill_names_those_without_a_table(part):
+    parts = [Part("", part("a", "u1")), Part("", part("b", "u2", utt2lang="de"))]
+    assert combine(parts, {"utt2lang": "zh"}).tasks["utt2lang"] == {"u1": "zh", "u2": "de"}
+    with pytest.raises(ConfigError, match="^'text' cannot be filled with one name for all; allowed are utt2lang, utt2"):
+        combine(parts, {"text": "zh"})
+
+
+def test_a_table_that_only_some_have_is_refused(tmp_path, part):
+    named, bare = part("b", "u2", utt2lang="de"), part("a", "u1")
+    with pytest.raises(DataError) as caught:
+        combine([Part("", named), Part("", bare)])
+    todo = "take it from all, or fill it with --fill utt2lang=NAME"
+    assert str(caught.value) == f"{bare}: has no utt2lang, which {named} has; {todo}"
+    with pytest.raises(DataError, match=f"{bare}: has no src_text, which {tmp_path}/c has; give all or none one"):
+        combine([Part("", bare), Part("", part("c", "u3", src_text=True))])
+
+
+def test_an_utterance_in_two_directories_is_refused(tmp_path, part):
+    with pytest.raises(DataError) as caught:
+        combine([Part("a", part("a", "u1", "u2")), Part("b", part("b", "u2"))])
+    what = f"is also in {tmp_path}/a; an id may be in one directory only: prepare one of them anew"
+    assert str(caught.value) == f"{tmp_path}/b: u2: {what}"
+
+
+def test_segments_may_share_a_recording_but_not_its_name(tmp_path, write_wav):
+    def talk(name, wav, start):
+        data = DataDir({"talk": str(wav)}, {name: "words"}, {name: "s"}, {name: Segment("talk", start, start + 0.2)})
+        write_data_dir(data, tmp_path / name)
+        return Part("", tmp_path / name)
+
+    one, two = write_wav(tmp_path / "one.wav"), write_wav(tmp_path / "two.wav")
+    parts = [talk("a", one, 0.0), talk("b", one, 0.2), talk("c", two, 0.0)]
+    assert combine(parts[:2]).segments == {"a": ("talk", 0.0, 0.2), "b": ("talk", 0.2, 0.4)}
+    with pytest.raises(DataError, match=f"c/wav.scp: talk: is {one} in another directory"):
+        combine(parts)
+
+
+def test_bad_places(tmp_path, part):
+    a, b = Part("", part("a", "u1")), Part("", part("b", "u2"))
+    with pytest.raises(DataError, match=f"^{tmp_path}/a: is given twice; give each data directory once"):
+        combine([a, a])
+    with pytest.raises(DataError, match=f"^{tmp_path}/c: no such data directory; `espnet-diverse prepare` makes one"):
+        combine([a, Part("", tmp_path / "c")])
+    with pytest.raises(DataError, match=f"^{tmp_path}/b: is one of the directories to combine; write to another place"):
+        write_combined([a, b], tmp_path / "b")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.tex").touch()
+    with pytest.raises(DataError, match=f"^{tmp_path}/full: exists and is no data directory; move it away"):
+        write_combined([a, b], tmp_path / "full")
+
+
+def test_directories_of_text_alone_are_combined(tmp_path):
+    for name in ("ted", "news"):
+        data = DataDir(
+            text={f"{name}1": "text"}, src_text={f"{name}1": "source"}, tasks={"utt2lang": {f"{name}1": "de"}}
+        )
+        write_data_dir(data, tmp_path / name)
+    data = write_combined([Part(name, tmp_path / name) for name in ("ted", "news")], tmp_path / "all")
+    assert data.is_text and data.tasks["utt2domain"] == {"ted1": "ted", "news1": "news"}
+    files = sorted(file.name for file in (tmp_path / "all").iterdir())
+    assert files == ["src_text", "text", "utt2domain", "utt2lang"]
+
+
+def test_audio_and_text_alone_do_not_go_together(tmp_path, part):
+    write_data_dir(DataDir(text={"t1": "text"}), tmp_path / "text")
+    with pytest.raises(DataError, match="text: has no wav.scp, which .*/speech has; give all or none one"):
+        combine([Part("", part("speech", "s1")), Part("", tmp_path / "text")])

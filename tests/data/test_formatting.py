@@ -1,0 +1,182 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from espnet_diverse.data.formatting import Form, format_data
+from espnet_diverse.data.kaldi import DataDir, Segment, read_data_dir
+from espnet_diverse.data.validate import validate
+from espnet_diverse.errors import ConfigError, DataError
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def test_ready_audio_is_named_where_it_lies(tmp_path, data):
+    out = tmp_path / "data"
+    summary = format_data({"train": data}, out)["train"]
+    assert sorted(tree(out)) == ["train/spk2utt", "train/text", "train/utt2spk", "train/wav.scp"]
+    assert read_data_dir(out / "train").tables() == data.tables()
+    assert (summary.utterances, summary.speakers, summary.dropped) == (3, 2, 0)
+    assert summary.seconds == pytest.approx(1.5)
+
+
+def test_relative_paths_become_absolute(tmp_path, data, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    data.wav_scp = {name: f"audio/{name}.wav" for name in data.wav_scp}
+    format_data({"train": data}, Path("data"), Form((0.9, 1.0)))
+    written = read_data_dir(Path("data/train")).wav_scp
+    assert written["a1"] == str(tmp_path / "audio/a1.wav")
+    assert written["sp0.9-a1"] == str(tmp_path / "data/train/wav/sp0.9-a/sp0.9-a1.wav")
+
+
+@pytest.mark.parametrize("audio_format", ["wav", "flac"])
+def test_other_audio_is_brought_to_sixteen_kilohertz_mono(tmp_path, data, write_wav, audio_format):
+    write_wav(Path(data.wav_scp["a1"]), rate=8000, channels=2)
+    write_wav(Path(data.wav_scp["a2"]), rate=44100)
+    summary = format_data({"test": data}, tmp_path / "data", Form(audio_format=audio_format))["test"]
+    out = read_data_dir(tmp_path / "data" / "test")
+    assert out.wav_scp["b1"] == data.wav_scp["b1"]
+    for name in ("a1", "a2"):
+        assert out.wav_scp[name].endswith(f"test/wav/a/{name}.{audio_format}")
+        info = soundfile.info(out.wav_scp[name])
+        assert (info.samplerate, info.channels, info.subtype, info.frames) == (16000, 1, "PCM_16", 8000)
+    assert dict(summary.converted) == {"8000 Hz, 2 channels": 1, "44100 Hz": 1}
+    validate(tmp_path / "data" / "test")
+
+
+def test_segments_are_cut(tmp_path, tone):
+    soundfile.write(tmp_path / "r.wav", tone(2.0), 16000)
+    segments = {"a": Segment("r", 0.25, 0.75), "b": Segment("r", 1.0, 2.0)}
+    data = DataDir({"r": str(tmp_path / "r.wav")}, {"a": "x", "b": "y"}, {"a": "s", "b": "s"}, segments)
+    format_data({"dev": data}, tmp_path / "data")
+    out = read_data_dir(tmp_path / "data" / "dev")
+    assert not out.segments
+    for name, (_, start, end) in segments.items():
+        samples, _ = soundfile.read(out.wav_scp[name], dtype="float32")
+        np.testing.assert_array_equal(samples, tone(2.0)[round(start * 16000) : round(end * 16000)])
+
+
+def test_speed_perturbation_is_for_the_training_set(tmp_path, data):
+    data.tasks["utt2domain"] = {"a1": "news", "a2": "news", "b1": "music"}
+    summaries = format_data({"train": data, "dev": data}, tmp_path / "data", Form((0.9, 1.0, 1.1)))
+    train, dev = read_data_dir(tmp_path / "data" / "train"), read_data_dir(tmp_path / "data" / "dev")
+    assert list(dev.text) == ["a1", "a2", "b1"]
+    assert list(train.text) == [prefix + name for prefix in ("", "sp0.9-", "sp1.1-") for name in ("a1", "a2", "b1")]
+    assert train.text["sp0.9-b1"] == "four five"
+    assert train.utt2spk["sp0.9-b1"] == "sp0.9-b"
+    assert train.tasks["utt2domain"]["sp1.1-b1"] == "music"
+    assert soundfile.info(train.wav_scp["sp1.1-b1"]).duration == pytest.approx(0.5 / 1.1, abs=1e-3)
+    assert (summaries["train"].utterances, summaries["train"].speakers) == (9, 6)
+    validate(tmp_path / "data" / "train")
+
+
+def test_too_short_and_too_long_are_dropped_with_a_list(tmp_path, data, write_wav):
+    write_wav(Path(data.wav_scp["a1"]), seconds=0.05)
+    write_wav(Path(data.wav_scp["b1"]), seconds=2.1)
+    data.dropped = {"c1": "audio without transcript"}
+    form = Form((0.9, 1.0), max_seconds=2.2)
+    summary = format_data({"train": data}, tmp_path / "data", form)["train"]
+    assert (tmp_path / "data" / "train" / "dropped.tsv").read_text().splitlines() == [
+        "utterance\treason",
+        "a1\t0.050 s, shorter than 0.1 s",
+        "c1\taudio without transcript",
+        "sp0.9-a1\t0.056 s, shorter than 0.1 s",
+        "sp0.9-b1\t2.333 s, longer than 2.2 s",
+    ]
+    assert list(read_data_dir(tmp_path / "data" / "train").text) == ["a2", "b1", "sp0.9-a2"]
+    # Accounting: 2 speeds of 3 utterances and one that came in dropped.
+    assert (summary.utterances, summary.dropped) == (3, 4)
+
+
+def test_nothing_left_is_an_error(tmp_path, data):
+    with pytest.raises(DataError, match="^dev: no utterance lies within the limits of 1 to 20 seconds$"):
+        format_data({"dev": data}, tmp_path / "data", Form(min_seconds=1.0))
+    assert not (tmp_path / "data").exists()
+
+
+def test_second_run_gives_the_same(tmp_path, data):
+    form = Form((0.9, 1.0))
+    format_data({"train": data}, tmp_path / "data", form)
+    first = tree(tmp_path / "data")
+    format_data({"train": data}, tmp_path / "data", form, nj=1)
+    assert tree(tmp_path / "data") == first
+
+
+def spoil(data: DataDir, tmp_path: Path) -> None:
+    soundfile.write(data.wav_scp["a1"], np.array([0.0, np.nan] * 4000, np.float32), 16000, subtype="FLOAT")
+    Path(data.wav_scp["b1"]).write_text("not audio")
+
+
+def test_unusable_audio_stops_everything_and_leaves_nothing(tmp_path, data, write_wav):
+    other = DataDir({"c1": str(write_wav(tmp_path / "c1.wav"))}, {"c1": "x"}, {"c1": "c"})
+    spoil(data, tmp_path)
+    with pytest.raises(DataError, match="2 faults: dev: a1: .*a1.wav: holds NaN.*; dev: b1: .*not readable"):
+        format_data({"train": other, "dev": data}, tmp_path / "data", Form((0.9, 1.0)))
+    assert not (tmp_path / "data").exists()
+
+
+def test_failure_keeps_the_earlier_result(tmp_path, data):
+    format_data({"train": data}, tmp_path / "data", Form((0.9,)))
+    before = tree(tmp_path / "data")
+    spoil(data, tmp_path)
+    with pytest.raises(DataError):
+        format_data({"train": data}, tmp_path / "data", Form((0.9,)))
+    assert tree(tmp_path / "data") == before
+
+
+def test_faulty_tables_name_their_set(tmp_path, data):
+    del data.text["b1"]
+    with pytest.raises(DataError, match="^dev/wav.scp: b1: audio without transcript in text"):
+        format_data({"dev": data}, tmp_path / "data")
+    assert not (tmp_path / "data").exists()
+
+
+def test_id_that_perturbation_makes_twice(tmp_path, data):
+    for table in (data.wav_scp, data.text, data.utt2spk):
+        table["sp0.9-a1"] = table["a1"]
+    with pytest.raises(DataError, match="^train: sp0.9-a1: has this id already"):
+        format_data({"train": data}, tmp_path / "data", Form((0.9, 1.0)))
+
+
+def test_foreign_directories_and_the_audio_itself_are_not_replaced(tmp_path, data):
+    with pytest.raises(DataError, match="audio: exists and is no data directory; move it away"):
+        format_data({"audio": data}, tmp_path)
+    format_data({"train": data}, tmp_path / "data", Form((0.9,)))
+    prepared = read_data_dir(tmp_path / "data" / "train")
+    with pytest.raises(DataError, match="train: would be replaced, yet holds the audio of sp0.9-a1"):
+        format_data({"train": prepared}, tmp_path / "data")
+    with pytest.raises(DataError, match="output directory: .*holds a pipe"):
+        format_data({"train": data}, tmp_path / "a|b")
+    (tmp_path / "file").touch()
+    with pytest.raises(DataError, match=r"file: cannot be written \(.*Not a directory"):
+        format_data({"train": data}, tmp_path / "file")
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        ({"speeds": ()}, "speed factors ''"),
+        ({"speeds": (1.0, 1.0)}, "speed factors '1 1': must be different numbers from 0.5 to 2"),
+        ({"speeds": (90.0,)}, "speed factors '90'"),
+        ({"min_seconds": 0.0}, "limits of 0 and 20 seconds: must be above 0"),
+        ({"min_seconds": 5.0, "max_seconds": 2.0}, "limits of 5 and 2 seconds"),
+        ({"audio_format": "mp3"}, "audio format 'mp3': must be wav or flac"),
+    ],
+)
+def test_form_out_of_range(options, what):
+    with pytest.raises(ConfigError) as caught:
+        Form(**options)
+    assert what in str(caught.value)
+
+
+def test_text_alone_is_written_as_it_is(tmp_path):
+    data = DataDir(text={"a": "one"}, src_text={"a": "eins"}, dropped={"b": "empty line in train.de"})
+    summary = format_data({"train": data}, tmp_path)["train"]
+    assert (str(summary), summary.dropped) == ("1 sentences", 1)
+    assert sorted(tree(tmp_path)) == ["train/dropped.tsv", "train/src_text", "train/text"]
+    format_data({"train": data}, tmp_path)  # a directory of text alone may be replaced
+    with pytest.raises(ConfigError, match="^speed factors are for audio, and these sets are text alone; leave --speed"):
+        format_data({"train": data}, tmp_path, Form((0.9, 1.0)))

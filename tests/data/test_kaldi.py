@@ -1,0 +1,60 @@
+import pytest
+
+from espnet_diverse.data.kaldi import DataDir, Segment, read_data_dir, write_data_dir
+from espnet_diverse.errors import DataError
+
+
+def test_what_is_written_is_read_back(tmp_path):
+    data = DataDir(
+        wav_scp={"r2": "/x/r2.wav", "r1": "/x/r 1.wav"},
+        text={"b": "two", "a": "one", "c": "three"},
+        utt2spk={"b": "s1", "a": "s2", "c": "s1"},
+        segments={"b": Segment("r1", 0.5, 1.25), "a": Segment("r1", 0.0, 0.5), "c": Segment("r2", 1 / 3, 2.0)},
+        tasks={"utt2lang": {"a": "en", "b": "de", "c": "en"}},
+        dropped={"d": "too short"},
+    )
+    write_data_dir(data, tmp_path)
+    assert (tmp_path / "spk2utt").read_text() == "s1 b c\ns2 a\n"
+    assert (tmp_path / "segments").read_text().splitlines()[1] == "b r1 0.5 1.25"
+    assert (tmp_path / "dropped.tsv").read_text() == "utterance\treason\nd\ttoo short\n"
+    back = read_data_dir(tmp_path)
+    assert back.tables() == data.tables()
+    assert list(back.text) == back.utterances() == ["a", "b", "c"]
+
+
+def test_optional_tables_of_an_earlier_write_go(tmp_path, data):
+    segmented = DataDir({"r": "/r.wav"}, {"a": "x"}, {"a": "s"}, {"a": Segment("r", 0, 1)}, {"a": "t"}, {"b": "short"})
+    write_data_dir(segmented, tmp_path / "out")
+    write_data_dir(data, tmp_path / "out")
+    assert sorted(file.name for file in (tmp_path / "out").iterdir()) == ["spk2utt", "text", "utt2spk", "wav.scp"]
+
+
+def test_missing_directory_and_missing_table(tmp_path, data_dir):
+    with pytest.raises(DataError, match="nowhere: no such data directory; `espnet-diverse prepare` makes one"):
+        read_data_dir(tmp_path / "nowhere")
+    (data_dir / "utt2spk").unlink()
+    with pytest.raises(DataError, match="utt2spk: cannot be read"):
+        read_data_dir(data_dir)
+
+
+def test_a_directory_of_text_alone(tmp_path):
+    """It has text and, in translation, src_text; no audio, speakers or empty tables."""
+    languages = {"utt2lang": {"a": "de", "b": "de"}, "utt2tgtlang": {"a": "en", "b": "en"}}
+    data = DataDir(text={"b": "two", "a": "one"}, src_text={"a": "eins", "b": "zwei"}, tasks=languages)
+    assert data.is_text and data.utterances() == ["a", "b"]
+    write_data_dir(data, tmp_path)
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["src_text", "text", "utt2lang", "utt2tgtlang"]
+    back = read_data_dir(tmp_path)
+    assert back.is_text and back.tables() == data.tables()
+
+
+def test_a_directory_with_speakers_needs_its_audio(data_dir):
+    (data_dir / "wav.scp").unlink()
+    with pytest.raises(DataError, match="wav.scp: cannot be read"):
+        read_data_dir(data_dir)
+
+
+def test_text_takes_the_place_of_audio(tmp_path, data):
+    write_data_dir(data, tmp_path / "out")
+    write_data_dir(DataDir(text={"a": "one"}), tmp_path / "out")
+    assert [file.name for file in (tmp_path / "out").iterdir()] == ["text"]

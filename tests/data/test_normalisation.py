@@ -1,0 +1,45 @@
+import unicodedata
+
+import pytest
+
+from espnet_diverse.data.normalisation import for_wer, without_notes
+
+
+@pytest.mark.parametrize(
+    ("text", "language", "expected"),
+    [
+        ("Guten Morgen, Welt!", "de", "guten morgen welt"),
+        ("¿Qué tal? ¡Bien… «todo» bien!", "es", "qué tal bien todo bien"),
+        ("L’homme d'État, c'est-à-dire l' homme", "fr", "l'homme d'état c'est-à-dire l homme"),
+        ("Der 20-jährige zahlt 3,50 - nicht 1.000 €.", "de", "der 20-jährige zahlt 3,50 nicht 1.000"),
+        ("U.S. e-mail/fax, (so) 50% 'quoted'", "en", "u s e-mail fax so 50 quoted"),
+        ("ΟΔΟΣ. Τι είναι;", "el", "οδος τι είναι"),
+        ("ما هذا؟ نعم، هذا ٣٫٥", "ar", "ما هذا نعم هذا ٣٫٥"),
+        ("— Да, «Ёлка»…", "ru", "да ёлка"),
+        ("IRMAK İzmir", "tr", "ırmak izmir"),
+        ("IRMAK", "en", "irmak"),
+        ("Cafe\u0301\u00a0bar", "fr", "café bar"),
+        ("...", "en", ""),
+    ],
+)
+def test_lower_case_without_punctuation(text, language, expected):
+    assert for_wer(text, language) == expected
+    assert for_wer(expected, language) == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["It's 1,000.5 e-mails: don't (really) -- go!", "Well-known; a.b.c rock-and-roll 100%?"]
+)
+def test_words_are_those_of_the_13a_tokeniser_on_ascii_text(text):
+    """What fairseq does: sacrebleu's 13a, lower case, tokens of punctuation alone removed."""
+    from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
+
+    tokens = Tokenizer13a()(text).lower().split()
+    kept = [token for token in tokens if not all(unicodedata.category(mark)[0] == "P" for mark in token)]
+    # 13a leaves apostrophes and hyphens at the edges of words; here they go.
+    assert for_wer(text) == " ".join(token.strip("'-") for token in kept)
+
+
+def test_notes_in_brackets():
+    assert without_notes("(Aplausos) Hola [Música] a (risas)todos.") == "Hola a todos."
+    assert without_notes("eins (zwei") == "eins (zwei"

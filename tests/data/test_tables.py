@@ -1,0 +1,127 @@
+import pytest
+
+from espnet_diverse.data.kaldi import read_table, write_table
+from espnet_diverse.data.tables import parse_segment, scan_lines
+from espnet_diverse.errors import DataError
+
+
+def test_good_table_is_read_without_a_notice(tmp_path, caplog):
+    file = tmp_path / "text"
+    file.write_text("a 一 二\nb hello there\n", encoding="utf-8")
+    assert read_table(file) == {"a": "一 二", "b": "hello there"}
+    assert not caplog.records
+
+
+@pytest.mark.parametrize(
+    ("content", "notice"),
+    [
+        (b"a one\r\nb two\r\n", "CRLF line end (2)"),
+        (b"\xef\xbb\xbfa one\nb two\n", "byte order mark (1)"),
+        (b"a\tone\nb two\n", "tab (1)"),
+        (b"a one\nb two", "missing final newline (1)"),
+        (b"b two\na one\n", "unsorted table (1)"),
+        (b"a one\n\nb two\n", "blank line (1)"),
+        ("a one\u3000\nb\u00a0two\n".encode(), "unusual space (2)"),
+        ("a o\u200bne\nb two\n".encode(), "invisible character (1)"),
+    ],
+)
+def test_repairs_are_made_and_told(tmp_path, caplog, content, notice):
+    file = tmp_path / "text"
+    file.write_bytes(content)
+    assert list(read_table(file).items()) == [("a", "one"), ("b", "two")]
+    (record,) = caplog.records
+    assert str(file) in record.getMessage()
+    assert notice in record.getMessage()
+
+
+def test_decomposed_text_and_ids_are_composed(tmp_path):
+    file = tmp_path / "text"
+    file.write_text("u\u0308 cafe\u0301\n", encoding="utf-8")
+    assert read_table(file) == {"ü": "café"}
+
+
+def test_order_is_by_bytes_whatever_the_locale(tmp_path):
+    file = tmp_path / "utt2domain"
+    write_table(file, {"é": "x", "a": "x", "Z": "x", "z": "x"})
+    assert file.read_text(encoding="utf-8") == "Z x\na x\nz x\né x\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "where", "what"),
+    [
+        ("text", b"a one\nb two\na one\n", ":3: ", "duplicate id 'a', first on line 1"),
+        ("text", b"a one\nb\n", ":2: ", "empty transcript"),
+        ("text", "a one\nb \u200b\u3000\n".encode(), ":2: ", "empty transcript"),
+        ("text", b"a one\nb <s> two\n", ":2: ", "reserved symbol <s>"),
+        ("text", b"a one\nb t\0wo\n", ":2: ", "control character U+0000"),
+        ("text", "a one\nb 你好\n".encode("gbk"), ":2: ", "not utf-8 at byte offset 8 (it decodes as GBK)"),
+        ("text", b"a one\nb caf\xe9\n", ":2: ", "not utf-8 at byte offset 11 (its encoding is unknown)"),
+        ("text", "a one\n".encode("utf-16"), ": ", "is UTF-16 from byte offset 0; allowed is utf-8"),
+        ("text", b"", ": ", "is empty"),
+        ("text", b"../x one\n", ":1: ", "id '../x' holds '..'"),
+        ("utt2spk", b"a\n", ":1: ", "missing columns: has 'a' alone; a line is: utterance speaker"),
+        ("utt2spk", b"a s x\n", ":1: ", "has 3 columns, and 2 are allowed"),
+        ("utt2domain", b"a x/y\n", ":1: ", "id 'x/y' holds '/'"),
+        ("wav.scp", b"a\n", ":1: ", "missing columns: has 'a' alone; a line is: recording path"),
+        ("wav.scp", b"a touch x |\n", ":1: ", "'touch x |' holds a pipe; commands are not run"),
+        ("wav.scp", b"a x\x07.wav\n", ":1: ", "holds control characters"),
+        ("segments", b"a r 0.0\n", ":1: ", "a line is: utterance recording start end"),
+        ("segments", b"a r 0.0 nan\n", ":1: ", "segment 'r 0.0 nan' is wrong"),
+        ("segments", b"a r -1 2\n", ":1: ", "(seconds, from 0)"),
+        ("segments", b"a r 2.5 2.5\n", ":1: ", "segment ends at 2.5 s, not after its start at 2.5 s"),
+        ("segments", b"a r/s 0 1\n", ":1: ", "id 'r/s' holds '/'"),
+    ],
+)
+def test_refusals_name_file_and_line(tmp_path, name, content, where, what):
+    file = tmp_path / name
+    file.write_bytes(content)
+    with pytest.raises(DataError) as caught:
+        read_table(file)
+    assert f"{file}{where}" in str(caught.value)
+    assert what in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_every_fault_of_a_table_is_counted(tmp_path):
+    file = tmp_path / "text"
+    file.write_bytes("a\nb 你\nc 好\nd\ne x\ne x\n".encode("gbk"))
+    with pytest.raises(DataError, match="^5 faults: .*:1: empty.*:2: not utf-8.*:4: empty.*; and 2 more$"):
+        read_table(file)
+
+
+def test_missing_file(tmp_path):
+    with pytest.raises(DataError, match=r"utt2spk: cannot be read \(No such file or directory\)"):
+        read_table(tmp_path / "utt2spk")
+
+
+def test_paths_keep_spaces_and_decomposed_letters(tmp_path):
+    file = tmp_path / "wav.scp"
+    file.write_text("a /my  audio/cafe\u0301.wav\n", encoding="utf-8")
+    assert read_table(file) == {"a": "/my  audio/cafe\u0301.wav"}
+
+
+def test_failed_write_leaves_the_old_table(tmp_path):
+    file = tmp_path / "text"
+    write_table(file, {"a": "one"})
+    with pytest.raises(UnicodeEncodeError):
+        write_table(file, {"a": "\udc80"})
+    assert file.read_text() == "a one\n"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["text"]
+
+
+def test_parse_segment():
+    assert parse_segment("rec 1.5 2") == ("rec", 1.5, 2.0)
+
+
+def test_lines_keep_their_order_and_their_gaps(tmp_path, caplog):
+    path = tmp_path / "train.de"
+    path.write_bytes("b  x\r\n\na\u00a0\n<unk> c".encode())
+    texts, faults = scan_lines(path)
+    assert texts == ["b x", "", "a", "<unk> c"]
+    assert [str(fault) for fault in faults] == [
+        f"{path}:4: transcript holds the reserved symbol <unk>; take it out or write it another way"
+    ]
+    assert "mended: missing final newline (1), CRLF line end (1), unusual space (1)" in caplog.text
+    texts, faults = scan_lines(tmp_path / "train.fr")
+    assert texts == []
+    assert str(faults[0]) == f"{tmp_path}/train.fr: cannot be read (No such file or directory)"

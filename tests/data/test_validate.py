@@ -1,0 +1,142 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from espnet_diverse.data.kaldi import DataDir, Segment, write_data_dir, write_table
+from espnet_diverse.data.validate import find_faults, validate
+from espnet_diverse.errors import DataError
+
+
+def whats(source, **options) -> list[str]:
+    return [str(fault) for fault in find_faults(source, **options)]
+
+
+def test_good_set_has_no_fault(data, data_dir):
+    validate(data)
+    validate(data_dir)
+
+
+@pytest.mark.parametrize(
+    ("table", "key", "what"),
+    [
+        ("wav.scp", "b1", "text: b1: transcript without audio in wav.scp"),
+        ("text", "b1", "wav.scp: b1: audio without transcript in text"),
+        ("utt2spk", "b1", "utt2spk: b1: has no line in this table"),
+    ],
+)
+def test_an_utterance_missing_from_one_table_is_named(data, data_dir, table, key, what):
+    tables = data.tables()
+    write_table(data_dir / table, {k: v for k, v in tables[table].items() if k != key})
+    assert any(line.startswith(f"{data_dir}/{what}") for line in whats(data_dir))
+    with pytest.raises(DataError, match=what):
+        validate(data_dir)
+
+
+def test_extra_lines_are_named(data, data_dir):
+    write_table(data_dir / "utt2spk", data.utt2spk | {"c1": "c"})
+    write_table(data_dir / "utt2lang", {"a1": "en", "c1": "de"})
+    assert whats(data_dir) == [
+        f"{data_dir}/utt2spk: c1: is not in wav.scp; take the line out",
+        f"{data_dir}/utt2lang: a2: has no line in this table; add one",
+        f"{data_dir}/utt2lang: b1: has no line in this table; add one",
+        f"{data_dir}/utt2lang: c1: is not in wav.scp; take the line out",
+    ]
+
+
+def test_every_fault_is_found_in_one_pass(tmp_path, data_dir, write_wav):
+    audio = tmp_path / "audio"
+    (audio / "a1.wav").unlink()
+    soundfile.write(audio / "a2.wav", np.array([0.0, np.nan], np.float32), 16000, subtype="FLOAT")
+    (audio / "b1.wav").write_text("not audio")
+    (data_dir / "text").write_text("a1\na2 <unk>\nb1 fine\nb1 twice\nc1 alone\n", encoding="utf-8")
+    with pytest.raises(DataError, match="^7 faults: .*; and 4 more$") as caught:
+        validate(data_dir)
+    expected = [
+        "text:1: empty transcript",
+        "text:2: transcript holds the reserved symbol <unk>",
+        "text:4: duplicate id 'b1'",
+        "text: c1: transcript without audio",
+        f"wav.scp: a1: {audio}/a1.wav: no such audio file",
+        f"wav.scp: a2: {audio}/a2.wav: holds NaN or infinite samples",
+        f"wav.scp: b1: {audio}/b1.wav: not readable as audio",
+    ]
+    for line, what in zip(map(str, caught.value.faults), expected, strict=True):
+        assert line.startswith(f"{data_dir}/{what}")
+
+
+def test_audio_is_left_alone_where_not_asked_for(data, data_dir):
+    Path(data.wav_scp["a1"]).unlink()
+    validate(data_dir, read_audio=False)
+
+
+def test_a_line_in_a_wrong_encoding_is_one_fault_not_three(data_dir):
+    (data_dir / "text").write_bytes("a1 你好\na2 二\nb1 三\n".encode("gbk"))
+    lines = whats(data_dir)
+    assert [line.removeprefix(f"{data_dir}/") for line in lines] == [
+        "text:1: not utf-8 at byte offset 3 (it decodes as GBK); convert the file with iconv",
+        "text: 2 more lines are not utf-8",
+    ]
+
+
+def test_an_empty_or_missing_table_is_one_fault(data_dir):
+    (data_dir / "text").write_text("")
+    (data_dir / "utt2spk").unlink()
+    assert whats(data_dir) == [
+        f"{data_dir}/text: is empty",
+        f"{data_dir}/utt2spk: cannot be read (No such file or directory)",
+    ]
+
+
+def test_pipes_are_listed_and_not_opened(tmp_path, data, data_dir):
+    write_table(data_dir / "wav.scp", data.wav_scp | {"a1": f"touch {tmp_path}/ran |"})
+    (line,) = whats(data_dir)
+    assert "holds a pipe; commands are not run" in line
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.fixture
+def segmented(tmp_path, write_wav) -> DataDir:
+    wavs = {name: str(write_wav(tmp_path / f"{name}.wav", seconds=1.0)) for name in ("r1", "r2")}
+    segments = {"a": Segment("r1", 0.0, 0.5), "b": Segment("r1", 0.5, 1.0), "c": Segment("r2", 0.2, 0.8)}
+    return DataDir(wavs, dict.fromkeys("abc", "text"), dict.fromkeys("abc", "s"), segments)
+
+
+def test_good_segments(tmp_path, segmented):
+    validate(segmented)
+    write_data_dir(segmented, tmp_path / "set")
+    validate(tmp_path / "set")
+
+
+def test_bad_segments_are_named(tmp_path, segmented):
+    segmented.segments["b"] = Segment("r1", 1.2, 1.3)
+    segmented.segments["c"] = Segment("r3", 0.2, 0.8)
+    write_data_dir(segmented, tmp_path / "set")
+    assert [line.removeprefix(f"{tmp_path}/set/") for line in whats(tmp_path / "set")] == [
+        "segments: c: its recording is not in wav.scp; add it or take the line out",
+        "wav.scp: r2: no segment uses this recording; take it out",
+        "segments: b: segment from 1.2 to 1.3 s lies past the end of the audio at 1.000 s",
+    ]
+
+
+def test_tables_in_memory_are_checked_like_files(data):
+    data.text["a1"] = ""
+    data.utt2spk["a2"] = "two words"
+    assert whats(data) == [
+        "text: a1: empty transcript; write what is said or take the utterance out",
+        "utt2spk: a2: has 3 columns, and 2 are allowed (an utterance and one name without spaces)",
+    ]
+    assert whats(DataDir()) == ["wav.scp: is empty", "text: is empty", "utt2spk: is empty"]
+
+
+def test_text_alone_is_compared_with_its_sources_and_languages():
+    data = DataDir(text={"a": "one", "b": "two"}, src_text={"a": "eins", "c": "drei"}, tasks={"utt2lang": {"a": "de"}})
+    assert [str(fault) for fault in find_faults(data)] == [
+        "src_text: b: has no line in this table; add one",
+        "src_text: c: is not in text; take the line out",
+        "utt2lang: b: has no line in this table; add one",
+    ]
+    data.src_text, data.tasks = {"a": "eins", "b": ""}, {}
+    (fault,) = find_faults(data)
+    assert str(fault).startswith("src_text: b: empty transcript")

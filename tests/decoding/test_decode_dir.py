@@ -1,0 +1,148 @@
+import json
+import math
+import shutil
+
+import numpy as np
+import pytest
+import soundfile
+
+from espnet_diverse.decoding.condition_ids import KnownTasks
+from espnet_diverse.decoding.decode_dir import decode
+from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.predictor import load_batched_search
+from espnet_diverse.decoding.results import Text
+from espnet_diverse.errors import DataError
+
+
+@pytest.fixture(scope="module")
+def search(tiny_run):
+    return load_batched_search(tiny_run.model_dir, options=Options(beam_size=3, ctc_weight=0.4, batch_size=2))
+
+
+def read(path):
+    return dict(line.partition(" ")[::2] for line in path.read_text().splitlines())
+
+
+@pytest.fixture
+def flawed(tiny_run, tmp_path):
+    """The test data with four more utterances that cannot be decoded."""
+    data_dir = tmp_path / "flawed"
+    shutil.copytree(tiny_run.test_dir, data_dir)
+    samples, rate = soundfile.read(data_dir / "test-00.wav", dtype="float32")
+    soundfile.write(data_dir / "short.wav", samples[:600], rate)
+    samples[7] = np.nan
+    soundfile.write(data_dir / "nan.wav", samples, rate, subtype="FLOAT")
+    (data_dir / "text.wav").write_text("not audio")
+    bad = {"bad-gone": "gone", "bad-nan": "nan", "test-01-text": "text", "bad-short": "short"}
+    with (data_dir / "wav.scp").open("a") as table:
+        table.writelines(f"{name} {data_dir}/{stem}.wav\n" for name, stem in bad.items())
+    return data_dir
+
+
+def test_a_bad_utterance_costs_no_other_and_workers_give_the_same(tiny_run, search, flawed, tmp_path, capsys):
+    decode(search, tiny_run.test_dir, tmp_path / "clean")
+    outcomes = decode(search, flawed, tmp_path / "one")
+    decode(search, flawed, tmp_path / "two", nj=2)
+    for name in ("text", "score"):
+        contents = [(tmp_path / folder / name).read_bytes() for folder in ("clean", "one", "two")]
+        assert contents[0] == contents[1] == contents[2]
+    assert [outcome.utterance for outcome in outcomes] == sorted(outcome.utterance for outcome in outcomes)
+    failures = json.loads((tmp_path / "two" / "failures.json").read_text())
+    assert failures == json.loads((tmp_path / "one" / "failures.json").read_text())
+    assert set(failures) == {"bad-gone", "bad-nan", "bad-short", "test-01-text"}
+    assert "no such audio file" in failures["bad-gone"] and "NaN or infinite samples" in failures["bad-nan"]
+    assert "too short" in failures["bad-short"] and "not readable as audio" in failures["test-01-text"]
+    assert "decoded 3 of 7 utterances (4 failed, 0 empty)" in capsys.readouterr().out
+    assert [outcome.utterance for outcome in outcomes if outcome.failure] == sorted(failures)
+
+
+def test_other_rates_and_channels_are_converted(tiny_run, search, tmp_path):
+    samples, rate = soundfile.read(tiny_run.test_dir / "test-00.wav", dtype="float32")
+    (tmp_path / "data").mkdir()
+    soundfile.write(tmp_path / "data" / "stereo.wav", np.stack([samples, samples], axis=1), rate, subtype="PCM_16")
+    (tmp_path / "data" / "wav.scp").write_text(f"a {tiny_run.test_dir}/test-00.wav\nb {tmp_path}/data/stereo.wav\n")
+    first, second = decode(search, tmp_path / "data", tmp_path / "out")
+    assert first.text == second.text and first.tokens == second.tokens and first.seconds == second.seconds
+    assert first.score == pytest.approx(second.score, abs=1e-5)
+
+
+def test_segments_are_refused(search, tmp_path):
+    (tmp_path / "segments").write_text("part long 0.1 0.6\n")
+    with pytest.raises(DataError, match="has segments; cut them with espnet-diverse prepare"):
+        decode(search, tmp_path, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+class Silent:
+    """A search that reads the number of frames from the table, finds nothing, and notes what it is asked for."""
+
+    device = "cpu"
+    tasks = KnownTasks()
+    table = "wav.scp"
+    batch_size, batch_frames = 3, 100
+
+    def __init__(self):
+        self.asked = []
+
+    def read(self, value):
+        return np.zeros(int(value) if value.isdigit() else 1), 1.0
+
+    def batch(self, sources, tasks):
+        self.asked.append([len(source) for source in sources])
+        return [[] for _ in sources]
+
+
+class Broken(Silent):
+    """A search that has no room for long utterances, nor for any other beside them."""
+
+    longest = 0
+
+    def batch(self, sources, tasks):
+        super().batch(sources, tasks)
+        if max(map(len, sources)) > self.longest:
+            raise MemoryError("no room")
+        return [[Text("found", ["f"], -1.0)] for _ in sources]
+
+
+def test_an_utterance_without_a_hypothesis_has_an_empty_text(tiny_run, tmp_path, capsys):
+    outcomes = decode(Silent(), tiny_run.test_dir, tmp_path)
+    assert read(tmp_path / "text") == {"test-00": "", "test-01": "", "test-02": ""}
+    assert read(tmp_path / "score")["test-00"] == "-inf" and outcomes[0].score == -math.inf
+    assert "(0 failed, 3 empty)" in capsys.readouterr().out and outcomes[0].failure is None
+
+
+def test_when_nothing_can_be_decoded_there_is_no_text(tiny_run, tmp_path):
+    (tmp_path / "text").write_text("of an earlier run")
+    message = r"none of 3 utterances could be decoded; first test-00: MemoryError: no room"
+    with pytest.raises(DataError, match=message):
+        decode(Broken(), tiny_run.test_dir, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["failures.json"]
+
+
+def numbered(data_dir, frames):
+    data_dir.mkdir()
+    table = "".join(f"u{index:03d} {count}\n" for index, count in enumerate(frames))
+    (data_dir / "wav.scp").write_text(table)
+    return data_dir
+
+
+def test_batches_hold_utterances_of_like_length_and_not_too_many_frames(tmp_path):
+    search = Silent()
+    decode(search, numbered(tmp_path / "data", [9, 40, 8, 60, 7, 33, 101]), tmp_path / "out")
+    assert search.asked == [[101], [60], [40, 33], [9, 8, 7]]
+
+
+def test_a_window_bounds_what_is_read_before_it_is_searched(tmp_path):
+    search = Silent()
+    decode(search, numbered(tmp_path / "data", range(1, 50)), tmp_path / "out")
+    assert search.asked[0] == [48, 47] and search.asked[-2:] == [[2, 1], [49]]
+
+
+def test_an_utterance_that_breaks_its_batch_fails_alone(tmp_path, caplog):
+    search = Broken()
+    search.longest = 8
+    outcomes = decode(search, numbered(tmp_path / "data", [9, 8, 7]), tmp_path / "out")
+    assert search.asked == [[9, 8, 7], [9], [8], [7]]
+    assert [outcome.failure for outcome in outcomes] == ["MemoryError: no room", None, None]
+    assert read(tmp_path / "out" / "text") == {"u001": "found", "u002": "found"}
+    assert "u000 was not decoded: MemoryError: no room" in caplog.text

@@ -1,0 +1,59 @@
+import pytest
+
+from espnet_diverse.decoding.condition_ids import KnownTasks
+from espnet_diverse.decoding.options import Options
+from espnet_diverse.demo.controls import search_options, task_controls, tasks, whole
+from espnet_diverse.errors import ConfigError
+
+LANGUAGES = {"lang": ["el", "es"], "tgtlang": ["el", "es"], "domain": ["read", "talks"]}
+
+
+def control(argument, label, names, free=None):
+    return {"argument": argument, "label": label, "names": names, "free": free}
+
+
+def test_a_language_that_is_spoken_can_be_found():
+    known = KnownTasks(LANGUAGES, {"domain": "talks"})
+    language = control("language", "Language", ["el", "es"], "find it")
+    domain = control("domain", "Domain", ["read", "talks"], "default (talks)")
+    assert task_controls(known, "asr") == [language, domain]  # the text is in the language that is spoken
+    target = control("target_language", "Target language", ["el", "es"])
+    assert task_controls(known, "st") == [language, target, domain]
+    assert task_controls(known, "mt") == [{**language, "free": None}, target, domain]
+
+
+def test_what_cannot_be_left_open():
+    assert task_controls(KnownTasks({"lang": ["el"]}), "asr") == [control("language", "Language", ["el"])]
+    known = KnownTasks({"tgtlang": ["el", "es"]})
+    assert task_controls(known, "asr") == [control("target_language", "Target language", ["el", "es"])]
+    assert task_controls(KnownTasks(), "asr") == []
+
+
+def test_tasks_by_axis():
+    chosen = {"language": "", "target_language": "es", "domain": "read", "beam_size": "3"}
+    assert tasks(chosen) == {"tgtlang": "es", "domain": "read"}
+
+
+def test_search_options():
+    options = Options(beam_size=8, ctc_weight=0.5)
+    assert search_options(options, {}) == options
+    assert search_options(options, {"beam_size": "4", "nbest": "2"}) == Options(4, 0.5, nbest=2)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "message"),
+    [
+        ({"beam_size": "51"}, "beam_size 51 is not allowed; it lies between 1 and 50"),
+        ({"beam_size": "-1"}, "beam_size -1 is not allowed; it lies between 1 and 50"),
+        ({"nbest": "0"}, "nbest 0 is not allowed; it lies between 1 and 50"),
+        ({"nbest": "many"}, "nbest 'many' is no whole number"),
+        ({"beam_size": "2", "nbest": "3"}, "nbest 3 is more than beam_size 2 texts; raise beam_size"),
+    ],
+)
+def test_search_options_that_are_not_allowed(chosen, message):
+    with pytest.raises(ConfigError, match=message):
+        search_options(Options(), chosen)
+
+
+def test_a_number_that_is_not_given():
+    assert whole({"layer": ""}, "layer") is whole({}, "layer") is None and whole({"layer": "3"}, "layer") == 3

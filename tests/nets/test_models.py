@@ -1,0 +1,108 @@
+import pytest
+import torch
+
+from espnet_diverse.errors import ConfigError
+from espnet_diverse.nets.models import MODELS, Diverse
+from espnet_diverse.scope import current, scope
+from espnet_diverse.training.tasks import TASKS
+
+TOKENS = ["<blank>", "<unk>", "a", "b", "<sos>", "<eos>", "<sop>", "<na>", "<sos/eos>"]
+ENCODER = {"output_size": 8, "attention_heads": 2, "linear_units": 8, "num_blocks": 1}
+DECODER = {"attention_heads": 2, "linear_units": 8, "num_blocks": 1}
+LENGTHS = torch.tensor([3, 2])
+TEXT = torch.tensor([[2, 3, 2], [3, 2, -1]])
+
+
+class Plain(torch.nn.Module):
+    """Stands in for a model of ESPnet whose attention adds two losses and a statistic."""
+
+    def forward(self, x):
+        current().add_loss("kl", x.sum())
+        current().add_loss("kl", 3 * x.sum())
+        current().add_stat("clusters", 5.0)
+        self.kept = current().keep_attention
+        loss = (10 * x).sum()[None]
+        return loss, {"loss": loss.detach(), "acc": None}, torch.tensor([2])
+
+
+class DiversePlain(Diverse, Plain):
+    pass
+
+
+def test_losses_of_attention_join_the_loss_and_the_statistics():
+    x = torch.ones(1, requires_grad=True)
+    loss, stats, weight = DiversePlain()(x)
+    loss.backward()
+    assert (loss.tolist(), weight.tolist(), x.grad.tolist()) == ([12.0], [2], [12.0])
+    assert stats.pop("acc") is None
+    assert {name: value.tolist() for name, value in stats.items()} == {
+        "loss": [12.0],
+        "loss_task": [10.0],
+        "aux_kl": [2.0],
+        "clusters": [5.0],
+    }
+    assert not any(value.requires_grad for value in stats.values())
+
+
+def test_an_outer_scope_decides_whether_attention_is_kept():
+    model = DiversePlain()
+    model(torch.ones(1))
+    assert not model.kept
+    with scope(keep_attention=True):
+        model(torch.ones(1))
+    assert model.kept
+
+
+def build(task: str, **options):
+    parser = TASKS[task].get_parser()
+    parser.set_defaults(**{"token_list": TOKENS} | options)
+    return TASKS[task].build_model(parser.parse_args([]))
+
+
+@pytest.mark.parametrize("task", ["asr", "st", "mt", "s2t"])
+def test_every_task_builds_and_trains_our_model(task):
+    model_conf = {"asr": {}, "st": {"asr_weight": 0.0, "mt_weight": 0.0}, "mt": {}, "s2t": {}}[task]
+    options = {
+        "encoder": "diverse_transformer",
+        "encoder_conf": ENCODER | {"attention": {"core": "sdma"}},
+        "decoder": "diverse_transformer",
+        "decoder_conf": DECODER,
+        "model_conf": model_conf,
+        "specaug": None,
+    }
+    if task == "st":
+        options["src_token_list"] = TOKENS
+    else:
+        options["model"] = "diverse"
+    if task == "mt":
+        options |= {"src_token_list": TOKENS, "frontend": "embed", "frontend_conf": {"embed_dim": 8}}
+        options["encoder_conf"] = options["encoder_conf"] | {"input_layer": None}
+        batch = {"src_text": TEXT, "src_text_lengths": LENGTHS}
+    else:
+        options["frontend_conf"] = {"n_mels": 16}
+        batch = {"speech": torch.randn(2, 8000), "speech_lengths": torch.tensor([8000, 6000])}
+    if task == "s2t":
+        batch |= {"text_prev": TEXT, "text_prev_lengths": LENGTHS, "text_ctc": TEXT, "text_ctc_lengths": LENGTHS}
+    model = build(task, **options)
+    assert type(model) is MODELS[task]
+    loss, stats, _ = model(text=TEXT, text_lengths=LENGTHS, **batch)
+    assert stats["loss"] == loss and stats["aux_kl_z"].shape == (1,)
+    added = sum(value for name, value in stats.items() if name.startswith("aux_"))
+    torch.testing.assert_close(loss - stats["loss_task"], added)
+
+
+def test_the_share_of_ctc_in_translation_has_two_names():
+    names = {"token_list": TOKENS, "src_token_list": TOKENS, "encoder_conf": ENCODER, "decoder_conf": DECODER}
+    nets = {"encoder": "diverse_transformer", "decoder": "diverse_transformer"}
+    assert build("st", **nets, **names, model_conf={"ctc_weight": 0.2}).st_mtlalpha == 0.2
+    with pytest.raises(ConfigError, match=r"ctc_weight 0\.2 and st_mtlalpha 0\.1 are one; give one"):
+        build("st", **nets, **names, model_conf={"ctc_weight": 0.2, "st_mtlalpha": 0.1})
+
+
+def test_the_language_model_trains_too():
+    lm_conf = {"embed_unit": 8, "att_unit": 8, "head": 2, "unit": 8, "layer": 1, "attention": {"core": "sma"}}
+    model = build("lm", lm="diverse_transformer", lm_conf=lm_conf, model="diverse")
+    assert type(model) is MODELS["lm"]
+    loss, stats, _ = model(torch.tensor([[2, 3, 2], [3, 2, 0]]), LENGTHS)
+    loss.backward()
+    assert loss > stats["loss_task"] and stats["aux_diversity_z"] > 0

@@ -1,0 +1,186 @@
+"""Pruning: the model of one language equals the multilingual one, and ESPnet loads it by itself."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from espnet2.tasks.asr import ASRTask as ESPnetASRTask
+
+from espnet_diverse.bin.main import main
+from espnet_diverse.errors import ConfigError
+from espnet_diverse.packing.pruning import prune, prune_model
+from espnet_diverse.scope import scope
+from espnet_diverse.training import checkpoint
+from espnet_diverse.training.config import merge, save
+from espnet_diverse.training.tasks import ASRTask, load_model
+
+TOKENS = ["<blank>", "<unk>", "a", "b", "c", "d", "<sos/eos>"]
+NAMES = {"lang": ["ar", "de", "el"], "tgtlang": ["ar", "de", "el"], "domain": ["news", "talk"]}
+POOL = [f"{part}_conf.attention.selection.pool=4" for part in ("encoder", "decoder")]
+TAG = ["decoder_conf.start_tag.by=tgtlang"]
+
+
+def fill_in(section):
+    """Names of tasks where training fills them in."""
+    for value in section.values():
+        if isinstance(value, dict):
+            fill_in(value)
+    if "by" in section:
+        by = [section["by"]] if isinstance(section["by"], str) else section["by"]
+        section["tasks"] = {axis: NAMES[axis] for axis in by}
+
+
+def write_model(folder, fragments, overrides=(), axes=("lang", "tgtlang")):
+    """A directory with an untrained model in double precision."""
+    config = merge(["model/tiny", *fragments], overrides)
+    for part in ("encoder_conf", "decoder_conf"):
+        fill_in(config[part])
+    config["model_conf"]["tasks"] = {axis: NAMES[axis] for axis in axes}
+    parser = ASRTask.get_parser()
+    parser.set_defaults(**config)
+    args = parser.parse_args([])
+    args.token_list, args.init = TOKENS, None
+    args.frontend_conf = {"fs": "16k", "n_fft": 512, "win_length": 400, "hop_length": 160, "n_mels": 20}
+    torch.manual_seed(0)
+    model = ASRTask.build_model(args)
+    folder.mkdir(parents=True)
+    checkpoint.save(model.state_dict(), folder / "valid.acc.ave.pth")
+    save(vars(args) | {"task": "asr"}, folder / "config.yaml")
+    return folder
+
+
+@torch.no_grad()
+def logits(model, ids):
+    """What encoder, CTC and decoder say of random speech, in double precision."""
+    model = model.double().eval()
+    torch.manual_seed(1)
+    speech, ys = torch.randn(1, 8000, dtype=torch.double), torch.tensor([[6, 2, 3, 4]])
+    with scope(ids, collect=False):
+        encoded, lengths = model.encode(speech, torch.tensor([8000]))
+        decoded, _ = model.decoder(encoded, lengths, ys, torch.tensor([4]))
+        step, _ = model.decoder.batch_score(ys, [None], encoded)
+    return encoded, model.ctc.log_softmax(encoded), decoded, step
+
+
+def indices(**names):
+    return {axis: torch.tensor([NAMES[axis].index(name)]) for axis, name in names.items()}
+
+
+@pytest.mark.parametrize("strategy", ["group", "subset", "static"])
+@pytest.mark.parametrize("encoder", ["diverse_transformer", "diverse_conformer"])
+def test_espnet_alone_computes_what_the_multilingual_model_does(tmp_path, strategy, encoder):
+    set_encoder = ["encoder=" + encoder, *(["encoder_conf.rel_pos_type=latest"] if "conformer" in encoder else [])]
+    pool = POOL if strategy != "static" else []
+    model_dir = write_model(tmp_path / "exp", ["attention/softmax", f"heads/{strategy}"], [*set_encoder, *pool, *TAG])
+    whole, _ = load_model(model_dir)
+    for language in ("ar", "el"):
+        weights = prune(model_dir, tmp_path / language, {"lang": language})
+        alone, args = ESPnetASRTask.build_model_from_file(weights.parent / "config.yaml", weights)
+        assert (args.encoder, args.decoder, args.model) == (encoder.removeprefix("diverse_"), "transformer", "espnet")
+        assert {type(module).__module__.split(".")[0] for module in alone.modules()} <= {"espnet", "espnet2", "torch"}
+        assert alone.state_dict().keys() == checkpoint.load(weights).keys()
+        expected = logits(whole, indices(lang=language, tgtlang=language))
+        for ours, theirs in zip(expected, logits(alone, {}), strict=True):
+            torch.testing.assert_close(ours, theirs, atol=1e-10, rtol=1e-10)
+
+
+def test_languages_differ_and_a_direction_has_its_own_model(tmp_path):
+    model_dir = write_model(tmp_path / "exp", ["heads/subset"], [*POOL, *TAG])
+    whole, _ = load_model(model_dir)
+    prune(model_dir, tmp_path / "pruned", {"lang": "de", "tgtlang": "el"})
+    pruned, _ = load_model(tmp_path / "pruned")
+    expected = logits(whole, indices(lang="de", tgtlang="el"))
+    assert not torch.allclose(expected[2], logits(whole, indices(lang="de", tgtlang="de"))[2])
+    torch.testing.assert_close(logits(pruned, {})[2], expected[2], atol=1e-10, rtol=1e-10)
+
+
+def test_without_this_package_espnet_loads_the_file(tmp_path):
+    model_dir = write_model(tmp_path / "exp", ["heads/group"], POOL)
+    weights = prune(model_dir, tmp_path / "pruned", {"lang": "de"})
+    program = (
+        "import sys; sys.modules['transformers'] = None  # optional, and slow to import\n"
+        "from espnet2.tasks.asr import ASRTask\n"
+        "model, _ = ASRTask.build_model_from_file(sys.argv[1], sys.argv[2])\n"
+        "print('espnet_diverse' in sys.modules, type(model).__name__)"
+    )
+    argv = [sys.executable, "-c", program, str(weights.parent / "config.yaml"), str(weights)]
+    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "False ESPnetASRModel"
+
+
+def test_what_else_is_ours_stays(tmp_path):
+    overrides = [*POOL, "encoder_conf.adapter.by=domain", "encoder_conf.adapter.bottleneck=4"]
+    model_dir = write_model(
+        tmp_path / "exp", ["attention/sdma", "heads/group"], overrides, axes=("lang", "tgtlang", "domain")
+    )
+    whole, _ = load_model(model_dir)
+    prune(model_dir, tmp_path / "pruned", {"lang": "de"})
+    pruned, args = load_model(tmp_path / "pruned")
+    assert (args.encoder, args.decoder, args.model) == ("diverse_transformer", "diverse_transformer", "diverse")
+    assert pruned.tasks == {"domain": NAMES["domain"]}
+    assert "selection" not in yaml.safe_dump(vars(args))
+    expected = logits(whole, indices(lang="de", tgtlang="de", domain="talk"))
+    torch.testing.assert_close(logits(pruned, indices(domain="talk")), expected, atol=1e-10, rtol=1e-10)
+
+
+def test_the_command_copies_what_loading_takes(tmp_path, capsys):
+    np.savez(tmp_path / "stats.npz", count=2.0, sum=np.zeros(20), sum_square=np.ones(20))
+    stats = ["normalize=global_mvn", f"normalize_conf.stats_file={tmp_path}/stats.npz"]
+    model_dir = write_model(tmp_path / "exp", ["heads/group"], [*POOL, *stats])
+    (tmp_path / "stats.npz").rename(model_dir / "stats.npz")
+    for name in ("tokens.txt", "tokens.yaml", "src_tokens/tokens.txt"):
+        (model_dir / name).parent.mkdir(exist_ok=True)
+        (model_dir / name).write_text(name)
+    output_dir = tmp_path / "pruned"
+    assert main(["prune", str(model_dir), "--language", "de", "--output_dir", str(output_dir)]) == 0
+    assert capsys.readouterr().out.strip() == str(output_dir / "valid.acc.ave.pth")
+    for name in ("tokens.txt", "tokens.yaml", "src_tokens/tokens.txt", "stats.npz"):
+        assert (output_dir / name).read_bytes() == (model_dir / name).read_bytes()
+    written = yaml.safe_load((output_dir / "config.yaml").read_text())
+    assert written["normalize_conf"]["stats_file"] == str(output_dir / "stats.npz")
+
+
+def test_a_model_of_translation_keeps_its_ctc_weight_under_espnets_name(tmp_path):
+    from espnet_diverse.packing.pruning import pruned_config
+
+    config = {"task": "st", "model": "diverse", "model_conf": {"ctc_weight": 0.3, "asr_weight": 0.1, "tasks": NAMES}}
+    config |= {"encoder": "diverse_transformer", "encoder_conf": {"input_layer": None, "adapter": None}}
+    written = pruned_config(config, torch.nn.Identity())
+    assert written["model_conf"] == {"asr_weight": 0.1, "st_mtlalpha": 0.3}
+    assert (written["encoder"], written["encoder_conf"]) == ("transformer", {"input_layer": None})
+
+
+@pytest.mark.parametrize(
+    ("tasks", "text"),
+    [
+        ({}, "--language is missing; this model knows: ar de el"),
+        ({"lang": "fr"}, "--language 'fr' is unknown; this model knows: ar de el"),
+        ({"lang": "de", "tgtlang": "fr"}, "--target_language 'fr' is unknown; this model knows: ar de el"),
+        ({"lang": "de", "domain": "talk"}, "--domain talk: nothing in this model goes by domain; leave it out"),
+    ],
+)
+def test_a_task_that_is_wrong_is_named(tmp_path, tasks, text):
+    model_dir = write_model(tmp_path / "exp", ["heads/group"], POOL)
+    with pytest.raises(ConfigError, match=text):
+        prune(model_dir, tmp_path / "pruned", tasks)
+    assert not (tmp_path / "pruned").exists()
+
+
+def test_there_must_be_something_to_prune_and_another_place_for_it(tiny_run, tmp_path):
+    with pytest.raises(
+        ConfigError, match="nothing in this model goes by language or domain; there is nothing to prune"
+    ):
+        prune(tiny_run.model_dir, tmp_path / "pruned", {"lang": "de"})
+    with pytest.raises(ConfigError, match="is the directory of the model that is pruned; give another one"):
+        prune(tiny_run.model_dir, tiny_run.model_dir, {"lang": "de"})
+
+
+def test_pruning_in_memory_leaves_plain_attention(tmp_path):
+    model, _ = load_model(write_model(tmp_path / "exp", ["heads/group"], POOL))
+    prune_model(model, {"lang": "de"})
+    assert all(getattr(module, "selection", None) is None for module in model.modules())
+    assert not any("selection" in name for name in model.state_dict())

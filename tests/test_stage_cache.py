@@ -1,0 +1,125 @@
+"""Stamps: a finished stage is a no-op until its arguments, inputs or outputs change."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from espnet_diverse.stage_cache import Stamp, digest, is_data_directory
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A working directory with the input `in`, a Kaldi data directory `data` and the output `out`."""
+    monkeypatch.chdir(tmp_path)
+    Path("in").write_text("1")
+    Path("out").write_text("")
+    Path("data").mkdir()
+    Path("a.wav").write_bytes(b"audio")
+    Path("data/wav.scp").write_text(f"utt {tmp_path}/a.wav\n")
+    Path("data/text").write_text("utt hello\n")
+    return tmp_path
+
+
+def stamp(arguments=("x", "y"), inputs=("in", "data"), outputs=("out",), stage="train"):
+    return Stamp(Path(".stamps"), stage, arguments, map(Path, inputs), map(Path, outputs))
+
+
+def test_a_stage_runs_until_its_stamp_is_saved(folder):
+    assert stamp().reason() == "not finished before"
+    assert not Path(".stamps").exists()
+    stamp().save(0)
+    assert stamp().reason() is None
+    assert stamp().exit_code() == 0
+    assert [path.suffix for path in Path(".stamps").iterdir()] == [".json"]
+    stamp().clear()
+    stamp().clear()
+    assert stamp().reason() == "not finished before"
+
+
+def test_changed_arguments_run_the_stage_again(folder):
+    stamp().save(0)
+    assert stamp(arguments=("x", "z")).reason() == "its arguments changed"
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda: Path("in").write_text("2"), "in changed"),
+        (lambda: Path("in").unlink(), "in changed"),
+        (lambda: Path("data/text").write_text("utt hallo\n"), "data changed"),
+        (lambda: Path("data/segments").write_text(""), "data changed"),
+        (lambda: Path("a.wav").write_bytes(b"longer audio"), "data changed"),
+        (lambda: Path("out").unlink(), "out is missing"),
+    ],
+)
+def test_a_changed_input_or_missing_output_runs_the_stage_again(folder, change, reason):
+    stamp().save(0)
+    change()
+    assert stamp().reason() == reason
+
+
+def test_touching_and_hidden_files_change_nothing(folder):
+    stamp().save(0)
+    os.utime("in")
+    Path("data/.text.partial").write_text("half")
+    assert stamp().reason() is None
+
+
+def test_an_input_that_changes_while_the_stage_runs_runs_it_again(folder):
+    before = stamp()
+    Path("in").write_text("changed meanwhile")
+    before.save(0)
+    assert stamp().reason() == "in changed"
+
+
+def test_two_commands_with_the_same_outputs_do_not_trust_each_other(folder):
+    stamp(arguments=("a",)).save(0)
+    stamp(arguments=("b",)).save(0)
+    assert stamp(arguments=("a",)).reason() == "its arguments changed"
+    assert stamp(stage="stats").reason() == "not finished before"
+    assert stamp(outputs=("elsewhere",)).reason() == "not finished before"
+
+
+def test_the_exit_code_is_remembered(folder):
+    assert stamp().exit_code() == 0
+    stamp().save(2)
+    assert stamp().exit_code() == 2
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"arguments": []}', "\x00"])
+def test_a_damaged_stamp_proves_nothing(folder, content):
+    stamp().save(0)
+    stamp().path.write_text(content)
+    assert stamp().reason() == "not finished before"
+    assert stamp().exit_code() == 0
+
+
+def test_the_first_missing_output_is_named(folder):
+    assert stamp().missing() is None
+    assert stamp(outputs=("out", "z", "b")).missing() == "b"
+
+
+def test_digests_tell_kinds_of_inputs_apart(folder):
+    assert digest(Path("absent")) is None
+    assert is_data_directory(Path("data"))
+    assert not is_data_directory(folder)
+    Path("corpus/sub").mkdir(parents=True)
+    empty = digest(Path("corpus"))
+    Path("corpus/sub/x").write_text("1")
+    one = digest(Path("corpus"))
+    Path("corpus/sub/x").write_text("22")
+    two = digest(Path("corpus"))
+    os.utime("corpus/sub/x", (1, 1))
+    assert len({empty, one, two, digest(Path("corpus"))}) == 4
+
+
+def test_a_directory_of_text_alone_is_known_by_its_content(folder):
+    Path("texts").mkdir()
+    Path("texts/text").write_text("a one\n")
+    assert is_data_directory(Path("texts"))
+    before = digest(Path("texts"))
+    os.utime("texts/text", (0, 0))
+    assert digest(Path("texts")) == before
+    Path("texts/text").write_text("a two\n")
+    assert digest(Path("texts")) != before

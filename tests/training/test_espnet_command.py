@@ -1,0 +1,85 @@
+import logging
+import warnings
+
+import pytest
+import torch
+
+from espnet_diverse.errors import ConfigError
+from espnet_diverse.training import espnet_command
+from espnet_diverse.training.config import merge
+from espnet_diverse.training.tasks import ASRTask
+
+
+def checked(*overrides: str) -> None:
+    espnet_command.check(ASRTask, merge(["model/tiny"], overrides))
+
+
+def test_the_log_holds_everything_and_the_console_what_the_user_must_see(tmp_path, capfd):
+    root = logging.getLogger()
+    noisy = logging.StreamHandler()
+    root.addHandler(noisy)
+    before, level = root.handlers[:], root.level
+    with espnet_command.logged(tmp_path / "new" / "stage.log"):
+        logging.info("detail")
+        logging.warning("beware")
+        warnings.warn("of a library", UserWarning, stacklevel=1)
+    assert root.handlers == before and root.level == level
+    root.removeHandler(noisy)
+    logging.info("after")
+    assert capfd.readouterr().err == "WARNING: beware\n"
+    log = (tmp_path / "new" / "stage.log").read_text()
+    assert all(text in log for text in ("detail", "beware", "of a library")) and "after" not in log
+
+
+def test_handlers_are_taken_away_after_an_error_too(tmp_path):
+    before = logging.getLogger().handlers[:]
+    with pytest.raises(KeyError), espnet_command.logged(tmp_path / "stage.log"):
+        raise KeyError
+    assert logging.getLogger().handlers == before
+
+
+def test_the_shared_fragments_are_accepted():
+    for model in ("tiny", "small", "transformer_6x6"):
+        for attention in ("softmax", "sma", "sdma"):
+            espnet_command.check(ASRTask, merge([f"model/{model}", f"attention/{attention}", "update/adam_noam_25k"]))
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("max_epochs=3", r"--set max_epochs=3: key 'max_epochs' is unknown; did you mean 'max_epoch'\?"),
+        ("encoder_conf.num_block=3", r"key 'encoder_conf.num_block' is unknown; did you mean 'num_blocks'\?"),
+        ("decoder_conf.self_atention_dropout_rate=0", "did you mean 'self_attention_dropout_rate'"),
+        ("frontend_conf.n_mel=3", "'frontend_conf.n_mel' is unknown; did you mean 'n_mels'"),
+        ("model_conf.ctc_wait=0.3", "did you mean 'ctc_weight'"),
+        ("optim_conf.learning_rate=1", "'optim_conf.learning_rate' is unknown; known: .*lr"),
+        ("ctc_conf.dropout=1", "'ctc_conf.dropout' is unknown; did you mean 'dropout_rate'"),
+        ("encoder=diverse", "--set encoder=diverse: unknown encoder 'diverse'; known: .*diverse_transformer"),
+        ("optim=adamm", "unknown optim 'adamm'; known: .*adam "),
+        ("scheduler=warm", "unknown scheduler 'warm'; known: .*warmuplr"),
+        ("encoder_conf=3", "--set encoder_conf=3: encoder_conf is 3; it is a mapping of options"),
+    ],
+)
+def test_what_the_user_cannot_have_meant_is_refused(override, said):
+    with pytest.raises(ConfigError, match=said):
+        checked(override)
+
+
+def test_a_key_in_a_file_is_refused_with_file_and_line(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text("max_epoch: 3\nencoder_conf:\n  attenton: {core: sma}\n")
+    with pytest.raises(
+        ConfigError, match=r"mine\.yaml:3: key 'encoder_conf.attenton' is unknown; did you mean 'attention'"
+    ):
+        espnet_command.check(ASRTask, merge(["model/tiny", path]))
+
+
+def test_names_are_taken_in_any_case_and_null_means_none():
+    checked("encoder=Diverse_Transformer", "specaug=null", "scheduler=null", "encoder_conf=null")
+
+
+def test_gpus_that_are_not_there():
+    there = torch.cuda.device_count()
+    espnet_command.check_gpus(there)
+    with pytest.raises(ConfigError, match=f"--ngpu 99 is not possible; this machine has {there} usable GPUs"):
+        espnet_command.check_gpus(99)

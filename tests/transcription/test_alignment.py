@@ -1,0 +1,158 @@
+"""Word times against paths that are enumerated, subsampling that is differentiated, and posteriors with known times."""
+
+import itertools
+import random
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import nn
+
+from espnet_diverse.errors import ConfigError, ModelError
+from espnet_diverse.nets.encoder import DiverseTransformerEncoder
+from espnet_diverse.transcription.alignment import FrameTimes, align, check_ctc, frame_times, timed, words_of
+
+FRAMES = FrameTimes(0.02, 0.04)  # as if the first frame began with the recording
+
+
+def best_path(log_probs, ids):
+    """The most probable of all paths that give `ids`, and whether there is one."""
+    frames, labels = log_probs.shape
+    paths = itertools.product(range(labels), repeat=frames)
+    giving = [path for path in paths if [key for key, _ in itertools.groupby(path) if key] == ids]
+    return max(giving, key=lambda path: sum(float(log_probs[t, k]) for t, k in enumerate(path)), default=None)
+
+
+def spans_of(path):
+    """First frame and the one after the last of each run of a label that is not blank."""
+    spans, at = [], 0
+    for label, run in itertools.groupby(path):
+        length = len(list(run))
+        if label:
+            spans.append((at, at + length))
+        at += length
+    return spans
+
+
+@pytest.mark.parametrize("ids", [[], [1], [1, 1], [2, 1], [1, 2, 2], [2, 2, 2], [1, 2, 1, 2], [1, 1, 1, 1]], ids=str)
+def test_alignment_is_the_best_of_all_paths(ids):
+    for seed in range(5):
+        torch.manual_seed(seed)
+        log_probs = (2 * torch.randn(6, 3)).log_softmax(-1)
+        expected, found = best_path(log_probs, ids), align(log_probs, ids)
+        if expected is None:
+            assert found is None
+            continue
+        assert [(span.start, span.end) for span in found] == spans_of(expected)
+        assert [span.token for span in found] == ids
+        for span in found:
+            assert span.score == pytest.approx(float(log_probs[span.start : span.end, span.token].exp().mean()))
+
+
+def planted(path, labels, probability=0.9):
+    """Log posteriors (T, V) that give each label of `path` so much."""
+    rest = (1 - probability) / (labels - 1)
+    probabilities = torch.full((len(path), labels), rest)
+    return probabilities.scatter(1, torch.tensor(path).unsqueeze(1), probability).log()
+
+
+def test_words_begin_and_end_where_their_tokens_do():
+    path = [0, 1, 1, 0, 2, 0, 3, 0, 4, 4, 0, 0]  # "a" "b" <space> "c"
+    confidences, words = timed(planted(path, 5), [1, 2, 3, 4], ["a", "b", "<space>", "c"], FRAMES, 10.0, 10.48)
+    assert confidences == pytest.approx([0.9] * 4)
+    assert [word.text for word in words] == ["ab", "c"]
+    assert [time for word in words for time in (word.start, word.end)] == pytest.approx([10.04, 10.2, 10.32, 10.4])
+    assert [word.confidence for word in words] == pytest.approx([0.9, 0.9])
+
+
+def test_a_word_is_as_sure_as_its_tokens_in_the_mean():
+    log_probs = torch.cat([planted([1, 1], 4, 0.8), planted([2], 4, 0.5), planted([0, 3], 4, 0.9)])
+    confidences, words = timed(log_probs, [1, 2, 3], ["▁a", "b", "▁c"], FRAMES, 0.0, 1.0)
+    assert confidences == pytest.approx([0.8, 0.5, 0.9])
+    assert [word.confidence for word in words] == pytest.approx([0.65, 0.9])
+
+
+def test_times_stay_inside_the_segment():
+    frames = FrameTimes(0.0, 0.04)  # of convolutions with padding: the first and the last frame reach beyond the audio
+    _, words = timed(planted([1, 2, 3], 4), [1, 2, 3], ["天", "地", "人"], frames, 5.0, 5.09)
+    assert [time for word in words for time in (word.start, word.end)] == pytest.approx(
+        [5, 5.02, 5.02, 5.06, 5.06, 5.09]
+    )
+
+
+def test_random_texts_have_ordered_times_and_all_their_tokens():
+    random.seed(0)
+    tokens = ["<blank>", "a", "ß", "<space>", "天", "。", "か", "<unk>"]
+    for seed in range(100):
+        torch.manual_seed(seed)
+        ids = [random.randrange(1, len(tokens)) for _ in range(random.randrange(12))]
+        text = [tokens[index] for index in ids]
+        log_probs = (3 * torch.randn(random.randrange(24, 60), len(tokens))).log_softmax(-1)
+        end = 3 + 0.04 * len(log_probs)
+        confidences, words = timed(log_probs, ids, text, FrameTimes(0.03, 0.04), 3.0, end)
+        assert len(confidences) == len(ids) and all(0 <= one <= 1 for one in confidences)
+        assert "".join(word.text for word in words) == "".join(text).replace("<space>", "")
+        times = [time for word in words for time in (word.start, word.end)]
+        assert times == sorted(times) and all(3 <= time <= end for time in times)
+        assert all(word.start < word.end for word in words)
+
+
+def test_a_text_that_does_not_fit_gets_no_times(caplog):
+    assert timed(planted([1, 0], 2), [1, 1], ["a", "a"], FRAMES, 2.5, 2.58) == ((), ())
+    assert "2 tokens do not fit into 2 frames from 2.50 s on; their words get no times" in caplog.text
+
+
+def test_half_precision_is_aligned_too():
+    log_probs = planted([0, 1, 0, 2], 3)
+    assert [span.start for span in align(log_probs.bfloat16(), [1, 2])] == [1, 3]
+
+
+@pytest.mark.parametrize(
+    ("tokens", "words"),
+    [
+        (["h", "i", "<space>", "<space>", "y", "o", "u"], ["hi", "you"]),
+        (["<space>", "a", "<space>"], ["a"]),
+        (["▁he", "llo", "▁", "wor", "ld", "!"], ["hello", "world!"]),
+        (["你", "好", "，", "w", "i", "f", "i", "网", "络", "。"], ["你", "好，", "wifi", "网", "络。"]),
+        (["▁你好", "世界", "。", "ok"], ["你好", "世界。", "ok"]),
+        (["“", "天", "”", "a"], ["“天”", "a"]),
+        (["コ", "ー", "ヒ", "ー"], ["コ", "ー", "ヒ", "ー"]),
+        (["𠀀", "𠀁"], ["𠀀", "𠀁"]),
+        (["l", "'", "a", "m", "i"], ["l'ami"]),
+        (["<unk>", "a"], ["<unk>a"]),
+        ([], []),
+    ],
+)
+def test_words_of_characters_and_of_pieces(tokens, words):
+    found = words_of(tokens)
+    assert [text for text, _, _ in found] == words
+    for text, first, last in found:
+        assert "".join(tokens[first:last]).replace("▁", "").replace("<space>", "") == text
+
+
+@pytest.mark.parametrize(
+    "layer", ["conv2d", "conv2d1", "conv2d2", "conv2d6", "conv2d8", "conv1d2", "conv1d4_glu", "linear"]
+)
+def test_frames_lie_in_the_middle_of_what_they_see(layer):
+    torch.manual_seed(0)
+    encoder = DiverseTransformerEncoder(80, output_size=16, attention_heads=2, num_blocks=1, input_layer=layer).eval()
+    model = SimpleNamespace(encoder=encoder, frontend=SimpleNamespace(hop_length=128))
+    features = torch.randn(1, 120, 80, requires_grad=True)
+    embedded = encoder.embed(features) if layer == "linear" else encoder.embed(features, None)[0]
+    first, step = frame_times(model)
+    for frame in (4, 7):
+        (gradient,) = torch.autograd.grad(embedded[0, frame].square().sum(), features, retain_graph=True)
+        seen = gradient[0].abs().sum(1).nonzero().flatten()
+        assert first + frame * step == pytest.approx(float(seen[0] + seen[-1]) / 2 * 128 / 16_000)
+
+
+def test_a_frontend_without_a_hop_is_refused():
+    model = SimpleNamespace(encoder=nn.Module(), frontend=nn.Identity())
+    with pytest.raises(ModelError, match="frontend Identity has no hop_length; leave word_timestamps away"):
+        frame_times(model)
+
+
+def test_a_model_without_ctc_over_its_text_is_refused():
+    check_ctc(nn.Identity())
+    with pytest.raises(ConfigError, match="not possible: the model was trained without CTC over its text; leave it"):
+        check_ctc(None)

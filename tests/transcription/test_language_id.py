@@ -1,0 +1,141 @@
+"""The language that is found: with a search whose scores are given, and with a model that knows one word a language."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from espnet_diverse.decoding.condition_ids import KnownTasks
+from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.predictor import BatchedSearch
+from espnet_diverse.decoding.results import Text
+from espnet_diverse.training.config import merge
+from espnet_diverse.training.tasks import ASRTask
+from espnet_diverse.transcription.language_id import find_language
+
+LANGUAGES = ["ar", "de", "zh"]
+STRETCH = np.zeros((100, 4), dtype=np.float32)
+
+
+class Given:
+    """A search that scores a stretch by the index of its language, and remembers what it was asked for."""
+
+    def __init__(self, scores, names, task="asr", batch_frames=1000, tokens=(3, 3, 3)):
+        self.scores, self.tokens, self.task, self.batch_frames = scores, tokens, task, batch_frames
+        self.tasks, self.asked = KnownTasks(names), []
+
+    def batch(self, sources, tasks):
+        self.asked.append(tasks)
+        return [self.text(each.get("lang", each.get("tgtlang"))) for each in tasks]
+
+    def text(self, language):
+        score, tokens = self.scores[language], ["a"] * self.tokens[language]
+        return [] if score is None else [Text("".join(tokens), tokens, score)]
+
+
+def test_the_likeliest_language_comes_first_and_all_add_up_to_one():
+    found = find_language(Given([-12.0, -11.0, -10.5], {"lang": LANGUAGES}), [STRETCH], {})
+    assert list(found) == ["zh", "de", "ar"] and sum(found.values()) == pytest.approx(1)
+    assert list(found.values()) == sorted(found.values(), reverse=True)
+
+
+def test_stretches_add_up_and_repeating_them_changes_nothing():
+    search = Given([-12.0, -11.0, -14.0], {"lang": LANGUAGES})
+    once, twice = (find_language(search, [STRETCH] * count, {}) for count in (1, 2))
+    assert twice == pytest.approx(once)
+
+
+def test_texts_are_compared_by_token():
+    # of three languages alike in each token and <sos/eos>, none is likelier, however long its text is
+    found = find_language(Given([-4.0, -2.0, -8.0], {"lang": LANGUAGES}, tokens=(3, 1, 7)), [STRETCH], {})
+    assert list(found.values()) == pytest.approx([1 / 3] * 3)
+    better = find_language(Given([-4.0, -2.0, -7.9], {"lang": LANGUAGES}, tokens=(3, 1, 7)), [STRETCH], {})
+    assert next(iter(better)) == "zh"
+    assert math.log(better["zh"] / better["ar"]) == pytest.approx(0.1 / 8 / 0.1)
+
+
+def test_a_language_without_a_text_is_out_of_question():
+    found = find_language(Given([None, -11.0, -11.0], {"lang": LANGUAGES}), [STRETCH], {})
+    assert found == {"de": 0.5, "zh": 0.5, "ar": 0.0}
+
+
+def test_languages_that_do_not_fit_into_a_batch_are_scored_in_several():
+    whole, parted = (Given([-3.0, -1.0, -2.0], {"lang": LANGUAGES}, batch_frames=size) for size in (1000, 250))
+    assert find_language(parted, [STRETCH], {}) == find_language(whole, [STRETCH], {})
+    assert [len(tasks) for tasks in parted.asked] == [2, 1] and len(whole.asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("task", "names", "given", "asked"),
+    [
+        ("asr", {"lang": ["ar", "de"]}, {}, [{"lang": 0}, {"lang": 1}]),
+        ("asr", {"tgtlang": ["ar", "de"]}, {}, [{"tgtlang": 0}, {"tgtlang": 1}]),
+        # the text is in the language that is spoken, and "en" is never spoken
+        (
+            *("asr", {"lang": ["ar", "de"], "tgtlang": ["de", "en", "ar"]}, {}),
+            [{"lang": 0, "tgtlang": 2}, {"lang": 1, "tgtlang": 0}],
+        ),
+        # a translation is in the language that is asked for
+        (
+            *("st", {"lang": ["ar", "de"], "tgtlang": ["en"], "domain": ["a", "b"]}, {"tgtlang": 0, "domain": 1}),
+            [{"lang": 0, "tgtlang": 0, "domain": 1}, {"lang": 1, "tgtlang": 0, "domain": 1}],
+        ),
+    ],
+)
+def test_every_language_is_tried_with_what_else_is_known(task, names, given, asked):
+    search = Given([-2.0, -1.0, -3.0], names, task)
+    assert set(find_language(search, [STRETCH], given)) == {"ar", "de"}
+    assert search.asked == [asked]
+
+
+@pytest.mark.parametrize(
+    ("task", "names", "given"),
+    [("asr", {}, {}), ("st", {"tgtlang": ["en", "fr"]}, {}), ("asr", {"lang": ["ar", "de"]}, {"lang": 1})],
+)
+def test_there_is_nothing_to_find_where_the_language_is_known_or_makes_no_difference(task, names, given):
+    search = Given([], names, task)
+    assert find_language(search, [STRETCH], given) == {} and not search.asked
+
+
+WORDS = {"xx": "a", "yy": "b", "zz": "c"}
+TOKENS = ["<blank>", "<unk>", *WORDS.values(), "<sos/eos>"]
+
+
+@pytest.fixture
+def bilingual():
+    """A search by a model whose decoder writes one word, that of the language, whatever it hears, and its CTC."""
+    parser = ASRTask.get_parser()
+    tag = f"decoder_conf.start_tag={{by: lang, tasks: {{lang: {[*WORDS]}}}}}"
+    parts = [tag, f"model_conf.tasks={{lang: {[*WORDS]}}}", "token_type=char", "normalize=utterance_mvn"]
+    parser.set_defaults(**merge(["model/tiny"], parts))
+    args = parser.parse_args([])
+    args.token_list = TOKENS
+    torch.manual_seed(0)
+    model = ASRTask.build_model(args)
+    embedding, size = model.decoder.embed[0], args.encoder_conf["output_size"]
+    for layer in model.decoder.decoders:  # what a token is followed by depends on that token alone
+        for last in (layer.self_attn.linear_out, layer.src_attn.linear_out, layer.feed_forward.w_2):
+            last.weight.data.zero_(), last.bias.data.zero_()
+    rows = 10 * torch.linalg.qr(torch.randn(size, size)).Q[: len(TOKENS) + len(WORDS)]
+    embedding.weight.data, embedding.start.weight.data = rows[: len(TOKENS)], rows[len(TOKENS) :]
+    output = torch.zeros(len(TOKENS), size)
+    for word, start in zip(WORDS.values(), embedding.start.weight.data, strict=True):
+        output[TOKENS.index(word)] += start / 10
+        output[-1] += embedding.weight.data[TOKENS.index(word)] / 10
+    model.decoder.output_layer.weight.data, model.decoder.output_layer.bias.data = output, torch.zeros(len(TOKENS))
+    model.ctc.ctc_lo.weight.data.zero_()
+    return BatchedSearch(model, args, "asr", Options(beam_size=4, ctc_weight=0.5)), model.ctc.ctc_lo.bias.data
+
+
+@pytest.mark.parametrize(("heard", "next_best"), itertools.permutations(WORDS, 2))
+def test_the_language_whose_text_is_heard_is_found(bilingual, heard, next_best):
+    search, bias = bilingual
+    logits = {"<blank>": 2.0, WORDS[heard]: 0.0, WORDS[next_best]: -2.0}
+    bias.copy_(torch.tensor([logits.get(token, -4.0) for token in TOKENS]))
+    features = [search.features(np.random.default_rng(seed).standard_normal(8000, np.float32)) for seed in range(2)]
+    found = find_language(search, features, {})
+    assert list(found)[:2] == [heard, next_best] and found[heard] > 0.5
+    for language, word in WORDS.items():
+        assert search.batch(features[:1], [{"lang": search.tasks.names["lang"].index(language)}])[0][0].text == word
