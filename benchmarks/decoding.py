@@ -49,8 +49,8 @@ class Contestant:
         self.found, self.amount = [], 0.0
         for start in range(0, len(self.entries), self.batch_size):
             read = [self.search.read(entry) for entry in self.entries[start : start + self.batch_size]]
-            tasks = [dict.fromkeys(self.search.tasks.names, 0)] * len(read)
-            results = self.search.batch([source for source, _ in read], tasks)
+            conditions = [dict.fromkeys(self.search.conditions.names, 0)] * len(read)
+            results = self.search.batch([source for source, _ in read], conditions)
             self.found += [(best[0].text, best[0].score) if best else ("", 0.0) for best in results]
             self.amount += sum(seconds for _, seconds in read) or sum(len(best[0].tokens) for best in results if best)
 

@@ -89,7 +89,7 @@ def _ids(args: argparse.Namespace) -> Tensor:
 
 def _selection(strategy: str, languages: int) -> dict:
     names = [f"language{i}" for i in range(languages)]
-    return {"strategy": strategy, "pool": POOL, "tasks": {"lang": names, "tgtlang": names}}
+    return {"strategy": strategy, "pool": POOL, "conditions": {"lang": names, "tgtlang": names}}
 
 
 def _module_calls(batch: int, time: int, ids: Tensor) -> dict[str, Callable[[], None]]:
@@ -116,15 +116,15 @@ def _module_call(module: nn.Module, x: Tensor, mask: Tensor, gradient: Tensor, i
 
 def _step_calls(size: str, batch: int, time: int, ids: Tensor) -> dict[str, Callable[[], None]]:
     data = training_step.batch_of(batch, time)
-    tasks = {axis: ids.unsqueeze(1) for axis in ("lang", "tgtlang")}
+    conditions = {condition: ids.unsqueeze(1) for condition in ("lang", "tgtlang")}
     built = {"plain": training_step.build(["attention/softmax"], training_step.SIZES[size])}
     names = "[" + ",".join(f"language{i}" for i in range(int(ids.max()) + 1)) + "]"
-    filled = [f"{part}_conf.attention.selection.tasks.{axis}={names}" for part, axis in _SIDES.items()]
+    filled = [f"{part}_conf.attention.selection.conditions.{condition}={names}" for part, condition in _SIDES.items()]
     for name in (*STRATEGIES, "all heads"):
         strategy = name if name in STRATEGIES else "group"
         built[name] = training_step.build([f"heads/{strategy}"], [*training_step.SIZES[size], *filled])
     _compute_all(built["all heads"][0])
-    return {name: training_step.step_of(*part, data | tasks, CPU, torch.float32) for name, part in built.items()}
+    return {name: training_step.step_of(*part, data | conditions, CPU, torch.float32) for name, part in built.items()}
 
 
 _SIDES = {"encoder": "lang", "decoder": "tgtlang"}

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import torch
 
 from espnet_diverse.audio.stream import Source
+from espnet_diverse.conditions import given
 from espnet_diverse.decoding.condition_ids import completed, indices_of, warn_of_unused
 from espnet_diverse.decoding.grouping import grouped
 from espnet_diverse.decoding.options import Options
@@ -41,7 +42,7 @@ class Recognizer:
         options: Of the search.
 
     Attributes:
-        search: The search; its `tasks` are what the model knows of languages and domains.
+        search: The search; its `conditions` are what the model knows of languages and domains.
 
     Raises:
         ConfigError: An option is not possible with this model or on this machine.
@@ -89,7 +90,9 @@ class Recognizer:
             ConfigError: There are no word times without CTC.
             DataError: The recording cannot be read, or a language or domain is unknown or missing.
         """
-        request = Request(audio, rate, _names(language, target_language, domain))
+        request = Request(
+            audio, rate, given({"language": language, "target_language": target_language, "domain": domain})
+        )
         (result,) = self.transcribe_all([request], word_timestamps)
         if isinstance(result, Exception):
             raise result
@@ -157,15 +160,19 @@ class Translator:
             DataError: A language or domain is unknown or missing.
         """
         if isinstance(text, str):
-            return self._translate([text], _names(language, target_language, domain))[0]
-        return self._translate(text, _names(language, target_language, domain))
+            return self._translate(
+                [text], given({"language": language, "target_language": target_language, "domain": domain})
+            )[0]
+        return self._translate(
+            text, given({"language": language, "target_language": target_language, "domain": domain})
+        )
 
     __call__ = translate
 
     def _translate(self, texts: Sequence[str], given: dict[str, str]) -> list[Translation]:
         search = self.search
-        warn_of_unused(search.tasks, given, same_language=False)
-        indices = indices_of(search.tasks, completed(search.tasks, given, same_language=False))
+        warn_of_unused(search.conditions, given, same_language=False)
+        indices = indices_of(search.conditions, completed(search.conditions, given, same_language=False))
         found = [Translation("", 0.0)] * len(texts)
         read = [(place, search.read(text)[0]) for place, text in enumerate(texts) if text.strip()]
         for batch in grouped(read, lambda one: len(one[1]), search.batch_size, search.batch_frames):
@@ -191,9 +198,3 @@ def _load(
         there = "cpu cuda" if torch.cuda.is_available() else "cpu"
         raise ConfigError(f"device {device!r} is not possible on this machine; possible: {there}")
     return load_batched_search(unpacked(Path(model)), model_file, options, device, precision, compiled)
-
-
-def _names(language: str | None, target_language: str | None, domain: str | None) -> dict[str, str]:
-    """Those that are given, by axis."""
-    names = {"lang": language, "tgtlang": target_language, "domain": domain}
-    return {axis: name for axis, name in names.items() if name is not None}

@@ -1,10 +1,10 @@
-"""What one forward pass shares: task ids in; named losses, statistics and attention maps out.
+"""What one forward pass shares: values of conditions in; named losses, statistics and attention maps out.
 
 ESPnet's layers call attention with a fixed signature, `self_attn(query, key, value, mask)`, and its beam search calls
 `batch_score(ys, states, xs)`. Language ids and extra losses therefore cannot travel as arguments. The model opens a
 scope around its forward pass, and attention modules below it read from and add to the scope that is open:
 
-    with scope(tasks={"lang": ids}) as shared:
+    with scope(conditions={"lang": ids}) as shared:
         loss, stats, weight = super().forward(...)
     loss = loss + shared.total_loss()
 
@@ -19,41 +19,41 @@ from contextvars import ContextVar
 import torch
 from torch import Tensor
 
-AXES = ("lang", "tgtlang", "domain")
-"""What a task can be: source language, target language, domain. A data directory has them as `utt2<axis>`."""
-
 
 class Scope:
     """The shared state of one forward pass.
 
     Attributes:
-        tasks: Task index of each sample by axis, (B,) int64; B is 1 where all samples have the same.
+        conditions: By condition the index of its value for each sample, (B,) int64; B is 1 where all samples have
+            the same.
         query_mask: Valid positions on the query side of cross-attention, (B, Tq) bool, or None (all valid). ESPnet's
             cross-attention mask speaks of keys only, so the decoder says here which target positions are padding.
         keep_attention: Whether attention modules must compute and keep their weights (plots, analysis).
         collect: Whether losses are wanted. False in the default scope, so that decoding pays for none.
     """
 
-    def __init__(self, tasks: Mapping[str, Tensor] | None = None, keep_attention: bool = False, collect: bool = True):
-        self.tasks = dict(tasks or {})
+    def __init__(
+        self, conditions: Mapping[str, Tensor] | None = None, keep_attention: bool = False, collect: bool = True
+    ):
+        self.conditions = dict(conditions or {})
         self.query_mask: Tensor | None = None
         self.keep_attention = keep_attention
         self.collect = collect
         self._losses: dict[str, list[Tensor]] = defaultdict(list)
         self._stats: dict[str, list[Tensor]] = defaultdict(list)
 
-    def task(self, axis: str, batch: int) -> Tensor:
-        """Task index of each of `batch` samples on `axis`, (batch,) int64.
+    def condition(self, name: str, batch: int) -> Tensor:
+        """Index of the value of the condition `name` for each of `batch` samples, (batch,) int64.
 
         Raises:
-            ValueError: The axis was not given, or for another number of samples.
+            ValueError: The condition was not given, or for another number of samples.
         """
-        if axis not in self.tasks:
-            given = " ".join(self.tasks) or "none"
-            raise ValueError(f"the {axis} of each sample is needed and was not given (given: {given})")
-        ids = self.tasks[axis]
+        if name not in self.conditions:
+            given = " ".join(self.conditions) or "none"
+            raise ValueError(f"the {name} of each sample is needed and was not given (given: {given})")
+        ids = self.conditions[name]
         if len(ids) not in (1, batch):
-            raise ValueError(f"the {axis} of {len(ids)} samples was given for a batch of {batch}")
+            raise ValueError(f"the {name} of {len(ids)} samples was given for a batch of {batch}")
         return ids.expand(batch)
 
     def add_loss(self, name: str, value: Tensor) -> None:
@@ -84,22 +84,23 @@ _CURRENT: ContextVar[Scope] = ContextVar("espnet_diverse_scope", default=_CLOSED
 
 
 def current() -> Scope:
-    """The scope that is open here, or the default one, which has no tasks and collects nothing."""
+    """The scope that is open here, or the default one, which has no conditions and collects nothing."""
     return _CURRENT.get()
 
 
 @contextmanager
 def scope(
-    tasks: Mapping[str, Tensor] | None = None, keep_attention: bool = False, collect: bool = True
+    conditions: Mapping[str, Tensor] | None = None, keep_attention: bool = False, collect: bool = True
 ) -> Iterator[Scope]:
     """Open a scope for one forward pass.
 
     Args:
-        tasks: Task index of each sample by axis (see `AXES`), (B,) or (1,) int64.
+        conditions: By condition (a name in `conditions.CONDITIONS`) the index of its value for each sample, (B,) or
+            (1,) int64.
         keep_attention: Ask attention modules to keep their weights in `module.attn`.
         collect: Whether modules compute and add auxiliary losses.
     """
-    token = _CURRENT.set(Scope(tasks, keep_attention, collect))
+    token = _CURRENT.set(Scope(conditions, keep_attention, collect))
     try:
         yield _CURRENT.get()
     finally:

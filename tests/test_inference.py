@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from espnet_diverse.decoding.condition_ids import KnownTasks
+from espnet_diverse.decoding.condition_ids import KnownConditions
 from espnet_diverse.decoding.decode_dir import decode
 from espnet_diverse.decoding.options import Options
 from espnet_diverse.decoding.predictor import load_batched_search
@@ -42,7 +42,7 @@ def test_texts_and_scores_are_those_of_decode(tiny_run, recognizer, tmp_path):
         assert (transcript.text, transcript.segments[0].score) == (outcome.text, outcome.score)
         assert len(transcript.segments) == 1 and transcript.duration == outcome.seconds == 0.75
         assert transcript.segments[0].end == 0.75 and len(transcript.segments[0].tokens) == outcome.tokens
-        assert transcript.tasks == {} and transcript.language_probabilities is None
+        assert transcript.conditions == {} and transcript.language_probabilities is None
 
 
 def test_a_file_its_samples_and_a_file_object_give_the_same(tiny_run, recognizer):
@@ -125,10 +125,10 @@ def test_times_are_monotone_and_inside_the_recording(recognizer, twelve):
 def test_what_breaks_the_search_fails_alone(recognizer, monkeypatch):
     find = recognizer.search.find
 
-    def picky(sources, tasks, posteriors):
+    def picky(sources, conditions, posteriors):
         if any(len(source) > 120 for source in sources):
             raise MemoryError("no room")
-        return find(sources, tasks, posteriors)
+        return find(sources, conditions, posteriors)
 
     monkeypatch.setattr(recognizer.search, "find", picky)
     found = list(recognizer.transcribe_all([Request(tones(seconds, seed=1), RATE) for seconds in (0.75, 1.25, 1)]))
@@ -161,24 +161,24 @@ def test_without_ctc_there_are_no_word_times(recognizer, monkeypatch):
 
 @pytest.fixture
 def asked(recognizer, monkeypatch):
-    """What a model that knows tasks is asked for."""
+    """What a model that knows conditions is asked for."""
     heard = []
 
     def listen(source, lengths):
-        heard.append({axis: ids.tolist() for axis, ids in current().tasks.items()})
+        heard.append({condition: ids.tolist() for condition, ids in current().conditions.items()})
         return [[] for _ in lengths]
 
     names = {"lang": ["ar", "de"], "tgtlang": ["ar", "de"], "domain": ["news"]}
-    monkeypatch.setattr(recognizer.search, "tasks", KnownTasks(names))
+    monkeypatch.setattr(recognizer.search, "conditions", KnownConditions(names))
     monkeypatch.setattr(recognizer.search, "search", listen)
     return heard
 
 
 def test_each_recording_has_its_own_tasks(recognizer, asked):
     named = [{"lang": "de"}, {"lang": "ar", "tgtlang": "de"}]
-    found = list(recognizer.transcribe_all(Request(tones(1, seed=0), RATE, tasks) for tasks in named))
+    found = list(recognizer.transcribe_all(Request(tones(1, seed=0), RATE, conditions) for conditions in named))
     assert asked == [{"lang": [1, 0], "tgtlang": [1, 1], "domain": [0, 0]}]
-    assert found[0].tasks == {"lang": "de", "tgtlang": "de", "domain": "news"}
+    assert found[0].conditions == {"lang": "de", "tgtlang": "de", "domain": "news"}
     assert found[0].text == "" and len(found[0].segments) == 1
     assert [each.language for each in found] == ["de", "ar"]
 
@@ -186,8 +186,8 @@ def test_each_recording_has_its_own_tasks(recognizer, asked):
 def test_a_language_that_is_not_given_is_found(recognizer, asked, monkeypatch):
     seen = []
 
-    def find_language(search, features, tasks):
-        seen.append((len(features), tasks))
+    def find_language(search, features, conditions):
+        seen.append((len(features), conditions))
         return {"de": 0.9, "ar": 0.1}
 
     monkeypatch.setattr(recordings, "find_language", find_language)
@@ -196,11 +196,11 @@ def test_a_language_that_is_not_given_is_found(recognizer, asked, monkeypatch):
     (listened,) = seen
     assert listened[1] == {"domain": 0} and 0 < listened[0] < len(transcript.segments)
     assert sum(segment.end - segment.start for segment in transcript.segments[: listened[0] - 1]) < 5
-    assert transcript.tasks["lang"] == "de" and transcript.language_probabilities == {"de": 0.9, "ar": 0.1}
+    assert transcript.conditions["lang"] == "de" and transcript.language_probabilities == {"de": 0.9, "ar": 0.1}
     assert asked[0] == {"lang": [1, 1], "tgtlang": [1, 1], "domain": [0, 0]}
     assert transcript.language == "de"
     silent = Recognizer.transcribe(recognizer, tones(1, seed=0)[:200], RATE)
-    assert silent.tasks == {"domain": "news"} and silent.language_probabilities is None and len(seen) == 1
+    assert silent.conditions == {"domain": "news"} and silent.language_probabilities is None and len(seen) == 1
     assert silent.language is None
 
 
@@ -218,7 +218,7 @@ def test_a_language_that_is_not_given_is_found(recognizer, asked, monkeypatch):
     ],
 )
 def test_the_language_that_is_spoken(recognizer, asked, monkeypatch, task, names, given, language):
-    monkeypatch.setattr(recognizer.search, "tasks", KnownTasks(names))
+    monkeypatch.setattr(recognizer.search, "conditions", KnownConditions(names))
     monkeypatch.setattr(recognizer.search, "task", task)
     (transcript,) = recognizer.transcribe_all([Request(tones(1, seed=0), RATE, given)])
     assert transcript.language == language

@@ -11,7 +11,7 @@ from espnet_diverse.scope import current, scope
 def test_default_scope_collects_nothing():
     current().add_loss("a", torch.tensor(1.0))
     assert current().total_loss() == 0.0
-    assert current().tasks == {} and not current().collect
+    assert current().conditions == {} and not current().collect
 
 
 def test_losses_are_means_over_modules_and_summed_over_names():
@@ -33,13 +33,13 @@ def test_scopes_nest_and_close_after_an_error():
         except RuntimeError:
             pass
         assert current() is outer
-    assert current().tasks == {}
+    assert current().conditions == {}
 
 
 def test_threads_do_not_see_each_other():
     seen = []
     with scope({"lang": torch.tensor([1])}):
-        thread = threading.Thread(target=lambda: seen.append(current().tasks))
+        thread = threading.Thread(target=lambda: seen.append(current().conditions))
         thread.start()
         thread.join()
     assert seen == [{}]

@@ -54,7 +54,7 @@ def attentions(model: nn.Module) -> dict[str, list[nn.Module]]:
 
 
 def observe(
-    model: AbsESPnetModel, speech: NDArray, text: Sequence[int], tasks: Mapping[str, int] | None = None
+    model: AbsESPnetModel, speech: NDArray, text: Sequence[int], conditions: Mapping[str, int] | None = None
 ) -> dict[str, Observation]:
     """Run a teacher-forced pass over one utterance; the arguments are those of `force`.
 
@@ -65,7 +65,7 @@ def observe(
     layers = attentions(model)
     watched = [part for modules in layers.values() for module in modules for part in _parts(module).values()]
     with _outputs(watched) as outputs:
-        force(model, speech, text, tasks)
+        force(model, speech, text, conditions)
     return {
         kind: _observation(kind, layers[kind], outputs)
         for kind in KINDS

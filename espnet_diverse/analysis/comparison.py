@@ -20,8 +20,8 @@ class System:
 
     Attributes:
         name: What it is called.
-        strategy: How tasks pick heads, as of `SelectionOptions`; "none" where all heads are everybody's. Where layers
-            have adapters it is "adapter", or "adapter + group" and so on.
+        strategy: How conditions pick heads, as of `SelectionOptions`; "none" where all heads are everybody's. Where
+            layers have adapters it is "adapter", or "adapter + group" and so on.
         heads: Number of heads H that a sample attends with, in the encoder.
         pool: Number of heads P to pick from, in the encoder; H where there is no selection.
         parameters: Number of the model's parameters, frozen ones included.

@@ -36,7 +36,7 @@ class HeadMaps:
 
 
 def head_maps(
-    model: AbsESPnetModel, speech: NDArray, text: Sequence[int], tasks: Mapping[str, int] | None = None
+    model: AbsESPnetModel, speech: NDArray, text: Sequence[int], conditions: Mapping[str, int] | None = None
 ) -> tuple[HeadMaps, HeadMaps]:
     """Run a teacher-forced pass; return the maps of the last self-attention of the encoder and of the last
     cross-attention of the decoder. The arguments are those of `force`.
@@ -44,7 +44,7 @@ def head_maps(
     Raises:
         ModelError: The encoder or the decoder has no such attention.
     """
-    force(model, speech, text, tasks)
+    force(model, speech, text, conditions)
     return _last(model, "encoder", ("self_attn", "attn")), _last(model, "decoder", ("src_attn",))
 
 

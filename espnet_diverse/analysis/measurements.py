@@ -55,11 +55,15 @@ def choose(data: DataDir, count: int | None) -> list[str]:
 
 
 def look(
-    model: AbsESPnetModel, vocabulary: Vocabulary, data: DataDir, utterance: str, tasks: Mapping[str, int] | None = None
+    model: AbsESPnetModel,
+    vocabulary: Vocabulary,
+    data: DataDir,
+    utterance: str,
+    conditions: Mapping[str, int] | None = None,
 ) -> dict[str, Observation]:
     """What the model's attentions do on one utterance of a data directory, under the keys of `collect.KINDS`.
 
-    `tasks` has the utterance's task index by axis, where the model needs one.
+    `conditions` has the utterance's index by condition, where the model needs one.
 
     Raises:
         DataError: The utterance has no transcript or no audio, or it is too short for the model.
@@ -71,7 +75,7 @@ def look(
         raise DataError(f"utterance {utterance!r} is not in text and wav.scp; text has {min(data.text)!r}")
     speech = resample(*read_audio(Path(data.wav_scp[recording]), segment))
     try:
-        seen = observe(model, speech, vocabulary.encode(data.text[utterance]), tasks)
+        seen = observe(model, speech, vocabulary.encode(data.text[utterance]), conditions)
     except TooShortUttError as error:
         raise DataError(f"utterance {utterance!r}: {error}") from error
     if not seen:
@@ -80,20 +84,20 @@ def look(
 
 
 def survey(
-    model: AbsESPnetModel, vocabulary: Vocabulary, data: DataDir, tasks: Mapping[str, Mapping[str, int]]
+    model: AbsESPnetModel, vocabulary: Vocabulary, data: DataDir, conditions: Mapping[str, Mapping[str, int]]
 ) -> Survey:
     """Measure utterances of a data directory one by one; one that cannot be measured costs no other.
 
-    `tasks` has the utterances to measure, each with its task index by axis (none where the model needs none).
+    `conditions` has the utterances to measure, each with its indices by condition (none where the model needs none).
 
     Raises:
         DataError: None of them could be measured.
         ModelError: There is no attention to look at.
     """
     result = Survey()
-    for utterance in progress(tasks, "analyse", unit="utterance"):
+    for utterance in progress(conditions, "analyse", unit="utterance"):
         try:
-            seen = look(model, vocabulary, data, utterance, tasks[utterance])
+            seen = look(model, vocabulary, data, utterance, conditions[utterance])
         except DataError as error:
             result.skipped[utterance] = str(error)
             logging.warning("%s was left out: %s", utterance, error)
@@ -103,8 +107,8 @@ def survey(
             result.redundancy[kind].add(observation.weights)
             for clustered, posteriors in observation.posteriors.items():
                 result.clusters[kind, clustered].add(posteriors)
-            result.queries.setdefault(kind, QuerySample(len(tasks))).add(observation.queries)
+            result.queries.setdefault(kind, QuerySample(len(conditions))).add(observation.queries)
     if not result.utterances:
         utterance, reason = next(iter(result.skipped.items()))
-        raise DataError(f"none of {len(tasks)} utterances could be analysed; first {utterance}: {reason}")
+        raise DataError(f"none of {len(conditions)} utterances could be analysed; first {utterance}: {reason}")
     return result

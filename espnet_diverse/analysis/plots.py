@@ -109,14 +109,14 @@ def draw_posteriors(
 
 
 def draw_sharing(owned: Ownership, path: Path) -> None:
-    """Heads that every two tasks share, (N, N), as in Fig. 3 of the head-selection paper: the darker, the more."""
-    shared, most = owned.sharing(), owned.picks[0].size
+    """Heads that every two languages or domains share, (N, N), as in Fig. 3 of the head-selection paper: the darker,
+    the more.""" shared, most = owned.sharing(), owned.picks[0].size
     side = max(3.5, 1.2 + 0.42 * len(shared))
     figure = Figure(figsize=(side + 1.4, side), layout="constrained")
     axes = figure.subplots()
     image = axes.imshow(shared, cmap="Blues", vmin=0, vmax=most, interpolation="nearest")
-    axes.set_xticks(range(len(shared)), owned.tasks, fontsize=_SMALL, rotation=90)
-    axes.set_yticks(range(len(shared)), owned.tasks, fontsize=_SMALL)
+    axes.set_xticks(range(len(shared)), owned.values, fontsize=_SMALL, rotation=90)
+    axes.set_yticks(range(len(shared)), owned.values, fontsize=_SMALL)
     for (row, column), count in np.ndenumerate(shared):
         colour = "white" if count > 0.6 * most else "black"
         axes.text(column, row, str(count), ha="center", va="center", fontsize=_SMALL, color=colour)
@@ -126,16 +126,16 @@ def draw_sharing(owned: Ownership, path: Path) -> None:
 
 
 def draw_picks(owned: Ownership, path: Path) -> None:
-    """Heads of each task: a panel for each layer, a row for each task, a column for each head of the pool."""
-    tasks, layers, _ = owned.picks.shape
+    """Heads of each language or domain: a panel for each layer, a row for each, a column for each head of the pool."""
+    values, layers, _ = owned.picks.shape
     columns = min(layers, 6)
     rows = -(-layers // columns)
     size = (
-        1.4 + 0.14 * max(map(len, owned.tasks)) + _ROW * columns * (owned.pool + 1),
-        1 + rows * (0.7 + _ROW * tasks),
+        1.4 + 0.14 * max(map(len, owned.values)) + _ROW * columns * (owned.pool + 1),
+        1 + rows * (0.7 + _ROW * values),
     )
     figure = Figure(figsize=size, layout="constrained")
-    figure.suptitle(f"{owned.name}: heads of each task")
+    figure.suptitle(f"{owned.name}: heads of each")
     grid = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
     for layer, axes in enumerate(grid.flat):
         axes.set_visible(layer < layers)
@@ -144,9 +144,9 @@ def draw_picks(owned: Ownership, path: Path) -> None:
             axes.imshow(mine, cmap="Blues", vmin=0, vmax=1.3, interpolation="nearest")
             axes.set_title(f"layer {layer + 1}", fontsize="medium")
             axes.set_xticks(range(owned.pool), range(1, owned.pool + 1), fontsize=_SMALL)
-            axes.set_yticks(range(tasks), owned.tasks, fontsize=_SMALL)
+            axes.set_yticks(range(values), owned.values, fontsize=_SMALL)
             axes.set_xticks(np.arange(owned.pool + 1) - 0.5, minor=True)
-            axes.set_yticks(np.arange(tasks + 1) - 0.5, minor=True)
+            axes.set_yticks(np.arange(values + 1) - 0.5, minor=True)
             axes.grid(which="minor", color="white", linewidth=1)
             axes.tick_params(which="minor", length=0)
     figure.supxlabel("head of the pool", fontsize="medium")

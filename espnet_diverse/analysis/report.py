@@ -152,22 +152,26 @@ def _sharing_section(page: Page, owned: Sequence[Ownership], folder: Path) -> No
         return
     page.heading("Heads of languages and domains")
     page.paragraph(
-        "Each task attends with heads of its own, picked from a pool. Of several axes, such as language and domain, "
-        "the first table and pictures are of their combinations, and the following ones show what each axis would pick "
+        "Each language or domain attends with heads of its own, picked from a pool. Where heads are selected by several "
+        "conditions, such as language and domain, the first table and pictures are of their combinations, and the "
+        "following ones show what each condition would pick "
         "alone. Heads are counted from 1 here and from 0 in analysis.json and analysis.npz."
     )
     for each in owned:
-        page.table(["layer", *each.tasks], each.rows())
+        page.table(["layer", *each.values], each.rows())
         path = folder / f"{each.kind}.{each.by}.picks.png"
         draw_picks(each, path)
         unused = (each.owners() == 0).sum()
-        page.picture(path, f"Heads of each task, {each.name}: blue heads are its own. {unused} heads have no owner.")
+        page.picture(
+            path,
+            f"Heads of each language or domain, {each.name}: blue heads are its own. {unused} heads have no owner.",
+        )
         path = folder / f"{each.kind}.{each.by}.head_sharing.png"
         draw_sharing(each, path)
         page.picture(
             path,
-            f"Heads that two tasks share, {each.name}: the number of heads that both have picked, over all layers. "
-            "The diagonal counts the heads of one task. Dark: two tasks work with the same heads.",
+            f"Heads that two of them share, {each.name}: the number of heads that both have picked, over all layers. "
+            "The diagonal counts the heads of one. Dark: two of them work with the same heads.",
         )
 
 

@@ -27,17 +27,19 @@ def load(model_dir: Path, model_file: str | Path | None = None) -> AbsESPnetMode
     return model.eval()
 
 
-def force(model: AbsESPnetModel, speech: NDArray, text: Sequence[int], tasks: Mapping[str, int] | None = None) -> None:
+def force(
+    model: AbsESPnetModel, speech: NDArray, text: Sequence[int], conditions: Mapping[str, int] | None = None
+) -> None:
     """Pass one utterance through encoder and decoder; attention modules keep their weights.
 
     Args:
         model: A model in evaluation mode, on the CPU.
         speech: Samples (T,) float32.
         text: Token indices of what the decoder is to write.
-        tasks: Task index by axis, where the model needs one.
+        conditions: Index by condition, where the model needs one.
     """
     samples, tokens = torch.from_numpy(speech).unsqueeze(0), torch.tensor([[model.sos, *text]])
-    ids = {axis: torch.tensor([index]) for axis, index in (tasks or {}).items()}
+    ids = {condition: torch.tensor([index]) for condition, index in (conditions or {}).items()}
     with torch.no_grad(), scope(ids, keep_attention=True):
         frames, lengths = model.encode(samples, torch.tensor([samples.size(1)]))[:2]
         if isinstance(frames, tuple):  # with the frames of intermediate layers

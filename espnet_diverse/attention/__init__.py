@@ -3,7 +3,7 @@
 Letters used for shapes in this package, defined once:
 
     B batch         T time (Tq queries, Tk keys)    M model width    H heads    D width of one head (M = H * D)
-    C clusters      P pool of heads to pick from    L packed length  S segment  R features    N tasks
+    C clusters      P pool of heads to pick from    L packed length  S segment  R features    N conditions
 
 Masks are bool, True = may attend, broadcastable to (B, 1, Tq, Tk).
 """

@@ -1,4 +1,4 @@
-"""Which heads of a pool one call attends with: rows of the projections, by group of samples with the same tasks.
+"""Which heads of a pool one call attends with: rows of the projections, by group of samples with the same conditions.
 
 The parameters of head p are the rows pD ... (p + 1)D of linear_q, linear_k, linear_v and linear_pos, and row p of the
 position biases. Only the rows of picked heads are multiplied with anything that differs by sample.

@@ -1,18 +1,20 @@
 """Head selection: every language or domain attends with heads of its own, picked from a pool that all share.
 
 Gong et al. 2021, "Pay Better Attention to Attention: Head Selection in Multilingual and Multi-Domain Sequence
-Modeling" (the head-selection paper). A task picks H of P heads, whose outputs are concatenated as in plain attention:
+Modeling" (the head-selection paper). Each language or domain picks H of P heads, whose outputs are concatenated as in
+plain attention:
 
     y = sigmoid((phi + g1 - g2) / tau),  g1, g2 ~ Gumbel(0, 1)                    (4), phi one table a layer
     subset: the H heads of highest y (5);  group: of each of H groups the head of highest y (6)
     context = concatenation of s_i head_i,  s_i = 1 in value with the gradient of y_i    (7), straight-through
 
-Tasks come from the open scope. In training the noise is drawn once a forward pass for each task, so that the samples of
-one task agree; in evaluation there is none.
+Languages and domains come from the open scope, where they are values of conditions (see `conditions.py`). In training
+the noise is drawn once a forward pass for each value, so that the samples of one language agree; in evaluation there is
+none.
 
 Null setting: strategy "none" is plain attention.
 Cost: plain attention's, whatever P: only picked heads are projected and attended. Of relative positions, which do not
-differ by sample, all P heads are projected where a batch mixes tasks.
+differ by sample, all P heads are projected where a batch mixes languages.
 """
 
 from collections.abc import Mapping, Sequence
@@ -56,61 +58,61 @@ class HeadSelection(nn.Module):
 
     Attributes:
         heads, pool: H and P.
-        names: Names of the tasks of each axis, in the order of their indices.
+        names: Values of each condition, in the order of their indices.
     """
 
     def __init__(self, heads: int, options: SelectionOptions):
         super().__init__()
         self.heads, self.pool = heads, options.pool
         self.options = options
-        self.names = {axis: list(options.tasks[axis]) for axis in options.axes}
+        self.names = {condition: list(options.conditions[condition]) for condition in options.selected_by}
 
     def forward(self, batch: int) -> PickedHeads:
-        """The heads of each of `batch` samples, by the tasks of the open scope.
+        """The heads of each of `batch` samples, by the values of conditions in the open scope.
 
         Raises:
-            ValueError: A task is unknown or not given, and there is no default.
+            ValueError: A value is unknown or not given, and there is no default.
         """
-        tasks, members = self._groups(batch)
-        picks, weights = self._choose(tasks, members)
+        values, members = self._groups(batch)
+        picks, weights = self._choose(values, members)
         return PickedHeads(picks, self.pool, weights, members)
 
-    def picks(self, axis: str | None = None) -> Tensor:
-        """Heads of every task in evaluation, (N, H) int64; (N1, N2, H) for all combinations of two axes.
+    def picks(self, condition: str | None = None) -> Tensor:
+        """Heads of every value in evaluation, (N, H) int64; (N1, N2, H) for all combinations of two conditions.
 
         Args:
-            axis: With several axes, the one whose own table is to pick alone: (N, H).
+            condition: With several conditions, the one whose own logits are to pick alone: (N, H).
         """
         raise NotImplementedError
 
-    def _choose(self, tasks: Sequence[tuple[int, ...]], members: Sequence[int]) -> tuple[Tensor, Tensor | None]:
-        """Picks and straight-through weights, (G, H) each, of G tasks given by their index on each axis."""
+    def _choose(self, values: Sequence[tuple[int, ...]], members: Sequence[int]) -> tuple[Tensor, Tensor | None]:
+        """Picks and straight-through weights, (G, H) each, of G groups, each given by its index on every condition."""
         raise NotImplementedError
 
     def _groups(self, batch: int) -> tuple[list[tuple[int, ...]], list[int]]:
-        """The different tasks among `batch` samples, and for each sample which of them it has."""
-        samples = list(zip(*(self._ids(axis, batch) for axis in self.names), strict=True))
-        number = {task: group for group, task in enumerate(dict.fromkeys(samples))}
-        return list(number), [number[task] for task in samples]
+        """The different values among `batch` samples, a tuple of indices each, and for each sample which it has."""
+        samples = list(zip(*(self._ids(condition, batch) for condition in self.names), strict=True))
+        number = {values: group for group, values in enumerate(dict.fromkeys(samples))}
+        return list(number), [number[values] for values in samples]
 
-    def _ids(self, axis: str, batch: int) -> list[int]:
-        names, shared = self.names[axis], current()
-        ids = shared.task(axis, batch).tolist() if axis in shared.tasks else [None] * batch
+    def _ids(self, condition: str, batch: int) -> list[int]:
+        names, shared = self.names[condition], current()
+        ids = shared.condition(condition, batch).tolist() if condition in shared.conditions else [None] * batch
         if all(i in range(len(names)) for i in ids):
             return ids
-        if axis in self.options.default_task:
-            default = names.index(self.options.default_task[axis])
+        if condition in self.options.default_condition:
+            default = names.index(self.options.default_condition[condition])
             return [i if i in range(len(names)) else default for i in ids]
         wrong = next(i for i in ids if i not in range(len(names)))
         fault = "was not given" if wrong is None else f"{wrong} is unknown"
-        raise ValueError(f"head selection: the {axis} of a sample {fault}; known, from 0 on: {' '.join(names)}")
+        raise ValueError(f"head selection: the {condition} of a sample {fault}; known, from 0 on: {' '.join(names)}")
 
     def extra_repr(self) -> str:
         return f"{self.options.strategy}, heads={self.heads}, pool={self.pool}, names={self.names}"
 
 
 class StaticSelection(HeadSelection):
-    """Each family of tasks owns H heads; nothing is learned."""
+    """Each family of languages or domains owns H heads; nothing is learned."""
 
     def __init__(self, heads: int, options: SelectionOptions):
         super().__init__(heads, options)
@@ -120,20 +122,20 @@ class StaticSelection(HeadSelection):
         self.family = [next(i for i, family in enumerate(families) if name in family) for name in names]
         self.register_buffer("_slots", torch.arange(heads), persistent=False)
 
-    def picks(self, axis: str | None = None) -> Tensor:
+    def picks(self, condition: str | None = None) -> Tensor:
         """As of `HeadSelection`."""
         return self._choose([(family,) for family in self.family], [])[0]
 
-    def _ids(self, axis: str, batch: int) -> list[int]:
-        """Tasks of one family are one task."""
-        return [self.family[i] for i in super()._ids(axis, batch)]
+    def _ids(self, condition: str, batch: int) -> list[int]:
+        """All languages of a family count as one."""
+        return [self.family[i] for i in super()._ids(condition, batch)]
 
-    def _choose(self, tasks: Sequence[tuple[int, ...]], members: Sequence[int]) -> tuple[Tensor, None]:
-        return torch.tensor(tasks, device=self._slots.device) * self.heads + self._slots, None
+    def _choose(self, values: Sequence[tuple[int, ...]], members: Sequence[int]) -> tuple[Tensor, None]:
+        return torch.tensor(values, device=self._slots.device) * self.heads + self._slots, None
 
 
 class LearnedSelection(HeadSelection):
-    """Each task picks its heads by learned logits, one table an axis: the parameter `logits_<axis>`, (N, P)."""
+    """Each language or domain picks its heads by learned logits, `logits_<condition>` (N, P) for each condition."""
 
     def __init__(self, heads: int, options: SelectionOptions):
         super().__init__(heads, options)
@@ -143,25 +145,25 @@ class LearnedSelection(HeadSelection):
             )
         if options.strategy == "group" and self.pool % heads:
             raise ValueError(f"a pool of {self.pool} does not make {heads} groups; give a multiple of {heads}")
-        for axis, names in self.names.items():
-            self.register_parameter(f"logits_{axis}", nn.Parameter(torch.empty(len(names), self.pool)))
+        for condition, names in self.names.items():
+            self.register_parameter(f"logits_{condition}", nn.Parameter(torch.empty(len(names), self.pool)))
         self.updates = UpdateCounter()
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Draw the logits between log 0.01 and log 1, as released."""
-        for axis in self.names:
-            nn.init.uniform_(self.logits(axis), _FIRST, _LAST)
+        for condition in self.names:
+            nn.init.uniform_(self.logits(condition), _FIRST, _LAST)
 
     espnet_initialization_fn = reset_parameters  # ESPnet's `init` draws all parameters anew, then calls this
 
-    def logits(self, axis: str) -> Tensor:
-        """The table of an axis (N, P), phi of (4)."""
-        return getattr(self, f"logits_{axis}")
+    def logits(self, condition: str) -> Tensor:
+        """Logits of the N values of a condition (N, P), phi of (4)."""
+        return getattr(self, f"logits_{condition}")
 
-    def picks(self, axis: str | None = None) -> Tensor:
+    def picks(self, condition: str | None = None) -> Tensor:
         """As of `HeadSelection`."""
-        first, *others = self.names if axis is None else [axis]
+        first, *others = self.names if condition is None else [condition]
         phi = self.logits(first).detach()
         for other in others:
             phi = phi.unsqueeze(-2) + self.logits(other).detach()
@@ -177,9 +179,9 @@ class LearnedSelection(HeadSelection):
             return option.tau + (option.tau_final - option.tau) * progress
         return option.tau * (option.tau_final / option.tau) ** progress
 
-    def _choose(self, tasks: Sequence[tuple[int, ...]], members: Sequence[int]) -> tuple[Tensor, Tensor | None]:
-        indices = zip(self.names, zip(*tasks, strict=True), strict=True)
-        phi = sum(self.logits(axis)[list(index)] for axis, index in indices)  # (G, P)
+    def _choose(self, values: Sequence[tuple[int, ...]], members: Sequence[int]) -> tuple[Tensor, Tensor | None]:
+        indices = zip(self.names, zip(*values, strict=True), strict=True)
+        phi = sum(self.logits(condition)[list(index)] for condition, index in indices)  # (G, P)
         if not self.training:
             return self._pick(phi), None
         updates = self.updates(self.logits(next(iter(self.names))))

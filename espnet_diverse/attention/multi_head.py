@@ -237,10 +237,10 @@ class MultiHeadAttention(nn.Module):
         return self._merge(self._attend(heads)[0])
 
     def prune(self) -> None:
-        """Become plain attention with the heads of the open scope's task; the parameters of the others are gone.
+        """Become plain attention with the heads of the open scope's condition; the parameters of the others are gone.
 
         Raises:
-            ValueError: The scope has no task, one that is unknown, or several.
+            ValueError: The scope has no condition, one that is unknown, or several.
         """
         if self.selection is None:
             return

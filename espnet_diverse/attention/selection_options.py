@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from espnet_diverse.conditions import CONDITIONS
 from espnet_diverse.option_checks import check, one_of
-from espnet_diverse.scope import AXES
 
 
 @dataclass(frozen=True)
@@ -18,15 +18,15 @@ class SelectionOptions:
     """Options of head selection, the keys of the `selection:` section of an attention.
 
     Attributes:
-        strategy: "none": plain attention, whatever the other options are; "static": each family of tasks owns H heads;
-            "group": one of the candidates of each slot; "subset": any H of the pool.
+        strategy: "none": plain attention, whatever the other options are; "static": each family of languages or
+            domains owns H heads; "group": one of the candidates of each slot; "subset": any H of the pool.
         pool: Number of heads P to pick from; static has H for each family.
-        by: Axes that tasks are of: lang, tgtlang, domain. With several, each has a table of logits, and they add up:
-            the odds of a head multiply, so that language and domain both have a say.
-        tasks: Names of the tasks of each axis, in the order of their indices; training fills them in from the data.
-        families: Static: lists of names, which together name every task; each task by itself where not given.
-        default_task: Name for each axis that is taken where a sample's task is not given or unknown; without one that
-            is an error.
+        by: Conditions that heads are selected by: lang, tgtlang, domain. With several, each has logits, and they add
+            up: the odds of a head multiply, so that language and domain both have a say.
+        conditions: Values of each condition, in the order of their indices; training fills them in from the data.
+        families: Static: lists of values, which together have every value once; each value by itself where not given.
+        default_condition: Name for each condition that is taken where a sample's condition is not given or unknown;
+            without one that is an error.
         subset_order: Slots of the picked heads: by "index", as the paper has them, or by "score", as released.
         group_layout: Candidates of slot g: "strided" g, g + H, ... (released), or "contiguous".
         tau: Temperature of (4). The ranking does not depend on it; it divides the gradient of the logits.
@@ -41,9 +41,9 @@ class SelectionOptions:
     strategy: str = one_of("none", "static", "group", "subset")
     pool: int = 8
     by: str | Sequence[str] = ("lang",)
-    tasks: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    conditions: Mapping[str, Sequence[str]] = field(default_factory=dict)
     families: Sequence[Sequence[str]] | None = None
-    default_task: Mapping[str, str] = field(default_factory=dict)
+    default_condition: Mapping[str, str] = field(default_factory=dict)
     subset_order: str = one_of("index", "score")
     group_layout: str = one_of("strided", "contiguous")
     tau: float = 5.0
@@ -56,33 +56,38 @@ class SelectionOptions:
 
     def __post_init__(self):
         for option in fields(self):
-            if option.name not in ("by", "tasks", "families", "default_task"):
+            if option.name not in ("by", "conditions", "families", "default_condition"):
                 check(option, getattr(self, option.name))
         for name in ("tau", "tau_final", "tau_steps"):
             if getattr(self, name) == 0:
                 raise ValueError(f"{name} 0 would divide by zero; give a number above 0")
-        if not self.axes or not set(self.axes) <= set(AXES):
-            raise ValueError(f"head selection by {self.by!r} is not possible; give one or a list of {' '.join(AXES)}")
+        if not self.selected_by or not set(self.selected_by) <= set(CONDITIONS):
+            raise ValueError(
+                f"head selection by {self.by!r} is not possible; give one or a list of {' '.join(CONDITIONS)}"
+            )
         if self.strategy != "none":
             self._check_names()
 
     @property
-    def axes(self) -> tuple[str, ...]:
-        """The axes of `by`."""
+    def selected_by(self) -> tuple[str, ...]:
+        """`by` as a tuple."""
         return (self.by,) if isinstance(self.by, str) else tuple(self.by)
 
     def _check_names(self) -> None:
-        for axis in self.axes:
-            names = list(self.tasks.get(axis) or ())
+        for condition in self.selected_by:
+            names = list(self.conditions.get(condition) or ())
             if not names:
                 raise ValueError(
-                    f"head selection by {axis} has no names; training fills tasks in from the data, or list them"
+                    f"head selection by {condition} has no names; training fills conditions in from the data, "
+                    "or list them"
                 )
-            default = self.default_task.get(axis, names[0])
+            default = self.default_condition.get(condition, names[0])
             if default not in names:
-                raise ValueError(f"default_task {default!r} is unknown; known: {' '.join(names)}")
-        if self.strategy == "static" and len(self.axes) > 1:
-            raise ValueError(f"strategy static goes by one axis, not by {' and '.join(self.axes)}; choose one")
+                raise ValueError(f"default_condition {default!r} is unknown; known: {' '.join(names)}")
+        if self.strategy == "static" and len(self.selected_by) > 1:
+            raise ValueError(
+                f"strategy static goes by one condition, not by {' and '.join(self.selected_by)}; choose one"
+            )
 
     def families_of(self, names: Sequence[str]) -> list[list[str]]:
         """Families of a static selection; together they name each of `names` once.
@@ -94,7 +99,7 @@ class SelectionOptions:
         listed = [name for family in families for name in family]
         for name in [*names, *listed]:
             if listed.count(name) != 1:
-                raise ValueError(f"{name!r} is in {listed.count(name)} families; put every task into one")
+                raise ValueError(f"{name!r} is in {listed.count(name)} families; put every name into one")
         return families
 
 

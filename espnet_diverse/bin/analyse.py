@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_model_file(parser)
     parser.add_argument("--utterances", type=int, metavar="N", help="measure N, evenly spread (default: all)")
     parser.add_argument("--figure_utterance", metavar="ID", help="utterance whose maps are drawn (default: the first)")
-    options.add_tasks(parser)
+    options.add_conditions(parser)
 
 
 def inputs(args: argparse.Namespace) -> list[Path]:
@@ -43,19 +43,21 @@ def run(args: argparse.Namespace) -> int:
     from espnet_diverse.analysis.measurements import choose, look, survey
     from espnet_diverse.analysis.report import Example, write_report
     from espnet_diverse.analysis.teacher_forcing import load
-    from espnet_diverse.decoding.condition_ids import known_tasks, task_indices
+    from espnet_diverse.decoding.condition_ids import condition_indices, known_conditions
     from espnet_diverse.training.espnet_command import logged
 
     chosen = choose(data, args.utterances)
     named = [args.figure_utterance] if args.figure_utterance else []
     with logged(args.output_dir / "analyse.log"):
         model = load(args.model_dir, args.model_file)
-        tasks = task_indices(known_tasks(model), args.data_dir, [*chosen, *named], options.tasks(args))
+        conditions = condition_indices(
+            known_conditions(model), args.data_dir, [*chosen, *named], options.conditions(args)
+        )
         for utterance in named:  # a wrong name shows before the long pass
-            look(model, vocabulary, data, utterance, tasks[utterance])
-        measured = survey(model, vocabulary, data, {utterance: tasks[utterance] for utterance in chosen})
+            look(model, vocabulary, data, utterance, conditions[utterance])
+        measured = survey(model, vocabulary, data, {utterance: conditions[utterance] for utterance in chosen})
         shown = args.figure_utterance or measured.utterances[0]
-        seen = look(model, vocabulary, data, shown, tasks[shown])
+        seen = look(model, vocabulary, data, shown, conditions[shown])
         example = Example(shown, vocabulary.tokenise(data.text[shown]), seen)
         title = f"Attention of {args.model_dir.resolve().name} on {args.data_dir.resolve().name}"
         write_report(measured, example, ownerships(model), title, args.output_dir)

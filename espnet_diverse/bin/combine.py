@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     if not all(fill.values()):
         raise ConfigError(f"--fill {' '.join(args.fill)}: must be TABLE=NAME, such as utt2lang=zh")
     combined = write_combined([parse_part(word) for word in args.parts], args.output_dir, fill)
-    names = [f"{len(set(table.values()))} in {name}" for name, table in sorted(combined.tasks.items())]
+    names = [f"{len(set(table.values()))} in {name}" for name, table in sorted(combined.conditions.items())]
     counts = f"{len(combined.text)} utterances of {len(args.parts)} directories"
     speakers = [] if combined.is_text else [f"{len(combined.spk2utt())} speakers"]
     print(f"{args.output_dir}: {', '.join([counts, *speakers, *names])}")

@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     check_gpus(args.ngpu)
     with logged(args.output_dir / "decode.log"):
         search = _load(args, search_options)
-        outcomes = decode(search, args.data_dir, args.output_dir, args.nj, options.tasks(args))
+        outcomes = decode(search, args.data_dir, args.output_dir, args.nj, options.conditions(args))
     return 2 if any(outcome.failure is not None for outcome in outcomes) else 0
 
 

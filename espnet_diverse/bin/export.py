@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", type=Path, required=True, metavar="FILE", help="file to write, named .FORMAT")
     options.add_model_file(parser, default=None)
     parser.add_argument("--int8", action="store_true", help="quantise the weights of linear maps, of onnx")
-    options.add_tasks(parser)
+    options.add_conditions(parser)
 
 
 def outputs(args: argparse.Namespace) -> list[Path]:
@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
     if args.format == "onnx":
         from espnet_diverse.packing.onnx_export import export
 
-        export(model, model_args, args.output, options.tasks(args), args.int8)
+        export(model, model_args, args.output, options.conditions(args), args.int8)
     else:
         args.output.parent.mkdir(parents=True, exist_ok=True)
         checkpoint.save(model.state_dict(), args.output)

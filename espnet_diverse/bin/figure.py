@@ -13,7 +13,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output_dir", type=Path, required=True, help="where the PNG files go")
     parser.add_argument("--utterance", help="utterance id (default: the first one)")
     options.add_model_file(parser)
-    options.add_tasks(parser)
+    options.add_conditions(parser)
 
 
 def inputs(args: argparse.Namespace) -> list[Path]:
@@ -41,13 +41,13 @@ def run(args: argparse.Namespace) -> int:
     vocabulary = Vocabulary.load(args.model_dir)
     from espnet_diverse.analysis.heads import draw, head_maps
     from espnet_diverse.analysis.teacher_forcing import load
-    from espnet_diverse.decoding.condition_ids import known_tasks, task_indices
+    from espnet_diverse.decoding.condition_ids import condition_indices, known_conditions
     from espnet_diverse.training.espnet_command import logged
 
     with logged(args.output_dir / "figure.log"):
         model = load(args.model_dir, args.model_file)
-        tasks = task_indices(known_tasks(model), args.data_dir, [utterance], options.tasks(args))
-        encoder, decoder = head_maps(model, speech, vocabulary.encode(data.text[utterance]), tasks[utterance])
+        conditions = condition_indices(known_conditions(model), args.data_dir, [utterance], options.conditions(args))
+        encoder, decoder = head_maps(model, speech, vocabulary.encode(data.text[utterance]), conditions[utterance])
         tokens = [*vocabulary.tokenise(data.text[utterance]), "<eos>"]
         for name, maps, labels in (("encoder", encoder, None), ("decoder", decoder, tokens)):
             path = args.output_dir / f"{utterance}.{name}.png"

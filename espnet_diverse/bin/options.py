@@ -3,6 +3,8 @@
 import argparse
 from pathlib import Path
 
+from espnet_diverse.conditions import CONDITIONS, given
+
 TASKS = ("asr", "st", "mt", "lm")
 
 
@@ -52,23 +54,21 @@ def add_gpu(parser: argparse.ArgumentParser, does: str) -> None:
 def add_search(parser: argparse.ArgumentParser, does: str) -> None:
     """Declare how a data directory is decoded; `does` is the word for it, such as "decode"."""
     add_config(parser, required=False)
-    add_tasks(parser)
+    add_conditions(parser)
     parser.add_argument("--nj", type=int, default=1, help=f"processes to {does} with on the CPU (default: 1)")
     add_gpu(parser, does)
     add_precision(parser)
 
 
-def add_tasks(parser: argparse.ArgumentParser) -> None:
-    """Declare the options that name one task; `tasks` reads them."""
-    parser.add_argument("--language", metavar="NAME", help="language that is spoken")
-    parser.add_argument("--target_language", metavar="NAME", help="language of the text (default: the language)")
-    parser.add_argument("--domain", metavar="NAME", help="domain of the recordings")
+def add_conditions(parser: argparse.ArgumentParser) -> None:
+    """Declare the options that give values of conditions; `conditions` reads them."""
+    for condition in CONDITIONS.values():
+        parser.add_argument(condition.option, metavar="NAME", help=condition.help)
 
 
-def tasks(args: argparse.Namespace) -> dict[str, str]:
-    """Names given to the options of `add_tasks`, by axis."""
-    names = {"lang": args.language, "tgtlang": args.target_language, "domain": args.domain}
-    return {axis: name for axis, name in names.items() if name is not None}
+def conditions(args: argparse.Namespace) -> dict[str, str]:
+    """Values by condition that the options of `add_conditions` were given."""
+    return given(vars(args))
 
 
 def add_precision(parser: argparse.ArgumentParser) -> None:

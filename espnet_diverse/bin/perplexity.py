@@ -13,7 +13,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output_dir", type=Path, required=True, help="where score and perplexity.json go")
     options.add_model_file(parser, "valid.loss.ave.pth")
     parser.add_argument("--results", type=Path, help="RESULTS.md whose table takes the row, in place of an older one")
-    options.add_tasks(parser)
+    options.add_conditions(parser)
     options.add_gpu(parser, "score")
 
 
@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
     check_gpus(args.ngpu)
     with logged(args.output_dir / "perplexity.log"):
         scorer = Scorer(args.model_dir, args.model_file, "cuda" if args.ngpu else "cpu")
-        numbers = perplexity(scorer, args.data_dir, args.output_dir, options.tasks(args))
+        numbers = perplexity(scorer, args.data_dir, args.output_dir, options.conditions(args))
     if args.results:
         name = "/".join(args.output_dir.resolve().parts[-2:])
         cells = [f"{numbers['texts']}", *(f"{numbers[key]:.2f}" for key in ("perplexity", "word_perplexity"))]

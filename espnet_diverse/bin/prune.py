@@ -13,7 +13,7 @@ from espnet_diverse.bin import options
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this command."""
     parser.add_argument("model_dir", type=Path, metavar="MODEL_DIR", help="directory of the run")
-    options.add_tasks(parser)
+    options.add_conditions(parser)
     parser.add_argument("--output_dir", type=Path, required=True, help="where config.yaml, weights and vocabulary go")
     options.add_model_file(parser)
 
@@ -32,5 +32,5 @@ def run(args: argparse.Namespace) -> int:
     """Prune and print the path of the weights."""
     from espnet_diverse.packing.pruning import prune
 
-    print(prune(args.model_dir, args.output_dir, options.tasks(args), args.model_file))
+    print(prune(args.model_dir, args.output_dir, options.conditions(args), args.model_file))
     return 0

@@ -87,10 +87,11 @@ def _embedder(args: argparse.Namespace) -> "Callable[[], Embedder] | None":
 
 def _tables(args: argparse.Namespace) -> dict[str, dict[str, str]]:
     """The tables of --by under their paths."""
-    from espnet_diverse.data.kaldi import TASK_TABLES, read_table
+    from espnet_diverse.conditions import TABLES
+    from espnet_diverse.data.kaldi import read_table
 
     paths = [args.reference.parent / name if "/" not in name else Path(name) for name in args.by]
-    return {str(path): read_table(path, path.name if path.name in TASK_TABLES else "utt2domain") for path in paths}
+    return {str(path): read_table(path, path.name if path.name in TABLES else "utt2domain") for path in paths}
 
 
 def _corpus(args: argparse.Namespace, tables: dict[str, dict[str, str]]) -> "Corpus":

@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a Kaldi wav.scp, or lines of path, language and domain parted by tabs; a first line `path ...` names "
         "the columns: path language target_language domain",
     )
-    options.add_tasks(parser)
+    options.add_conditions(parser)
     parser.add_argument("--task", choices=TASKS, help="what the model must do (default: what it does)")
     out = parser.add_argument_group("output")
     out.add_argument("--output_dir", type=Path, metavar="DIR", help="write here, one file a recording and format")
@@ -116,7 +116,7 @@ def transcribe(recognizer: "Recognizer", recordings: Sequence["Recording"], args
     """
     from espnet_diverse.transcription.files import readable
 
-    given = options.tasks(args)
+    given = options.conditions(args)
     _check(recognizer, args, given)
     failures: list[tuple[str, str]] = []
     for recording, result in _results(recognizer, recordings, args, given):
@@ -141,7 +141,7 @@ def _check(recognizer: "Recognizer", args: argparse.Namespace, given: Mapping[st
     if args.task is not None and TASKS[args.task] != does:
         possible = next(task for task, name in TASKS.items() if name == does)
         raise ConfigError(f"--task {args.task}: {args.model} is a model of {does}, which can only {possible}")
-    completed(recognizer.search.tasks, given, same_language=does == "asr")
+    completed(recognizer.search.conditions, given, same_language=does == "asr")
 
 
 def _results(
@@ -152,7 +152,7 @@ def _results(
 
     with closing(Meter([recording.path for recording in recordings])) as meter:
         requests = [
-            Request(recording.path, tasks={**given, **recording.tasks}, hear=partial(meter.hear, index))
+            Request(recording.path, conditions={**given, **recording.conditions}, hear=partial(meter.hear, index))
             for index, recording in enumerate(recordings)
         ]
         results = recognizer.transcribe_all(requests, args.word_timestamps)

@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--text", action="append", default=[], help="translate this line; may be repeated")
     parser.add_argument("--model_file", help="path or name in the model (default: valid.acc.ave.pth)")
-    options.add_tasks(parser)
+    options.add_conditions(parser)
     parser.add_argument("--beam_size", type=int, default=10, help="hypotheses in a beam (default: 10)")
     parser.add_argument("--nbest", type=int, default=1, help="translations of a line in json (default: 1)")
     parser.add_argument("--batch_size", type=int, default=32, help="lines that are translated together (default: 32)")

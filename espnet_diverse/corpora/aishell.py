@@ -157,5 +157,5 @@ def _data_dir(wavs: dict[str, Path], transcripts: dict[str, str], domains: dict[
         data.text[utterance] = text.replace(" ", "")
         data.utt2spk[utterance] = wav.parent.name
         if domains:
-            data.tasks.setdefault("utt2domain", {})[utterance] = domains[utterance]
+            data.conditions.setdefault("utt2domain", {})[utterance] = domains[utterance]
     return data

@@ -169,10 +169,10 @@ class _Direction:
         data.segments[utterance] = entry.segment
         data.text[utterance] = entry.translation if translates else words
         data.utt2spk[utterance] = entry.speaker
-        data.tasks.setdefault("utt2lang", {})[utterance] = self.source
+        data.conditions.setdefault("utt2lang", {})[utterance] = self.source
         if translates:
             data.src_text[utterance] = words
-            data.tasks.setdefault("utt2tgtlang", {})[utterance] = self.target
+            data.conditions.setdefault("utt2tgtlang", {})[utterance] = self.target
         return ""
 
     def _entries(self, name: str, faults: list[Fault]) -> Iterator[Entry]:

@@ -26,12 +26,12 @@ class Monolingual:
     @classmethod
     def of(cls, data: DataDir) -> "Monolingual":
         """The side `text` of a data directory, which may have another side or audio."""
-        return cls(data.text, data.tasks.get("utt2tgtlang") or data.tasks.get("utt2lang", {}))
+        return cls(data.text, data.conditions.get("utt2tgtlang") or data.conditions.get("utt2lang", {}))
 
     def to_translate(self) -> DataDir:
         """These sentences as what a translation model reads."""
-        tasks = {"utt2lang": dict(self.languages)} if self.languages else {}
-        return DataDir(text=dict(self.text), src_text=dict(self.text), tasks=tasks)
+        conditions = {"utt2lang": dict(self.languages)} if self.languages else {}
+        return DataDir(text=dict(self.text), src_text=dict(self.text), conditions=conditions)
 
 
 def augment(
@@ -73,5 +73,5 @@ def augment(
         written = {name: sentences.languages[name[begin:]] for name in result.text}
         translated = dict.fromkeys(result.text, language)
         sides = (translated, written) if kind == "back" else (written, translated)
-        result.tasks = dict(zip(("utt2lang", "utt2tgtlang"), sides, strict=True))
+        result.conditions = dict(zip(("utt2lang", "utt2tgtlang"), sides, strict=True))
     return result

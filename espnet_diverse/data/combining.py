@@ -4,11 +4,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from espnet_diverse.conditions import TABLES
 from espnet_diverse.data.atomic_files import staged_directory
 from espnet_diverse.data.characters import id_fault
 from espnet_diverse.data.faults import Fault, refuse
 from espnet_diverse.data.formatting import check_target
-from espnet_diverse.data.kaldi import TASK_TABLES, DataDir, read_data_dir, write_data_dir
+from espnet_diverse.data.kaldi import DataDir, read_data_dir, write_data_dir
 from espnet_diverse.data.validate import find_faults
 from espnet_diverse.errors import ConfigError, DataError
 
@@ -47,22 +48,22 @@ def combine(parts: Sequence[Part], fill: Mapping[str, str] | None = None) -> Dat
             optional table.
     """
     fill = fill or {}
-    for table in fill.keys() - set(TASK_TABLES):
-        raise ConfigError(f"{table!r} cannot be filled with one name for all; allowed are {', '.join(TASK_TABLES)}")
+    for table in fill.keys() - set(TABLES):
+        raise ConfigError(f"{table!r} cannot be filled with one name for all; allowed are {', '.join(TABLES)}")
     sets: dict[Path, DataDir] = {}
     for domain, path in parts:
         if path in sets:
             raise DataError(f"{path}: is given twice; give each data directory once")
         sets[path] = read_data_dir(path)
         _name(sets[path], {DOMAINS: domain} if domain else {})
-        _name(sets[path], {table: name for table, name in fill.items() if not sets[path].tasks.get(table)})
+        _name(sets[path], {table: name for table, name in fill.items() if not sets[path].conditions.get(table)})
     refuse(_clashes(sets) + _gaps(sets))
     combined = DataDir()
     for data in sets.values():
         for name in ("wav_scp", "text", "utt2spk", "segments", "src_text"):
             getattr(combined, name).update(getattr(data, name))
-        for name, table in data.tasks.items():
-            combined.tasks.setdefault(name, {}).update(table)
+        for name, table in data.conditions.items():
+            combined.conditions.setdefault(name, {}).update(table)
     refuse(find_faults(combined, read_audio=False))
     return combined
 
@@ -85,7 +86,7 @@ def write_combined(parts: Sequence[Part], output_dir: Path, fill: Mapping[str, s
 def _name(data: DataDir, names: Mapping[str, str]) -> None:
     """Give all utterances of `data` one name in each table of `names`."""
     for table, name in names.items():
-        data.tasks[table] = dict.fromkeys(data.utterances(), name)
+        data.conditions[table] = dict.fromkeys(data.utterances(), name)
 
 
 def _clashes(sets: Mapping[Path, DataDir]) -> list[Fault]:
@@ -109,11 +110,9 @@ def _clashes(sets: Mapping[Path, DataDir]) -> list[Fault]:
 def _gaps(sets: Mapping[Path, DataDir]) -> list[Fault]:
     """Directories that lack an optional table which others have."""
     faults = []
-    for table in ("wav.scp", "segments", "src_text", *TASK_TABLES):
+    for table in ("wav.scp", "segments", "src_text", *TABLES):
         having = [path for path, data in sets.items() if data.tables()[table]]
-        todo = (
-            f"take it from all, or fill it with --fill {table}=NAME" if table in TASK_TABLES else "give all or none one"
-        )
+        todo = f"take it from all, or fill it with --fill {table}=NAME" if table in TABLES else "give all or none one"
         lacking = sets.keys() - having if having else []
         faults += [Fault(str(path), None, f"has no {table}, which {having[0]} has; {todo}") for path in sorted(lacking)]
     return faults

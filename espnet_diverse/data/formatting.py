@@ -207,8 +207,8 @@ class _Formatter:
         prepared.utt2spk[kept.utterance] = kept.speaker
         if self.data.src_text:
             prepared.src_text[kept.utterance] = self.data.src_text[source]
-        for name, table in self.data.tasks.items():
-            prepared.tasks.setdefault(name, {})[kept.utterance] = table[source]
+        for name, table in self.data.conditions.items():
+            prepared.conditions.setdefault(name, {})[kept.utterance] = table[source]
 
     def _format(self, utterance: str) -> _Outcome:
         outcome = _Outcome(utterance)

@@ -15,6 +15,7 @@ utt2spk when writing and never read.
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from espnet_diverse.conditions import TABLES
 from espnet_diverse.data.atomic_files import write_text
 from espnet_diverse.data.faults import Fault, refuse
 from espnet_diverse.data.tables import COLUMNS, Segment, parse_segment, read_table, scan_table, write_table
@@ -22,7 +23,6 @@ from espnet_diverse.data.tables import COLUMNS, Segment, parse_segment, read_tab
 __all__ = ["DataDir", "Segment", "read_data_dir", "read_table", "scan_data_dir", "write_data_dir", "write_table"]
 
 REQUIRED = ("wav.scp", "text", "utt2spk")
-TASK_TABLES = ("utt2lang", "utt2tgtlang", "utt2domain")
 
 
 @dataclass
@@ -35,7 +35,7 @@ class DataDir:
         utt2spk: Speaker of each utterance.
         segments: Part of a recording that each utterance is; empty where recordings are utterances.
         src_text: Transcript of each utterance where `text` is its translation.
-        tasks: The tables utt2lang, utt2tgtlang and utt2domain that there are, each a name for each utterance.
+        conditions: The tables utt2lang, utt2tgtlang and utt2domain that there are, each a name for each utterance.
         dropped: Utterances that were left out on the way, with the reason; written as dropped.tsv.
     """
 
@@ -44,7 +44,7 @@ class DataDir:
     utt2spk: dict[str, str] = field(default_factory=dict)
     segments: dict[str, Segment] = field(default_factory=dict)
     src_text: dict[str, str] = field(default_factory=dict)
-    tasks: dict[str, dict[str, str]] = field(default_factory=dict)
+    conditions: dict[str, dict[str, str]] = field(default_factory=dict)
     dropped: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -75,7 +75,7 @@ class DataDir:
             "utt2spk": self.utt2spk,
             "segments": {u: f"{s.recording} {s.start} {s.end}" for u, s in self.segments.items()},
             "src_text": self.src_text,
-            **{name: self.tasks.get(name, {}) for name in TASK_TABLES},
+            **{name: self.conditions.get(name, {}) for name in TABLES},
         }
 
 
@@ -93,7 +93,7 @@ def scan_data_dir(path: Path) -> tuple[DataDir, list[Fault]]:
             faults += found
     spoken = (tables.get(name, {}) for name in REQUIRED)
     data = DataDir(*spoken, src_text=tables.get("src_text", {}))
-    data.tasks = {name: tables[name] for name in TASK_TABLES if name in tables}
+    data.conditions = {name: tables[name] for name in TABLES if name in tables}
     data.segments = {utterance: parse_segment(value) for utterance, value in tables.get("segments", {}).items()}
     return data, faults
 

@@ -63,7 +63,7 @@ def _key_faults(data: DataDir, folder: str) -> list[Fault]:
             "text", data.text.keys() - spoken, f"transcript without audio in {source}; add it {add_or_take}"
         )
         found += faults(source, spoken - data.text.keys(), f"audio without transcript in text; add it {add_or_take}")
-    for name, table in (("utt2spk", data.utt2spk), ("src_text", data.src_text), *data.tasks.items()):
+    for name, table in (("utt2spk", data.utt2spk), ("src_text", data.src_text), *data.conditions.items()):
         if spoken and table:
             found += faults(name, spoken - table.keys(), "has no line in this table; add one")
             found += faults(name, table.keys() - spoken, f"is not in {source}; take the line out")

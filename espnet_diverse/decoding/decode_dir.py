@@ -20,7 +20,7 @@ from espnet.nets.pytorch_backend.transformer.subsampling import TooShortUttError
 from numpy.typing import NDArray
 
 from espnet_diverse.data.tables import read_table
-from espnet_diverse.decoding.condition_ids import KnownTasks, task_indices
+from espnet_diverse.decoding.condition_ids import KnownConditions, condition_indices
 from espnet_diverse.decoding.grouping import each_result, grouped
 from espnet_diverse.decoding.results import FILES, Outcome, Text, line, summary, write_json, write_outcomes
 from espnet_diverse.errors import DataError
@@ -34,14 +34,14 @@ class Search(Protocol):
 
     Attributes:
         device: "cpu" or "cuda".
-        tasks: What its model knows of tasks.
+        conditions: What its model knows of conditions.
         table: The table of the data directory that has what is decoded.
         batch_size: Utterances that it wants at a time.
         batch_frames: Frames, with those of padding, that it takes at a time if there are several utterances.
     """
 
     device: str
-    tasks: KnownTasks
+    conditions: KnownConditions
     table: str
     batch_size: int
     batch_frames: int
@@ -49,16 +49,16 @@ class Search(Protocol):
     def read(self, value: str) -> tuple[NDArray, float]:
         """What an entry of the table names, by frames, and its seconds, 0 of a text."""
 
-    def batch(self, sources: Sequence[NDArray], tasks: Sequence[Mapping[str, int]]) -> list[list[Text]]:
-        """The best texts of each of several utterances, best first, for its task indices by axis."""
+    def batch(self, sources: Sequence[NDArray], conditions: Sequence[Mapping[str, int]]) -> list[list[Text]]:
+        """The best texts of each of several utterances, best first, for its indices by condition."""
 
 
 class _Job(NamedTuple):
-    """An utterance to be decoded, its audio file or source text, and its task index by axis."""
+    """An utterance to be decoded, its audio file or source text, and its indices by condition."""
 
     utterance: str
     source: str
-    tasks: Mapping[str, int]
+    conditions: Mapping[str, int]
 
 
 class _Read(NamedTuple):
@@ -70,7 +70,7 @@ class _Read(NamedTuple):
 
 
 def decode(
-    search: Search, data_dir: Path, output_dir: Path, nj: int = 1, tasks: Mapping[str, str] | None = None
+    search: Search, data_dir: Path, output_dir: Path, nj: int = 1, conditions: Mapping[str, str] | None = None
 ) -> list[Outcome]:
     """Decode a data directory; write text, score, failures.json (utterance: reason) and decode.json (the numbers of
     `outcomes.summary`), and print a summary.
@@ -83,12 +83,12 @@ def decode(
             the model needs them.
         output_dir: Where to write.
         nj: Processes to decode with, on the CPU; they share the loaded model.
-        tasks: Names by axis that hold for all utterances, in place of the tables.
+        conditions: Names by condition that hold for all utterances, in place of the tables.
 
     Raises:
         DataError: The table is wrong, an utterance lacks a task or has an unknown one, or none could be decoded.
     """
-    jobs = _jobs(search, data_dir, tasks or {})
+    jobs = _jobs(search, data_dir, conditions or {})
     output_dir.mkdir(parents=True, exist_ok=True)
     for name in FILES:  # of an earlier run, which this one may not replace
         (output_dir / name).unlink(missing_ok=True)
@@ -109,11 +109,11 @@ def decode(
     return outcomes
 
 
-def _jobs(search: Search, data_dir: Path, tasks: Mapping[str, str]) -> list[_Job]:
+def _jobs(search: Search, data_dir: Path, conditions: Mapping[str, str]) -> list[_Job]:
     if search.table == "wav.scp" and (data_dir / "segments").exists():
         raise DataError(f"{data_dir}: has segments; cut them with espnet-diverse prepare, or take the file away")
     sources = read_table(data_dir / search.table)
-    indices = task_indices(search.tasks, data_dir, sources, tasks)
+    indices = condition_indices(search.conditions, data_dir, sources, conditions)
     return [_Job(utterance, source, indices[utterance]) for utterance, source in sources.items()]
 
 
@@ -149,7 +149,7 @@ def _batches(utterances: Iterator[_Read], search: Search) -> Iterator[list[_Read
 
 def _decode(batch: list[_Read]) -> list[Outcome]:
     def searched(some: Sequence[_Read]) -> list[list[Text]]:
-        return _search.batch([one.frames for one in some], [one.job.tasks for one in some])
+        return _search.batch([one.frames for one in some], [one.job.conditions for one in some])
 
     results = zip(batch, each_result(searched, batch), strict=True)
     return [_failure(one.job, x) if isinstance(x, Exception) else _outcome(one, x) for one, x in results]

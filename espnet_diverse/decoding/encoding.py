@@ -63,30 +63,30 @@ class Encoding:
         return features[0].cpu().numpy()
 
     @torch.inference_mode()
-    def encode(self, utterances: Sequence[NDArray], tasks: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+    def encode(self, utterances: Sequence[NDArray], conditions: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
         """Encode features (T, F) of each of B utterances.
 
         Args:
             utterances: What `features` returned.
-            tasks: Task indices by axis, (B,).
+            conditions: Indices by condition, (B,).
 
         Returns:
             Encoder output (B, T', M) with padding, frames of each utterance (B,).
         """
         features = [torch.from_numpy(x).to(self.device) for x in utterances]
         if not self.together:
-            outputs = [self._alone(x, tasks, row) for row, x in enumerate(features)]
+            outputs = [self._alone(x, conditions, row) for row, x in enumerate(features)]
             return pad_sequence(outputs, batch_first=True), self._lengths(outputs)
         embedded = [self._embed(x.unsqueeze(0))[0] for x in features]
         x, lengths = pad_sequence(embedded, batch_first=True), self._lengths(embedded)
         mask = lengths_to_mask(lengths, x.size(1)).unsqueeze(1) if len(embedded) > 1 else None
-        with scope(tasks, collect=False):
+        with scope(conditions, collect=False):
             for layer in self.encoder.encoders:
                 x, mask = layer(x, mask)
         return self.encoder.after_norm(x) if self.encoder.normalize_before else x, lengths
 
-    def _alone(self, features: Tensor, tasks: Mapping[str, Tensor], row: int) -> Tensor:
-        with scope({axis: ids[row : row + 1] for axis, ids in tasks.items()}, collect=False):
+    def _alone(self, features: Tensor, conditions: Mapping[str, Tensor], row: int) -> Tensor:
+        with scope({condition: ids[row : row + 1] for condition, ids in conditions.items()}, collect=False):
             output = self.encoder(*self._one(features))[0]
         return (output[0] if isinstance(output, tuple) else output)[0]  # without those of intermediate layers
 

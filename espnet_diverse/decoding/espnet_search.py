@@ -17,7 +17,7 @@ from espnet2.bin import asr_inference, mt_inference, st_inference
 from numpy.typing import NDArray
 
 from espnet_diverse.audio.files import read_audio, resample
-from espnet_diverse.decoding.condition_ids import KnownTasks, known_tasks
+from espnet_diverse.decoding.condition_ids import KnownConditions, known_conditions
 from espnet_diverse.decoding.options import Options, ctc_weight, text_task
 from espnet_diverse.decoding.results import Text
 from espnet_diverse.registration.import_hooks import swapped
@@ -32,7 +32,7 @@ class Search:
 
     Args:
         speech2text: ESPnet's `Speech2Text`, of speech recognition or translation, or `Text2Text`.
-        tasks: What its model knows of tasks.
+        conditions: What its model knows of conditions.
 
     Attributes:
         device: "cpu" or "cuda".
@@ -44,21 +44,21 @@ class Search:
     table = "wav.scp"
     batch_size, batch_frames = 1, 0
 
-    def __init__(self, speech2text, tasks: KnownTasks):
+    def __init__(self, speech2text, conditions: KnownConditions):
         self.speech2text = speech2text
-        self.tasks = tasks
+        self.conditions = conditions
         self.device = speech2text.device
 
-    def __call__(self, source: NDArray, tasks: Mapping[str, int]) -> list[tuple]:
-        """Decode what `read` gave for the task indices by axis; the best hypotheses as ESPnet gives them: text, tokens,
+    def __call__(self, source: NDArray, conditions: Mapping[str, int]) -> list[tuple]:
+        """Decode what `read` gave for the indices by condition; the best hypotheses as ESPnet gives them: text, tokens,
         their indices, and ESPnet's hypothesis."""
-        ids = {axis: torch.tensor([index], device=self.device) for axis, index in tasks.items()}
-        with scope(tasks=ids, collect=False):
+        ids = {condition: torch.tensor([index], device=self.device) for condition, index in conditions.items()}
+        with scope(conditions=ids, collect=False):
             return self.speech2text(source)
 
-    def batch(self, sources: Sequence[NDArray], tasks: Sequence[Mapping[str, int]]) -> list[list[Text]]:
+    def batch(self, sources: Sequence[NDArray], conditions: Sequence[Mapping[str, int]]) -> list[list[Text]]:
         """The best texts of each of several utterances."""
-        found = map(self, sources, tasks)
+        found = map(self, sources, conditions)
         return [[Text(text, tokens, float(hyp.score)) for text, tokens, _, hyp in best] for best in found]
 
     def read(self, value: str) -> tuple[NDArray, float]:
@@ -76,18 +76,18 @@ class TextSearch(Search):
 
     table = "src_text"
 
-    def __init__(self, speech2text: mt_inference.Text2Text, tasks: KnownTasks):
-        super().__init__(speech2text, tasks)
+    def __init__(self, speech2text: mt_inference.Text2Text, conditions: KnownConditions):
+        super().__init__(speech2text, conditions)
         self.preprocess = TASKS["mt"].build_preprocess_fn(speech2text.mt_train_args, train=False)
         self.improving = speech2text.maxlenratio == 0
         if self.improving:
             speech2text.beam_search.__class__ = _Improving  # as ESPnet itself chooses its batched search
 
-    def __call__(self, source: NDArray, tasks: Mapping[str, int]) -> list[tuple]:
+    def __call__(self, source: NDArray, conditions: Mapping[str, int]) -> list[tuple]:
         """As of `Search`."""
         if self.improving:
             self.speech2text.maxlenratio = -(2 * len(source) + 10)  # of ESPnet a number of tokens, where negative
-        return super().__call__(source, tasks)
+        return super().__call__(source, conditions)
 
     def read(self, value: str) -> tuple[NDArray, float]:
         """Token indices (T,) of a text, and no seconds."""
@@ -126,4 +126,4 @@ def load_search(
     with swapped(sys.modules[cls.__module__], **{f"{task.upper()}Task": TASKS[task]}):
         speech2text = cls(config_file, weights, device=device, lm_weight=0.0, **options)
     search = TextSearch if task == "mt" else Search
-    return search(speech2text, known_tasks(getattr(speech2text, f"{task}_model")))
+    return search(speech2text, known_conditions(getattr(speech2text, f"{task}_model")))

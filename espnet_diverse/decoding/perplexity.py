@@ -14,7 +14,7 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 
 from espnet_diverse.data.tables import read_table, write_table
-from espnet_diverse.decoding.condition_ids import known_tasks, task_indices
+from espnet_diverse.decoding.condition_ids import condition_indices, known_conditions
 from espnet_diverse.decoding.results import write_json
 from espnet_diverse.errors import DataError, ModelError
 from espnet_diverse.progress import progress
@@ -42,27 +42,30 @@ class Scorer:
         if task != "lm":
             raise ModelError(f"{model_dir}: a model of task {task} has no perplexity; give a run of task lm")
         self.model = load_model(model_dir, model_file, device, task)[0].eval()
-        self.tasks = known_tasks(self.model)
+        self.conditions = known_conditions(self.model)
         self.vocabulary, self.device = Vocabulary.load(model_dir), device
 
     @torch.inference_mode()
-    def __call__(self, texts: Sequence[Sequence[int]], tasks: Sequence[Mapping[str, int]]) -> list[float]:
-        """log p of each text and its end, from its token indices and its task index by axis."""
+    def __call__(self, texts: Sequence[Sequence[int]], conditions: Sequence[Mapping[str, int]]) -> list[float]:
+        """log p of each text and its end, from its token indices and its indices by condition."""
         padded = pad_sequence([torch.tensor(text, device=self.device) for text in texts], batch_first=True)
         lengths = torch.tensor([len(text) for text in texts], device=self.device)
-        ids = {axis: torch.tensor([each[axis] for each in tasks], device=self.device) for axis in tasks[0]}
-        with scope(tasks=ids, collect=False):
+        ids = {
+            condition: torch.tensor([each[condition] for each in conditions], device=self.device)
+            for condition in conditions[0]
+        }
+        with scope(conditions=ids, collect=False):
             return (-self.model.nll(padded, lengths)[0].double().sum(1)).tolist()
 
 
-def perplexity(scorer: Scorer, data_dir: Path, output_dir: Path, tasks: Mapping[str, str] | None = None) -> dict:
+def perplexity(scorer: Scorer, data_dir: Path, output_dir: Path, conditions: Mapping[str, str] | None = None) -> dict:
     """Score the texts of a data directory; write score (log p of each) and perplexity.json, which is returned.
 
     Args:
         scorer: The language model.
         data_dir: Data directory; its text is read, and its task tables where the model needs them.
         output_dir: Where to write.
-        tasks: Names by axis that hold for all texts, in place of the tables.
+        conditions: Names by condition that hold for all texts, in place of the tables.
 
     Raises:
         DataError: A table is wrong, or a text lacks a task or has an unknown one.
@@ -70,7 +73,7 @@ def perplexity(scorer: Scorer, data_dir: Path, output_dir: Path, tasks: Mapping[
     texts = read_table(data_dir / "text")
     if not texts:
         raise DataError(f"{data_dir / 'text'}: is empty; there is nothing to score")
-    indices = task_indices(scorer.tasks, data_dir, texts, tasks or {})
+    indices = condition_indices(scorer.conditions, data_dir, texts, conditions or {})
     encoded = {name: scorer.vocabulary.encode(text) for name, text in texts.items()}
     scores: dict[str, float] = {}
     for batch in progress(_batches(encoded), "perplexity", unit="batch"):

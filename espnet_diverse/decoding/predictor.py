@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from espnet_diverse.audio.files import read_audio, resample
-from espnet_diverse.decoding.condition_ids import known_tasks
+from espnet_diverse.decoding.condition_ids import known_conditions
 from espnet_diverse.decoding.encoding import Encoding
 from espnet_diverse.decoding.greedy import GreedySearch
 from espnet_diverse.decoding.options import Options, ctc_weight, text_task
@@ -53,7 +53,7 @@ class BatchedSearch:
     Attributes:
         task: As given.
         ctc: CTC over the text that the model writes; None where it was trained without.
-        tasks: What the model knows of tasks.
+        conditions: What the model knows of conditions.
         table: The table of a data directory that has what is decoded.
         batch_size: Utterances that are wanted at a time.
         batch_frames: Frames, with those of padding, that are taken at a time.
@@ -87,7 +87,7 @@ class BatchedSearch:
         set_precision([model, *attention], precision)
         if compiled:
             compile_layers(model.encoder, True)
-        self.device, self.tasks = device, known_tasks(model)
+        self.device, self.conditions = device, known_conditions(model)
         self.table = "src_text" if task == "mt" else "wav.scp"
         self.preprocess = TASKS[task].build_preprocess_fn(args, train=False) if task == "mt" else None
         self.batch_size, self.batch_frames = options.batch_size, _BATCH_FRAMES
@@ -118,15 +118,18 @@ class BatchedSearch:
         with self._lock:
             return self.encoding.features(samples)
 
-    def batch(self, sources: Sequence[NDArray], tasks: Sequence[Mapping[str, int]]) -> list[list[Text]]:
-        """Decode what `read` returned, each utterance for its task indices by axis -> its best texts, best first."""
-        return [found.texts for found in self.find(sources, tasks)]
+    def batch(self, sources: Sequence[NDArray], conditions: Sequence[Mapping[str, int]]) -> list[list[Text]]:
+        """Decode what `read` returned, each utterance for its indices by condition -> its best texts, best first."""
+        return [found.texts for found in self.find(sources, conditions)]
 
     def find(
-        self, sources: Sequence[NDArray], tasks: Sequence[Mapping[str, int]], posteriors: bool = False
+        self, sources: Sequence[NDArray], conditions: Sequence[Mapping[str, int]], posteriors: bool = False
     ) -> list[Found]:
         """As `batch`, and `posteriors` asks for log probabilities by `ctc`, which there must be."""
-        ids = {axis: torch.tensor([each[axis] for each in tasks], device=self.device) for axis in self.tasks.names}
+        ids = {
+            condition: torch.tensor([each[condition] for each in conditions], device=self.device)
+            for condition in self.conditions.names
+        }
         with self._lock, torch.inference_mode():
             if isinstance(self.search, SamplingSearch):
                 self.search.draw_for(sources)

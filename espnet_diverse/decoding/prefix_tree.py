@@ -3,9 +3,9 @@
 The hypotheses of an utterance share most of their prefixes: they are paths of a tree that grows by W nodes a step. Keys
 and values of a node are computed once and stay where they are; when the beam is pruned only the table of which nodes a
 hypothesis has behind it changes. The W hypotheses stand side by side as W queries over the nodes of their utterance, so
-that the batch of every attention is the batch of utterances: source keys are never copied for each hypothesis, task ids
-are those of the utterances, and nodes that several hypotheses share are read once for all of them. Nodes that no
-hypothesis has behind it any more are removed now and then.
+that the batch of every attention is the batch of utterances: source keys are never copied for each hypothesis,
+condition ids are those of the utterances, and nodes that several hypotheses share are read once for all of them. Nodes
+that no hypothesis has behind it any more are removed now and then.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -23,7 +23,7 @@ from espnet_diverse.scope import current
 _TIDY_EVERY = 16
 """Steps between removals of nodes: one copies what is left; between them attention passes over what is not needed."""
 
-_TASKS_KEPT = 8
+_CONDITIONS_KEPT = 8
 """Tasks whose heads are kept as plain attention at most."""
 
 
@@ -44,11 +44,11 @@ class Attention(nn.Module):
             self.joint = joined([own.linear_q, own.linear_k, own.linear_v])
 
     def selects(self) -> bool:
-        """Whether heads are selected by task."""
+        """Whether heads are selected by condition."""
         return any(part is not None and part.selection is not None for part in (self.own, self.source))
 
-    def of_task(self) -> "Attention":
-        """Plain attention with the heads of the open scope's task: choosing them takes longer than attending."""
+    def of_condition(self) -> "Attention":
+        """Plain attention with the heads of the open scope's condition: choosing them takes longer than attending."""
         one = Attention(self.own.pruned(), None if self.source is None else self.source.pruned(), self.joint)
         speed_up(one)
         return one
@@ -108,10 +108,10 @@ class PrefixScorer:
         self.attention = nn.ModuleList(
             Attention(layer.self_attn, getattr(layer, "src_attn", None)) for layer in self.layers
         )
-        self._of_task: dict[tuple[tuple[str, int], ...], list[Attention]] = {}
+        self._of_condition: dict[tuple[tuple[str, int], ...], list[Attention]] = {}
 
     def begin(self) -> None:
-        """Forget the utterances before; the open scope has the task ids of those to come."""
+        """Forget the utterances before; the open scope has the condition ids of those to come."""
         self.step = 0
         self.chosen = self._choose()
         self.nodes = [_Nodes() for _ in self.layers]
@@ -166,18 +166,18 @@ class PrefixScorer:
         return attend
 
     def _choose(self) -> Sequence[Attention]:
-        """Attention of each layer, made plain where heads are selected and all utterances have one task."""
+        """Attention of each layer, made plain where heads are selected and all utterances have one condition."""
         if not any(attention.selects() for attention in self.attention):
             return self.attention
-        tasks = {axis: ids.unique().tolist() for axis, ids in current().tasks.items()}
-        if any(len(ids) > 1 for ids in tasks.values()):
+        conditions = {condition: ids.unique().tolist() for condition, ids in current().conditions.items()}
+        if any(len(ids) > 1 for ids in conditions.values()):
             return self.attention
-        task = tuple((axis, *ids) for axis, ids in tasks.items())
-        if task not in self._of_task:
-            if len(self._of_task) == _TASKS_KEPT:
-                self._of_task.clear()
-            self._of_task[task] = [attention.of_task() for attention in self.attention]
-        return self._of_task[task]
+        condition = tuple((condition, *ids) for condition, ids in conditions.items())
+        if condition not in self._of_condition:
+            if len(self._of_condition) == _CONDITIONS_KEPT:
+                self._of_condition.clear()
+            self._of_condition[condition] = [attention.of_condition() for attention in self.attention]
+        return self._of_condition[condition]
 
 
 def each(function: Callable[[Tensor], Tensor], memory: Memory) -> Memory:

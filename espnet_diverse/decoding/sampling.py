@@ -62,7 +62,7 @@ class SamplingSearch:
 
         The open scope has the task ids of the utterances, (B,) or (1,).
         """
-        tasks = current().tasks
+        conditions = current().conditions
         least, greatest = token_bounds(self.options, lengths, self.of_text)
         self.scorer.begin(source, source_mask(source, lengths))
         numbers = self._numbers(greatest.tolist()).to(source.device)
@@ -71,7 +71,7 @@ class SamplingSearch:
         rows, done = torch.arange(len(lengths), device=source.device), torch.zeros_like(scores, dtype=torch.bool)
         tokens = lengths.new_full(scores.shape, self.eos)
         for step in range(numbers.size(1)):
-            with scope(tasks=of_rows(tasks, rows), collect=False):
+            with scope(conditions=of_rows(conditions, rows), collect=False):
                 log_probs = self.scorer.score(tokens).double()
             tokens = self._draw(log_probs, (step >= least)[rows], numbers[rows, step])
             gained = log_probs.gather(-1, tokens.unsqueeze(-1)).squeeze(-1)

@@ -82,7 +82,7 @@ class BeamSearch:
         while ratio >= 0.1 and not all(found):  # ESPnet tries again with shorter hypotheses
             ratio -= 0.1
             rows = torch.tensor([row for row, best in enumerate(found) if not best], device=lengths.device)
-            with scope(tasks=of_rows(current().tasks, rows), collect=False):
+            with scope(conditions=of_rows(current().conditions, rows), collect=False):
                 again = self._search(source[rows], lengths[rows], ratio)
             for row, best in zip(rows.tolist(), again, strict=True):
                 found[row] = best
@@ -91,9 +91,9 @@ class BeamSearch:
     def _search(self, source: Tensor, lengths: Tensor, minlenratio: float) -> list[list[Hypothesis]]:
         beam = Beam(*token_bounds(self.options, lengths, self.of_text, minlenratio), self.eos, self.options)
         ctc = self._begin(source, lengths)
-        tasks = current().tasks
+        conditions = current().conditions
         while True:
-            with scope(tasks=of_rows(tasks, beam.rows), collect=False):
+            with scope(conditions=of_rows(conditions, beam.rows), collect=False):
                 choice = self._choose(beam, ctc)
             kept, choice = beam.advance(choice)
             if not len(beam.rows):
@@ -163,6 +163,6 @@ def source_mask(source: Tensor, lengths: Tensor) -> Tensor | None:
     return None if alike else lengths_to_mask(lengths, source.size(1)).unsqueeze(1)
 
 
-def of_rows(tasks: Mapping[str, Tensor], rows: Tensor) -> dict[str, Tensor]:
-    """Task ids by axis of some rows of a batch; ids that hold for all stay one."""
-    return {axis: ids if len(ids) == 1 else ids[rows] for axis, ids in tasks.items()}
+def of_rows(conditions: Mapping[str, Tensor], rows: Tensor) -> dict[str, Tensor]:
+    """Task ids by condition of some rows of a batch; ids that hold for all stay one."""
+    return {condition: ids if len(ids) == 1 else ids[rows] for condition, ids in conditions.items()}

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from espnet_diverse.decoding.condition_ids import AXES, KnownTasks
+from espnet_diverse.conditions import CONDITIONS
+from espnet_diverse.decoding.condition_ids import KnownConditions
 from espnet_diverse.decoding.options import Options
 from espnet_diverse.errors import ConfigError
 
@@ -41,7 +42,7 @@ def search_options(options: Options, choices: Mapping[str, str]) -> Options:
     return options
 
 
-def task_controls(known: KnownTasks, task: str) -> list[dict]:
+def condition_controls(known: KnownConditions, task: str) -> list[dict]:
     """The controls by which a user says which language and domain it is.
 
     Args:
@@ -49,31 +50,21 @@ def task_controls(known: KnownTasks, task: str) -> list[dict]:
         task: What it does.
 
     Returns:
-        For each axis its `argument`, its label, the names that the model knows, and what leaving it open
+        For each condition its `argument`, its label, the names that the model knows, and what leaving it open
         means, None where it may not be left open.
     """
     controls = []
-    for axis, names in known.names.items():
-        if task == "asr" and axis == "tgtlang" and "lang" in known.names:
+    for condition, names in known.names.items():
+        if task == "asr" and condition == "tgtlang" and "lang" in known.names:
             continue  # the text is in the language that is spoken
-        default = f"default ({known.defaults[axis]})" if axis in known.defaults else None
-        found = "find it" if axis == "lang" and task != "mt" and len(names) > 1 else None
+        default = f"default ({known.defaults[condition]})" if condition in known.defaults else None
+        found = "find it" if condition == "lang" and task != "mt" and len(names) > 1 else None
         controls.append(
             {
-                "argument": argument(axis),
-                "label": AXES[axis][0].capitalize(),
+                "argument": CONDITIONS[condition].argument,
+                "label": CONDITIONS[condition].label.capitalize(),
                 "names": list(names),
                 "free": default or found,
             }
         )
     return controls
-
-
-def tasks(choices: Mapping[str, str]) -> dict[str, str]:
-    """Names that were chosen, by axis."""
-    return {axis: name for axis in AXES if (name := choices.get(argument(axis)))}
-
-
-def argument(axis: str) -> str:
-    """What an axis is called where a name is given: a control, an argument of `Recognizer.transcribe`."""
-    return AXES[axis][1].removeprefix("--")

@@ -27,13 +27,13 @@ class Stretch:
     Attributes:
         source: Samples (L,) float32 at 16 kHz, or a text that was translated.
         tokens: Tokens of what was written.
-        tasks: Name of its task by axis.
+        conditions: Name of its task by condition.
         title: For pictures.
     """
 
     source: NDArray | str
     tokens: Sequence[str]
-    tasks: Mapping[str, str]
+    conditions: Mapping[str, str]
     title: str
 
 
@@ -118,9 +118,13 @@ class Results:
             model, args = self._loaded
             source = self._indices(stretch) if isinstance(stretch.source, str) else stretch.source
             text = TokenIDConverter(args.token_list).tokens2ids(stretch.tokens)
-            names = getattr(model, "tasks", {})
-            tasks = {axis: list(names[axis]).index(name) for axis, name in stretch.tasks.items() if axis in names}
-            self._seen = stretch, observe(model, source, text, tasks)
+            names = getattr(model, "conditions", {})
+            conditions = {
+                condition: list(names[condition]).index(name)
+                for condition, name in stretch.conditions.items()
+                if condition in names
+            }
+            self._seen = stretch, observe(model, source, text, conditions)
         if not self._seen[1]:
             raise ModelError("this model has no attention that keeps one matrix of weights a head")
         return self._seen[1]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from threading import Lock
 
 from espnet_diverse.decoding.predictor import BatchedSearch
-from espnet_diverse.demo.controls import search_options, task_controls
+from espnet_diverse.demo.controls import condition_controls, search_options
 from espnet_diverse.demo.limits import Limits
 from espnet_diverse.demo.results import Results
 
@@ -36,7 +36,7 @@ class ModelService(ABC):
             "name": self.name,
             "task": self.search.task,
             "description": self._description(),
-            "axes": task_controls(self.search.tasks, self.search.task),
+            "conditions": condition_controls(self.search.tasks, self.search.task),
             "beam_size": beam_size,
             "nbest": min(_NBEST, beam_size),
             "limits": {
@@ -51,7 +51,7 @@ class ModelService(ABC):
 
         Args:
             body: A file, or a text as utf-8.
-            choices: `beam_size`, `nbest`, and the options of `task_controls`.
+            choices: `beam_size`, `nbest`, and the options of `condition_controls`.
 
         Returns:
             `id` for `heads`, `text`, `seconds` that it took, `duration` of the audio, `found` languages, `segments`.
@@ -73,8 +73,8 @@ class ModelService(ABC):
             return self.results.heads(choices)
 
     def _description(self) -> str:
-        axes = task_controls(self.search.tasks, self.search.task)
-        knows = "; ".join(f"{axis['label'].lower()}: {', '.join(axis['names'])}" for axis in axes)
+        conditions = condition_controls(self.search.tasks, self.search.task)
+        knows = "; ".join(f"{condition['label'].lower()}: {', '.join(condition['names'])}" for condition in conditions)
         return f"{_DOES[self.search.task]}{f', {knows}' if knows else ''}."
 
     @abstractmethod

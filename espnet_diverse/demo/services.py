@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from espnet_diverse.audio.files import RATE
 from espnet_diverse.audio.stream import open_audio
+from espnet_diverse.conditions import CONDITIONS, given
 from espnet_diverse.decoding.condition_ids import completed
 from espnet_diverse.decoding.options import text_task
 from espnet_diverse.decoding.predictor import BatchedSearch
-from espnet_diverse.demo.controls import argument, tasks
 from espnet_diverse.demo.limits import Limits
 from espnet_diverse.demo.results import Results, Stretch
 from espnet_diverse.demo.service import ModelService
@@ -58,7 +58,7 @@ class TextService(ModelService):
     def _run(self, body: bytes, choices: Mapping[str, str]) -> dict:
         lines = _lines(body, self.limits.characters)
         found = self.translator.translate(lines, **_arguments(choices))
-        names = completed(self.search.tasks, tasks(choices), same_language=False)
+        names = completed(self.search.conditions, given(choices), same_language=False)
         kept = [
             Stretch(line, one.tokens, names, f"line {index}")
             for index, (line, one) in enumerate(zip(lines, found, strict=True), 1)
@@ -98,7 +98,7 @@ def load_service(
 
 def _arguments(choices: Mapping[str, str]) -> dict[str, str]:
     """Of `Recognizer.transcribe` and `Translator.translate`: the names that were chosen."""
-    return {argument(axis): name for axis, name in tasks(choices).items()}
+    return {CONDITIONS[name].argument: value for name, value in given(choices).items()}
 
 
 def _has_words(search: BatchedSearch) -> bool:
@@ -126,7 +126,7 @@ def _samples(body: bytes, name: str, longest: float) -> NDArray:
 def _stretch(samples: NDArray, transcript: Transcript, index: int) -> Stretch:
     segment = transcript.segments[index]
     part = samples[round(segment.start * RATE) : round(segment.end * RATE)]
-    return Stretch(part, segment.tokens, transcript.tasks, f"segment {index + 1}")
+    return Stretch(part, segment.tokens, transcript.conditions, f"segment {index + 1}")
 
 
 def _segment(segment: Segment) -> dict:

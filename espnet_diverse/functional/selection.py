@@ -1,7 +1,7 @@
-"""Selection of attention heads by tasks: equations (3)-(7) of the head-selection paper.
+"""Selection of attention heads by conditions: equations (3)-(7) of the head-selection paper.
 
 Gong et al. 2021, "Pay Better Attention to Attention: Head Selection in Multilingual and Multi-Domain Sequence
-Modeling". Of a pool of P heads (the paper's H') each task picks H. phi are the logits of a task's posterior,
+Modeling". Of a pool of P heads (the paper's H') each condition picks H. phi are the logits of a task's posterior,
 q = sigmoid(phi), one a head: only the difference phi(1) - phi(0) of (4) matters.
 """
 
@@ -81,7 +81,7 @@ def official_kl(y: Tensor, prior: float) -> Tensor:
 
 
 def shared_heads(picks: Tensor, others: Tensor) -> Tensor:
-    """How many heads two tasks have in common: picks and others (..., H), which broadcast -> (...) int64."""
+    """How many heads two conditions have in common: picks and others (..., H), which broadcast -> (...) int64."""
     return (picks.unsqueeze(-1) == others.unsqueeze(-2)).sum(dim=(-2, -1))
 
 

@@ -1,16 +1,16 @@
-"""Bottleneck adapters: a small residual net for each task after every layer of a trained model.
+"""Bottleneck adapters: a small residual net for each condition after every layer of a trained model.
 
 Bapna and Firat, "Simple, Scalable Adaptation for Neural Machine Translation", EMNLP 2019. With the layer's output x,
 
     x + W_u ReLU(W_d LN(x) + b_d) + b_u,
 
-where W_d has `bottleneck` rows and every parameter, those of the layer norm too, belongs to one task: a language, a
-domain, or a pair of languages. ESPnet's modules and their names stay as they are, so a trained model loads into the one
-with adapters; what is added is `encoders.<n>.adapter.*` and `decoders.<n>.adapter.*`.
+where W_d has `bottleneck` rows and every parameter, those of the layer norm too, belongs to one condition: a language,
+a domain, or a pair of languages. ESPnet's modules and their names stay as they are, so a trained model loads into the
+one with adapters; what is added is `encoders.<n>.adapter.*` and `decoders.<n>.adapter.*`.
 
 Null setting: W_u and b_u start at zero, so that a fresh adapter passes x on unchanged and adaptation starts from the
 loss of the trained model; W_d starts as `nn.Linear` does, otherwise no gradient would ever reach either.
-Cost: N * bottleneck * (2 M + 1) + 3 N M parameters a layer for N tasks of width M; a sample computes one of the N.
+Cost: N * bottleneck * (2 M + 1) + 3 N M parameters a layer for N conditions of width M; a sample computes one of the N.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,7 +26,7 @@ from espnet2.asr.encoder.e_branchformer_encoder import EBranchformerEncoderLayer
 from torch import Tensor, nn
 
 from espnet_diverse.errors import ConfigError
-from espnet_diverse.nets.condition_rows import TaskRows, read_options
+from espnet_diverse.nets.condition_rows import ConditionRows, read_options
 
 _LAYERS = (EncoderLayer, ConformerLayer, EBranchformerEncoderLayer, DecoderLayer)
 _WITH_STATISTICS = (nn.BatchNorm1d, nn.BatchNorm2d)
@@ -37,16 +37,16 @@ class AdapterOptions:
     """Options of the adapters of one net.
 
     Attributes:
-        by: Axis of the tasks, `lang`, `tgtlang` or `domain`, or a list of axes.
-        tasks: Names of each axis in the order of their indices; training fills them in.
-        combinations: With several axes, the combinations that have an adapter, for example the directions that were
-            trained, `[[es, en], [fr, en]]`; by default all.
+        by: Condition of the conditions, `lang`, `tgtlang` or `domain`, or a list of conditions.
+        conditions: Names of each condition in the order of their indices; training fills them in.
+        combinations: With several conditions, the combinations that have an adapter, for example the directions that
+            were trained, `[[es, en], [fr, en]]`; by default all.
         bottleneck: Rows of W_d (256).
         freeze_base: Whether the rest of the model stays as it was loaded, see `freeze_base`.
     """
 
     by: str | Sequence[str]
-    tasks: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    conditions: Mapping[str, Sequence[str]] = field(default_factory=dict)
     combinations: Sequence[Sequence[str]] | None = None
     bottleneck: int = 256
     freeze_base: bool = True
@@ -57,9 +57,9 @@ class AdapterOptions:
 
 
 class Adapters(nn.Module):
-    """The adapters of one layer, one a task.
+    """The adapters of one layer, one a condition.
 
-    Every parameter has the task as its first dimension, and a forward pass gathers the rows of its samples. All
+    Every parameter has the condition as its first dimension, and a forward pass gathers the rows of its samples. All
     parameters therefore take part in every step, as distributed training needs.
 
     Args:
@@ -69,7 +69,7 @@ class Adapters(nn.Module):
         freeze_base: What `freeze_base` asks for.
     """
 
-    def __init__(self, size: int, rows: TaskRows, bottleneck: int = 256, freeze_base: bool = True):
+    def __init__(self, size: int, rows: ConditionRows, bottleneck: int = 256, freeze_base: bool = True):
         super().__init__()
         self.rows = rows
         self.freeze_base = freeze_base
@@ -93,10 +93,10 @@ class Adapters(nn.Module):
     espnet_initialization_fn = reset_parameters  # ESPnet's `init` draws all parameters anew, then calls this
 
     def forward(self, x: Tensor) -> Tensor:
-        """x (B, T, M) -> (B, T, M), each sample through the adapter of its task.
+        """x (B, T, M) -> (B, T, M), each sample through the adapter of its condition.
 
         Raises:
-            DataError: The open scope has no task for a sample, or one without an adapter.
+            DataError: The open scope has no condition for a sample, or one without an adapter.
         """
         rows = self.rows(len(x))
         normed = F.layer_norm(x, x.shape[-1:])
@@ -131,7 +131,7 @@ def insert_adapters(layers: Iterable[nn.Module], options: Mapping[str, object] |
                 f"adapters do not fit a {type(layer).__name__}, which hands on more than its output; "
                 "choose a transformer, conformer or e_branchformer encoder"
             )
-        rows = TaskRows("adapter", chosen.by, chosen.tasks, chosen.combinations)
+        rows = ConditionRows("adapter", chosen.by, chosen.conditions, chosen.combinations)
         layer.adapter = Adapters(layer.size, rows, chosen.bottleneck, chosen.freeze_base)
         layer.register_forward_hook(_adapt, with_kwargs=True)
 

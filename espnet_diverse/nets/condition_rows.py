@@ -7,35 +7,36 @@ from itertools import product
 import torch
 from torch import Tensor, nn
 
+from espnet_diverse.conditions import CONDITIONS
 from espnet_diverse.errors import ConfigError, DataError
-from espnet_diverse.scope import AXES, current
+from espnet_diverse.scope import current
 
 
-class TaskRows(nn.Module):
-    """Looks the tasks of the open scope up in a table; nothing in it is trained or saved.
+class ConditionRows(nn.Module):
+    """Looks the conditions of the open scope up in a table; nothing in it is trained or saved.
 
     Args:
         option: The option that it belongs to, for messages: `adapter`, `start_tag`.
-        by: An axis of `scope.AXES`, or several.
-        tasks: Names of each axis, in the order of their indices.
-        combinations: The names, one an axis of `by`, that have a row; None gives one to every combination.
+        by: An condition of `conditions.CONDITIONS`, or several.
+        conditions: Names of each condition, in the order of their indices.
+        combinations: The names, one a condition of `by`, that have a row; None gives one to every combination.
 
     Raises:
-        ConfigError: An axis or a name is unknown, stands twice, or is missing.
+        ConfigError: An condition or a name is unknown, stands twice, or is missing.
     """
 
     def __init__(
         self,
         option: str,
         by: str | Sequence[str],
-        tasks: Mapping[str, Sequence[str]],
+        conditions: Mapping[str, Sequence[str]],
         combinations: Sequence[Sequence[str]] | None = None,
     ):
         super().__init__()
         self.option = option
         self.by = [by] if isinstance(by, str) else list(by)
-        self._check_axes(tasks)
-        self.names = [list(tasks[axis]) for axis in self.by]
+        self._check_axes(conditions)
+        self.names = [list(conditions[condition]) for condition in self.by]
         self.labels = list(product(*self.names)) if combinations is None else [tuple(c) for c in combinations]
         rows = torch.full([len(names) for names in self.names], -1)
         for row, label in enumerate(self.labels):
@@ -47,15 +48,15 @@ class TaskRows(nn.Module):
         return len(self.labels)
 
     def forward(self, batch: int) -> Tensor:
-        """Row of each of `batch` samples, (batch,) int64; (1,) where the scope gives all of them the same tasks.
+        """Row of each of `batch` samples, (batch,) int64; (1,) where the scope gives all of them the same conditions.
 
         Raises:
-            DataError: A sample has no task on an axis, or a combination of tasks without a row.
+            DataError: A sample has no condition on a condition, or a combination of conditions without a row.
         """
-        ids = [self._ids(axis, batch) for axis in self.by]
+        ids = [self._ids(condition, batch) for condition in self.by]
         inside = [(i >= 0) & (i < len(names)) for i, names in zip(ids, self.names, strict=True)]
         if not all(bool(valid.all()) for valid in inside):
-            raise DataError(f"{self.option}: task index out of range; known: {self._known()}")
+            raise DataError(f"{self.option}: condition index out of range; known: {self._known()}")
         rows = self.rows[tuple(ids)]
         if bool((rows < 0).any()):
             first = int((rows < 0).nonzero()[0])
@@ -63,9 +64,9 @@ class TaskRows(nn.Module):
             raise DataError(f"{self.option}: there is none for {' '.join(label)}; known: {self._known()}")
         return rows
 
-    def _ids(self, axis: str, batch: int) -> Tensor:
+    def _ids(self, condition: str, batch: int) -> Tensor:
         try:
-            ids = current().task(axis, batch)
+            ids = current().condition(condition, batch)
         except ValueError as error:
             raise DataError(f"{self.option}: {error}; known: {self._known()}") from error
         return ids[:1] if ids.stride(0) == 0 else ids  # expanded from one
@@ -78,18 +79,21 @@ class TaskRows(nn.Module):
             raise ConfigError(
                 f"{self.option}.combinations: {' '.join(label)}: give one name for each of {' '.join(self.by)}"
             )
-        for axis, names, name in zip(self.by, self.names, label, strict=True):
+        for condition, names, name in zip(self.by, self.names, label, strict=True):
             if name not in names:
-                raise ConfigError(f"{self.option}.combinations: {axis} {name!r} is unknown; known: {' '.join(names)}")
+                raise ConfigError(
+                    f"{self.option}.combinations: {condition} {name!r} is unknown; known: {' '.join(names)}"
+                )
         return tuple(names.index(name) for names, name in zip(self.names, label, strict=True))
 
-    def _check_axes(self, tasks: Mapping[str, Sequence[str]]) -> None:
-        for axis in self.by:
-            if axis not in AXES:
-                raise ConfigError(f"{self.option}.by: {axis!r} is unknown; known: {' '.join(AXES)}")
-            if not tasks or not tasks.get(axis):
+    def _check_axes(self, conditions: Mapping[str, Sequence[str]]) -> None:
+        for condition in self.by:
+            if condition not in CONDITIONS:
+                raise ConfigError(f"{self.option}.by: {condition!r} is unknown; known: {' '.join(CONDITIONS)}")
+            if not conditions or not conditions.get(condition):
                 raise ConfigError(
-                    f"{self.option}.tasks has no names for {axis}; training fills them in from utt2{axis}, or list them"
+                    f"{self.option}.conditions has no names for {condition}; training fills them in from utt2{condition}, "
+                    "or list them"
                 )
 
     def _check_distinct(self) -> None:
@@ -111,5 +115,5 @@ def read_options(kind: type, option: str, given: Mapping[str, object]):
     if unknown:
         raise ConfigError(f"{option} has no option {unknown[0]!r}; known: {' '.join(known)}")
     if not given.get("by"):
-        raise ConfigError(f"{option}.by is missing; choose from: {' '.join(AXES)}")
+        raise ConfigError(f"{option}.by is missing; choose from: {' '.join(CONDITIONS)}")
     return kind(**given)

@@ -11,13 +11,14 @@ from espnet2.st.espnet_model import ESPnetSTModel
 from espnet2.torch_utils.device_funcs import force_gatherable
 from torch import Tensor
 
+from espnet_diverse.conditions import CONDITIONS
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.functional.sentence_ends import add_sos_eos
 from espnet_diverse.nets.adapter import freeze_base
 from espnet_diverse.nets.label_smoothing import exchange_losses
 from espnet_diverse.nets.replace_attention import signature_with
 from espnet_diverse.registration.import_hooks import swapped
-from espnet_diverse.scope import AXES, current, scope
+from espnet_diverse.scope import current, scope
 
 
 class Diverse:
@@ -25,27 +26,29 @@ class Diverse:
 
     Args:
         args: ESPnet's.
-        tasks: Names of each axis of tasks that the model needs, in the order of their indices; None is none.
+        conditions: Names of each condition of conditions that the model needs, in the order of their indices; None is
+            none.
         options: ESPnet's.
     """
 
-    def __init__(self, *args, tasks: dict[str, list[str]] | None = None, **options):
+    def __init__(self, *args, conditions: dict[str, list[str]] | None = None, **options):
         super().__init__(*args, **options)
-        self.tasks = tasks or {}
+        self.conditions = conditions or {}
         exchange_losses(self)
         freeze_base(self)  # where there are adapters that ask for it
 
     def forward(self, *args, **kwargs) -> tuple[Tensor, dict[str, Tensor | None], Tensor]:
-        """ESPnet's arguments, and indices of tasks (B, 1) by axis -> loss (1,), statistics (1,) each, weight (1,).
+        """ESPnet's arguments, and indices of conditions (B, 1) by condition -> loss (1,), statistics (1,) each, weight
+        (1,).
 
         The statistics gain `loss_task`, the loss of ESPnet's model alone, `aux_<name>` for each loss of the attention
         modules, and their statistics by name.
         """
-        indices = {axis: kwargs.pop(axis)[:, 0] for axis in AXES if axis in kwargs}
-        for axis in indices:
-            kwargs.pop(f"{axis}_lengths", None)
+        indices = {condition: kwargs.pop(condition)[:, 0] for condition in CONDITIONS if condition in kwargs}
+        for condition in indices:
+            kwargs.pop(f"{condition}_lengths", None)
         around = current()
-        with scope(around.tasks | indices, around.keep_attention) as shared:
+        with scope(around.conditions | indices, around.keep_attention) as shared:
             loss, stats, weight = super().forward(*args, **kwargs)
         stats["loss_task"] = loss.detach()
         loss = loss + shared.total_loss()
@@ -57,7 +60,7 @@ class Diverse:
 class DiverseASRModel(Diverse, ESPnetASRModel):
     """Speech recognition by CTC and attention."""
 
-    __signature__ = signature_with(ESPnetASRModel, tasks=None)
+    __signature__ = signature_with(ESPnetASRModel, conditions=None)
 
 
 class DiverseSTModel(Diverse, ESPnetSTModel):
@@ -66,13 +69,13 @@ class DiverseSTModel(Diverse, ESPnetSTModel):
     Args:
         args: ESPnet's.
         ctc_weight: Share of the CTC loss over the translation, as in speech recognition; ESPnet calls it st_mtlalpha.
-        options: ESPnet's, and `tasks`.
+        options: ESPnet's, and `conditions`.
 
     Raises:
         ConfigError: The share is given under both names.
     """
 
-    __signature__ = signature_with(ESPnetSTModel, tasks=None, ctc_weight=None)
+    __signature__ = signature_with(ESPnetSTModel, conditions=None, ctc_weight=None)
 
     def __init__(self, *args, ctc_weight: float | None = None, **options):
         if ctc_weight is not None:
@@ -88,13 +91,13 @@ class DiverseMTModel(Diverse, ESPnetMTModel):
     Args:
         args: ESPnet's.
         report_bleu: Whether validation reports BLEU of the tokens that are most likely after those of the reference.
-        options: ESPnet's, and `tasks`.
+        options: ESPnet's, and `conditions`.
 
     Raises:
         ConfigError: Embeddings are to be shared that are of different vocabularies or widths.
     """
 
-    __signature__ = signature_with(ESPnetMTModel, tasks=None)
+    __signature__ = signature_with(ESPnetMTModel, conditions=None)
 
     def __init__(self, *args, report_bleu: bool = False, **options):
         _check_shared(options)
@@ -109,13 +112,13 @@ class DiverseMTModel(Diverse, ESPnetMTModel):
 class DiverseLanguageModel(Diverse, ESPnetLanguageModel):
     """Language model."""
 
-    __signature__ = signature_with(ESPnetLanguageModel, tasks=None)
+    __signature__ = signature_with(ESPnetLanguageModel, conditions=None)
 
 
 class DiverseS2TModel(Diverse, ESPnetS2TModel):
     """Multitask speech to text (OWSM)."""
 
-    __signature__ = signature_with(ESPnetS2TModel, tasks=None)
+    __signature__ = signature_with(ESPnetS2TModel, conditions=None)
 
 
 def _check_shared(options: Mapping) -> None:

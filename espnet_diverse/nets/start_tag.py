@@ -2,9 +2,9 @@
 
 Johnson et al., "Google's Multilingual Neural Machine Translation System", TACL 2017, put a token of the target language
 into the text. Here the tag is an embedding of its own: it is no token, so it cannot be emitted, no loss and no search
-knows of it, and it is chosen by the task ids that head selection uses.
+knows of it, and it is chosen by the condition ids that head selection uses.
 
-Null setting: without the option the decoder's embedding is ESPnet's. Cost: M parameters a task.
+Null setting: without the option the decoder's embedding is ESPnet's. Cost: M parameters a condition.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from espnet_diverse.errors import ConfigError
-from espnet_diverse.nets.condition_rows import TaskRows, read_options
+from espnet_diverse.nets.condition_rows import ConditionRows, read_options
 
 
 @dataclass(frozen=True)
@@ -22,23 +22,24 @@ class StartTagOptions:
     """Options of the start tag.
 
     Attributes:
-        by: Axis of the tasks, by rights `tgtlang`, or a list of axes.
-        tasks: Names of each axis in the order of their indices; training fills them in.
+        by: Condition of the conditions, by rights `tgtlang`, or a list of conditions.
+        conditions: Names of each condition in the order of their indices; training fills them in.
     """
 
     by: str | Sequence[str]
-    tasks: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    conditions: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 class TaggedEmbedding(nn.Embedding):
-    """An embedding whose first position is that of the sample's task; it shares the weights of the one it replaces.
+    """An embedding whose first position is that of the sample's condition; it shares the weights of the one it
+    replaces.
 
     Args:
         embedding: The embedding of tokens.
         rows: Which tag a sample has.
     """
 
-    def __init__(self, embedding: nn.Embedding, rows: TaskRows):
+    def __init__(self, embedding: nn.Embedding, rows: ConditionRows):
         super().__init__(embedding.num_embeddings, embedding.embedding_dim, _weight=embedding.weight)
         self.rows = rows
         self.start = nn.Embedding(len(rows), embedding.embedding_dim)
@@ -47,7 +48,7 @@ class TaggedEmbedding(nn.Embedding):
         """Token ids (B, T), <sos/eos> first -> (B, T, M), the tag first.
 
         Raises:
-            DataError: The open scope has no task for a sample.
+            DataError: The open scope has no condition for a sample.
         """
         tag = self.start(self.rows(len(tokens))).expand(len(tokens), -1)
         return torch.cat([tag.unsqueeze(1), super().forward(tokens[:, 1:])], dim=1)
@@ -64,4 +65,4 @@ def insert_start_tag(embed: nn.Sequential, options: Mapping[str, object] | None)
     if not isinstance(embed[0], nn.Embedding):
         raise ConfigError("start_tag needs a decoder that embeds tokens; set its input_layer to embed")
     chosen = read_options(StartTagOptions, "start_tag", options)
-    embed[0] = TaggedEmbedding(embed[0], TaskRows("start_tag", chosen.by, chosen.tasks))
+    embed[0] = TaggedEmbedding(embed[0], ConditionRows("start_tag", chosen.by, chosen.conditions))

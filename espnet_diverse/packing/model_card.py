@@ -11,6 +11,7 @@ from pathlib import Path
 import yaml
 from torch import nn
 
+from espnet_diverse.conditions import CONDITIONS
 from espnet_diverse.errors import DataError
 
 _WHAT = {
@@ -42,7 +43,6 @@ espnet-diverse perplexity --model_dir {file} --data_dir DATA_DIR --output_dir OU
 ```
 """
 _USE = {"mt": _TEXT, "lm": _PERPLEXITY}
-_AXES = {"lang": "languages", "tgtlang": "target languages", "domain": "domains"}
 _ATTENTIONS = (("encoder", "attention"), ("decoder", "attention"), ("decoder", "cross_attention"))
 
 
@@ -111,12 +111,12 @@ def _front_matter(config: Mapping, facts: Facts, scores: Mapping[str, Mapping]) 
     return f"---\n{yaml.safe_dump(given, sort_keys=False, allow_unicode=True)}---\n"
 
 
-def _tasks(config: Mapping) -> Mapping[str, Sequence[str]]:
-    return (config.get("model_conf") or {}).get("tasks") or {}
+def _conditions(config: Mapping) -> Mapping[str, Sequence[str]]:
+    return (config.get("model_conf") or {}).get("conditions") or {}
 
 
 def _languages(config: Mapping) -> list[str]:
-    names = _tasks(config)
+    names = _conditions(config)
     return list(dict.fromkeys([*names.get("lang", ()), *names.get("tgtlang", ())]))
 
 
@@ -132,7 +132,9 @@ def _model(config: Mapping, model: nn.Module) -> dict[str, str]:
     rate = (config.get("frontend_conf") or {}).get("fs")
     if rate and config.get("task") not in ("mt", "lm"):
         rows["sampling rate"] = str(rate)
-    return rows | {_AXES[axis]: " ".join(names) for axis, names in _tasks(config).items()}
+    return rows | {
+        f"{CONDITIONS[condition].label}s": " ".join(names) for condition, names in _conditions(config).items()
+    }
 
 
 def _size(options: Mapping) -> Iterator[str]:

@@ -23,7 +23,8 @@ from espnet2.asr.encoder.e_branchformer_encoder import EBranchformerEncoder
 from espnet2.asr.encoder.transformer_encoder import TransformerEncoder
 from torch import Tensor, nn
 
-from espnet_diverse.decoding.condition_ids import known_tasks
+from espnet_diverse.conditions import CONDITIONS
+from espnet_diverse.decoding.condition_ids import known_conditions
 from espnet_diverse.errors import ConfigError, ModelError
 from espnet_diverse.onnx_runtime import import_onnxruntime
 from espnet_diverse.scope import scope
@@ -36,7 +37,6 @@ _OUTPUTS = {
     "encoded": {0: "batch", 1: "positions"},
     "output_lengths": {0: "batch"},
 }
-_OPTIONS = {"lang": "--language", "tgtlang": "--target_language", "domain": "--domain"}
 
 
 class EncoderCTC(nn.Module):
@@ -71,14 +71,14 @@ class EncoderCTC(nn.Module):
         return self.project(encoded).log_softmax(-1), encoded, lengths
 
 
-def export(model: nn.Module, args: Namespace, output: Path, tasks: Mapping[str, str], int8: bool = False) -> Path:
+def export(model: nn.Module, args: Namespace, output: Path, conditions: Mapping[str, str], int8: bool = False) -> Path:
     """Write the graph of encoder and CTC.
 
     Args:
         model: A loaded model; it is in evaluation mode then.
         args: What it was trained with.
         output: The file.
-        tasks: Name by axis of the task that the graph is for, where the encoder goes by it.
+        conditions: Name by condition of the task that the graph is for, where the encoder goes by it.
         int8: Quantise the weights of linear maps to 8 bits, by ONNX Runtime.
 
     Returns:
@@ -90,7 +90,7 @@ def export(model: nn.Module, args: Namespace, output: Path, tasks: Mapping[str, 
     """
     onnx = _import_onnx()
     net = EncoderCTC(model.eval(), getattr(args, "task", "asr"))
-    ids = _task_ids(model, tasks)
+    ids = _condition_ids(model, conditions)
     features = model.frontend.output_size() if model.frontend is not None else args.input_size
     output.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".export", dir=output.parent) as folder:
@@ -99,7 +99,7 @@ def export(model: nn.Module, args: Namespace, output: Path, tasks: Mapping[str, 
         if int8:
             path = _quantise(path)
         graph = onnx.load(path)
-        onnx.helper.set_model_props(graph, _metadata(args, features, tasks))
+        onnx.helper.set_model_props(graph, _metadata(args, features, conditions))
         onnx.checker.check_model(graph)
         onnx.save(graph, path)
         path.replace(output)
@@ -116,16 +116,16 @@ def _import_onnx() -> ModuleType:
     return onnx
 
 
-def _task_ids(model: nn.Module, tasks: Mapping[str, str]) -> dict[str, Tensor]:
-    """Task index by axis that the graph is for, each (1,)."""
+def _condition_ids(model: nn.Module, conditions: Mapping[str, str]) -> dict[str, Tensor]:
+    """Index by condition that the graph is for, each (1,)."""
     ids = {}
-    for axis, names in known_tasks(model).names.items():
-        name = tasks.get(axis, tasks.get("lang") if axis == "tgtlang" else None)
+    for condition, names in known_conditions(model).names.items():
+        name = conditions.get(condition, conditions.get("lang") if condition == "tgtlang" else None)
         if name is None:
             continue  # whether the encoder needs it shows when it runs
         if name not in names:
-            raise ConfigError(f"{_OPTIONS[axis]} {name} is unknown; this model knows: {' '.join(names)}")
-        ids[axis] = torch.tensor([names.index(name)])
+            raise ConfigError(f"{CONDITIONS[condition].option} {name} is unknown; this model knows: {' '.join(names)}")
+        ids[condition] = torch.tensor([names.index(name)])
     return ids
 
 
@@ -164,7 +164,7 @@ def _quantise(path: Path) -> Path:
     return quantised
 
 
-def _metadata(args: Namespace, features: int, tasks: Mapping[str, str]) -> dict[str, str]:
+def _metadata(args: Namespace, features: int, conditions: Mapping[str, str]) -> dict[str, str]:
     """What running the graph takes to know: all values are text, those that are not words in JSON."""
     content = {
         "tokens": args.token_list,
@@ -172,7 +172,7 @@ def _metadata(args: Namespace, features: int, tasks: Mapping[str, str]) -> dict[
         "features": features,
         "frontend": args.frontend,
         "frontend_conf": args.frontend_conf,
-        "tasks": dict(tasks),
+        "conditions": dict(conditions),
     }
     return {
         key: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

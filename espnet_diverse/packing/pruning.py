@@ -1,8 +1,8 @@
 """Pruning: the model of one language or domain, cut out of a multilingual or multi-domain one.
 
-Of every attention with head selection the heads stay that the task picks, so that plain attention computes what the
-selection did. The tag of the target language becomes the embedding of <sos/eos>. A net of which nothing else is ours is
-renamed to ESPnet's own, which then loads without this package.
+Of every attention with head selection the heads stay that the condition picks, so that plain attention computes what
+the selection did. The tag of the target language becomes the embedding of <sos/eos>. A net of which nothing else is
+ours is renamed to ESPnet's own, which then loads without this package.
 """
 
 import copy
@@ -15,9 +15,10 @@ import torch
 from torch import nn
 
 from espnet_diverse.attention import MultiHeadAttention
+from espnet_diverse.conditions import CONDITIONS
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.nets import DECODERS, ENCODERS
-from espnet_diverse.nets.condition_rows import TaskRows
+from espnet_diverse.nets.condition_rows import ConditionRows
 from espnet_diverse.nets.start_tag import TaggedEmbedding
 from espnet_diverse.nets.subsampling import GATED
 from espnet_diverse.scope import scope
@@ -25,27 +26,29 @@ from espnet_diverse.training import checkpoint
 from espnet_diverse.training.config import save
 from espnet_diverse.training.tasks import find_weights, load_model, read_config
 
-_OPTIONS = {"lang": "--language", "tgtlang": "--target_language", "domain": "--domain"}
 _NETS = {"encoder": ENCODERS, "decoder": DECODERS}
 _PLAIN_MODEL = {"asr": "espnet", "st": "espnet", "mt": "mt", "s2t": "espnet"}
 _UNUSED = (None, {}, {"core": "softmax"})  # values at which an option of ours does nothing
 _VOCABULARY = ("tokens.txt", "tokens.yaml", "bpe.model", "tokenizer.json")
 
 
-def prune(model_dir: Path, output_dir: Path, tasks: Mapping[str, str], model_file: str | Path | None = None) -> Path:
-    """Write config.yaml, weights, vocabulary and feature statistics of the model of one task.
+def prune(
+    model_dir: Path, output_dir: Path, conditions: Mapping[str, str], model_file: str | Path | None = None
+) -> Path:
+    """Write config.yaml, weights, vocabulary and feature statistics of the model of one condition.
 
     Args:
         model_dir: Directory of the run.
         output_dir: Where to write; another directory.
-        tasks: Name by axis of `scope.AXES`; without one the target language is the language.
+        conditions: Name by condition of `conditions.CONDITIONS`; without one the target language is the language.
         model_file: Weights, as of `find_weights`.
 
     Returns:
         Path of the weights, which keep the name of `model_file`.
 
     Raises:
-        ConfigError: A name is unknown or missing, nothing in the model goes by a task, or `output_dir` is `model_dir`.
+        ConfigError: A name is unknown or missing, nothing in the model goes by a condition, or `output_dir` is
+            `model_dir`.
         ModelError: A file is missing or damaged, or the weights do not fit the configuration.
     """
     if output_dir.resolve() == model_dir.resolve():
@@ -53,7 +56,7 @@ def prune(model_dir: Path, output_dir: Path, tasks: Mapping[str, str], model_fil
     weights = find_weights(model_dir, model_file)
     config = read_config(model_dir / "config.yaml")
     model, _ = load_model(model_dir, weights, task=config.get("task", "asr"))
-    prune_model(model, tasks)
+    prune_model(model, conditions)
     output_dir.mkdir(parents=True, exist_ok=True)
     _copy_files(config, model_dir, output_dir)
     checkpoint.save(model.state_dict(), output_dir / weights.name)
@@ -61,13 +64,13 @@ def prune(model_dir: Path, output_dir: Path, tasks: Mapping[str, str], model_fil
     return output_dir / weights.name
 
 
-def prune_model(model: nn.Module, tasks: Mapping[str, str]) -> None:
-    """Keep of `model`, in place, what the named tasks use; it is in evaluation mode then.
+def prune_model(model: nn.Module, conditions: Mapping[str, str]) -> None:
+    """Keep of `model`, in place, what the named conditions use; it is in evaluation mode then.
 
     Raises:
         ConfigError: As of `prune`.
     """
-    ids = {axis: torch.tensor([index]) for axis, index in _indices(model, tasks).items()}
+    ids = {condition: torch.tensor([index]) for condition, index in _indices(model, conditions).items()}
     model.eval()
     with scope(ids, collect=False), torch.no_grad():
         for module in list(model.modules()):
@@ -78,8 +81,8 @@ def prune_model(model: nn.Module, tasks: Mapping[str, str]) -> None:
 
 
 def pruned_config(config: Mapping, model: nn.Module) -> dict:
-    """The configuration of a run after `prune_model`: `config` without what was pruned, and `model`'s axes alone."""
-    config = copy.deepcopy(dict(config))
+    """The configuration of a run after `prune_model`: `config` without what was pruned, and `model`'s conditions
+    alone.""" config = copy.deepcopy(dict(config))
     for part, nets in _NETS.items():
         section = config.get(f"{part}_conf") or {}
         for key in ("attention", "cross_attention"):
@@ -103,12 +106,14 @@ def _espnets_options(section: Mapping, net: type) -> dict | None:
 
 
 def _rename_model(config: dict, model: nn.Module) -> None:
-    """Take our name and options off the model where both nets are ESPnet's; else keep names of the axes still used."""
-    used = {axis for module in model.modules() if isinstance(module, TaskRows) for axis in module.by}
-    options = dict(config.get("model_conf") or {})
-    names = {axis: listed for axis, listed in (options.pop("tasks", None) or {}).items() if axis in used}
+    """Take our name and options off the model where both nets are ESPnet's; else keep names of the conditions still
+    used.""" used = {condition for module in model.modules() if isinstance(module, ConditionRows) for condition in
+    module.by} options = dict(config.get("model_conf") or {})
+    names = {
+        condition: listed for condition, listed in (options.pop("conditions", None) or {}).items() if condition in used
+    }
     if any(str(config.get(part)).startswith("diverse_") for part in _NETS):
-        config["model_conf"] = options | ({"tasks": names} if names else {})
+        config["model_conf"] = options | ({"conditions": names} if names else {})
         return
     task = config.get("task", "asr")
     if task == "st" and "ctc_weight" in options:
@@ -116,29 +121,32 @@ def _rename_model(config: dict, model: nn.Module) -> None:
     config["model"], config["model_conf"] = _PLAIN_MODEL[task], options
 
 
-def _indices(model: nn.Module, tasks: Mapping[str, str]) -> dict[str, int]:
-    """Index of the task on each axis that something to prune goes by."""
+def _indices(model: nn.Module, conditions: Mapping[str, str]) -> dict[str, int]:
+    """Index of the condition on each condition that something to prune goes by."""
     selections = [module.selection for module in model.modules() if isinstance(module, MultiHeadAttention)]
     rows = [module.rows for module in model.modules() if isinstance(module, TaggedEmbedding)]
-    known = {axis: names for each in selections if each is not None for axis, names in each.names.items()}
-    known |= {axis: names for each in rows for axis, names in zip(each.by, each.names, strict=True)}
+    known = {condition: names for each in selections if each is not None for condition, names in each.names.items()}
+    known |= {condition: names for each in rows for condition, names in zip(each.by, each.names, strict=True)}
     if not known:
         raise ConfigError("nothing in this model goes by language or domain; there is nothing to prune")
-    given = dict(tasks)
+    given = dict(conditions)
     if "tgtlang" in known and "lang" in given:
         given.setdefault("tgtlang", given["lang"])
-    for axis in tasks:
-        if axis not in known and not (axis == "lang" and "tgtlang" in known):
-            raise ConfigError(f"{_OPTIONS[axis]} {tasks[axis]}: nothing in this model goes by {axis}; leave it out")
-    for axis, names in known.items():
-        if given.get(axis) not in names:
-            fault = f"{given[axis]!r} is unknown" if axis in given else "is missing"
-            raise ConfigError(f"{_OPTIONS[axis]} {fault}; this model knows: {' '.join(names)}")
-    return {axis: names.index(given[axis]) for axis, names in known.items()}
+    for condition in conditions:
+        if condition not in known and not (condition == "lang" and "tgtlang" in known):
+            raise ConfigError(
+                f"{CONDITIONS[condition].option} {conditions[condition]}: nothing in this model goes by {condition}; "
+                "leave it out"
+            )
+    for condition, names in known.items():
+        if given.get(condition) not in names:
+            fault = f"{given[condition]!r} is unknown" if condition in given else "is missing"
+            raise ConfigError(f"{CONDITIONS[condition].option} {fault}; this model knows: {' '.join(names)}")
+    return {condition: names.index(given[condition]) for condition, names in known.items()}
 
 
 def _untagged(embedding: TaggedEmbedding, sos: int) -> nn.Embedding:
-    """The embedding of tokens with the tag of the open scope's task for <sos/eos>, which only ever comes first."""
+    """The embedding of tokens with the tag of the open scope's condition for <sos/eos>, which only ever comes first."""
     weight = embedding.weight.clone()
     weight[sos] = embedding.start(embedding.rows(1))[0]
     return nn.Embedding(*weight.shape, _weight=weight)

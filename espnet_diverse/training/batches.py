@@ -24,7 +24,7 @@ from espnet2.samplers.abs_sampler import AbsSampler
 
 from espnet_diverse.data.tables import read_table
 from espnet_diverse.errors import ConfigError, DataError
-from espnet_diverse.training.condition_names import axes_of, task_table
+from espnet_diverse.training.condition_names import condition_table, conditions_of
 from espnet_diverse.training.text_batches import build_batch_sampler
 
 BATCHES = ("mixed", "single")
@@ -35,7 +35,7 @@ class Sampling:
     """The section `sampling` of the configuration.
 
     Attributes:
-        by: Axes of `scope.AXES` that make the categories; of several axes every combination is one.
+        by: Conditions whose values make the categories; of several conditions every combination is one.
         temperature: T, at least 1; .inf gives every category the same share.
         batches: "mixed", or "single" for batches of one category each.
     """
@@ -45,7 +45,7 @@ class Sampling:
     batches: str = "mixed"
 
     def __post_init__(self):
-        object.__setattr__(self, "by", axes_of(self.by, "sampling"))
+        object.__setattr__(self, "by", conditions_of(self.by, "sampling"))
         if not isinstance(self.temperature, int | float) or not self.temperature >= 1:
             raise ConfigError(f"sampling: temperature {self.temperature!r} is not allowed; give a number of at least 1")
         if self.batches not in BATCHES:
@@ -57,7 +57,7 @@ class Sampling:
         Raises:
             DataError: A table is missing.
         """
-        tables = [task_table(data_dir, axis) for axis in self.by]
+        tables = [condition_table(data_dir, condition) for condition in self.by]
         for table in tables:
             if not table.is_file():
                 raise DataError(f"sampling: {table}: no such table; add it, or change `by`")

@@ -1,11 +1,12 @@
-"""Names of tasks: which languages and domains the data has, and which parts of a model differ by them.
+"""Names of conditions: which languages and domains the data has, and which parts of a model differ by them.
 
-A part of a model that differs by task says so by `by`, an axis of `scope.AXES` or a list of axes:
+A part of a model that differs by condition says so by `by`, a condition of `conditions.CONDITIONS` or a list of
+conditions:
 
     encoder_conf: {attention: {selection: {strategy: group, by: [lang]}}}
     decoder_conf: {start_tag: {by: tgtlang}}
 
-Training fills in `tasks`, the names of each of these axes in the order of their indices, in that part and in
+Training fills in `conditions`, the names of each of these conditions in the order of their indices, in that part and in
 `model_conf`, by which the model turns names into indices. So config.yaml has all that decoding needs.
 """
 
@@ -15,95 +16,97 @@ from pathlib import Path
 import numpy as np
 
 from espnet_diverse.attention.selection_options import SelectionOptions
+from espnet_diverse.conditions import CONDITIONS
 from espnet_diverse.data.tables import read_table
 from espnet_diverse.errors import ConfigError, DataError
-from espnet_diverse.scope import AXES
 from espnet_diverse.training.config import Config
 
 Keys = tuple[str, ...]
 
 
-def task_table(data_dir: Path, axis: str) -> Path:
-    """The table that names the task of each utterance on an axis; it need not exist.
+def condition_table(data_dir: Path, condition: str) -> Path:
+    """The table that names the condition of each utterance on a condition; it need not exist.
 
     Without utt2tgtlang the target language is the language, unless `text` is a translation (there is a src_text).
     """
-    table = data_dir / f"utt2{axis}"
-    recognised = axis == "tgtlang" and not table.exists() and not (data_dir / "src_text").exists()
+    table = data_dir / f"utt2{condition}"
+    recognised = condition == "tgtlang" and not table.exists() and not (data_dir / "src_text").exists()
     return data_dir / "utt2lang" if recognised else table
 
 
-def axes_of(by: object, where: str) -> list[str]:
-    """The axes that a `by` of the configuration names.
+def conditions_of(by: object, where: str) -> list[str]:
+    """The conditions that a `by` of the configuration names.
 
     Args:
-        by: An axis or a list of axes.
+        by: An condition or a list of conditions.
         where: What the error begins with.
 
     Raises:
-        ConfigError: An axis is unknown.
+        ConfigError: An condition is unknown.
     """
-    axes = [by] if isinstance(by, str) else by
-    if not isinstance(axes, list) or not axes or not set(axes) <= set(AXES):
-        raise ConfigError(f"{where}: by {by!r} is not allowed; give one or a list of {' '.join(AXES)}")
-    return axes
+    conditions = [by] if isinstance(by, str) else by
+    if not isinstance(conditions, list) or not conditions or not set(conditions) <= set(CONDITIONS):
+        raise ConfigError(f"{where}: by {by!r} is not allowed; give one or a list of {' '.join(CONDITIONS)}")
+    return conditions
 
 
 def fill_in(config: Config, train_dir: Path, valid_dir: Path) -> list[str]:
-    """Fill in `tasks` where `config` has parts that differ by task; return the axes that the model needs, sorted.
+    """Fill in `conditions` where `config` has parts that differ by condition; return the conditions that the model
+    needs, sorted.
 
     Names are those of the training data, sorted, unless the configuration lists them, in its order.
 
     Raises:
-        ConfigError: An axis is unknown, lists of one axis differ, or a listed name has no training data.
-        DataError: A data directory has no table for an axis, or an utterance a name that is not listed or not trained.
+        ConfigError: An condition is unknown, lists of one condition differ, or a listed name has no training data.
+        DataError: A data directory has no table for a condition, or an utterance a name that is not listed or not
+            trained.
     """
-    parts = {keys: axes_of(by, _shown(config, keys)) for keys, by in _parts(config)}
+    parts = {keys: conditions_of(by, _shown(config, keys)) for keys, by in _parts(config)}
     names: dict[str, list[str]] = {}
-    for axis in AXES:
-        asking = [keys for keys, axes in parts.items() if axis in axes]
+    for condition in CONDITIONS:
+        asking = [keys for keys, conditions in parts.items() if condition in conditions]
         if asking:
-            names[axis] = _names(config, axis, asking, train_dir)
+            names[condition] = _names(config, condition, asking, train_dir)
             for data_dir in (train_dir, valid_dir):
-                _check_table(data_dir, axis, names[axis], _shown(config, asking[0]))
-    for keys, axes in parts.items():
-        value: dict = {"by": axes, "tasks": {axis: names[axis] for axis in axes}}
+                _check_table(data_dir, condition, names[condition], _shown(config, asking[0]))
+    for keys, conditions in parts.items():
+        value: dict = {"by": conditions, "conditions": {condition: names[condition] for condition in conditions}}
         for key in reversed(keys):
             value = {key: value}
         config.add(value, {})
     if names:
-        config.add({"model_conf": {"tasks": names}}, {})
+        config.add({"model_conf": {"conditions": names}}, {})
     return sorted(names)
 
 
-class TaskIndices:
-    """ESPnet's preprocessor of an utterance, which also turns names of tasks into indices.
+class ConditionIndices:
+    """ESPnet's preprocessor of an utterance, which also turns names of conditions into indices.
 
     Args:
         preprocess: ESPnet's own; None where it is switched off.
-        names: Names of each axis in the order of their indices.
+        names: Names of each condition in the order of their indices.
     """
 
     def __init__(self, preprocess, names: Mapping[str, list[str]]):
         self.preprocess, self.names = preprocess, names
 
     def __call__(self, utterance: str, data: dict) -> dict[str, np.ndarray]:
-        """Data of one utterance by name; the name of its task on an axis becomes an index, (1,) int64.
+        """Data of one utterance by name; the name of its condition on a condition becomes an index, (1,) int64.
 
         Raises:
             DataError: The name is unknown.
         """
-        given = {axis: data.pop(axis) for axis in self.names if axis in data}
+        given = {condition: data.pop(condition) for condition in self.names if condition in data}
         data = data if self.preprocess is None else self.preprocess(utterance, data)
-        for axis, name in given.items():
-            if name not in self.names[axis]:
-                raise DataError(f"utterance {utterance}: {_unknown(axis, name, self.names[axis])}")
-            data[axis] = np.array([self.names[axis].index(name)], dtype=np.int64)
+        for condition, name in given.items():
+            if name not in self.names[condition]:
+                raise DataError(f"utterance {utterance}: {_unknown(condition, name, self.names[condition])}")
+            data[condition] = np.array([self.names[condition].index(name)], dtype=np.int64)
         return data
 
 
 def _parts(config: Mapping, keys: Keys = ()) -> Iterator[tuple[Keys, object]]:
-    """Path of keys and `by` of every part of the nets that differs by task."""
+    """Path of keys and `by` of every part of the nets that differs by condition."""
     for key, value in config.items():
         inside = (*keys, key)
         if not isinstance(value, dict) or inside[0] not in ("encoder_conf", "decoder_conf"):
@@ -116,36 +119,36 @@ def _parts(config: Mapping, keys: Keys = ()) -> Iterator[tuple[Keys, object]]:
         yield from _parts(value, inside)
 
 
-def _names(config: Config, axis: str, asking: list[Keys], train_dir: Path) -> list[str]:
-    """Names of an axis: as listed by the user, all of them trained, or all of the training data, sorted."""
-    table = task_table(train_dir, axis)
+def _names(config: Config, condition: str, asking: list[Keys], train_dir: Path) -> list[str]:
+    """Names of a condition: as listed by the user, all of them trained, or all of the training data, sorted."""
+    table = condition_table(train_dir, condition)
     if not table.is_file():
-        raise DataError(_missing(train_dir, axis, _shown(config, asking[0])))
+        raise DataError(_missing(train_dir, condition, _shown(config, asking[0])))
     trained = sorted(set(read_table(table).values()))
     chosen = trained
     for keys in [("model_conf",), *asking]:
-        listed = _listed(config, keys, axis)
+        listed = _listed(config, keys, condition)
         if listed is None:
             continue
         strangers = [name for name in listed if name not in trained]
         if strangers:
             has = f"{table} has: {' '.join(trained)}"
             raise ConfigError(
-                f"{_shown(config, keys)}: tasks lists {strangers[0]!r}, which has no training data; {has}"
+                f"{_shown(config, keys)}: conditions lists {strangers[0]!r}, which has no training data; {has}"
             )
         if chosen is not trained and listed != chosen:
             raise ConfigError(
-                f"{_shown(config, keys)}: tasks of {axis} are {listed} here and {chosen} elsewhere; list one"
+                f"{_shown(config, keys)}: conditions of {condition} are {listed} here and {chosen} elsewhere; list one"
             )
         chosen = listed
     return chosen
 
 
-def _listed(config: Config, keys: Keys, axis: str) -> list[str] | None:
+def _listed(config: Config, keys: Keys, condition: str) -> list[str] | None:
     part = config
     for key in keys:
         part = part.get(key) or {}
-    listed = (part.get("tasks") or {}).get(axis)
+    listed = (part.get("conditions") or {}).get(condition)
     if listed is None:
         return None
     if (
@@ -153,25 +156,27 @@ def _listed(config: Config, keys: Keys, axis: str) -> list[str] | None:
         or len(set(listed)) < len(listed)
         or not all(isinstance(name, str) for name in listed)
     ):
-        raise ConfigError(f"{_shown(config, keys)}: tasks of {axis} are {listed!r}; give a list of different names")
+        raise ConfigError(
+            f"{_shown(config, keys)}: conditions of {condition} are {listed!r}; give a list of different names"
+        )
     return list(listed)
 
 
-def _check_table(data_dir: Path, axis: str, names: list[str], where: str) -> None:
-    table = task_table(data_dir, axis)
+def _check_table(data_dir: Path, condition: str, names: list[str], where: str) -> None:
+    table = condition_table(data_dir, condition)
     if not table.is_file():
-        raise DataError(_missing(data_dir, axis, where))
+        raise DataError(_missing(data_dir, condition, where))
     for utterance, name in read_table(table).items():
         if name not in names:
-            raise DataError(f"{table}: {utterance}: {_unknown(axis, name, names)}")
+            raise DataError(f"{table}: {utterance}: {_unknown(condition, name, names)}")
 
 
-def _missing(data_dir: Path, axis: str, where: str) -> str:
-    return f"{where}: goes by {axis}, and {data_dir} has no table utt2{axis}; add it, or change `by`"
+def _missing(data_dir: Path, condition: str, where: str) -> str:
+    return f"{where}: goes by {condition}, and {data_dir} has no table utt2{condition}; add it, or change `by`"
 
 
-def _unknown(axis: str, name: str, names: list[str]) -> str:
-    return f"{axis} {name!r} is not among those of the training data; known: {' '.join(names)}"
+def _unknown(condition: str, name: str, names: list[str]) -> str:
+    return f"{condition} {name!r} is not among those of the training data; known: {' '.join(names)}"
 
 
 def _shown(config: Config, keys: Keys) -> str:

@@ -51,7 +51,7 @@ def initialise(
     state = {name: value for name, value in state.items() if not name.startswith(left_out)}
     expected = _under(target, model.state_dict(), "the model")
     part = model.get_submodule(target)
-    given, faults = _by_task(part, _under(source, state, path), _known_tasks(Path(path)))
+    given, faults = _by_condition(part, _under(source, state, path), _known_conditions(Path(path)))
     faults |= {name: fault for name, value in given.items() if (fault := _fault(value, expected.get(name)))}
     fitting = {name: value for name, value in given.items() if name not in faults}
     if faults:
@@ -84,24 +84,24 @@ def _fault(value: Tensor, expected: Tensor | None) -> str | None:
     return None if value.shape == expected.shape else f"{tuple(value.shape)} for {tuple(expected.shape)}"
 
 
-def _known_tasks(path: Path) -> dict[str, list[str]]:
-    """Names of each axis that a trained model knows, from the config.yaml beside its file; none without one."""
+def _known_conditions(path: Path) -> dict[str, list[str]]:
+    """Names of each condition that a trained model knows, from the config.yaml beside its file; none without one."""
     try:
         config = yaml.safe_load((path.parent / "config.yaml").read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
-    return (config.get("model_conf") or {}).get("tasks") or {}
+    return (config.get("model_conf") or {}).get("conditions") or {}
 
 
-def _by_task(
+def _by_condition(
     part: nn.Module, given: dict[str, Tensor], known: Mapping[str, list[str]]
 ) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """`given` with the rows of tasks as `part` has them, and why that is not possible for some of them."""
+    """`given` with the rows of conditions as `part` has them, and why that is not possible for some of them."""
     given, faults = dict(given), {}
-    for name, axes, labels in _task_rows(part):
-        if name not in given or not set(axes) <= set(known):
+    for name, conditions, labels in _condition_rows(part):
+        if name not in given or not set(conditions) <= set(known):
             continue
-        rows = list(product(*(known[axis] for axis in axes)))
+        rows = list(product(*(known[condition] for condition in conditions)))
         missing = [label for label in labels if label not in rows]
         if missing:
             faults[name] = f"(knows no {' '.join(missing[0])}, but {', '.join(map(' '.join, rows))})"
@@ -109,17 +109,21 @@ def _by_task(
             given[name] = given[name][[rows.index(label) for label in labels]]
     for name, module in part.named_modules():
         if isinstance(module, StaticSelection):
-            different = [axis for axis in module.names if known.get(axis, module.names[axis]) != module.names[axis]]
-            faults |= {f"{name}": f"(families of {axis} {' '.join(known[axis])})" for axis in different}
+            different = [
+                condition
+                for condition in module.names
+                if known.get(condition, module.names[condition]) != module.names[condition]
+            ]
+            faults |= {f"{name}": f"(families of {condition} {' '.join(known[condition])})" for condition in different}
     return given, faults
 
 
-def _task_rows(part: nn.Module) -> Iterator[tuple[str, list[str], list[Label]]]:
-    """Parameters with a row a task: their name, the axes of tasks, and the names of each row."""
+def _condition_rows(part: nn.Module) -> Iterator[tuple[str, list[str], list[Label]]]:
+    """Parameters with a row a task: their name, the conditions of conditions, and the names of each row."""
     for name, module in part.named_modules():
         if isinstance(module, LearnedSelection):
-            for axis, names in module.names.items():
-                yield f"{name}.logits_{axis}", [axis], [(task,) for task in names]
+            for condition, names in module.names.items():
+                yield f"{name}.logits_{condition}", [condition], [(task,) for task in names]
         if isinstance(module, Adapters):
             for parameter, _ in module.named_parameters():
                 yield f"{name}.{parameter}", module.rows.by, module.rows.labels

@@ -19,7 +19,7 @@ from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.progress import progress
 from espnet_diverse.training import espnet_command
 from espnet_diverse.training.batches import read_sampling
-from espnet_diverse.training.condition_names import fill_in, task_table
+from espnet_diverse.training.condition_names import condition_table, fill_in
 from espnet_diverse.training.config import Config, differences, save
 from espnet_diverse.training.run_data import FOLD_LENGTH, PREFIX, RunData, Tokens, check_audio, check_data, existing
 from espnet_diverse.training.tasks import TASKS
@@ -133,7 +133,7 @@ def _fill(config: Config, data: RunData, tokens: Tokens) -> Config:
         sampling.categories(data.train_dir)
     for phase, data_dir in data.phases().items():
         files = [(data_dir / file, name, kind) for file, name, kind in entries]
-        files += [(task_table(data_dir, axis), axis, "text") for axis in axes]
+        files += [(condition_table(data_dir, condition), condition, "text") for condition in axes]
         triples = [(str(existing(file.absolute(), "prepare")), name, kind) for file, name, kind in files]
         filled[f"{phase}_data_path_and_name_and_type"] = triples
     return filled

@@ -1,6 +1,6 @@
-"""ESPnet's tasks with our trainer, our models and a strict loader.
+"""ESPnet's conditions with our trainer, our models and a strict loader.
 
-Importing this module registers our classes in ESPnet's tables, as importing ESPnet's tasks after the package does.
+Importing this module registers our classes in ESPnet's tables, as importing ESPnet's conditions after the package does.
 """
 
 import logging
@@ -20,6 +20,7 @@ from espnet2.train.abs_espnet_model import AbsESPnetModel
 from torch import nn
 from typeguard import TypeCheckError
 
+from espnet_diverse.conditions import CONDITIONS
 from espnet_diverse.errors import ConfigError, ModelError
 from espnet_diverse.nets.bert import BertFrontend
 from espnet_diverse.nets.models import DiverseSTModel
@@ -27,10 +28,9 @@ from espnet_diverse.pretrained_tokenizer import PretrainedTokenizer
 from espnet_diverse.progress import progress
 from espnet_diverse.registration.import_hooks import swapped
 from espnet_diverse.registration.lazy_imports import NO_TRANSFORMERS
-from espnet_diverse.scope import AXES
 from espnet_diverse.training import checkpoint
 from espnet_diverse.training.batches import balanced_batches
-from espnet_diverse.training.condition_names import TaskIndices
+from espnet_diverse.training.condition_names import ConditionIndices
 from espnet_diverse.training.config import named_files
 from espnet_diverse.training.initialisation import initialise
 from espnet_diverse.training.text_batches import build_batch_sampler
@@ -54,15 +54,15 @@ class _Diverse:
 
     @classmethod
     def optional_data_names(cls, train: bool = True, inference: bool = False) -> tuple[str, ...]:
-        """ESPnet's names of data that may be given, and the axes of tasks."""
-        return (*super().optional_data_names(train, inference), *AXES)
+        """ESPnet's names of data that may be given, and the conditions of conditions."""
+        return (*super().optional_data_names(train, inference), *CONDITIONS)
 
     @classmethod
     def build_preprocess_fn(cls, args: Namespace, train: bool):
-        """ESPnet's preprocessor; where the model has tasks it also turns their names into indices."""
+        """ESPnet's preprocessor; where the model has conditions it also turns their names into indices."""
         preprocess = super().build_preprocess_fn(args, train)
-        names = (getattr(args, "model_conf", None) or {}).get("tasks")
-        return TaskIndices(preprocess, names) if names else preprocess
+        names = (getattr(args, "model_conf", None) or {}).get("conditions")
+        return ConditionIndices(preprocess, names) if names else preprocess
 
     @classmethod
     def build_sequence_iter_factory(cls, args: Namespace, iter_options, mode: str):
@@ -155,13 +155,13 @@ class STTask(_Diverse, st.STTask):
 
     @classmethod
     def add_task_arguments(cls, parser: ArgumentParser) -> None:
-        """As the other tasks, and `model`, so that a fragment of conf/model serves every task."""
+        """As the other conditions, and `model`, so that a fragment of conf/model serves every task."""
         super().add_task_arguments(parser)
         parser.add_argument("--model", default="diverse")
 
     @classmethod
     def build_model(cls, args: Namespace) -> AbsESPnetModel:
-        """As the other tasks."""
+        """As the other conditions."""
         with swapped(st, ESPnetSTModel=DiverseSTModel):
             return super().build_model(args)
 
@@ -180,7 +180,7 @@ class MTTask(_Diverse, mt.MTTask):
 
     @classmethod
     def build_model(cls, args: Namespace) -> AbsESPnetModel:
-        """As the other tasks, with embeddings of variance 1 / width.
+        """As the other conditions, with embeddings of variance 1 / width.
 
         Vaswani et al. 2017, "Attention is all you need", section 3.4, multiply embeddings by the square root of the
         width, as ESPnet does, which draws them with variance 1: they would hide the positions, and as shared weights
@@ -198,7 +198,7 @@ class MTTask(_Diverse, mt.MTTask):
 
     @classmethod
     def build_preprocess_fn(cls, args: Namespace, train: bool):
-        """As the other tasks; a pretrained tokenizer is read from its file alone."""
+        """As the other conditions; a pretrained tokenizer is read from its file alone."""
         with swapped(preprocessor, build_tokenizer=_build_tokenizer):
             return super().build_preprocess_fn(args, train)
 

@@ -15,13 +15,13 @@ from espnet_diverse.audio.stream import STDIN
 from espnet_diverse.data.faults import Fault, refuse
 from espnet_diverse.data.tables import numbered_lines, read_table
 from espnet_diverse.errors import DataError
-from espnet_diverse.training.condition_names import task_table
+from espnet_diverse.training.condition_names import condition_table
 
 _SOUND = "wav flac mp3 ogg oga opus sph aif aiff au caf w64 rf64"
 _MEDIA = "m4a mp4 mov 3gp webm mkv mka aac wma amr"
 SUFFIXES = frozenset(f".{name}" for name in f"{_SOUND} {_MEDIA}".split())
 COLUMNS = {"path": "path", "language": "lang", "target_language": "tgtlang", "domain": "domain"}
-"""Columns of a list, and the axis of tasks that they name."""
+"""Columns of a list, and the condition of conditions that they name."""
 _LONGEST_NAME = 200  # bytes; file systems allow 255, of which suffixes need some
 _TAKEN = "failures"  # failures.json is no transcript
 
@@ -32,12 +32,12 @@ class Recording(NamedTuple):
     Attributes:
         path: Of its file; "-" is standard input.
         name: What its outputs are called, without their suffix; no two recordings of `find_recordings` share one.
-        tasks: Name by axis of what the list says of it.
+        conditions: Name by condition of what the list says of it.
     """
 
     path: str
     name: str
-    tasks: Mapping[str, str]
+    conditions: Mapping[str, str]
 
 
 def find_recordings(sources: Sequence[str], listed: Path | None = None) -> list[Recording]:
@@ -61,7 +61,7 @@ def find_recordings(sources: Sequence[str], listed: Path | None = None) -> list[
         raise DataError("no recording is named; give files, folders, - for standard input, or --list")
     once: dict[tuple, Recording] = {}
     for one in found:
-        once.setdefault((_real(one.path), *sorted(one.tasks.items())), one)
+        once.setdefault((_real(one.path), *sorted(one.conditions.items())), one)
     return _named(list(once.values()))
 
 
@@ -99,12 +99,14 @@ def _of_scp(table: Path) -> list[Recording]:
     folder = table.parent
     if (folder / "segments").exists():
         raise DataError(f"{folder}: has segments; cut them with espnet-diverse prepare, or take the file away")
-    by_axis = {axis: task_table(folder, axis) for axis in COLUMNS.values() if axis != "path"}
-    names = {axis: read_table(path) for axis, path in by_axis.items() if path.exists()}
+    by_axis = {condition: condition_table(folder, condition) for condition in COLUMNS.values() if condition != "path"}
+    names = {condition: read_table(path) for condition, path in by_axis.items() if path.exists()}
     # The suffix, which ids do not have, is taken off again when names are made.
     return [
         Recording(
-            path, f"{utterance}.wav", {axis: table[utterance] for axis, table in names.items() if utterance in table}
+            path,
+            f"{utterance}.wav",
+            {condition: table[utterance] for condition, table in names.items() if utterance in table},
         )
         for utterance, path in read_table(table, "wav.scp").items()
     ]
@@ -125,7 +127,9 @@ def _of_table(table: Path) -> list[Recording]:
             faults.append(Fault(str(table), number, "names no path; a line begins with one"))
         values = {COLUMNS[name]: value.strip() for name, value in zip(columns, fields, strict=False) if name in COLUMNS}
         path = table.parent / values.pop("path", "")
-        found.append(Recording(str(path), path.name, {axis: value for axis, value in values.items() if value}))
+        found.append(
+            Recording(str(path), path.name, {condition: value for condition, value in values.items() if value})
+        )
     refuse(faults)
     return found
 

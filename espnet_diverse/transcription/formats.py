@@ -44,7 +44,7 @@ def as_json(transcript: Transcript, name: str) -> str:
         "text": transcript.text,
         "language": transcript.language,
         "duration": transcript.duration,
-        "tasks": transcript.tasks,
+        "conditions": transcript.conditions,
         "language_probabilities": transcript.language_probabilities,
         "segments": [{"id": index, **_fields(segment)} for index, segment in enumerate(transcript.segments)],
     }

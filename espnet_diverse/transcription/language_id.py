@@ -22,30 +22,34 @@ from espnet_diverse.decoding.predictor import BatchedSearch
 _TEMPERATURE = 0.1  # the likeliest one for dev sets of three models of seven and ten languages
 
 
-def spoken_axes(search: BatchedSearch) -> list[str]:
-    """Axes of tasks by which a model depends on the spoken language; in speech recognition the text is in it too."""
-    axes = ("lang", "tgtlang") if search.task == "asr" else ("lang",)
-    return [axis for axis in axes if axis in search.tasks.names]
+def spoken_conditions(search: BatchedSearch) -> list[str]:
+    """Axes of conditions by which a model depends on the spoken language; in speech recognition the text is in it
+    too.""" axes = ("lang", "tgtlang") if search.task == "asr" else ("lang",)
+    return [condition for condition in axes if condition in search.conditions.names]
 
 
-def find_language(search: BatchedSearch, features: Sequence[NDArray], tasks: Mapping[str, int]) -> dict[str, float]:
+def find_language(
+    search: BatchedSearch, features: Sequence[NDArray], conditions: Mapping[str, int]
+) -> dict[str, float]:
     """How likely each language that a model knows is the one that is spoken.
 
     Args:
         search: Of speech recognition or speech translation.
         features: Of the first stretches of speech of a recording, (T, F) each; at least one.
-        tasks: Task index by axis of what is known of the recording.
+        conditions: Index by condition of what is known of the recording.
 
     Returns:
         Probability by name, likeliest first; nothing where the spoken language makes no difference to the model, or is
-        among `tasks`.
+        among `conditions`.
     """
-    axes = [axis for axis in spoken_axes(search) if axis not in tasks]
+    axes = [condition for condition in spoken_conditions(search) if condition not in conditions]
     if not axes:
         return {}
-    names = search.tasks.names
-    languages = [name for name in names[axes[0]] if all(name in names[axis] for axis in axes)]
-    candidates = [{**tasks, **{axis: names[axis].index(name) for axis in axes}} for name in languages]
+    names = search.conditions.names
+    languages = [name for name in names[axes[0]] if all(name in names[condition] for condition in axes)]
+    candidates = [
+        {**conditions, **{condition: names[condition].index(name) for condition in axes}} for name in languages
+    ]
     scores, tokens = sum(_scores(search, stretch, candidates) for stretch in features).unbind()
     found = (scores / (_TEMPERATURE * tokens)).softmax(0).tolist()
     return dict(sorted(zip(languages, found, strict=True), key=lambda one: -one[1]))

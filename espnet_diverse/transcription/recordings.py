@@ -15,11 +15,11 @@ from espnet.nets.pytorch_backend.transformer.subsampling import TooShortUttError
 from numpy.typing import NDArray
 
 from espnet_diverse.audio.stream import Source, open_audio
-from espnet_diverse.decoding.condition_ids import KnownTasks, completed, indices_of, warn_of_unused
+from espnet_diverse.decoding.condition_ids import KnownConditions, completed, indices_of, warn_of_unused
 from espnet_diverse.decoding.grouping import each_result, grouped
 from espnet_diverse.decoding.predictor import BatchedSearch, Found
 from espnet_diverse.transcription.alignment import check_ctc, frame_times, timed
-from espnet_diverse.transcription.language_id import find_language, spoken_axes
+from espnet_diverse.transcription.language_id import find_language, spoken_conditions
 from espnet_diverse.transcription.result import Alternative, Segment, Transcript
 from espnet_diverse.transcription.segmentation import Cutting, Stretch, stretches
 
@@ -33,13 +33,13 @@ class Request:
 
     Attributes:
         audio, rate: As of `open_audio`.
-        tasks: Name by axis, such as {"lang": "es", "domain": "talks"}, of what is known of it.
+        conditions: Name by condition, such as {"lang": "es", "domain": "talks"}, of what is known of it.
         hear: Told how far the work is: the seconds of the recording that are done, and those that it lasts.
     """
 
     audio: Source
     rate: int | None = None
-    tasks: Mapping[str, str] = field(default_factory=dict)
+    conditions: Mapping[str, str] = field(default_factory=dict)
     hear: Callable[[float, float], None] | None = field(default=None, compare=False)
 
 
@@ -59,7 +59,7 @@ class _Recording:
     """What is known so far of a recording; `waiting` counts pieces that were read and not yet searched."""
 
     request: Request
-    tasks: dict[str, str] = field(default_factory=dict)
+    conditions: dict[str, str] = field(default_factory=dict)
     indices: dict[str, int] = field(default_factory=dict)
     language: str | None = None
     probabilities: dict[str, float] | None = None
@@ -84,7 +84,7 @@ class _Recording:
         if self.failure is not None:
             return self.failure
         segments = tuple(sorted(self.segments, key=lambda segment: segment.start))
-        return Transcript(segments, self.duration, self.tasks, self.probabilities, self.language)
+        return Transcript(segments, self.duration, self.conditions, self.probabilities, self.language)
 
 
 class Transcription:
@@ -160,27 +160,29 @@ class Transcription:
             before = stretch.end
 
     def _settle(self, recording: _Recording, beginning: Sequence[_Piece]) -> None:
-        """Settle the tasks of a recording; its beginning may tell the language."""
-        known, given = self.search.tasks, recording.request.tasks
-        new = {axis: name for axis, name in given.items() if self.warned.get(axis) != name}
+        """Settle the conditions of a recording; its beginning may tell the language."""
+        known, given = self.search.conditions, recording.request.conditions
+        new = {condition: name for condition, name in given.items() if self.warned.get(condition) != name}
         self.warned |= new
         warn_of_unused(known, new, self.same_language)
-        recording.tasks = completed(known, given, self.same_language)
-        recording.language = self._spoken(recording.tasks) or self._spoken(given)
+        recording.conditions = completed(known, given, self.same_language)
+        recording.language = self._spoken(recording.conditions) or self._spoken(given)
         if not beginning:
             return
-        spoken = spoken_axes(self.search)
-        if any(axis not in recording.tasks for axis in spoken):
-            others = KnownTasks({axis: names for axis, names in known.names.items() if axis not in spoken})
-            indices = indices_of(others, recording.tasks)  # first, for an error here takes no time
+        spoken = spoken_conditions(self.search)
+        if any(condition not in recording.conditions for condition in spoken):
+            others = KnownConditions(
+                {condition: names for condition, names in known.names.items() if condition not in spoken}
+            )
+            indices = indices_of(others, recording.conditions)  # first, for an error here takes no time
             recording.probabilities = find_language(self.search, _first_seconds(beginning), indices)
             language = dict.fromkeys(spoken, next(iter(recording.probabilities)))
-            recording.tasks = completed(known, language | dict(given), self.same_language)
-            recording.language = self._spoken(recording.tasks)
-        recording.indices = indices_of(known, recording.tasks)
+            recording.conditions = completed(known, language | dict(given), self.same_language)
+            recording.language = self._spoken(recording.conditions)
+        recording.indices = indices_of(known, recording.conditions)
 
     def _spoken(self, names: Mapping[str, str]) -> str | None:
-        """The language that is spoken, by names by axis; what is recognised is in the language that is spoken."""
+        """The language that is spoken, by names by condition; what is recognised is in the language that is spoken."""
         return names.get("lang") or (names.get("tgtlang") if self.same_language else None)
 
     def _find(self, pieces: Sequence[_Piece]) -> None:
@@ -196,8 +198,8 @@ class Transcription:
                 piece.recording.tell(piece.covered)
 
     def _searched(self, batch: Sequence[_Piece]) -> list[Found]:
-        tasks = [piece.recording.indices for piece in batch]
-        return self.search.find([piece.features for piece in batch], tasks, posteriors=self.frames is not None)
+        conditions = [piece.recording.indices for piece in batch]
+        return self.search.find([piece.features for piece in batch], conditions, posteriors=self.frames is not None)
 
     def _segment(self, piece: _Piece, found: Found | Exception) -> Segment:
         if isinstance(found, Exception):

@@ -53,8 +53,8 @@ class Transcript:
     Attributes:
         segments: Stretches of speech in the order of time; they do not overlap. None where nobody speaks.
         duration: Seconds of the recording.
-        tasks: Name by axis, such as {"lang": "es", "domain": "talks"}, of what the model knows of tasks; that of the
-            language may have been found.
+        conditions: Name by condition, such as {"lang": "es", "domain": "talks"}, of what the model knows of
+            conditions; that of the language may have been found.
         language_probabilities: Where the language was found: how likely each is that the model knows, likeliest first.
         language: What is spoken: as given, as found, or as the model takes for granted, by a default or because it
             knows no other. None where a model that knows no languages was given none, or where silence gave nothing to
@@ -63,7 +63,7 @@ class Transcript:
 
     segments: tuple[Segment, ...]
     duration: float
-    tasks: dict[str, str]
+    conditions: dict[str, str]
     language_probabilities: dict[str, float] | None = None
     language: str | None = None
 

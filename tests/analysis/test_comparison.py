@@ -12,7 +12,7 @@ from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.training.tasks import load_model
 
 ROWS = {"ar": {"score": 30.0}, "de": {"score": 20.0}}
-SELECTION = {"strategy": "group", "pool": 4, "tasks": {"lang": ["ar", "de"]}}
+SELECTION = {"strategy": "group", "pool": 4, "conditions": {"lang": ["ar", "de"]}}
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def test_a_plain_run(run, tiny_run):
 
 def test_selection_and_adapters_are_seen(run):
     plain = read_system(run, "decode/test", "wer")
-    adapter = {"by": "lang", "bottleneck": 4, "tasks": SELECTION["tasks"]}
+    adapter = {"by": "lang", "bottleneck": 4, "conditions": SELECTION["conditions"]}
     select_heads(run, attention={"selection": SELECTION}, adapter=adapter)
     system = read_system(run, "decode/test", "wer")
     assert (system.strategy, system.heads, system.pool) == ("adapter + group", 2, 4)

@@ -25,9 +25,9 @@ def owned(picks, pool=8):
 def model():
     """Encoder by language and domain, decoder by language; logits are known."""
     model = nn.Module()
-    options = {"strategy": "group", "pool": 4, "by": ["lang", "domain"], "tasks": NAMES}
+    options = {"strategy": "group", "pool": 4, "by": ["lang", "domain"], "conditions": NAMES}
     model.encoder = DiverseTransformerEncoder(20, output_size=8, attention={"selection": options}, **SMALL)
-    options = {"strategy": "static", "tasks": {"lang": NAMES["lang"]}}
+    options = {"strategy": "static", "conditions": {"lang": NAMES["lang"]}}
     model.decoder = DiverseTransformerDecoder(9, 8, attention={"selection": options}, **SMALL)
     for layer in model.encoder.encoders:
         selection = layer.self_attn.selection
@@ -53,7 +53,7 @@ def test_what_the_heads_of_a_model_belong_to(model):
         "encoder self-attention by domain",
         "decoder self-attention by language",
     ]
-    assert both.tasks == ["ar news", "ar talk", "de news", "de talk", "es news", "es talk"]
+    assert both.conditions == ["ar news", "ar talk", "de news", "de talk", "es news", "es talk"]
     assert both.picks[:, 1].tolist() == [[0, 1], [0, 3], [0, 1], [0, 3], [1, 2], [2, 3]]
     assert language.picks[:, 0].tolist() == [[0, 1], [0, 1], [1, 2]]
     assert domain.picks[:, 0].tolist() == [[0, 1], [0, 3]]
@@ -75,7 +75,7 @@ def test_tables_and_numbers_say_the_same(model):
     numbers, saved = summary(found), arrays(found)
     assert numbers["encoder self-attention by language"]["sharing"] == saved["encoder_lang_sharing"].tolist()
     assert numbers["decoder self-attention by language"]["picks"] == saved["decoder_lang_picks"].tolist()
-    assert saved["encoder_lang+domain_tasks"].tolist() == found[0].tasks
+    assert saved["encoder_lang+domain_tasks"].tolist() == found[0].conditions
 
 
 def test_pictures_show_picks_and_sharing(tmp_path):

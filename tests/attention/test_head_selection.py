@@ -1,4 +1,4 @@
-"""Head selection around every core: batches that mix tasks, pruning, and what is picked."""
+"""Head selection around every core: batches that mix conditions, pruning, and what is picked."""
 
 import copy
 
@@ -30,7 +30,7 @@ each_position = pytest.mark.parametrize("relative", [False, True], ids=["absolut
 def build(core, strategy, seed=3, relative=False, **options):
     """An attention by language in double precision, for evaluation, with a mixing rate that is not 0."""
     torch.manual_seed(seed)
-    selection = {"tasks": {"lang": LANGUAGES}} | STRATEGIES[strategy] | options
+    selection = {"conditions": {"lang": LANGUAGES}} | STRATEGIES[strategy] | options
     module = build_attention(core, SIZE, HEADS, relative=relative, selection=selection).double().eval()
     for name, buffer in module.core.named_buffers():
         if name.endswith("updates.count"):
@@ -48,7 +48,7 @@ def languages(*ids, **options):
     return scope({"lang": torch.tensor(ids)}, **options)
 
 
-# Laws of batches that mix tasks
+# Laws of batches that mix conditions
 
 
 @each_core
@@ -57,13 +57,13 @@ def languages(*ids, **options):
 def test_a_mixed_batch_equals_its_samples_alone_and_padding_changes_nothing(core, strategy, relative):
     module = build(core, strategy, relative=relative)
     x, positions = inputs(5, relative)
-    tasks, lengths = [2, 0, 1, 0, 2], [7, 7, 7, 7, 7] if relative else [7, 5, 6, 2, 7]
+    conditions, lengths = [2, 0, 1, 0, 2], [7, 7, 7, 7, 7] if relative else [7, 5, 6, 2, 7]
     padded = torch.where(lengths_to_mask(torch.tensor(lengths), 7).unsqueeze(-1), x, 1e3)
-    with languages(*tasks):
+    with languages(*conditions):
         mixed = module(padded, padded, padded, *positions, lengths_to_mask(torch.tensor(lengths), 7).unsqueeze(1))
-    for i, (task, n) in enumerate(zip(tasks, lengths, strict=True)):
+    for i, (condition, n) in enumerate(zip(conditions, lengths, strict=True)):
         alone = x[i : i + 1, :n]
-        with languages(task):
+        with languages(condition):
             torch.testing.assert_close(mixed[i : i + 1, :n], module(alone, alone, alone, *positions, None))
 
 
@@ -110,9 +110,9 @@ def test_gradients_are_finite_even_for_a_fully_masked_row(core, strategy):
 def test_pruned_equals_masked(core, strategy, relative):
     module, (x, positions) = build(core, strategy, relative=relative), inputs(2, relative)
     plain = build_attention(core, SIZE, HEADS, relative=relative).double()
-    for task in range(3):
+    for condition in range(3):
         pruned = copy.deepcopy(module)
-        with languages(task):
+        with languages(condition):
             masked = module(x, x, x, *positions, None)
             pruned.prune()
         plain.load_state_dict(pruned.state_dict())
@@ -123,8 +123,8 @@ def test_pruned_equals_masked(core, strategy, relative):
 def test_expand_kv_with_one_task_and_with_several(strategy):
     module, (x, _) = build("softmax", strategy), inputs(3)
     memory = torch.randn(1, 5, SIZE, dtype=torch.double).expand(3, -1, -1)
-    for tasks in ([1], [1, 1, 1], [2, 0, 1]):
-        with languages(*tasks):
+    for conditions in ([1], [1, 1, 1], [2, 0, 1]):
+        with languages(*conditions):
             torch.testing.assert_close(module(x, memory, memory, None, expand_kv=True), module(x, memory, memory, None))
 
 
@@ -179,7 +179,7 @@ def test_static_families_share_their_heads_and_no_others():
 
 
 def test_language_and_domain_together_multiply_the_odds():
-    options = {"by": ["lang", "domain"], "tasks": {"lang": LANGUAGES, "domain": DOMAINS}}
+    options = {"by": ["lang", "domain"], "conditions": {"lang": LANGUAGES, "domain": DOMAINS}}
     module, (x, _) = build("softmax", "subset", **options), inputs(2)
     selection = module.selection
     assert selection.picks().shape == (3, 2, HEADS)
@@ -197,7 +197,7 @@ def test_language_and_domain_together_multiply_the_odds():
 
 def test_logits_start_as_released():
     torch.manual_seed(0)
-    options = SelectionOptions(strategy="subset", pool=1000, tasks={"lang": LANGUAGES})
+    options = SelectionOptions(strategy="subset", pool=1000, conditions={"lang": LANGUAGES})
     logits = head_selection.LearnedSelection(4, options).logits("lang")
     assert (logits >= np.log(0.01)).all() and (logits <= 0).all()
     assert float(logits.mean().detach()) == pytest.approx(np.log(0.01) / 2, abs=0.1)
@@ -207,7 +207,7 @@ def test_learning_prefers_the_head_that_helps():
     """The gradient through the straight-through weight is that of the sample: a better head gains."""
     torch.manual_seed(0)
     selection = head_selection.build_selection(
-        {"strategy": "group", "pool": 2, "tau": 1.0, "tasks": {"lang": ["ar"]}}, 1
+        {"strategy": "group", "pool": 2, "tau": 1.0, "conditions": {"lang": ["ar"]}}, 1
     )
     values = torch.tensor([0.0, 1.0])
     optimizer = torch.optim.Adam(selection.parameters(), lr=0.1)

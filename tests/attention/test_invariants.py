@@ -13,8 +13,8 @@ NULL = {
     "sma": {"nu": 0.0, "noise_std": 0.0, "lambda_k": 0.0, "lambda_d": 0.0},
     "sdma": {"nu": 0.0, "noise_std": 0.0, "lambda_k": 0.0, "lambda_d": 0.0, "lambda_q": 0.0, "lambda_x": 0.0},
 }
-#: Every sample has the default task here; batches that mix tasks stand in test_head_selection.py.
-GROUP = {"strategy": "group", "pool": 8, "tasks": {"lang": ["ar", "de"]}, "default_task": {"lang": "de"}}
+#: Every sample has the default task here; batches that mix conditions stand in test_head_selection.py.
+GROUP = {"strategy": "group", "pool": 8, "conditions": {"lang": ["ar", "de"]}, "default_condition": {"lang": "de"}}
 VARIANTS = {
     "sma:paper": {"preset": "paper"},
     "sma:released": {"preset": "released"},

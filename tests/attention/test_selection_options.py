@@ -14,7 +14,7 @@ DOMAINS = ["news", "talk"]
 
 def build(**options):
     torch.manual_seed(3)
-    selection = {"strategy": "group", "pool": 8, "tasks": {"lang": LANGUAGES}} | options
+    selection = {"strategy": "group", "pool": 8, "conditions": {"lang": LANGUAGES}} | options
     return build_attention("softmax", SIZE, HEADS, selection=selection).eval()
 
 
@@ -68,7 +68,7 @@ def test_updates_are_counted():
 
 
 @pytest.mark.parametrize(
-    ("tasks", "text"),
+    ("conditions", "text"),
     [
         ({}, "head selection: the lang of a sample was not given; known, from 0 on: ar de el"),
         (
@@ -79,14 +79,14 @@ def test_updates_are_counted():
         ({"lang": torch.tensor([0, 1, 2])}, "the lang of 3 samples was given for a batch of 2"),
     ],
 )
-def test_a_task_that_is_missing_or_unknown_is_refused(tasks, text):
+def test_a_task_that_is_missing_or_unknown_is_refused(conditions, text):
     module, x = build(), inputs(2)
-    with scope(tasks), pytest.raises(ValueError, match=text):
+    with scope(conditions), pytest.raises(ValueError, match=text):
         module(x, x, x, None)
 
 
 def test_a_default_task_stands_in():
-    module, x = build(default_task={"lang": "de"}), inputs(2)
+    module, x = build(default_condition={"lang": "de"}), inputs(2)
     with languages(1):
         expected = module(x, x, x, None)
     assert torch.equal(module(x, x, x, None), expected)
@@ -106,23 +106,26 @@ def test_pruning_wants_one_task():
         ({"temperature": 1}, "head selection has no option 'temperature'; known: strategy pool by"),
         ({"strategy": "group", "pool": 6}, "a pool of 6 does not make 4 groups; give a multiple of 4"),
         ({"strategy": "subset", "pool": 4}, "a pool of 4 leaves 4 heads nothing to pick; give more, or choose"),
-        ({"strategy": "group", "tasks": {}}, "head selection by lang has no names; training fills tasks in"),
+        ({"strategy": "group", "conditions": {}}, "head selection by lang has no names; training fills conditions in"),
         ({"strategy": "group", "by": "speaker"}, "head selection by 'speaker' is not possible; give one or a list of"),
         ({"strategy": "group", "by": []}, "is not possible; give one or a list of lang tgtlang domain"),
-        ({"strategy": "group", "default_task": {"lang": "fr"}}, "default_task 'fr' is unknown; known: ar de el"),
+        (
+            {"strategy": "group", "default_condition": {"lang": "fr"}},
+            "default_condition 'fr' is unknown; known: ar de el",
+        ),
         ({"tau": 0.0}, "tau 0 would divide by zero; give a number above 0"),
         ({"kl_weight": -1.0}, "kl_weight -1.0 is negative; give 0 or more"),
-        ({"strategy": "static", "families": [["ar"], ["de"]]}, "'el' is in 0 families; put every task into one"),
+        ({"strategy": "static", "families": [["ar"], ["de"]]}, "'el' is in 0 families; put every condition into one"),
         ({"strategy": "static", "families": [LANGUAGES, ["de"]]}, "'de' is in 2 families"),
         (
-            {"strategy": "static", "by": ["lang", "domain"], "tasks": {"lang": LANGUAGES, "domain": DOMAINS}},
-            "strategy static goes by one axis, not by lang and domain; choose one",
+            {"strategy": "static", "by": ["lang", "domain"], "conditions": {"lang": LANGUAGES, "domain": DOMAINS}},
+            "strategy static goes by one condition, not by lang and domain; choose one",
         ),
     ],
 )
 def test_options_that_are_not_allowed_are_named(options, text):
     with pytest.raises(ValueError, match=text):
-        build_attention("softmax", SIZE, HEADS, selection={"tasks": {"lang": LANGUAGES}} | options)
+        build_attention("softmax", SIZE, HEADS, selection={"conditions": {"lang": LANGUAGES}} | options)
 
 
 def test_a_name_in_place_of_options_is_refused():

@@ -30,7 +30,7 @@ def test_computing_all_heads_gives_what_computing_the_picked_ones_gives(monkeypa
     from head_selection import _ComputeAll
 
     torch.manual_seed(0)
-    selection = {"strategy": "subset", "pool": 8, "tasks": {"lang": ["ar", "de"]}}
+    selection = {"strategy": "subset", "pool": 8, "conditions": {"lang": ["ar", "de"]}}
     attention = build_attention("softmax", 16, 4, selection=selection).double().eval()
     x, mask = torch.randn(3, 5, 16).double(), torch.ones(3, 1, 5, dtype=torch.bool)
     mask[1, :, 3:] = False

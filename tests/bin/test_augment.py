@@ -13,10 +13,13 @@ def test_back_translated_data_combines_with_other_data(tiny_translation, tmp_pat
     assert f"{tmp_path / 'bt'}: 2 pairs, 0 left out" in capsys.readouterr().out
     data = read_data_dir(tmp_path / "bt")
     assert data.text == {"bt-m1": "abc", "bt-m2": "ddab"} and set(data.src_text) == set(data.text)
-    assert data.tasks == {"utt2lang": dict.fromkeys(data.text, "xx"), "utt2tgtlang": dict.fromkeys(data.text, "yy")}
+    assert data.conditions == {
+        "utt2lang": dict.fromkeys(data.text, "xx"),
+        "utt2tgtlang": dict.fromkeys(data.text, "yy"),
+    }
     parts = [f"human={run.train_dir}", f"back={tmp_path / 'bt'}"]
     assert main(["combine", *parts, "--output_dir", str(tmp_path / "all")]) == 0
-    assert set(read_data_dir(tmp_path / "all").tasks["utt2domain"].values()) == {"human", "back"}
+    assert set(read_data_dir(tmp_path / "all").conditions["utt2domain"].values()) == {"human", "back"}
 
 
 def test_sampling_is_seeded_and_is_not_beam_search(tiny_translation, tmp_path, capsys):

@@ -14,9 +14,9 @@ def parts(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in "ab":
         soundfile.write(tmp_path / f"{name}.wav", np.zeros(8000, np.int16), 16000)
-        tasks = {"utt2lang": {name: "de"}} if name == "a" else {}
+        conditions = {"utt2lang": {name: "de"}} if name == "a" else {}
         write_data_dir(
-            DataDir({name: f"{tmp_path}/{name}.wav"}, {name: "w"}, {name: "s"}, tasks=tasks), tmp_path / name
+            DataDir({name: f"{tmp_path}/{name}.wav"}, {name: "w"}, {name: "s"}, conditions=conditions), tmp_path / name
         )
     return tmp_path
 
@@ -25,7 +25,7 @@ def test_combine(parts, capsys):
     assert main(["combine", "x=a", "y=b", "--output_dir", "all/train", "--fill", "utt2lang=zh"]) == 0
     said = "all/train: 2 utterances of 2 directories, 1 speakers, 2 in utt2domain, 2 in utt2lang\n"
     assert capsys.readouterr().out == said
-    assert read_data_dir(parts / "all/train").tasks == {
+    assert read_data_dir(parts / "all/train").conditions == {
         "utt2lang": {"a": "de", "b": "zh"},
         "utt2domain": {"a": "x", "b": "y"},
     }

@@ -16,7 +16,7 @@ import pytest
 import soundfile
 
 from espnet_diverse.bin.main import main
-from espnet_diverse.decoding.condition_ids import KnownTasks
+from espnet_diverse.decoding.condition_ids import KnownConditions
 from espnet_diverse.decoding.options import Options
 from espnet_diverse.errors import DataError
 from espnet_diverse.inference import Cutting, Recognizer, Request
@@ -198,15 +198,15 @@ class Multilingual:
 
     class search:  # noqa: N801
         task = "asr"
-        tasks = KnownTasks({"lang": ["de", "es"]})
+        conditions = KnownConditions({"lang": ["de", "es"]})
 
     def __init__(self, *_, **__):
         self.asked = []
 
     def transcribe_all(self, requests, word_timestamps):
         for request in requests:
-            self.asked.append(request.tasks)
-            probabilities = None if "lang" in request.tasks else {"es": 0.9, "de": 0.1}
+            self.asked.append(request.conditions)
+            probabilities = None if "lang" in request.conditions else {"es": 0.9, "de": 0.1}
             yield Transcript((Segment(0.0, 1.0, "hola", -1.0),), 1.0, {"lang": "es"}, probabilities)
 
 

@@ -51,7 +51,7 @@ def test_official_tree_gives_exactly_this(aishell_tree, inner):
 def test_domains_become_tasks(aishell_tree):
     ids = ["BAC009S0002W0122", "BAC009S0003W0121", "BAC009S0724W0121", "BAC009S0764W0121"]
     (aishell_tree / "utt2domain").write_text("".join(f"{name} finance\n" for name in ids))
-    assert aishell.prepare(aishell_tree)["test"].tasks["utt2domain"] == {"BAC009S0764W0121": "finance"}
+    assert aishell.prepare(aishell_tree)["test"].conditions["utt2domain"] == {"BAC009S0764W0121": "finance"}
     (aishell_tree / "utt2domain").write_text(f"{ids[0]} finance\n")
     with pytest.raises(DataError, match="^3 faults: .*utt2domain: BAC009S0003W0121: has no domain"):
         aishell.prepare(aishell_tree)

@@ -50,7 +50,7 @@ def test_translation_gives_exactly_this(tree):
         text={"de-en-a": 'This is "good".', "de-en-b": "“Yes”, he said."},
         utt2spk={"de-en-a": "ab12ab12ab12", "de-en-b": "ab12ab12ab12"},
         src_text={"de-en-a": "das ist gut", "de-en-b": "ja sagte er"},
-        tasks={
+        conditions={
             "utt2lang": {"de-en-a": "de", "de-en-b": "de"},
             "utt2tgtlang": {"de-en-a": "en", "de-en-b": "en"},
         },
@@ -62,7 +62,7 @@ def test_translation_gives_exactly_this(tree):
 def test_recognition_takes_covosts_splits_or_common_voices(tree):
     sets = covost2.prepare(tree)
     assert sets["train"].text == {"de-a": "das ist gut", "de-b": "ja sagte er", "zh-ztrain": "你好 世界"}
-    assert sets["train"].tasks == {"utt2lang": {"de-a": "de", "de-b": "de", "zh-ztrain": "zh"}}
+    assert sets["train"].conditions == {"utt2lang": {"de-a": "de", "de-b": "de", "zh-ztrain": "zh"}}
     assert not sets["train"].src_text
     (tree / "de" / "covost_v2.de_en.tsv").unlink()
     (tree / "de" / "train.tsv").write_text(f"{HEADER}\n{CLIENT}\tb.mp3\tNur dies\t2\n")
@@ -96,7 +96,7 @@ def test_english_is_translated_into_several_languages(tree):
     assert sorted(sets["test"].text) == ["en-de-d", "en-zh-d"]
     for named in ("en-zh", "en-zh-CN", "en_zh-CN"):
         only = covost2.prepare(tree, Selection(task="st", pairs=(named,)))
-        assert only["test"].tasks["utt2tgtlang"] == {"en-zh-d": "zh"}
+        assert only["test"].conditions["utt2tgtlang"] == {"en-zh-d": "zh"}
     zero_shot = covost2.prepare(tree, Selection(task="st", pairs=("en-de",), zero_shot=("en-zh",)))
     assert {name: sorted(data.text) for name, data in zero_shot.items()} == {
         "train": ["en-de-a", "en-de-b"],
@@ -191,7 +191,7 @@ def test_replica_prepares(tmp_path):
     assert main(["prepare", "covost2", *argv, "--output_dir", str(tmp_path / "asr")]) == 0
     for name, count in replica.COUNTS["tiny"].items():
         data = read_data_dir(tmp_path / "asr" / name)
-        assert set(data.tasks["utt2lang"].values()) == set(replica.LANGUAGES)
+        assert set(data.conditions["utt2lang"].values()) == set(replica.LANGUAGES)
         assert len(data.text) == 8 * count
         assert len(read_data_dir(tmp_path / "st" / name).text) == 10 * count
     clip = next((tmp_path / "synthetic_tiny" / "zh-CN" / "clips").iterdir())

@@ -49,7 +49,7 @@ def test_translation_gives_exactly_this(tree):
         utt2spk={one: "MEP_1_train_Jones", two: "MEP_1_train_Jones"},
         segments={one: Segment(SPEECHES["train"], 0.0, 0.5), two: Segment(SPEECHES["train"], 0.5, 1.0)},
         src_text={one: "madam president the vote", two: "it is clear"},
-        tasks={"utt2lang": {one: "en", two: "en"}, "utt2tgtlang": {one: "de", two: "de"}},
+        conditions={"utt2lang": {one: "en", two: "en"}, "utt2tgtlang": {one: "de", two: "de"}},
     )
 
 
@@ -57,7 +57,7 @@ def test_all_directions_and_zero_shot(tree):
     sets = europarl_st.prepare(tree, ST)
     assert {name: len(data.text) for name, data in sets.items()} == {"train": 4, "dev": 4, "test": 4}
     sets = europarl_st.prepare(tree, Selection(task="st", zero_shot=("en-fr",)))
-    assert {name: set(data.tasks["utt2tgtlang"].values()) for name, data in sets.items()} == {
+    assert {name: set(data.conditions["utt2tgtlang"].values()) for name, data in sets.items()} == {
         "train": {"de"},
         "dev": {"de"},
         "test": {"de", "fr"},
@@ -76,9 +76,9 @@ def test_recognition_takes_a_speech_once(tree):
         (SPEECHES["train"], 0.5, 1.0),
         (own, 0.0, 0.7),
     ]
-    assert sets["train"].tasks["utt2lang"][f"{own}_0000000_0000700"] == "en"
+    assert sets["train"].conditions["utt2lang"][f"{own}_0000000_0000700"] == "en"
     assert sets["train"].utt2spk[f"{own}_0000000_0000700"] == own  # speakers.lst does not know it
-    assert sets["train"].tasks.keys() == {"utt2lang"}
+    assert sets["train"].conditions.keys() == {"utt2lang"}
     assert not sets["train"].src_text
 
 
@@ -199,7 +199,7 @@ def test_replica_prepares(tmp_path):
     assert main(["prepare", "europarl_st", *argv, "--output_dir", str(tmp_path / "asr")]) == 0
     for name, count in replica.COUNTS["tiny"].items():
         data = read_data_dir(tmp_path / "asr" / name)
-        assert set(data.tasks["utt2lang"].values()) == set(replica.LANGUAGES)
+        assert set(data.conditions["utt2lang"].values()) == set(replica.LANGUAGES)
         assert len(data.text) == 6 * count
     sets = europarl_st.prepare(tmp_path / "synthetic_tiny", ST)
     assert len(sets["test"].text) == 30 * replica.COUNTS["tiny"]["test"]

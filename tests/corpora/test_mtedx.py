@@ -45,7 +45,7 @@ def test_recognition_reads_the_folders_of_the_languages(mtedx_tree):
             for talk in dev
             for number, times in (("0000", (0.0, 0.75)), ("0001", (1.0, 1.5)))
         },
-        tasks={"utt2lang": {f"{talk}_{number}": talk[:2] for talk in dev for number in ("0000", "0001")}},
+        conditions={"utt2lang": {f"{talk}_{number}": talk[:2] for talk in dev for number in ("0000", "0001")}},
     )
 
 
@@ -53,7 +53,7 @@ def test_translation_keeps_case_and_punctuation_of_the_target(mtedx_tree):
     train = mtedx.prepare(mtedx_tree, ST)["train"]
     assert train.text == {"es-en-traintalk_0000": "Hello everyone!", "es-en-traintalk_0001": "Thank you."}
     assert train.src_text == {"es-en-traintalk_0000": "hola a todos", "es-en-traintalk_0001": "gracias"}
-    assert train.tasks == {
+    assert train.conditions == {
         "utt2lang": dict.fromkeys(train.text, "es"),
         "utt2tgtlang": dict.fromkeys(train.text, "en"),
     }
@@ -68,7 +68,7 @@ def test_zero_shot_directions_are_tested_only(mtedx_tree):
         text.rename(text.with_suffix(".pt"))
     sets = mtedx.prepare(mtedx_tree, Selection("st", pairs=("es-en",), zero_shot=("pt-en",)))
     directions = {
-        name: set(zip(data.tasks["utt2lang"].values(), data.tasks["utt2tgtlang"].values(), strict=True))
+        name: set(zip(data.conditions["utt2lang"].values(), data.conditions["utt2tgtlang"].values(), strict=True))
         for name, data in sets.items()
     }
     assert directions == {
@@ -84,8 +84,8 @@ def test_transcripts_of_a_translated_direction_can_be_recognised(mtedx_tree):
     sets = mtedx.prepare(mtedx_tree, Selection(pairs=("es-en", "de-de")))
     assert sets["test"].text["es-en-testtalk_0001"] == "gracias"
     assert sets["test"].text["de-testtalk_0001"] == "nein"
-    assert sets["test"].tasks["utt2lang"]["es-en-testtalk_0001"] == "es"
-    assert "utt2tgtlang" not in sets["test"].tasks
+    assert sets["test"].conditions["utt2lang"]["es-en-testtalk_0001"] == "es"
+    assert "utt2tgtlang" not in sets["test"].conditions
 
 
 def test_yaml_gives_the_same_as_segments(mtedx_tree):

@@ -79,7 +79,7 @@ def test_the_command_writes_directories_of_text(tree, tmp_path, capsys):
     files = sorted(path.name for path in (tmp_path / "data" / "dev").iterdir())
     assert files == ["src_text", "text", "utt2lang", "utt2tgtlang"]
     data = read_data_dir(tmp_path / "data" / "dev")
-    assert data.is_text and data.tasks["utt2tgtlang"] == {"de-en-corpus-dev-0000001": "en"}
+    assert data.is_text and data.conditions["utt2tgtlang"] == {"de-en-corpus-dev-0000001": "en"}
     assert main([*argv, "--speed_perturb", "0.9"]) == 1
     assert "speed factors are for audio, and these sets are text alone" in capsys.readouterr().err
     assert main([*argv, "--transcripts", "written"]) == 1

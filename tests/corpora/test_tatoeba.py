@@ -12,8 +12,11 @@ def test_many_to_one_is_the_default(write_texts):
     sides = [(pair, side) for pair in ("de-en", "fr-en") for side in pair.split("-")]
     tree = write_texts({f"{split}.{p}.{side}": [f"{p} {side}"] for split in tatoeba.SETS for p, side in sides})
     sets = tatoeba.prepare(tree)
-    assert sets["train"].tasks["utt2lang"] == {"de-en-tatoeba-train-0000001": "de", "fr-en-tatoeba-train-0000001": "fr"}
-    assert set(sets["test"].tasks["utt2tgtlang"].values()) == {"en"}
+    assert sets["train"].conditions["utt2lang"] == {
+        "de-en-tatoeba-train-0000001": "de",
+        "fr-en-tatoeba-train-0000001": "fr",
+    }
+    assert set(sets["test"].conditions["utt2tgtlang"].values()) == {"en"}
     one_to_many = tatoeba.prepare(tree, Selection(pairs=("en-de", "en-fr")))
     assert one_to_many["dev"].text == {"en-de-tatoeba-dev-0000001": "de-en de", "en-fr-tatoeba-dev-0000001": "fr-en fr"}
     with pytest.raises(ConfigError, match="no direction 'de-fr'; there are: de-en en-de fr-en en-fr$"):
@@ -57,7 +60,7 @@ def test_replica_prepares(tmp_path):
     argv = ["--corpus", "synthetic", "--size", "tiny", "--download_dir", str(tmp_path)]
     assert main(["prepare", "tatoeba", *argv, "--output_dir", str(tmp_path / "data")]) == 0
     train = read_data_dir(tmp_path / "data" / "train")
-    languages = list(train.tasks["utt2lang"].values())
+    languages = list(train.conditions["utt2lang"].values())
     assert {name: languages.count(name) for name in set(languages)} == dict.fromkeys(tatoeba.LANGUAGES, 8) | {
         "de": 16,
         "fr": 16,

@@ -25,7 +25,7 @@ def test_texts(tree):
             ["= Valkyria Chronicles III =", "The game began in @-@ 2010 .", "= = Story = =", "A ⁇ ."]
         )
     }
-    assert sets["train"].is_text and not sets["train"].tasks
+    assert sets["train"].is_text and not sets["train"].conditions
     lower = wikitext103.prepare(tree / "wikitext-103", Selection(case="lower"))
     assert lower["test"].text["test-00001-0000"] == "= valkyria chronicles iii ="
 

@@ -12,7 +12,7 @@ TRANSLATIONS = {"a": "a house", "b": "yes yes yes yes", "c": ""}
 @pytest.mark.parametrize(("kind", "prefix"), [("back", "bt-"), ("forward", "st-")])
 def test_the_side_that_people_wrote_is_the_target_of_back_translation(kind, prefix):
     data = augment(SENTENCES, TRANSLATIONS, kind, "en")
-    pair = {"text": data.text, "src_text": data.src_text, **data.tasks}
+    pair = {"text": data.text, "src_text": data.src_text, **data.conditions}
     german, english = ({prefix + "a": value} for value in ("ein Haus", "a house"))
     lang = [{prefix + "a": name} for name in ("de", "en")]
     sides = (german, english, lang[1], lang[0]) if kind == "back" else (english, german, lang[0], lang[1])
@@ -22,15 +22,17 @@ def test_the_side_that_people_wrote_is_the_target_of_back_translation(kind, pref
 
 
 def test_without_languages_there_are_no_tables_of_them():
-    assert augment(Monolingual(SENTENCES.text, {}), TRANSLATIONS, "back", "en").tasks == {}
-    assert augment(SENTENCES, TRANSLATIONS, "back").tasks == {}
+    assert augment(Monolingual(SENTENCES.text, {}), TRANSLATIONS, "back", "en").conditions == {}
+    assert augment(SENTENCES, TRANSLATIONS, "back").conditions == {}
 
 
 def test_the_text_of_parallel_data_is_in_the_target_language():
-    data = DataDir(text={"a": "ja"}, src_text={"a": "yes"}, tasks={"utt2lang": {"a": "en"}, "utt2tgtlang": {"a": "de"}})
+    data = DataDir(
+        text={"a": "ja"}, src_text={"a": "yes"}, conditions={"utt2lang": {"a": "en"}, "utt2tgtlang": {"a": "de"}}
+    )
     found = Monolingual.of(data)
     assert found == Monolingual({"a": "ja"}, {"a": "de"})
-    assert found.to_translate() == DataDir(text={"a": "ja"}, src_text={"a": "ja"}, tasks={"utt2lang": {"a": "de"}})
+    assert found.to_translate() == DataDir(text={"a": "ja"}, src_text={"a": "ja"}, conditions={"utt2lang": {"a": "de"}})
 
 
 def test_nothing_left_is_an_error():

@@ -14,7 +14,7 @@ def part(tmp_path, write_wav):
         wavs = {u: str(write_wav(tmp_path / "audio" / name / f"{u}.wav")) for u in utterances}
         data = DataDir(wavs, dict.fromkeys(utterances, f"said in {name}"), dict.fromkeys(utterances, f"{name}spk"))
         data.src_text = dict.fromkeys(utterances, "source") if tables.pop("src_text", False) else {}
-        data.tasks = {table: dict.fromkeys(utterances, value) for table, value in tables.items()}
+        data.conditions = {table: dict.fromkeys(utterances, value) for table, value in tables.items()}
         write_data_dir(data, tmp_path / name)
         return tmp_path / name
 
@@ -43,7 +43,7 @@ def test_tables_are_joined_sorted_and_the_domain_noted(tmp_path, part):
     assert list(data.text.items()) == [("u1", "said in b"), ("u2", "said in a"), ("u3", "said in b")]
     assert data.wav_scp["u2"] == f"{tmp_path}/audio/a/u2.wav"
     assert data.utt2spk == {"u1": "bspk", "u2": "aspk", "u3": "bspk"}
-    assert data.tasks == {
+    assert data.conditions == {
         "utt2lang": {"u1": "de", "u2": "en", "u3": "de"},
         "utt2domain": {"u1": "ted", "u2": "read", "u3": "ted"},
     }
@@ -53,12 +53,12 @@ def test_tables_are_joined_sorted_and_the_domain_noted(tmp_path, part):
 
 def test_a_domain_given_replaces_the_table(part):
     parts = [Part("new", part("a", "u1", utt2domain="old")), Part("", part("b", "u2", utt2domain="kept"))]
-    assert combine(parts).tasks["utt2domain"] == {"u1": "new", "u2": "kept"}
+    assert combine(parts).conditions["utt2domain"] == {"u1": "new", "u2": "kept"}
 
 
 def test_fill_names_those_without_a_table(part):
     parts = [Part("", part("a", "u1")), Part("", part("b", "u2", utt2lang="de"))]
-    assert combine(parts, {"utt2lang": "zh"}).tasks["utt2lang"] == {"u1": "zh", "u2": "de"}
+    assert combine(parts, {"utt2lang": "zh"}).conditions["utt2lang"] == {"u1": "zh", "u2": "de"}
     with pytest.raises(ConfigError, match="^'text' cannot be filled with one name for all; allowed are utt2lang, utt2"):
         combine(parts, {"text": "zh"})
 
@@ -110,11 +110,11 @@ def test_bad_places(tmp_path, part):
 def test_directories_of_text_alone_are_combined(tmp_path):
     for name in ("ted", "news"):
         data = DataDir(
-            text={f"{name}1": "text"}, src_text={f"{name}1": "source"}, tasks={"utt2lang": {f"{name}1": "de"}}
+            text={f"{name}1": "text"}, src_text={f"{name}1": "source"}, conditions={"utt2lang": {f"{name}1": "de"}}
         )
         write_data_dir(data, tmp_path / name)
     data = write_combined([Part(name, tmp_path / name) for name in ("ted", "news")], tmp_path / "all")
-    assert data.is_text and data.tasks["utt2domain"] == {"ted1": "ted", "news1": "news"}
+    assert data.is_text and data.conditions["utt2domain"] == {"ted1": "ted", "news1": "news"}
     files = sorted(file.name for file in (tmp_path / "all").iterdir())
     assert files == ["src_text", "text", "utt2domain", "utt2lang"]
 

@@ -60,14 +60,14 @@ def test_segments_are_cut(tmp_path, tone):
 
 
 def test_speed_perturbation_is_for_the_training_set(tmp_path, data):
-    data.tasks["utt2domain"] = {"a1": "news", "a2": "news", "b1": "music"}
+    data.conditions["utt2domain"] = {"a1": "news", "a2": "news", "b1": "music"}
     summaries = format_data({"train": data, "dev": data}, tmp_path / "data", Form((0.9, 1.0, 1.1)))
     train, dev = read_data_dir(tmp_path / "data" / "train"), read_data_dir(tmp_path / "data" / "dev")
     assert list(dev.text) == ["a1", "a2", "b1"]
     assert list(train.text) == [prefix + name for prefix in ("", "sp0.9-", "sp1.1-") for name in ("a1", "a2", "b1")]
     assert train.text["sp0.9-b1"] == "four five"
     assert train.utt2spk["sp0.9-b1"] == "sp0.9-b"
-    assert train.tasks["utt2domain"]["sp1.1-b1"] == "music"
+    assert train.conditions["utt2domain"]["sp1.1-b1"] == "music"
     assert soundfile.info(train.wav_scp["sp1.1-b1"]).duration == pytest.approx(0.5 / 1.1, abs=1e-3)
     assert (summaries["train"].utterances, summaries["train"].speakers) == (9, 6)
     validate(tmp_path / "data" / "train")

@@ -10,7 +10,7 @@ def test_what_is_written_is_read_back(tmp_path):
         text={"b": "two", "a": "one", "c": "three"},
         utt2spk={"b": "s1", "a": "s2", "c": "s1"},
         segments={"b": Segment("r1", 0.5, 1.25), "a": Segment("r1", 0.0, 0.5), "c": Segment("r2", 1 / 3, 2.0)},
-        tasks={"utt2lang": {"a": "en", "b": "de", "c": "en"}},
+        conditions={"utt2lang": {"a": "en", "b": "de", "c": "en"}},
         dropped={"d": "too short"},
     )
     write_data_dir(data, tmp_path)
@@ -40,7 +40,7 @@ def test_missing_directory_and_missing_table(tmp_path, data_dir):
 def test_a_directory_of_text_alone(tmp_path):
     """It has text and, in translation, src_text; no audio, speakers or empty tables."""
     languages = {"utt2lang": {"a": "de", "b": "de"}, "utt2tgtlang": {"a": "en", "b": "en"}}
-    data = DataDir(text={"b": "two", "a": "one"}, src_text={"a": "eins", "b": "zwei"}, tasks=languages)
+    data = DataDir(text={"b": "two", "a": "one"}, src_text={"a": "eins", "b": "zwei"}, conditions=languages)
     assert data.is_text and data.utterances() == ["a", "b"]
     write_data_dir(data, tmp_path)
     assert sorted(file.name for file in tmp_path.iterdir()) == ["src_text", "text", "utt2lang", "utt2tgtlang"]

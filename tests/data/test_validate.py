@@ -131,12 +131,14 @@ def test_tables_in_memory_are_checked_like_files(data):
 
 
 def test_text_alone_is_compared_with_its_sources_and_languages():
-    data = DataDir(text={"a": "one", "b": "two"}, src_text={"a": "eins", "c": "drei"}, tasks={"utt2lang": {"a": "de"}})
+    data = DataDir(
+        text={"a": "one", "b": "two"}, src_text={"a": "eins", "c": "drei"}, conditions={"utt2lang": {"a": "de"}}
+    )
     assert [str(fault) for fault in find_faults(data)] == [
         "src_text: b: has no line in this table; add one",
         "src_text: c: is not in text; take the line out",
         "utt2lang: b: has no line in this table; add one",
     ]
-    data.src_text, data.tasks = {"a": "eins", "b": ""}, {}
+    data.src_text, data.conditions = {"a": "eins", "b": ""}, {}
     (fault,) = find_faults(data)
     assert str(fault).startswith("src_text: b: empty transcript")

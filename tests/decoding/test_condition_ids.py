@@ -5,11 +5,11 @@ from torch import nn
 
 from espnet_diverse.attention import build_selection
 from espnet_diverse.decoding.condition_ids import (
-    KnownTasks,
+    KnownConditions,
     completed,
+    condition_indices,
     indices_of,
-    known_tasks,
-    task_indices,
+    known_conditions,
     warn_of_unused,
 )
 from espnet_diverse.errors import DataError
@@ -20,7 +20,7 @@ KNOWN = {"lang": ["ar", "de"], "tgtlang": ["de", "en", "es"]}
 
 
 def indices(names, data_dir, utterances, given):
-    return task_indices(KnownTasks(names), data_dir, utterances, given)
+    return condition_indices(KnownConditions(names), data_dir, utterances, given)
 
 
 @pytest.fixture
@@ -99,22 +99,24 @@ def test_a_translation_has_no_target_language_unless_it_is_named(data_dir):
 
 
 def test_a_model_with_a_default_takes_it(data_dir, caplog):
-    known = KnownTasks({"lang": ["de", "fr"]}, {"lang": "fr"})
+    known = KnownConditions({"lang": ["de", "fr"]}, {"lang": "fr"})
     with caplog.at_level(logging.WARNING):
-        chosen = task_indices(known, data_dir, [*UTTERANCES, "c"], {})
+        chosen = condition_indices(known, data_dir, [*UTTERANCES, "c"], {})
     assert chosen == {"a": {"lang": 1}, "b": {"lang": 0}, "c": {"lang": 1}}
     said = "2 of 3 utterances have no language that the model knows; fr, its default, is taken"
     assert caplog.messages == [said]
     with pytest.raises(DataError, match="--language ar: unknown language; this model knows: de fr"):
-        task_indices(known, data_dir, UTTERANCES, {"lang": "ar"})
+        condition_indices(known, data_dir, UTTERANCES, {"lang": "ar"})
 
 
 def test_what_a_model_knows():
-    model = nn.Sequential(build_selection({"strategy": "group", "tasks": TASKS, "default_task": {"lang": "fr"}}, 4))
-    assert known_tasks(model) == KnownTasks({}, {"lang": "fr"})
-    model.tasks = TASKS
-    assert known_tasks(model) == KnownTasks(TASKS, {"lang": "fr"})
-    assert known_tasks(nn.Linear(1, 1)) == KnownTasks()
+    model = nn.Sequential(
+        build_selection({"strategy": "group", "conditions": TASKS, "default_condition": {"lang": "fr"}}, 4)
+    )
+    assert known_conditions(model) == KnownConditions({}, {"lang": "fr"})
+    model.conditions = TASKS
+    assert known_conditions(model) == KnownConditions(TASKS, {"lang": "fr"})
+    assert known_conditions(nn.Linear(1, 1)) == KnownConditions()
 
 
 @pytest.mark.parametrize(
@@ -128,22 +130,22 @@ def test_what_a_model_knows():
     ],
 )
 def test_names_of_one_recording_are_completed(given, same_language, expected):
-    known = KnownTasks({**KNOWN, "domain": ["news"]})
+    known = KnownConditions({**KNOWN, "domain": ["news"]})
     assert completed(known, given, same_language) == expected
-    assert completed(KnownTasks(KNOWN, {"lang": "ar"}), {}, False) == {"lang": "ar"}
+    assert completed(KnownConditions(KNOWN, {"lang": "ar"}), {}, False) == {"lang": "ar"}
 
 
 def test_indices_of_one_recording():
-    assert indices_of(KnownTasks(KNOWN), {"lang": "de", "tgtlang": "es"}) == {"lang": 1, "tgtlang": 2}
+    assert indices_of(KnownConditions(KNOWN), {"lang": "de", "tgtlang": "es"}) == {"lang": 1, "tgtlang": 2}
     said = "the target language is not known; give --target_language; this model knows: de en es"
     with pytest.raises(DataError, match=said):
-        indices_of(KnownTasks(KNOWN), {"lang": "de"})
+        indices_of(KnownConditions(KNOWN), {"lang": "de"})
     with pytest.raises(DataError, match="--language xx: unknown language; this model knows: ar de"):
-        completed(KnownTasks(KNOWN), {"lang": "xx"}, False)
+        completed(KnownConditions(KNOWN), {"lang": "xx"}, False)
 
 
 def test_names_of_one_recording_that_change_nothing_are_said(caplog):
-    known = KnownTasks({"tgtlang": ["de"]})
+    known = KnownConditions({"tgtlang": ["de"]})
     warn_of_unused(known, {"lang": "de", "domain": "news"}, True)
     assert "--domain news has no effect" in caplog.text and "--language" not in caplog.text
     warn_of_unused(known, {"lang": "de"}, False)

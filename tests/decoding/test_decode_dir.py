@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from espnet_diverse.decoding.condition_ids import KnownTasks
+from espnet_diverse.decoding.condition_ids import KnownConditions
 from espnet_diverse.decoding.decode_dir import decode
 from espnet_diverse.decoding.options import Options
 from espnet_diverse.decoding.predictor import load_batched_search
@@ -77,7 +77,7 @@ class Silent:
     """A search that reads the number of frames from the table, finds nothing, and notes what it is asked for."""
 
     device = "cpu"
-    tasks = KnownTasks()
+    conditions = KnownConditions()
     table = "wav.scp"
     batch_size, batch_frames = 3, 100
 
@@ -87,7 +87,7 @@ class Silent:
     def read(self, value):
         return np.zeros(int(value) if value.isdigit() else 1), 1.0
 
-    def batch(self, sources, tasks):
+    def batch(self, sources, conditions):
         self.asked.append([len(source) for source in sources])
         return [[] for _ in sources]
 
@@ -97,8 +97,8 @@ class Broken(Silent):
 
     longest = 0
 
-    def batch(self, sources, tasks):
-        super().batch(sources, tasks)
+    def batch(self, sources, conditions):
+        super().batch(sources, conditions)
         if max(map(len, sources)) > self.longest:
             raise MemoryError("no room")
         return [[Text("found", ["f"], -1.0)] for _ in sources]

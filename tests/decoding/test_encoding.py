@@ -42,17 +42,17 @@ def recordings():
         ["encoder_conf.attention.core=sdma", "encoder_conf.normalize_before=false"],
         ["encoder=transformer"],
         ["encoder=diverse_conformer"],
-        [f"encoder_conf.attention.selection={{strategy: group, pool: 4, by: lang, tasks: {TABLES}}}"],
+        [f"encoder_conf.attention.selection={{strategy: group, pool: 4, by: lang, conditions: {TABLES}}}"],
     ],
     ids=lambda changes: " ".join(changes)[:60],
 )
 def test_a_batch_gives_what_each_utterance_gives_alone(recordings, changes):
     model = build(*changes)
-    encoding, tasks = Encoding(model, "cpu"), {"lang": torch.tensor([1, 0, 1])}
-    output, lengths = encoding.encode([encoding.features(samples) for samples in recordings], tasks)
+    encoding, conditions = Encoding(model, "cpu"), {"lang": torch.tensor([1, 0, 1])}
+    output, lengths = encoding.encode([encoding.features(samples) for samples in recordings], conditions)
     for row, samples in enumerate(recordings):
         speech = torch.from_numpy(samples).unsqueeze(0)
-        with torch.no_grad(), scope({"lang": tasks["lang"][row : row + 1]}, collect=False):
+        with torch.no_grad(), scope({"lang": conditions["lang"][row : row + 1]}, collect=False):
             alone, count = model.encode(speech, torch.tensor([speech.size(1)]))
         assert int(lengths[row]) == int(count)
         torch.testing.assert_close(output[row, : int(count)], alone[0], rtol=0, atol=1e-5)

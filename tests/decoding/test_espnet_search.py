@@ -7,7 +7,7 @@ import torch
 import yaml
 from espnet2.bin.asr_inference import Speech2Text
 
-from espnet_diverse.decoding.condition_ids import KnownTasks
+from espnet_diverse.decoding.condition_ids import KnownConditions
 from espnet_diverse.decoding.decode_dir import decode
 from espnet_diverse.decoding.espnet_search import Search, load_search
 from espnet_diverse.decoding.options import Options
@@ -62,7 +62,7 @@ def test_weights_are_checked(tiny_run, tmp_path):
 
 
 class Listening:
-    """ESPnet's `Speech2Text` in a scope: notes the tasks that are open."""
+    """ESPnet's `Speech2Text` in a scope: notes the conditions that are open."""
 
     device = "cpu"
 
@@ -71,7 +71,7 @@ class Listening:
 
     def __call__(self, speech):
         assert not current().collect
-        self.heard.append({axis: ids.tolist() for axis, ids in current().tasks.items()})
+        self.heard.append({condition: ids.tolist() for condition, ids in current().conditions.items()})
         return []
 
 
@@ -80,17 +80,17 @@ def test_each_utterance_is_decoded_for_its_own_tasks(tiny_run, tmp_path):
     data_dir.mkdir()
     shutil.copy(tiny_run.test_dir / "wav.scp", data_dir)
     (data_dir / "utt2lang").write_text("test-00 de\ntest-01 ar\ntest-02 de\n")
-    search = Search(Listening(), KnownTasks({"lang": ["ar", "de"], "tgtlang": ["ar", "de"]}))
+    search = Search(Listening(), KnownConditions({"lang": ["ar", "de"], "tgtlang": ["ar", "de"]}))
     decode(search, data_dir, tmp_path / "out")
     assert search.speech2text.heard == [{"lang": [i], "tgtlang": [i]} for i in (1, 0, 1)]
     search.speech2text.heard.clear()
-    decode(search, data_dir, tmp_path / "out", tasks={"tgtlang": "ar"})
+    decode(search, data_dir, tmp_path / "out", conditions={"tgtlang": "ar"})
     assert search.speech2text.heard == [{"lang": [i], "tgtlang": [0]} for i in (1, 0, 1)]
-    assert current().tasks == {}
+    assert current().conditions == {}
 
 
 def test_an_unknown_task_is_refused_before_anything_is_decoded(tiny_run, tmp_path):
-    search = Search(Listening(), KnownTasks({"lang": ["ar", "de"]}))
+    search = Search(Listening(), KnownConditions({"lang": ["ar", "de"]}))
     with pytest.raises(DataError, match="utterance 'test-00' has no language; .* this model knows: ar de"):
         decode(search, tiny_run.test_dir, tmp_path / "out")
     assert search.speech2text.heard == [] and not (tmp_path / "out").exists()

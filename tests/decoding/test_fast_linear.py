@@ -31,7 +31,7 @@ def test_gradients_and_other_precision_take_pytorchs_own():
 
 
 def test_projections_of_selected_heads_stay_as_they_are():
-    selection = {"strategy": "static", "pool": 4, "tasks": {"lang": ["ar", "de"]}}
+    selection = {"strategy": "static", "pool": 4, "conditions": {"lang": ["ar", "de"]}}
     model = nn.Sequential(build_attention("softmax", 16, 2, selection=selection), build_attention("softmax", 16, 2))
     speed_up(model)
     assert type(model[0].linear_q) is nn.Linear and type(model[0].linear_out) is FastLinear

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from espnet_diverse.decoding import perplexity as module
-from espnet_diverse.decoding.condition_ids import KnownTasks
+from espnet_diverse.decoding.condition_ids import KnownConditions
 from espnet_diverse.decoding.perplexity import Scorer, line, perplexity
 from espnet_diverse.errors import DataError, ModelError
 from espnet_diverse.nets.models import DiverseLanguageModel
@@ -27,7 +27,7 @@ def scorer(monkeypatch):
     torch.nn.Module.__init__(scorer.model)
     scorer.model.lm, scorer.model.eos, scorer.model.sos, scorer.model.ignore_id = Uniform(), 4, 4, 0
     scorer.vocabulary = Vocabulary("char", ["<blank>", "<unk>", "a", "b", "<sos/eos>"])
-    scorer.tasks, scorer.device = KnownTasks(), "cpu"
+    scorer.conditions, scorer.device = KnownConditions(), "cpu"
     return scorer
 
 

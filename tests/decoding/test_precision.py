@@ -49,7 +49,7 @@ def test_weights_of_8_bits_have_a_scale_for_each_output():
 
 @pytest.mark.parametrize("precision", ["int8", "bfloat16"])
 def test_projections_of_selected_heads_stay_as_they_are(precision):
-    selection = {"strategy": "static", "pool": 4, "tasks": {"lang": ["ar", "de"]}}
+    selection = {"strategy": "static", "pool": 4, "conditions": {"lang": ["ar", "de"]}}
     model = nn.Sequential(build_attention("softmax", 16, 2, selection=selection), build_attention("softmax", 16, 2))
     set_precision([model], precision)
     assert type(model[0].linear_q) is nn.Linear and type(model[0].linear_out) is CLASSES[precision]

@@ -6,7 +6,7 @@ import pytest
 import torch
 import yaml
 
-from espnet_diverse.decoding.condition_ids import KnownTasks
+from espnet_diverse.decoding.condition_ids import KnownConditions
 from espnet_diverse.decoding.decode_dir import decode
 from espnet_diverse.decoding.espnet_search import load_search
 from espnet_diverse.decoding.options import Options
@@ -49,12 +49,12 @@ def test_each_utterance_is_decoded_for_its_own_tasks(tiny_run, tmp_path):
     search, heard = load_batched_search(tiny_run.model_dir), []
 
     def listen(source, lengths):
-        heard.append({axis: ids.tolist() for axis, ids in current().tasks.items()})
+        heard.append({condition: ids.tolist() for condition, ids in current().conditions.items()})
         return [[] for _ in lengths]
 
-    search.tasks, search.search = KnownTasks({"lang": ["ar", "de"], "tgtlang": ["ar", "de"]}), listen
+    search.conditions, search.search = KnownConditions({"lang": ["ar", "de"], "tgtlang": ["ar", "de"]}), listen
     decode(search, data_dir, tmp_path / "out")
-    assert heard == [{"lang": [1, 0, 1], "tgtlang": [1, 0, 1]}] and current().tasks == {}
+    assert heard == [{"lang": [1, 0, 1], "tgtlang": [1, 0, 1]}] and current().conditions == {}
 
 
 def test_weights_are_checked(tiny_run, tmp_path):

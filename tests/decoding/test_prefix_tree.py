@@ -66,8 +66,8 @@ def test_nodes_that_no_hypothesis_needs_are_removed(build, monkeypatch):
 
 
 def test_heads_of_one_task_are_chosen_once(build, monkeypatch):
-    monkeypatch.setattr(prefix_tree, "_TASKS_KEPT", 2)
-    selection = {"strategy": "group", "pool": 8, "tasks": {"lang": ["ar", "de", "fr"]}}
+    monkeypatch.setattr(prefix_tree, "_CONDITIONS_KEPT", 2)
+    selection = {"strategy": "group", "pool": 8, "conditions": {"lang": ["ar", "de", "fr"]}}
     decoder = build(attention={"selection": selection})[0]
     before = {name: parameter.clone() for name, parameter in decoder.named_parameters()}
     scorer, used = DecoderScorer(decoder), {}
@@ -80,7 +80,7 @@ def test_heads_of_one_task_are_chosen_once(build, monkeypatch):
         with scope({"lang": torch.tensor([0, 1])}, collect=False):
             scorer.begin(torch.randn(2, 11, 32), None)
     assert all(attention.selects() for attention in scorer.chosen)
-    assert len(scorer._of_task) == 1  # of those before, the third task took the place
+    assert len(scorer._of_condition) == 1  # of those before, the third task took the place
     assert before.keys() == dict(decoder.named_parameters()).keys()
     assert all(before[name].equal(parameter) for name, parameter in decoder.named_parameters())
 
@@ -88,7 +88,7 @@ def test_heads_of_one_task_are_chosen_once(build, monkeypatch):
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("selects", ["attention", "cross_attention"])
 def test_heads_of_one_task_in_any_precision(build, precision, selects):
-    selection = {"strategy": "group", "pool": 8, "tasks": {"lang": ["ar", "de", "fr"]}}
+    selection = {"strategy": "group", "pool": 8, "conditions": {"lang": ["ar", "de", "fr"]}}
     decoder = build(**{selects: {"selection": selection}})[0]
     scorer, source = DecoderScorer(decoder), torch.randn(2, 11, 32)
     set_precision([decoder, scorer.attention], precision)

@@ -23,7 +23,7 @@ TABLES = {"lang": ["ar", "de"]}
 def small():
     """A decoder over a vocabulary of which all texts can be listed, and the output of an encoder for two utterances."""
     torch.manual_seed(3)
-    selection = {"strategy": "group", "pool": 4, "by": "lang", "tasks": TABLES}
+    selection = {"strategy": "group", "pool": 4, "by": "lang", "conditions": TABLES}
     attention = {"core": "softmax", "selection": selection}
     decoder = DiverseTransformerDecoder(SIZE, 8, attention_heads=2, linear_units=8, num_blocks=1, attention=attention)
     for parameter in decoder.parameters():
@@ -32,12 +32,12 @@ def small():
     return decoder.eval(), [torch.randn(4, 8), torch.randn(7, 8)]
 
 
-def search(decoder, sources, tasks=None, **changed):
+def search(decoder, sources, conditions=None, **changed):
     """Draws for utterances that are told apart by their encoder output."""
     option = Options(**{"search": "sampling", "maxlenratio": -STEPS} | changed)
     sampling = SamplingSearch(decoder, decoder.output_layer.out_features - 1, option)
     sampling.draw_for([source.numpy() for source in sources])
-    with scope(tasks or {"lang": torch.tensor([0])}, collect=False):
+    with scope(conditions or {"lang": torch.tensor([0])}, collect=False):
         return sampling(pad_sequence(sources, batch_first=True), torch.tensor([len(x) for x in sources]))
 
 

@@ -16,7 +16,7 @@ from espnet_diverse.nets.language_model import DiverseTransformerLM
 from espnet_diverse.scope import scope
 
 TABLES = {"lang": ["ar", "de"], "domain": ["news", "talk", "song"]}
-SELECTION = {"strategy": "group", "pool": 8, "by": "lang", "tasks": TABLES}
+SELECTION = {"strategy": "group", "pool": 8, "by": "lang", "conditions": TABLES}
 TASKS = {"lang": torch.tensor([0, 1, 1, 0, 1]), "domain": torch.tensor([2, 0, 1, 0, 2])}
 
 
@@ -103,9 +103,12 @@ def test_every_decoder_is_searched_as_espnet_does(build, sources, changed):
     [
         {"attention": {"selection": SELECTION}, "cross_attention": {"selection": SELECTION | {"strategy": "subset"}}},
         {"cross_attention": {"core": "sdma", "selection": SELECTION | {"by": ["lang", "domain"]}}},
-        {"adapter": {"by": "lang", "tasks": TABLES, "bottleneck": 4}, "start_tag": {"by": "domain", "tasks": TABLES}},
+        {
+            "adapter": {"by": "lang", "conditions": TABLES, "bottleneck": 4},
+            "start_tag": {"by": "domain", "conditions": TABLES},
+        },
     ],
-    ids=["heads", "heads of two axes", "adapters and tags"],
+    ids=["heads", "heads of two conditions", "adapters and tags"],
 )
 def test_each_utterance_is_searched_for_its_own_tasks(build, sources, changed):
     decoder, ctc = build(**changed)
@@ -114,13 +117,13 @@ def test_each_utterance_is_searched_for_its_own_tasks(build, sources, changed):
             parameter.data += 0.3 * torch.randn_like(parameter)
     theirs = []
     for row, source in enumerate(sources):
-        with scope({axis: ids[row : row + 1] for axis, ids in TASKS.items()}, collect=False):
+        with scope({condition: ids[row : row + 1] for condition, ids in TASKS.items()}, collect=False):
             theirs.append(espnet(decoder, ctc, source, options()))
     with scope(TASKS, collect=False):
         assert_same(batched(decoder, ctc, sources, options()), theirs)
     search = BeamSearch(decoder, ctc, decoder.output_layer.out_features - 1, options())
     for row in (1, 0, 1, 3):  # one task at a time, some again
-        with scope({axis: ids[row : row + 1] for axis, ids in TASKS.items()}, collect=False):
+        with scope({condition: ids[row : row + 1] for condition, ids in TASKS.items()}, collect=False):
             assert_same(search(sources[row][None], torch.tensor([len(sources[row])])), theirs[row : row + 1])
 
 

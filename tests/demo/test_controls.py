@@ -1,8 +1,8 @@
 import pytest
 
-from espnet_diverse.decoding.condition_ids import KnownTasks
+from espnet_diverse.decoding.condition_ids import KnownConditions
 from espnet_diverse.decoding.options import Options
-from espnet_diverse.demo.controls import search_options, task_controls, tasks, whole
+from espnet_diverse.demo.controls import condition_controls, conditions, search_options, whole
 from espnet_diverse.errors import ConfigError
 
 LANGUAGES = {"lang": ["el", "es"], "tgtlang": ["el", "es"], "domain": ["read", "talks"]}
@@ -13,25 +13,25 @@ def control(argument, label, names, free=None):
 
 
 def test_a_language_that_is_spoken_can_be_found():
-    known = KnownTasks(LANGUAGES, {"domain": "talks"})
+    known = KnownConditions(LANGUAGES, {"domain": "talks"})
     language = control("language", "Language", ["el", "es"], "find it")
     domain = control("domain", "Domain", ["read", "talks"], "default (talks)")
-    assert task_controls(known, "asr") == [language, domain]  # the text is in the language that is spoken
+    assert condition_controls(known, "asr") == [language, domain]  # the text is in the language that is spoken
     target = control("target_language", "Target language", ["el", "es"])
-    assert task_controls(known, "st") == [language, target, domain]
-    assert task_controls(known, "mt") == [{**language, "free": None}, target, domain]
+    assert condition_controls(known, "st") == [language, target, domain]
+    assert condition_controls(known, "mt") == [{**language, "free": None}, target, domain]
 
 
 def test_what_cannot_be_left_open():
-    assert task_controls(KnownTasks({"lang": ["el"]}), "asr") == [control("language", "Language", ["el"])]
-    known = KnownTasks({"tgtlang": ["el", "es"]})
-    assert task_controls(known, "asr") == [control("target_language", "Target language", ["el", "es"])]
-    assert task_controls(KnownTasks(), "asr") == []
+    assert condition_controls(KnownConditions({"lang": ["el"]}), "asr") == [control("language", "Language", ["el"])]
+    known = KnownConditions({"tgtlang": ["el", "es"]})
+    assert condition_controls(known, "asr") == [control("target_language", "Target language", ["el", "es"])]
+    assert condition_controls(KnownConditions(), "asr") == []
 
 
 def test_tasks_by_axis():
     chosen = {"language": "", "target_language": "es", "domain": "read", "beam_size": "3"}
-    assert tasks(chosen) == {"tgtlang": "es", "domain": "read"}
+    assert conditions(chosen) == {"tgtlang": "es", "domain": "read"}
 
 
 def test_search_options():

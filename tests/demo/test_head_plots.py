@@ -30,7 +30,7 @@ TEXT = {
 
 
 def labels(axes):
-    """Name and labels of the horizontal axis and of the vertical one, the labels as one text."""
+    """Name and labels of the horizontal condition and of the vertical one, the labels as one text."""
     texts = [" ".join(label.get_text() for label in a.get_ticklabels()) for a in (axes.xaxis, axes.yaxis)]
     return axes.get_xlabel(), texts[0], axes.get_ylabel(), texts[1]
 

@@ -56,7 +56,7 @@ def test_subset_in_the_papers_order_is_sorted(noise):
 @each_strategy
 def test_shared_heads_count_what_two_tasks_have_in_common(strategy):
     arrays = golden(strategy)
-    picks = arrays["eval_heads_all"]  # (task, layer, H)
+    picks = arrays["eval_heads_all"]  # (condition, layer, H)
     matrix = selection.shared_heads(picks.unsqueeze(0), picks.unsqueeze(1)).sum(-1)
     assert torch.equal(matrix, arrays["sharing_matrix_eval"])
 

@@ -1,4 +1,4 @@
-"""Adapters: the golden arrays, the laws on every net with batches of mixed tasks, and freezing."""
+"""Adapters: the golden arrays, the laws on every net with batches of mixed conditions, and freezing."""
 
 from pathlib import Path
 
@@ -9,14 +9,14 @@ import torch
 from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.nets import DECODERS, ENCODERS
 from espnet_diverse.nets.adapter import Adapters, freeze_base
-from espnet_diverse.nets.condition_rows import TaskRows
+from espnet_diverse.nets.condition_rows import ConditionRows
 from espnet_diverse.scope import scope
 
 GOLDEN = Path(__file__).parents[1] / "golden/methods/adapter.npz"
-BY_LANGUAGE = {"by": "lang", "tasks": {"lang": ["ar", "de", "el"]}, "bottleneck": 4}
+BY_LANGUAGE = {"by": "lang", "conditions": {"lang": ["ar", "de", "el"]}, "bottleneck": 4}
 BY_DIRECTION = {
     "by": ["lang", "tgtlang"],
-    "tasks": {"lang": ["ar", "de", "el"], "tgtlang": ["en", "fr"]},
+    "conditions": {"lang": ["ar", "de", "el"], "tgtlang": ["en", "fr"]},
     "combinations": [["ar", "en"], ["el", "fr"]],
 }
 SMALL = {"output_size": 16, "attention_heads": 2, "num_blocks": 2}
@@ -48,13 +48,13 @@ def disturb(net):
 
 
 def languages(*ids):
-    return scope(tasks={"lang": torch.tensor(ids)})
+    return scope(conditions={"lang": torch.tensor(ids)})
 
 
 def test_equals_the_golden_arrays():
     golden = {name: torch.from_numpy(array) for name, array in np.load(GOLDEN).items()}
-    adapter = Adapters(8, TaskRows("adapter", "lang", {"lang": ["de", "en"]}), bottleneck=4).double()
-    torch.nn.init.normal_(adapter.up_weight)  # the other task
+    adapter = Adapters(8, ConditionRows("adapter", "lang", {"lang": ["de", "en"]}), bottleneck=4).double()
+    torch.nn.init.normal_(adapter.up_weight)  # the other condition
     state = zip(("g", "b", "Wd", "bd", "Wu", "bu"), adapter.parameters(), strict=True)
     with torch.no_grad():
         for name, parameter in state:
@@ -65,7 +65,7 @@ def test_equals_the_golden_arrays():
 
 
 def test_gradients():
-    adapter = disturb(Adapters(5, TaskRows("adapter", "lang", {"lang": ["de", "en"]}), bottleneck=3).double())
+    adapter = disturb(Adapters(5, ConditionRows("adapter", "lang", {"lang": ["de", "en"]}), bottleneck=3).double())
     with languages(0, 1, 0):
         x = torch.randn(3, 4, 5, dtype=torch.double, requires_grad=True)
         assert torch.autograd.gradcheck(lambda x, *_: adapter(x), (x, *adapter.parameters()))
@@ -138,9 +138,9 @@ def test_directions_have_an_adapter_each():
     net = disturb(encoder(adapter=BY_DIRECTION))
     assert net.encoders[0].adapter.up_weight.shape == (2, 16, 256)
     speech, lengths = torch.randn(2, 40, 20, dtype=torch.double), torch.tensor([40, 40])
-    with scope(tasks={"lang": torch.tensor([0, 2]), "tgtlang": torch.tensor([0, 1])}):
+    with scope(conditions={"lang": torch.tensor([0, 2]), "tgtlang": torch.tensor([0, 1])}):
         both = net(speech, lengths)[0]
-    with scope(tasks={"lang": torch.tensor([2]), "tgtlang": torch.tensor([1])}):
+    with scope(conditions={"lang": torch.tensor([2]), "tgtlang": torch.tensor([1])}):
         torch.testing.assert_close(net(speech[1:], lengths[1:])[0], both[1:])
 
 
@@ -195,10 +195,10 @@ def test_espnets_initialisation_keeps_fresh_adapters_without_effect():
     [
         (
             BY_LANGUAGE | {"size": 3},
-            "adapter has no option 'size'; known: by tasks combinations bottleneck freeze_base",
+            "adapter has no option 'size'; known: by conditions combinations bottleneck freeze_base",
         ),
         (BY_LANGUAGE | {"bottleneck": 0}, "adapter.bottleneck is 0; it is at least 1"),
-        (BY_LANGUAGE | {"tasks": {}}, "adapter.tasks has no names for lang"),
+        (BY_LANGUAGE | {"conditions": {}}, "adapter.conditions has no names for lang"),
     ],
 )
 def test_wrong_options_are_named(adapter, text):
@@ -210,7 +210,7 @@ def test_wrong_options_are_named(adapter, text):
 def test_a_direction_without_an_adapter_is_refused():
     net = encoder(adapter=BY_DIRECTION)
     with (
-        scope(tasks={"lang": torch.tensor([0]), "tgtlang": torch.tensor([1])}),
+        scope(conditions={"lang": torch.tensor([0]), "tgtlang": torch.tensor([1])}),
         pytest.raises(DataError, match="adapter: there is none for ar fr; known: ar en, el fr"),
     ):
         net(torch.randn(1, 40, 20).double(), torch.tensor([40]))

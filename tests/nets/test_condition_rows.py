@@ -1,4 +1,4 @@
-"""Rows of a table of parameters by the tasks of the open scope."""
+"""Rows of a table of parameters by the conditions of the open scope."""
 
 from dataclasses import dataclass
 
@@ -6,39 +6,39 @@ import pytest
 import torch
 
 from espnet_diverse.errors import ConfigError, DataError
-from espnet_diverse.nets.condition_rows import TaskRows, read_options
+from espnet_diverse.nets.condition_rows import ConditionRows, read_options
 from espnet_diverse.scope import scope
 
-AXES = ["lang", "tgtlang"]
+CONDITIONS = ["lang", "tgtlang"]
 TASKS = {"lang": ["ar", "de", "el"], "tgtlang": ["en", "fr"]}
 TRAINED = [["ar", "en"], ["el", "fr"]]
 
 
-def tasks(**ids):
-    return scope(tasks={axis: torch.tensor(values) for axis, values in ids.items()})
+def conditions(**ids):
+    return scope(conditions={condition: torch.tensor(values) for condition, values in ids.items()})
 
 
 def test_one_axis_has_a_row_a_name():
-    rows = TaskRows("adapter", "lang", TASKS)
+    rows = ConditionRows("adapter", "lang", TASKS)
     assert len(rows) == 3 and rows.state_dict() == {}
-    with tasks(lang=[2, 0, 2]):
+    with conditions(lang=[2, 0, 2]):
         assert rows(3).tolist() == [2, 0, 2]
-    with tasks(lang=[1]):
+    with conditions(lang=[1]):
         assert rows(3).tolist() == rows(1).tolist() == [1]
 
 
 def test_several_axes_have_a_row_a_combination():
-    rows = TaskRows("adapter", AXES, TASKS)
+    rows = ConditionRows("adapter", CONDITIONS, TASKS)
     assert rows.labels == [("ar", "en"), ("ar", "fr"), ("de", "en"), ("de", "fr"), ("el", "en"), ("el", "fr")]
-    with tasks(lang=[2, 0], tgtlang=[0, 1]):
+    with conditions(lang=[2, 0], tgtlang=[0, 1]):
         assert rows(2).tolist() == [4, 1]
-    with tasks(lang=[1], tgtlang=[0, 1]):
+    with conditions(lang=[1], tgtlang=[0, 1]):
         assert rows(2).tolist() == [2, 3]
 
 
 def test_listed_combinations_have_the_rows_in_their_order():
-    rows = TaskRows("adapter", AXES, TASKS, TRAINED)
-    with tasks(lang=[2, 0], tgtlang=[1, 0]):
+    rows = ConditionRows("adapter", CONDITIONS, TASKS, TRAINED)
+    with conditions(lang=[2, 0], tgtlang=[1, 0]):
         assert rows(2).tolist() == [1, 0]
 
 
@@ -50,15 +50,15 @@ def test_listed_combinations_have_the_rows_in_their_order():
             {"lang": [0, 0, 0], "tgtlang": [0]},
             "adapter: the lang of 3 samples was given for a batch of 2; known: ar en",
         ),
-        ({"lang": [3], "tgtlang": [0]}, "adapter: task index out of range; known: ar en, el fr"),
-        ({"lang": [-1], "tgtlang": [0]}, "adapter: task index out of range"),
+        ({"lang": [3], "tgtlang": [0]}, "adapter: condition index out of range; known: ar en, el fr"),
+        ({"lang": [-1], "tgtlang": [0]}, "adapter: condition index out of range"),
         ({"lang": [0, 0], "tgtlang": [0, 1]}, "adapter: there is none for ar fr; known: ar en, el fr"),
         ({"lang": [1], "tgtlang": [0, 1]}, "adapter: there is none for de en; known: ar en, el fr"),
     ],
 )
 def test_unknown_and_missing_tasks_are_named(ids, text):
-    with tasks(**ids), pytest.raises(DataError) as error:
-        TaskRows("adapter", AXES, TASKS, TRAINED)(2)
+    with conditions(**ids), pytest.raises(DataError) as error:
+        ConditionRows("adapter", CONDITIONS, TASKS, TRAINED)(2)
     assert text in str(error.value)
 
 
@@ -70,18 +70,18 @@ def test_unknown_and_missing_tasks_are_named(ids, text):
             "domain",
             TASKS,
             None,
-            "adapter.tasks has no names for domain; training fills them in from utt2domain, or list",
+            "adapter.conditions has no names for domain; training fills them in from utt2domain, or list",
         ),
-        ("lang", None, None, "adapter.tasks has no names for lang"),
+        ("lang", None, None, "adapter.conditions has no names for lang"),
         ("lang", {"lang": ["ar", "ar"]}, None, "adapter: ar stands twice; list it once"),
-        (AXES, TASKS, [["ar"]], "adapter.combinations: ar: give one name for each of lang tgtlang"),
-        (AXES, TASKS, [["ar", "it"]], "adapter.combinations: tgtlang 'it' is unknown; known: en fr"),
-        (AXES, TASKS, [["ar", "en"]] * 2, "adapter: ar en stands twice; list it once"),
+        (CONDITIONS, TASKS, [["ar"]], "adapter.combinations: ar: give one name for each of lang tgtlang"),
+        (CONDITIONS, TASKS, [["ar", "it"]], "adapter.combinations: tgtlang 'it' is unknown; known: en fr"),
+        (CONDITIONS, TASKS, [["ar", "en"]] * 2, "adapter: ar en stands twice; list it once"),
     ],
 )
 def test_wrong_tables_are_named(by, names, combinations, text):
     with pytest.raises(ConfigError) as error:
-        TaskRows("adapter", by, names, combinations)
+        ConditionRows("adapter", by, names, combinations)
     assert text in str(error.value)
 
 

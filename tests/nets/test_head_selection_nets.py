@@ -31,7 +31,7 @@ NAMES = {"lang": ["ar", "de", "el"], "tgtlang": ["en", "es"]}
 
 
 def selected(strategy="group", by="lang", **options):
-    return {"strategy": strategy, "pool": 4, "by": [by], "tasks": NAMES, **options}
+    return {"strategy": strategy, "pool": 4, "by": [by], "conditions": NAMES, **options}
 
 
 def count(net):
@@ -47,8 +47,8 @@ def test_an_encoder_gives_each_sample_of_a_mixed_batch_what_it_gets_alone(name, 
     lengths = torch.tensor([90, 90, 90])
     with scope({"lang": torch.tensor(ids)}):
         mixed, _, _ = net(speech, lengths)
-    for i, task in enumerate(ids):
-        with scope({"lang": torch.tensor([task])}):
+    for i, condition in enumerate(ids):
+        with scope({"lang": torch.tensor([condition])}):
             alone, _, _ = net(speech[i : i + 1], lengths[:1])
         torch.testing.assert_close(mixed[i : i + 1], alone)
 
@@ -97,7 +97,7 @@ def test_a_beam_has_the_task_of_its_utterance():
 
 
 def test_a_pool_adds_the_papers_parameters_and_keeps_espnets_names():
-    """H' instead of H heads in queries, keys and values, and a logit for each task and candidate."""
+    """H' instead of H heads in queries, keys and values, and a logit for each condition and candidate."""
     plain = ENCODERS["diverse_transformer"](20, **SMALL)
     net = ENCODERS["diverse_transformer"](20, attention={"selection": selected()}, **SMALL)
     assert count(net) - count(plain) == 2 * (3 * (4 - 2) * 8 * (16 + 1) + 3 * 4)
@@ -140,8 +140,8 @@ def test_what_cannot_be_selected_is_named(encoder, selection, text):
 def test_the_fragments_build_around_every_core(path, core):
     assert path.stem == yaml.safe_load(path.read_text())["encoder_conf"]["attention"]["selection"]["strategy"]
     config = merge(["model/small", f"attention/{core}", f"heads/{path.stem}"])
-    for section, axis in (("encoder_conf", "lang"), ("decoder_conf", "tgtlang")):
-        config[section]["attention"]["selection"]["tasks"] = {axis: NAMES[axis]}
+    for section, condition in (("encoder_conf", "lang"), ("decoder_conf", "tgtlang")):
+        config[section]["attention"]["selection"]["conditions"] = {condition: NAMES[condition]}
     encoder = ENCODERS[config["encoder"]](80, **config["encoder_conf"])
     decoder = DECODERS[config["decoder"]](10, encoder.output_size(), **config["decoder_conf"])
     assert encoder.encoders[0].self_attn.selection.options.strategy == path.stem

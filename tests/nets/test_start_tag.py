@@ -8,7 +8,7 @@ from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.nets import DiverseTransformerDecoder
 from espnet_diverse.scope import scope
 
-TAG = {"by": "tgtlang", "tasks": {"tgtlang": ["en", "es", "fr"]}}
+TAG = {"by": "tgtlang", "conditions": {"tgtlang": ["en", "es", "fr"]}}
 SIZES = {"attention_heads": 2, "linear_units": 24, "num_blocks": 2}
 SOS = 10
 
@@ -19,7 +19,7 @@ def decoder(start_tag=TAG, **options):
 
 
 def to(*ids):
-    return scope(tasks={"tgtlang": torch.tensor(ids)})
+    return scope(conditions={"tgtlang": torch.tensor(ids)})
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def test_a_tag_equal_to_sos_is_espnets_decoder(inputs):
     ours = decoder()
     weights = theirs.state_dict()
     ours.load_state_dict(weights | {"embed.0.start.weight": weights["embed.0.weight"][[SOS] * 3]})
-    with scope(tasks={"tgtlang": torch.tensor([0, 2, 1])}, keep_attention=True):
+    with scope(conditions={"tgtlang": torch.tensor([0, 2, 1])}, keep_attention=True):
         assert torch.equal(ours(*inputs)[0], theirs(*inputs)[0])
 
 
@@ -86,16 +86,16 @@ def test_gradients_reach_the_tags_of_the_batch_and_not_sos(inputs):
 
 
 @pytest.mark.parametrize(
-    ("tasks", "text"),
+    ("conditions", "text"),
     [
         ({}, "start_tag: the tgtlang of each sample is needed and was not given (given: none); known: en, es, fr"),
         ({"tgtlang": [0, 1]}, "start_tag: the tgtlang of 2 samples was given for a batch of 3; known: en, es, fr"),
-        ({"tgtlang": [3]}, "start_tag: task index out of range; known: en, es, fr"),
+        ({"tgtlang": [3]}, "start_tag: condition index out of range; known: en, es, fr"),
     ],
 )
-def test_unknown_and_missing_languages_are_named(inputs, tasks, text):
+def test_unknown_and_missing_languages_are_named(inputs, conditions, text):
     with (
-        scope(tasks={axis: torch.tensor(ids) for axis, ids in tasks.items()}),
+        scope(conditions={condition: torch.tensor(ids) for condition, ids in conditions.items()}),
         pytest.raises(DataError) as error,
     ):
         decoder()(*inputs)
@@ -105,8 +105,12 @@ def test_unknown_and_missing_languages_are_named(inputs, tasks, text):
 @pytest.mark.parametrize(
     ("tag", "options", "text"),
     [
-        ({"by": "tgtlang"}, {}, "start_tag.tasks has no names for tgtlang; training fills them in from utt2tgtlang"),
-        (TAG | {"token": "<en>"}, {}, "start_tag has no option 'token'; known: by tasks"),
+        (
+            {"by": "tgtlang"},
+            {},
+            "start_tag.conditions has no names for tgtlang; training fills them in from utt2tgtlang",
+        ),
+        (TAG | {"token": "<en>"}, {}, "start_tag has no option 'token'; known: by conditions"),
         (TAG, {"input_layer": "linear"}, "start_tag needs a decoder that embeds tokens; set its input_layer to embed"),
     ],
 )

@@ -23,7 +23,7 @@ CONFIG = {
     },
     "decoder": "transformer",
     "decoder_conf": {"num_blocks": 6},
-    "model_conf": {"tasks": {"lang": ["el", "es"], "domain": ["news", "talk"]}},
+    "model_conf": {"conditions": {"lang": ["el", "es"], "domain": ["news", "talk"]}},
 }
 SCORE = {
     "metrics": {

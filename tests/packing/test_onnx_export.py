@@ -26,7 +26,7 @@ SHAPES = ([47], [64, 39], [300, 211, 90])
 class Model(torch.nn.Module):
     """The parts of a model of speech recognition that are exported, with random weights."""
 
-    def __init__(self, kind="transformer", tasks=None, **options):
+    def __init__(self, kind="transformer", conditions=None, **options):
         super().__init__()
         torch.manual_seed(0)
         size = {"output_size": 16, "attention_heads": 2, "linear_units": 32, "num_blocks": 2} | options
@@ -34,7 +34,7 @@ class Model(torch.nn.Module):
             size |= {"cgmlp_linear_units": 32, "rel_pos_type": "latest"}
         self.encoder = ENCODERS[f"diverse_{kind}"](BINS, **size)
         self.ctc = CTC(12, size["output_size"])
-        self.frontend, self.normalize, self.preencoder, self.tasks = None, None, None, tasks or {}
+        self.frontend, self.normalize, self.preencoder, self.conditions = None, None, None, conditions or {}
         for name, buffer in self.named_buffers():
             if name.endswith("updates.count"):
                 buffer.fill_(2000)  # a mixing rate that is not 0
@@ -95,8 +95,8 @@ def test_eight_bits_are_smaller_and_near(tmp_path):
 
 def test_a_graph_is_for_one_language(tmp_path):
     names = {"lang": ["de", "el"]}
-    selection = {"strategy": "group", "pool": 4, "by": "lang", "tasks": names}
-    model = Model(tasks=names, attention={"core": "softmax", "selection": selection})
+    selection = {"strategy": "group", "pool": 4, "by": "lang", "conditions": names}
+    model = Model(conditions=names, attention={"core": "softmax", "selection": selection})
     with torch.no_grad():  # each language has two heads of its own
         for name, logits in model.named_parameters():
             if name.endswith("logits_lang"):

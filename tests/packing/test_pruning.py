@@ -24,21 +24,21 @@ TAG = ["decoder_conf.start_tag.by=tgtlang"]
 
 
 def fill_in(section):
-    """Names of tasks where training fills them in."""
+    """Names of conditions where training fills them in."""
     for value in section.values():
         if isinstance(value, dict):
             fill_in(value)
     if "by" in section:
         by = [section["by"]] if isinstance(section["by"], str) else section["by"]
-        section["tasks"] = {axis: NAMES[axis] for axis in by}
+        section["conditions"] = {condition: NAMES[condition] for condition in by}
 
 
-def write_model(folder, fragments, overrides=(), axes=("lang", "tgtlang")):
+def write_model(folder, fragments, overrides=(), conditions=("lang", "tgtlang")):
     """A directory with an untrained model in double precision."""
     config = merge(["model/tiny", *fragments], overrides)
     for part in ("encoder_conf", "decoder_conf"):
         fill_in(config[part])
-    config["model_conf"]["tasks"] = {axis: NAMES[axis] for axis in axes}
+    config["model_conf"]["conditions"] = {condition: NAMES[condition] for condition in conditions}
     parser = ASRTask.get_parser()
     parser.set_defaults(**config)
     args = parser.parse_args([])
@@ -66,7 +66,7 @@ def logits(model, ids):
 
 
 def indices(**names):
-    return {axis: torch.tensor([NAMES[axis].index(name)]) for axis, name in names.items()}
+    return {condition: torch.tensor([NAMES[condition].index(name)]) for condition, name in names.items()}
 
 
 @pytest.mark.parametrize("strategy", ["group", "subset", "static"])
@@ -115,13 +115,13 @@ def test_without_this_package_espnet_loads_the_file(tmp_path):
 def test_what_else_is_ours_stays(tmp_path):
     overrides = [*POOL, "encoder_conf.adapter.by=domain", "encoder_conf.adapter.bottleneck=4"]
     model_dir = write_model(
-        tmp_path / "exp", ["attention/sdma", "heads/group"], overrides, axes=("lang", "tgtlang", "domain")
+        tmp_path / "exp", ["attention/sdma", "heads/group"], overrides, conditions=("lang", "tgtlang", "domain")
     )
     whole, _ = load_model(model_dir)
     prune(model_dir, tmp_path / "pruned", {"lang": "de"})
     pruned, args = load_model(tmp_path / "pruned")
     assert (args.encoder, args.decoder, args.model) == ("diverse_transformer", "diverse_transformer", "diverse")
-    assert pruned.tasks == {"domain": NAMES["domain"]}
+    assert pruned.conditions == {"domain": NAMES["domain"]}
     assert "selection" not in yaml.safe_dump(vars(args))
     expected = logits(whole, indices(lang="de", tgtlang="de", domain="talk"))
     torch.testing.assert_close(logits(pruned, indices(domain="talk")), expected, atol=1e-10, rtol=1e-10)
@@ -147,7 +147,11 @@ def test_the_command_copies_what_loading_takes(tmp_path, capsys):
 def test_a_model_of_translation_keeps_its_ctc_weight_under_espnets_name(tmp_path):
     from espnet_diverse.packing.pruning import pruned_config
 
-    config = {"task": "st", "model": "diverse", "model_conf": {"ctc_weight": 0.3, "asr_weight": 0.1, "tasks": NAMES}}
+    config = {
+        "task": "st",
+        "model": "diverse",
+        "model_conf": {"ctc_weight": 0.3, "asr_weight": 0.1, "conditions": NAMES},
+    }
     config |= {"encoder": "diverse_transformer", "encoder_conf": {"input_layer": None, "adapter": None}}
     written = pruned_config(config, torch.nn.Identity())
     assert written["model_conf"] == {"asr_weight": 0.1, "st_mtlalpha": 0.3}
@@ -155,7 +159,7 @@ def test_a_model_of_translation_keeps_its_ctc_weight_under_espnets_name(tmp_path
 
 
 @pytest.mark.parametrize(
-    ("tasks", "text"),
+    ("conditions", "text"),
     [
         ({}, "--language is missing; this model knows: ar de el"),
         ({"lang": "fr"}, "--language 'fr' is unknown; this model knows: ar de el"),
@@ -163,10 +167,10 @@ def test_a_model_of_translation_keeps_its_ctc_weight_under_espnets_name(tmp_path
         ({"lang": "de", "domain": "talk"}, "--domain talk: nothing in this model goes by domain; leave it out"),
     ],
 )
-def test_a_task_that_is_wrong_is_named(tmp_path, tasks, text):
+def test_a_task_that_is_wrong_is_named(tmp_path, conditions, text):
     model_dir = write_model(tmp_path / "exp", ["heads/group"], POOL)
     with pytest.raises(ConfigError, match=text):
-        prune(model_dir, tmp_path / "pruned", tasks)
+        prune(model_dir, tmp_path / "pruned", conditions)
     assert not (tmp_path / "pruned").exists()
 
 

@@ -18,7 +18,7 @@ def test_recognition_then_translation(recipes, run_tiny):
         "cer": {"de", "en", "zh"},
     }
     config = yaml.safe_load((run / "config.yaml").read_text())
-    assert config["encoder_conf"]["attention"]["selection"]["tasks"] == {"lang": ["de", "en", "zh"]}
+    assert config["encoder_conf"]["attention"]["selection"]["conditions"] == {"lang": ["de", "en", "zh"]}
 
     encoder = "../asr1/exp/tiny/valid.acc.ave.pth:encoder:encoder"
     translation = run_tiny("covost2/st1", *languages, "--init_param", encoder)
@@ -32,4 +32,4 @@ def test_recognition_then_translation(recipes, run_tiny):
     }
     config = yaml.safe_load((run / "config.yaml").read_text())
     assert config["init_param"] == [encoder]
-    assert config["decoder_conf"]["start_tag"]["tasks"] == {"tgtlang": ["ar", "de", "en", "zh"]}
+    assert config["decoder_conf"]["start_tag"]["conditions"] == {"tgtlang": ["ar", "de", "en", "zh"]}

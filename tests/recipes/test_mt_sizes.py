@@ -69,16 +69,16 @@ WMT_LANGUAGES = ["cs", "de", "es", "et", "fi", "fr", "gu", "kk", "lt", "lv", "ro
 
 
 @pytest.mark.parametrize(
-    ("fragments", "side", "axis", "increment", "printed"),
+    ("fragments", "side", "condition", "increment", "printed"),
     [
         (["many_to_one"], "encoder", "lang", 4_727_808, 420 - 416),
         (["one_to_many"], "decoder", "tgtlang", 4_727_808, 420 - 416),
         (["many_to_one", "wmt_families"], "encoder", "lang", 18_911_232, 434 - 416),
     ],
 )
-def test_heads_of_fourteen_languages(fragments, side, axis, increment, printed):
+def test_heads_of_fourteen_languages(fragments, side, condition, increment, printed):
     """What head selection adds to the paper's model of WMT, in millions, but for the logits."""
-    names = f"{side}_conf.attention.selection.tasks={{{axis}: [{', '.join(WMT_LANGUAGES)}]}}"
+    names = f"{side}_conf.attention.selection.conditions={{{condition}: [{', '.join(WMT_LANGUAGES)}]}}"
     conf = EGS / "tatoeba/mt1/conf"
     base = ["model/mt_base", "attention/softmax", conf / "wmt_languages.yaml"]
     added = parameters([*base, *(conf / f"{name}.yaml" for name in fragments)], 1000, 1000, [names])

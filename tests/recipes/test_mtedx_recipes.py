@@ -18,7 +18,7 @@ def test_recognition_scores_every_language(recipes, recognition):
     assert recognition.returncode == 0, recognition.stderr[-2000:]
     folder = recipes / "egs/mtedx/asr1"
     config = yaml.safe_load((folder / "exp/tiny/config.yaml").read_text())
-    assert config["model_conf"]["tasks"] == {"lang": ["ar", "es", "it"], "tgtlang": ["ar", "es", "it"]}
+    assert config["model_conf"]["conditions"] == {"lang": ["ar", "es", "it"], "tgtlang": ["ar", "es", "it"]}
     for row in ("decode/test ar", "decode/test es", "decode/test it", "decode/test AVG"):
         assert f"|{row}|" in recognition.stdout
     assert (
@@ -36,7 +36,7 @@ def test_translation_starts_from_the_recogniser_and_scores_zero_shot_directions(
     assert translation.returncode == 0, translation.stderr[-2000:]
     run = recipes / "egs/mtedx/st1/exp/tiny"
     config = yaml.safe_load((run / "config.yaml").read_text())
-    assert config["model_conf"]["tasks"] == {"lang": ["es", "it"], "tgtlang": ["en", "it"]}
+    assert config["model_conf"]["conditions"] == {"lang": ["es", "it"], "tgtlang": ["en", "it"]}
     assert config["init_param"] == [encoder]
     for row in ("es-en", "it-en", "AVG-T", "AVG-Z"):
         assert f"|decode/test {row}|" in translation.stdout

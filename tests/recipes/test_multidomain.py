@@ -31,7 +31,7 @@ def run_domains(recipes, run_tiny):
 
 def selection_tasks(folder):
     config = yaml.safe_load((folder / "exp/tiny/config.yaml").read_text())
-    return config["encoder_conf"]["attention"]["selection"]["tasks"]
+    return config["encoder_conf"]["attention"]["selection"]["conditions"]
 
 
 @pytest.mark.slow
@@ -39,7 +39,7 @@ def test_recognition_in_ten_languages(run_domains):
     folder, metrics = run_domains("asr1", "conf/domain.yaml")
     sets = {name: read_data_dir(folder / "data/synthetic" / name) for name in ("train", "dev", "test")}
     for data in sets.values():
-        assert set(data.tasks["utt2lang"].values()) == set(LANGUAGES)
+        assert set(data.conditions["utt2lang"].values()) == set(LANGUAGES)
     parts = [read_data_dir(folder / "data/synthetic" / domain / "test") for domain in DOMAINS]
     assert sorted(sets["test"].text) == sorted(utterance for part in parts for utterance in part.text)
     rows = metrics["wer"]["rows"].keys()

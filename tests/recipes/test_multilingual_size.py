@@ -12,12 +12,14 @@ DOMAINS = ["tedx", "covost", "europarl"]
 MTEDX, ALL_DOMAINS = 8000, 10_000  # pieces: what fairseq prepares for mTEDx; the paper gives none for all domains
 
 
-def selection(strategy, axis, names, **options):
-    return {"attention": {"selection": {"strategy": strategy, "by": axis, "tasks": {axis: names}, **options}}}
+def selection(strategy, condition, names, **options):
+    return {
+        "attention": {"selection": {"strategy": strategy, "by": condition, "conditions": {condition: names}, **options}}
+    }
 
 
-def adapter(by, tasks, **options):
-    section = {"adapter": {"by": by, "tasks": tasks, **options}}
+def adapter(by, conditions, **options):
+    section = {"adapter": {"by": by, "conditions": conditions, **options}}
     return section, section
 
 

@@ -72,7 +72,7 @@ def test_one_direction(run_text, recipe, test_set, metrics):
 def test_many_to_one_by_source_language(run_text):
     folder = run_text("tatoeba/mt1", SIZE, "--test_sets", "test", "--prepare_options", "--pairs de-en fr-en zh-en")
     config = yaml.safe_load((folder / "exp/tiny/config.yaml").read_text())
-    assert config["encoder_conf"]["attention"]["selection"]["tasks"] == {"lang": ["de", "fr", "zh"]}
+    assert config["encoder_conf"]["attention"]["selection"]["conditions"] == {"lang": ["de", "fr", "zh"]}
     assert "selection" not in config["decoder_conf"]["attention"]
     assert set(scores(folder)["bleu"]["rows"]) == {"de-en", "fr-en", "zh-en"}
     assert "AVG" in scores(folder)["bleu"]["averages"]
@@ -84,7 +84,7 @@ def test_domains(run_text):
     domains = ["captions", "news", "tatoeba", "ted"]
     config = yaml.safe_load((folder / "exp/tiny/config.yaml").read_text())
     for part in ("encoder", "decoder"):
-        assert config[f"{part}_conf"]["attention"]["selection"]["tasks"] == {"domain": domains}
+        assert config[f"{part}_conf"]["attention"]["selection"]["conditions"] == {"domain": domains}
     assert sorted(scores(folder)["bleu"]["rows"]) == domains
 
 

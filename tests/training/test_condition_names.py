@@ -2,11 +2,11 @@ import numpy as np
 import pytest
 
 from espnet_diverse.errors import ConfigError, DataError
-from espnet_diverse.training.condition_names import TaskIndices, fill_in, task_table
+from espnet_diverse.training.condition_names import ConditionIndices, condition_table, fill_in
 from espnet_diverse.training.config import merge
 
 GROUP = "encoder_conf.attention.selection={strategy: group}"
-LISTED = "encoder_conf.attention.selection.tasks"
+LISTED = "encoder_conf.attention.selection.conditions"
 TAG = "decoder_conf.start_tag={by: tgtlang}"
 BOTH = "decoder_conf.adapter={by: [lang, domain]}"
 
@@ -32,15 +32,15 @@ def filled(data, *overrides):
 
 
 def test_names_of_the_training_data_go_where_they_are_asked_for(data):
-    axes, config = filled(data, GROUP, TAG, BOTH, "encoder_conf.output_size=4")
+    conditions, config = filled(data, GROUP, TAG, BOTH, "encoder_conf.output_size=4")
     languages, domains = ["ar", "de", "ru"], ["a", "b"]
-    assert axes == ["domain", "lang", "tgtlang"]
-    assert config["model_conf"] == {"tasks": {"lang": languages, "tgtlang": languages, "domain": domains}}
-    selection = {"strategy": "group", "by": ["lang"], "tasks": {"lang": languages}}
+    assert conditions == ["domain", "lang", "tgtlang"]
+    assert config["model_conf"] == {"conditions": {"lang": languages, "tgtlang": languages, "domain": domains}}
+    selection = {"strategy": "group", "by": ["lang"], "conditions": {"lang": languages}}
     assert config["encoder_conf"] == {"attention": {"selection": selection}, "output_size": 4}
     assert config["decoder_conf"] == {
-        "start_tag": {"by": ["tgtlang"], "tasks": {"tgtlang": languages}},
-        "adapter": {"by": ["lang", "domain"], "tasks": {"lang": languages, "domain": domains}},
+        "start_tag": {"by": ["tgtlang"], "conditions": {"tgtlang": languages}},
+        "adapter": {"by": ["lang", "domain"], "conditions": {"lang": languages, "domain": domains}},
     }
 
 
@@ -49,15 +49,15 @@ def test_names_of_the_training_data_go_where_they_are_asked_for(data):
 )
 def test_a_model_without_such_parts_needs_no_table(tmp_path, override):
     empty = write(tmp_path / "data")
-    axes, config = filled((empty, empty), override)
-    assert axes == [] and config == merge([], [override])
+    conditions, config = filled((empty, empty), override)
+    assert conditions == [] and config == merge([], [override])
 
 
 def test_the_target_language_is_the_language_unless_the_text_is_a_translation(data):
     train, _ = data
-    assert task_table(train, "tgtlang") == train / "utt2lang"
+    assert condition_table(train, "tgtlang") == train / "utt2lang"
     (train / "src_text").touch()
-    assert task_table(train, "tgtlang") == train / "utt2tgtlang"
+    assert condition_table(train, "tgtlang") == train / "utt2tgtlang"
     with pytest.raises(DataError, match=r"goes by tgtlang, and .*/train has no table utt2tgtlang; add it, or change"):
         filled(data, TAG)
     write(train, utt2tgtlang="en en en en")
@@ -66,9 +66,9 @@ def test_the_target_language_is_the_language_unless_the_text_is_a_translation(da
 
 
 def test_the_user_may_order_and_extend_no_names(data):
-    _, config = filled(data, GROUP, TAG, "model_conf.tasks={lang: [ru, ar, de]}")
-    assert config["encoder_conf"]["attention"]["selection"]["tasks"] == {"lang": ["ru", "ar", "de"]}
-    assert config["model_conf"]["tasks"] == {"lang": ["ru", "ar", "de"], "tgtlang": ["ar", "de", "ru"]}
+    _, config = filled(data, GROUP, TAG, "model_conf.conditions={lang: [ru, ar, de]}")
+    assert config["encoder_conf"]["attention"]["selection"]["conditions"] == {"lang": ["ru", "ar", "de"]}
+    assert config["model_conf"]["conditions"] == {"lang": ["ru", "ar", "de"], "tgtlang": ["ar", "de", "ru"]}
 
 
 @pytest.mark.parametrize(
@@ -77,20 +77,20 @@ def test_the_user_may_order_and_extend_no_names(data):
         (
             [GROUP, f"{LISTED}={{lang: [ru, fr]}}"],
             ConfigError,
-            r"attention\.selection: tasks lists 'fr', which has no training data; .*utt2lang has: ar de ru",
+            r"attention\.selection: conditions lists 'fr', which has no training data; .*utt2lang has: ar de ru",
         ),
         (
-            [GROUP, "model_conf.tasks={lang: [ru, ar]}"],
+            [GROUP, "model_conf.conditions={lang: [ru, ar]}"],
             DataError,
             r"train/utt2lang: utt1: lang 'de' is not among those of the training data; known: ru ar",
         ),
         (
-            [GROUP, "model_conf.tasks={lang: [ru, ar, de]}", f"{LISTED}={{lang: [ar, de, ru]}}"],
+            [GROUP, "model_conf.conditions={lang: [ru, ar, de]}", f"{LISTED}={{lang: [ar, de, ru]}}"],
             ConfigError,
-            r"tasks of lang are \['ar', 'de', 'ru'\] here and \['ru', 'ar', 'de'\] elsewhere; list one",
+            r"conditions of lang are \['ar', 'de', 'ru'\] here and \['ru', 'ar', 'de'\] elsewhere; list one",
         ),
-        ([GROUP, "model_conf.tasks={lang: [ru, ru]}"], ConfigError, r"are \['ru', 'ru'\]; give a list of different"),
-        ([GROUP, "model_conf.tasks={lang: ru}"], ConfigError, "lang are 'ru'; give a list of different names"),
+        ([GROUP, "model_conf.conditions={lang: [ru, ru]}"], ConfigError, r"\['ru', 'ru'\]; give a list of different"),
+        ([GROUP, "model_conf.conditions={lang: ru}"], ConfigError, "lang are 'ru'; give a list of different names"),
         (
             ["encoder_conf.adapter={by: language}"],
             ConfigError,
@@ -115,10 +115,10 @@ def test_the_error_names_file_and_line_of_the_part(data, tmp_path):
 
 
 def test_indices_stand_for_names():
-    preprocess = TaskIndices(lambda utterance, data: {"seen": list(data)}, {"lang": ["ar", "de"]})
+    preprocess = ConditionIndices(lambda utterance, data: {"seen": list(data)}, {"lang": ["ar", "de"]})
     out = preprocess("utt0", {"text": "x", "lang": "de"})
     assert out["seen"] == ["text"] and out["lang"].tolist() == [1] and out["lang"].dtype == np.int64
-    assert TaskIndices(None, {"lang": ["ar"]})("utt0", {"text": "x"}) == {"text": "x"}
+    assert ConditionIndices(None, {"lang": ["ar"]})("utt0", {"text": "x"}) == {"text": "x"}
     with pytest.raises(
         DataError, match="utterance utt0: lang 'fr' is not among those of the training data; known: ar de"
     ):

@@ -6,7 +6,7 @@ from torch import nn
 from espnet_diverse.attention.head_selection import build_selection
 from espnet_diverse.errors import ModelError
 from espnet_diverse.nets.adapter import Adapters
-from espnet_diverse.nets.condition_rows import TaskRows
+from espnet_diverse.nets.condition_rows import ConditionRows
 from espnet_diverse.training import checkpoint
 from espnet_diverse.training.initialisation import initialise
 
@@ -20,17 +20,17 @@ class Model(nn.Module):
         self.encoder.layer = nn.Linear(size, size)
         self.decoder = nn.Linear(2, 2)
         if languages:
-            tasks = {"lang": list(languages)}
+            conditions = {"lang": list(languages)}
             pool = {} if strategy == "static" else {"pool": 4}
-            self.encoder.selection = build_selection({"strategy": strategy, "tasks": tasks, **pool}, 2)
-            self.encoder.adapter = Adapters(size, TaskRows("adapter", "lang", tasks), 2)
+            self.encoder.selection = build_selection({"strategy": strategy, "conditions": conditions, **pool}, 2)
+            self.encoder.adapter = Adapters(size, ConditionRows("adapter", "lang", conditions), 2)
             nn.init.normal_(self.encoder.adapter.up_weight)
 
 
 def saved(model: Model, tmp_path, *languages: str) -> str:
     checkpoint.save(model.state_dict(), tmp_path / "model.pth")
     if languages:
-        config = {"model_conf": {"tasks": {"lang": list(languages)}}}
+        config = {"model_conf": {"conditions": {"lang": list(languages)}}}
         (tmp_path / "config.yaml").write_text(yaml.safe_dump(config))
     return str(tmp_path / "model.pth")
 

@@ -61,14 +61,14 @@ def test_each_sample_trains_what_belongs_to_its_language(plain, data, tmp_path, 
     forward = Diverse.forward
 
     def spy(self, *args, **kwargs):
-        seen.append({axis: kwargs[axis][:, 0].tolist() for axis in ("lang", "tgtlang")})
+        seen.append({condition: kwargs[condition][:, 0].tolist() for condition in ("lang", "tgtlang")})
         return forward(self, *args, **kwargs)
 
     monkeypatch.setattr(Diverse, "forward", spy)
     config = train([*plain, *data, *BY_LANGUAGE, *QUICK], tmp_path)
-    assert config["model_conf"]["tasks"] == {"lang": ["ar", "es"], "tgtlang": ["ar", "es"]}
-    assert config["encoder_conf"]["attention"]["selection"]["tasks"] == {"lang": ["ar", "es"]}
-    assert config["decoder_conf"]["start_tag"]["tasks"] == {"tgtlang": ["ar", "es"]}
+    assert config["model_conf"]["conditions"] == {"lang": ["ar", "es"], "tgtlang": ["ar", "es"]}
+    assert config["encoder_conf"]["attention"]["selection"]["conditions"] == {"lang": ["ar", "es"]}
+    assert config["decoder_conf"]["start_tag"]["conditions"] == {"tgtlang": ["ar", "es"]}
     flat = [language for batch in seen for language in batch["lang"]]
     assert flat.count(0) == flat.count(1) == (12 + 4) / 2
     assert all(batch["lang"] == batch["tgtlang"] for batch in seen)
@@ -119,7 +119,7 @@ def test_translation_trains_from_a_trained_encoder_and_stands_alone(tiny_run, da
         if "updates" not in name:
             assert torch.equal(tensor, trained[f"encoder.{name}"]), name
     assert (args.task, config["src_token_type"], len(config["src_token_list"])) == ("st", "char", 8)
-    assert config["model_conf"]["tasks"] == {"tgtlang": ["de", "en"]}
+    assert config["model_conf"]["conditions"] == {"tgtlang": ["de", "en"]}
     assert model.st_mtlalpha == 0.2 and hasattr(model, "ctc") == (asr_weight > 0)
     shapes = [line.rpartition("/")[2] for line in config["train_shape_file"]]
     assert shapes == ["speech_shape", "text_shape.char", "src_text_shape.char"][: 3 if asr_weight else 2]

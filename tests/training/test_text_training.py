@@ -116,7 +116,7 @@ def test_the_target_language_arrives_in_the_model(tiny_translation, tmp_path, mo
     monkeypatch.setattr(Diverse, "forward", spy)
     sampling = "sampling={by: tgtlang, temperature: 2, batches: single}"
     config = train(tiny_translation, tmp_path, "--set", "decoder_conf.start_tag={by: tgtlang}", "--set", sampling)
-    assert config["model_conf"]["tasks"] == {"tgtlang": ["yy", "zz"]}
+    assert config["model_conf"]["conditions"] == {"tgtlang": ["yy", "zz"]}
     assert {index for batch in seen for index in batch} == {0, 1}
     assert any(len(set(batch)) == 1 and len(batch) > 2 for batch in seen)
 

@@ -77,13 +77,13 @@ def test_a_list_names_languages_and_domains(here):
     Path("lists/all.tsv").write_text("a.wav\tes\ttalks\n\n../b.wav\tde\n/abs/c d.wav\r\n")
     found = find_recordings([], Path("lists/all.tsv"))
     assert paths(found) == ["lists/a.wav", "lists/../b.wav", "/abs/c d.wav"]
-    assert [one.tasks for one in found] == [{"lang": "es", "domain": "talks"}, {"lang": "de"}, {}]
+    assert [one.conditions for one in found] == [{"lang": "es", "domain": "talks"}, {"lang": "de"}, {}]
 
 
 def test_a_header_names_the_columns_of_a_list(here):
     Path("all.tsv").write_text("path\tspeaker\ttarget_language\tlanguage\na.wav\tme\ten\tes\na.wav\tme\tde\tes\n")
     found = find_recordings([], Path("all.tsv"))
-    assert [one.tasks for one in found] == [{"tgtlang": "en", "lang": "es"}, {"tgtlang": "de", "lang": "es"}]
+    assert [one.conditions for one in found] == [{"tgtlang": "en", "lang": "es"}, {"tgtlang": "de", "lang": "es"}]
     assert names(found) == ["a.wav", "a.wav-2"]
 
 
@@ -105,7 +105,11 @@ def test_a_kaldi_directory_is_a_list(here):
     Path("utt2domain").write_text("u1 talks\n")
     found = find_recordings([], Path("wav.scp"))
     assert [(one.path, one.name) for one in found] == [("a b.wav", "u1"), ("other/b.flac", "u2.x")]
-    assert found[0].tasks["lang"] == "es" and found[0].tasks["domain"] == "talks" and "domain" not in found[1].tasks
+    assert (
+        found[0].conditions["lang"] == "es"
+        and found[0].conditions["domain"] == "talks"
+        and "domain" not in found[1].conditions
+    )
 
 
 def test_commands_and_segments_of_a_kaldi_directory_are_refused(here):

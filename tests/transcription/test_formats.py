@@ -15,7 +15,7 @@ TRANSCRIPT = Transcript(
         Segment(3599.9996, 3661.0014, "tom & <jerry> --> ran", -2.0),
     ),
     duration=3662.0,
-    tasks={"lang": "en"},
+    conditions={"lang": "en"},
     language_probabilities={"en": 0.75, "de": 0.25},
     language="en",
 )
@@ -70,7 +70,7 @@ def test_tsv_counts_milliseconds():
 def test_json_has_everything():
     content = json.loads(made("json"))
     assert content["name"] == "talk" and content["text"] == TRANSCRIPT.text and content["duration"] == 3662.0
-    assert content["language"] == "en" and content["tasks"] == TRANSCRIPT.tasks
+    assert content["language"] == "en" and content["conditions"] == TRANSCRIPT.conditions
     assert list(content["language_probabilities"].items()) == [("en", 0.75), ("de", 0.25)]
     for index, (row, segment) in enumerate(zip(content["segments"], TRANSCRIPT.segments, strict=True)):
         assert (row["id"], row["start"], row["end"], row["text"]) == (index, segment.start, segment.end, segment.text)

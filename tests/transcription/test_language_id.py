@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from espnet_diverse.decoding.condition_ids import KnownTasks
+from espnet_diverse.decoding.condition_ids import KnownConditions
 from espnet_diverse.decoding.options import Options
 from espnet_diverse.decoding.predictor import BatchedSearch
 from espnet_diverse.decoding.results import Text
@@ -24,11 +24,11 @@ class Given:
 
     def __init__(self, scores, names, task="asr", batch_frames=1000, tokens=(3, 3, 3)):
         self.scores, self.tokens, self.task, self.batch_frames = scores, tokens, task, batch_frames
-        self.tasks, self.asked = KnownTasks(names), []
+        self.conditions, self.asked = KnownConditions(names), []
 
-    def batch(self, sources, tasks):
-        self.asked.append(tasks)
-        return [self.text(each.get("lang", each.get("tgtlang"))) for each in tasks]
+    def batch(self, sources, conditions):
+        self.asked.append(conditions)
+        return [self.text(each.get("lang", each.get("tgtlang"))) for each in conditions]
 
     def text(self, language):
         score, tokens = self.scores[language], ["a"] * self.tokens[language]
@@ -64,7 +64,7 @@ def test_a_language_without_a_text_is_out_of_question():
 def test_languages_that_do_not_fit_into_a_batch_are_scored_in_several():
     whole, parted = (Given([-3.0, -1.0, -2.0], {"lang": LANGUAGES}, batch_frames=size) for size in (1000, 250))
     assert find_language(parted, [STRETCH], {}) == find_language(whole, [STRETCH], {})
-    assert [len(tasks) for tasks in parted.asked] == [2, 1] and len(whole.asked) == 1
+    assert [len(conditions) for conditions in parted.asked] == [2, 1] and len(whole.asked) == 1
 
 
 @pytest.mark.parametrize(
@@ -107,8 +107,8 @@ TOKENS = ["<blank>", "<unk>", *WORDS.values(), "<sos/eos>"]
 def bilingual():
     """A search by a model whose decoder writes one word, that of the language, whatever it hears, and its CTC."""
     parser = ASRTask.get_parser()
-    tag = f"decoder_conf.start_tag={{by: lang, tasks: {{lang: {[*WORDS]}}}}}"
-    parts = [tag, f"model_conf.tasks={{lang: {[*WORDS]}}}", "token_type=char", "normalize=utterance_mvn"]
+    tag = f"decoder_conf.start_tag={{by: lang, conditions: {{lang: {[*WORDS]}}}}}"
+    parts = [tag, f"model_conf.conditions={{lang: {[*WORDS]}}}", "token_type=char", "normalize=utterance_mvn"]
     parser.set_defaults(**merge(["model/tiny"], parts))
     args = parser.parse_args([])
     args.token_list = TOKENS
@@ -138,4 +138,6 @@ def test_the_language_whose_text_is_heard_is_found(bilingual, heard, next_best):
     found = find_language(search, features, {})
     assert list(found)[:2] == [heard, next_best] and found[heard] > 0.5
     for language, word in WORDS.items():
-        assert search.batch(features[:1], [{"lang": search.tasks.names["lang"].index(language)}])[0][0].text == word
+        assert (
+            search.batch(features[:1], [{"lang": search.conditions.names["lang"].index(language)}])[0][0].text == word
+        )

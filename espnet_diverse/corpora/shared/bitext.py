@@ -115,8 +115,8 @@ class Reader:
             sentence = self.utterance(direction, name, pair.line)
             data.text[sentence] = pair.target
             data.src_text[sentence] = pair.source
-            data.tasks.setdefault("utt2lang", {})[sentence] = source
-            data.tasks.setdefault("utt2tgtlang", {})[sentence] = target
+            data.conditions.setdefault("utt2lang", {})[sentence] = source
+            data.conditions.setdefault("utt2tgtlang", {})[sentence] = target
 
     def utterance(self, direction: str, name: str, line: int) -> str:
         """Id of the sentence on a line of a file."""

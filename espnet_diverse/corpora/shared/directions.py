@@ -51,7 +51,7 @@ def refuse_untrained(train: DataDir, wanted: Collection[str], where: Path) -> No
     Raises:
         DataError: naming the first one without training data.
     """
-    spoken, translated = train.tasks.get("utt2lang", {}), train.tasks.get("utt2tgtlang", {})
+    spoken, translated = train.conditions.get("utt2lang", {}), train.conditions.get("utt2tgtlang", {})
     held = {"-".join([language, *([translated[u]] if translated else [])]) for u, language in spoken.items()}
     for name in wanted:
         if name not in held:

@@ -58,11 +58,11 @@ function describe() {
   at("text").maxLength = model.limits.characters;
   at("limits").textContent = `At most ${model.limits.seconds} seconds and ${model.limits.megabytes} MB. `
     + "Nothing leaves this machine.";
-  for (const axis of model.axes) {
-    const names = axis.names.map((name) => element("option", {value: name}, name));
-    const free = axis.free ? [element("option", {value: ""}, axis.free)] : [];
-    const select = element("select", {name: axis.argument}, ...free, ...names);
-    at("options").prepend(element("label", {class: "field"}, axis.label, select));
+  for (const condition of model.conditions) {
+    const names = condition.names.map((name) => element("option", {value: name}, name));
+    const free = condition.free ? [element("option", {value: ""}, condition.free)] : [];
+    const select = element("select", {name: condition.argument}, ...free, ...names);
+    at("options").prepend(element("label", {class: "field"}, condition.label, select));
   }
   at("ask").elements.beam_size.value = model.beam_size;
   at("ask").elements.nbest.value = model.nbest;

@@ -31,7 +31,9 @@ def test_pairs_become_tables(files):
     assert reader.faults == []
     assert data.src_text == {"de-en-ted-train-0000001": "Ein Haus.", "de-en-ted-train-0000002": "Zwei Häuser."}
     assert data.text == {"de-en-ted-train-0000001": "A house.", "de-en-ted-train-0000002": "Two houses."}
-    assert set(data.tasks["utt2lang"].values()) == {"de"} and set(data.tasks["utt2tgtlang"].values()) == {"en"}
+    assert set(data.conditions["utt2lang"].values()) == {"de"} and set(data.conditions["utt2tgtlang"].values()) == {
+        "en"
+    }
     assert data.is_text and data.utterances() == sorted(data.text)
 
 
@@ -134,4 +136,4 @@ def test_pairs_of_several_directions_share_a_set():
     data = DataDir()
     for direction in ("de-en", "zh-CN-en"):
         Reader(Selection(), "ted").put(data, [Pair(7, "x", "y")], direction, "test")
-    assert data.tasks["utt2lang"] == {"de-en-ted-test-0000007": "de", "zh-CN-en-ted-test-0000007": "zh-CN"}
+    assert data.conditions["utt2lang"] == {"de-en-ted-test-0000007": "de", "zh-CN-en-ted-test-0000007": "zh-CN"}

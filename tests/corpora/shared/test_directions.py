@@ -59,11 +59,11 @@ def test_unknown_directions(options, what):
 
 
 def test_what_is_trained_has_training_data():
-    train = DataDir(tasks={"utt2lang": {"u": "de"}})
+    train = DataDir(conditions={"utt2lang": {"u": "de"}})
     refuse_untrained(train, ["de"], WHERE)
     with pytest.raises(DataError, match="^corpus: en is to be trained and has no training data; take it out$"):
         refuse_untrained(train, ["de", "en"], WHERE)
-    train.tasks["utt2tgtlang"] = {"u": "en"}
+    train.conditions["utt2tgtlang"] = {"u": "en"}
     refuse_untrained(train, ["de-en"], WHERE)
     with pytest.raises(DataError) as caught:
         refuse_untrained(train, ["de-en", "fr-en"], WHERE)
