@@ -47,9 +47,9 @@ def test_threads_do_not_see_each_other():
 
 def test_one_task_serves_a_batch_and_others_must_match_it():
     with scope({"lang": torch.tensor([2]), "domain": torch.tensor([0, 1])}) as shared:
-        assert shared.task("lang", 3).tolist() == [2, 2, 2]
-        assert shared.task("domain", 2).tolist() == [0, 1]
+        assert shared.condition("lang", 3).tolist() == [2, 2, 2]
+        assert shared.condition("domain", 2).tolist() == [0, 1]
         with pytest.raises(ValueError, match="the domain of 2 samples was given for a batch of 3"):
-            shared.task("domain", 3)
+            shared.condition("domain", 3)
         with pytest.raises(ValueError, match=r"the tgtlang of each sample is needed .* \(given: lang domain\)"):
-            shared.task("tgtlang", 3)
+            shared.condition("tgtlang", 3)

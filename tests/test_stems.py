@@ -48,7 +48,7 @@ def test_the_fragment_selects_the_core_in_encoder_and_decoder(stem):
 @pytest.mark.parametrize("stem", CORES)
 def test_the_core_has_tests(stem):
     folder = ROOT / "tests" / "attention"
-    laws = (folder / "test_laws.py").read_text(encoding="utf-8")
+    laws = (folder / "test_invariants.py").read_text(encoding="utf-8")
     assert (folder / f"test_{stem}.py").is_file() or re.search(r"parametrize\(.*CORES", laws)
 
 

@@ -109,8 +109,8 @@ def draw_posteriors(
 
 
 def draw_sharing(owned: Ownership, path: Path) -> None:
-    """Heads that every two languages or domains share, (N, N), as in Fig. 3 of the head-selection paper: the darker,
-    the more.""" shared, most = owned.sharing(), owned.picks[0].size
+    """Number of heads that two languages or domains share, (N, N), as in Fig. 3 of the head-selection paper."""
+    shared, most = owned.sharing(), owned.picks[0].size
     side = max(3.5, 1.2 + 0.42 * len(shared))
     figure = Figure(figsize=(side + 1.4, side), layout="constrained")
     axes = figure.subplots()

@@ -152,10 +152,10 @@ def _sharing_section(page: Page, owned: Sequence[Ownership], folder: Path) -> No
         return
     page.heading("Heads of languages and domains")
     page.paragraph(
-        "Each language or domain attends with heads of its own, picked from a pool. Where heads are selected by several "
+        "Each language or domain attends with its own heads, picked from a pool. Where heads are selected by several "
         "conditions, such as language and domain, the first table and pictures are of their combinations, and the "
-        "following ones show what each condition would pick "
-        "alone. Heads are counted from 1 here and from 0 in analysis.json and analysis.npz."
+        "following ones show what each condition would pick alone. "
+        "Heads are counted from 1 here and from 0 in analysis.json and analysis.npz."
     )
     for each in owned:
         page.table(["layer", *each.values], each.rows())
@@ -166,7 +166,7 @@ def _sharing_section(page: Page, owned: Sequence[Ownership], folder: Path) -> No
             path,
             f"Heads of each language or domain, {each.name}: blue heads are its own. {unused} heads have no owner.",
         )
-        path = folder / f"{each.kind}.{each.by}.head_sharing.png"
+        path = folder / f"{each.kind}.{each.by}.sharing.png"
         draw_sharing(each, path)
         page.picture(
             path,

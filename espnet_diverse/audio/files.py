@@ -17,7 +17,7 @@ import numpy as np
 import soundfile
 import soxr
 
-from espnet_diverse.data.tables import Segment
+from espnet_diverse.audio.segments import Segment
 from espnet_diverse.errors import DataError
 
 RATE = 16_000

@@ -216,10 +216,10 @@ class _Folder:
         data.wav_scp[utterance] = str(self._clips[Path(entry.clip).stem])
         data.text[utterance] = translation if target else words
         data.utt2spk[utterance] = _speaker(entry.client) or utterance
-        data.tasks.setdefault("utt2lang", {})[utterance] = self.language
+        data.conditions.setdefault("utt2lang", {})[utterance] = self.language
         if target:
             data.src_text[utterance] = words
-            data.tasks.setdefault("utt2tgtlang", {})[utterance] = target
+            data.conditions.setdefault("utt2tgtlang", {})[utterance] = target
         return ""
 
     @cached_property

@@ -30,12 +30,13 @@ from pathlib import Path
 
 import yaml
 
+from espnet_diverse.audio.segments import Segment
 from espnet_diverse.corpora import EVERYTHING, Selection, split_pair
 from espnet_diverse.corpora.shared.download import download as fetch
 from espnet_diverse.corpora.shared.download import unpack
 from espnet_diverse.data.atomic_files import staged_directory
 from espnet_diverse.data.faults import Fault, refuse
-from espnet_diverse.data.kaldi import DataDir, Segment
+from espnet_diverse.data.kaldi import DataDir
 from espnet_diverse.data.normalisation import for_wer, without_notes
 from espnet_diverse.data.tables import entry_faults, parse_segment, scan_lines
 from espnet_diverse.errors import ConfigError, DataError
@@ -188,9 +189,9 @@ class _Split:
         data.wav_scp[recording] = path
         data.segments[utterance] = segment._replace(recording=recording)
         data.utt2spk[utterance] = recording
-        data.tasks.setdefault("utt2lang", {})[utterance] = self.source
+        data.conditions.setdefault("utt2lang", {})[utterance] = self.source
         if self.translates:
-            data.tasks.setdefault("utt2tgtlang", {})[utterance] = self.target
+            data.conditions.setdefault("utt2tgtlang", {})[utterance] = self.target
 
     def _missing(self, name: str, segment: Segment, recordings: dict[str, Path]) -> str:
         """Say which audio is missing, or ""; it is a fault as well unless such utterances may be dropped."""

@@ -6,7 +6,7 @@
     <split>.<src>-<tgt>.<language>    a text in two languages: train.de-en.de train.de-en.en
 
 Either is read in all directions that are named, or in all that are there. Splits are train, dev (or valid, val) and
-test. Text that Moses has tokenised, as fairseq prepares it, loses the marks of subwords (" ") and the escapes (&apos;
+test. Text that Moses has tokenised, as fairseq prepares it, loses the marks of subwords ("@@ ") and the escapes (&apos;
 and the like); words and marks stay parted. Ids of sentences are <src>-<tgt>-<folder>-<set>-<line of the file>.
 """
 
@@ -156,4 +156,4 @@ def find_training(root: Path, part: str, direction: str) -> Files | None:
 
 def from_tokens(line: str) -> str:
     """Text of a tokenised line: without marks of subwords, compounds joined again, escaped marks as themselves."""
-    return html.unescape(line.replace(" ", "").replace(" ##AT##-##AT## ", "-"))
+    return html.unescape(line.replace("@@ ", "").replace(" ##AT##-##AT## ", "-"))

@@ -15,10 +15,11 @@ utt2spk when writing and never read.
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from espnet_diverse.audio.segments import Segment
 from espnet_diverse.conditions import TABLES
 from espnet_diverse.data.atomic_files import write_text
 from espnet_diverse.data.faults import Fault, refuse
-from espnet_diverse.data.tables import COLUMNS, Segment, parse_segment, read_table, scan_table, write_table
+from espnet_diverse.data.tables import COLUMNS, parse_segment, read_table, scan_table, write_table
 
 __all__ = ["DataDir", "Segment", "read_data_dir", "read_table", "scan_data_dir", "write_data_dir", "write_table"]
 

@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from math import inf, nan
 from pathlib import Path
-from typing import NamedTuple
 
+from espnet_diverse.audio.segments import Segment
 from espnet_diverse.data.atomic_files import write_text
 from espnet_diverse.data.characters import guess_encoding, id_fault, mend, text_fault
 from espnet_diverse.data.faults import Fault, refuse
@@ -33,14 +33,6 @@ _TEXTS = ("text", "src_text")
 _UNWRITABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 
 log = logging.getLogger(__name__)
-
-
-class Segment(NamedTuple):
-    """A part of a recording; start and end in seconds."""
-
-    recording: str
-    start: float
-    end: float
 
 
 def read_table(path: Path, kind: str | None = None) -> dict[str, str]:

@@ -36,7 +36,7 @@ class ModelService(ABC):
             "name": self.name,
             "task": self.search.task,
             "description": self._description(),
-            "conditions": condition_controls(self.search.tasks, self.search.task),
+            "conditions": condition_controls(self.search.conditions, self.search.task),
             "beam_size": beam_size,
             "nbest": min(_NBEST, beam_size),
             "limits": {
@@ -73,7 +73,7 @@ class ModelService(ABC):
             return self.results.heads(choices)
 
     def _description(self) -> str:
-        conditions = condition_controls(self.search.tasks, self.search.task)
+        conditions = condition_controls(self.search.conditions, self.search.task)
         knows = "; ".join(f"{condition['label'].lower()}: {', '.join(condition['names'])}" for condition in conditions)
         return f"{_DOES[self.search.task]}{f', {knows}' if knows else ''}."
 

@@ -17,12 +17,12 @@ class ConditionRows(nn.Module):
 
     Args:
         option: The option that it belongs to, for messages: `adapter`, `start_tag`.
-        by: An condition of `conditions.CONDITIONS`, or several.
+        by: A condition of `conditions.CONDITIONS`, or several.
         conditions: Names of each condition, in the order of their indices.
         combinations: The names, one a condition of `by`, that have a row; None gives one to every combination.
 
     Raises:
-        ConfigError: An condition or a name is unknown, stands twice, or is missing.
+        ConfigError: A condition or a name is unknown, stands twice, or is missing.
     """
 
     def __init__(
@@ -92,8 +92,8 @@ class ConditionRows(nn.Module):
                 raise ConfigError(f"{self.option}.by: {condition!r} is unknown; known: {' '.join(CONDITIONS)}")
             if not conditions or not conditions.get(condition):
                 raise ConfigError(
-                    f"{self.option}.conditions has no names for {condition}; training fills them in from utt2{condition}, "
-                    "or list them"
+                    f"{self.option}.conditions has no names for {condition}; "
+                    f"training fills them in from utt2{condition}, or list them"
                 )
 
     def _check_distinct(self) -> None:

@@ -81,8 +81,8 @@ def prune_model(model: nn.Module, conditions: Mapping[str, str]) -> None:
 
 
 def pruned_config(config: Mapping, model: nn.Module) -> dict:
-    """The configuration of a run after `prune_model`: `config` without what was pruned, and `model`'s conditions
-    alone.""" config = copy.deepcopy(dict(config))
+    """The configuration of a run after `prune_model`: `config` without what was pruned."""
+    config = copy.deepcopy(dict(config))
     for part, nets in _NETS.items():
         section = config.get(f"{part}_conf") or {}
         for key in ("attention", "cross_attention"):
@@ -106,9 +106,9 @@ def _espnets_options(section: Mapping, net: type) -> dict | None:
 
 
 def _rename_model(config: dict, model: nn.Module) -> None:
-    """Take our name and options off the model where both nets are ESPnet's; else keep names of the conditions still
-    used.""" used = {condition for module in model.modules() if isinstance(module, ConditionRows) for condition in
-    module.by} options = dict(config.get("model_conf") or {})
+    """Take our name and options off the model where both nets are ESPnet's; else keep the conditions still used."""
+    used = {condition for module in model.modules() if isinstance(module, ConditionRows) for condition in module.by}
+    options = dict(config.get("model_conf") or {})
     names = {
         condition: listed for condition, listed in (options.pop("conditions", None) or {}).items() if condition in used
     }

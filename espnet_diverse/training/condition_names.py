@@ -38,11 +38,11 @@ def conditions_of(by: object, where: str) -> list[str]:
     """The conditions that a `by` of the configuration names.
 
     Args:
-        by: An condition or a list of conditions.
+        by: A condition or a list of conditions.
         where: What the error begins with.
 
     Raises:
-        ConfigError: An condition is unknown.
+        ConfigError: A condition is unknown.
     """
     conditions = [by] if isinstance(by, str) else by
     if not isinstance(conditions, list) or not conditions or not set(conditions) <= set(CONDITIONS):
@@ -57,7 +57,7 @@ def fill_in(config: Config, train_dir: Path, valid_dir: Path) -> list[str]:
     Names are those of the training data, sorted, unless the configuration lists them, in its order.
 
     Raises:
-        ConfigError: An condition is unknown, lists of one condition differ, or a listed name has no training data.
+        ConfigError: A condition is unknown, lists of one condition differ, or a listed name has no training data.
         DataError: A data directory has no table for a condition, or an utterance a name that is not listed or not
             trained.
     """

@@ -23,9 +23,9 @@ _TEMPERATURE = 0.1  # the likeliest one for dev sets of three models of seven an
 
 
 def spoken_conditions(search: BatchedSearch) -> list[str]:
-    """Axes of conditions by which a model depends on the spoken language; in speech recognition the text is in it
-    too.""" axes = ("lang", "tgtlang") if search.task == "asr" else ("lang",)
-    return [condition for condition in axes if condition in search.conditions.names]
+    """Conditions by which a model depends on the spoken language; in speech recognition the text is in it too."""
+    spoken = ("lang", "tgtlang") if search.task == "asr" else ("lang",)
+    return [condition for condition in spoken if condition in search.conditions.names]
 
 
 def find_language(

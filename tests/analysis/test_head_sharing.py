@@ -53,7 +53,7 @@ def test_what_the_heads_of_a_model_belong_to(model):
         "encoder self-attention by domain",
         "decoder self-attention by language",
     ]
-    assert both.conditions == ["ar news", "ar talk", "de news", "de talk", "es news", "es talk"]
+    assert both.values == ["ar news", "ar talk", "de news", "de talk", "es news", "es talk"]
     assert both.picks[:, 1].tolist() == [[0, 1], [0, 3], [0, 1], [0, 3], [1, 2], [2, 3]]
     assert language.picks[:, 0].tolist() == [[0, 1], [0, 1], [1, 2]]
     assert domain.picks[:, 0].tolist() == [[0, 1], [0, 3]]
@@ -75,7 +75,7 @@ def test_tables_and_numbers_say_the_same(model):
     numbers, saved = summary(found), arrays(found)
     assert numbers["encoder self-attention by language"]["sharing"] == saved["encoder_lang_sharing"].tolist()
     assert numbers["decoder self-attention by language"]["picks"] == saved["decoder_lang_picks"].tolist()
-    assert saved["encoder_lang+domain_tasks"].tolist() == found[0].conditions
+    assert saved["encoder_lang+domain_values"].tolist() == found[0].values
 
 
 def test_pictures_show_picks_and_sharing(tmp_path):

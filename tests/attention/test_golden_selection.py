@@ -31,7 +31,7 @@ def released(request):
 
 def noise_of(arrays, monkeypatch):
     """Draw the noise of the arrays for the conditions in the order in which the batch has them."""
-    conditions = list(dict.fromkeys(arrays["condition_ids"].tolist()))
+    conditions = list(dict.fromkeys(arrays["task_ids"].tolist()))
     drawn = (arrays["gumbel1"] - arrays["gumbel2"])[conditions, int(arrays["layer_idx"])]
     monkeypatch.setattr(head_selection, "logistic_noise", lambda phi: drawn)
 
@@ -43,7 +43,7 @@ def test_output_and_gradients_equal_the_released_codes(released, mode, monkeypat
     if mode == "eval":
         monkeypatch.setattr(head_selection, "logistic_noise", torch.zeros_like)
     x, mask = arrays["x"], ~arrays["key_padding_mask"].unsqueeze(1)
-    with scope({"lang": arrays["condition_ids"]}):
+    with scope({"lang": arrays["task_ids"]}):
         out = module.train()(x, x, x, mask)
     torch.testing.assert_close(out, arrays[f"{mode}_out{suffix}"], atol=1e-10, rtol=1e-10)
     if not suffix:
@@ -60,11 +60,11 @@ def test_output_and_gradients_equal_the_released_codes(released, mode, monkeypat
 def test_evaluation_equals_the_released_codes_without_noise(released):
     arrays, module, suffix = released
     x, mask = arrays["x"], ~arrays["key_padding_mask"].unsqueeze(1)
-    with scope({"lang": arrays["condition_ids"]}, keep_attention=True):
+    with scope({"lang": arrays["task_ids"]}, keep_attention=True):
         out = module.eval()(x, x, x, mask)
     torch.testing.assert_close(out, arrays[f"eval_out{suffix}"], atol=1e-10, rtol=1e-10)
     torch.testing.assert_close(module.attn.mean(1), arrays["eval_attn_mean"], atol=1e-10, rtol=1e-10)
-    with scope({"lang": arrays["condition_ids"]}):
+    with scope({"lang": arrays["task_ids"]}):
         causal = module(x, x, x, torch.ones(7, 7, dtype=torch.bool).tril().unsqueeze(0))
     if not suffix:
         torch.testing.assert_close(causal, arrays["eval_causal_out"], atol=1e-10, rtol=1e-10)

@@ -115,7 +115,7 @@ def test_pruning_wants_one_task():
         ),
         ({"tau": 0.0}, "tau 0 would divide by zero; give a number above 0"),
         ({"kl_weight": -1.0}, "kl_weight -1.0 is negative; give 0 or more"),
-        ({"strategy": "static", "families": [["ar"], ["de"]]}, "'el' is in 0 families; put every condition into one"),
+        ({"strategy": "static", "families": [["ar"], ["de"]]}, "'el' is in 0 families; put every name into one"),
         ({"strategy": "static", "families": [LANGUAGES, ["de"]]}, "'de' is in 2 families"),
         (
             {"strategy": "static", "by": ["lang", "domain"], "conditions": {"lang": LANGUAGES, "domain": DOMAINS}},

@@ -6,7 +6,7 @@ import pytest
 import soundfile
 
 from espnet_diverse.audio.files import RATE, check_audio, inspect_audio, read_audio, resample, write_audio
-from espnet_diverse.data.kaldi import Segment
+from espnet_diverse.audio.segments import Segment
 from espnet_diverse.errors import DataError
 
 FORMATS = {

@@ -123,12 +123,12 @@ def test_the_analysis_shows_whose_heads_are_whose(arguments, tmp_path):
         "encoder self-attention by domain",
         "decoder self-attention by target language",
     ]
-    assert heads["encoder self-attention by language and domain"]["conditions"] == [
+    assert heads["encoder self-attention by language and domain"]["values"] == [
         "ar news",
         "ar talk",
         "es news",
         "es talk",
     ]
     page = (tmp_path / "analysis.html").read_text()
-    assert all(f"Heads that two conditions share, {name}" in page for name in heads)
+    assert all(f"Heads that two of them share, {name}" in page for name in heads)
     assert len(list((tmp_path / "pictures").glob("*.sharing.png"))) == 4

@@ -74,7 +74,7 @@ def test_markup_on_one_side_alone_is_an_empty_line(tree):
 
 
 def test_tokenised_release(write_texts):
-    lines = {"de": ["das ist ja gro ß , &quot; sagte er &quot; ."], "en": ["that &apos;s great , he said ."]}
+    lines = {"de": ["das ist ja gro@@ ß , &quot; sagte er &quot; ."], "en": ["that &apos;s great , he said ."]}
     tree = write_texts({f"{split}.{side}": lines[side] for split in ("train", "valid", "test") for side in lines})
     sets = iwslt14.prepare(tree)
     assert sets["dev"].src_text == {"de-en-iwslt14-dev-0000001": 'das ist ja groß , " sagte er " .'}

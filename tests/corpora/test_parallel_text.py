@@ -67,7 +67,7 @@ def test_what_is_missing_is_named(tree, tmp_path):
 
 
 def test_traces_of_other_tools_are_undone():
-    line = "the rich ##AT##-##AT## text for mat &apos;s &amp; &#91; x &#93;"
+    line = "the rich ##AT##-##AT## text for@@ mat &apos;s &amp; &#91; x &#93;"
     assert from_tokens(line) == "the rich-text format 's & [ x ]"
 
 

@@ -1,6 +1,7 @@
 import pytest
 
-from espnet_diverse.data.kaldi import DataDir, Segment, read_data_dir, write_data_dir
+from espnet_diverse.audio.segments import Segment
+from espnet_diverse.data.kaldi import DataDir, read_data_dir, write_data_dir
 from espnet_diverse.errors import DataError
 
 

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import soundfile
 
-from espnet_diverse.data.kaldi import DataDir, Segment, write_data_dir, write_table
+from espnet_diverse.audio.segments import Segment
+from espnet_diverse.data.kaldi import DataDir, write_data_dir, write_table
 from espnet_diverse.data.validate import find_faults, validate
 from espnet_diverse.errors import DataError
 

@@ -1,8 +1,9 @@
 import pytest
 
+from espnet_diverse.conditions import given
 from espnet_diverse.decoding.condition_ids import KnownConditions
 from espnet_diverse.decoding.options import Options
-from espnet_diverse.demo.controls import condition_controls, conditions, search_options, whole
+from espnet_diverse.demo.controls import condition_controls, search_options, whole
 from espnet_diverse.errors import ConfigError
 
 LANGUAGES = {"lang": ["el", "es"], "tgtlang": ["el", "es"], "domain": ["read", "talks"]}
@@ -31,7 +32,7 @@ def test_what_cannot_be_left_open():
 
 def test_tasks_by_axis():
     chosen = {"language": "", "target_language": "es", "domain": "read", "beam_size": "3"}
-    assert conditions(chosen) == {"tgtlang": "es", "domain": "read"}
+    assert given(chosen) == {"tgtlang": "es", "domain": "read"}
 
 
 def test_search_options():

@@ -1,12 +1,8 @@
 """Puts the oracles of tests/references within reach of an import, and texts that two systems got partly right."""
 
 import random
-import sys
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
 
 WORDS = ["the", "a", "cat", "dog", "sat", "on", "mat", ",", "Tree", "house", ".", "of", "It's", "3.5", "old"]
 

@@ -2,21 +2,16 @@
 
 import argparse
 import json
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 import soundfile
+from references.bad_audio import KINDS, RATE, sound
 
 from espnet_diverse.bin import transcribe
 from espnet_diverse.decoding.options import Options
 from espnet_diverse.inference import Cutting, Recognizer
 from espnet_diverse.transcription.files import find_recordings
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from bad_audio import KINDS, RATE, sound  # noqa: E402
 
 SUFFIXES = ("wav", "flac", "mp3", "ogg", "opus", "aiff")
 

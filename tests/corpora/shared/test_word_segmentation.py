@@ -6,16 +6,17 @@ from types import SimpleNamespace
 
 import pytest
 
-from espnet_diverse.corpora import Selection, segmentation
+from espnet_diverse.corpora import Selection
+from espnet_diverse.corpora.shared import word_segmentation
 from espnet_diverse.corpora.shared.bitext import Files, Reader
 from espnet_diverse.errors import ConfigError
 
 
 @pytest.fixture(autouse=True)
 def _fresh():
-    segmentation._jieba.cache_clear()
+    word_segmentation._jieba.cache_clear()
     yield
-    segmentation._jieba.cache_clear()
+    word_segmentation._jieba.cache_clear()
 
 
 class Tokenizer:
@@ -47,7 +48,7 @@ def test_words_are_parted_on_the_chinese_side_alone(tmp_path, monkeypatch):
 def test_without_jieba_the_error_says_what_to_do(monkeypatch):
     monkeypatch.setitem(sys.modules, "jieba", None)
     with pytest.raises(ConfigError) as error:
-        segmentation.segmenter("jieba")
+        word_segmentation.segmenter("jieba")
     todo = "install it with pip install 'espnet_diverse[zh]', or leave --segmentation out"
     assert str(error.value) == f"segmentation jieba needs the package jieba; {todo}"
-    assert segmentation.segmenter("none")("今天") == "今天"
+    assert word_segmentation.segmenter("none")("今天") == "今天"
