@@ -1,8 +1,11 @@
 """Decode a data directory: read, group into batches, search, write.
 
-What an utterance gives must not depend on which others fail, down to the last digit, and sums in a batch depend on what
-is in it. So utterances are read first, and those that can be decoded are grouped in their order: by length within a
-window, so that batches hold little padding, and never with more utterances or frames than the search says.
+What an utterance gives must not depend on which others cannot be read. Kernels choose the order of a sum by the shapes
+of their operands, so the last digits depend on what is in a batch. So utterances are read first, and those that can be
+decoded are grouped in their order: by length within a window, so that batches hold little padding, and never with more
+utterances or frames than the search says. Their batches are then the same with and without the utterances that cannot
+be read and for any number of processes. Only where a batch fails in the search, its utterances are searched one by one,
+and in other batches scores agree to rounding alone; `results.rounded_score` says what is written of them.
 """
 
 import logging
