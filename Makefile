@@ -8,7 +8,7 @@ export PYTHONDONTWRITEBYTECODE =
 
 .PHONY: demo test test-cpu lint trust bench clean
 
-demo: $(VENV)/.ready  ## Train and score an SDMA transformer on a synthetic corpus like Aishell-1; 3 to 8 minutes, which the CPU decides.
+demo: $(VENV)/.ready  ## Train and score an SDMA transformer on a synthetic corpus like Aishell-1; 3 to 8 minutes on two cores.
 	egs/aishell/asr1/run.sh --corpus synthetic
 
 test: $(VENV)/.ready lint  ## All tests, at most 15 minutes on two cores.

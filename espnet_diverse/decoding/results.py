@@ -39,8 +39,8 @@ def rounded_score(score: float) -> float:
 
     Kernels choose the order of a sum by the shapes of their operands and by the CPU, so the digits after these depend
     on the other utterances in a batch and on the machine. Searches compare and rank unrounded scores. Two scores that
-    are equal but for such digits may still be written 1 apart in the last place, where one is just above and one just
-    below the point at which rounding turns.
+    differ only in those digits are written alike, or 1 apart in the last place if they lie on either side of a rounding
+    boundary.
     """
     return round(float(f"{score:.{_DIGITS}g}"), _DECIMALS) + 0.0  # not -0.0
 

@@ -9,10 +9,10 @@ from the `top_k` most probable tokens (Fan et al. 2018), or from all. <blank> an
 drawn. The score of a draw is its log probability by the decoder, at temperature 1 and of all tokens.
 
 The random numbers of an utterance depend on the seed and on the utterance alone, not on its batch, its process or the
-order of utterances. In the same batches they give the same draws on one machine. In other batches, or on another CPU,
-log probabilities differ by the rounding of float32 (about 1e-6): scores agree to that, and a token differs only where
-its random number falls that close to the boundary between two tokens, or where two tokens compete for the last of
-`top_k` places with probabilities that close. Nothing loops over utterances or draws, and keys are cached as in beam
+order of utterances. In the same batches on the same machine, the draws are identical. In other batches, or on another
+CPU, log probabilities differ by rounding (about 1e-6 in float32), and so do scores. A token then differs only if its
+random number falls that close to the boundary between two tokens, or if two tokens whose probabilities are that close
+compete for the last of the `top_k` places. Nothing loops over utterances or draws, and keys are cached as in beam
 search.
 """
 

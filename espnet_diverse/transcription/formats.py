@@ -23,7 +23,7 @@ from espnet_diverse.transcription.result import Segment, Transcript
 
 CUE_COLUMNS = 84  # two lines of 42
 CUE_PAUSE = 1.0  # seconds without a word that part two cues
-_DECIMALS = 4  # of a probability; float32 is certain of them in any batch and on any CPU
+_DECIMALS = 4  # of a probability; those after them depend on the batch and the CPU in float32
 
 
 class _Cue(NamedTuple):
