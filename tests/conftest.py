@@ -9,7 +9,7 @@ import soundfile
 
 import espnet_diverse  # noqa: F401, before any test module imports ESPnet, which takes four times as long without it
 
-pytest_plugins = ["references.data_fixtures"]
+pytest_plugins = ["references.data_fixtures", "references.row_sums"]
 
 RATE = 16_000
 FREQUENCY = {"a": 300, "b": 600, "c": 1200, "d": 2400}

@@ -138,10 +138,13 @@ def _translated(translator: "Translator", lines: Iterable[str], args: argparse.N
 
 
 def _written(source: str, translation: "Translation", form: str) -> str:
+    from espnet_diverse.decoding.results import rounded_score
+
     if form == "txt":
         return translation.text
     if form == "tsv":
-        return f"{source}\t{translation.text}\t{translation.score:.6g}"
-    others = [{"text": each.text, "score": each.score} for each in translation.alternatives]
-    line = {"source": source, "text": translation.text, "score": translation.score, "alternatives": others}
+        return f"{source}\t{translation.text}\t{rounded_score(translation.score):g}"
+    others = [{"text": each.text, "score": rounded_score(each.score)} for each in translation.alternatives]
+    score = rounded_score(translation.score)
+    line = {"source": source, "text": translation.text, "score": score, "alternatives": others}
     return json.dumps(line, ensure_ascii=False)

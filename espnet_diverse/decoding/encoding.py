@@ -3,7 +3,9 @@
 ESPnet's own batches give other results than single utterances do: the last frames of a shorter one see padding in the
 short-time Fourier transform and in the subsampling convolutions, which also keep frames of padding. Here features and
 subsampling are computed for each utterance alone, which costs no more, and the layers of a transformer then run on a
-padded batch under an exact mask. Encoders that convolve in their layers encode one utterance at a time.
+padded batch under an exact mask. Encoders that convolve in their layers encode one utterance at a time. What an
+utterance gives in a batch and alone agrees to the rounding of float32, not always to the last digit: kernels choose the
+order of a sum by the shapes of their operands, and each CPU has its own kernels.
 """
 
 from collections.abc import Mapping, Sequence
@@ -51,7 +53,7 @@ class Encoding:
         if transform is not None and len(data) <= transform.n_fft // 2:  # which it mirrors at both ends
             count, least = len(data), transform.n_fft // 2 + 1
             raise TooShortUttError(f"{count} samples are too short; the frontend needs {least}", count, least)
-        data, lengths = self._one(torch.from_numpy(data))
+        data, lengths = self._one(torch.tensor(data))
         features, lengths = self.model._extract_feats(data, lengths)
         for part in (getattr(self.model, "normalize", None), self.model.preencoder):
             if part is not None:
@@ -73,7 +75,8 @@ class Encoding:
         Returns:
             Encoder output (B, T', M) with padding, frames of each utterance (B,).
         """
-        features = [torch.from_numpy(x).to(self.device) for x in utterances]
+        # Copies, which PyTorch aligns: the alignment of NumPy's memory varies, and some kernels sum by it.
+        features = [torch.tensor(x, device=self.device) for x in utterances]
         if not self.together:
             outputs = [self._alone(x, conditions, row) for row, x in enumerate(features)]
             return pad_sequence(outputs, batch_first=True), self._lengths(outputs)

@@ -15,7 +15,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from espnet_diverse.data.tables import read_table, write_table
 from espnet_diverse.decoding.condition_ids import condition_indices, known_conditions
-from espnet_diverse.decoding.results import write_json
+from espnet_diverse.decoding.results import rounded_score, write_json
 from espnet_diverse.errors import DataError, ModelError
 from espnet_diverse.progress import progress
 from espnet_diverse.scope import scope
@@ -81,7 +81,7 @@ def perplexity(scorer: Scorer, data_dir: Path, output_dir: Path, conditions: Map
         scores |= dict(zip(batch, found, strict=True))
     output_dir.mkdir(parents=True, exist_ok=True)
     numbers = _summary(texts, encoded, sum(scores.values()))
-    write_table(output_dir / "score", {name: f"{scores[name]:.6g}" for name in texts})
+    write_table(output_dir / "score", {name: f"{rounded_score(scores[name]):g}" for name in texts})
     write_json(output_dir / "perplexity.json", numbers)
     return numbers
 

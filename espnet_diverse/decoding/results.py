@@ -10,6 +10,8 @@ from espnet_diverse.data.atomic_files import write_text
 from espnet_diverse.data.tables import write_table
 
 FILES = ("text", "score", "failures.json", "decode.json")
+_DIGITS = 6  # significant digits that float32 holds of any number
+_DECIMALS = 4  # sums of logits of size 10 are off by some 1e-5 in float32
 
 
 class Text(NamedTuple):
@@ -30,6 +32,17 @@ class Outcome(NamedTuple):
     failure: str | None = None
     seconds: float = 0.0
     tokens: int = 0
+
+
+def rounded_score(score: float) -> float:
+    """A log score or probability with the digits that are certain in float32, as it is written to files.
+
+    Kernels choose the order of a sum by the shapes of their operands and by the CPU, so the digits after these depend
+    on the other utterances in a batch and on the machine. Searches compare and rank unrounded scores. Two scores that
+    differ only in those digits are written alike, or 1 apart in the last place if they lie on either side of a rounding
+    boundary.
+    """
+    return round(float(f"{score:.{_DIGITS}g}"), _DECIMALS) + 0.0  # not -0.0
 
 
 def summary(outcomes: Sequence[Outcome], elapsed: float) -> dict[str, float]:
@@ -59,7 +72,7 @@ def write_outcomes(outcomes: Sequence[Outcome], numbers: dict[str, float | str],
     """Write text and score of what was decoded, and `numbers` as decode.json."""
     done = [outcome for outcome in outcomes if outcome.failure is None]
     write_table(output_dir / "text", {outcome.utterance: outcome.text for outcome in done})
-    write_table(output_dir / "score", {outcome.utterance: f"{outcome.score:.6g}" for outcome in done})
+    write_table(output_dir / "score", {outcome.utterance: f"{rounded_score(outcome.score):g}" for outcome in done})
     write_json(output_dir / "decode.json", numbers)
 
 

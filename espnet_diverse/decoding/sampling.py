@@ -8,8 +8,11 @@ than its most probable translations. Each token is drawn with
 from the `top_k` most probable tokens (Fan et al. 2018), or from all. <blank> and <unk>, which are no text, are never
 drawn. The score of a draw is its log probability by the decoder, at temperature 1 and of all tokens.
 
-An utterance is drawn for by numbers that depend on the seed and on itself alone, so that the same utterance gets the
-same draws in whatever batch, process or order. Nothing loops over utterances or draws, and keys are cached as in beam
+The random numbers of an utterance depend on the seed and on the utterance alone, not on its batch, its process or the
+order of utterances. In the same batches on the same machine, the draws are identical. In other batches, or on another
+CPU, log probabilities differ by rounding (about 1e-6 in float32), and so do scores. A token then differs only if its
+random number falls that close to the boundary between two tokens, or if two tokens whose probabilities are that close
+compete for the last of the `top_k` places. Nothing loops over utterances or draws, and keys are cached as in beam
 search.
 """
 

@@ -18,10 +18,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from espnet_diverse.data.atomic_files import write_text
+from espnet_diverse.decoding.results import rounded_score
 from espnet_diverse.transcription.result import Segment, Transcript
 
 CUE_COLUMNS = 84  # two lines of 42
 CUE_PAUSE = 1.0  # seconds without a word that part two cues
+_DECIMALS = 4  # of a probability; those after them depend on the batch and the CPU in float32
 
 
 class _Cue(NamedTuple):
@@ -38,14 +40,16 @@ def as_txt(transcript: Transcript, name: str) -> str:
 
 
 def as_json(transcript: Transcript, name: str) -> str:
-    """Everything that is known, with Whisper's keys where it has them, and `name`."""
+    """Everything that is known, with Whisper's keys where it has them, and `name`. Scores and probabilities are rounded
+    to the digits that are certain."""
+    languages = transcript.language_probabilities
     content = {
         "name": name,
         "text": transcript.text,
         "language": transcript.language,
         "duration": transcript.duration,
         "conditions": transcript.conditions,
-        "language_probabilities": transcript.language_probabilities,
+        "language_probabilities": languages and {name: round(p, _DECIMALS) for name, p in languages.items()},
         "segments": [{"id": index, **_fields(segment)} for index, segment in enumerate(transcript.segments)],
     }
     return json.dumps(content, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
@@ -164,17 +168,22 @@ def _fields(segment: Segment) -> dict:
         "start": segment.start,
         "end": segment.end,
         "text": segment.text,
-        "score": _finite(segment.score),
+        "score": _score(segment.score),
         "tokens": segment.tokens,
-        "confidences": segment.confidences,
+        "confidences": [round(p, _DECIMALS) for p in segment.confidences],
         "words": [
-            {"word": word.text, "start": word.start, "end": word.end, "probability": word.confidence}
+            {
+                "word": word.text,
+                "start": word.start,
+                "end": word.end,
+                "probability": round(word.confidence, _DECIMALS),
+            }
             for word in segment.words
         ],
-        "alternatives": [{"text": one.text, "score": _finite(one.score)} for one in segment.alternatives],
+        "alternatives": [{"text": one.text, "score": _score(one.score)} for one in segment.alternatives],
     }
 
 
-def _finite(score: float) -> float | None:
-    """JSON has no infinity, which is the score of a segment without a hypothesis."""
-    return score if math.isfinite(score) else None
+def _score(score: float) -> float | None:
+    """The certain digits of a score; JSON has no infinity, which is the score of a segment without a hypothesis."""
+    return rounded_score(score) if math.isfinite(score) else None

@@ -39,10 +39,13 @@ def flawed(tiny_run, tmp_path):
     return data_dir
 
 
+@pytest.mark.usefixtures("any_sums")
 def test_a_bad_utterance_costs_no_other_and_workers_give_the_same(tiny_run, search, flawed, tmp_path, capsys):
+    """The batches are the same, so that even unrounded scores are."""
     decode(search, tiny_run.test_dir, tmp_path / "clean")
     outcomes = decode(search, flawed, tmp_path / "one")
-    decode(search, flawed, tmp_path / "two", nj=2)
+    workers = decode(search, flawed, tmp_path / "two", nj=2)
+    assert [one.score for one in outcomes] == [one.score for one in workers]
     for name in ("text", "score"):
         contents = [(tmp_path / folder / name).read_bytes() for folder in ("clean", "one", "two")]
         assert contents[0] == contents[1] == contents[2]
@@ -54,6 +57,29 @@ def test_a_bad_utterance_costs_no_other_and_workers_give_the_same(tiny_run, sear
     assert "too short" in failures["bad-short"] and "not readable as audio" in failures["test-01-text"]
     assert "decoded 3 of 7 utterances (4 failed, 0 empty)" in capsys.readouterr().out
     assert [outcome.utterance for outcome in outcomes if outcome.failure] == sorted(failures)
+
+
+def test_what_is_written_is_the_same_in_other_batches(tiny_run, search, tmp_path, monkeypatch, other_sums):
+    """In batches, alone, and alone after their batch failed, utterances get the same texts and scores to rounding."""
+    find, results = search.find, {}
+
+    def picky(sources, *rest):
+        if len(sources) > 1:
+            raise MemoryError("no room")
+        return find(sources, *rest)
+
+    results["batches"] = decode(search, tiny_run.test_dir, tmp_path / "batches")
+    monkeypatch.setattr(search, "find", picky)
+    results["failed"] = decode(search, tiny_run.test_dir, tmp_path / "failed")
+    monkeypatch.undo()
+    monkeypatch.setattr(search, "batch_size", 1)
+    results["alone"] = decode(search, tiny_run.test_dir, tmp_path / "alone")
+    assert len({(tmp_path / folder / "text").read_bytes() for folder in results}) == 1
+    written = [list(map(float, read(tmp_path / folder / "score").values())) for folder in ("batches", "alone")]
+    assert written[0] == pytest.approx(written[1], rel=0, abs=1.01e-4)  # 0 or 1 in the last place
+    scores = {folder: [one.score for one in outcomes] for folder, outcomes in results.items()}
+    assert scores["alone"] == scores["failed"] != scores["batches"]
+    assert scores["alone"] == pytest.approx(scores["batches"], rel=0, abs=1e-5)
 
 
 def test_other_rates_and_channels_are_converted(tiny_run, search, tmp_path):

@@ -46,6 +46,7 @@ def recordings():
     ],
     ids=lambda changes: " ".join(changes)[:60],
 )
+@pytest.mark.usefixtures("any_sums")
 def test_a_batch_gives_what_each_utterance_gives_alone(recordings, changes):
     model = build(*changes)
     encoding, conditions = Encoding(model, "cpu"), {"lang": torch.tensor([1, 0, 1])}

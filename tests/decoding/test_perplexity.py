@@ -45,7 +45,7 @@ def test_the_perplexity_of_a_uniform_model_is_the_number_of_its_tokens(scorer, t
     assert numbers["tokens"] == tokens and numbers["words"] == words and numbers["unknown_tokens"] == 1  # the space
     assert numbers["perplexity"] == pytest.approx(5)
     assert numbers["word_perplexity"] == pytest.approx(math.exp(tokens * math.log(5) / words))
-    assert (tmp_path / "out" / "score").read_text().splitlines()[1] == f"u2 {-2 * math.log(5):.6g}"
+    assert (tmp_path / "out" / "score").read_text().splitlines()[1] == f"u2 {-2 * math.log(5):.4f}"
     assert line(numbers) == f"3 texts: perplexity 5.00 of 11 tokens, {5 ** (11 / 7):.2f} of 7 words"
 
 

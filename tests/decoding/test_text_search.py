@@ -59,7 +59,7 @@ def test_a_given_bound_is_espnets(tiny_translation):
         with torch.no_grad():
             ours, expected = search(tokens, {}), theirs(tokens)
         assert ours[0][:3] == expected[0][:3]
-        assert float(ours[0][3].score) == float(expected[0][3].score)
+        assert float(ours[0][3].score) == pytest.approx(float(expected[0][3].score), rel=0, abs=1e-5)
 
 
 def test_the_search_ends_when_hypotheses_no_longer_improve(tiny_translation):

@@ -82,6 +82,21 @@ def test_json_has_everything():
     assert json.loads(made("json", SILENCE))["segments"] == []
 
 
+def test_json_has_the_digits_that_are_certain():
+    """Digits by which two batches, or two CPUs, may differ in float32 are not written."""
+    contents = []
+    for change in (0.0, 2.4e-7):
+        words, texts = (Word("a", 0.0, 0.5, 0.123412 + change),), (Alternative("a", -11.288329363 - change),)
+        segment = Segment(0.0, 0.5, "a", texts[0].score, ("a",), (words[0].confidence,), words, texts)
+        contents.append(made("json", Transcript((segment,), 0.5, {}, {"en": 0.987654321 - change})))
+    assert contents[0] == contents[1]
+    content = json.loads(contents[0])
+    (row,) = content["segments"]
+    assert row["score"] == row["alternatives"][0]["score"] == -11.2883
+    assert row["confidences"] == [row["words"][0]["probability"]] == [0.1234]
+    assert content["language_probabilities"] == {"en": 0.9877}
+
+
 def test_subtitles_round_and_escape():
     spoken = [(500, 2250, "hello there"), (3_600_000, 3_661_001, "tom & <jerry> -> ran")]
     assert read_cues(made("srt"), ",") == spoken
