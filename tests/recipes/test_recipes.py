@@ -3,6 +3,7 @@
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +16,7 @@ from espnet_diverse.training.config import merge
 ROOT = Path(__file__).resolve().parents[2]
 RECIPES = sorted(path.parent for path in (ROOT / "egs").glob("*/*/run.sh"))
 PROGRAM = Path(sys.executable).with_name("espnet-diverse")
-SCRIPTS = sorted((ROOT / "egs").rglob("*.sh"))
+SCRIPTS = sorted(path for path in (ROOT / "egs").rglob("*.sh") if not path.is_symlink())
 STAGES = ["data", "tokens", "stats", "train", "decode", "score"]
 
 
@@ -36,6 +37,51 @@ def value(argv: list[str], option: str) -> str:
     return argv[argv.index(option) + 1]
 
 
+def own_files(folder: Path) -> list[Path]:
+    """Files that are no links, but for what a run makes."""
+    made = {"data", "exp", "downloads"}
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file() and not path.is_symlink())
+    return [path for path in files if not made & set(path.relative_to(ROOT / "egs").parts)]
+
+
+def links(root: Path) -> list[Path]:
+    return [path for path in sorted(root.rglob("*")) if path.is_symlink()]
+
+
+def test_identical_files_are_links():
+    contents = [path.read_bytes() for path in own_files(ROOT / "egs")]
+    contents = [content for content in contents if content]
+    assert len(contents) > 60
+    assert len(contents) - len(set(contents)) <= 5
+
+
+def test_links_are_relative_and_stay_in_egs():
+    egs = ROOT / "egs"
+    of_recipes = [path for folder in RECIPES for path in links(folder) if "exp" not in path.relative_to(folder).parts]
+    assert len(of_recipes) > 60
+    for path in of_recipes:
+        assert not path.readlink().is_absolute(), path
+        assert path.is_file() and path.resolve().is_relative_to(egs), path
+
+
+def test_a_new_recipe_is_five_files_and_links(tmp_path):
+    """The commands in egs/README.md make a recipe whose plan is that of the recipe it was copied from."""
+    for name in ("egs", "conf"):
+        ignored = shutil.ignore_patterns("data", "exp", "downloads")
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=ignored, symlinks=True)
+    (commands_,) = re.findall(
+        r"^```sh\n(mkdir .*?)^```$", (ROOT / "egs/README.md").read_text(), re.MULTILINE | re.DOTALL
+    )
+    made = bash("bash", "-euc", commands_, cwd=tmp_path)
+    assert (made.returncode, made.stderr) == (0, "")
+    folder = tmp_path / "egs/wmt17/mt2"
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    assert sum(not path.is_symlink() for path in files) <= 5
+    assert {path.relative_to(folder).as_posix() for path in files} >= {"path.sh", "cmd.sh", "local/data.sh"}
+    plans = [bash(f"./{name}/run.sh", "--dry_run", cwd=folder.parent).stdout for name in ("mt1", "mt2")]
+    assert plans[0] == plans[1] and plans[0].startswith("[data] espnet-diverse prepare wmt17 --on_missing drop ")
+
+
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_the_shell_parses(script):
     result = bash("bash", "-n", script)
@@ -52,15 +98,9 @@ def test_shellcheck_finds_nothing(script):
 @pytest.mark.parametrize("folder", RECIPES, ids=lambda path: str(path.relative_to(ROOT)))
 class TestEveryRecipe:
     def test_has_all_its_files(self, folder):
-        for name in (
-            "run.sh",
-            "path.sh",
-            "cmd.sh",
-            "local/data.sh",
-            "README.md",
-            "conf/train.yaml",
-            "conf/decode.yaml",
-        ):
+        names = ["run.sh", "path.sh", "cmd.sh", "local/data.sh", "README.md", "conf/train.yaml", "conf/demo.yaml"]
+        names += [] if folder.name.startswith("lm") else ["conf/decode.yaml"]  # a perplexity has no search
+        for name in names:
             assert (folder / name).is_file(), name
         assert os.access(folder / "run.sh", os.X_OK)
         assert os.access(folder / "local" / "data.sh", os.X_OK)
@@ -70,9 +110,17 @@ class TestEveryRecipe:
 
     def test_data_sh_is_one_call_of_prepare(self, folder):
         lines = (folder / "local" / "data.sh").read_text().splitlines()
-        work = [line for line in lines if line and not line.startswith(("#", "set ", ". "))]
-        assert len(work) == 1
-        assert re.fullmatch(r'espnet-diverse prepare .*"\$@"', work[0])
+        calls = [line for line in lines if line.startswith("espnet-diverse")]
+        assert len(calls) == 1
+        assert re.fullmatch(r'espnet-diverse prepare .*"\$@"', calls[0]) and lines[-1] == calls[0]
+
+    def test_has_few_files_of_its_own(self, folder):
+        """Besides further experiments; the first recipe has its own demo.yaml and decode.yaml."""
+        files = [path.relative_to(folder).as_posix() for path in own_files(folder)]
+        usual = ("conf/train.yaml", "conf/demo.yaml", "conf/decode.yaml")
+        counted = [name for name in files if name in usual or not name.startswith("conf/")]
+        limit = 6 if folder == ROOT / "egs" / "aishell" / "asr1" else 5
+        assert len(counted) <= limit, counted
 
     def test_default_fragments_merge(self, folder, monkeypatch):
         monkeypatch.chdir(folder)
@@ -169,6 +217,8 @@ def test_stages_by_name_and_number(recipe, options, expected):
         (["--stage", "4", "--stop_stage", "data"], "--stage 4 comes after --stop_stage data; swap them"),
         (["--corpus", "synthetic", "--corpus_dir", "x"], "--corpus and --corpus_dir exclude each other; give one"),
         (["--tag", "a\nb"], "there is a line break in '"),
+        (["--ngpu", "-1"], "--ngpu '-1' is not a number of GPUs; give 0, 1, 2 and so on"),
+        (["--ngpu", "08"], "--ngpu '08' is not a number of GPUs"),
     ],
 )
 def test_a_faulty_option_ends_with_one_message(recipe, options, message):
@@ -246,6 +296,13 @@ def test_data_comes_from_one_source(recipe):
         assert shlex.join(source) in shlex.join(argv)
 
 
+def test_a_number_of_gpus_is_no_arithmetic(recipe, tmp_path):
+    made = tmp_path / "made"
+    result = recipe("--ngpu", f"options[$(touch '{made}')]", "--dry_run")
+    assert result.returncode == 1 and "is not a number of GPUs" in result.stderr
+    assert not made.exists()
+
+
 def test_the_environment_does_not_set_options(recipe):
     _, argv = commands(recipe("--stop_stage", "1", tag="intruder", nj="77", corpus="intruder"))[0]
     assert value(argv, "--nj") != "77"
@@ -280,6 +337,12 @@ def test_data_sh_runs_by_hand(recipe, tmp_path):
     environment = {**os.environ, "PATH": "/usr/bin:/bin"}
     result = subprocess.run(argv, env=environment, capture_output=True, text=True, check=True)
     assert result.stdout == "<prepare><aishell><--on_missing><drop><--output_dir><a b>"
+    st1 = recipe.folder.with_name("st1")
+    recipe.folder.rename(st1)
+    result = subprocess.run(
+        [argv[0], str(st1 / "local/data.sh")], env=environment, capture_output=True, text=True, check=True
+    )
+    assert result.stdout == "<prepare><aishell><--task><st><--on_missing><drop>"
 
 
 def test_text_translation_has_one_vocabulary_of_both_sides_unless_it_has_two(recipe):
