@@ -8,7 +8,7 @@ export PYTHONDONTWRITEBYTECODE =
 
 .PHONY: demo test lint trust bench clean
 
-demo: $(VENV)/.ready  ## Train and score an SDMA transformer on a synthetic replica of Aishell-1.
+demo: $(VENV)/.ready  ## Train and score an SDMA transformer on a synthetic corpus in the layout of AISHELL-1.
 	egs/aishell/asr1/run.sh --corpus synthetic
 
 test: $(VENV)/.ready lint  ## All tests, at most 15 minutes on two cores.

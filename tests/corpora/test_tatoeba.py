@@ -56,7 +56,7 @@ def test_zero_shot_directions_of_the_published_layout(published):
     assert {key[:5] for key in sets["test"].text} == {"zh-en", "en-fr"}
 
 
-def test_replica_prepares(tmp_path):
+def test_the_synthetic_corpus_prepares(tmp_path):
     argv = ["--corpus", "synthetic", "--size", "tiny", "--download_dir", str(tmp_path)]
     assert main(["prepare", "tatoeba", *argv, "--output_dir", str(tmp_path / "data")]) == 0
     train = read_data_dir(tmp_path / "data" / "train")
