@@ -164,5 +164,7 @@ def test_damaged_archives_are_named(tmp_path, archive):
     whole = packed.read_bytes()
     for damaged in (whole[: len(whole) // 2], b"<html>"):
         packed.write_bytes(damaged)
-        with pytest.raises(DataError, match=f"^{packed}: cannot be unpacked \\(.*\\); free space .* download it again$"):
+        with pytest.raises(
+            DataError, match=f"^{packed}: cannot be unpacked \\(.*\\); free space .* download it again$"
+        ):
             unpack(packed, tmp_path / "target")
