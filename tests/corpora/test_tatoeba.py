@@ -25,7 +25,7 @@ def test_many_to_one_is_the_default(write_texts):
 
 @pytest.fixture
 def published(write_texts):
-    """The layout of OPUS: 900 sentences in two languages; of one pair everything stands twice."""
+    """The layout of OPUS: 900 sentences in two languages; all lines of one pair are duplicates."""
     english = [f"Sentence {number}." for number in range(900)]
     return write_texts(
         {
