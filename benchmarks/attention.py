@@ -4,8 +4,8 @@
     python benchmarks/attention.py --times --steps       # whole training steps only
     python benchmarks/attention.py --device cuda --dtype bfloat16 --steps
 
-Prints Markdown tables of ratios, ours / ESPnet's: below 1, ours is quicker or smaller. It judges nothing. How it is
-measured stands at the top of measuring.py.
+Prints Markdown tables of ratios, ours / ESPnet's: below 1, ours is faster or smaller. measuring.py describes how time
+and memory are measured.
 """
 
 import argparse
@@ -30,7 +30,7 @@ from espnet_diverse.progress import progress
 
 @dataclass
 class Row:
-    """One comparison, a line of a table: its table's heading, its case, and what each contestant took."""
+    """One line of a table: heading of the table, case, and measurements of each contestant."""
 
     table: str
     case: str
@@ -38,7 +38,7 @@ class Row:
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Measure, print the tables, and write every measurement to --output."""
+    """Measure, print the tables, and write all measurements to --output."""
     args = _arguments(argv)
     if args.threads:
         torch.set_num_threads(args.threads)
@@ -83,7 +83,9 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--steps", nargs="*", choices=sizes, help="measure training steps too; all sizes if none named")
     parser.add_argument("--step_time", type=_positive, default=250, help="T of a step after subsampling by 4 (250)")
     parser.add_argument("--utterances", type=_positive, default=8, help="batch size of a step (8)")
-    parser.add_argument("--keep_memory", action="store_true", help="no page faults: keep what is freed (glibc)")
+    parser.add_argument(
+        "--keep_memory", action="store_true", help="keep freed memory in the process, without page faults (glibc)"
+    )
     parser.add_argument("--repeats", type=_positive, help="rounds; 15 for an attention, 7 for a step")
     parser.add_argument("--output", type=Path, help="write every measurement to this JSON file")
     args = parser.parse_args(argv)

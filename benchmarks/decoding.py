@@ -4,14 +4,14 @@
     python benchmarks/decoding.py --task mt                      # translation of texts of 10 and 30 tokens
     python benchmarks/decoding.py --model_dir DIR --data_dir DIR   # a trained model on a data directory
 
-ESPnet's is what its asr_inference or mt_inference does: with random weights on its own encoder and decoder, with a
-trained model on the parts of that model. Each contestant reads audio files, or texts, and returns texts, by beam 10 and
-with CTC weight 0.3 of speech. Prints real-time factors of speech, tokens of the best hypotheses a second of text, and
-how many times as fast ours is. How time is measured stands at the top of measuring.py.
+ESPnet's search is that of asr_inference or mt_inference: with random weights on ESPnet's own encoder and decoder, with
+a trained model on the modules of that model. Each contestant reads audio files or texts and returns texts, with beam 10
+and, for speech, CTC weight 0.3. The output is the real-time factor (speech) or the tokens of best hypotheses per second
+(text), and the speed-up of ours. measuring.py describes how time is measured.
 
-Random weights are enlarged so that hypotheses differ, and audio is made of random tones, text of random characters; as
-nothing then says where a text ends, searches stop at a fixed number of tokens: `--tokens` a second of speech, and as
-many as the source has of text. A trained model ends as it likes.
+Random weights are scaled up so that hypotheses differ. Audio consists of random tones, text of random characters.
+Because such inputs do not determine where a hypothesis ends, the searches stop at a fixed number of tokens: `--tokens`
+per second of speech, or the length of the source text. With a trained model, hypotheses end by themselves.
 """
 
 import argparse
@@ -35,8 +35,15 @@ LARGE = ["encoder_conf.num_blocks=12", "encoder_conf.linear_units=2048", "decode
 
 @dataclass
 class Contestant:
-    """A search, how many utterances it takes at a time, and the entries of wav.scp or src_text that it decodes; what it
-    found last, (text, score) each, and how much that was: seconds of audio, or tokens of translations."""
+    """A search and its measurements.
+
+    Attributes:
+        search: The search.
+        batch_size: Number of utterances of a batch.
+        entries: Entries of wav.scp or src_text to decode.
+        found: Best (text, score) of each utterance of the last call.
+        amount: Seconds of audio, or tokens of translations, of the last call.
+    """
 
     search: object
     batch_size: int
@@ -45,7 +52,7 @@ class Contestant:
     amount: float = 0.0
 
     def __call__(self) -> None:
-        """Decode everything."""
+        """Decode all entries."""
         self.found, self.amount = [], 0.0
         for start in range(0, len(self.entries), self.batch_size):
             read = [self.search.read(entry) for entry in self.entries[start : start + self.batch_size]]
@@ -91,7 +98,7 @@ def _line(name: str, contestants: dict[str, Contestant], measured: dict[str, mea
 def _contestants(
     args: argparse.Namespace, theirs: Path, ours: Path, entries: Sequence[str], **options
 ) -> dict[str, Contestant]:
-    # Here, so that `--help` need not wait for ESPnet.
+    # Imported here, so that `--help` does not wait for ESPnet.
     from espnet_diverse.decoding.espnet_search import load_search
     from espnet_diverse.decoding.options import Options
     from espnet_diverse.decoding.predictor import load_batched_search
@@ -132,7 +139,7 @@ def _random(args: argparse.Namespace, folder: Path) -> list[tuple[str, Callable[
 
 
 def _save_config(args: argparse.Namespace, folder: Path) -> argparse.Namespace:
-    """Write and return the configuration of a model of ESPnet's parts, or of ours with the same parameters."""
+    """Write and return the configuration of a model of ESPnet, or of ours with the same parameters."""
     from espnet2.utils.yaml_no_alias_safe_dump import yaml_no_alias_safe_dump
 
     from espnet_diverse.training.config import merge
@@ -177,7 +184,7 @@ def _sharpen(model: torch.nn.Module) -> None:
     if hasattr(model, "ctc"):
         model.ctc.ctc_lo.weight.data *= 6
         model.ctc.ctc_lo.bias.data[0] += 3
-    else:  # output weights that are those of the embedding would have <sos/eos> follow itself
+    else:  # with tied embeddings, <sos/eos> would follow itself
         model.decoder.output_layer.bias.data[model.eos] = -100
 
 
@@ -186,14 +193,14 @@ def _character(index: int) -> str:
 
 
 def _characters(_: Path, count: float, seed: int, args: argparse.Namespace) -> str:
-    """A text of about so many random characters."""
+    """A text of about `count` random characters."""
     random = np.random.default_rng(seed)
     count = round(count * random.uniform(0.9, 1.0))
     return "".join(map(_character, random.integers(0, args.characters - 3, count)))
 
 
 def _tones(path: Path, seconds: float, seed: int, _: argparse.Namespace) -> str:
-    """Write about so many seconds of random tones, four a second; the path."""
+    """Write about `seconds` of random tones, four per second, and return the path."""
     import soundfile
 
     random = np.random.default_rng(seed)
@@ -211,16 +218,20 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--data_dir", type=Path, help="data directory that the trained model decodes")
     default = ", ".join(CONFIGS.values())
     parser.add_argument("--config", help=f"fragment of the model with random weights (by task: {default})")
-    parser.add_argument("--set", action="append", help="change a value of it (of asr by default 12 layers, 2048 units)")
-    parser.add_argument("--characters", type=int, default=CHARACTERS, help=f"size of its vocabulary ({CHARACTERS})")
+    parser.add_argument(
+        "--set", action="append", help="change a value of the configuration (default for asr: 12 layers, 2048 units)"
+    )
+    parser.add_argument("--characters", type=int, default=CHARACTERS, help=f"size of the vocabulary ({CHARACTERS})")
     unit = "seconds of its utterances (4 16), or tokens of its source texts (10 30)"
     parser.add_argument("--lengths", type=float, nargs="*", help=unit)
-    parser.add_argument("--tokens", type=float, default=4, help="tokens that it writes for a second of speech (4)")
-    parser.add_argument("--utterances", type=int, default=16, help="utterances that ours decodes (16)")
-    parser.add_argument("--espnet_utterances", type=int, default=4, help="and ESPnet, the first of them (4)")
+    parser.add_argument("--tokens", type=float, default=4, help="tokens of a hypothesis per second of speech (4)")
+    parser.add_argument("--utterances", type=int, default=16, help="number of utterances for ours (16)")
+    parser.add_argument(
+        "--espnet_utterances", type=int, default=4, help="number of utterances for ESPnet, the first ones (4)"
+    )
     parser.add_argument("--batches", type=int, nargs="*", default=[1, 8, 16], help="batch sizes of ours (1 8 16)")
     parser.add_argument("--beam_size", type=int, default=10, help="hypotheses in a beam (10)")
-    parser.add_argument("--ctc_weight", type=float, default=0.3, help="share of the CTC score (0.3)")
+    parser.add_argument("--ctc_weight", type=float, default=0.3, help="weight of the CTC score (0.3)")
     parser.add_argument("--repeats", type=int, default=3, help="rounds (3)")
     args = parser.parse_args(argv)
     if (args.model_dir is None) != (args.data_dir is None):

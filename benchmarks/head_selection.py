@@ -1,11 +1,11 @@
-"""Compare the cost of head selection with plain attention's, in one process.
+"""Compare the cost of head selection with that of plain attention, in one process.
 
     python benchmarks/head_selection.py                # one attention module, and whole training steps
     python benchmarks/head_selection.py --languages 1  # batches of one language
 
-Prints Markdown tables of ratios to plain attention with H = 4 heads. "all heads" is what the released code does: it
-computes all P = 8 heads of every sample and then picks. A batch has `--languages` languages, so that as many different
-heads may be picked; how time and memory are measured stands at the top of measuring.py.
+Prints Markdown tables of ratios to plain attention with H = 4 heads. "all heads" works like the released code: it
+computes all P = 8 heads of every sample and then selects. A batch has `--languages` languages, and thus up to as many
+different selections. measuring.py describes how time and memory are measured.
 """
 
 import argparse
@@ -31,14 +31,14 @@ CPU = torch.device("cpu")
 
 
 class _ComputeAll(nn.Module):
-    """Around an attention with a selection: projects and attends all P heads and then picks."""
+    """Wraps an attention with head selection: computes all P heads and then selects."""
 
     def __init__(self, attention: MultiHeadAttention):
         super().__init__()
         self.attention = attention
 
     def forward(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, **_) -> Tensor:
-        """As of `MultiHeadAttention`: (B, Tq, M), (B, Tk, M) twice, (B, 1 or Tq, Tk) -> (B, Tq, M)."""
+        """As in `MultiHeadAttention`: (B, Tq, M), (B, Tk, M) twice, (B, 1 or Tq, Tk) -> (B, Tq, M)."""
         one = self.attention
         every = AllHeads()
         q, k, v = (

@@ -1,20 +1,20 @@
-"""Fair comparison on a machine that is not quiet: turns, medians, and memory counted to the byte.
+"""Measure time and memory of contestants on a machine with other load.
 
-Contestants take turns, each round starting with another one, so that a slow minute of the machine meets them all alike.
-What is compared is the ratio of their medians; milliseconds only show proportion.
+Turns: each round runs every contestant and starts with another one, so that slow phases of the machine affect all
+alike. The result is the ratio of medians over the rounds; absolute times depend on the load.
 
-Clock: on a CPU with one thread, the time that the processor spent on this process, which that of other processes does
-not enter; with several threads, and on a GPU, the wall clock, on a GPU between two synchronisations.
+Time: on a CPU with one thread, the CPU time of this process, which excludes other processes; with several threads, and
+on a GPU (between two synchronisations), the wall clock.
 
-Page faults: what is freed goes back to the operating system or not by where it lies in the heap, and to take it again
-costs a fault for every 4 kB, which is up to a quarter of a training step and differs from run to run.
-`keep_freed_memory` spares all contestants that.
+Page faults: whether freed memory is returned to the operating system depends on its place in the heap. To allocate it
+again costs a page fault per 4 kB, up to a quarter of the time of a training step, with variation between runs.
+`keep_freed_memory` avoids this for all contestants.
 
-Memory: the most bytes that a call had allocated at one time beyond what stood before it; parameters and the state of an
-optimizer stood before, activations and gradients did not. On a GPU PyTorch's allocator counts them. On a CPU the
-profiler records each allocation and release, and their running sum has a peak, the same in every run. The resident
-set of the process would not do: what is freed stays in it, so that it tells of the largest contestant before, not of
-the present one. What libraries allocate past PyTorch, as scratch memory of convolutions, is not seen.
+Memory: the peak of the memory that a call allocates in addition to what was allocated before it: activations and
+gradients, but not parameters and optimizer states. On a GPU it is counted by PyTorch's allocator. On a CPU it is the
+peak of the running sum of all allocations and releases in PyTorch's profiler, which is the same in every run. The
+resident set of the process is not suitable: it retains freed memory, so that it shows the largest contestant before.
+Memory that libraries allocate without PyTorch, such as scratch memory of convolutions, is not counted.
 """
 
 import ctypes
@@ -33,7 +33,7 @@ from torch.profiler import ProfilerActivity, profile
 
 @dataclass
 class Measured:
-    """What one contestant took: seconds of every round, and peak memory in bytes."""
+    """Measurements of a contestant: seconds of each round, and peak memory in bytes."""
 
     seconds: list[float] = field(default_factory=list)
     peak: int = 0
@@ -50,17 +50,17 @@ def compare(
     """Run the contestants in turns and measure them.
 
     Args:
-        contestants: What to call, by name; a call leaves no memory behind.
-        repeats: Rounds that count; one more goes before them to warm up.
-        device: Where the contestants run.
-        memory: Whether to measure memory, which on a CPU keeps a record of every allocation of a call.
+        contestants: Functions to measure, by name; they must free what they allocate.
+        repeats: Number of measured rounds; one more before them is for warming up.
+        device: Device of the contestants.
+        memory: Whether to measure memory. On a CPU this records every allocation of a call, which is slow.
     """
     result = {name: Measured() for name in contestants}
     order = list(contestants)
     for call in contestants.values():
         call()
     gc.collect()
-    gc.disable()  # or it would fall on whoever runs when it is due
+    gc.disable()  # otherwise it would run during one of the contestants
     try:
         for _ in range(repeats):
             for name in order:
@@ -74,14 +74,14 @@ def compare(
 
 
 def keep_freed_memory() -> bool:
-    """Have the C library keep what this process frees instead of giving it back; False where it cannot be told so."""
+    """Make the C library keep freed memory in the process; returns False if it does not support this."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     trim_threshold, mmap_max = -1, -4  # of malloc.h
     return mallopt is not None and bool(mallopt(trim_threshold, 2**31 - 1) and mallopt(mmap_max, 0))
 
 
 def clock_name(device: torch.device) -> str:
-    """What `compare` measures time with."""
+    """Name of the clock that `compare` uses."""
     return "CPU time of the process" if _counts_cpu_time(device) else "wall clock"
 
 
@@ -117,6 +117,6 @@ def _peak(call: Callable[[], None], device: torch.device) -> int:
         events = json.loads(path.read_text(encoding="utf-8"))["traceEvents"]
     live = peak = 0
     for event in sorted((event for event in events if event["name"] == "[memory]"), key=lambda event: event["ts"]):
-        live += event["args"]["Bytes"]  # negative where memory is released
+        live += event["args"]["Bytes"]  # negative for a release
         peak = max(peak, live)
     return peak

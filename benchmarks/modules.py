@@ -1,4 +1,4 @@
-"""One self-attention module: ESPnet's own, and ours around each core, on the same random input."""
+"""One self-attention module: ESPnet's, and ours with each core, on the same random input."""
 
 from collections.abc import Callable
 
@@ -24,7 +24,7 @@ def contestants(
 ) -> dict[str, Callable[[], None]]:
     """Self-attention in one of `MODES` over `batch` sequences of 0.8 `time` to `time` tokens.
 
-    In training every core collects all its losses, and the input wants a gradient, as it does within a net.
+    In training, all losses of the core are collected, and the input requires a gradient, as in a model.
     """
     torch.manual_seed(0)
     x = torch.randn(batch, time, SIZE, device=device, requires_grad=mode != EVALUATION)
@@ -39,14 +39,14 @@ def contestants(
 
 
 def half_way(model: nn.Module) -> None:
-    """Set gamma of every attention of `model` to 0.5, so that A and Abar both count: it starts at 0."""
+    """Set gamma of every attention of `model` to 0.5, so that A and Abar both contribute; it starts at 0."""
     for name, buffer in model.named_buffers():
         if name.endswith("updates.count"):
             buffer.fill_(1386)
 
 
 def _modules() -> dict[str, nn.Module]:
-    # Here, so that `--help` need not wait for it.
+    # Imported here, so that `--help` does not wait for it.
     from espnet.nets.pytorch_backend.transformer.attention import MultiHeadedAttention
 
     modules = {"espnet": MultiHeadedAttention(HEADS, SIZE, 0.0)}

@@ -1,7 +1,7 @@
-"""One training step of a speech recogniser: ESPnet's transformer, and ours with each attention in every place.
+"""One training step of a speech recogniser: ESPnet's transformer, and ours with each attention in all its layers.
 
-A step is what ESPnet's trainer does with a batch: forward with CTC, label-smoothed cross-entropy and all losses of the
-attention modules, backward, clipping of the gradient's norm, Adam. The batch is given as features, random numbers.
+A step consists of the operations of ESPnet's trainer for a batch: forward with CTC, label-smoothed cross-entropy and
+all losses of the attention modules, backward, gradient clipping, Adam. The input are random features.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ SIZES = {
         "decoder_conf.linear_units=2048",
     ],
 }
-"""Layers of encoder x decoder / width / feed-forward width: what to change in the fragment model/transformer_6x6."""
+"""Layers of encoder x decoder / width / feed-forward width: changes of the fragment model/transformer_6x6."""
 
 
 def contestants(
@@ -35,8 +35,8 @@ def contestants(
 
 
 def build(attention: list[str], overrides: list[str]) -> tuple[nn.Module, torch.optim.Optimizer]:
-    """A model of fragments of `attention` and changed values, and its optimizer."""
-    # Here, so that `--help` need not wait for ESPnet.
+    """A model with the fragments of `attention` and changed values, and its optimizer."""
+    # Imported here, so that `--help` does not wait for ESPnet.
     from espnet_diverse.training.config import merge
     from espnet_diverse.training.tasks import ASRTask
 

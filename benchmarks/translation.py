@@ -1,19 +1,19 @@
-"""Text translation: target tokens a second of training, ESPnet's own `mt_train` and ours, side by side in one process.
+"""Compare training of text translation in target tokens per second, by ESPnet's `mt_train` and by ours, in one process.
 
     espnet-diverse stats --task mt --config model/mt_tiny,attention/softmax ... --output_dir STATS
     python benchmarks/translation.py --train_dir DATA/train --tokens_dir DATA/tokens --stats_dir STATS
 
-Every contestant trains the same model on the same data by its own trainer's `train_one_epoch`: batches of its own type,
-read and tokenised from the data directory; forward, backward, clipping of the gradient's norm, Adam, statistics.
+Every contestant trains the same model on the same data with the `train_one_epoch` of its trainer: batches of its own
+type, read and tokenised from the data directory; forward, backward, gradient clipping, Adam, statistics.
 
     espnet folded    ESPnet's model, trainer and default batches, `batch_type: folded` of 20 sentences
-    espnet numel     the same with `batch_type: numel`, as its recipe egs2/iwslt14/mt1 has, and as many tokens as ours
+    espnet numel     the same with `batch_type: numel`, as in its recipe egs2/iwslt14/mt1, and as many tokens as ours
     ours             our model with softmax, our trainer, and `batch_type: tokens`
-    ours, use_amp    the same in bfloat16, with --use_amp; on a GPU, where ESPnet's `use_amp` does something, also numel
+    ours, use_amp    the same in bfloat16, with --use_amp; on a GPU, where ESPnet's `use_amp` has an effect, also numel
 
-A round is a sample of an epoch, every so many batches of those sorted by length. Target tokens are counted without
-padding, with the end of each sentence; padding is that of both sides together. The ratio is that of target tokens a
-second to those of "espnet numel".
+A round is a sample of an epoch: every n-th of the batches sorted by length. Target tokens are counted without padding
+and include the end of each sentence; the share of padding is that of source and target together. The ratio compares
+target tokens per second with those of "espnet numel".
 """
 
 import argparse
@@ -33,7 +33,7 @@ EPOCH = 1
 
 
 def main() -> None:
-    """Measure, and print a table."""
+    """Measure and print a table."""
     args = arguments()
     torch.set_num_threads(args.threads)
     device = torch.device(args.device)
@@ -59,14 +59,18 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--config", default="model/mt_tiny,attention/softmax,update/adam_inverse_sqrt_10k")
     for name in ("train_dir", "tokens_dir", "stats_dir"):
         parser.add_argument(f"--{name}", type=Path, required=True)
-    parser.add_argument("--src_tokens_dir", type=Path, help="default: as tokens_dir")
+    parser.add_argument("--src_tokens_dir", type=Path, help="default: tokens_dir")
     parser.add_argument("--batch_tokens", type=int, default=4096, help="tokens of a batch (default: 4096)")
-    parser.add_argument("--tokens", type=int, default=12000, help="target tokens of a round, about (default: 12000)")
+    parser.add_argument(
+        "--tokens", type=int, default=12000, help="approximate number of target tokens of a round (default: 12000)"
+    )
     parser.add_argument("--repeats", type=int, default=5, help="rounds (default: 5)")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
-    parser.add_argument("--use_amp", action="store_true", help="also with use_amp, in bfloat16")
-    parser.add_argument("--keep_memory", action="store_true", help="no page faults: keep what is freed (glibc)")
+    parser.add_argument("--use_amp", action="store_true", help="measure also with use_amp, in bfloat16")
+    parser.add_argument(
+        "--keep_memory", action="store_true", help="keep freed memory in the process, without page faults (glibc)"
+    )
     parser.add_argument("--memory", action="store_true", help="measure peak memory too, which is slow on a CPU")
     return parser.parse_args()
 
@@ -78,7 +82,7 @@ def names(args: argparse.Namespace) -> list[str]:
 
 
 def contestant(name: str, args: argparse.Namespace) -> tuple:
-    """A round as a call, its target tokens, the share of padding on both sides, and its number of batches."""
+    """A function that runs a round, its number of target tokens, its share of padding and its number of batches."""
     from espnet2.tasks.mt import MTTask
     from espnet2.train.distributed_utils import DistributedOption
 
@@ -104,13 +108,13 @@ def contestant(name: str, args: argparse.Namespace) -> tuple:
 
 
 def lengths_of(shape_file: Path) -> dict[str, int]:
-    """Tokens of each sentence with the mark of its end, by name."""
+    """Number of tokens of each sentence including its end, by name."""
     rows = (line.split() for line in shape_file.read_text(encoding="utf-8").splitlines())
     return {name: int(count) + 1 for name, count in rows}
 
 
 def configuration(name: str, args: argparse.Namespace) -> dict:
-    """What ESPnet's training command is given."""
+    """Arguments of ESPnet's training command."""
     from espnet_diverse.training.config import merge
     from espnet_diverse.vocabulary import Vocabulary
 
@@ -142,7 +146,7 @@ def configuration(name: str, args: argparse.Namespace) -> dict:
 
 
 def round_of(task: type, options: argparse.Namespace, model: nn.Module, optimizer: Optimizer, factory) -> Callable:
-    """An epoch of the task's own trainer on every batch of `factory`, as a call."""
+    """A function that runs an epoch of the task's trainer on all batches of `factory`."""
     from espnet2.tasks.mt import MTTask
     from espnet2.train.distributed_utils import DistributedOption
     from espnet2.train.reporter import Reporter
@@ -157,7 +161,7 @@ def round_of(task: type, options: argparse.Namespace, model: nn.Module, optimize
 
     def call() -> None:
         batches = factory.build_iter(EPOCH, shuffle=False)
-        half = mixed_precision(model, device) if options.use_amp and ours else nullcontext()  # of our Trainer.run
+        half = mixed_precision(model, device) if options.use_amp and ours else nullcontext()  # as in our Trainer.run
         with Reporter(EPOCH).observe("train") as reporter, half:
             task.trainer.train_one_epoch(model=model, iterator=batches, reporter=reporter, **parts)
 

@@ -1,8 +1,8 @@
-"""The tokenizer of a pretrained encoder of Hugging Face, such as BERT's (Devlin et al. 2019), as a vocabulary.
+"""The tokenizer of a pretrained Hugging Face encoder, such as BERT (Devlin et al. 2019), as a vocabulary.
 
-It is read from `tokenizer.json`, which is data: no code of a model is run. A token list of it, as ESPnet wants one, is
+The tokenizer is read from `tokenizer.json`; no code of a model is executed. Its token list in ESPnet's format is
 
-    <blank> <unk> <all tokens by their ids, but the tokenizer's own unknown token> <sos/eos>
+    <blank> <unk> <all tokens by their ids, except the unknown token of the tokenizer> <sos/eos>
 """
 
 import json
@@ -16,17 +16,17 @@ FILE = "tokenizer.json"
 
 
 class PretrainedTokenizer:
-    """A tokenizer, with the methods of ESPnet's tokenizers and of sentencepiece.
+    """A tokenizer with the methods of ESPnet's tokenizers and of sentencepiece.
 
     Args:
         model: Content of a tokenizer.json.
 
     Attributes:
-        tokens: Its tokens by their ids, without the one for what it does not know; one that ESPnet could not keep in a
-            list of lines has another name, and is then not known.
+        tokens: Tokens by their ids, without the unknown token. Tokens that cannot be a line of ESPnet's token list are
+            renamed to <token-ID> and are then unknown.
 
     Raises:
-        DataError: It is no tokenizer of Hugging Face.
+        DataError: `model` is not a tokenizer of Hugging Face.
     """
 
     def __init__(self, model: bytes):
@@ -43,7 +43,7 @@ class PretrainedTokenizer:
         self.tokens = [_listed(index, token) for index, token in ids if token != self._unknown]
 
     def encode(self, text: str, out_type: type = str) -> list[str]:
-        """Tokens of `text`; what the tokenizer does not know is left as it stands."""
+        """Tokens of `text`; unknown tokens are kept as text."""
         encoded = self._tokenizer.encode(text, add_special_tokens=False)
         spans = zip(encoded.tokens, encoded.offsets, strict=True)
         return [text[begin:end] if token == self._unknown else token for token, (begin, end) in spans]
@@ -51,42 +51,42 @@ class PretrainedTokenizer:
     text2tokens = encode
 
     def decode(self, tokens: Iterable[str]) -> str:
-        """Text of tokens; those that the tokenizer does not know are left out."""
+        """Text of tokens; unknown tokens are left out."""
         ids = [self._tokenizer.token_to_id(token) for token in tokens]
         return self._tokenizer.decode([index for index in ids if index is not None])
 
     tokens2text = decode
 
-    def encode_marked(self, text: str) -> list[int]:
-        """The encoder's indices of the tokens of `text`, with the marks around a sentence."""
+    def encode_with_special_tokens(self, text: str) -> list[int]:
+        """The encoder's indices of the tokens of `text`, with its special tokens at the begin and end."""
         return self._tokenizer.encode(text).ids
 
     def ids(self) -> list[int]:
-        """The encoder's index of each token of the list above, and that of the mark at the end of a sentence.
+        """The encoder's index for each entry of the token list, followed by its index of the end of a sentence.
 
-        <sos/eos> is the encoder's mark at the begin of a sentence, BERT's [CLS].
+        <blank> and <sos/eos> get the index of the begin of a sentence, BERT's [CLS]; the end is BERT's [SEP].
 
         Raises:
-            ConfigError: The tokenizer puts no such marks around a sentence.
+            ConfigError: The tokenizer does not put one special token at each end of a sentence.
         """
-        marks = self.encode_marked("")
-        if len(marks) != 2:
+        special = self.encode_with_special_tokens("")
+        if len(special) != 2:
             raise ConfigError(
-                f"the tokenizer puts {len(marks)} marks around a sentence; BERT's puts 2, [CLS] and [SEP]"
+                f"the tokenizer adds {len(special)} special tokens to a sentence; it must add 2, as BERT does"
             )
-        begin, end = marks
+        begin, end = special
         unknown = begin if self._unknown is None else self._tokenizer.token_to_id(self._unknown)
         return [begin, unknown, *self._ids, begin, end]
 
 
 def read_tokenizer(model: str | Path) -> bytes:
-    """The tokenizer.json of a model.
+    """Content of the tokenizer.json of a model.
 
     Args:
-        model: Its folder, or its name on the Hub, from where it is downloaded.
+        model: Folder of the model, or its name on the Hub, from which it is downloaded.
 
     Raises:
-        ConfigError: It has none, or the package tokenizers is missing.
+        ConfigError: The model has no tokenizer.json, or the package tokenizers is not installed.
     """
     tokenizers = _tokenizers()
     if Path(model).is_dir():
@@ -96,9 +96,11 @@ def read_tokenizer(model: str | Path) -> bytes:
             raise ConfigError(f"{Path(model) / FILE}: cannot be read ({error.strerror}); {_SAVE}") from error
     try:
         return tokenizers.Tokenizer.from_pretrained(str(model)).to_str().encode()
-    except Exception as error:  # the package has no class of its own for what can go wrong
+    except Exception as error:  # tokenizers has no exception class of its own
         said = " ".join(str(error).split())
-        raise ConfigError(f"{model}: no folder, nor a model on the Hub whose tokenizer can be read ({said})") from error
+        raise ConfigError(
+            f"{model}: neither a folder nor a model on the Hub with a readable tokenizer ({said})"
+        ) from error
 
 
 _SAVE = "write it with save_pretrained of the model's AutoTokenizer"
@@ -115,7 +117,7 @@ def _tokenizers() -> ModuleType:
 
 
 def _unknown(model: dict, tokens: dict[int, str]) -> str | None:
-    """The token for what a tokenizer does not know, which its types of models name by text or by index."""
+    """The unknown token of a tokenizer, whose model gives it by text or by index."""
     index = model.get("unk_id")
     return model.get("unk_token") if index is None else tokens[index]
 

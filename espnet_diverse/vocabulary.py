@@ -1,10 +1,10 @@
-"""Vocabularies: what the tokens of a text are, saved with the model and read alike by this package and by ESPnet.
+"""Vocabularies: tokens and tokenizers of texts, saved in files that ESPnet can read as well.
 
-Four types: `char` (one token a character, a space is `<space>`), the two of sentencepiece, `unigram` (Kudo 2018,
-"Subword Regularization", arXiv:1804.10959) and `bpe` (Sennrich et al. 2016, arXiv:1508.07909), and `bert`, the
-tokenizer of a pretrained encoder that reads the text. A vocabulary directory holds `tokens.txt` (one token a line:
-`<blank>` first, `<unk>` second, `<sos/eos>` last), `tokens.yaml` and the tokenizer's own file, `bpe.model` of
-sentencepiece and `tokenizer.json` of `bert`. Encoding and decoding equal ESPnet's `CharTokenizer` or
+There are four types: `char` (a token per character; a space is `<space>`), `unigram` (Kudo 2018, "Subword
+Regularization", arXiv:1804.10959) and `bpe` (Sennrich et al. 2016, arXiv:1508.07909) of sentencepiece, and `bert`, the
+tokenizer of a pretrained encoder of source text. A vocabulary directory holds `tokens.txt` (one token per line:
+`<blank>` first, `<unk>` second, `<sos/eos>` last), `tokens.yaml` and the file of the tokenizer: `bpe.model` for
+sentencepiece, `tokenizer.json` for `bert`. Encoding and decoding equal ESPnet's `CharTokenizer` or
 `SentencepiecesTokenizer` followed by `TokenIDConverter`.
 """
 
@@ -27,27 +27,27 @@ from espnet_diverse.pretrained_tokenizer import FILE, PretrainedTokenizer, read_
 BLANK, UNKNOWN, SPACE, SENTENCE = "<blank>", "<unk>", "<space>", "<sos/eos>"
 TYPES = ("char", "bpe", "unigram", "bert")
 MODEL_FILES = {"bpe": "bpe.model", "unigram": "bpe.model", "bert": FILE}
-"""File of the tokenizer by type; characters need none."""
-_ESPNETS_TYPES = {"char": "char", "bpe": "bpe", "unigram": "bpe", "bert": "hugging_face"}
+"""File of the tokenizer for each type; `char` has none."""
+_ESPNET_TYPES = {"char": "char", "bpe": "bpe", "unigram": "bpe", "bert": "hugging_face"}
 
 
 def normalise(text: str) -> str:
-    """Unicode NFC without invisible characters; every run of white space is one plain space, none at the ends.
+    """Normalise to Unicode NFC, remove invisible characters, and replace runs of white space by single spaces.
 
-    ESPnet strips white space from the lines of a token list in one place and keeps it in another, so that a token
-    such as the no-break space (U+00A0) or the ideographic space (U+3000) gets two different names. No character that
-    `str.isspace` knows is left by this function, except the plain space.
+    Leading and trailing white space is removed. White space other than the space cannot be a token: ESPnet strips the
+    lines of a token list in one place and not in another, so that tokens such as the no-break space (U+00A0) or the
+    ideographic space (U+3000) would have two different names.
     """
     return " ".join(mend(text)[0].split())
 
 
 @dataclass(frozen=True)
 class Coverage:
-    """How much of a text a vocabulary covers.
+    """Coverage of a text by a vocabulary.
 
     Attributes:
-        characters: Number of characters of the text, spaces included.
-        unknown: Count of each character that the vocabulary does not hold, most frequent first.
+        characters: Number of characters of the text, including spaces.
+        unknown: Count of each character that is not in the vocabulary, most frequent first.
     """
 
     characters: int
@@ -67,7 +67,7 @@ def _describe(character: str) -> str:
 
 
 def _by_count(item: tuple[str, int]) -> tuple[int, str]:
-    """Sort key: falling count, ties by code point."""
+    """Sort key: descending count, ties by code point."""
     return -item[1], item[0]
 
 
@@ -77,11 +77,12 @@ class Vocabulary:
     Args:
         type: One of `TYPES`.
         tokens: All tokens; `<blank>` first, `<unk>` second, `<sos/eos>` last.
-        model: The content of the tokenizer's file; None for "char".
+        model: Content of the tokenizer's file; None for "char".
 
     Raises:
         ConfigError: The type is unknown.
-        DataError: The tokens break a rule above, repeat, or differ from the pieces of the model.
+        DataError: The special tokens are missing or misplaced, a token is repeated or empty or has white space at an
+            end, or the tokens differ from those of the model.
     """
 
     def __init__(self, type: str, tokens: Sequence[str], model: bytes | None = None):
@@ -100,17 +101,17 @@ class Vocabulary:
 
     @property
     def token_type(self) -> str:
-        """ESPnet's name of the type: "char", "bpe" for every sentencepiece model, "hugging_face" for "bert"."""
-        return _ESPNETS_TYPES[self.type]
+        """ESPnet's name of the type: "char", "bpe" for all sentencepiece models, "hugging_face" for "bert"."""
+        return _ESPNET_TYPES[self.type]
 
     def tokenise(self, text: str) -> list[str]:
-        """Tokens of `text`; what the vocabulary does not hold is left as it stands."""
+        """Tokens of `text`; unknown tokens are kept as text."""
         if self._processor is None:
             return [SPACE if character == " " else character for character in text]
         return self._processor.encode(text, out_type=str)
 
     def encode(self, text: str) -> list[int]:
-        """Indices of the tokens of `text`; 1, the index of `<unk>`, for those that the vocabulary does not hold."""
+        """Indices of the tokens of `text`; unknown tokens have index 1, `<unk>`."""
         return [self._index.get(token, 1) for token in self.tokenise(text)]
 
     def decode(self, indices: Iterable[int]) -> str:
@@ -121,7 +122,7 @@ class Vocabulary:
         return self._processor.decode(tokens)
 
     def coverage(self, lines: Iterable[str]) -> Coverage:
-        """Count the characters of `lines` that the vocabulary does not hold."""
+        """Count the characters of `lines` that are not in the vocabulary."""
         characters, unknown = 0, Counter()
         for line in lines:
             characters += len(line)
@@ -133,24 +134,24 @@ class Vocabulary:
 
     @classmethod
     def train(cls, lines: Iterable[str], type: str, vocab_size: int | None = None) -> "Vocabulary":
-        """Make a vocabulary of the normalised `lines`; the same lines always give the same vocabulary.
+        """Train a vocabulary on the normalised `lines`; the result is deterministic.
 
         Args:
-            lines: Transcripts, without utterance ids.
-            type: "char" holds every character, by falling count, ties by code point; "bpe" and "unigram" order their
-                pieces as sentencepiece does.
-            vocab_size: Number of tokens, the special ones included; for "bpe" and "unigram" only.
+            lines: Texts without utterance ids.
+            type: "char": all characters, by descending count, ties by code point; "bpe" or "unigram": pieces in the
+                order of sentencepiece.
+            vocab_size: Number of tokens including the special ones; for "bpe" and "unigram" only.
 
         Raises:
-            ConfigError: The type is unknown, or `vocab_size` does not suit the type or the text.
-            DataError: The lines hold no character.
+            ConfigError: The type is unknown or "bert", or `vocab_size` does not fit the type or the text.
+            DataError: The lines are empty.
         """
         _check_type(type)
         if type == "bert":
-            raise ConfigError("type bert is not made of text; give the encoder whose vocabulary it is, --bert PATH")
+            raise ConfigError("type bert is not trained on text; give the pretrained encoder with --bert PATH")
         lines = [line for line in map(normalise, lines) if line]
         if not lines:
-            raise DataError("the training text holds no character; give transcripts with words")
+            raise DataError("the training text is empty; give transcripts with words")
         if type == "char":
             return cls(type, _characters(lines, vocab_size))
         model = _train_model(lines, type, vocab_size)
@@ -158,10 +159,13 @@ class Vocabulary:
 
     @classmethod
     def of_bert(cls, model: str | Path) -> "Vocabulary":
-        """The vocabulary of a pretrained encoder, given by its folder or its name on the Hub.
+        """The vocabulary of a pretrained encoder.
+
+        Args:
+            model: Folder of the encoder, or its name on the Hub.
 
         Raises:
-            ConfigError: It has no tokenizer.json.
+            ConfigError: The encoder has no tokenizer.json.
         """
         content = read_tokenizer(model)
         return cls("bert", _tokens_of_model(_load_model("bert", content)), content)
@@ -177,8 +181,8 @@ class Vocabulary:
             if self.model is not None:
                 (staged / MODEL_FILES[self.type]).write_bytes(self.model)
             (staged / "tokens.yaml").write_text(yaml.safe_dump(description, sort_keys=False), "utf-8")
-            # `load` refuses a directory without tokens.yaml: it goes first and, last in the alphabet, comes last, so
-            # that a run killed in between leaves no mixture of an old and a new vocabulary.
+            # `load` rejects a directory without tokens.yaml. It is removed first and written last (it is last in the
+            # alphabet), so that an interrupted run leaves no mixture of an old and a new vocabulary.
             for name in ("tokens.yaml", *MODEL_FILES.values()):
                 (directory / name).unlink(missing_ok=True)
             for file in sorted(staged.iterdir()):
@@ -186,7 +190,7 @@ class Vocabulary:
 
     @classmethod
     def load(cls, directory: str | Path) -> "Vocabulary":
-        """Read what `save` wrote.
+        """Read a directory written by `save`.
 
         Raises:
             DataError: A file is missing or unreadable, or the files do not belong together.
@@ -212,7 +216,7 @@ def _check_tokens(tokens: tuple[str, ...]) -> None:
         raise DataError(f"the token list must begin with {BLANK} and {UNKNOWN} and end with {SENTENCE}")
     twice = [token for token, count in Counter(tokens).items() if count > 1]
     if twice:
-        raise DataError(f"token {twice[0]!r} stands in the token list more than once; remove it from the training text")
+        raise DataError(f"token {twice[0]!r} is in the token list more than once; remove it from the training text")
     unsafe = [token for token in tokens if not token or token != token.strip()]
     if unsafe:
         raise DataError(f"token {unsafe[0]!r} is empty or has white space at an end, which ESPnet would strip")
@@ -220,7 +224,7 @@ def _check_tokens(tokens: tuple[str, ...]) -> None:
 
 def _characters(lines: list[str], vocab_size: int | None) -> list[str]:
     if vocab_size is not None:
-        raise ConfigError(f"vocab_size {vocab_size} does not go with type char, which holds every character; omit it")
+        raise ConfigError(f"vocab_size {vocab_size} is not possible with type char, which has every character; omit it")
     counts = sorted(Counter("".join(lines)).items(), key=_by_count)
     return [BLANK, UNKNOWN, *(SPACE if character == " " else character for character, _ in counts), SENTENCE]
 
@@ -236,9 +240,9 @@ def _train_model(lines: list[str], type: str, vocab_size: int | None) -> bytes:
             model_type=type,
             vocab_size=vocab_size,
             character_coverage=1.0,
-            # `normalise` has been applied; sentencepiece's own rules would also turn Chinese punctuation into ASCII.
+            # `normalise` was applied before; sentencepiece's rules would also convert Chinese punctuation to ASCII.
             normalization_rule_name="identity",
-            # Longer lines (bytes) would be left out without a word; this is the largest value it takes.
+            # Longer lines, in bytes, are silently left out; this is the largest possible value.
             max_sentence_length=1 << 30,
             minloglevel=2,
         )
@@ -248,7 +252,7 @@ def _train_model(lines: list[str], type: str, vocab_size: int | None) -> bytes:
 
 
 def _explain(message: str, vocab_size: int) -> str:
-    """One line about sentencepiece's error, with the allowed vocabulary size where it names one."""
+    """One line about sentencepiece's error, with the allowed vocabulary size if the error has it."""
     if too_high := re.search(r"<= (\d+)\.", message):
         return f"vocab_size {vocab_size} is too large for this text; the maximum is {too_high[1]}"
     if too_low := re.search(r"required_chars\. \d+ vs (\d+)", message):

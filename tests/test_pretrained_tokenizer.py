@@ -19,7 +19,7 @@ TEXTS = ["abcd", "ABCD abx a", "", "漢 a", "[SEP] b"]
 
 
 def unigram(path, pieces, unknown):
-    """A tokenizer.json of another type, which puts no marks around a sentence."""
+    """A tokenizer.json of another type, which adds no special tokens to a sentence."""
     path.mkdir()
     Tokenizer(Unigram([(piece, -1.0) for piece in pieces], unk_id=unknown)).save(str(path / FILE))
     return path
@@ -60,7 +60,7 @@ def test_tokens_that_a_list_of_lines_cannot_hold_get_a_name(tmp_path):
 
 def test_a_tokenizer_without_marks_is_refused(tmp_path):
     folder = unigram(tmp_path / "u", ["<unk>", "a"], 0)
-    with pytest.raises(ConfigError, match="the tokenizer puts 0 marks around a sentence; BERT's puts 2"):
+    with pytest.raises(ConfigError, match="the tokenizer adds 0 special tokens to a sentence; it must add 2"):
         PretrainedTokenizer(read_tokenizer(folder)).ids()
 
 
@@ -72,7 +72,7 @@ def test_faulty_files_are_refused(tiny_bert, tmp_path):
     ):
         read_tokenizer(tmp_path)
     with pytest.raises(
-        ConfigError, match="^/nowhere/bert: no folder, nor a model on the Hub whose tokenizer can be rea"
+        ConfigError, match="^/nowhere/bert: neither a folder nor a model on the Hub with a readable tok"
     ):
         read_tokenizer("/nowhere/bert")
     Vocabulary.of_bert(tiny_bert).save(tmp_path / "v")
@@ -81,7 +81,7 @@ def test_faulty_files_are_refused(tiny_bert, tmp_path):
         DataError, match="tokens.txt and tokenizer.json do not belong together; make the vocabulary agai"
     ):
         Vocabulary.load(tmp_path / "v")
-    with pytest.raises(ConfigError, match="type bert is not made of text; give the encoder whose vocabulary it is"):
+    with pytest.raises(ConfigError, match="type bert is not trained on text; give the pretrained encoder"):
         Vocabulary.train(["a"], "bert")
 
 

@@ -187,7 +187,7 @@ def test_other_errors_of_sentencepiece_are_one_line(monkeypatch):
 
 
 def test_a_size_for_characters_is_refused():
-    with pytest.raises(ConfigError, match="vocab_size 50 does not go with type char, which holds every character"):
+    with pytest.raises(ConfigError, match="vocab_size 50 is not possible with type char, which has every character"):
         Vocabulary.train(["a"], "char", 50)
 
 
@@ -198,12 +198,12 @@ def test_an_unknown_type_lists_the_known_ones():
 
 @pytest.mark.parametrize("lines", [[], ["", "\u3000"]])
 def test_text_without_characters(lines):
-    with pytest.raises(DataError, match="the training text holds no character; give transcripts with words"):
+    with pytest.raises(DataError, match="the training text is empty; give transcripts with words"):
         Vocabulary.train(lines, "char")
 
 
 def test_a_reserved_symbol_as_a_piece_is_refused():
-    with pytest.raises(DataError, match="token '<a>' stands in the token list more than once"):
+    with pytest.raises(DataError, match="token '<a>' is in the token list more than once"):
         Vocabulary("char", ["<blank>", "<unk>", "<a>", "<a>", "<sos/eos>"])
 
 

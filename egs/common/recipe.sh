@@ -1,11 +1,11 @@
-# The stages that every recipe shares. A recipe's run.sh sources this file from its own folder, calls
-# `parse_options "$@"` and `run_stages`; it changes a stage by defining stage_<name> again.
+# The stages that all recipes share. The run.sh of a recipe sources this file and calls `parse_options "$@"` and
+# `run_stages`; to change a stage it defines the function stage_<name> again. README.md in egs/ describes the layout.
 #
-# A stage does not run its commands. It notes them in a plan, which `espnet-diverse plan` runs in one process, skipping
-# what has finished. For that, `espnet-diverse` is a function while the plan is made, exported so that local/data.sh
-# meets it too. A stage that needs another program writes `note program arguments`.
+# A stage does not run its commands. It adds them to a plan, which `espnet-diverse plan` runs in one process, skipping
+# what has finished. While the plan is made, `espnet-diverse` is therefore a shell function, exported so that
+# local/data.sh calls it too. A stage that needs another program calls `note program arguments`.
 
-caller=${OLDPWD:-$PWD} # run.sh has entered its own folder; paths given to it are relative to where it was called
+caller=${OLDPWD:-$PWD} # run.sh changes to its own folder; paths on its command line are relative to the caller's
 
 log() { printf '%s: %s\n' "${0##*/}" "$*" >&2; }
 die() { log "error: $*" && exit 1; }
@@ -21,33 +21,33 @@ option() {
 stages=(data tokens stats train decode score)
 option stage data "first stage, by name or number 1 to ${#stages[@]}: ${stages[*]}"
 option stop_stage score "last stage"
-option corpus_dir '' "the official release, unpacked; without it and --corpus it is downloaded"
-option corpus '' "'synthetic' makes a small replica of the corpus and uses that"
-option corpus_size '' "of the replica: demo or tiny"
-option data_dir '' "folder of the prepared data; data, or data/synthetic for the replica"
+option corpus_dir '' "folder of the unpacked official release; without --corpus_dir and --corpus the release is downloaded"
+option corpus '' "'synthetic' generates a small synthetic corpus in the official layout and uses it"
+option corpus_size '' "size of the synthetic corpus: demo or tiny"
+option data_dir '' "folder of the prepared data; without it data, or data/synthetic for the synthetic corpus"
 option task asr "asr, st for speech translation, mt for text translation, or lm for a language model"
-option prepare_options '' "more options of the preparation, such as '--languages ar de'"
-option config '' "configuration fragments joined by commas; a later one overrides an earlier one"
-option set '' "key.sub=value changes the configuration; may be given several times"
-option seed 0 "seed of training"
-option tag '' "name of the experiment under exp/; made of corpus, config, set, init_param and seed"
-option init_param '' "trained parameters to begin with, such as ../asr1/exp/x/valid.acc.ave.pth:encoder:encoder"
+option prepare_options '' "further options of espnet-diverse prepare, such as '--languages ar de'"
+option config '' "configuration fragments joined by commas; later ones override earlier ones"
+option set '' "change of the configuration as key.sub=value; may be repeated"
+option seed 0 "random seed of the training"
+option tag '' "name of the experiment in exp/; without it made from corpus, config, set, init_param and seed"
+option init_param '' "pretrained parameters to start from, such as ../asr1/exp/x/valid.acc.ave.pth:encoder:encoder"
 option speed_perturb '' "speed factors of the training set, such as '0.9 1.0 1.1'"
 option token_type char "char, bpe or unigram"
 option vocab_size '' "number of bpe or unigram tokens"
-option src_token_type '' "the same of what is translated, src_text; without it one vocabulary is made of both sides (mt), or of the text (st)"
-option src_vocab_size '' "number of bpe or unigram tokens of what is translated"
-option bert '' "pretrained encoder of the source, a folder or a name on the Hub; with --src_token_type bert and model/bert_fusion"
-option average_metric valid.acc "criterion by which the epochs to average are chosen"
+option src_token_type '' "token type of the source text, src_text; without it source and target share one vocabulary (mt), or only the target has one (st)"
+option src_vocab_size '' "number of bpe or unigram tokens of the source text"
+option bert '' "pretrained source encoder, a folder or a name on the Hub; needs --src_token_type bert and model/bert_fusion"
+option average_metric valid.acc "criterion that selects the epochs to average"
 option average_number 3 "number of epochs to average"
-option decode_config conf/decode.yaml "configuration fragments of the search"
+option decode_config conf/decode.yaml "configuration fragments of the beam search"
 option test_sets 'dev test' "data sets to decode and score"
-option metric cer "what to score: cer wer bleu chrf ter, one or several"
-option score_by '' "tables that make rows, such as 'utt2lang utt2domain'"
-option score_options '' "more options of the scoring, such as '--normalise wer'"
+option metric cer "metrics to compute, one or several of cer wer bleu chrf ter"
+option score_by '' "tables whose values become rows of the results, such as 'utt2lang utt2domain'"
+option score_options '' "further options of espnet-diverse score, such as '--normalise wer'"
 option nj "$(env -u OMP_NUM_THREADS nproc)" "number of parallel jobs"
 option ngpu 0 "number of GPUs"
-option dry_run false "only print what would run"
+option dry_run false "only print the commands"
 
 usage() { printf '%s\n' "usage: ${0##*/} [--option value]..." "${descriptions[@]}"; }
 
@@ -58,7 +58,7 @@ parse_options() {
         name=${1#--}
         [[ $1 == --* && " ${options[*]} " == *" $name "* ]] || die "unknown option '$1'; known: ${options[*]/#/--}"
         if [[ $name == dry_run && ${2-} != true && ${2-} != false ]]; then
-            set -- "$1" true "${@:2}" # the switch may stand alone
+            set -- "$1" true "${@:2}" # --dry_run may have no value
         fi
         [[ $# -ge 2 && ($2 != --* || $name == *_options) ]] || die "option $1 has no value; write $1 VALUE; known: ${options[*]/#/--}"
         printf -v "$name" '%s' "$2"
@@ -69,7 +69,7 @@ parse_options() {
     done
 }
 
-# default NAME REPLICA OFFICIAL: what an option that was not given is for the synthetic corpus, and for any other.
+# default NAME SYNTHETIC OFFICIAL: set an option that was not given, for the synthetic corpus or for any other data.
 default() {
     local value=$3
     [[ $corpus != synthetic ]] || value=$2
@@ -116,7 +116,7 @@ stage_tokens() {
     [[ -z $src_token_type ]] || espnet-diverse tokens --text "$data_dir/train/src_text" \
         --output_dir "$data_dir/src_tokens" --type "$src_token_type" "${source[@]}"
 }
-training_arguments() { # the array `training`: what stats and train share
+training_arguments() { # sets the array `training`, the options that stats and train share
     local change
     training=(--config "$config" --train_dir "$data_dir/train" --valid_dir "$data_dir/dev" --tokens_dir "$data_dir/tokens")
     [[ $task == asr ]] || training+=(--task "$task")
@@ -148,7 +148,7 @@ stage_decode() {
 }
 stage_score() {
     local name
-    [[ $task != lm ]] || return 0 # its perplexity is its score
+    [[ $task != lm ]] || return 0 # the perplexity of the decode stage is the score
     for name in $test_sets; do
         # shellcheck disable=SC2086 # metric, score_by and score_options hold several words
         espnet-diverse score --reference "$data_dir/$name/text" --hypothesis "$decode_dir/$name/text" \
@@ -159,7 +159,7 @@ stage_score() {
         espnet-diverse figure --model_dir "$exp_dir" --data_dir "$data_dir/$name" --output_dir "$exp_dir/figures"
 }
 
-experiment_tag() { # small_sdma_train, with the corpus, changes and the seed where they are not the defaults
+experiment_tag() { # such as small_sdma_train, with the corpus, changes and the seed if they are not the defaults
     local name change
     name=${corpus:+${corpus}_}$(stems "$config")
     for change in "${sets[@]}"; do name+=_${change//[^A-Za-z0-9._=-]/}; done
@@ -168,13 +168,15 @@ experiment_tag() { # small_sdma_train, with the corpus, changes and the seed whe
     echo "$name"
 }
 
-finish() { # leave the plan beside its results, where there are any
+finish() { # keep the plan beside its results if there are any
     [[ $dry_run == true || ! -d $exp_dir ]] || cat "$plan" >"$exp_dir/plan.tsv"
     rm -f "$plan"
 }
 
 run_stages() {
     local first last number switches=(--stamps_dir exp/.stamps)
+    # Below, bash evaluates it as arithmetic, which would run a command inside an array index.
+    [[ $ngpu =~ ^(0|[1-9][0-9]*)$ ]] || die "--ngpu '$ngpu' is not a number of GPUs; give 0, 1, 2 and so on"
     [[ -z $corpus || -z $corpus_dir ]] || die "--corpus and --corpus_dir exclude each other; give one of them"
     first=$(stage_number "$stage")
     last=$(stage_number "$stop_stage")

@@ -1,9 +1,9 @@
 # Three corpora as three domains: each is prepared by local/data.sh, and their sets are combined, with utt2domain.
-# With --corpus_dir they lie in its folders mtedx, covost2 and europarl_st.
+# --corpus_dir is a folder with the folders mtedx, covost2 and europarl_st.
 
-option mtedx_options '' "more options of the preparation of mTEDx, such as '--languages de el'"
-option covost2_options '' "the same of CoVoST 2"
-option europarl_options '' "the same of Europarl-ST"
+option mtedx_options '' "further options of espnet-diverse prepare for mTEDx, such as '--languages de el'"
+option covost2_options '' "further options of espnet-diverse prepare for CoVoST 2"
+option europarl_options '' "further options of espnet-diverse prepare for Europarl-ST"
 
 stage_data() {
     local domain name corpus_name more source parts

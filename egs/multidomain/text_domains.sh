@@ -1,8 +1,8 @@
-# Corpora as domains of text: each is prepared by local/data.sh, and their sets are combined, with utt2domain. With
-# --corpus_dir they lie in its folders ted, captions and so on.
+# Text corpora as domains: each is prepared by local/data.sh, and their sets are combined, with utt2domain. --corpus_dir
+# is a folder with a folder for each domain: ted, captions and so on.
 
-option domains 'ted=iwslt14 captions=multi30k news=wmt14 tatoeba=tatoeba' "domains and their corpora"
-option direction de-en "direction to translate"
+option domains 'ted=iwslt14 captions=multi30k news=wmt14 tatoeba=tatoeba' "domains and their corpora, as domain=corpus"
+option direction de-en "direction of translation"
 
 stage_data() {
     local word domain corpus_name test name source parts

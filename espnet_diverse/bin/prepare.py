@@ -19,11 +19,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     parser.add_argument("name", metavar="CORPUS", help=" ".join(CORPORA))
     parser.add_argument("--corpus_dir", type=Path, help="the official release, unpacked")
-    parser.add_argument("--corpus", choices=["synthetic"], help="make a small replica with synthetic voices instead")
-    parser.add_argument("--size", default="demo", help="of the replica: demo or tiny (default: demo)")
+    parser.add_argument("--corpus", choices=["synthetic"], help="generate a small synthetic corpus instead")
+    parser.add_argument("--size", default="demo", help="size of the synthetic corpus: demo or tiny (default: demo)")
     parser.add_argument("--download", action="store_true", help="fetch the official release, resuming where it stopped")
     parser.add_argument(
-        "--download_dir", type=Path, help="for it and the replica (default: downloads beside output_dir)"
+        "--download_dir",
+        type=Path,
+        help="folder of downloads and of the synthetic corpus (default: downloads beside output_dir)",
     )
     parser.add_argument("--output_dir", type=Path, required=True, help="gets one data directory a set: train dev test")
     _add_selection(parser)
@@ -126,6 +128,6 @@ def _corpus_dir(args: argparse.Namespace, corpus: ModuleType, selection: "Select
     downloads = args.download_dir or args.output_dir.absolute().parent / "downloads"
     if args.download:
         return corpus.download(downloads, selection)
-    from espnet_diverse.corpora.synthetic import load_replica
+    from espnet_diverse.corpora.synthetic import load_generator
 
-    return load_replica(args.name).make(downloads / f"synthetic_{args.size}", size=args.size, nj=args.nj)
+    return load_generator(args.name).make(downloads / f"synthetic_{args.size}", size=args.size, nj=args.nj)

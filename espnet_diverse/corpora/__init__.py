@@ -1,15 +1,16 @@
-"""Speech and text corpora: official layout in, Kaldi data directory out. Knows no nets.
+"""Speech and text corpora: official layout in, Kaldi data directory out. This package imports no models.
 
-A corpus is a module with
+Each corpus is a module in `CORPORA` with
 
-    SETS                                                   names of the sets that `prepare` returns for every selection
-    TABLES                                                 tables that each of them has; optional, wav.scp and text
-    OPTIONS                                                fields of `Selection` that it heeds, besides on_missing
-    prepare(corpus_dir, selection) -> dict[str, DataDir]   read the official tree
-    download(target_dir, selection) -> Path                fetch it; returns the corpus directory for `prepare`
+    SETS                                                   names of the sets that `prepare` always returns
+    TABLES                                                 tables that each set has; optional, default wav.scp and text
+    OPTIONS                                                fields of `Selection` that the corpus uses, and on_missing
+    prepare(corpus_dir, selection) -> dict[str, DataDir]   read the official files
+    download(target_dir, selection) -> Path                fetch them; returns the corpus directory for `prepare`
 
-Its docstring is the corpus card. `synthetic` has a module of the same name with `make(target_dir, seed, size, nj)`,
-which writes a small replica in the official layout.
+The module's docstring describes the corpus: source, license, layout, preparation. The package `synthetic` has a module
+of the same name, whose `make(target_dir, seed, size, nj)` writes a small synthetic corpus in the official layout. The
+package `shared` holds what several corpora use: downloads, tables, parallel text.
 """
 
 import importlib
@@ -38,21 +39,21 @@ _LANGUAGE = re.compile(r"[a-z]{2,3}(-[A-Z]{2})?")
 
 @dataclass(frozen=True)
 class Selection:
-    """What of a corpus to prepare. Where nothing is named, the corpus decides.
+    """The part of a corpus to prepare, and how. Empty fields leave the choice to the corpus.
 
     Attributes:
-        task: "asr", where `text` is the transcript, or "st", where it is the translation.
-        languages: Languages spoken, for example ("ar", "de").
-        pairs: Directions to train and test, for example ("es-en", "fr-en").
-        zero_shot: Directions to test only.
-        transcripts: "scored": as word error rates are counted (see `normalisation.for_wer`); "written": as they are.
-            Translations are never changed but for spaces.
-        case: Of the letters of parallel text: "kept", or "lower" on both sides.
-        segmentation: Of Chinese that is translated from: "none", or "jieba", which parts words by spaces.
-        on_missing: What to do with an utterance that lacks audio or text: "error", or "drop" and list it.
+        task: "asr": `text` is the transcript; "st": `text` is the translation.
+        languages: Spoken languages, for example ("ar", "de").
+        pairs: Directions of translation to train and test, for example ("es-en", "fr-en").
+        zero_shot: Directions of translation to test only.
+        transcripts: "scored": normalised as for word error rates (see `data.normalisation.for_wer`); "written":
+            unchanged. In translations, only white space is normalised.
+        case: Letter case of text corpora: "kept", or "lower" for source and target.
+        segmentation: Word segmentation of a Chinese source: "none", or "jieba", which separates words by spaces.
+        on_missing: For utterances without audio or text: "error", or "drop", which leaves them out and lists them.
 
     Raises:
-        ConfigError: where a value is out of range, or a direction is both trained and zero-shot.
+        ConfigError: A value is not allowed, or a direction is both trained and zero-shot.
     """
 
     task: str = "asr"
@@ -89,10 +90,10 @@ EVERYTHING = Selection()
 
 
 def split_pair(pair: str) -> tuple[str, str]:
-    """Source and target language of "es-en"; "zh-CN" and the like may stand on either side.
+    """Source and target language of a direction such as "es-en" or "zh-CN_en".
 
     Raises:
-        ConfigError: where it is no pair.
+        ConfigError: `pair` is not two language codes joined by - or _.
     """
     found = re.fullmatch(f"(?P<source>{_LANGUAGE.pattern})[-_](?P<target>{_LANGUAGE.pattern})", pair)
     if not found:
@@ -104,7 +105,7 @@ def load_corpus(name: str) -> ModuleType:
     """Import the module of the corpus `name`.
 
     Raises:
-        ConfigError: listing the corpora that are known.
+        ConfigError: The corpus is unknown; the message lists the known ones.
     """
     if name not in CORPORA:
         raise ConfigError(f"unknown corpus {name!r}; known: {', '.join(CORPORA)}")
@@ -112,10 +113,14 @@ def load_corpus(name: str) -> ModuleType:
 
 
 def check_options(corpus: ModuleType, selection: Selection) -> None:
-    """Refuse what the corpus would not heed.
+    """Reject options that the corpus does not use.
+
+    Args:
+        corpus: Module of a corpus.
+        selection: The options given.
 
     Raises:
-        ConfigError: naming the option and those that the corpus has.
+        ConfigError: An option differs from its default and is not among the corpus's `OPTIONS`.
     """
     for field in fields(Selection):
         changed = getattr(selection, field.name) != field.default

@@ -2,17 +2,17 @@
 
 Bu et al., "AISHELL-1: An open-source Mandarin speech corpus and a speech recognition baseline", O-COCOSDA 2017.
 
-Official layout, as it is after unpacking data_aishell.tgz and the archive of each speaker inside it:
+Official layout, after unpacking data_aishell.tgz and the archives of speakers in it:
 
     data_aishell/wav/{train,dev,test}/<speaker>/<utterance>.wav
     data_aishell/transcript/aishell_transcript_v0.8.txt     "<utterance> <words separated by spaces>"
-    utt2domain                                              optional, ours: "<utterance> <domain>", kept
+    utt2domain                                              optional, not in the release: "<utterance> <domain>"
 
-Transcripts become characters: the spaces between words, an annotation of the corpus, are removed.
+The spaces between words, an annotation of the corpus, are removed from transcripts.
 
-The release has 141,925 recordings and 141,600 transcripts; usual recipes leave the 325 untranscribed recordings out
-without a word and arrive at 120,098 / 14,326 / 7,176 utterances for train / dev / test. Here an unmatched utterance is
-an error unless `on_missing="drop"`, which lists each one as dropped; the full corpus needs it.
+The release has 141,925 recordings and 141,600 transcripts. Most recipes silently leave out the 325 untranscribed
+recordings and have 120,098 / 14,326 / 7,176 utterances for train / dev / test. Here an unmatched utterance is an error
+unless `on_missing="drop"`, which lists each one as dropped; the full corpus needs this option.
 """
 
 from pathlib import Path
@@ -32,26 +32,26 @@ OPTIONS = ()
 TRANSCRIPT = Path("transcript", "aishell_transcript_v0.8.txt")
 URL = "https://www.openslr.org/resources/33/data_aishell.tgz"
 MD5 = "2f494334227864a8a8fec932999db9d8"
-# Beyond this share of unmatched utterances the copy is damaged rather than the release imperfect (it has 0.23 %).
+# With a larger share of unmatched utterances than this, the copy is taken to be damaged; the release has 0.23 %.
 MOST_MISSING = 0.01
-# A share means nothing in a handful of utterances.
+# The share is not checked for up to this number of unmatched utterances.
 FEW_MISSING = 10
 
 
 def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, DataDir]:
-    """Read the official tree.
+    """Read the official files.
 
     Args:
         corpus_dir: The folder that holds data_aishell, or data_aishell itself.
-        selection: Its on_missing says what to do with a recording without transcript, a transcript without recording
-            and an empty transcript: "error", or "drop" (into `DataDir.dropped`; up to 1 % of the corpus, then an error
-            as well).
+        selection: Options. `on_missing` applies to recordings without transcript, transcripts without recording and
+            empty transcripts: "error", or "drop", which lists them in `DataDir.dropped`; more than 1 % of the corpus is
+            an error as well.
 
     Returns:
-        The sets train, dev and test. A transcript without recording belongs to none of them; it is dropped from train.
+        The sets train, dev and test. Transcripts without recording are listed as dropped from train.
 
     Raises:
-        DataError: naming the missing folder, the utterance without its other half, or the faulty line.
+        DataError: A folder is missing, an utterance is unmatched, or a line is faulty.
     """
     root = _root(corpus_dir)
     wavs = {name: _recordings(root / "wav" / name) for name in SETS}
@@ -78,7 +78,7 @@ def download(target_dir: Path, selection: Selection = EVERYTHING, url: str = URL
     """Fetch and unpack the release (15 GB, then 19 GB more) into `target_dir`.
 
     Returns:
-        The corpus directory for `prepare`; at once where an earlier call finished.
+        The corpus directory for `prepare`; an earlier complete download is reused.
     """
     corpus_dir = target_dir / "aishell"
     if corpus_dir.is_dir():
@@ -94,7 +94,7 @@ def download(target_dir: Path, selection: Selection = EVERYTHING, url: str = URL
 
 
 def _root(corpus_dir: Path) -> Path:
-    """The folder data_aishell as an absolute path, checked for what an official copy holds."""
+    """The folder data_aishell as an absolute path; checks that the files of the release exist."""
     corpus_dir = corpus_dir.absolute()
     root = corpus_dir if (corpus_dir / "wav").is_dir() else corpus_dir / "data_aishell"
     for needed in (root, root / TRANSCRIPT, *(root / "wav" / name for name in SETS)):
@@ -111,7 +111,7 @@ def _recordings(folder: Path) -> dict[str, Path]:
     faults = []
     for wav in sorted(folder.glob("*/*.[wW][aA][vV]")):
         if wav.stem in wavs:
-            faults.append(Fault(str(wav), None, f"utterance {wav.stem} is also {wavs[wav.stem]}; an id stands once"))
+            faults.append(Fault(str(wav), None, f"utterance {wav.stem} is also {wavs[wav.stem]}; an id must be unique"))
         wavs[wav.stem] = wav
     if not wavs:
         faults.append(Fault(str(folder), None, "holds no <speaker>/<utterance>.wav; get the corpus again"))
@@ -120,7 +120,7 @@ def _recordings(folder: Path) -> dict[str, Path]:
 
 
 def _refuse_twice(wavs: dict[str, dict[str, Path]]) -> None:
-    """Refuse an utterance that is in two sets: it would be trained and tested on."""
+    """Reject an utterance that is in two sets, such as train and test."""
     owner: dict[str, Path] = {}
     faults = []
     for paths in wavs.values():
@@ -146,7 +146,7 @@ def _domains(file: Path, spoken: dict[str, Path]) -> dict[str, str]:
 
 
 def _data_dir(wavs: dict[str, Path], transcripts: dict[str, str], domains: dict[str, str]) -> DataDir:
-    """One set; what has no transcript, or an empty one, is dropped."""
+    """One set; utterances without transcript, or with an empty one, are dropped."""
     data = DataDir()
     for utterance, wav in wavs.items():
         text = transcripts.get(utterance)

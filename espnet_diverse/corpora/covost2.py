@@ -2,22 +2,22 @@
 
 Wang, Wu and Pino, "CoVoST 2 and Massively Multilingual Speech-to-Text Translation", arXiv:2007.10310; Ardila et al.,
 "Common Voice: A Massively-Multilingual Speech Corpus", LREC 2020. 21 languages are translated into English and English
-into 15. Common Voice (release 4 for CoVoST 2) is unpacked to one folder a language; the tables of CoVoST lie in it, or
-beside these folders:
+into 15. Common Voice (release 4 for CoVoST 2) is unpacked to one folder per language; the tables of CoVoST are in that
+folder or in its parent:
 
     <lang>/clips/<clip>.mp3
     <lang>/validated.tsv                           client_id path sentence ...
     <lang>/{train,dev,test}.tsv                    the same columns: Common Voice's own splits
     <lang>/covost_v2.<src>_<tgt>.tsv               path translation split
-    <lang>/covost_v2.<src>_<tgt>.<split>.tsv       path sentence translation client_id: what get_covost_splits.py makes
+    <lang>/covost_v2.<src>_<tgt>.<split>.tsv       path sentence translation client_id: output of get_covost_splits.py
 
-The folders zh-CN and sv-SE hold the languages zh and sv. Of the splits that CoVoST names, train and train_covost are
-trained on; dev and test are as they are. Where a direction has its table and not those of the splits, sentences and
-speakers come from validated.tsv. Speech recognition takes the splits of CoVoST where a language has a table of it, and
-else those of Common Voice; any of its languages may then be named.
+The folders zh-CN and sv-SE hold the languages zh and sv. CoVoST's splits train and train_covost become train; dev and
+test are kept. If a direction has only its joint table, sentences and speakers come from validated.tsv. Speech
+recognition uses the splits of CoVoST if a language has a table of it, and otherwise those of Common Voice; this allows
+every language of Common Voice.
 
-A clip may also be wav, flac or ogg, then of the same stem. A speaker is named by the first twelve letters of client_id.
-Utterances left without text are dropped and listed.
+Clips may also be wav, flac or ogg files with the same stem. The first twelve characters of client_id are the speaker's
+name. Utterances whose text is empty after normalisation are dropped and listed.
 """
 
 import re
@@ -65,16 +65,16 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
 
     Args:
         corpus_dir: The folder that holds de, en, zh-CN and so on.
-        selection: Where nothing is named, all languages or directions that the folder holds. Clips without audio, and
-            those that validated.tsv does not know, are faults unless `on_missing="drop"`.
+        selection: Options; by default all languages or directions in the folder. Clips that have no audio or are not in
+            validated.tsv are errors unless `on_missing="drop"`.
 
     Returns:
         The sets train, dev and test with utt2lang and, for ST, utt2tgtlang and src_text. Ids are de-<clip> for ASR and
-        de-en-<clip> for ST, for a clip of English is translated up to fifteen times.
+        de-en-<clip> for ST, because an English clip has up to fifteen translations.
 
     Raises:
-        ConfigError: a language or direction is not there; those that are there are listed.
-        DataError: naming table and line of what is wrong, or the direction without training data.
+        ConfigError: A language or direction is not available; the message lists the available ones.
+        DataError: A table is faulty (the message names file and line), or a direction has no training data.
     """
     root = corpus_dir.absolute()
     selection = _with_short_codes(selection)
@@ -94,18 +94,18 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
 
 
 def download(target_dir: Path, selection: Selection = EVERYTHING) -> Path:
-    """Common Voice is handed out on request only, so this always raises.
+    """Not available, because Common Voice is published on request only.
 
     Raises:
-        DataError: saying where the parts are published and where to put them.
+        DataError: Always; the message says where the parts are published and where to put them.
     """
     covost = "the tables of CoVoST 2 are at https://github.com/facebookresearch/covost"
-    voice = "Common Voice can be had on request at https://commonvoice.mozilla.org (CoVoST 2 is of release 4)"
+    voice = "Common Voice is available on request at https://commonvoice.mozilla.org (CoVoST 2 uses release 4)"
     raise DataError(f"{voice}; {covost}: unpack both to DIR/<language> and give --corpus_dir DIR")
 
 
 def _wanted(selection: Selection, folders: "dict[str, _Folder]", root: Path) -> dict[tuple[str, str], bool]:
-    """Source and target language, "" for recognition, of what is prepared, and whether it is trained."""
+    """Source and target language of what is prepared ("" as target for ASR), and whether it is trained."""
     if selection.task == "asr":
         return {(language, ""): True for language in spoken_languages(selection, list(folders), root)}
     there = []
@@ -137,7 +137,7 @@ def _twice(sets: dict[str, DataDir]) -> list[Fault]:
     for name, data in sets.items():
         for utterance, wav in data.wav_scp.items():
             if owner.setdefault(wav, name) != name:
-                what = f"{wav} is also in {owner[wav]}; a clip may be in one set only: mend the tables"
+                what = f"{wav} is also in {owner[wav]}; a clip may be in one set only: correct the tables"
                 faults.append(Fault(name, utterance, what))
     return faults
 
@@ -152,7 +152,7 @@ class _Folder:
         self.selection = selection
 
     def tables(self, pair: str) -> dict[str, Path]:
-        """The tables of a direction: one for each split, one for all of them under the name "", or none."""
+        """The tables of a direction: one per split, or a joint one under the name "", or none."""
         stem = "covost_v2." + "_".join(FOLDERS.get(language, language) for language in split_pair(pair))
         for place in (self.folder, self.root):
             splits = {name: place / f"{stem}.{name}.tsv" for name in SETS}
@@ -163,7 +163,7 @@ class _Folder:
         return {}
 
     def add_to(self, data: DataDir, name: str, target: str) -> list[Fault]:
-        """Add the clips of one split, translated into `target` where that is not ""; return what is wrong."""
+        """Add the clips of one split, with translations into `target` unless that is ""; return the faults."""
         faults: list[Fault] = []
         prefix = "-".join(filter(None, (self.language, target)))
         for entry in self._entries(name, target):
@@ -173,14 +173,14 @@ class _Folder:
                 todo = "get it, or leave such utterances out with --on_missing drop"
                 faults.append(Fault(str(entry.table), entry.line, f"{missing}; {todo}"))
             elif utterance in data.wav_scp:
-                faults.append(Fault(str(entry.table), entry.line, f"clip {entry.clip} stands twice; take a line out"))
+                faults.append(Fault(str(entry.table), entry.line, f"clip {entry.clip} is listed twice; remove a line"))
             reason = missing or self._add(data, utterance, entry, target)
             if reason:
                 data.dropped[utterance] = reason
         return faults
 
     def _entries(self, name: str, target: str) -> Iterator[Entry]:
-        """The clips of the split `name`, from the tables of CoVoST or, without any, those of Common Voice."""
+        """The clips of the split `name`, from the tables of CoVoST if there are any, otherwise of Common Voice."""
         others = [target] if target else FROM_ENGLISH if self.language == "en" else ["en"]
         tables = next(filter(None, (self.tables(f"{self.language}-{other}") for other in others)), {})
         if "" in tables:
@@ -192,14 +192,14 @@ class _Folder:
             yield Entry(table, line, clip, sentence, "".join(translation), client)
 
     def _joined(self, table: Path, splits: Sequence[str]) -> Iterator[Entry]:
-        """Those rows of CoVoST's table that are in `splits`, with what Common Voice knows of the clips."""
+        """The rows of CoVoST's joint table that are in `splits`, with sentence and speaker from Common Voice."""
         for line, (clip, translation, split) in read_tsv(table, ("path", "translation", "split")):
             if split in splits:
                 sentence, client = self._validated.get(clip, ("", ""))
                 yield Entry(table, line, clip, sentence, translation, client)
 
     def _missing(self, entry: Entry) -> str:
-        """Say what Common Voice lacks of a clip, or ""."""
+        """What is missing of a clip in Common Voice, or ""."""
         if Path(entry.clip).stem not in self._clips:
             return f"clip {entry.clip} is not in {self.folder / 'clips'}"
         if not (entry.client or entry.sentence):
@@ -207,7 +207,7 @@ class _Folder:
         return ""
 
     def _add(self, data: DataDir, utterance: str, entry: Entry, target: str) -> str:
-        """Add one utterance, or say why it has nothing to train or test on."""
+        """Add one utterance and return ""; return the reason if its text is empty."""
         scored = self.selection.transcripts == "scored"
         words = for_wer(entry.sentence, self.language) if scored else mend(entry.sentence)[0]
         translation = mend(entry.translation)[0]
@@ -224,7 +224,7 @@ class _Folder:
 
     @cached_property
     def _clips(self) -> dict[str, Path]:
-        """Audio files by their stem; of an mp3 and the wav that was made of it, the latter."""
+        """Audio files by stem; if a clip exists as mp3 and wav, the wav."""
         return {clip.stem: clip for clip in sorted((self.folder / "clips").iterdir())}
 
     @cached_property

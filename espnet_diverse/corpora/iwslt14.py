@@ -5,14 +5,14 @@ Cettolo et al., "Report on the 11th IWSLT evaluation campaign", IWSLT 2014. Two 
     [de-en/]train.tags.de-en.{de,en}                the official release, de-en.tgz
     [de-en/]IWSLT14.TED.{dev2010,tst2010,tst2011,tst2012}.de-en.{de,en}.xml
     [de-en/]IWSLT14.TEDX.dev2012.de-en.{de,en}.xml
-    {train,valid,test}.{de,en}                      what fairseq's prepare-iwslt14.sh makes of it
+    {train,valid,test}.{de,en}                      output of fairseq's prepare-iwslt14.sh
 
-Of the official release the sets are made as that script makes them, which is how the results of papers on it arose:
-titles and descriptions count as sentences, pairs of more than 175 words or a ratio of more than 1.5 are left out, every
-23rd pair of the rest is for validation, and the five files of earlier campaigns are the test set (6,750 pairs). The
-script has Moses part the marks from words first; here words are counted with marks as words, so that a few pairs more
-or less are left out, and text stays as it is written. `case="lower"` gives the lower case of the published results. Of
-the script's own output the marks of subwords and the escapes of Moses are undone; words and marks stay parted.
+The official release is split as by that script, as in published results: titles and descriptions count as sentences,
+pairs of more than 175 words or with a length ratio above 1.5 are left out, every 23rd pair of the rest is for
+validation, and the five files of earlier campaigns are the test set (6,750 pairs). The script tokenises with Moses
+first. Here, punctuation marks are counted as words instead and the text is not tokenised, so the pairs left out differ
+slightly. `case="lower"` gives the lower case of the published results. In the script's own output, the marks of
+subwords and the escapes of Moses are undone; the text stays tokenised.
 """
 
 import re
@@ -45,15 +45,15 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
     """Read the official release, or the files of fairseq.
 
     Args:
-        corpus_dir: Its folder.
-        selection: de-en where no direction is named.
+        corpus_dir: Folder of the release or of the script's output.
+        selection: Options; de-en by default.
 
     Returns:
-        The sets train, dev and test, of text alone, with utt2lang and utt2tgtlang.
+        The sets train, dev and test with text, src_text, utt2lang and utt2tgtlang.
 
     Raises:
-        ConfigError: another direction is named.
-        DataError: naming file and line of what is wrong, or what is missing.
+        ConfigError: The direction is neither de-en nor en-de.
+        DataError: A file is missing or faulty; the message names file and line.
     """
     root = corpus_dir.absolute()
     folder = root / "de-en" if (root / "de-en").is_dir() else root
@@ -67,10 +67,10 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
 
 
 def download(target_dir: Path, selection: Selection = EVERYTHING, url: str = URL) -> Path:
-    """Fetch and unpack de-en.tgz (19 MB) into `target_dir`/iwslt14; no checksum of it is published.
+    """Fetch and unpack de-en.tgz (19 MB) into `target_dir`/iwslt14; its checksum is not published.
 
     Returns:
-        The corpus directory for `prepare`; at once where an earlier call finished.
+        The corpus directory for `prepare`; an earlier complete download is reused.
     """
     return fetch_release({url: None}, target_dir / "iwslt14")
 
@@ -97,11 +97,11 @@ def _files(folder: Path, name: str, direction: str) -> Files:
 
 
 def talk_line(line: str) -> str | None:
-    """Text of a line of train.tags; None for what tells of the talk, but for its title and description."""
+    """Text of a line of train.tags; None for markup other than the title and description of a talk."""
     return None if _MARKUP.match(line) else _TITLE.sub("", line)
 
 
 def spoken_line(line: str) -> str | None:
-    """Text of a line of a test set, whose apostrophes are made plain as in training; None for other markup."""
+    """Text of a line of a test set, with plain apostrophes as in the training text; None for markup."""
     text = segment(line)
     return text and text.replace("\u2019", "'")

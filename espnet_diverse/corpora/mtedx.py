@@ -2,26 +2,26 @@
 
 Salesky et al., "The Multilingual TEDx Corpus for Speech Recognition and Translation", Interspeech 2021.
 
-Official layout, as it is after unpacking mtedx_es.tgz (to es-es), mtedx_es-en.tgz (to es-en) and so on in one folder:
+Official layout, after unpacking mtedx_es.tgz (to es-es), mtedx_es-en.tgz (to es-en) and so on in one folder:
 
     <src>-<tgt>/data/{train,valid,test}/wav/<talk>.flac
     <src>-<tgt>/data/{train,valid,test}/txt/segments          "<utterance> <talk> <start> <end>", in seconds
-    <src>-<tgt>/data/{train,valid,test}/txt/<split>.yaml      the same as a list of {wav, offset, duration}
+    <src>-<tgt>/data/{train,valid,test}/txt/<split>.yaml      the same data as a list of {wav, offset, duration}
     <src>-<tgt>/data/{train,valid,test}/txt/<split>.<src>     one transcript a line, parallel to both
     <src>-<tgt>/data/{train,valid,test}/txt/<split>.<tgt>     one translation a line
 
-`valid` becomes dev. The yaml file is read where there is no `segments`. Audio may also be wav, ogg or what else
-libsndfile reads. A talk has one speaker; the talk is the speaker's name.
+`valid` becomes dev. The yaml file is read if there is no `segments`. Audio may also be in another format that
+libsndfile reads, such as wav or ogg. A talk has one speaker, who is named after the talk.
 
-`task="asr"` reads es-es and the like, or the transcripts of the `pairs` that are named. `task="st"` reads the thirteen
-directions of the head-selection paper, which trains ten and tests the other three zero-shot; they are those that the
-IWSLT 2021 campaign kept without training translations. A language that is spoken in zero-shot directions only (Italian)
-would be unknown to a model whose parts go by the language spoken; its own transcripts (it-it) are trained on with the
-language itself as target, so that zero-shot means an unseen pair of seen languages. Other languages and directions may
-be named, where the folder holds them in this layout.
+`task="asr"` reads es-es and so on, or the transcripts of the given `pairs`. `task="st"` reads the thirteen directions
+of the head-selection paper, which trains ten and tests the other three zero-shot: those for which the IWSLT 2021
+campaign provided no training translations. A language that is spoken in zero-shot directions only (Italian) would be
+unknown to a model with parameters per spoken language. Its own transcripts (it-it) are therefore added to the training
+set, with the language itself as target, so that zero-shot means an unseen pair of seen languages. Other languages and
+directions can be selected if the folder has them in this layout.
 
-Transcripts are brought to the form in which word errors are counted, without the transcribers' notes in brackets such
-as (Applause), unless they are to stay as written. Utterances left without text are dropped and listed.
+Transcripts are normalised as for word error rates, without transcribers' notes in brackets such as (Applause), unless
+`transcripts="written"`. Utterances whose text is empty after normalisation are dropped and listed.
 """
 
 from collections import Counter
@@ -51,21 +51,21 @@ URL = "https://www.openslr.org/resources/100"
 
 
 def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, DataDir]:
-    """Read the official tree.
+    """Read the official files.
 
     Args:
         corpus_dir: The folder that holds es-es, es-en and so on.
-        selection: `languages` are those spoken; `pairs` name the folders to read instead. A zero-shot direction is in
-            the set test only, and the transcripts of its language in train where no other direction is from there.
-            `on_missing="drop"` drops segments without audio.
+        selection: Options. `languages` are the spoken languages; `pairs` are the folders to read instead. A zero-shot
+            direction is in test only; if no trained direction has its spoken language, the transcripts of that
+            language are in train. `on_missing="drop"` drops segments without audio.
 
     Returns:
-        The sets train, dev and test, with segments, utt2lang and, for ST, utt2tgtlang and src_text. Ids begin with the
-        folder: es-<utterance> of es-es, es-en-<utterance> of es-en.
+        The sets train, dev and test, with segments, utt2lang and, for ST, utt2tgtlang and src_text. The prefix of
+        ids is es-<utterance> for es-es, es-en-<utterance> for es-en.
 
     Raises:
-        ConfigError: options that do not go together.
-        DataError: naming the folder that is missing and those that are there, the file, line and utterance.
+        ConfigError: The options exclude each other.
+        DataError: A folder is missing (the message lists those found), or a file is faulty (it names file and line).
     """
     root = corpus_dir.absolute()
     folders = directions(selection)
@@ -80,10 +80,10 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
 
 
 def directions(selection: Selection) -> dict[str, tuple[str, ...]]:
-    """Folders that each set is made of."""
+    """The folders that are read for each set."""
     languages, pairs, zero_shot = selection.languages, selection.pairs, selection.zero_shot
     if languages and pairs:
-        raise ConfigError("languages and pairs are both given; name what is wanted by one of them")
+        raise ConfigError("languages and pairs are both given; give one of them")
     if selection.task == "asr":
         if zero_shot:
             raise ConfigError("zero_shot directions are for task st; speech recognition has none")
@@ -95,8 +95,8 @@ def directions(selection: Selection) -> dict[str, tuple[str, ...]]:
         there = f"it has training data for {' '.join(TRAINED)}"
         raise ConfigError(f"languages {' '.join(languages)}: mTEDx translates none of them; {there}")
     spoken = {split_pair(pair)[0] for pair in pairs}
-    heard = {f"{source}-{source}" for source, _ in map(split_pair, zero_shot) if source not in spoken}
-    return {"train": (*pairs, *sorted(heard)), "dev": pairs, "test": (*pairs, *zero_shot)}
+    untranslated = {f"{source}-{source}" for source, _ in map(split_pair, zero_shot) if source not in spoken}
+    return {"train": (*pairs, *sorted(untranslated)), "dev": pairs, "test": (*pairs, *zero_shot)}
 
 
 def _is_from(pair: str, languages: Sequence[str]) -> bool:
@@ -106,10 +106,10 @@ def _is_from(pair: str, languages: Sequence[str]) -> bool:
 def download(target_dir: Path, selection: Selection = EVERYTHING, url: str = URL) -> Path:
     """Fetch and unpack the archives of the folders that `selection` needs into `target_dir`/mtedx.
 
-    The release publishes no checksums; a torn archive is found when it is unpacked.
+    The release publishes no checksums; an incomplete archive is detected when it is unpacked.
 
     Returns:
-        The corpus directory for `prepare`; at once where an earlier call finished.
+        The corpus directory for `prepare`; an earlier complete download is reused.
     """
     corpus_dir = target_dir / "mtedx"
     for pair in _all(directions(selection)):
@@ -129,12 +129,12 @@ def download(target_dir: Path, selection: Selection = EVERYTHING, url: str = URL
 
 
 def _check_folders(root: Path, folders: Mapping[str, Sequence[str]]) -> None:
-    """Refuse what is not there, and say what is."""
+    """Check that the folders exist."""
     present = sorted(path.parent.name for path in root.glob("*-*/data"))
     missing = [pair for pair in _all(folders) if pair not in present]
     if missing:
         there = f"there are {' '.join(present)}" if present else "there is no folder such as es-es/data"
-        todo = "unpack its archive there, or name those you want with --languages or --pairs"
+        todo = "unpack its archive there, or select others with --languages or --pairs"
         raise DataError(f"no mTEDx data for {' '.join(missing)} in {root}: {there}; {todo}")
     for pair in folders["train"]:
         if not (root / pair / "data" / "train").is_dir():
@@ -158,12 +158,12 @@ class _Split:
         self.faults: list[Fault] = []
 
     def add_to(self, data: DataDir) -> list[Fault]:
-        """Add every utterance that has audio and text to `data`; say what is wrong."""
+        """Add the utterances with audio and text to `data`; return the faults."""
         txt, split = self.folder / "txt", self.folder.name
         listed = self._segments(txt)
         transcripts = self._texts(txt / f"{split}.{self.source}", len(listed))
         translations = self._texts(txt / f"{split}.{self.target}", len(listed)) if self.translates else transcripts
-        # Sorted: of talk.flac and talk.wav, which some toolkits make of it, the latter.
+        # Sorted, so that talk.wav, which some toolkits make from talk.flac, is preferred.
         recordings = {path.stem: str(path) for path in sorted((self.folder / "wav").glob("*.*"))}
         if self.faults:
             return self.faults
@@ -184,7 +184,7 @@ class _Split:
         return self.faults
 
     def _add(self, data: DataDir, name: str, segment: Segment, path: str) -> None:
-        """Add one utterance but for its texts."""
+        """Add one utterance without its texts."""
         utterance, recording = f"{self.prefix}-{name}", f"{self.prefix}-{segment.recording}"
         data.wav_scp[recording] = path
         data.segments[utterance] = segment._replace(recording=recording)
@@ -194,7 +194,7 @@ class _Split:
             data.conditions.setdefault("utt2tgtlang", {})[utterance] = self.target
 
     def _missing(self, name: str, segment: Segment, recordings: dict[str, Path]) -> str:
-        """Say which audio is missing, or ""; it is a fault as well unless such utterances may be dropped."""
+        """The missing audio, or ""; also adds a fault unless such utterances are dropped."""
         if segment.recording in recordings:
             return ""
         what = f"its audio {segment.recording} is not in {self.folder / 'wav'}"
@@ -215,7 +215,7 @@ class _Split:
         return texts
 
     def _segments(self, txt: Path) -> list[tuple[str, Segment]]:
-        """Utterances and where they are, in the order of the file."""
+        """Utterances and their segments, in the order of the file."""
         path = txt / "segments"
         if path.is_file():
             lines, faults = scan_lines(path)
@@ -233,7 +233,7 @@ class _Split:
 
 
 def _yaml_rows(path: Path) -> tuple[list[tuple[str, str, str]], list[Fault]]:
-    """Rows of `segments` made of a yaml list; utterances are numbered within their talk, from 0000."""
+    """Rows of `segments` made from a yaml list; utterances are numbered within their talk, from 0000."""
     try:
         entries = yaml.safe_load(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

@@ -1,17 +1,17 @@
 """Multi30k: descriptions of 31,014 pictures in English, German, French and Czech (task 1, for research use).
 
-Elliott et al., "Multi30K: Multilingual English-German Image Descriptions", 2016; its French and Czech sides and later
-test sets are of the WMT multimodal tasks 2017 and 2018. https://github.com/multi30k/dataset
+Elliott et al., "Multi30K: Multilingual English-German Image Descriptions", 2016; the French and Czech texts and the
+later test sets are from the WMT multimodal tasks 2017 and 2018. https://github.com/multi30k/dataset
 
     [data/task1/][raw/]{train,val}.{en,de,fr,cs}[.gz]          29,000 and 1,014 sentences
     [data/task1/][raw/]test_2016_flickr.{en,de,fr,cs}[.gz]     1,000
     [data/task1/][raw/]test_2017_flickr.{en,de,fr}[.gz]        1,000
     [data/task1/][raw/]test_2017_mscoco.{en,de,fr}[.gz]        461
 
-With the folder data/task1/tok instead, its files <split>.lc.norm.tok.<language> are read: lower case, punctuation
-normalised and parted by Moses, as many papers score.
+In the folder data/task1/tok, the files <split>.lc.norm.tok.<language> are read: lower case, with punctuation normalised
+and tokenised by Moses, as in many papers.
 
-All sentences are in all languages, so any of the twelve directions may be trained; it is en-de where none is named.
+All sentences are in all languages, so any of the twelve directions can be trained; the default is en-de.
 """
 
 from pathlib import Path
@@ -42,16 +42,16 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
     """Read the files.
 
     Args:
-        corpus_dir: Their folder, or the repository of the corpus.
-        selection: en-de where no direction is named.
+        corpus_dir: Folder of the files, or a copy of the corpus's repository.
+        selection: Options; en-de by default.
 
     Returns:
-        The sets train, dev, test_2016_flickr and, where the languages have them, test_2017_flickr and
-        test_2017_mscoco, of text alone, with utt2lang and utt2tgtlang.
+        The sets train, dev, test_2016_flickr and, if the languages have them, test_2017_flickr and test_2017_mscoco,
+        with text, src_text, utt2lang and utt2tgtlang.
 
     Raises:
-        ConfigError: a direction is not there; those that are there are listed.
-        DataError: naming file and line of what is wrong, or what is missing.
+        ConfigError: A direction is not available; the message lists the available ones.
+        DataError: A file is missing or faulty; the message names file and line.
     """
     root = corpus_dir.absolute()
     layout = Layout((root, root / "raw", root / "data" / "task1" / "raw"), STEMS)
@@ -59,10 +59,10 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
 
 
 def download(target_dir: Path, selection: Selection = EVERYTHING, url: str = URL) -> Path:
-    """Fetch the files of task 1 (4 MB) into `target_dir`/multi30k; no checksums are published.
+    """Fetch the files of task 1 (4 MB) into `target_dir`/multi30k; checksums are not published.
 
     Returns:
-        The corpus directory for `prepare`; at once where an earlier call finished.
+        The corpus directory for `prepare`; an earlier complete download is reused.
     """
     files = [f"{stem}.{language}.gz" for stem in SPLITS.values() for language in LANGUAGES]
     # The sets of 2017 have no Czech side.

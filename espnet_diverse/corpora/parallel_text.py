@@ -1,13 +1,13 @@
-"""Parallel text of your own: sentences and their translations in plain files, line for line.
+"""Parallel text in plain files: line n of one file is the translation of line n of the other.
 
-`espnet-diverse prepare parallel_text --corpus_dir DIR` reads a folder of such files, each also as .gz:
+`espnet-diverse prepare parallel_text --corpus_dir DIR` reads a folder of such files, plain or as .gz:
 
-    <split>.<language>                one text in several languages: train.de train.en train.fr
-    <split>.<src>-<tgt>.<language>    a text in two languages: train.de-en.de train.de-en.en
+    <split>.<language>                the same text in several languages: train.de train.en train.fr
+    <split>.<src>-<tgt>.<language>    text of one pair of languages: train.de-en.de train.de-en.en
 
-Either is read in all directions that are named, or in all that are there. Splits are train, dev (or valid, val) and
-test. Text that Moses has tokenised, as fairseq prepares it, loses the marks of subwords ("@@ ") and the escapes (&apos;
-and the like); words and marks stay parted. Ids of sentences are <src>-<tgt>-<folder>-<set>-<line of the file>.
+Both are read in the selected directions, or in all that are available. Splits are train, dev (or valid, val) and test.
+In text that was tokenised by Moses, as fairseq prepares it, the marks of subwords ("@@ ") and the escapes (such as
+&apos;) are undone; the text stays tokenised. Ids of sentences are <src>-<tgt>-<folder>-<set>-<line of the file>.
 """
 
 import html
@@ -37,14 +37,14 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
 
     Args:
         corpus_dir: The folder.
-        selection: Where nothing is named, all directions that are there. Lines that are empty, or that hold what no
-            text may hold, are faults unless `on_missing="drop"`.
+        selection: Options; by default all available directions. Lines that are empty or have invalid characters are
+            errors unless `on_missing="drop"`.
 
     Returns:
-        The sets train, dev and test, of text alone, with utt2lang and utt2tgtlang.
+        The sets train, dev and test with text, src_text, utt2lang and utt2tgtlang.
 
     Raises:
-        ConfigError: a direction is not there; those that are there are listed.
+        ConfigError: A direction is not available; the message lists the available ones.
         DataError: naming file and line of what is wrong.
     """
     root = corpus_dir.absolute()
@@ -53,28 +53,28 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
 
 
 def download(target_dir: Path, selection: Selection = EVERYTHING) -> Path:
-    """There is nothing to fetch, so this always raises.
+    """Not available, because the text is the user's.
 
     Raises:
-        DataError: saying what to give.
+        DataError: Always; the message says what to give.
     """
-    raise DataError("parallel_text is text of your own; give --corpus_dir DIR with train.de, train.en and so on")
+    raise DataError("parallel_text has no download; give --corpus_dir DIR with train.de, train.en and so on")
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the files of a corpus lie.
+    """Folders and file names of a text corpus.
 
     Attributes:
-        folders: Folders that are looked through, in this order.
-        stems: Begins of the file names of each set, in the order in which they are tried.
+        folders: Folders to search, in this order.
+        stems: For each set, the beginnings of its file names, in the order in which they are tried.
     """
 
     folders: tuple[Path, ...]
     stems: Mapping[str, tuple[str, ...]]
 
     def find(self, name: str, direction: str) -> Files | None:
-        """The files of a set, in whatever order their names have the two languages."""
+        """The files of a set, or None; file names may have the two languages in either order."""
         source, target = split_pair(direction)
         infixes = ("", f".{source}-{target}", f".{target}-{source}")
         for folder in self.folders:
@@ -85,7 +85,7 @@ class Layout:
         return None
 
     def directions(self) -> list[str]:
-        """Directions of which there are files."""
+        """Directions for which there are files."""
         stems = {stem for each in self.stems.values() for stem in each}
         found: dict[str, None] = {}
         for folder in self.folders:
@@ -101,14 +101,14 @@ def read_layout(layout: Layout, reader: Reader, default: Sequence[str] = ()) -> 
     """The sets of a layout that hold sentences.
 
     Args:
-        layout: Where the files lie; its sets are train, dev and those whose names begin with test. A direction that is
-            trained is in all of them, as far as there are files, and a zero-shot one in the latter.
-        reader: How lines are read; its selection names the directions.
-        default: Directions where the selection names none; without it all that are there.
+        layout: Folders and file names. The sets are train, dev and those whose names begin with test. A trained
+            direction is added to every set that has files of it, a zero-shot direction to test sets only.
+        reader: Reads the lines; its selection has the directions.
+        default: Directions to read if the selection has none; if this is empty too, all available ones.
 
     Raises:
-        ConfigError: a direction is not there; those that are there are listed.
-        DataError: naming file and line of what is wrong, or what is missing.
+        ConfigError: A direction is not available; the message lists the available ones.
+        DataError: A file is missing or faulty; the message names file and line.
     """
     where, there, selection = layout.folders[0], layout.directions(), reader.selection
     if not there:
@@ -131,7 +131,7 @@ def complete(sets: Mapping[str, DataDir], where: Path) -> dict[str, DataDir]:
     """The sets that hold sentences.
 
     Raises:
-        DataError: train, dev or all sets to test on are empty.
+        DataError: The set train, dev or every test set is empty.
     """
     full = {name: data for name, data in sets.items() if data.text}
     for kind in SETS:
@@ -141,12 +141,12 @@ def complete(sets: Mapping[str, DataDir], where: Path) -> dict[str, DataDir]:
 
 
 def existing(path: Path) -> Path | None:
-    """The file, or the compressed file of this name, or None."""
+    """`path` if it is a file, or `path` with .gz appended, or None."""
     return next((file for file in (path, path.with_name(f"{path.name}.gz")) if file.is_file()), None)
 
 
 def find_training(root: Path, part: str, direction: str) -> Files | None:
-    """The files `part`.<language> of source and target, in the folder training of `root` or in it, or None."""
+    """The files `part`.<language> of source and target, in `root`/training or in `root`, or None."""
     for folder in (root / "training", root):
         sides = [existing(folder / f"{part}.{language}") for language in split_pair(direction)]
         if all(sides):
@@ -155,5 +155,5 @@ def find_training(root: Path, part: str, direction: str) -> Files | None:
 
 
 def from_tokens(line: str) -> str:
-    """Text of a tokenised line: without marks of subwords, compounds joined again, escaped marks as themselves."""
+    """Text of a tokenised line: subwords and split compounds joined, escaped marks restored."""
     return html.unescape(line.replace("@@ ", "").replace(" ##AT##-##AT## ", "-"))

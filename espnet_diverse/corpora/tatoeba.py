@@ -1,17 +1,17 @@
 """Tatoeba: short everyday sentences that volunteers translate (CC BY 2.0 FR, https://tatoeba.org).
 
-Two layouts are read, each also as .gz:
+Two layouts are read, plain or as .gz:
 
     {train,dev,test}.<a>-<b>.{<a>,<b>}                  split beforehand: train.de-en.de train.de-en.en
-    [<a>-<b>/]Tatoeba.<a>-<b>.{<a>,<b>}                 what OPUS publishes (Tiedemann 2012, "Parallel data, tools and
-                                                        interfaces in OPUS"); Mandarin is cmn or zh there
+    [<a>-<b>/]Tatoeba.<a>-<b>.{<a>,<b>}                 as published by OPUS (Tiedemann 2012, "Parallel data, tools and
+                                                        interfaces in OPUS"), where Mandarin is cmn or zh
 
-Of the latter, pairs that stand twice are read once, and sets are chosen by a hash of the English sentence (or of the
-sentence that is first by its language's code): one in 200 goes to dev and one to test. So no sentence of a test set is
-in the training text of another language either.
+In OPUS's layout, duplicate pairs are read once, and a hash of the English sentence selects the set (without English,
+the sentence whose language code is first in the alphabet): one in 200 goes to dev and one to test. Therefore no
+sentence of a test set is in the training text of another language either.
 
-Every pair is read in both directions. Where none is named, all directions into English are trained (many-to-one);
-`pairs=("en-de", "en-fr")` and so on trains one-to-many.
+Every pair can be read in both directions. By default all directions into English are trained (many-to-one);
+`pairs=("en-de", "en-fr")`, for example, trains one-to-many.
 """
 
 import hashlib
@@ -41,15 +41,15 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
     """Read one of the two layouts.
 
     Args:
-        corpus_dir: Its folder.
-        selection: Directions, all into English where none is named.
+        corpus_dir: Folder of either layout.
+        selection: Options; by default all directions into English.
 
     Returns:
-        The sets train, dev and test, of text alone, with utt2lang and utt2tgtlang.
+        The sets train, dev and test with text, src_text, utt2lang and utt2tgtlang.
 
     Raises:
-        ConfigError: a direction is not there; those that are there are listed.
-        DataError: naming file and line of what is wrong, or what is missing.
+        ConfigError: A direction is not available; the message lists the available ones.
+        DataError: A file is missing or faulty; the message names file and line.
     """
     root = corpus_dir.absolute()
     published = _published(root)
@@ -72,10 +72,10 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
 
 
 def download(target_dir: Path, selection: Selection = EVERYTHING, url: str = URL) -> Path:
-    """Fetch what OPUS publishes in the languages of the selection (25 MB) into `target_dir`/tatoeba, without checksums.
+    """Fetch OPUS's files for the selected languages (25 MB) into `target_dir`/tatoeba; checksums are not published.
 
     Returns:
-        The corpus directory for `prepare`; at once where an earlier call finished.
+        The corpus directory for `prepare`; an earlier complete download is reused.
     """
     named = [sorted(split_pair(pair)) for pair in (*selection.pairs, *selection.zero_shot)]
     named = named or [sorted((language, "en")) for language in selection.languages or LANGUAGES]
@@ -84,7 +84,7 @@ def download(target_dir: Path, selection: Selection = EVERYTHING, url: str = URL
 
 
 def _published(root: Path) -> dict[str, Files]:
-    """Files of OPUS by direction."""
+    """OPUS's files by direction."""
     found = {}
     for path in sorted([*root.glob("Tatoeba.*"), *root.glob("*/Tatoeba.*")]):
         name = _OPUS.fullmatch(path.name)
@@ -98,7 +98,7 @@ def _published(root: Path) -> dict[str, Files]:
 
 
 def _set(pair: Pair, direction: str) -> str:
-    """The set of a pair, by the hash of its English side."""
+    """The set of a pair, by the hash of its English sentence."""
     languages = split_pair(direction)
     side = languages.index("en" if "en" in languages else min(languages))
     place = int.from_bytes(hashlib.sha256(pair[1 + side].encode()).digest()[:4], "big") % SHARE

@@ -4,10 +4,10 @@ Merity et al., "Pointer Sentinel Mixture Models", arXiv:1609.07843. Layout, as u
 
     [wikitext-103/]wiki.{train,valid,test}.tokens
 
-Text is parted into words, which stand between spaces, and words seen less than three times are <unk>. A heading
-(" = Title = ") or a paragraph is a line and becomes one text; empty lines between them are passed over. `<unk>`, which
-vocabularies keep for themselves, is written as ⁇, as sentencepiece shows it. Ids are <set>-<article>-<line in it>, so
-that their order is that of the texts and articles can be put together again. `valid` becomes dev.
+Words are separated by spaces, and words that occur less than three times are <unk>. Each line, a heading (" = Title =
+") or a paragraph, becomes one text; empty lines are skipped. `<unk>`, which is reserved in vocabularies, is written as
+⁇, as in sentencepiece's output. Ids are <set>-<article>-<line in the article>: sorted, they keep the order of the
+texts, so that articles can be reassembled. `valid` becomes dev.
 """
 
 import re
@@ -35,14 +35,14 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
     """Read the three files.
 
     Args:
-        corpus_dir: Their folder, or the one above it.
-        selection: Its case is heeded. Lines that hold what no text may hold are faults unless `on_missing="drop"`.
+        corpus_dir: Folder of the files, or its parent.
+        selection: Options. Lines with invalid characters are errors unless `on_missing="drop"`.
 
     Returns:
-        The sets train, dev and test, of text alone; they have the table `text`.
+        The sets train, dev and test with the table `text`.
 
     Raises:
-        DataError: naming file and line of what is wrong, or what is missing.
+        DataError: A file is missing or faulty; the message names file and line.
     """
     root = corpus_dir.absolute()
     folder = next((f for f in (root, root / "wikitext-103") if (f / "wiki.train.tokens").is_file()), None)
@@ -57,16 +57,16 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
 
 
 def download(target_dir: Path, selection: Selection = EVERYTHING, url: str = URL) -> Path:
-    """Fetch and unpack the release (190 MB) into `target_dir`/wikitext103; no checksum of it is published.
+    """Fetch and unpack the release (190 MB) into `target_dir`/wikitext103; its checksum is not published.
 
     Returns:
-        The corpus directory for `prepare`; at once where an earlier call finished.
+        The corpus directory for `prepare`; an earlier complete download is reused.
     """
     return fetch_release({url: None}, target_dir / "wikitext103")
 
 
 def _read(path: Path, name: str, selection: Selection) -> tuple[DataDir, list[Fault]]:
-    """One set, and what is wrong with its file."""
+    """One set, and the faults of its file."""
     data, faults = DataDir(), []
     article = place = 0
     for number, line in numbered_lines(path, faults, Counter()):

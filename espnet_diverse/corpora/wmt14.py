@@ -1,19 +1,19 @@
 """WMT 2014 English–German: the news translation task, 4.5 million pairs to train on.
 
-Bojar et al., "Findings of the 2014 Workshop on Statistical Machine Translation", WMT 2014. Three layouts are read, the
-sets to tune and to test on being newstest2013 and newstest2014:
+Bojar et al., "Findings of the 2014 Workshop on Statistical Machine Translation", WMT 2014. Three layouts are read.
+The validation set is newstest2013, the test set newstest2014:
 
     training/europarl-v7.de-en.{de,en}              the official release: the archives that fairseq's
     [training/]commoncrawl.de-en.{de,en}            prepare-wmt14en2de.sh --icml17 fetches, unpacked in one folder,
-    training/news-commentary-v9.de-en.{de,en}       and test.tgz of WMT 2013 for newstest2013; v12 is taken, too
+    training/news-commentary-v9.de-en.{de,en}       and test.tgz of WMT 2013 for newstest2013; v12 is read, too
     {dev,test}/newstest2013-src.{de,en}.sgm
     test-full/newstest2014-deen-{src,ref}.{de,en}.sgm
     {train,newstest2013,newstest2014}.{de,en}       Stanford's tokenised copy (https://nlp.stanford.edu/projects/nmt)
-    {train,valid,test}.{de,en}                      what that script makes, whose valid is a part of the training text
+    {train,valid,test}.{de,en}                      output of that script, whose valid is a part of the training text
 
-Of the official release, pairs of more than 250 words or a ratio of more than 1.5 are left out of training. Of the two
-tokenised layouts subword marks, escapes and split compounds (rich ##AT##-##AT## text) are undone; words and marks stay
-parted. In memory the full set takes some 8 GB.
+In the official release, pairs of more than 250 words or with a length ratio above 1.5 are left out of training. In the
+two tokenised layouts, subword marks, escapes and split compounds (rich ##AT##-##AT## text) are undone; the text stays
+tokenised. The full corpus takes about 8 GB of memory.
 """
 
 from pathlib import Path
@@ -34,13 +34,13 @@ OPTIONS = ("pairs", "case")
 DIRECTIONS = ("en-de", "de-en")
 TOKENISED = {"train": ("train",), "dev": ("newstest2013", "valid"), "test": ("newstest2014", "test")}
 TRAINING = ("europarl-v7.de-en", "commoncrawl.de-en", "news-commentary-v9.de-en", "news-commentary-v12.de-en")
-# File names of source and target; those of newstest2013 are the same, for its texts were collected in all languages.
+# File names of source and target. newstest2013 has one file per language, used for both.
 SGM = {
     "dev": ("newstest2013-src.{}.sgm", "newstest2013-src.{}.sgm"),
     "test": ("newstest2014-deen-src.{}.sgm", "newstest2014-deen-ref.{}.sgm"),
 }
 CLEANING = Cleaning(longest=250, ratio=1.5)
-# With the md5 checksums that sacrebleu has of the test sets; none of the others is published.
+# With the md5 checksums of the test sets as in sacrebleu; those of the other files are not published.
 URLS = {
     "https://www.statmt.org/wmt13/training-parallel-europarl-v7.tgz": None,
     "https://www.statmt.org/wmt13/training-parallel-commoncrawl.tgz": None,
@@ -54,15 +54,15 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
     """Read one of the three layouts.
 
     Args:
-        corpus_dir: Its folder.
-        selection: en-de where no direction is named.
+        corpus_dir: Folder of one of the layouts.
+        selection: Options; en-de by default.
 
     Returns:
-        The sets train, dev and test, of text alone, with utt2lang and utt2tgtlang.
+        The sets train, dev and test with text, src_text, utt2lang and utt2tgtlang.
 
     Raises:
-        ConfigError: another direction is named.
-        DataError: naming file and line of what is wrong, or what is missing.
+        ConfigError: The direction is neither en-de nor de-en.
+        DataError: A file is missing or faulty; the message names file and line.
     """
     root = corpus_dir.absolute()
     layout = Layout((root,), TOKENISED)
@@ -84,13 +84,13 @@ def download(target_dir: Path, selection: Selection = EVERYTHING) -> Path:
     """Fetch and unpack the official release (1.7 GB, then 6 GB more) into `target_dir`/wmt14.
 
     Returns:
-        The corpus directory for `prepare`; at once where an earlier call finished.
+        The corpus directory for `prepare`; an earlier complete download is reused.
     """
     return fetch_release(URLS, target_dir / "wmt14")
 
 
 def _training(root: Path, direction: str) -> dict[str, Files]:
-    """Files of each part of the training text that is there."""
+    """Files of each available part of the training text."""
     parts = {part.removesuffix(".de-en"): find_training(root, part, direction) for part in TRAINING}
     found = {part: files for part, files in parts.items() if files is not None}
     if not found:

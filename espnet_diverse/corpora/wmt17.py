@@ -6,9 +6,9 @@ task's data. Layout, after unpacking training-parallel-nc-v12.tgz and test.tgz i
     training/news-commentary-v12.zh-en.{zh,en}
     test/newstest2017-zhen-{src.zh,ref.en}.sgm
 
-Every hundredth pair is for validation. Pairs of more than 175 words or a ratio of more than 1.5 are left out of
-training, as the paper's script does after jieba has segmented the Chinese side. Without jieba the characters of Chinese
-count as words, and pairs of more than 250 of them or a ratio of more than 3 are left out.
+Every hundredth pair is for validation. With jieba segmentation, pairs of more than 175 words or with a length ratio
+above 1.5 are left out of training, as by the paper's script. Without it, Chinese characters count as words, and the
+limits are 250 words and a ratio of 3.
 """
 
 from pathlib import Path
@@ -31,7 +31,7 @@ TRAINING = "news-commentary-v12.zh-en"
 SGM = ("newstest2017-zhen-src.{}.sgm", "newstest2017-zhen-ref.{}.sgm")
 CLEANING = {"jieba": Cleaning(longest=175, ratio=1.5), "none": Cleaning(longest=250, ratio=3.0)}
 DEV_EVERY = 100
-# With the md5 checksum that sacrebleu has of the test sets; that of the training text is not published.
+# With the md5 checksum of the test sets as in sacrebleu; that of the training text is not published.
 URLS = {
     "https://data.statmt.org/wmt17/translation-task/training-parallel-nc-v12.tgz": None,
     "https://data.statmt.org/wmt17/translation-task/test.tgz": "86a1724c276004aa25455ae2a04cef26",
@@ -43,14 +43,14 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
 
     Args:
         corpus_dir: The folder that holds training and test.
-        selection: `segmentation="jieba"` parts the words of Chinese.
+        selection: Options. `segmentation="jieba"` segments the Chinese text into words.
 
     Returns:
-        The sets train, dev and test, of text alone, with utt2lang and utt2tgtlang.
+        The sets train, dev and test with text, src_text, utt2lang and utt2tgtlang.
 
     Raises:
-        ConfigError: a direction other than zh-en is named, or jieba is not installed.
-        DataError: naming file and line of what is wrong, or what is missing.
+        ConfigError: The direction is not zh-en, or jieba is not installed.
+        DataError: A file is missing or faulty; the message names file and line.
     """
     root = corpus_dir.absolute()
     (direction,) = translated_directions(selection, DIRECTIONS, root)
@@ -70,7 +70,7 @@ def download(target_dir: Path, selection: Selection = EVERYTHING) -> Path:
     """Fetch and unpack the release (170 MB) into `target_dir`/wmt17.
 
     Returns:
-        The corpus directory for `prepare`; at once where an earlier call finished.
+        The corpus directory for `prepare`; an earlier complete download is reused.
     """
     return fetch_release(URLS, target_dir / "wmt17")
 

@@ -107,7 +107,7 @@ class Embedder:
         What is longer than the encoder reads is cut off. The order of the texts does not matter but for rounding.
         """
         limit = positions(self.encoder)
-        ids = [self.tokenizer.encode_marked(text) for text in texts]
+        ids = [self.tokenizer.encode_with_special_tokens(text) for text in texts]
         ids = [row if len(row) <= limit else [*row[: limit - 1], row[-1]] for row in ids]
         found: list = [None] * len(ids)
         order = sorted(range(len(ids)), key=lambda index: len(ids[index]))

@@ -1,1 +1,1 @@
-"""Scores of hypotheses against references."""
+"""Metrics of hypotheses against references, with confidence intervals and significance tests."""

@@ -1,27 +1,27 @@
-"""One sentence's alignment of reference and hypothesis, printed like sclite's `pra` report."""
+"""Alignment of a reference and a hypothesis, printed like sclite's `pra` report."""
 
 import unicodedata
 from collections import Counter
 from dataclasses import dataclass
 
-# Reference unit (None where one was inserted) and hypothesis unit (None where one was deleted), side by side.
+# Pairs of reference unit (None for an insertion) and hypothesis unit (None for a deletion).
 Pairs = tuple[tuple[str | None, str | None], ...]
 
 
 @dataclass(frozen=True)
 class Alignment:
-    """Units of one sentence side by side.
+    """Aligned units of one utterance.
 
     Attributes:
-        utterance: Its id.
-        pairs: Its units.
+        utterance: Utterance id.
+        pairs: Aligned units of reference and hypothesis.
     """
 
     utterance: str
     pairs: Pairs
 
     def __str__(self) -> str:
-        """Five lines: id; numbers of correct, substituted, deleted and inserted units; REF; HYP; the marks S, D, I."""
+        """Five lines: id; numbers of correct, substituted, deleted and inserted units; REF; HYP; marks S, D and I."""
         rows: list[list[str]] = [["REF: "], ["HYP: "], ["Eval:"]]
         marks = [_mark(*pair) for pair in self.pairs]
         for pair, mark in zip(self.pairs, marks, strict=True):

@@ -5,9 +5,9 @@ hypothesis have embeddings of length 1, and
 
     R = mean_i max_j x_i . y_j        P = mean_j max_i x_i . y_j        F = 2 P R / (P + R)
 
-The marks around a sentence do not count, no token is weighted, and nothing is rescaled: of an empty hypothesis all
-three are 0. The score is the mean of F over sentences, times 100. It depends on the encoder and its layer, which the
-signature names; compare it under one signature alone.
+Special tokens at the ends of a sentence are ignored, tokens have equal weights, and scores are not rescaled; for an
+empty hypothesis all three are 0. The corpus score is 100 times the mean of F over sentences. It depends on the encoder
+and its layer, which are in the signature; only scores with equal signatures are comparable.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ class Embedder(Protocol):
     """An encoder of text.
 
     Attributes:
-        name: Which encoder and layer it is.
+        name: Name of the encoder and its layer, for the signature.
     """
 
     name: str
@@ -34,7 +34,11 @@ class Embedder(Protocol):
 
 
 class BertScore(Metric):
-    """BERTScore by the embeddings of one encoder."""
+    """BERTScore.
+
+    Args:
+        embedder: Encoder that embeds the texts.
+    """
 
     name = score_column = "BERTScore F1"
     columns = ("Snt", "P", "R", "BERTScore F1")

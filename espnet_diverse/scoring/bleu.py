@@ -1,15 +1,16 @@
-"""BLEU, chrF and TER: sacrebleu's own counts, formulas and signatures; and BLEU of split compounds.
+"""BLEU, chrF and TER with the counts, formulas and signatures of sacrebleu, and compound-split BLEU.
 
 BLEU     Papineni et al. 2002, "BLEU: a method for automatic evaluation of machine translation"; cased
 chrF     Popović 2015, "chrF: character n-gram F-score for automatic MT evaluation"
 TER      Snover et al. 2006, "A study of translation edit rate with targeted human annotation"
 sacrebleu   Post 2018, "A call for clarity in reporting BLEU scores"
 
-BLEU splits words by the rules of mteval-v13a (`13a`); Chinese (zh) by sacrebleu's `zh`, and Japanese (ja), which
-sacrebleu cannot split without MeCab, into characters, as CoVoST 2 does.
+BLEU tokenises with the rules of mteval-v13a (`13a`), Chinese (zh) with sacrebleu's `zh`, and Japanese (ja) into
+characters, as CoVoST 2 does, because sacrebleu's Japanese tokenizer needs MeCab.
 
-Compound-split BLEU also parts words at hyphens ("rich-text format" becomes rich ##AT##-##AT## text format), on both
-sides. Papers on WMT14 English–German report it, Vaswani et al. 2017, "Attention is all you need", among them.
+Compound-split BLEU also splits words at hyphens ("rich-text format" becomes rich ##AT##-##AT## text format), in
+references and hypotheses. Papers on WMT14 English–German report it, such as Vaswani et al. 2017, "Attention is all you
+need".
 """
 
 import re
@@ -29,7 +30,7 @@ _COMPOUND = re.compile(r"(\S)-(\S)")
 
 
 def tokenizer_of(language: str) -> str:
-    """sacrebleu's tokenizer for a language, for example "zh" for "zh" and "zh-CN"."""
+    """Name of sacrebleu's tokenizer for a language code: "zh" for "zh" and "zh-CN", for example."""
     return TOKENIZER_OF.get(language.partition("-")[0].lower(), "13a")
 
 
@@ -37,8 +38,8 @@ class Sacrebleu(Metric):
     """One of sacrebleu's metrics.
 
     Args:
-        make: Makes sacrebleu's metric for the name of a tokenizer.
-        choose: Name of the tokenizer for a language.
+        make: Function from the name of a tokenizer to sacrebleu's metric.
+        choose: Function from a language to the name of its tokenizer.
     """
 
     unit = "word"
@@ -48,7 +49,7 @@ class Sacrebleu(Metric):
         self._make = make
         self._choose = choose
         self._metric = make("13a")
-        # A first score, because only a score knows the metric's whole name, and the signature needs one too.
+        # Compute a score, because only a score has the full name of the metric, and the signature needs one as well.
         self.name = self._metric.corpus_score(["a"], [["a"]]).name
         self.score_column = self.name
         self.columns = ("Snt", self.name)
@@ -66,11 +67,11 @@ class Sacrebleu(Metric):
         return np.array(rows, dtype=np.float64)
 
     def score(self, sums: np.ndarray) -> np.ndarray:
-        """sacrebleu's score, from 0 to 100 (TER: and above)."""
+        """sacrebleu's score, from 0 to 100; TER can exceed 100."""
         return np.apply_along_axis(lambda row: self._metric._compute_score_from_stats(row).score, -1, sums)
 
     def signature(self, languages: Sequence[str], bootstrap: Bootstrap) -> str:
-        """sacrebleu's signature; texts of several tokenizers have all of them, joined by +."""
+        """sacrebleu's signature; several tokenizers are joined by "+"."""
         signature = self._metric.get_signature()
         signature.update("bs", bootstrap.samples)
         signature.update("seed", bootstrap.seed)
@@ -88,10 +89,10 @@ class Sacrebleu(Metric):
 
 
 class CompoundBleu(Sacrebleu):
-    """BLEU of texts whose compounds are split.
+    """Compound-split BLEU.
 
     Args:
-        choose: Name of the tokenizer for a language; compounds are split after it.
+        choose: Function from a language to the name of its tokenizer, which is applied before splitting.
     """
 
     def __init__(self, choose: Callable[[str], str]):
@@ -100,7 +101,7 @@ class CompoundBleu(Sacrebleu):
         self.columns = ("Snt", self.name)
 
     def signature(self, languages: Sequence[str], bootstrap: Bootstrap) -> str:
-        """sacrebleu's signature, with what it does not know: that compounds are split."""
+        """sacrebleu's signature with "compounds:split" appended."""
         return f"{super().signature(languages, bootstrap)}|compounds:split"
 
 
@@ -115,16 +116,16 @@ def bleu(tokenize: str | None = None) -> Sacrebleu:
     """Cased BLEU.
 
     Args:
-        tokenize: One of `TOKENIZERS` for every text; where not given, `tokenizer_of` the language of each.
+        tokenize: One of `TOKENIZERS`, for every text; by default `tokenizer_of` the language of each text.
 
     Raises:
-        ConfigError: The tokenizer is not among those that need no download and no other package.
+        ConfigError: The tokenizer is unknown. sacrebleu's others need a download or another package.
     """
     return Sacrebleu(lambda name: sacrebleu.metrics.BLEU(tokenize=name), _choice(tokenize))
 
 
 def compound_bleu(tokenize: str | None = None) -> CompoundBleu:
-    """Cased compound-split BLEU; arguments and errors as of `bleu`."""
+    """Cased compound-split BLEU; see `bleu` for the argument and the error."""
     return CompoundBleu(_choice(tokenize))
 
 
@@ -135,10 +136,10 @@ def _choice(tokenize: str | None) -> Callable[[str], str]:
 
 
 def chrf(word_order: int = 0) -> Sacrebleu:
-    """chrF2, cased; with `word_order` 2 chrF2++."""
+    """chrF2, cased; chrF2++ if `word_order` is 2."""
     return Sacrebleu(lambda name: sacrebleu.metrics.CHRF(word_order=word_order))
 
 
 def ter() -> Sacrebleu:
-    """Translation edit rate, lower-cased, as sacrebleu's default is."""
+    """Translation edit rate, lowercased, which is sacrebleu's default."""
     return Sacrebleu(lambda name: sacrebleu.metrics.TER())

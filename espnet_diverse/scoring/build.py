@@ -1,4 +1,4 @@
-"""Metrics by the names that a user gives."""
+"""Build metrics by name."""
 
 from collections.abc import Callable, Sequence
 
@@ -18,17 +18,18 @@ def build_metrics(
     tokenize: str | None = None,
     make_embedder: Callable[[], Embedder] | None = None,
 ) -> dict[str, Metric]:
-    """Metrics by name, in the order given.
+    """Build metrics, in the order of `names`.
 
     Args:
-        names: Some of `METRICS`, each once.
-        count_spaces: Count a space as a character, for cer.
-        normalisation: Of the texts, for cer and wer; see `ErrorRate`.
-        tokenize: Of bleu and compound_bleu; see `bleu`.
-        make_embedder: Makes the encoder of bertscore, which reads it from disk.
+        names: Names in `METRICS`, each at most once.
+        count_spaces: Whether cer counts spaces as characters.
+        normalisation: Text normalisation of cer and wer; see `ErrorRate`.
+        tokenize: Tokenizer of bleu and compound_bleu; see `bleu`.
+        make_embedder: Function that loads the encoder of bertscore.
 
     Raises:
-        ConfigError: A name is unknown or stands twice, an option fits none of the metrics, or bertscore has no encoder.
+        ConfigError: A name is unknown or repeated, an option applies to none of the metrics, or bertscore has no
+            encoder.
     """
     for name in names:
         if name not in METRICS:

@@ -1,11 +1,11 @@
-"""Character and word error rate of a corpus, with the alignment of every sentence.
+"""Character and word error rate of a corpus, with the alignment of each sentence.
 
     error rate = 100 (substitutions + deletions + insertions) / reference units
 
-summed over the corpus before dividing. jiwer aligns each sentence at the least number of errors; where several
-alignments have that number, sclite may split it otherwise into substitutions, deletions and insertions. An empty
-reference is scored: all units of its hypothesis are insertions. Both sides are normalised by
-`espnet_diverse.vocabulary.normalise`; letter case and punctuation count, unless `for_wer` takes them out.
+with the counts summed over the corpus. jiwer finds an alignment of each sentence with the minimum number of errors; if
+there are several, sclite may choose one with other numbers of substitutions, deletions and insertions. For an empty
+reference, all units of the hypothesis are insertions. References and hypotheses are normalised by
+`espnet_diverse.vocabulary.normalise`; letter case and punctuation are scored unless `normalisation` is "wer".
 """
 
 import importlib.metadata
@@ -26,17 +26,17 @@ NORMALISATIONS = ("none", "wer")
 
 
 class ErrorRate(Metric):
-    """Character or word error rate in percent; above 100 where insertions are many.
+    """Character or word error rate in percent; it exceeds 100 if there are many insertions.
 
-    The counts of a sentence: correct, substituted, deleted and inserted units, and 1 where there is any error.
+    The counts of a sentence are correct, substituted, deleted and inserted units, and 1 if there is any error.
 
     Args:
         unit: "char" or "word".
-        ignore_spaces: Leave spaces out of "char", as is right for Chinese; False counts a space as a character.
-        normalisation: "none", or "wer" for lower case without punctuation (`corpora.normalisation.for_wer`).
+        ignore_spaces: Whether "char" ignores spaces, as is usual for Chinese; False counts a space as a character.
+        normalisation: "none", or "wer" for lower case without punctuation (`data.normalisation.for_wer`).
 
     Raises:
-        ConfigError: An argument is unknown, or spaces shall be counted among words.
+        ConfigError: An argument is unknown, or `ignore_spaces` is False for "word".
     """
 
     columns = ("Snt", "Wrd", "Corr", "Sub", "Del", "Ins", "Err", "S.Err")
@@ -56,7 +56,7 @@ class ErrorRate(Metric):
         self.normalisation = normalisation
 
     def align(self, references: Sequence[str], hypotheses: Sequence[str], languages: Sequence[str]) -> list[Pairs]:
-        """Units of each sentence side by side; arguments as of `statistics`."""
+        """Aligned units of each sentence; the arguments are those of `statistics`."""
         sides = [list(map(self._prepared, texts, languages)) for texts in (references, hypotheses)]
         process = jiwer.process_characters if self.unit == "char" else jiwer.process_words
         result = process(*sides)
@@ -68,12 +68,12 @@ class ErrorRate(Metric):
         return np.array([_counts(pairs) for pairs in self.align(references, hypotheses, languages)], dtype=np.float64)
 
     def score(self, sums: np.ndarray) -> np.ndarray:
-        """Percent; 100 where errors meet no reference unit, as in sacrebleu's TER, and 0 where there is neither."""
+        """Error rate in percent; without reference units 100 if there are errors, as in sacrebleu's TER, else 0."""
         errors, units = sums[..., 1:4].sum(-1), self.reference_units(sums)
         return 100 * np.where(units > 0, errors / np.maximum(units, 1), errors > 0)
 
     def signature(self, languages: Sequence[str], bootstrap: Bootstrap) -> str:
-        """Unit, treatment of spaces, case and punctuation, resamples and their seed, and the version of jiwer."""
+        """Unit, treatment of spaces, case and punctuation, number and seed of resamples, version of jiwer."""
         spaces = "" if self.unit == "word" else f"|spaces:{'ignored' if self.ignore_spaces else 'counted'}"
         text = "case:mixed|norm:NFC" if self.normalisation == "none" else "case:lc|punct:no|norm:NFC"
         draws = f"bs:{bootstrap.samples}|seed:{bootstrap.seed}"
@@ -109,5 +109,5 @@ def _pairs(reference: list[str], hypothesis: list[str], chunks: list) -> Iterato
     for chunk in chunks:
         left = reference[chunk.ref_start_idx : chunk.ref_end_idx]
         right = hypothesis[chunk.hyp_start_idx : chunk.hyp_end_idx]
-        # An insertion has no left side and a deletion no right side; other chunks have equally many on both.
+        # An insertion has no left side and a deletion no right side; in other chunks both have equal lengths.
         yield from zip(left or [None] * len(right), right or [None] * len(left), strict=True)

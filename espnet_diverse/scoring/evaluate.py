@@ -1,4 +1,4 @@
-"""Score a corpus, its parts and their averages; each number with its interval and, beside a baseline, a p-value."""
+"""Score a corpus, its parts and their averages, with confidence intervals and p-values against a baseline."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,13 +13,13 @@ from espnet_diverse.scoring.texts import Corpus
 
 @dataclass(frozen=True)
 class Compared:
-    """A baseline's number beside the system's.
+    """Score of a baseline and its comparison with the system.
 
     Attributes:
-        score: The baseline's.
-        interval: Ends of its 95 % bootstrap interval.
-        difference: System less baseline.
-        p_value: Of the paired bootstrap test; None where a part has one sentence, which resampling cannot vary.
+        score: Score of the baseline.
+        interval: Bounds of its 95 % bootstrap interval.
+        difference: Score of the system minus score of the baseline.
+        p_value: p-value of the paired bootstrap test; None if a part has one sentence, whose resamples are all equal.
     """
 
     score: float
@@ -34,13 +34,13 @@ class Row:
 
     Attributes:
         signature: How the score was computed.
-        score: On the metric's own scale.
-        interval: Ends of its 95 % bootstrap interval.
+        score: Score on the scale of the metric.
+        interval: Bounds of the 95 % bootstrap interval.
         sentences: Number of references; None for an average.
-        cells: What the table shows of the counts; empty for an average.
-        details: The counts by name; empty for an average.
-        mean_of: Names of the rows that an average is the mean of.
-        baseline: The other system, where there is one.
+        cells: Cells of the table; empty for an average.
+        details: Counts by name; empty for an average.
+        mean_of: Names of the averaged rows; empty if this is not an average.
+        baseline: Comparison with a baseline, if there is one.
     """
 
     signature: str
@@ -60,20 +60,23 @@ def evaluate(
     averages: Mapping[str, Sequence[str]],
     bootstrap: Bootstrap,
 ) -> dict[str, Row]:
-    """Rows by name: the parts in their order, then the averages.
+    """Compute the rows of a score table: the parts in their order, then the averages.
 
-    The interval of a part resamples its sentences. That of an average resamples the sentences of each of its parts
-    independently and takes the mean of their scores.
+    For the interval of a part, its sentences are resampled. For that of an average, the sentences of each of its parts
+    are resampled independently, and the scores of the parts are averaged.
 
     Args:
-        metric: What is counted.
+        metric: Metric to compute.
         corpus: References and systems.
-        parts: Positions of the sentences of each part; "" is the whole corpus.
-        averages: Names of the parts that are averaged.
-        bootstrap: How resamples are drawn.
+        parts: Indices of the sentences of each part; "" is the whole corpus.
+        averages: Names of the parts of each average.
+        bootstrap: Options of the resampling.
+
+    Returns:
+        Rows by name of the part or average.
 
     Raises:
-        DataError: The references of a part are empty, so that no score is defined.
+        DataError: All references of a part are empty, so that the score is undefined.
     """
     references, languages = list(corpus.references.values()), corpus.language_list()
     counts = [metric.statistics(references, system.texts, languages) for system in corpus.systems()]
@@ -100,21 +103,21 @@ def _check_size(name: str, metric: Metric, sentences: int, sums: np.ndarray) -> 
     if not metric.reference_units(sums):
         row = f"row {name!r}: " if name else ""
         raise DataError(
-            f"{row}the references ({sentences}) hold no {metric.unit} at all, so that {metric.name} is not defined; "
+            f"{row}the references ({sentences}) contain no {metric.unit}s, so that {metric.name} is undefined; "
             "give references with text"
         )
 
 
 @dataclass(frozen=True)
 class _Scored:
-    """Scores of the system and perhaps the baseline, and those of resamples; a single sentence is not testable."""
+    """Scores of the system and of a baseline, if any, and of their resamples; one sentence is not testable."""
 
     scores: list[float]
     resampled: list[np.ndarray]
     testable: bool
 
     def judged(self) -> dict:
-        """The fields of a row that the scores decide."""
+        """The fields of a row that depend on the scores."""
         judged = {"score": self.scores[0], "interval": interval(self.resampled[0])}
         if len(self.scores) == 2:
             difference = self.scores[0] - self.scores[1]
@@ -135,7 +138,7 @@ def _mean(members: list[_Scored], bootstrap: Bootstrap) -> _Scored:
 
 
 def to_dict(row: Row) -> dict:
-    """The row, ready for JSON; what an average or a row without baseline lacks is left out."""
+    """The row as a dictionary for JSON, without the fields that an average or a row without baseline lacks."""
     numbers = {"signature": row.signature, "score": row.score, "interval": list(row.interval)}
     if row.mean_of:
         numbers["mean_of"] = list(row.mean_of)

@@ -1,12 +1,12 @@
 """Rows of a score table: parts of a corpus by language, direction or domain, and averages over them.
 
-A row is named by the names of its utterances in each table, joined by "-": "es" by utt2lang, "es-en" by utt2lang and
-utt2tgtlang, "mtedx-es-en" with utt2domain before them. An average is the mean of the rows' scores, each with the same
-weight, as in the tables of papers:
+The name of a row consists of the values of its utterances in each table, joined by "-": "es" for utt2lang, "es-en" for
+utt2lang and utt2tgtlang, "mtedx-es-en" for utt2domain, utt2lang and utt2tgtlang. An average is the unweighted mean of
+the scores of rows, as in the tables of papers:
 
-    AVG      all rows; where utt2domain is one of several tables, also the rows of each domain ("mtedx AVG")
+    AVG      all rows; if utt2domain is one of several tables, also the rows of each domain ("mtedx AVG")
     AVG-T    directions with training data        AVG-Z    zero-shot directions
-    High     more training data than a bound      Low      no more than that
+    High     more training data than a limit      Low      at most that limit
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -22,12 +22,12 @@ DOMAIN = "utt2domain"
 
 @dataclass
 class Group:
-    """One row.
+    """The utterances of one row.
 
     Attributes:
-        direction: Its name without the domain.
-        domain: Its domain, where that is a part of the name; else "".
-        indices: Positions of its sentences in the corpus.
+        direction: Name of the row without the domain.
+        domain: Domain if it is a part of the name, otherwise "".
+        indices: Indices of the sentences in the corpus.
     """
 
     direction: str
@@ -36,21 +36,21 @@ class Group:
 
 
 def groups(utterances: Sequence[str], tables: Mapping[str, Mapping[str, str]]) -> dict[str, Group]:
-    """Rows by name, sorted; none without a table.
+    """Group utterances into rows, sorted by name; without tables there are none.
 
     Args:
         utterances: Ids in the order of the corpus.
-        tables: Utterance to name, under the table's path; entries of other utterances do not matter.
+        tables: Tables from utterance id to value, by path; entries of other utterances are ignored.
 
     Raises:
-        DataError: An utterance has no name in a table.
+        DataError: An utterance is not in a table.
     """
     stems = [path.rpartition("/")[2] for path in tables]
     for path, table in tables.items():
         if nameless := [utterance for utterance in utterances if utterance not in table]:
             raise DataError(
-                f"{path}: {len(nameless)} of {len(utterances)} reference utterances have no name, the first is "
-                f"{nameless[0]!r}; give each of them a line 'utterance name'"
+                f"{path}: {len(nameless)} of {len(utterances)} reference utterances have no entry, the first is "
+                f"{nameless[0]!r}; add a line 'utterance value' for each"
             )
     found: dict[str, Group] = {}
     for index, utterance in enumerate(utterances if tables else ()):
@@ -67,16 +67,16 @@ def averages(
     sizes: Mapping[str, float] | None = None,
     above: float = 1e7,
 ) -> dict[str, list[str]]:
-    """Averages by name, each with the names of its rows; those without a row are left out.
+    """Names of the rows of each average, by name of the average; averages without rows are left out.
 
     Args:
-        rows: What `groups` returns.
+        rows: Result of `groups`.
         zero_shot: Rows or directions without training data.
         sizes: Amount of training data of each row or direction.
-        above: A size above this one is high.
+        above: Limit of `sizes` above which a row counts as High.
 
     Raises:
-        DataError: A row has no size, or the name of an average.
+        DataError: A row is missing in `sizes`, or has the name of an average.
     """
     found: dict[str, list[str]] = {}
     for domain in ["", *sorted({group.domain for group in rows.values()} - {""})]:
@@ -95,10 +95,10 @@ def averages(
 
 
 def read_sizes(path: Path) -> dict[str, float]:
-    """Read amounts of training data, one 'row amount' a line; the unit is the user's.
+    """Read amounts of training data: lines of 'row amount', in any unit.
 
     Raises:
-        DataError: The file cannot be read, or an amount is no number from 0.
+        DataError: The file cannot be read, or an amount is not a number from 0.
     """
     sizes = {}
     for name, amount in read_table(path, "sizes").items():
@@ -107,7 +107,7 @@ def read_sizes(path: Path) -> dict[str, float]:
         except ValueError:
             sizes[name] = nan
         if not 0 <= sizes[name] < inf:
-            raise DataError(f"{path}: {amount!r} of row {name!r} is no amount; a line is: row amount (0 or more)")
+            raise DataError(f"{path}: {amount!r} of row {name!r} is not a number from 0; a line is: row amount")
     return sizes
 
 

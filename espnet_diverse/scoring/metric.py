@@ -1,6 +1,6 @@
-"""What every metric is: counts of each sentence, and a score of their sum over a corpus.
+"""Interface of a metric: counts for each sentence, and a score of their sum over a corpus.
 
-Because the counts add up, a part of the corpus, or a resample of it, is scored without reading its texts again.
+Because the counts are summed, a part or a resample of the corpus is scored without processing its texts again.
 """
 
 from abc import ABC, abstractmethod
@@ -15,11 +15,11 @@ class Metric(ABC):
     """A corpus metric.
 
     Attributes:
-        name: What the score is called, for example "WER".
-        columns: Headings of what `cells` returns.
-        score_column: The one of them under which the score stands.
-        unit: What a reference consists of, for messages.
-        reference_columns: Which counts add up to the number of reference units.
+        name: Name of the score, for example "WER".
+        columns: Column headings for `cells`.
+        score_column: Heading of the column with the score.
+        unit: Name of a reference unit, such as "word", for messages.
+        reference_columns: Indices of the counts whose sum is the number of reference units.
     """
 
     name: str
@@ -33,26 +33,26 @@ class Metric(ABC):
         """Counts of each sentence, float64 of shape (sentences, counts).
 
         Args:
-            references: The expected texts.
-            hypotheses: The texts to score, in the same order.
-            languages: Language of each text, "" where it is not known.
+            references: Reference texts.
+            hypotheses: Texts to score, in the same order.
+            languages: Language of each text, or "" if it is unknown.
         """
 
     @abstractmethod
     def score(self, sums: np.ndarray) -> np.ndarray:
-        """Scores of summed counts: (..., counts) -> (...), on the scale on which they are printed."""
+        """Scores of summed counts: (..., counts) -> (...)."""
 
     @abstractmethod
     def signature(self, languages: Sequence[str], bootstrap: Bootstrap) -> str:
-        """What a reader must know to compute score and interval of texts in these languages again."""
+        """All settings that are needed to reproduce score and interval for texts in these languages."""
 
     @abstractmethod
     def cells(self, sentences: int, sums: np.ndarray) -> list[str]:
-        """The row of a table, a cell for each of `columns`."""
+        """Cells of a table row, one for each of `columns`."""
 
     @abstractmethod
     def details(self, sums: np.ndarray) -> dict[str, float]:
-        """The summed counts by name, ready for JSON."""
+        """The summed counts by name, for JSON."""
 
     def reference_units(self, sums: np.ndarray) -> np.ndarray:
         """Number of reference units: (..., counts) -> (...)."""

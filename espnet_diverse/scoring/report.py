@@ -1,4 +1,4 @@
-"""What a scoring run leaves: tables with notes, and all numbers for JSON."""
+"""Output of scoring: tables with notes, and all numbers for JSON."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,8 +17,8 @@ class Report:
 
     Attributes:
         corpus: References and systems.
-        metrics: Metrics by the name that the user gives.
-        scores: Rows of each metric, as `evaluate` returns them; the row "" is the whole corpus.
+        metrics: Metrics by their names in `METRICS`.
+        scores: Rows of each metric, as returned by `evaluate`; the row "" is the whole corpus.
     """
 
     corpus: Corpus
@@ -26,7 +26,7 @@ class Report:
     scores: Mapping[str, Mapping[str, Row]]
 
     def markdown(self) -> str:
-        """A heading and a table for each metric; every row begins with the name of the system."""
+        """A heading and a table for each metric; row names begin with the name of the system."""
         parts = [f"### {metric.name}\n\n{table(self._named(name), metric)}" for name, metric in self.metrics.items()]
         return "\n".join(parts)
 
@@ -35,7 +35,7 @@ class Report:
         return {title: cells(row, self.metrics[name]) for title, row in self._named(name).items()}
 
     def notes(self) -> list[str]:
-        """Lines to stand below the tables: signatures, and references without a hypothesis."""
+        """Notes below the tables: signatures, and references without a hypothesis."""
         rows = [row for scores in self.scores.values() for row in scores.values() if not row.mean_of]
         notes = list(dict.fromkeys(row.signature for row in rows))
         for system in self.corpus.systems():
@@ -47,17 +47,17 @@ class Report:
         return notes
 
     def alignments(self) -> str:
-        """The alignment of every sentence for each error rate, below the name of the metric; "" without one."""
+        """Alignments of all sentences for each error rate, under the name of the metric; "" if there is none."""
         rates = [metric for metric in self.metrics.values() if isinstance(metric, ErrorRate)]
         return "\n".join(f"# {metric.name}\n{self._aligned(metric)}" for metric in rates)
 
     def to_dict(self) -> dict:
-        """All numbers, ready for JSON.
+        """All numbers, for JSON.
 
         {name, missing, baseline: {name, missing},
          metrics: {wer: {overall: ROW, rows: {es: ROW}, averages: {AVG: ROW}}}}
 
-        A ROW is what `evaluate.to_dict` makes.
+        A ROW is the result of `evaluate.to_dict`.
         """
         numbers = {"name": self.corpus.system.name, "missing": list(self.corpus.system.missing), "metrics": {}}
         if self.corpus.baseline:

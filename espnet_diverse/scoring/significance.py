@@ -1,8 +1,8 @@
-"""Bootstrap intervals and the paired bootstrap test, from the counts of sentences.
+"""Bootstrap intervals and the paired bootstrap test, computed from the counts of sentences.
 
-Sentences are drawn with replacement, as many as there are, and the corpus is scored anew: Koehn 2004, "Statistical
-significance tests for machine translation evaluation". Draws, interval and p-value are those of sacrebleu (Post 2018)
-with the same number of resamples and the same seed.
+Koehn 2004, "Statistical significance tests for machine translation evaluation": as many sentences as the corpus has are
+drawn with replacement, and the resampled corpus is scored. Resamples, intervals and p-values equal those of sacrebleu
+(Post 2018) with the same number of resamples and the same seed.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,16 +12,16 @@ import numpy as np
 
 from espnet_diverse.errors import ConfigError
 
-_CELLS = 1 << 24  # of the table of draws that is held at a time
+_CELLS = 1 << 24  # maximum size of the table of draws in memory
 
 
 @dataclass(frozen=True)
 class Bootstrap:
-    """How resamples are drawn.
+    """Options of the resampling; the defaults are those of sacrebleu.
 
     Attributes:
         samples: Number of resamples.
-        seed: Seed of NumPy's default generator; the defaults of both are sacrebleu's.
+        seed: Seed of NumPy's default generator.
 
     Raises:
         ConfigError: There are fewer than 100 resamples, or the seed is negative.
@@ -32,18 +32,18 @@ class Bootstrap:
 
     def __post_init__(self):
         if self.samples < 100:
-            raise ConfigError(f"{self.samples} resamples are too few for a 95 % interval; the least is 100")
+            raise ConfigError(f"{self.samples} resamples are too few for a 95 % interval; the minimum is 100")
         if self.seed < 0:
             raise ConfigError(f"seed {self.seed} is negative; give 0 or more")
 
     def scores(self, statistics: np.ndarray, score: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
         """Scores of the resamples: (sentences, counts) -> (samples,).
 
-        Two systems with equally many sentences meet the same draws, so that their scores are pairs.
+        Systems with the same number of sentences get the same draws, so that their scores are paired.
 
         Args:
             statistics: Counts of each sentence.
-            score: Summed counts (..., counts) to scores (...).
+            score: Function from summed counts (..., counts) to scores (...).
         """
         sentences = len(statistics)
         random = np.random.default_rng(self.seed)
@@ -59,16 +59,20 @@ class Bootstrap:
         return np.concatenate(parts)
 
     def shuffled(self, scores: Sequence[np.ndarray], position: int) -> np.ndarray:
-        """Resamples' scores of systems, each in the same order that depends on `position`: (systems, samples).
+        """Scores of resamples in an order that depends on `position`: (systems, samples).
 
-        Parts of a corpus that are equally long meet the same draws. Shuffled, each by its own position, their
+        Parts of a corpus with the same number of sentences get the same draws. Shuffled by their positions, their
         resamples are independent and can be averaged.
+
+        Args:
+            scores: Scores of the resamples of each system, (samples,).
+            position: Index of the part.
         """
         return np.stack(scores)[:, np.random.default_rng([self.seed, position]).permutation(self.samples)]
 
 
 def interval(scores: np.ndarray) -> tuple[float, float]:
-    """The 95 % percentile interval of resamples' scores; half its width is what sacrebleu prints after ±."""
+    """The 95 % percentile interval of the scores of resamples; sacrebleu prints half its width after ±."""
     ordered = np.sort(scores)
     outside = len(scores) // 40
     return float(ordered[outside]), float(ordered[-1 - outside])
@@ -81,11 +85,11 @@ def p_value(system: np.ndarray, baseline: np.ndarray, difference: float) -> floa
 
         p = (1 + number of resamples with d - m > |difference|) / (1 + number of resamples)
 
-    Two systems that score equally in every resample have p = 1, where sacrebleu gives the least p there is.
+    Two systems with equal scores in every resample have p = 1, where sacrebleu gives the smallest possible p.
 
     Args:
-        system, baseline: Scores of the same resamples.
-        difference: Of the two scores on the whole corpus.
+        system, baseline: Scores of the same resamples, (samples,).
+        difference: Difference of the two scores on the whole corpus.
     """
     distances = np.abs(system - baseline)
     if not distances.any():

@@ -1,4 +1,4 @@
-"""Scores as Markdown tables: those that are printed, and those of ESPnet's RESULTS.md."""
+"""Scores as Markdown tables, for printing and for RESULTS.md as in ESPnet."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,20 +18,20 @@ def line(name: str, cells: Sequence[str]) -> str:
     """One line for the data set `name`.
 
     Raises:
-        ConfigError: The name holds a character that ends a cell.
+        ConfigError: The name is empty or contains "|" or unprintable characters.
     """
     if "|" in name or not name.isprintable() or not name.strip():
-        raise ConfigError(f"data set name {name!r} does not fit a table cell; it must not be empty or hold '|'")
+        raise ConfigError(f"data set name {name!r} does not fit a table cell; it must not be empty or contain '|'")
     return f"|{'|'.join((name, *cells))}|"
 
 
 def cells(row: Row, metric: Metric) -> list[str]:
-    """The cells of a row under the metric's columns; an average fills only that of the score."""
+    """The cells of a row under the columns of the metric; for an average, all but the score are empty."""
     return list(row.cells) or [f"{row.score:.1f}" if column == metric.score_column else "" for column in metric.columns]
 
 
 def table(rows: Mapping[str, Row], metric: Metric) -> str:
-    """The table of all rows with intervals and, where there is one, the baseline; ends with a line end."""
+    """The table of all rows with intervals and, if there is one, the baseline; ends with a newline."""
     compared = any(row.baseline for row in rows.values())
     headings = [*metric.columns, "95 % interval", *(["Baseline", "Difference", "p"] if compared else [])]
     lines = [header(headings), _rule(headings)]
@@ -47,14 +47,14 @@ def table(rows: Mapping[str, Row], metric: Metric) -> str:
 def update_results(path: str | Path, heading: str, columns: Sequence[str], rows: Mapping[str, Sequence[str]]) -> None:
     """Put rows into the table under the line `heading` of a Markdown file, by data set name.
 
-    A row with the same name is replaced, others are appended; the table, the heading and the file are made where they
-    are missing. What else stands in the file stays. Doing it twice changes nothing more.
+    Rows with the same name are replaced, others are appended. File, heading and table are created if they are missing;
+    all other content is kept. The function is idempotent.
 
     Args:
         path: The file, usually RESULTS.md.
-        heading: The whole line, for example "### CER".
-        columns: Headings of the table, without that of the data set.
-        rows: Data set name to cells.
+        heading: The whole line of the heading, for example "### CER".
+        columns: Column headings without the one of the data set.
+        rows: Cells of each row, by data set name.
 
     Raises:
         DataError: The heading has a table with other columns.
@@ -83,7 +83,7 @@ def _rule(columns: Sequence[str]) -> str:
 
 
 def _put(lines: list[str], first: int, name: str, line: str) -> None:
-    """Replace the row `name` of the table that begins at index `first` of `lines`, or add it below the last row."""
+    """Replace the row `name` in the table that starts at index `first` of `lines`, or append it to the table."""
     last = first
     while last < len(lines) and lines[last].startswith("|"):
         if lines[last].split("|")[1].strip() == name:

@@ -1,4 +1,4 @@
-"""References and the texts that one or several systems gave for them, in one order."""
+"""References and the hypotheses of one or two systems, in the same order."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -8,12 +8,12 @@ from espnet_diverse.errors import DataError
 
 @dataclass(frozen=True)
 class System:
-    """What one system gave.
+    """Hypotheses of a system.
 
     Attributes:
-        name: What its row is called.
-        texts: One a reference, in the order of the references; "" where there is none.
-        missing: Ids of the references without a text.
+        name: Name of the system, which is its row name.
+        texts: Hypothesis for each reference, in the order of the references; "" if it is missing.
+        missing: Ids of the references without a hypothesis.
     """
 
     name: str
@@ -26,10 +26,10 @@ class Corpus:
     """References and systems.
 
     Attributes:
-        references: Utterance id to expected text.
-        system: The system to score.
-        baseline: The one it is compared with, if any.
-        languages: Language of the texts of each utterance, as far as it is known.
+        references: Reference texts by utterance id.
+        system: System to score.
+        baseline: System to compare with, if any.
+        languages: Language of the text by utterance id; may be incomplete.
     """
 
     references: Mapping[str, str]
@@ -38,21 +38,21 @@ class Corpus:
     languages: Mapping[str, str] = field(default_factory=dict)
 
     def systems(self) -> list[System]:
-        """The system and, where there is one, the baseline."""
+        """The system and, if there is one, the baseline."""
         return [self.system, *([self.baseline] if self.baseline else [])]
 
     def language_list(self) -> list[str]:
-        """Language of each reference, "" where it is not known."""
+        """Language of each reference, or "" if it is unknown."""
         return [self.languages.get(utterance, "") for utterance in self.references]
 
 
 def system_of(name: str, references: Mapping[str, str], hypotheses: Mapping[str, str]) -> System:
-    """Put hypotheses into the order of the references.
+    """Bring hypotheses into the order of the references.
 
     Args:
-        name: What the system is called.
-        references: Utterance id to expected text.
-        hypotheses: Utterance id to text; an id that is absent counts as an empty text and is listed as missing.
+        name: Name of the system.
+        references: Reference texts by utterance id.
+        hypotheses: Hypotheses by utterance id; absent ids count as empty texts and are listed as missing.
 
     Raises:
         DataError: A hypothesis has no reference.
@@ -67,7 +67,7 @@ def system_of(name: str, references: Mapping[str, str], hypotheses: Mapping[str,
 
 
 def abridge(names: Iterable[str], limit: int = 5) -> str:
-    """The first names, and how many more there are."""
+    """The first `limit` names, and the number of the others."""
     names = list(names)
     more = f" and {len(names) - limit} more" if len(names) > limit else ""
     return " ".join(names[:limit]) + more

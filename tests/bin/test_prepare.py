@@ -164,7 +164,7 @@ def test_no_source_and_unknown_corpus(tmp_path, capsys):
     assert "unknown corpus 'aishel'; known: aishell" in capsys.readouterr().err
 
 
-def test_synthetic_replica_and_download_go_to_downloads(tmp_path, monkeypatch):
+def test_synthetic_corpus_and_download_go_to_downloads(tmp_path, monkeypatch):
     """Both are stood in for, the first by the contract of `synthetic.aishell.make`."""
     made = {}
 

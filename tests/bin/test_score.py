@@ -195,7 +195,7 @@ def test_the_seed_and_the_number_of_resamples_are_in_the_signature(score, tmp_pa
         ("a x\na y\n", "a x\n", "", "reference:2: duplicate id 'a'"),
         ("a x\n", "a x\na x\n", "", "text:2: duplicate id 'a'"),
         ("a x\n", "a x\nb x\n", "", "decode/test: hypotheses without a reference (1): b; score against"),
-        ("a\n", "a x\n", "", "the references (1) hold no char at all"),
+        ("a\n", "a x\n", "", "the references (1) contain no chars, so that"),
         (
             "a x\n",
             "a x\n",
@@ -210,7 +210,7 @@ def test_the_seed_and_the_number_of_resamples_are_in_the_signature(score, tmp_pa
             "a x\nb y\n",
             "a x\n",
             "--by utt2lang",
-            "utt2lang: 1 of 2 reference utterances have no name, the first is 'b'",
+            "utt2lang: 1 of 2 reference utterances have no entry, the first is 'b'",
         ),
         ("a x\n", "a x\n", "--by utt2domain", "data/utt2domain: cannot be read (No such file or directory)"),
         ("a x\n", "a x\n", "--by ./utt2lang", "utt2lang: cannot be read"),

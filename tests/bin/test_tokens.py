@@ -62,7 +62,7 @@ def test_coverage_of_another_text(text, tmp_path, capsys):
         ("a-1 <unk> x\n", "", "text:1: transcript holds the reserved symbol <unk>"),
         ("a-1 abc\n", "--type bpe --vocab_size 900", "vocab_size 900 is too large for this text; the maximum is "),
         ("a-1 abc\n", "--type unigram", "vocab_size is None; type unigram needs a number of tokens"),
-        ("a-1 abc\n", "--vocab_size 900", "vocab_size 900 does not go with type char"),
+        ("a-1 abc\n", "--vocab_size 900", "vocab_size 900 is not possible with type char"),
         ("a-1 abc\n", "--type word", "unknown vocabulary type 'word'; choose one of char, bpe, unigram"),
         ("a-1 abc\n", "--coverage nowhere", "nowhere: cannot be read (No such file or directory)"),
     ],

@@ -5,7 +5,7 @@ import soundfile
 
 from espnet_diverse.bin.main import main
 from espnet_diverse.corpora import Selection, covost2, load_corpus
-from espnet_diverse.corpora.synthetic import covost2 as replica
+from espnet_diverse.corpora.synthetic import covost2 as synthetic
 from espnet_diverse.data.kaldi import DataDir, read_data_dir
 from espnet_diverse.errors import ConfigError, DataError
 
@@ -148,7 +148,7 @@ def test_without_text_an_utterance_is_dropped(tree):
 def test_the_same_clip_twice(tree):
     table = tree / "de" / "covost_v2.de_en.tsv"
     table.write_text(table.read_text() + "a.mp3\tAgain\ttrain\n")
-    with pytest.raises(DataError, match="de_en.tsv:7: clip a.mp3 stands twice; take a line out"):
+    with pytest.raises(DataError, match="de_en.tsv:7: clip a.mp3 is listed twice; remove a line"):
         covost2.prepare(tree, ST)
     table.write_text(table.read_text().replace("Again\ttrain", "Again\ttest"))
     with pytest.raises(DataError, match="^test: de-en-a: .*/clips/a.mp3 is also in train; a clip may be in one set"):
@@ -164,7 +164,7 @@ def test_missing_columns(tree):
 def test_direction_without_training_data(tree):
     table = tree / "de" / "covost_v2.de_en.tsv"
     table.write_text(table.read_text().replace("\ttrain", "\tdev"))
-    with pytest.raises(DataError, match=f"^{tree}: de-en is to be trained and has no training data; take it out, or"):
+    with pytest.raises(DataError, match=f"^{tree}: de-en is to be trained but has no training data; remove it, or"):
         covost2.prepare(tree, Selection(task="st", pairs=("de-en",)))
 
 
@@ -175,7 +175,7 @@ def test_unknown_languages_and_places(tree, tmp_path):
         covost2.prepare(tree, Selection(task="st", pairs=("zh-CN-en",)))
     with pytest.raises(DataError, match="no Common Voice in .*: there is no folder such as de/clips; unpack each"):
         covost2.prepare(tmp_path / "elsewhere")
-    with pytest.raises(DataError, match="Common Voice can be had on request .* and give --corpus_dir DIR"):
+    with pytest.raises(DataError, match="Common Voice is available on request .* and give --corpus_dir DIR"):
         covost2.download(tmp_path)
 
 
@@ -184,18 +184,18 @@ def test_directions_of_the_release():
     assert (len(covost2.INTO_ENGLISH), len(covost2.FROM_ENGLISH), len(set(covost2.PAIRS))) == (21, 15, 36)
 
 
-def test_replica_prepares(tmp_path):
-    """Every language of the replica is in every set, and a clip of English is translated three times."""
+def test_the_synthetic_corpus_prepares(tmp_path):
+    """Every language of the synthetic corpus is in every set, and a clip of English is translated three times."""
     argv = ["--corpus", "synthetic", "--size", "tiny", "--download_dir", str(tmp_path), "--nj", "1"]
     assert main(["prepare", "covost2", "--task", "st", *argv, "--output_dir", str(tmp_path / "st")]) == 0
     assert main(["prepare", "covost2", *argv, "--output_dir", str(tmp_path / "asr")]) == 0
-    for name, count in replica.COUNTS["tiny"].items():
+    for name, count in synthetic.COUNTS["tiny"].items():
         data = read_data_dir(tmp_path / "asr" / name)
-        assert set(data.conditions["utt2lang"].values()) == set(replica.LANGUAGES)
+        assert set(data.conditions["utt2lang"].values()) == set(synthetic.LANGUAGES)
         assert len(data.text) == 8 * count
         assert len(read_data_dir(tmp_path / "st" / name).text) == 10 * count
     clip = next((tmp_path / "synthetic_tiny" / "zh-CN" / "clips").iterdir())
     assert soundfile.info(clip).format == "MP3"
-    again = replica.make(tmp_path / "again", size="tiny", nj=2)
+    again = synthetic.make(tmp_path / "again", size="tiny", nj=2)
     for path in (tmp_path / "synthetic_tiny").rglob("*.*"):
         assert path.read_bytes() == (again / path.relative_to(tmp_path / "synthetic_tiny")).read_bytes()

@@ -5,7 +5,7 @@ import pytest
 
 from espnet_diverse.bin.main import main
 from espnet_diverse.corpora import Selection, europarl_st, load_corpus
-from espnet_diverse.corpora.synthetic import europarl_st as replica
+from espnet_diverse.corpora.synthetic import europarl_st as synthetic
 from espnet_diverse.data.formatting import format_data
 from espnet_diverse.data.kaldi import DataDir, Segment, read_data_dir
 from espnet_diverse.errors import ConfigError, DataError
@@ -166,7 +166,7 @@ def test_direction_without_training_data(tree):
     for file in (tree / "en" / "fr" / "train").iterdir():
         file.unlink()
     (tree / "en" / "fr" / "train").rmdir()
-    with pytest.raises(DataError, match=f"^{tree}: en-fr is to be trained and has no training data; take it out, or"):
+    with pytest.raises(DataError, match=f"^{tree}: en-fr is to be trained but has no training data; remove it, or"):
         europarl_st.prepare(tree, ST)
     sets = europarl_st.prepare(tree, Selection(task="st", pairs=("en-de",), zero_shot=("en-fr",)))
     assert len(sets["test"].text) == 4
@@ -192,16 +192,16 @@ def test_download_unpacks(tmp_path, tree, serve):
     assert len(server.ranges) == 1
 
 
-def test_replica_prepares(tmp_path):
+def test_the_synthetic_corpus_prepares(tmp_path):
     """Six languages and thirty directions, and no speech is in two sets."""
     assert load_corpus("europarl_st") is europarl_st
     argv = ["--corpus", "synthetic", "--size", "tiny", "--download_dir", str(tmp_path), "--nj", "1"]
     assert main(["prepare", "europarl_st", *argv, "--output_dir", str(tmp_path / "asr")]) == 0
-    for name, count in replica.COUNTS["tiny"].items():
+    for name, count in synthetic.COUNTS["tiny"].items():
         data = read_data_dir(tmp_path / "asr" / name)
-        assert set(data.conditions["utt2lang"].values()) == set(replica.LANGUAGES)
+        assert set(data.conditions["utt2lang"].values()) == set(synthetic.LANGUAGES)
         assert len(data.text) == 6 * count
     sets = europarl_st.prepare(tmp_path / "synthetic_tiny", ST)
-    assert len(sets["test"].text) == 30 * replica.COUNTS["tiny"]["test"]
+    assert len(sets["test"].text) == 30 * synthetic.COUNTS["tiny"]["test"]
     speeches = [set(data.wav_scp) for data in sets.values()]
     assert len(set.union(*speeches)) == sum(map(len, speeches))

@@ -96,7 +96,7 @@ def test_download(tmp_path, monkeypatch):
     assert iwslt14.download(tmp_path) == ({iwslt14.URL: None}, tmp_path / "iwslt14")
 
 
-def test_replica_prepares(tmp_path):
+def test_the_synthetic_corpus_prepares(tmp_path):
     argv = ["--corpus", "synthetic", "--size", "tiny", "--download_dir", str(tmp_path), "--case", "lower"]
     assert main(["prepare", "iwslt14", *argv, "--output_dir", str(tmp_path / "data")]) == 0
     counts = {path.name: len(read_data_dir(path).text) for path in (tmp_path / "data").iterdir()}

@@ -115,7 +115,7 @@ def test_the_thirteen_directions_of_the_paper():
     ("selection", "what"),
     [
         (Selection(zero_shot=("es-en",)), "zero_shot directions are for task st; speech recognition has none"),
-        (Selection(languages=("es",), pairs=("es-en",)), "languages and pairs are both given; name what is wanted"),
+        (Selection(languages=("es",), pairs=("es-en",)), "languages and pairs are both given; give one of them"),
         (
             Selection("st", languages=("de", "ar")),
             "languages de ar: mTEDx translates none of them; it has training data",
@@ -146,7 +146,7 @@ def test_selections_that_make_no_sense(options, what):
 def test_missing_folders_are_named_with_those_that_are_there(mtedx_tree, tmp_path):
     assert refused(mtedx_tree, Selection(languages=("es", "el", "ru"))) == (
         f"no mTEDx data for el-el ru-ru in {mtedx_tree}: there are de-de es-en es-es pt-en; unpack its archive there, "
-        "or name those you want with --languages or --pairs"
+        "or select others with --languages or --pairs"
     )
     assert "there is no folder such as es-es/data" in refused(tmp_path / "nowhere")
 

@@ -56,7 +56,7 @@ def test_download_leaves_out_what_there_is_not(tmp_path, monkeypatch):
     assert f"{multi30k.URL}/train.cs.gz" in asked and f"{multi30k.URL}/test_2017_mscoco.cs.gz" not in asked
 
 
-def test_replica_prepares(tmp_path):
+def test_the_synthetic_corpus_prepares(tmp_path):
     argv = ["--corpus", "synthetic", "--size", "tiny", "--download_dir", str(tmp_path), "--pairs", "de-en", "en-fr"]
     assert main(["prepare", "multi30k", *argv, "--output_dir", str(tmp_path / "data")]) == 0
     counts = {path.name: len(read_data_dir(path).text) for path in (tmp_path / "data").iterdir()}

@@ -53,16 +53,14 @@ def test_an_unknown_direction_lists_the_known_ones(tree):
 
 def test_what_is_missing_is_named(tree, tmp_path):
     (tree / "train.fr").unlink()
-    with pytest.raises(
-        DataError, match="fr-en is to be trained and has no training data; take it out, or test it only"
-    ):
+    with pytest.raises(DataError, match="fr-en is to be trained but has no training data; remove it, or test it only"):
         prepare(tree, Selection(pairs=("de-en", "fr-en")))
     (tree / "valid.en").unlink()
     with pytest.raises(DataError, match="there are no sentences for the set dev in these directions; get its files$"):
         prepare(tree, Selection(pairs=("de-en",)))
     with pytest.raises(DataError, match="no parallel text in .*/nowhere: there is no pair of files such as train.de"):
         prepare(tmp_path / "nowhere")
-    with pytest.raises(DataError, match="parallel_text is text of your own; give --corpus_dir DIR with train.de"):
+    with pytest.raises(DataError, match="parallel_text has no download; give --corpus_dir DIR with train.de"):
         download(tmp_path)
 
 
@@ -86,7 +84,7 @@ def test_the_command_writes_directories_of_text(tree, tmp_path, capsys):
     assert "corpus parallel_text has no option --transcripts; it has --languages" in capsys.readouterr().err
 
 
-def test_replica_prepares(tmp_path):
+def test_the_synthetic_corpus_prepares(tmp_path):
     argv = ["--corpus", "synthetic", "--size", "tiny", "--download_dir", str(tmp_path), "--pairs", "de-en", "fr-en"]
     assert main(["prepare", "parallel_text", *argv, "--output_dir", str(tmp_path / "data")]) == 0
     assert len(read_data_dir(tmp_path / "data" / "train").text) == 2 * 64

@@ -1,4 +1,4 @@
-"""Synthetic replicas: the official tree, the same bytes every time, nothing half-made."""
+"""Synthetic corpora: the official layout, the same bytes every time, nothing half-made."""
 
 import hashlib
 
@@ -8,7 +8,7 @@ import soundfile
 
 from espnet_diverse.corpora import Selection
 from espnet_diverse.corpora import mtedx as official_mtedx
-from espnet_diverse.corpora.synthetic import VOICES, aishell, join, load_replica, mtedx, utterances
+from espnet_diverse.corpora.synthetic import VOICES, aishell, join, load_generator, mtedx, utterances
 from espnet_diverse.corpora.synthetic.aishell import COUNTS, SPEAKERS
 from espnet_diverse.corpora.synthetic.grammar import LANGUAGES
 from espnet_diverse.data.normalisation import for_wer
@@ -109,13 +109,15 @@ def test_failure_leaves_nothing(tmp_path, monkeypatch):
 
 def test_foreign_directory_is_refused(tmp_path):
     (tmp_path / "thesis.txt").write_text("years of work")
-    with pytest.raises(DataError, match=r": holds files that are no synthetic corpus; give an empty or new directory$"):
+    with pytest.raises(
+        DataError, match=r": has files that are not a synthetic corpus; give an empty or new directory$"
+    ):
         aishell.make(tmp_path, size="tiny")
     assert (tmp_path / "thesis.txt").read_text() == "years of work"
 
 
 def test_unknown_size_is_refused(tmp_path):
-    with pytest.raises(DataError, match=r"^unknown size 'huge' of a synthetic corpus; there are tiny demo$"):
+    with pytest.raises(DataError, match=r"^unknown size 'huge' of a synthetic corpus; choose one of tiny demo$"):
         aishell.make(tmp_path / "aishell", size="huge")
 
 
@@ -139,10 +141,10 @@ def test_demo_is_learnable(seed):
     assert rarest >= 5
 
 
-def test_no_replica_of_this_corpus():
-    assert load_replica("mtedx") is mtedx
-    with pytest.raises(ConfigError, match="^there is no synthetic replica of mls; give --corpus_dir$"):
-        load_replica("mls")
+def test_no_synthetic_corpus_for_this_corpus():
+    assert load_generator("mtedx") is mtedx
+    with pytest.raises(ConfigError, match="^there is no synthetic corpus for mls; give --corpus_dir$"):
+        load_generator("mls")
 
 
 def test_languages_say_the_same_things():
@@ -214,5 +216,5 @@ def test_mtedx_is_one_corpus_for_every_number_of_jobs(tmp_path, monkeypatch):
     made = [mtedx.make(tmp_path / str(nj), size="tiny", nj=nj) for nj in (1, 2)]
     assert _bytes(made[0]) == _bytes(made[1])
     assert _bytes(mtedx.make(tmp_path / "2", seed=1, size="tiny")) != _bytes(made[0])
-    with pytest.raises(DataError, match=r"^unknown size 'huge' of a synthetic corpus; there are tiny demo$"):
+    with pytest.raises(DataError, match=r"^unknown size 'huge' of a synthetic corpus; choose one of tiny demo$"):
         mtedx.make(tmp_path / "2", size="huge")

@@ -25,7 +25,7 @@ def test_many_to_one_is_the_default(write_texts):
 
 @pytest.fixture
 def published(write_texts):
-    """The layout of OPUS: 900 sentences in two languages; of one pair everything stands twice."""
+    """The layout of OPUS: 900 sentences in two languages; all lines of one pair are duplicates."""
     english = [f"Sentence {number}." for number in range(900)]
     return write_texts(
         {
@@ -56,7 +56,7 @@ def test_zero_shot_directions_of_the_published_layout(published):
     assert {key[:5] for key in sets["test"].text} == {"zh-en", "en-fr"}
 
 
-def test_replica_prepares(tmp_path):
+def test_the_synthetic_corpus_prepares(tmp_path):
     argv = ["--corpus", "synthetic", "--size", "tiny", "--download_dir", str(tmp_path)]
     assert main(["prepare", "tatoeba", *argv, "--output_dir", str(tmp_path / "data")]) == 0
     train = read_data_dir(tmp_path / "data" / "train")

@@ -49,7 +49,7 @@ def test_download(tmp_path, monkeypatch):
     assert wikitext103.download(tmp_path) == ({wikitext103.URL: None}, tmp_path / "wikitext103")
 
 
-def test_replica_prepares(tmp_path):
+def test_the_synthetic_corpus_prepares(tmp_path):
     argv = ["--corpus", "synthetic", "--size", "tiny", "--download_dir", str(tmp_path)]
     assert main(["prepare", "wikitext103", *argv, "--output_dir", str(tmp_path / "data")]) == 0
     train = read_data_dir(tmp_path / "data" / "train").text

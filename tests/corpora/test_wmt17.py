@@ -46,7 +46,7 @@ def test_download(tmp_path, monkeypatch):
     assert wmt17.download(tmp_path) == (wmt17.URLS, tmp_path / "wmt17")
 
 
-def test_replica_prepares(tmp_path):
+def test_the_synthetic_corpus_prepares(tmp_path):
     argv = ["--corpus", "synthetic", "--size", "tiny", "--download_dir", str(tmp_path)]
     assert main(["prepare", "wmt17", *argv, "--output_dir", str(tmp_path / "data")]) == 0
     counts = {path.name: len(read_data_dir(path).text) for path in (tmp_path / "data").iterdir()}

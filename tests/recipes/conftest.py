@@ -26,7 +26,7 @@ def recipes(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="session")
 def run_tiny(recipes) -> Callable[..., subprocess.CompletedProcess]:
-    """run_tiny("mtedx/asr1", *options): one epoch on the tiny replica in exp/tiny, from the data to the scores."""
+    """run_tiny("mtedx/asr1", *options): one epoch on the tiny synthetic corpus, all stages, in exp/tiny."""
 
     def run(recipe: str, *options: str) -> subprocess.CompletedProcess:
         environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
@@ -41,7 +41,7 @@ def run_tiny(recipes) -> Callable[..., subprocess.CompletedProcess]:
 @pytest.fixture
 def recipe(tmp_path):
     """A recipe in a folder with a space, whose `espnet-diverse` prints the plan that it is given and its options."""
-    folder = tmp_path / "my egs" / "corpus" / "asr1"
+    folder = tmp_path / "my egs" / "aishell" / "asr1"
     shutil.copytree(
         ROOT / "egs" / "aishell" / "asr1", folder, ignore=shutil.ignore_patterns("data", "exp", "downloads")
     )

@@ -15,7 +15,7 @@ from espnet_diverse.training.config import merge
 ROOT = Path(__file__).resolve().parents[2]
 RECIPES = sorted(path.parent for path in (ROOT / "egs").glob("*/*/run.sh"))
 PROGRAM = Path(sys.executable).with_name("espnet-diverse")
-SCRIPTS = sorted((ROOT / "egs").rglob("*.sh"))
+SCRIPTS = sorted(path for path in (ROOT / "egs").rglob("*.sh") if not path.is_symlink())
 STAGES = ["data", "tokens", "stats", "train", "decode", "score"]
 
 
@@ -52,15 +52,9 @@ def test_shellcheck_finds_nothing(script):
 @pytest.mark.parametrize("folder", RECIPES, ids=lambda path: str(path.relative_to(ROOT)))
 class TestEveryRecipe:
     def test_has_all_its_files(self, folder):
-        for name in (
-            "run.sh",
-            "path.sh",
-            "cmd.sh",
-            "local/data.sh",
-            "README.md",
-            "conf/train.yaml",
-            "conf/decode.yaml",
-        ):
+        names = ["run.sh", "path.sh", "cmd.sh", "local/data.sh", "README.md", "conf/train.yaml", "conf/demo.yaml"]
+        names += [] if folder.name.startswith("lm") else ["conf/decode.yaml"]  # a perplexity has no search
+        for name in names:
             assert (folder / name).is_file(), name
         assert os.access(folder / "run.sh", os.X_OK)
         assert os.access(folder / "local" / "data.sh", os.X_OK)
@@ -70,9 +64,9 @@ class TestEveryRecipe:
 
     def test_data_sh_is_one_call_of_prepare(self, folder):
         lines = (folder / "local" / "data.sh").read_text().splitlines()
-        work = [line for line in lines if line and not line.startswith(("#", "set ", ". "))]
-        assert len(work) == 1
-        assert re.fullmatch(r'espnet-diverse prepare .*"\$@"', work[0])
+        calls = [line for line in lines if line.startswith("espnet-diverse")]
+        assert len(calls) == 1
+        assert re.fullmatch(r'espnet-diverse prepare .*"\$@"', calls[0]) and lines[-1] == calls[0]
 
     def test_default_fragments_merge(self, folder, monkeypatch):
         monkeypatch.chdir(folder)
@@ -169,6 +163,8 @@ def test_stages_by_name_and_number(recipe, options, expected):
         (["--stage", "4", "--stop_stage", "data"], "--stage 4 comes after --stop_stage data; swap them"),
         (["--corpus", "synthetic", "--corpus_dir", "x"], "--corpus and --corpus_dir exclude each other; give one"),
         (["--tag", "a\nb"], "there is a line break in '"),
+        (["--ngpu", "-1"], "--ngpu '-1' is not a number of GPUs; give 0, 1, 2 and so on"),
+        (["--ngpu", "08"], "--ngpu '08' is not a number of GPUs"),
     ],
 )
 def test_a_faulty_option_ends_with_one_message(recipe, options, message):
@@ -246,6 +242,13 @@ def test_data_comes_from_one_source(recipe):
         assert shlex.join(source) in shlex.join(argv)
 
 
+def test_a_number_of_gpus_is_no_arithmetic(recipe, tmp_path):
+    made = tmp_path / "made"
+    result = recipe("--ngpu", f"options[$(touch '{made}')]", "--dry_run")
+    assert result.returncode == 1 and "is not a number of GPUs" in result.stderr
+    assert not made.exists()
+
+
 def test_the_environment_does_not_set_options(recipe):
     _, argv = commands(recipe("--stop_stage", "1", tag="intruder", nj="77", corpus="intruder"))[0]
     assert value(argv, "--nj") != "77"
@@ -271,15 +274,6 @@ def test_the_command_must_be_installed(recipe, tmp_path):
     result = recipe()
     assert result.returncode == 1
     assert "espnet-diverse is not installed" in result.stderr
-
-
-def test_data_sh_runs_by_hand(recipe, tmp_path):
-    program = tmp_path / ".venv" / "bin" / "espnet-diverse"
-    program.write_text('#!/usr/bin/env bash\nprintf "<%s>" "$@"\n')
-    argv = ["bash", str(recipe.folder / "local" / "data.sh"), "--output_dir", "a b"]
-    environment = {**os.environ, "PATH": "/usr/bin:/bin"}
-    result = subprocess.run(argv, env=environment, capture_output=True, text=True, check=True)
-    assert result.stdout == "<prepare><aishell><--on_missing><drop><--output_dir><a b>"
 
 
 def test_text_translation_has_one_vocabulary_of_both_sides_unless_it_has_two(recipe):

@@ -26,7 +26,7 @@ SIZE = {
 
 @pytest.fixture
 def run_text(recipes):
-    """run_text("iwslt14/mt1", size, *options) -> folder of the run, after one epoch on the tiny replica."""
+    """run_text("iwslt14/mt1", size, *options) -> folder of the run, after one epoch on the tiny synthetic corpus."""
 
     def run(recipe, size, *options):
         folder = recipes / "egs" / recipe

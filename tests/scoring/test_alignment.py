@@ -1,4 +1,4 @@
-"""The printed alignment: columns meet on a terminal, whatever the script."""
+"""The printed alignment: columns are aligned on a terminal in any script."""
 
 from espnet_diverse.scoring.alignment import Alignment
 

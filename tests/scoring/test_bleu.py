@@ -61,13 +61,13 @@ def test_each_language_has_its_tokenizer():
 
 
 def test_compounds_are_split_on_both_sides():
-    """As multi-bleu scores tokens that were parted by hand: "rich-text" is rich, the mark and text."""
+    """Equals multi-bleu on manually split tokens: "rich-text" becomes rich, the mark and text."""
     references = ["The state-of-the-art rich-text format, as of 2020-21.", "No hyphen here at all - or one alone."]
     hypotheses = ["The state-of-the-art rich text format, as of 2020.", "No hyphen here - or one alone."]
     compound = "The state ##AT##-##AT## of ##AT##-##AT## the ##AT##-##AT## art rich"
-    parted = [[f"{compound} ##AT##-##AT## text format , as of 2020 - 21 .", "No hyphen here at all - or one alone ."]]
+    split = [[f"{compound} ##AT##-##AT## text format , as of 2020 - 21 .", "No hyphen here at all - or one alone ."]]
     hypothesis = [f"{compound} text format , as of 2020 .", "No hyphen here - or one alone ."]
-    expected = sacrebleu.corpus_bleu(hypothesis, parted, tokenize="none").score
+    expected = sacrebleu.corpus_bleu(hypothesis, split, tokenize="none").score
     metric = compound_bleu()
     statistics = metric.statistics(references, hypotheses, ["de", "de"])
     assert metric.score(statistics.sum(0)) == pytest.approx(expected, abs=1e-12)

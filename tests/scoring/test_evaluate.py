@@ -90,9 +90,7 @@ def test_one_sentence_is_not_tested():
 @pytest.mark.parametrize("metric", [ErrorRate("word"), bleu()])
 def test_references_without_any_unit(metric):
     corpus = corpus_of(["", "x", ""], ["a", "x", ""])
-    message = (
-        f"^row 'zh': the references .2. hold no word at all, so that {metric.name} is not defined; give references"
-    )
+    message = f"^row 'zh': the references .2. contain no words, so that {metric.name} is undefined; give references"
     with pytest.raises(DataError, match=message):
         evaluate(metric, corpus, {"": range(3), "zh": [0, 2]}, {}, BOOTSTRAP)
 

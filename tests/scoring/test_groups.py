@@ -24,7 +24,7 @@ def test_a_domain_stands_apart_from_the_direction():
 
 
 def test_an_utterance_without_a_name():
-    message = "^d/utt2lang: 2 of 4 reference utterances have no name, the first is 'y'; give each of them a line"
+    message = "^d/utt2lang: 2 of 4 reference utterances have no entry, the first is 'y'; add a line"
     with pytest.raises(DataError, match=message):
         groups("aycz", {"d/utt2lang": LANG})
 
@@ -80,6 +80,6 @@ def test_sizes_are_read(tmp_path):
 def test_a_size_that_is_no_number(tmp_path, amount):
     (tmp_path / "sizes").write_text(f"de {amount}\n")
     with pytest.raises(
-        DataError, match=f"sizes: '{amount}' of row 'de' is no amount; a line is: row amount .0 or more.$"
+        DataError, match=f"sizes: '{amount}' of row 'de' is not a number from 0; a line is: row amount$"
     ):
         read_sizes(tmp_path / "sizes")

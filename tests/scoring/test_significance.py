@@ -91,7 +91,7 @@ def test_shuffled_parts_are_independent_and_systems_stay_paired():
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        ({"samples": 99}, "^99 resamples are too few for a 95 % interval; the least is 100$"),
+        ({"samples": 99}, "^99 resamples are too few for a 95 % interval; the minimum is 100$"),
         ({"seed": -1}, "^seed -1 is negative; give 0 or more$"),
     ],
 )

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Mandarin speech recognition on AISHELL-1; README.md explains, `./run.sh --help` lists the options.
+# Mandarin speech recognition on AISHELL-1; see README.md; `./run.sh --help` lists the options.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 . ./path.sh

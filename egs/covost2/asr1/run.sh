@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Multilingual speech recognition on CoVoST 2 (Common Voice); README.md explains, `./run.sh --help` lists the options.
+# Multilingual speech recognition on CoVoST 2 (Common Voice); see README.md; `./run.sh --help` lists the options.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 . ./path.sh

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Multilingual speech translation on CoVoST 2; README.md explains, `./run.sh --help` lists the options.
+# Multilingual speech translation on CoVoST 2; see README.md; `./run.sh --help` lists the options.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 . ./path.sh

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Multilingual speech translation on Europarl-ST; README.md explains, `./run.sh --help` lists the options.
+# Multilingual speech translation on Europarl-ST; see README.md; `./run.sh --help` lists the options.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 . ./path.sh

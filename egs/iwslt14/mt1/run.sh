@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# German–English translation on IWSLT14; README.md explains, `./run.sh --help` lists the options.
+# German–English translation on IWSLT14; see README.md; `./run.sh --help` lists the options.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 . ./path.sh

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Recognition of eight languages on Multilingual TEDx; README.md explains, `./run.sh --help` lists the options.
+# Recognition of eight languages on Multilingual TEDx; see README.md; `./run.sh --help` lists the options.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 . ./path.sh

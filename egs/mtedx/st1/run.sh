@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Speech translation on Multilingual TEDx, thirteen directions; README.md explains, `./run.sh --help` lists the options.
+# Speech translation on Multilingual TEDx, thirteen directions; see README.md; `./run.sh --help` lists the options.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 . ./path.sh

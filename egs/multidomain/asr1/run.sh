@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Speech recognition in three domains: TEDx talks, read sentences, debates; README.md explains, `./run.sh --help` lists the options.
+# Speech recognition in three domains: TEDx talks, read sentences, debates; see README.md; `./run.sh --help` lists the options.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 . ./path.sh

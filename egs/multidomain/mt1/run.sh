@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Text translation in several domains; README.md explains, `./run.sh --help` lists the options.
+# Text translation in several domains; see README.md; `./run.sh --help` lists the options.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 . ./path.sh

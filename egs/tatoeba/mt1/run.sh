@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Many-to-one and one-to-many translation on Tatoeba; README.md explains, `./run.sh --help` lists the options.
+# Many-to-one and one-to-many translation on Tatoeba; see README.md; `./run.sh --help` lists the options.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 . ./path.sh

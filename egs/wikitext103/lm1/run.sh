@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A language model on WikiText-103; README.md explains, `./run.sh --help` lists the options.
+# A language model on WikiText-103; see README.md; `./run.sh --help` lists the options.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 . ./path.sh

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# English–German translation on WMT14; README.md explains, `./run.sh --help` lists the options.
+# English–German translation on WMT14; see README.md; `./run.sh --help` lists the options.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 . ./path.sh

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Chinese–English translation on WMT17's News Commentary; README.md explains, `./run.sh --help` lists the options.
+# Chinese–English translation on WMT17's News Commentary; see README.md; `./run.sh --help` lists the options.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 . ./path.sh

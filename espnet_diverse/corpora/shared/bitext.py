@@ -1,4 +1,4 @@
-"""Two files that run parallel, line for line, into a data directory of text: what every text corpus shares."""
+"""Parallel files of source and target sentences, read line by line into a data directory of text."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -12,19 +12,19 @@ from espnet_diverse.data.faults import Fault
 from espnet_diverse.data.kaldi import DataDir
 from espnet_diverse.data.tables import scan_lines
 
-# A word, a mark, or a character of Chinese, of which no word is known without a segmenter.
+# A word, a punctuation mark, or a Chinese character, because Chinese words are not separated.
 _WORD = re.compile(r"[\u3400-\u9fff]|[^\W\u3400-\u9fff]+|[^\w\s]")
 
 
 class Files(NamedTuple):
-    """A sentence of `source` and its translation in `target` are on lines of one number."""
+    """Paths of two parallel files: line n of `target` is the translation of line n of `source`."""
 
     source: Path
     target: Path
 
 
 class Pair(NamedTuple):
-    """A sentence with its translation; `line` is where it stands in its file, from 1."""
+    """A sentence, its translation, and their line number in the files, from 1."""
 
     line: int
     source: str
@@ -33,18 +33,18 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True)
 class Cleaning:
-    """Which pairs are left out of training, as Moses' clean-corpus-n.perl does. Marks count as words.
+    """Limits for training pairs, as in Moses' clean-corpus-n.perl. Punctuation marks count as words.
 
     Attributes:
-        longest: Most words of a side.
-        ratio: Greatest ratio of the longer side to the shorter one.
+        longest: Maximum number of words of source and of target.
+        ratio: Maximum ratio of the longer to the shorter of both.
     """
 
     longest: int
     ratio: float
 
     def reason(self, pair: Pair) -> str:
-        """Why a pair is left out, or ""."""
+        """The reason for leaving a pair out, or ""."""
         shorter, longer = sorted(len(_WORD.findall(text)) for text in (pair.source, pair.target))
         if longer > self.longest:
             return f"{longer} words, more than {self.longest}"
@@ -55,14 +55,14 @@ class Cleaning:
 
 @dataclass
 class Reader:
-    """Reads parallel files as a selection wants them, and gathers what is wrong.
+    """Reads parallel files and collects their faults.
 
     Attributes:
-        selection: Its case, segmentation and on_missing are heeded.
-        corpus: What ids of its sentences are told by from those of other corpora.
-        cleaning: What is left out of training sets; None leaves nothing out.
-        text_of: Text of a line; None for a line of markup, which the other file has in the same place.
-        faults: What was wrong so far.
+        selection: Options; case, segmentation and on_missing are used.
+        corpus: Name of the corpus, a part of the ids of its sentences.
+        cleaning: Limits for pairs of training sets; None leaves nothing out.
+        text_of: Function from a line to its text, or to None for a line of markup in both files.
+        faults: The faults found so far.
     """
 
     selection: Selection
@@ -75,10 +75,11 @@ class Reader:
         """The sentences of two files and their translations.
 
         Args:
-            files: The files.
+            files: Paths of source and target.
             direction: Languages of source and target, such as "de-en".
-            name: Set that they are for, and what else tells ids apart; `cleaning` is for "train" and "train-...".
-            dropped: Gets ids of sentences that are left out, with the reason.
+            name: Name of the set, optionally with a part of it, used in ids; `cleaning` applies to "train" and
+                "train-...".
+            dropped: Receives the ids of sentences that are left out, with the reason.
         """
         (sources, source_faults), (targets, target_faults) = map(scan_lines, files)
         unusable = self._unusable(source_faults + target_faults)
@@ -105,11 +106,11 @@ class Reader:
         return pairs
 
     def add(self, data: DataDir, files: Files, direction: str, name: str) -> None:
-        """Add what `read` returns to a set."""
+        """Read two files and add their pairs to a set."""
         self.put(data, self.read(files, direction, name, data.dropped), direction, name)
 
     def put(self, data: DataDir, pairs: Iterable[Pair], direction: str, name: str) -> None:
-        """Add pairs to a set; `name` is a part of their ids."""
+        """Add pairs to a set; `name` becomes a part of their ids."""
         source, target = split_pair(direction)
         for pair in pairs:
             sentence = self.utterance(direction, name, pair.line)
@@ -123,14 +124,14 @@ class Reader:
         return f"{direction}-{self.corpus}-{name}-{line:07d}"
 
     def _forms(self, direction: str) -> list[Callable[[str], str]]:
-        """What is done to the texts of source and target."""
+        """Functions that normalise source and target texts."""
         case = str.lower if self.selection.case == "lower" else str
         chinese = split_pair(direction)[0].partition("-")[0] == "zh"
         segment = segmenter(self.selection.segmentation) if chinese else str
         return [lambda text: case(segment(text)), case]
 
     def _unusable(self, faults: Sequence[Fault]) -> dict[int, str] | None:
-        """Reasons against single lines, where such pairs may be dropped; None where a whole file is faulty."""
+        """Lines to drop with the reasons, if such pairs are dropped; None if a whole file is faulty."""
         drop = self.selection.on_missing == "drop"
         self.faults += [fault for fault in faults if not (drop and isinstance(fault.where, int))]
         if any(fault.where is None for fault in faults):
@@ -138,7 +139,7 @@ class Reader:
         return {fault.where: f"{Path(fault.file).name}: {fault.what}" for fault in faults if drop}
 
     def _empty(self, files: Files, pair: Pair) -> str:
-        """Say which side is empty, or ""; it is a fault as well unless such pairs may be dropped."""
+        """The file whose line is empty, or ""; also adds a fault unless such pairs are dropped."""
         path = next((path for path, text in zip(files, pair[1:], strict=True) if not text), None)
         if path is None:
             return ""

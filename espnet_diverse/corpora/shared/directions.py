@@ -1,4 +1,4 @@
-"""Which languages and directions of a corpus are prepared: those named, or all that are there."""
+"""The languages and directions of a corpus to prepare: the selected ones, or all that are available."""
 
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -9,32 +9,37 @@ from espnet_diverse.errors import ConfigError, DataError
 
 
 def spoken_languages(selection: Selection, there: Sequence[str], where: Path) -> list[str]:
-    """Languages to recognise.
+    """Languages for speech recognition.
 
     Args:
-        selection: What is wanted.
-        there: Languages that the copy of the corpus holds.
-        where: The copy, for messages.
+        selection: Options.
+        there: Available languages.
+        where: Folder of the corpus, for messages.
 
     Raises:
-        ConfigError: a language is not there, or directions are named.
+        ConfigError: A language is not available, or directions are given.
     """
     if selection.pairs or selection.zero_shot:
-        raise ConfigError("pairs and zero_shot are for task st; name the languages to recognise by languages")
+        raise ConfigError("pairs and zero_shot are for task st; select the languages to recognise with languages")
     _refuse_unknown("language", selection.languages, there, where)
     return list(selection.languages or there)
 
 
 def translated_directions(selection: Selection, there: Sequence[str], where: Path) -> dict[str, bool]:
-    """Directions to translate, such as "es-en", and whether each is trained (True) or only tested (False).
+    """Directions of translation, such as "es-en", and whether each is trained (True) or only tested (False).
 
-    Languages that are named stand for all directions from them.
+    `selection.languages` selects all directions from these languages.
+
+    Args:
+        selection: Options.
+        there: Available directions.
+        where: Folder of the corpus, for messages.
 
     Raises:
-        ConfigError: a language or direction is not there, or both pairs and languages are named.
+        ConfigError: A language or direction is not available, or both pairs and languages are given.
     """
     if selection.pairs and selection.languages:
-        raise ConfigError("pairs and languages are both named; name the directions by one of them")
+        raise ConfigError("pairs and languages are both given; give one of them")
     pairs = ["-".join(split_pair(pair)) for pair in selection.pairs]
     zero_shot = ["-".join(split_pair(pair)) for pair in selection.zero_shot]
     _refuse_unknown("direction", [*pairs, *zero_shot], there, where)
@@ -46,17 +51,17 @@ def translated_directions(selection: Selection, there: Sequence[str], where: Pat
 
 
 def refuse_untrained(train: DataDir, wanted: Collection[str], where: Path) -> None:
-    """Check that the training set holds every language, or every direction, that is to be trained.
+    """Check that the training set has data of every language or direction that is to be trained.
 
     Raises:
-        DataError: naming the first one without training data.
+        DataError: A language or direction has no training data.
     """
     spoken, translated = train.conditions.get("utt2lang", {}), train.conditions.get("utt2tgtlang", {})
     held = {"-".join([language, *([translated[u]] if translated else [])]) for u, language in spoken.items()}
     for name in wanted:
         if name not in held:
-            todo = "take it out, or test it only by naming it under zero_shot" if "-" in name else "take it out"
-            raise DataError(f"{where}: {name} is to be trained and has no training data; {todo}")
+            todo = "remove it, or test it only with --zero_shot" if "-" in name else "remove it"
+            raise DataError(f"{where}: {name} is to be trained but has no training data; {todo}")
 
 
 def _refuse_unknown(kind: str, named: Sequence[str], there: Sequence[str], where: Path) -> None:

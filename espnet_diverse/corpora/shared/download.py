@@ -1,4 +1,4 @@
-"""Fetch and unpack what a corpus is published as: resumable, checked, and safe against hostile archives."""
+"""Download and unpack archives: downloads are resumable and verified, hostile archives are rejected."""
 
 import hashlib
 import shutil
@@ -23,20 +23,21 @@ _CHUNK_BYTES = 1 << 20
 
 
 def download(url: str, target: Path, md5: str | None = None, sha256: str | None = None) -> Path:
-    """Fetch `url` to `target`; a transfer that broke off goes on where it stopped, also in a later run.
+    """Download `url` to `target`; an interrupted download is resumed, also by a later run.
 
     Args:
-        url: http or https address.
-        target: The file; it appears only when it is complete. What has arrived so far stands in `<target>.part`.
-        md5: Expected checksum in hexadecimal digits, if known.
-        sha256: The same for SHA-256.
+        url: Address with http or https.
+        target: Path of the file, which is created when the download is complete; until then the data is in
+            `<target>.part`.
+        md5: Expected MD5 checksum in hexadecimal digits, if known.
+        sha256: Expected SHA-256 checksum in hexadecimal digits, if known.
 
     Returns:
-        `target`; at once where it exists with the right checksum, or exists and none is given.
+        `target`. Nothing is downloaded if it exists and its checksum, if given, is right.
 
     Raises:
-        DataError: where the address cannot be fetched, answers with a web page, the disk is too small, or the checksum
-            is wrong twice (the file is then deleted).
+        DataError: The address cannot be fetched or returns a web page, the disk is full, or the checksum is wrong twice
+            (the file is then deleted).
     """
     if not url.startswith(("http://", "https://")):
         raise DataError(f"{url}: only http and https addresses can be fetched")
@@ -62,7 +63,7 @@ def _fetch(url: str, partial: Path) -> None:
             problem = _fetch_rest(url, partial)
         except HTTPError as error:
             problem = f"HTTP status {error.code} {error.reason}"
-            if error.code == 416:  # the part is as long as the file, or longer: then begin again
+            if error.code == 416:  # the partial file is complete, or too long: start again
                 if (error.headers.get("Content-Range") or "").rpartition("/")[2] == str(_size(partial)):
                     return
                 partial.unlink(missing_ok=True)
@@ -74,12 +75,12 @@ def _fetch(url: str, partial: Path) -> None:
             raise DataError(f"{partial}: cannot be written ({error}); make room or choose another place") from error
         if not problem:
             return
-    again = f"{_size(partial)} bytes are kept in {partial}; run the same command again to go on"
+    again = f"{_size(partial)} bytes are kept in {partial}; run the same command again to resume"
     raise DataError(f"{url}: broke off {ATTEMPTS} times ({problem}); {again}")
 
 
 def _fetch_rest(url: str, partial: Path) -> str:
-    """Fetch what `partial` lacks; return "" when it is complete, else how much is still missing."""
+    """Download the rest of `partial`; return "" if it is complete, otherwise how much is missing."""
     partial.parent.mkdir(parents=True, exist_ok=True)
     have = _size(partial)
     request = Request(url, headers={"Range": f"bytes={have}-"} if have else {})
@@ -116,11 +117,11 @@ def _check_space(partial: Path, needed: int) -> None:
 
 
 def _wrong_checksum(path: Path, md5: str | None, sha256: str | None) -> str:
-    """Compare with the checksums that are known; return what differs, or ""."""
+    """Compare with the given checksums; return a description of the difference, or ""."""
     for name, expected in (("md5", md5), ("sha256", sha256)):
         if expected is None:
             continue
-        # md5 is what some corpora publish; it guards against damage in transit, not against an adversary.
+        # Some corpora publish md5 only; it detects damage in transit, not tampering.
         digest = hashlib.new(name, usedforsecurity=False)
         with path.open("rb") as file:
             while block := file.read(_CHUNK_BYTES):
@@ -137,15 +138,14 @@ def unpack(
     """Unpack a tar archive (plain, gz, bz2, xz) of files and folders into the existing folder `target`.
 
     Args:
-        archive: The archive.
-        target: Where to; give a staged directory, for a refused archive leaves there what came before the fault.
-        name: What the progress bar is called; there is none where it is not given.
-        max_bytes: Greatest sum of file sizes, against archive bombs (64 GiB).
-        max_files: Greatest number of members.
+        archive: Path of the archive.
+        target: Output folder. Give a staged directory: after an error, the members before it remain there.
+        name: Label of the progress bar; None shows no bar.
+        max_bytes: Maximum sum of file sizes (64 GiB), against archive bombs.
+        max_files: Maximum number of members.
 
     Raises:
-        DataError: naming the member that is a link or device, points outside `target` or passes a cap; or the
-            archive, where it is damaged.
+        DataError: A member is a link or device, points outside `target` or exceeds a limit, or the archive is damaged.
     """
     total = 0
     try:
@@ -155,11 +155,11 @@ def unpack(
                 _check_member(archive, member)
                 if total > max_bytes or count > max_files:
                     caps = f"{max_bytes} bytes and {max_files} members are allowed"
-                    raise DataError(f"{archive}: {member.name!r} passes the size of a sane archive; {caps}")
+                    raise DataError(f"{archive}: {member.name!r} exceeds the limits of an archive; {caps}")
                 tar.extract(member, target, filter="data")
     except (tarfile.TarError, EOFError, zlib.error, LZMAError, OSError) as error:
         reason = str(error).partition("\n")[0] or "it ends too early"
-        todo = "make room where the disk is full, else delete the archive and fetch it again"
+        todo = "free space if the disk is full, otherwise delete the archive and download it again"
         raise DataError(f"{archive}: cannot be unpacked ({reason}); {todo}") from error
 
 

@@ -1,4 +1,4 @@
-"""Fetch the files that a release consists of and lay them out in one folder, all of it or nothing."""
+"""Download the files of a release and unpack them in one folder; a failed call leaves no partial folder."""
 
 import shutil
 import stat
@@ -14,17 +14,17 @@ from espnet_diverse.errors import DataError
 
 
 def fetch_release(urls: Mapping[str, str | None], corpus_dir: Path) -> Path:
-    """Fetch files and unpack those that are archives (tar, tgz, zip) into `corpus_dir`.
+    """Download files into `corpus_dir`; archives (tar, tgz, zip) are unpacked there.
 
     Args:
-        urls: Address of each file and its md5 checksum, None where none is published.
-        corpus_dir: Where the release is to lie; the files are fetched to the folder above it.
+        urls: Address of each file and its md5 checksum, or None if that is not published.
+        corpus_dir: Output folder; archives are downloaded to its parent.
 
     Returns:
-        `corpus_dir`; at once where an earlier call finished.
+        `corpus_dir`; an earlier complete download is reused.
 
     Raises:
-        DataError: a file cannot be fetched or unpacked.
+        DataError: A file cannot be downloaded or unpacked.
     """
     if corpus_dir.is_dir():
         return corpus_dir
@@ -46,14 +46,13 @@ def unzip(archive: Path, target: Path, max_bytes: int = 1 << 36, max_files: int 
     """Unpack a zip archive of files and folders into the existing folder `target`.
 
     Args:
-        archive: The archive.
-        target: Where to; give a staged directory, for a refused archive leaves there what came before the fault.
-        max_bytes: Greatest sum of file sizes, against archive bombs (64 GiB).
-        max_files: Greatest number of members.
+        archive: Path of the archive.
+        target: Output folder. Give a staged directory: after an error, the members before it remain there.
+        max_bytes: Maximum sum of file sizes (64 GiB), against archive bombs.
+        max_files: Maximum number of members.
 
     Raises:
-        DataError: naming the member that is a link or points outside `target`; or the archive, where it is damaged or
-            passes a cap.
+        DataError: A member is a link or points outside `target`, or the archive is damaged or exceeds a limit.
     """
     try:
         with zipfile.ZipFile(archive) as zipped:
@@ -66,7 +65,7 @@ def unzip(archive: Path, target: Path, max_bytes: int = 1 << 36, max_files: int 
                 _check_member(archive, member)
                 zipped.extract(member, target)
     except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError, OSError) as error:
-        todo = "make room where the disk is full, else delete the archive and fetch it again"
+        todo = "free space if the disk is full, otherwise delete the archive and download it again"
         raise DataError(f"{archive}: cannot be unpacked ({error}); {todo}") from error
 
 

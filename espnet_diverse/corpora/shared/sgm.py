@@ -1,4 +1,4 @@
-"""The sgm and xml files in which evaluation campaigns (IWSLT, WMT) publish sentences: one <seg> a line."""
+"""The sgm and xml files of evaluation campaigns (IWSLT, WMT), which have one sentence, <seg>, per line."""
 
 import html
 import re
@@ -12,21 +12,21 @@ _SEGMENT = re.compile(r"""\s*<seg id=["']?[^"'>]+["']?>(.*)</seg>\s*""", re.IGNO
 
 
 def segment(line: str) -> str | None:
-    """The sentence of a line; None where the line is other markup."""
+    """The sentence of a line; None if the line has none."""
     found = _SEGMENT.fullmatch(line)
     return html.unescape(found[1]) if found else None
 
 
 def find_segments(root: Path, names: tuple[str, str], direction: str) -> Files:
-    """The files of a set, wherever they lie below `root`.
+    """The files of a set, in `root` or any folder in it.
 
     Args:
-        root: The corpus.
-        names: File names of source and target, with {} for the language.
-        direction: Languages of source and target.
+        root: Folder of the corpus.
+        names: File names of source and target, with {} in place of the language.
+        direction: Languages of source and target, such as "de-en".
 
     Raises:
-        DataError: one of them is not there.
+        DataError: A file is missing.
     """
     found = []
     for name, language in zip(names, split_pair(direction), strict=True):

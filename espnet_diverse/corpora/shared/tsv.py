@@ -1,7 +1,7 @@
-"""Tables with a header and columns parted by tabs, as Common Voice and CoVoST publish them.
+"""Tab-separated tables with a header, as published by Common Voice and CoVoST.
 
-Quotation marks are literal, and a backslash only marks the character after it (pandas' QUOTE_NONE with an escape
-character, by which the tables of CoVoST were written).
+Quotation marks are literal, and a backslash escapes the character after it: pandas' QUOTE_NONE with an escape
+character, with which the tables of CoVoST were written.
 """
 
 import re
@@ -17,17 +17,21 @@ _ESCAPED = re.compile(r"\\(.)")
 
 
 class Row(NamedTuple):
-    """Where a row stands (line number, from 1) and its value in each of the columns asked for."""
+    """Line number of a row, from 1, and its values in the requested columns."""
 
     line: int
     values: tuple[str, ...]
 
 
 def read_tsv(path: Path, columns: Sequence[str]) -> list[Row]:
-    """Read the named columns.
+    """Read columns of a table.
+
+    Args:
+        path: The table.
+        columns: Names of the columns.
 
     Raises:
-        DataError: a column is missing, a row has more or fewer fields than the header, or bytes are not utf-8.
+        DataError: A column is missing, a row has more or fewer fields than the header, or the file is not UTF-8.
     """
     faults: list[Fault] = []
     lines = [(number, _fields(line)) for number, line in numbered_lines(path, faults, Counter()) if line.strip()]

@@ -1,4 +1,4 @@
-"""Words of Chinese, which is written without spaces, by the segmenter jieba (https://github.com/fxsjy/jieba)."""
+"""Segmentation of Chinese text into words with jieba (https://github.com/fxsjy/jieba)."""
 
 import logging
 import tempfile
@@ -9,10 +9,13 @@ from espnet_diverse.errors import ConfigError
 
 
 def segmenter(name: str) -> Callable[[str], str]:
-    """What parts the words of a text by spaces: "jieba", or "none", which leaves it as it is.
+    """A function that separates the words of a text by spaces.
+
+    Args:
+        name: "jieba", or "none" for a function that returns the text unchanged.
 
     Raises:
-        ConfigError: jieba is not installed.
+        ConfigError: The package jieba is not installed.
     """
     return _jieba() if name == "jieba" else str
 
@@ -27,7 +30,7 @@ def _jieba() -> Callable[[str], str]:
     jieba.setLogLevel(logging.WARNING)
     with tempfile.TemporaryDirectory() as folder:
         tokenizer = jieba.Tokenizer()
-        # Otherwise it would load a cache that anybody could have put into the common folder for temporary files.
+        # jieba loads its cache from the shared folder for temporary files, where any user could have written it.
         tokenizer.tmp_dir = folder
         tokenizer.initialize()
     return lambda text: " ".join(" ".join(tokenizer.cut(text)).split())

@@ -1,19 +1,19 @@
-"""A replica of AISHELL-1: data_aishell/wav, data_aishell/transcript, and utt2domain beside data_aishell."""
+"""Synthetic AISHELL-1: data_aishell/wav, data_aishell/transcript, and utt2domain next to data_aishell."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from espnet_diverse.audio.files import write_audio
-from espnet_diverse.corpora.synthetic import Utterance, check_size, replica, utterances
+from espnet_diverse.corpora.synthetic import Utterance, check_size, make_once, utterances
 from espnet_diverse.corpora.synthetic.speech_synthesis import synthesize
 
-# Utterances of each split.
+# Number of utterances of each split.
 COUNTS = {
     "tiny": {"train": 24, "dev": 6, "test": 6},
     "demo": {"train": 1200, "dev": 60, "test": 100},
 }
-# In the ranges of AISHELL-1's splits.
+# Within the speaker numbers of AISHELL-1's splits.
 SPEAKERS = {
     "train": ("S0002", "S0003", "S0004", "S0005", "S0006", "S0007", "S0008", "S0009"),
     "dev": ("S0724", "S0725"),
@@ -22,15 +22,15 @@ SPEAKERS = {
 
 
 def make(target_dir: Path, seed: int = 0, size: str = "demo", nj: int = 2) -> Path:
-    """Make the replica; its files depend on `seed` and `size` to the bit, and not on `nj`.
+    """Make the synthetic corpus. Its files are determined by `seed` and `size`, and do not depend on `nj`.
 
     Raises:
-        DataError: an unknown size; `target_dir` holds something else; what `synthesize` raises.
+        DataError: The size is unknown, `target_dir` has other files, or speech synthesis fails.
     """
     check_size(size)
     corpus = {split: utterances(["zh"], split, count, seed, SPEAKERS[split]) for split, count in COUNTS[size].items()}
     settings = {"layout": "aishell", "size": size, "seed": seed}
-    return replica(target_dir, settings, corpus, lambda folder: _write(folder, corpus, nj))
+    return make_once(target_dir, settings, corpus, lambda folder: _write(folder, corpus, nj))
 
 
 def _write(folder: Path, corpus: Mapping[str, Sequence[Utterance]], nj: int) -> None:

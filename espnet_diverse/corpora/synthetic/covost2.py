@@ -1,4 +1,4 @@
-"""A replica of CoVoST 2 on Common Voice: <lang>/clips, Common Voice's tables and covost_v2.<src>_<tgt>.tsv.
+"""Synthetic CoVoST 2 on Common Voice: <lang>/clips, Common Voice's tables and covost_v2.<src>_<tgt>.tsv.
 
 Clips are mp3. A quarter of the training clips are in CoVoST's split train_covost and not in Common Voice's train.
 """
@@ -11,26 +11,26 @@ import soundfile
 
 from espnet_diverse.audio.files import RATE
 from espnet_diverse.corpora.covost2 import FOLDERS
-from espnet_diverse.corpora.synthetic import VOICES, Utterance, check_size, replica, utterances
+from espnet_diverse.corpora.synthetic import VOICES, Utterance, check_size, make_once, utterances
 from espnet_diverse.corpora.synthetic.speech_synthesis import synthesize
 
-# The languages that each is translated into.
+# Target languages of each spoken language.
 LANGUAGES = {"en": ("ar", "de", "zh")} | dict.fromkeys(("de", "es", "fr", "it", "pt", "ru", "zh"), ("en",))
-# Utterances of each split, a language.
+# Number of utterances of each split, for each language.
 COUNTS = {
     "tiny": {"train": 8, "dev": 2, "test": 2},
     "demo": {"train": 120, "dev": 6, "test": 12},
 }
 HEADER = "client_id\tpath\tsentence\tup_votes\tdown_votes\tage\tgender\taccent\n"
-# No two corpora say the same sentences.
+# Different for each corpus, so that corpora have different sentences.
 SEED = 2000
 
 
 def make(target_dir: Path, seed: int = 0, size: str = "demo", nj: int = 2) -> Path:
-    """Make the replica; its files depend on `seed` and `size` to the bit, and not on `nj`.
+    """Make the synthetic corpus. Its files are determined by `seed` and `size`, and do not depend on `nj`.
 
     Raises:
-        DataError: an unknown size; `target_dir` holds something else; what `synthesize` raises.
+        DataError: The size is unknown, `target_dir` has other files, or speech synthesis fails.
     """
     check_size(size)
     corpus = {
@@ -39,7 +39,7 @@ def make(target_dir: Path, seed: int = 0, size: str = "demo", nj: int = 2) -> Pa
         for split, count in COUNTS[size].items()
     }
     settings = {"layout": "covost2", "size": size, "seed": seed}
-    return replica(target_dir, settings, corpus, lambda folder: _write(folder, corpus, nj))
+    return make_once(target_dir, settings, corpus, lambda folder: _write(folder, corpus, nj))
 
 
 def _clients(language: str, split: str) -> list[str]:
@@ -79,7 +79,7 @@ def _write_covost(folder: Path, direction: str, split: str, placed: Mapping[str,
 
 
 def _extra(split: str, count: int) -> int:
-    """How many clips of a split are in CoVoST's only."""
+    """Number of clips of a split that are in CoVoST's tables only."""
     return count // 4 if split == "train" else 0
 
 

@@ -1,29 +1,29 @@
-"""A replica of Europarl-ST 1.1 in six languages and their thirty directions, its audio converted: v1.1/<src>/<tgt>."""
+"""Synthetic Europarl-ST 1.1 in six languages and their thirty directions, with audio as wav: v1.1/<src>/<tgt>."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from espnet_diverse.audio.files import write_audio
-from espnet_diverse.corpora.synthetic import VOICES, Utterance, check_size, join, replica, utterances
+from espnet_diverse.corpora.synthetic import VOICES, Utterance, check_size, join, make_once, utterances
 from espnet_diverse.corpora.synthetic.speech_synthesis import synthesize
 
 LANGUAGES = ("en", "fr", "de", "it", "es", "pt")
-# Utterances of each split, a language.
+# Number of utterances of each split, for each language.
 COUNTS = {
     "tiny": {"train": 16, "dev": 4, "test": 4},
     "demo": {"train": 192, "dev": 12, "test": 24},
 }
-# The most sentences of one speech.
+# Maximum number of sentences of a speech.
 LONGEST = 4
-# No two corpora say the same sentences.
+# Different for each corpus, so that corpora have different sentences.
 SEED = 3000
 
 
 def make(target_dir: Path, seed: int = 0, size: str = "demo", nj: int = 2) -> Path:
-    """Make the replica; its files depend on `seed` and `size` to the bit, and not on `nj`.
+    """Make the synthetic corpus. Its files are determined by `seed` and `size`, and do not depend on `nj`.
 
     Raises:
-        DataError: an unknown size; `target_dir` holds something else; what `synthesize` raises.
+        DataError: The size is unknown, `target_dir` has other files, or speech synthesis fails.
     """
     check_size(size)
     corpus = {
@@ -32,11 +32,11 @@ def make(target_dir: Path, seed: int = 0, size: str = "demo", nj: int = 2) -> Pa
         for split, count in COUNTS[size].items()
     }
     settings = {"layout": "europarl_st", "size": size, "seed": seed}
-    return replica(target_dir, settings, corpus, lambda folder: _write(folder / "v1.1", corpus, nj))
+    return make_once(target_dir, settings, corpus, lambda folder: _write(folder / "v1.1", corpus, nj))
 
 
 def _speeches(language: str, split: str, count: int, seed: int) -> Iterator[list[Utterance]]:
-    """What each speaker says, in speeches of up to `LONGEST` sentences."""
+    """The utterances of each speaker, in speeches of up to `LONGEST` sentences."""
     speakers = [f"{language}{split}_{number}" for number in range(len(VOICES[split]))]
     others = [other for other in LANGUAGES if other != language]
     spoken = utterances([language, *others], split, count, seed, speakers)

@@ -1,4 +1,4 @@
-"""A replica of IWSLT14 German–English: de-en/train.tags.de-en.{de,en} and the xml files of five earlier campaigns."""
+"""Synthetic IWSLT14 German–English: de-en/train.tags.de-en.{de,en} and five test sets as xml files."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -7,22 +7,22 @@ from espnet_diverse.corpora.iwslt14 import TESTS
 from espnet_diverse.corpora.synthetic.parallel_text import Texts, column, make_text, sgm_lines, write_lines
 
 LANGUAGES = ("de", "en")
-# `prepare` takes every 23rd sentence of train to validate.
+# `prepare` moves every 23rd sentence of train to dev.
 COUNTS = {
     "tiny": {"train": 92, "test": 10},
     "demo": {"train": 2500, "test": 200},
 }
-# Sentences of a talk; its title and description are the first two of them.
+# Number of sentences of a talk; the first two are its title and description.
 TALK = 20
-# No two corpora begin with the same sentences.
+# Different for each corpus, so that corpora begin with different sentences.
 SEED = 7000
 
 
 def make(target_dir: Path, seed: int = 0, size: str = "demo", nj: int = 2) -> Path:
-    """Make the replica; its files depend on `seed` and `size` to the bit, and not on `nj`.
+    """Make the synthetic corpus. Its files are determined by `seed` and `size`, and do not depend on `nj`.
 
     Raises:
-        DataError: an unknown size; `target_dir` holds something else.
+        DataError: The size is unknown, or `target_dir` has other files.
     """
     return make_text(target_dir, "iwslt14", LANGUAGES, COUNTS, SEED + seed, size, _write)
 

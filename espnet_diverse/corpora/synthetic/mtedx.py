@@ -1,7 +1,7 @@
-"""A replica of Multilingual TEDx: its eight languages and thirteen directions, of which three have no training data.
+"""Synthetic Multilingual TEDx: eight languages and thirteen directions, three of them without training data.
 
-A talk is a few sentences of one speaker in one flac file. The talks of es-en and its like are those of es-es, as they
-partly are in the release.
+A talk is a flac file with a few sentences of one speaker. The talks of a direction such as es-en are those of es-es, as
+is partly so in the release.
 """
 
 import itertools
@@ -13,10 +13,10 @@ from typing import NamedTuple
 from espnet_diverse.audio.files import write_audio
 from espnet_diverse.corpora import split_pair
 from espnet_diverse.corpora.mtedx import LANGUAGES, SPLITS, TRAINED, ZERO_SHOT
-from espnet_diverse.corpora.synthetic import Utterance, check_size, join, replica, utterances
+from espnet_diverse.corpora.synthetic import Utterance, check_size, join, make_once, utterances
 from espnet_diverse.corpora.synthetic.speech_synthesis import synthesize
 
-# Utterances of each language and split. As in the release, half of the languages have more to train on.
+# Number of utterances of each language and split. As in the release, half of the languages have more training data.
 COUNTS = {
     "tiny": {"train": 16, "dev": 4, "test": 4},
     "demo": {"train": 120, "dev": 12, "test": 24},
@@ -32,7 +32,7 @@ MOST_SEGMENTS = 5
 
 
 class Talk(NamedTuple):
-    """A recording: who says what after each other in which language, in a split of the release."""
+    """A recording: language, split of the release, name, and the utterances in order."""
 
     language: str
     split: str
@@ -41,19 +41,19 @@ class Talk(NamedTuple):
 
 
 def make(target_dir: Path, seed: int = 0, size: str = "demo", nj: int = 2) -> Path:
-    """Make the replica; its files depend on `seed` and `size` to the bit, and not on `nj`.
+    """Make the synthetic corpus. Its files are determined by `seed` and `size`, and do not depend on `nj`.
 
     Raises:
-        DataError: an unknown size; `target_dir` holds something else; what `synthesize` raises.
+        DataError: The size is unknown, `target_dir` has other files, or speech synthesis fails.
     """
     check_size(size)
     talks = [talk for language in LANGUAGES for talk in _talks(language, size, seed)]
     settings = {"layout": "mtedx", "size": size, "seed": seed}
-    return replica(target_dir, settings, talks, lambda folder: _write(folder, talks, nj))
+    return make_once(target_dir, settings, talks, lambda folder: _write(folder, talks, nj))
 
 
 def _targets(language: str) -> list[str]:
-    """Languages that talks in `language` are translated into."""
+    """Target languages of talks in `language`."""
     return [target for source, target in map(split_pair, TRAINED + ZERO_SHOT) if source == language]
 
 
@@ -88,14 +88,16 @@ def _write(folder: Path, talks: list[Talk], nj: int) -> None:
                 spoken = flac
             else:
                 shutil.copyfile(spoken, flac)
-            _note(texts, split / "txt", talk, column, times)
+            _add_lines(texts, split / "txt", talk, column, times)
     for path, lines in texts.items():
         path.parent.mkdir(exist_ok=True)
         path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
-def _note(texts: dict[Path, list[str]], txt: Path, talk: Talk, column: int, times: list[tuple[float, float]]) -> None:
-    """Add the lines of a talk to the files of a direction, whose target is the language `column` of its sentences."""
+def _add_lines(
+    texts: dict[Path, list[str]], txt: Path, talk: Talk, column: int, times: list[tuple[float, float]]
+) -> None:
+    """Add the lines of a talk to the files of the direction whose target is text number `column` of each sentence."""
     target = (talk.language, *_targets(talk.language))[column]
     for number, (utterance, (start, end)) in enumerate(zip(talk.utterances, times, strict=True)):
         entry = f"duration: {end - start:.3f}, offset: {start:.3f}, speaker_id: {talk.name}, wav: {talk.name}.wav"

@@ -1,4 +1,4 @@
-"""A replica of Multi30k in English, German and French: data/task1/raw/<split>.<language>.gz."""
+"""Synthetic Multi30k in English, German and French: data/task1/raw/<split>.<language>.gz."""
 
 import gzip
 from pathlib import Path
@@ -7,15 +7,15 @@ from espnet_diverse.corpora.multi30k import SPLITS
 from espnet_diverse.corpora.synthetic.parallel_text import COUNTS, Texts, column, make_text
 
 LANGUAGES = ("en", "de", "fr")
-# No two corpora begin with the same sentences.
+# Different for each corpus, so that corpora begin with different sentences.
 SEED = 5000
 
 
 def make(target_dir: Path, seed: int = 0, size: str = "demo", nj: int = 2) -> Path:
-    """Make the replica; its files depend on `seed` and `size` to the bit, and not on `nj`.
+    """Make the synthetic corpus. Its files are determined by `seed` and `size`, and do not depend on `nj`.
 
     Raises:
-        DataError: an unknown size; `target_dir` holds something else.
+        DataError: The size is unknown, or `target_dir` has other files.
     """
     return make_text(target_dir, "multi30k", LANGUAGES, COUNTS, SEED + seed, size, _write)
 

@@ -1,10 +1,10 @@
-"""Parallel text in three languages, <split>.<language>; and what the replicas of text corpora share."""
+"""Synthetic parallel text in three languages, <split>.<language>, and helpers of the other synthetic text corpora."""
 
 import html
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from espnet_diverse.corpora.synthetic import check_size, replica
+from espnet_diverse.corpora.synthetic import check_size, make_once
 from espnet_diverse.corpora.synthetic.grammar import Sentence, sentences
 
 LANGUAGES = ("de", "en", "fr")
@@ -18,10 +18,10 @@ Texts = Mapping[str, Sequence[Sentence]]
 
 
 def make(target_dir: Path, seed: int = 0, size: str = "demo", nj: int = 2) -> Path:
-    """Make the replica; its files depend on `seed` and `size` to the bit, and not on `nj`.
+    """Make the synthetic corpus. Its files are determined by `seed` and `size`, and do not depend on `nj`.
 
     Raises:
-        DataError: an unknown size; `target_dir` holds something else.
+        DataError: The size is unknown, or `target_dir` has other files.
     """
 
     def write(folder: Path, texts: Texts) -> None:
@@ -41,33 +41,33 @@ def make_text(
     size: str,
     write: Callable[[Path, Texts], None],
 ) -> Path:
-    """Make a replica of text.
+    """Make a synthetic text corpus.
 
     Args:
-        target_dir: Its folder.
+        target_dir: Output folder.
         layout: Name of the corpus.
         languages: Languages of the sentences.
         counts: Number of sentences of each size and split.
-        seed: Of the choice of sentences.
-        size: A key of `counts`.
-        write: Writes the sentences into an empty folder.
+        seed: Random seed of the sentences.
+        size: Size of the corpus, a key of `counts`.
+        write: Function that writes the sentences into an empty folder.
 
     Raises:
-        DataError: an unknown size; `target_dir` holds something else.
+        DataError: The size is unknown, or `target_dir` has other files.
     """
     check_size(size)
     texts = {split: sentences(languages, count, seed, split) for split, count in counts[size].items()}
     settings = {"layout": layout, "size": size, "seed": seed}
-    return replica(target_dir, settings, texts, lambda folder: write(folder, texts))
+    return make_once(target_dir, settings, texts, lambda folder: write(folder, texts))
 
 
 def column(texts: Iterable[Sentence], place: int) -> list[str]:
-    """The sentences in the language of number `place`."""
+    """The sentences in one language, given by its index in the languages of the corpus."""
     return [sentence.texts[place] for sentence in texts]
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:
-    """Write one text a line, making the folder where there is none."""
+    """Write one text per line; creates the folder if needed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
 
@@ -76,8 +76,8 @@ def sgm_lines(kind: str, texts: Iterable[str]) -> list[str]:
     """Lines of an sgm file of a test set.
 
     Args:
-        kind: Its outermost tag: srcset or refset.
-        texts: The sentences.
+        kind: Outermost tag: srcset, refset or mteval.
+        texts: Sentences of the set.
     """
     segments = [f'<seg id="{number}">{html.escape(text, quote=False)}</seg>' for number, text in enumerate(texts, 1)]
-    return [f'<{kind} setid="replica">', '<doc docid="1">', "<p>", *segments, "</p>", "</doc>", f"</{kind}>"]
+    return [f'<{kind} setid="synthetic">', '<doc docid="1">', "<p>", *segments, "</p>", "</doc>", f"</{kind}>"]

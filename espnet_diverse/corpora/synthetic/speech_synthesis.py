@@ -1,11 +1,11 @@
-"""Speech synthesis by espeak-ng, whose library and voices come with the wheel `espeakng-loader`.
+"""Speech synthesis by espeak-ng, whose library and voices are in the wheel `espeakng-loader`.
 
-espeak-ng keeps state between two calls that no call resets (the phase of the flutter) and seeds its random numbers by
-the clock, so that a text spoken twice gives two signals. Here a worker loads the library once and forks for each text:
-the child starts from the freshly loaded state and a fixed seed, speaks, sends its samples through a pipe and ends. A
-recording is then a function of its `Line` alone, whatever the order and the number of workers.
+espeak-ng keeps state between calls that cannot be reset (the phase of the flutter) and seeds its random numbers with
+the time, so that the same text gives a different signal each time. Here a worker loads the library once and forks for
+each text: the child starts from the freshly loaded state and a fixed seed, speaks, sends its samples through a pipe and
+exits. A recording then depends on its `Line` alone, not on the order or the number of workers.
 
-It is formant synthesis, far cleaner and more even than people: error rates on it are no benchmark results.
+Formant synthesis is far cleaner and more uniform than human speech: error rates on it are not benchmark results.
 """
 
 import ctypes
@@ -23,8 +23,8 @@ from espnet_diverse.audio.files import RATE, resample
 from espnet_diverse.errors import DataError
 from espnet_diverse.progress import progress
 
-# The voice of each language, and a text that it must read in its own phonemes. For Mandarin that is one syllable in
-# four tones: the plain `cmn` of some builds reads hanzi without them.
+# The voice of each language, and a text to test that it reads the language. For Mandarin, the text is a syllable in
+# four tones, because the voice `cmn` of some builds reads hanzi without tones.
 VOICES = {
     "zh": ("cmn-latn-pinyin", "妈 麻 马 骂"),
     "en": ("en-us", "morning"),
@@ -47,18 +47,18 @@ _ESPEAK_RATE = 22_050
 _REINSTALL = "install espeakng-loader 0.2.4"
 # Values of espeak-ng's speak_lib.h.
 _SYNCHRONOUS, _DO_NOT_EXIT, _UTF8, _SPEED, _PITCH = 2, 0x8000, 1, 1, 3
-# What is this much softer than the loudest sample is silence.
+# Samples below this share of the maximum amplitude count as silence.
 _SILENCE = 0.01
 
 
 @dataclass(frozen=True)
 class Voice:
-    """A speaker of any language.
+    """A speaker; voices do not depend on the language.
 
     Attributes:
         variant: An espeak-ng voice variant, for example "m3" or "f2".
-        speed: Words a minute, in `SPEEDS`.
-        pitch: Base pitch, in `PITCHES`; 50 is the variant's own.
+        speed: Words per minute, in `SPEEDS`.
+        pitch: Base pitch, in `PITCHES`; 50 is the default of the variant.
     """
 
     variant: str
@@ -68,7 +68,7 @@ class Voice:
 
 @dataclass(frozen=True)
 class Line:
-    """A text, its language and speaker, and the white noise behind it: signal-to-noise ratio in dB and seed."""
+    """A text, its language and voice, and the added white noise: signal-to-noise ratio in dB and random seed."""
 
     text: str
     language: str
@@ -78,18 +78,22 @@ class Line:
 
 
 def synthesize(lines: Sequence[Line], nj: int) -> Iterator[np.ndarray]:
-    """Speak `lines` in `nj` worker processes, with a progress bar.
+    """Synthesise `lines` in `nj` worker processes, with a progress bar.
+
+    Args:
+        lines: The texts, with voice and noise.
+        nj: Number of processes.
 
     Yields:
         For each line in order, samples (T,) float32 at 16 kHz. Before the noise is added, the speech peaks at `PEAK`
         and has `MARGIN_SECONDS` of silence at both ends.
 
     Raises:
-        DataError: espeak-ng is missing, a voice does not exist or cannot read its language, or a text gives no sound.
+        DataError: espeak-ng is not installed, a voice is unknown or cannot read its language, or a text gives no sound.
     """
     for language, voice in dict.fromkeys((line.language, line.voice) for line in lines):
         check_voice(language, voice)
-    # Not forked from here: this process may hold threads and a synthesiser that has spoken.
+    # Spawned, not forked: this process may have threads and a synthesiser that was used before.
     workers = ProcessPoolExecutor(nj, multiprocessing.get_context("spawn"))
     try:
         yield from progress(workers.map(_record, lines, chunksize=8), "speech synthesis", len(lines), "utterance")
@@ -98,7 +102,11 @@ def synthesize(lines: Sequence[Line], nj: int) -> Iterator[np.ndarray]:
 
 
 def check_voice(language: str, voice: Voice) -> None:
-    """Raise a `DataError` where the language or a value of the voice is unknown, or the language is misread."""
+    """Check that espeak-ng has the voice and reads the language with it.
+
+    Raises:
+        DataError: The language or a value of the voice is unknown, or espeak-ng misreads the language.
+    """
     if language not in VOICES:
         raise DataError(f"no voice speaks language {language!r}; there are {' '.join(VOICES)}")
     if voice.speed not in SPEEDS or voice.pitch not in PITCHES:
@@ -106,19 +114,19 @@ def check_voice(language: str, voice: Voice) -> None:
         raise DataError(f"no voice of speed {voice.speed} and pitch {voice.pitch}; {allowed}")
     name, text = VOICES[language]
     spoken = phonemes(text, language)
-    # What a voice cannot read, another one reads, which is marked as in "(en)"; without its data there is nothing.
+    # espeak-ng reads unsupported text with another voice, marked as in "(en)"; without voice data the result is empty.
     if "(" in spoken or not spoken:
         raise DataError(f"espeak-ng's voice {name} cannot read {text!r} (says {spoken!r}); {_REINSTALL}")
     if language == "zh" and not all(tone in spoken for tone in TONES):
         raise DataError(f"espeak-ng's voice {name} reads {text!r} without tones (says {spoken!r}); {_REINSTALL}")
-    # An unknown variant would be passed over silently.
+    # espeak-ng silently ignores an unknown variant.
     variants = sorted(path.name for path in Path(_loader().get_data_path(), "voices", "!v").iterdir())
     if voice.variant not in variants:
         raise DataError(f"no voice variant {voice.variant!r}; espeak-ng has {' '.join(variants)}")
 
 
 def phonemes(text: str, language: str) -> str:
-    """The phonemes of `text` in espeak-ng's own notation."""
+    """The phonemes of `text` in espeak-ng's notation."""
     espeak = _espeak()
     _set_voice(espeak, VOICES[language][0])
     espeak.espeak_TextToPhonemes.restype = ctypes.c_char_p
@@ -143,7 +151,7 @@ def _record(line: Line) -> np.ndarray:
 
 
 def _speak(line: Line) -> bytes:
-    """Speak in a forked child: 16-bit samples at `_ESPEAK_RATE`, none where espeak-ng fails."""
+    """Synthesise in a forked child; returns 16-bit samples at `_ESPEAK_RATE`, or none if espeak-ng fails."""
     espeak = _espeak()
     source, sink = os.pipe()
     child = os.fork()
@@ -163,7 +171,7 @@ def _speak(line: Line) -> bytes:
 
 
 def _synth(espeak: ctypes.CDLL, line: Line) -> bytes:
-    # Breath and aspiration are noise from espeak-ng's own generator in some voices and from libc's in others.
+    # Breath and aspiration noise comes from espeak-ng's generator in some voices and from libc's in others.
     espeak.espeak_ng_SetRandSeed(1)
     ctypes.CDLL(None).srand(1)
     _set_voice(espeak, f"{VOICES[line.language][0]}+{line.voice.variant}")
@@ -190,7 +198,7 @@ def _set_voice(espeak: ctypes.CDLL, name: str) -> None:
 
 @cache
 def _espeak() -> ctypes.CDLL:
-    """The library, loaded once a process."""
+    """The library, loaded once per process."""
     loader = _loader()
     try:
         espeak = ctypes.CDLL(loader.get_library_path())

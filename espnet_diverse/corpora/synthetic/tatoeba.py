@@ -1,25 +1,25 @@
-"""A replica of Tatoeba between English and six languages: <split>.<language>-en.{<language>,en}."""
+"""Synthetic Tatoeba between English and six languages: <split>.<language>-en.{<language>,en}."""
 
 from pathlib import Path
 
 from espnet_diverse.corpora.synthetic.parallel_text import Texts, column, make_text, write_lines
 from espnet_diverse.corpora.tatoeba import LANGUAGES
 
-# Sentences of each split in the two languages that have most; the others have a half, and so a smaller text of theirs.
+# Number of sentences of each split for the languages in `LARGER`; the others have half of the training sentences.
 COUNTS = {
     "tiny": {"train": 16, "dev": 4, "test": 4},
     "demo": {"train": 1200, "dev": 40, "test": 60},
 }
 LARGER = ("de", "fr")
-# No two corpora begin with the same sentences.
+# Different for each corpus, so that corpora begin with different sentences.
 SEED = 6000
 
 
 def make(target_dir: Path, seed: int = 0, size: str = "demo", nj: int = 2) -> Path:
-    """Make the replica; its files depend on `seed` and `size` to the bit, and not on `nj`.
+    """Make the synthetic corpus. Its files are determined by `seed` and `size`, and do not depend on `nj`.
 
     Raises:
-        DataError: an unknown size; `target_dir` holds something else.
+        DataError: The size is unknown, or `target_dir` has other files.
     """
     return make_text(target_dir, "tatoeba", (*LANGUAGES, "en"), COUNTS, SEED + seed, size, _write)
 

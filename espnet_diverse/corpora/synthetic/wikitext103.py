@@ -1,4 +1,4 @@
-"""A replica of WikiText-103: wikitext-103/wiki.{train,valid,test}.tokens, articles of parted words."""
+"""Synthetic WikiText-103: wikitext-103/wiki.{train,valid,test}.tokens, articles of tokenised text."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -7,17 +7,17 @@ from pathlib import Path
 from espnet_diverse.corpora.synthetic.parallel_text import COUNTS, Texts, column, make_text, write_lines
 from espnet_diverse.corpora.wikitext103 import SPLITS
 
-# Sentences of a paragraph, and of an article with its title.
+# Number of sentences of a paragraph, and of an article including its title.
 PARAGRAPH, ARTICLE = 4, 17
-# No two corpora begin with the same sentences.
+# Different for each corpus, so that corpora begin with different sentences.
 SEED = 10000
 
 
 def make(target_dir: Path, seed: int = 0, size: str = "demo", nj: int = 2) -> Path:
-    """Make the replica; its files depend on `seed` and `size` to the bit, and not on `nj`.
+    """Make the synthetic corpus. Its files are determined by `seed` and `size`, and do not depend on `nj`.
 
     Raises:
-        DataError: an unknown size; `target_dir` holds something else.
+        DataError: The size is unknown, or `target_dir` has other files.
     """
     return make_text(target_dir, "wikitext103", ("en",), COUNTS, SEED + seed, size, _write)
 
@@ -25,7 +25,7 @@ def make(target_dir: Path, seed: int = 0, size: str = "demo", nj: int = 2) -> Pa
 def _write(root: Path, texts: Texts) -> None:
     for name, split in SPLITS.items():
         path = root / "wikitext-103" / f"wiki.{split}.tokens"
-        write_lines(path, _articles([_parted(text) for text in column(texts[name], 0)]))
+        write_lines(path, _articles([_tokenised(text) for text in column(texts[name], 0)]))
 
 
 def _articles(sentences: Sequence[str]) -> Iterator[str]:
@@ -36,6 +36,6 @@ def _articles(sentences: Sequence[str]) -> Iterator[str]:
             yield f" {' '.join(rest[start : start + PARAGRAPH])} "
 
 
-def _parted(text: str) -> str:
-    """Words and marks parted by spaces, and names of cities unknown, as rare words are there."""
+def _tokenised(text: str) -> str:
+    """Words and punctuation marks separated by spaces; names of cities become <unk>, like rare words in the corpus."""
     return re.sub(r"\b(Nanjing|Beijing)\b", "<unk>", " ".join(re.findall(r"[\w']+|[^\w\s]", text)))

@@ -1,4 +1,4 @@
-"""A replica of WMT14 English–German: training, commoncrawl.de-en.{de,en} and the sgm files of the test sets."""
+"""Synthetic WMT14 English–German: training, commoncrawl.de-en.{de,en} and the sgm files of the test sets."""
 
 from pathlib import Path
 
@@ -6,15 +6,15 @@ from espnet_diverse.corpora.synthetic.parallel_text import COUNTS, Texts, column
 
 LANGUAGES = ("de", "en")
 PARTS = ("training/europarl-v7.de-en", "commoncrawl.de-en", "training/news-commentary-v9.de-en")
-# No two corpora begin with the same sentences.
+# Different for each corpus, so that corpora begin with different sentences.
 SEED = 8000
 
 
 def make(target_dir: Path, seed: int = 0, size: str = "demo", nj: int = 2) -> Path:
-    """Make the replica; its files depend on `seed` and `size` to the bit, and not on `nj`.
+    """Make the synthetic corpus. Its files are determined by `seed` and `size`, and do not depend on `nj`.
 
     Raises:
-        DataError: an unknown size; `target_dir` holds something else.
+        DataError: The size is unknown, or `target_dir` has other files.
     """
     return make_text(target_dir, "wmt14", LANGUAGES, COUNTS, SEED + seed, size, _write)
 

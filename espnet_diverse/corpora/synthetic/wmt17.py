@@ -1,24 +1,24 @@
-"""A replica of WMT17 Chinese–English: training/news-commentary-v12.zh-en.{zh,en} and newstest2017."""
+"""Synthetic WMT17 Chinese–English: training/news-commentary-v12.zh-en.{zh,en} and newstest2017."""
 
 from pathlib import Path
 
 from espnet_diverse.corpora.synthetic.parallel_text import Texts, column, make_text, sgm_lines, write_lines
 
 LANGUAGES = ("zh", "en")
-# `prepare` takes every hundredth sentence of train to validate.
+# `prepare` moves every hundredth sentence of train to dev.
 COUNTS = {
     "tiny": {"train": 400, "test": 8},
     "demo": {"train": 2600, "test": 200},
 }
-# No two corpora begin with the same sentences.
+# Different for each corpus, so that corpora begin with different sentences.
 SEED = 9000
 
 
 def make(target_dir: Path, seed: int = 0, size: str = "demo", nj: int = 2) -> Path:
-    """Make the replica; its files depend on `seed` and `size` to the bit, and not on `nj`.
+    """Make the synthetic corpus. Its files are determined by `seed` and `size`, and do not depend on `nj`.
 
     Raises:
-        DataError: an unknown size; `target_dir` holds something else.
+        DataError: The size is unknown, or `target_dir` has other files.
     """
     return make_text(target_dir, "wmt17", LANGUAGES, COUNTS, SEED + seed, size, _write)
 

@@ -22,7 +22,9 @@ def test_languages():
         spoken_languages(Selection(languages=("de", "fr")), ["de", "en"], WHERE)
     with pytest.raises(ConfigError, match="there are: none$"):
         spoken_languages(Selection(languages=("de",)), [], WHERE)
-    with pytest.raises(ConfigError, match="^pairs and zero_shot are for task st; name the languages to recognise by"):
+    with pytest.raises(
+        ConfigError, match="^pairs and zero_shot are for task st; select the languages to recognise with"
+    ):
         spoken_languages(Selection(pairs=("de-en",)), ["de"], WHERE)
 
 
@@ -48,7 +50,7 @@ def test_directions(options, trained, tested):
         ({"languages": ("zh",)}, "corpus: there is no language 'zh'; there are: de en fr"),
         (
             {"languages": ("de",), "pairs": ("de-en",)},
-            "pairs and languages are both named; name the directions by one of them",
+            "pairs and languages are both given; give one of them",
         ),
     ],
 )
@@ -61,11 +63,11 @@ def test_unknown_directions(options, what):
 def test_what_is_trained_has_training_data():
     train = DataDir(conditions={"utt2lang": {"u": "de"}})
     refuse_untrained(train, ["de"], WHERE)
-    with pytest.raises(DataError, match="^corpus: en is to be trained and has no training data; take it out$"):
+    with pytest.raises(DataError, match="^corpus: en is to be trained but has no training data; remove it$"):
         refuse_untrained(train, ["de", "en"], WHERE)
     train.conditions["utt2tgtlang"] = {"u": "en"}
     refuse_untrained(train, ["de-en"], WHERE)
     with pytest.raises(DataError) as caught:
         refuse_untrained(train, ["de-en", "fr-en"], WHERE)
-    todo = "take it out, or test it only by naming it under zero_shot"
-    assert str(caught.value) == f"corpus: fr-en is to be trained and has no training data; {todo}"
+    todo = "remove it, or test it only with --zero_shot"
+    assert str(caught.value) == f"corpus: fr-en is to be trained but has no training data; {todo}"

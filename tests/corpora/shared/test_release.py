@@ -74,7 +74,9 @@ def test_caps_and_damage(tmp_path):
     with pytest.raises(DataError, match="6 bytes and 1 members are allowed$"):
         unzip(archive, tmp_path, max_bytes=6, max_files=1)
     archive.write_bytes(archive.read_bytes()[:-30])
-    with pytest.raises(DataError, match="a.zip: cannot be unpacked .*; make room where the disk is full, else delete"):
+    with pytest.raises(
+        DataError, match="a.zip: cannot be unpacked .*; free space if the disk is full, otherwise delete"
+    ):
         unzip(archive, tmp_path)
 
 

@@ -2,5 +2,5 @@
 # One of the three corpora, named by the first argument, into Kaldi data directories; ../domains.sh calls it for each.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/../path.sh"
-# The segments of talks and debates reach a minute.
+# Some segments of talks and debates are up to a minute long.
 espnet-diverse prepare --task st --max_seconds 60 "$@"

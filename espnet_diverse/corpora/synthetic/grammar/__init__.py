@@ -1,14 +1,16 @@
-"""A parallel sentence grammar in ten languages, from which the synthetic corpora are made.
+"""A parallel sentence grammar in ten languages, which generates the sentences of the synthetic corpora.
 
-A kind of sentence has a frame in each language and slots that are filled by phrases; the choice of phrases is the
-meaning, which is the same in all languages. A language is one module beside this file, with two tables:
+A kind of sentence is a template in each language with slots for phrases; the choice of phrases is the meaning, which is
+the same in all languages. Each language is a module in this package with two tables:
 
     PHRASES[slot][value]   a phrase, or a dict of its forms, already inflected: "mein Bruder", {"acc": "meinen Bruder"}
-    FRAMES[kind]           "{who} räumt {when} {room[acc]} auf." A form is chosen in brackets; phrases may name other
-                           slots of the sentence in turn, where agreement crosses them ("das Buch {who[gen]} liegt").
+    FRAMES[kind]           a template: "{who} räumt {when} {room[acc]} auf." Brackets select a form of a phrase. Phrases
+                           may contain slots as well, for agreement between them ("das Buch {who[gen]} liegt").
 
-All values of all slots combine freely, so every combination must be a sensible sentence in every language, and no two
-may read alike. Words are parted by spaces in the tables, also in Mandarin, which is written without them.
+All values of all slots are combined, so every combination must be a meaningful sentence in every language, and no two
+may be equal. Words are separated by spaces in the tables, also in Mandarin, which is written without spaces.
+
+To add a language, write its module, and add it to `LANGUAGES` here and to `VOICES` in `speech_synthesis.py`.
 """
 
 import hashlib
@@ -23,7 +25,7 @@ from espnet_diverse.errors import DataError
 
 LANGUAGES = ("zh", "en", "de", "es", "fr", "it", "pt", "ru", "el", "ar")
 UNSPACED = frozenset({"zh"})
-# Kind of sentence: its domain and its slots.
+# Domain and slots of each kind of sentence.
 KINDS = {
     "activity": ("home", ("who", "activity", "room")),
     "tidy": ("home", ("who", "room", "when")),
@@ -49,18 +51,18 @@ KINDS = {
     "ailment": ("health", ("who", "ailment", "since")),
 }
 DOMAINS = tuple(dict.fromkeys(domain for domain, _ in KINDS.values()))
-# Which of every ten sentences go to a split.
+# Which tenths of the sentences, by their hash, belong to each split.
 SPLITS = {"train": range(8), "dev": range(8, 9), "test": range(9, 10)}
 
 
 @dataclass(frozen=True)
 class Sentence:
-    """One meaning, in the languages asked for.
+    """A sentence in the requested languages.
 
     Attributes:
         domain: One of `DOMAINS`.
-        texts: The sentence in each language, as it is written.
-        words: Its words in each language; "".join or " ".join of them is the text.
+        texts: The sentence in each language.
+        words: The words of the sentence in each language; joined by " ", or by "" for Mandarin, they are the text.
     """
 
     domain: str
@@ -69,13 +71,19 @@ class Sentence:
 
 
 def sentences(languages: Sequence[str], count: int, seed: int, split: str) -> list[Sentence]:
-    """Draw `count` different sentences of a split, with all kinds of sentence in turn as far as they reach.
+    """Draw different sentences of a split, from all kinds of sentence in turn.
 
-    The split of a sentence depends on the sentence alone: train, dev and test share none, whatever the seeds. The
+    A hash of the sentence decides its split, so that train, dev and test have no sentence in common for any seed. The
     choice depends on `count`, `seed` and `split`, not on the languages.
 
+    Args:
+        languages: Languages of each sentence.
+        count: Number of sentences.
+        seed: Random seed.
+        split: train, dev or test.
+
     Raises:
-        DataError: an unknown language or split, or more sentences than the split has.
+        DataError: The language or split is unknown, or the split has fewer sentences.
     """
     for language in languages:
         if language not in LANGUAGES:
@@ -97,7 +105,7 @@ def sentences(languages: Sequence[str], count: int, seed: int, split: str) -> li
 
 
 def _combinations(kind: str) -> Iterator[tuple[str, ...]]:
-    """All meanings of a kind, each a value for each slot; English gives the values."""
+    """All combinations of slot values of a kind of sentence; the values are those of the English table."""
     phrases = _tables("en").PHRASES
     return itertools.product(*(phrases[slot] for slot in KINDS[kind][1]))
 
@@ -117,7 +125,7 @@ def _sentence(languages: Sequence[str], kind: str, values: tuple[str, ...]) -> S
 def _render(language: str, kind: str, values: tuple[str, ...]) -> str:
     tables = _tables(language)
     phrases = {slot: tables.PHRASES[slot][value] for slot, value in zip(KINDS[kind][1], values, strict=True)}
-    # Once for the slots of the frame, once for those that the phrases name.
+    # Twice, because phrases may contain slots.
     text = tables.FRAMES[kind].format_map(phrases).format_map(phrases)
     return text[0].upper() + text[1:]
 

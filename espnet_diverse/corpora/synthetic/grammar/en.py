@@ -1,4 +1,4 @@
-"""English. Its values of each slot are those of all languages."""
+"""English. The other languages have the same values for each slot."""
 
 PHRASES = {
     "who": {

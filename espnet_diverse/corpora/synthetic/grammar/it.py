@@ -1,4 +1,4 @@
-"""Italian. People: plain and with the prepositions of and to; the other nouns with the contracted ones they need."""
+"""Italian. People: plain and with the prepositions of and to; other nouns with the contracted prepositions in use."""
 
 PHRASES = {
     "who": {

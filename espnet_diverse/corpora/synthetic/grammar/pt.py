@@ -1,4 +1,4 @@
-"""Portuguese as written in Brazil. Nouns: with the article, and with the contracted prepositions they need."""
+"""Portuguese as written in Brazil. Nouns: with the article, and with the contracted prepositions in use."""
 
 PHRASES = {
     "who": {

@@ -1,0 +1,1 @@
+"""Helpers of several corpora: downloads, releases, tables, parallel text, directions of translation."""
