@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import torch
 
-from espnet_diverse.audio.stream import Source
+from espnet_diverse.audio.sources import Source
 from espnet_diverse.conditions import given
 from espnet_diverse.decoding.condition_ids import completed, indices_of, warn_of_unused
 from espnet_diverse.decoding.grouping import grouped

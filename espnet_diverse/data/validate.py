@@ -1,9 +1,10 @@
-"""Check a data directory: every fault of it, in one pass."""
+"""Checks of a data directory that report all of its faults in one pass."""
 
 from collections.abc import Iterable
 from pathlib import Path
 
-from espnet_diverse.audio.files import check_audio, segment_fault
+from espnet_diverse.audio.reading import check_audio
+from espnet_diverse.audio.segments import segment_fault
 from espnet_diverse.data.faults import Fault, refuse
 from espnet_diverse.data.kaldi import DataDir, scan_data_dir
 from espnet_diverse.data.tables import entry_faults
@@ -11,22 +12,23 @@ from espnet_diverse.data.threads import threaded
 from espnet_diverse.errors import DataError
 
 
-def validate(source: DataDir | Path, read_audio: bool = True, nj: int = 4) -> None:
-    """Raise one error that names the first few faults and counts the rest; return where there is none.
+def validate(source: DataDir | Path, read_audio: bool = True, nj: int = 4, prepared: bool = False) -> None:
+    """Raise one error for all faults of a data directory; return if it has none.
 
     Args:
         source: A data directory, on disk or in memory.
-        read_audio: Also open every audio file, and decode those whose faults the header does not show.
-        nj: Threads that read audio.
+        read_audio: Whether every audio file is opened, and decoded where its header cannot show all faults.
+        nj: Number of threads that read audio.
+        prepared: Whether audio that training cannot read as it is, such as m4a, is a fault.
 
     Raises:
-        FaultsError: a DataError with all of them, see `find_faults`.
+        FaultsError: There are faults; its message names the first few and counts the rest, see `find_faults`.
     """
-    refuse(find_faults(source, read_audio, nj))
+    refuse(find_faults(source, read_audio, nj, prepared))
 
 
-def find_faults(source: DataDir | Path, read_audio: bool = True, nj: int = 4) -> list[Fault]:
-    """List what is wrong: in each table, between the tables, and in the audio."""
+def find_faults(source: DataDir | Path, read_audio: bool = True, nj: int = 4, prepared: bool = False) -> list[Fault]:
+    """List the faults of each table, between the tables, and of the audio; arguments are those of `validate`."""
     if isinstance(source, DataDir):
         data, folder, faults = source, "", _table_faults(source)
     else:
@@ -34,12 +36,12 @@ def find_faults(source: DataDir | Path, read_audio: bool = True, nj: int = 4) ->
         folder = f"{source}/"
     faults += _key_faults(data, folder)
     if read_audio:
-        faults += _audio_faults(data, folder, nj)
+        faults += _audio_faults(data, folder, nj, prepared)
     return faults
 
 
 def _table_faults(data: DataDir) -> list[Fault]:
-    """What `scan_data_dir` finds in files, for tables in memory."""
+    """The faults that `scan_data_dir` finds in files, for tables in memory."""
     faults = []
     for name, table in data.tables().items():
         if name in data.required() and not table:
@@ -75,15 +77,17 @@ def _key_faults(data: DataDir, folder: str) -> list[Fault]:
     return found
 
 
-def _audio_faults(data: DataDir, folder: str, nj: int) -> list[Fault]:
-    """Open every recording; say what is wrong with it and which segments lie past its end."""
+def _audio_faults(data: DataDir, folder: str, nj: int, prepared: bool) -> list[Fault]:
+    """Faults of every recording, and segments that lie past the end of one."""
 
     def check(item: tuple[str, str]) -> tuple[str, float, str]:
         recording, path = item
         try:
-            return recording, check_audio(Path(path)).seconds, ""
+            info = check_audio(Path(path))
         except DataError as error:
             return recording, 0.0, str(error)
+        unread = f"{path}: training does not read {info.converted_from}; convert it with espnet-diverse prepare"
+        return recording, info.seconds, unread if prepared and info.converted_from else ""
 
     # A path with a fault of its own (a pipe, nothing at all) is already listed and must not be opened.
     readable = [item for item in sorted(data.wav_scp.items()) if not entry_faults("wav.scp", *item)]

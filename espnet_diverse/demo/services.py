@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from espnet_diverse.audio.files import RATE
-from espnet_diverse.audio.stream import open_audio
+from espnet_diverse.audio.resampling import RATE
+from espnet_diverse.audio.sources import open_audio
 from espnet_diverse.conditions import CONDITIONS, given
 from espnet_diverse.decoding.condition_ids import completed
 from espnet_diverse.decoding.options import text_task

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torchaudio.functional import TokenSpan, forced_align, merge_tokens
 
-from espnet_diverse.audio.files import RATE
+from espnet_diverse.audio.resampling import RATE
 from espnet_diverse.errors import ConfigError, ModelError
 from espnet_diverse.transcription.cjk import LETTER
 from espnet_diverse.transcription.result import Word

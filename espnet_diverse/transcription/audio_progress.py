@@ -11,8 +11,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from espnet_diverse.audio.files import open_sound
-from espnet_diverse.audio.stream import STDIN
+from espnet_diverse.audio.libsndfile import open_sound
+from espnet_diverse.audio.sources import STDIN
 from espnet_diverse.errors import DataError
 
 if TYPE_CHECKING:

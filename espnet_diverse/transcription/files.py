@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from espnet_diverse.audio.stream import STDIN
+from espnet_diverse.audio.sources import STDIN
 from espnet_diverse.data.faults import Fault, refuse
 from espnet_diverse.data.tables import numbered_lines, read_table
 from espnet_diverse.errors import DataError

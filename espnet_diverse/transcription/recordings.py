@@ -14,7 +14,7 @@ from typing import NamedTuple
 from espnet.nets.pytorch_backend.transformer.subsampling import TooShortUttError
 from numpy.typing import NDArray
 
-from espnet_diverse.audio.stream import Source, open_audio
+from espnet_diverse.audio.sources import Source, open_audio
 from espnet_diverse.decoding.condition_ids import KnownConditions, completed, indices_of, warn_of_unused
 from espnet_diverse.decoding.grouping import each_result, grouped
 from espnet_diverse.decoding.predictor import BatchedSearch, Found

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from espnet_diverse.audio.files import RATE
+from espnet_diverse.audio.resampling import RATE
 from espnet_diverse.transcription.segmentation_options import Cutting
 from espnet_diverse.transcription.vad import FRAME, decibels
 

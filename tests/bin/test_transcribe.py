@@ -65,7 +65,7 @@ def test_standard_input_and_bad_files_beside_it(tiny_run, decoded, tmp_path):
     assert done.stdout.decode() == f"-\t{decoded[0]['test-02']}\n"
     said = done.stderr.decode()
     assert "espnet-diverse transcribe: skipped bad.wav: not readable as audio (Format not recognised)" in said
-    assert "espnet-diverse transcribe: skipped gone.wav: no such audio file; mend the path" in said
+    assert "espnet-diverse transcribe: skipped gone.wav: no such audio file; correct the path" in said
     assert "Traceback" not in said
 
 
@@ -168,7 +168,7 @@ def test_what_failed_leaves_nothing_of_an_earlier_run(tiny_run, tmp_path, capsys
     arguments = ("gone.wav", tiny_run.test_dir / "test-00.wav", *HOW, "--output_dir", tmp_path)
     assert call(tiny_run.model_dir, *arguments) == 2
     assert {path.name for path in tmp_path.iterdir()} == {"test-00.txt", "failures.json"}
-    reason = "gone.wav: no such audio file; mend the path or get the file"
+    reason = "gone.wav: no such audio file; correct the path or get the file"
     assert json.loads((tmp_path / "failures.json").read_text()) == {"gone.wav": reason}
 
 
@@ -176,7 +176,7 @@ def test_what_failed_leaves_nothing_of_an_earlier_run(tiny_run, tmp_path, capsys
     ("arguments", "what"),
     [
         ([], "no recording is named; give files, folders, - for standard input, or --list"),
-        (["gone.wav"], "gone.wav: no such audio file; mend the path or get the file"),
+        (["gone.wav"], "gone.wav: no such audio file; correct the path or get the file"),
         (["a.wav", "b.wav"], "none of 2 recordings could be transcribed; first a.wav: no such audio file"),
         (["a.wav", "--output_format", "all"], "--output_format all needs --output_dir, the folder to write to"),
         (["a.wav", "b.wav", "--output_format", "srt"], "--output_format srt of 2 recordings needs --output_dir"),

@@ -1,12 +1,16 @@
 import os
 import struct
+import tempfile
 
 import numpy as np
 import pytest
 import soundfile
+from references.converted_audio import HERTZ, KINDS, SECONDS, encoded, run_ffmpeg
 
-from espnet_diverse.audio.files import RATE, check_audio, inspect_audio, read_audio, resample, write_audio
+from espnet_diverse.audio.reading import check_audio, inspect_audio, open_file, read_audio
+from espnet_diverse.audio.resampling import RATE, resample
 from espnet_diverse.audio.segments import Segment
+from espnet_diverse.audio.sources import open_audio
 from espnet_diverse.errors import DataError
 
 FORMATS = {
@@ -42,42 +46,9 @@ def test_any_format_rate_and_channel_count(tmp_path, write_wav, name, rate, chan
     assert np.abs(brought[1000:-1000]).max() == pytest.approx(0.5, abs=0.03)
 
 
-@pytest.mark.parametrize("rate", [22050, 44100, 48000])
-def test_other_rates(tmp_path, write_wav, rate):
-    brought = resample(*read_audio(write_wav(tmp_path / "x.wav", seconds=1.0, rate=rate)))
-    assert len(brought) == RATE
-    assert hertz(brought) == 440
-
-
 def test_channels_are_averaged(tmp_path, tone):
     soundfile.write(tmp_path / "x.wav", np.stack([tone(0.1), 0 * tone(0.1)], axis=1), RATE, subtype="FLOAT")
     np.testing.assert_allclose(read_audio(tmp_path / "x.wav")[0], tone(0.1) / 2)
-
-
-@pytest.mark.parametrize(("speed", "seconds", "pitch"), [(0.9, 1 / 0.9, 396), (1.0, 1.0, 440), (1.1, 1 / 1.1, 484)])
-def test_speed_changes_length_and_pitch_as_in_kaldi(tone, speed, seconds, pitch):
-    fast = resample(tone(1.0), RATE, speed)
-    assert len(fast) == pytest.approx(seconds * RATE, abs=1)
-    assert hertz(fast) == pytest.approx(pitch, abs=1)
-
-
-@pytest.mark.parametrize("suffix", ["wav", "flac"])
-def test_sixteen_bits_pass_through_unchanged(tmp_path, suffix):
-    integers = np.arange(-32768, 32768, dtype=np.int16)
-    soundfile.write(tmp_path / "in.wav", integers, RATE)
-    write_audio(tmp_path / f"out.{suffix}", read_audio(tmp_path / "in.wav")[0])
-    assert inspect_audio(tmp_path / f"out.{suffix}").is_ready
-    np.testing.assert_array_equal(soundfile.read(tmp_path / f"out.{suffix}", dtype="int16")[0], integers)
-
-
-def test_loud_samples_are_clipped_not_wrapped(tmp_path):
-    write_audio(tmp_path / "x.wav", np.array([1.5, -1.5, 0.0], np.float32))
-    assert soundfile.read(tmp_path / "x.wav", dtype="int16")[0].tolist() == [32767, -32768, 0]
-
-
-def test_write_to_nowhere(tmp_path, tone):
-    with pytest.raises(DataError, match=r"x.wav: cannot be written \(.*\); is the disk full\?"):
-        write_audio(tmp_path / "no" / "x.wav", tone(0.1))
 
 
 def test_segments_are_cut_at_the_sample(tmp_path, tone):
@@ -111,12 +82,12 @@ def spoil_scale(path, write_wav):
     soundfile.write(path, np.full(1600, 20000, np.float32), RATE, subtype="FLOAT")
 
 
-def spoil_torn_wav(path, write_wav):
+def spoil_truncated_wav(path, write_wav):
     write_wav(path)
     path.write_bytes(path.read_bytes()[:8044])
 
 
-def spoil_torn_flac(path, write_wav):
+def spoil_truncated_flac(path, write_wav):
     whole = write_wav(path.with_suffix(".flac")).read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
 
@@ -127,12 +98,12 @@ def spoil_flipped_flac(path, write_wav):
     path.write_bytes(raw)
 
 
-def spoil_torn_mp3(path, write_wav):
+def spoil_truncated_mp3(path, write_wav):
     whole = write_wav(path.with_suffix(".mp3"), seconds=2.0, format="MP3", subtype="MPEG_LAYER_III").read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
 
 
-def spoil_torn(name, **options):
+def spoil_truncated(name, **options):
     def spoil(path, write_wav):
         whole = write_wav(path.with_name(name), **options).read_bytes()
         path.write_bytes(whole[: len(whole) // 2])
@@ -163,19 +134,19 @@ SPOILED = {
     "no samples": (spoil_header_only, "holds no samples"),
     "nan": (spoil_nan, "holds NaN or infinite samples, the first at 0.025 s"),
     "unscaled float": (spoil_scale, "samples reach 20000; floating-point audio must lie between -1 and 1"),
-    "torn wav": (spoil_torn_wav, "holds 8000 of 16000 bytes; the file is torn"),
-    "torn flac": (spoil_torn_flac, "cannot be decoded (flac decoder lost sync); the file is damaged"),
+    "truncated wav": (spoil_truncated_wav, "holds 8000 of 16000 bytes; the file is truncated"),
+    "truncated flac": (spoil_truncated_flac, "cannot be decoded (flac decoder lost sync); the file is damaged"),
     "flipped flac": (spoil_flipped_flac, "cannot be decoded"),
-    "torn aiff": (spoil_torn("x.aiff"), "bytes; the file is torn"),
-    "torn au": (spoil_torn("x.au"), "bytes; the file is torn"),
-    "torn w64": (spoil_torn("x.w64"), "bytes; the file is torn"),
-    "torn sph": (spoil_torn("x.sph", format="NIST"), "of 8000 samples; the file is torn"),
+    "truncated aiff": (spoil_truncated("x.aiff"), "bytes; the file is truncated"),
+    "truncated au": (spoil_truncated("x.au"), "bytes; the file is truncated"),
+    "truncated w64": (spoil_truncated("x.w64"), "bytes; the file is truncated"),
+    "truncated sph": (spoil_truncated("x.sph", format="NIST"), "of 8000 samples; the file is truncated"),
     "one hertz": (spoil_rate, "its rate is 1 Hz; 1000 to 768000 Hz are allowed"),
     "random": (
         lambda path, _: path.write_bytes(bytes(range(256)) * 9),
         "not readable as audio (Format not recognised)",
     ),
-    "torn mp3": (spoil_torn_mp3, "samples; the file is torn"),
+    "truncated mp3": (spoil_truncated_mp3, "samples; the file is truncated"),
 }
 
 
@@ -211,3 +182,44 @@ def test_wav_written_to_a_pipe_is_read_to_its_real_end(tmp_path, write_wav, size
     raw[4:8] = raw[40:44] = struct.pack("<I", size)
     path.write_bytes(raw)
     assert check_audio(path).frames == 8000
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_training_reads_what_transcription_reads(tmp_path, kind):
+    make, converted_from = KINDS[kind]
+    path = make(tmp_path)
+    info = check_audio(path)
+    assert info == inspect_audio(path) and info.converted_from == converted_from
+    samples, rate = read_audio(path)
+    assert len(samples) == info.frames and rate == info.rate
+    with open_audio(path) as audio:
+        transcribed = np.concatenate(list(audio.blocks()))
+    np.testing.assert_array_equal(resample(samples, rate), transcribed)
+    assert len(transcribed) / RATE == pytest.approx(SECONDS, abs=0.15) and hertz(transcribed) == pytest.approx(
+        HERTZ, 0.01
+    )
+    part, _ = read_audio(path, Segment("x", 1.25, 1.5))
+    np.testing.assert_array_equal(part, samples[round(1.25 * rate) : round(1.5 * rate)])
+
+
+def test_an_mp3_of_constant_bit_rate_without_its_length_keeps_its_samples(tmp_path):
+    """libsndfile estimates the length of such a file well enough; reading gives exactly its samples."""
+    (tmp_path / "x.wav").write_bytes(encoded(rate=44_100, format="WAV"))
+    run_ffmpeg("-i", tmp_path / "x.wav", "-b:a", "64k", "-write_xing", "0", tmp_path / "x.mp3")
+    whole, rate = soundfile.read(tmp_path / "x.mp3", dtype="float32")
+    assert inspect_audio(tmp_path / "x.mp3").converted_from == "mp3 without its length"
+    np.testing.assert_array_equal(read_audio(tmp_path / "x.mp3")[0], resample(whole, rate))
+
+
+def test_files_converted_for_reading_leave_nothing_behind(tmp_path, monkeypatch):
+    path = KINDS["concatenated ogg"][0](tmp_path)
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    with open_file(path) as file:
+        assert file.path.is_relative_to(tmp_path / "temporary")
+    assert list((tmp_path / "temporary").iterdir()) == []
+
+
+def test_paths_that_cannot_be_opened_are_named(tmp_path):
+    with pytest.raises(DataError, match=r"cannot be read \(File name too long\); correct the path or the file"):
+        read_audio(tmp_path / ("x" * 300))
