@@ -116,7 +116,7 @@ def sound_info(audio: soundfile.SoundFile, name: str | Path, converted_from: str
     if claimed > audio.frames:
         raise DataError(f"{name}: holds {audio.frames} of {claimed} samples; the file is truncated, get it again")
     if audio.frames == 0:
-        raise DataError(f"{name}: holds no samples; get it again or take the utterance out")
+        raise DataError(f"{name}: holds no samples; get it again or remove the utterance")
     if not RATES[0] <= audio.samplerate <= RATES[1]:
         raise DataError(f"{name}: its rate is {audio.samplerate} Hz; {RATES[0]} to {RATES[1]} Hz are allowed")
     return AudioInfo(audio.samplerate, audio.channels, audio.frames, audio.format, audio.subtype, converted_from)

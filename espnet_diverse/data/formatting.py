@@ -24,7 +24,7 @@ from espnet_diverse.data.atomic_files import staged_directory
 from espnet_diverse.data.faults import Fault, refuse
 from espnet_diverse.data.kaldi import DataDir, write_data_dir
 from espnet_diverse.data.tables import entry_faults
-from espnet_diverse.data.threads import threaded
+from espnet_diverse.data.threads import map_in_threads
 from espnet_diverse.data.validate import find_faults
 from espnet_diverse.errors import ConfigError, DataError
 
@@ -125,7 +125,7 @@ def format_data(
     options = options or FormatOptions()
     output_dir = output_dir.absolute()
     if options.speeds != (1.0,) and any(data.is_text for data in sets.values()):
-        raise ConfigError("speed factors are for audio, and these sets are text alone; leave --speed_perturb out")
+        raise ConfigError("speed factors are for audio, and these sets are text alone; omit --speed_perturb")
     check_target(sets, output_dir)
     tables = {name: find_faults(data, read_audio=False) for name, data in sets.items()}
     refuse([replace(fault, file=f"{name}/{fault.file}") for name in tables for fault in tables[name]])
@@ -145,26 +145,26 @@ def format_data(
                 faults += found
                 if not prepared.wav_scp and not found:
                     lengths = f"{options.min_seconds:g} to {options.max_seconds:g}"
-                    faults.append(Fault(name, None, f"no utterance lies within the limits of {lengths} seconds"))
+                    faults.append(Fault(name, None, f"no utterance is within the limits of {lengths} seconds"))
                 write_data_dir(prepared, staging)
             refuse(faults)
     except OSError as error:
-        raise DataError(f"{output_dir}: cannot be written ({error}); free space or choose another place") from error
+        raise DataError(f"{output_dir}: cannot be written ({error}); free space or choose another path") from error
     return summaries
 
 
 def check_target(sets: Mapping[str, DataDir], output_dir: Path) -> None:
-    """Refuse to replace a directory that is no data directory, or that holds the audio to be read."""
+    """Refuse to replace a directory that is no data directory, or that contains the audio to read."""
     refuse([Fault("output directory", None, what) for what in entry_faults("wav.scp", "", str(output_dir))])
     for name, data in sets.items():
         target = output_dir / name
         tables = [target / table for table in ("wav.scp", "text")]
         if target.is_dir() and any(target.iterdir()) and not any(table.is_file() for table in tables):
-            raise DataError(f"{target}: exists and is no data directory; move it away or choose another place")
+            raise DataError(f"{target}: exists and is no data directory; move it away or choose another path")
         for recording, path in data.wav_scp.items():
             if Path(path).absolute().is_relative_to(target):
                 raise DataError(
-                    f"{target}: would be replaced, yet holds the audio of {recording}; choose another place"
+                    f"{target}: would be replaced, but contains the audio of {recording}; choose another path"
                 )
 
 
@@ -185,13 +185,13 @@ class _Formatter:
         for utterance in self.data.utterances():
             segment = self.data.segments.get(utterance)
             recordings.setdefault(segment.recording if segment else utterance, []).append(utterance)
-        found = threaded(self._format_recording, list(recordings.items()), nj, f"format {name}")
+        found = map_in_threads(self._format_recording, list(recordings.items()), nj, f"format {name}")
         for outcome in sorted(chain.from_iterable(found), key=lambda outcome: outcome.source):
             if outcome.fault:
                 faults.append(Fault(name, outcome.source, outcome.fault))
             for kept in outcome.kept:
                 if kept.utterance in prepared.wav_scp:
-                    what = "has this id already; rename it, or prepare the corpus before its speed is perturbed"
+                    what = "another utterance has this id; rename it, or leave speed-perturbed copies out of the corpus"
                     faults.append(Fault(name, kept.utterance, what))
                 self._add(prepared, kept, outcome.source)
                 summary.seconds += kept.seconds
@@ -244,7 +244,7 @@ class _Formatter:
         return outcome
 
     def _fits(self, utterance: str, speed: float, seconds: float, outcome: _Outcome) -> bool:
-        """Whether the length lies within the limits; if not, note the utterance as dropped."""
+        """Whether the length is within the limits; if not, add the utterance to those dropped."""
         if self.options.min_seconds <= seconds <= self.options.max_seconds:
             return True
         side, limit = "shorter", self.options.min_seconds

@@ -8,7 +8,7 @@ from espnet_diverse.audio.segments import segment_fault
 from espnet_diverse.data.faults import Fault, refuse
 from espnet_diverse.data.kaldi import DataDir, scan_data_dir
 from espnet_diverse.data.tables import entry_faults
-from espnet_diverse.data.threads import threaded
+from espnet_diverse.data.threads import map_in_threads
 from espnet_diverse.errors import DataError
 
 
@@ -51,7 +51,7 @@ def _table_faults(data: DataDir) -> list[Fault]:
 
 
 def _key_faults(data: DataDir, folder: str) -> list[Fault]:
-    """Compare the keys of the tables with the utterances; an empty table is a fault of its own."""
+    """Ids that are not in all tables; an empty table is reported elsewhere."""
 
     def faults(table: str, keys: Iterable[str], what: str) -> list[Fault]:
         return [Fault(f"{folder}{table}", key, what) for key in sorted(keys)]
@@ -60,20 +60,20 @@ def _key_faults(data: DataDir, folder: str) -> list[Fault]:
     spoken = set(data.utterances())
     found: list[Fault] = []
     if spoken and data.text:
-        add_or_take = "or take the line out"
+        add_or_remove = "or remove the line"
         found += faults(
-            "text", data.text.keys() - spoken, f"transcript without audio in {source}; add it {add_or_take}"
+            "text", data.text.keys() - spoken, f"transcript without audio in {source}; add it {add_or_remove}"
         )
-        found += faults(source, spoken - data.text.keys(), f"audio without transcript in text; add it {add_or_take}")
+        found += faults(source, spoken - data.text.keys(), f"audio without transcript in text; add it {add_or_remove}")
     for name, table in (("utt2spk", data.utt2spk), ("src_text", data.src_text), *data.conditions.items()):
         if spoken and table:
             found += faults(name, spoken - table.keys(), "has no line in this table; add one")
-            found += faults(name, table.keys() - spoken, f"is not in {source}; take the line out")
+            found += faults(name, table.keys() - spoken, f"is not in {source}; remove the line")
     if data.segments and data.wav_scp:
         used = {segment.recording for segment in data.segments.values()}
         strange = [u for u, segment in data.segments.items() if segment.recording not in data.wav_scp]
-        found += faults("segments", strange, "its recording is not in wav.scp; add it or take the line out")
-        found += faults("wav.scp", data.wav_scp.keys() - used, "no segment uses this recording; take it out")
+        found += faults("segments", strange, "its recording is not in wav.scp; add it or remove the line")
+        found += faults("wav.scp", data.wav_scp.keys() - used, "no segment uses this recording; remove it")
     return found
 
 
@@ -89,11 +89,11 @@ def _audio_faults(data: DataDir, folder: str, nj: int, prepared: bool) -> list[F
         unread = f"{path}: training does not read {info.converted_from}; convert it with espnet-diverse prepare"
         return recording, info.seconds, unread if prepared and info.converted_from else ""
 
-    # A path with a fault of its own (a pipe, nothing at all) is already listed and must not be opened.
+    # A faulty path (a pipe, an empty one) is already listed and must not be opened.
     readable = [item for item in sorted(data.wav_scp.items()) if not entry_faults("wav.scp", *item)]
     seconds: dict[str, float] = {}
     faults: list[Fault] = []
-    for recording, length, what in threaded(check, readable, nj, "check audio"):
+    for recording, length, what in map_in_threads(check, readable, nj, "check audio"):
         if what:
             faults.append(Fault(f"{folder}wav.scp", recording, what))
         else:

@@ -120,7 +120,7 @@ def test_wrong_segments(tree):
     assert str(caught.value).startswith(
         f"2 faults: {folder}/segments.lst:1: segment ends at 0.0 s, not after its start"
     )
-    assert f"{folder}/segments.lst:2: segment '{SPEECHES['train']} half 1.0' is wrong" in str(caught.value)
+    assert f"{folder}/segments.lst:2: segment '{SPEECHES['train']} half 1.0' is invalid" in str(caught.value)
     write(folder / "segments.lst", f"{SPEECHES['train']} 0.0 0.5", f"{SPEECHES['train']} 0.0 0.5")
     with pytest.raises(DataError, match="segments.lst:2: this segment occurs twice; remove one from all parallel"):
         europarl_st.prepare(tree, ST)

@@ -59,7 +59,7 @@ def test_a_domain_given_replaces_the_table(part):
 def test_fill_names_those_without_a_table(part):
     parts = [Part("", part("a", "u1")), Part("", part("b", "u2", utt2lang="de"))]
     assert combine(parts, {"utt2lang": "zh"}).conditions["utt2lang"] == {"u1": "zh", "u2": "de"}
-    with pytest.raises(ConfigError, match="^'text' cannot be filled with one name for all; allowed are utt2lang, utt2"):
+    with pytest.raises(ConfigError, match="^'text' cannot be filled with one value; allowed are utt2lang, utt2"):
         combine(parts, {"text": "zh"})
 
 
@@ -76,7 +76,7 @@ def test_a_table_that_only_some_have_is_refused(tmp_path, part):
 def test_an_utterance_in_two_directories_is_refused(tmp_path, part):
     with pytest.raises(DataError) as caught:
         combine([Part("a", part("a", "u1", "u2")), Part("b", part("b", "u2"))])
-    what = f"is also in {tmp_path}/a; an id may be in one directory only: prepare one of them anew"
+    what = f"is also in {tmp_path}/a; an id may be in one directory only: prepare one of them again"
     assert str(caught.value) == f"{tmp_path}/b: u2: {what}"
 
 
@@ -99,7 +99,7 @@ def test_bad_places(tmp_path, part):
         combine([a, a])
     with pytest.raises(DataError, match=f"^{tmp_path}/c: no such data directory; `espnet-diverse prepare` makes one"):
         combine([a, Part("", tmp_path / "c")])
-    with pytest.raises(DataError, match=f"^{tmp_path}/b: is one of the directories to combine; write to another place"):
+    with pytest.raises(DataError, match=f"^{tmp_path}/b: is one of the directories to combine; choose another path"):
         write_combined([a, b], tmp_path / "b")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.tex").touch()

@@ -115,7 +115,7 @@ def test_too_short_and_too_long_are_dropped_with_a_list(tmp_path, data, write_wa
 
 
 def test_nothing_left_is_an_error(tmp_path, data):
-    with pytest.raises(DataError, match="^dev: no utterance lies within the limits of 1 to 20 seconds$"):
+    with pytest.raises(DataError, match="^dev: no utterance is within the limits of 1 to 20 seconds$"):
         format_data({"dev": data}, tmp_path / "data", FormatOptions(min_seconds=1.0))
     assert not (tmp_path / "data").exists()
 
@@ -160,7 +160,7 @@ def test_faulty_tables_name_their_set(tmp_path, data):
 def test_id_that_perturbation_makes_twice(tmp_path, data):
     for table in (data.wav_scp, data.text, data.utt2spk):
         table["sp0.9-a1"] = table["a1"]
-    with pytest.raises(DataError, match="^train: sp0.9-a1: has this id already"):
+    with pytest.raises(DataError, match="^train: sp0.9-a1: another utterance has this id"):
         format_data({"train": data}, tmp_path / "data", FormatOptions((0.9, 1.0)))
 
 
@@ -169,9 +169,9 @@ def test_foreign_directories_and_the_audio_itself_are_not_replaced(tmp_path, dat
         format_data({"audio": data}, tmp_path)
     format_data({"train": data}, tmp_path / "data", FormatOptions((0.9,)))
     prepared = read_data_dir(tmp_path / "data" / "train")
-    with pytest.raises(DataError, match="train: would be replaced, yet holds the audio of sp0.9-a1"):
+    with pytest.raises(DataError, match="train: would be replaced, but contains the audio of sp0.9-a1"):
         format_data({"train": prepared}, tmp_path / "data")
-    with pytest.raises(DataError, match="output directory: .*holds a pipe"):
+    with pytest.raises(DataError, match="output directory: .*contains a pipe"):
         format_data({"train": data}, tmp_path / "a|b")
     (tmp_path / "file").touch()
     with pytest.raises(DataError, match=r"file: cannot be written \(.*Not a directory"):
@@ -201,5 +201,5 @@ def test_text_alone_is_written_as_it_is(tmp_path):
     assert (str(summary), summary.dropped) == ("1 sentences", 1)
     assert sorted(tree(tmp_path)) == ["train/dropped.tsv", "train/src_text", "train/text"]
     format_data({"train": data}, tmp_path)  # a directory of text alone may be replaced
-    with pytest.raises(ConfigError, match="^speed factors are for audio, and these sets are text alone; leave --speed"):
+    with pytest.raises(ConfigError, match="^speed factors are for audio, and these sets are text alone; omit --speed"):
         format_data({"train": data}, tmp_path, FormatOptions((0.9, 1.0)))

@@ -114,7 +114,7 @@ def test_a_kaldi_directory_is_a_list(here):
 
 def test_commands_and_segments_of_a_kaldi_directory_are_refused(here):
     Path("wav.scp").write_text("u1 sox a.wav |\n")
-    with pytest.raises(DataError, match=r"wav\.scp:1: .* holds a pipe; commands are not run"):
+    with pytest.raises(DataError, match=r"wav\.scp:1: .* contains a pipe; commands are not run"):
         find_recordings([], Path("wav.scp"))
     Path("segments").write_text("u1 r 0 1\n")
     with pytest.raises(DataError, match=r"has segments; extract them with espnet-diverse prepare, or remove the file"):
