@@ -186,11 +186,11 @@ def test_each_recording_has_its_own_tasks(recognizer, asked):
 def test_a_language_that_is_not_given_is_found(recognizer, asked, monkeypatch):
     seen = []
 
-    def find_language(search, features, conditions):
+    def identify_language(search, features, conditions):
         seen.append((len(features), conditions))
         return {"de": 0.9, "ar": 0.1}
 
-    monkeypatch.setattr(recordings, "find_language", find_language)
+    monkeypatch.setattr(recordings, "identify_language", identify_language)
     monkeypatch.setattr(recordings, "_LANGUAGE_SECONDS", 5.0)
     transcript = recognizer(tones(10, seed=0), RATE)
     (listened,) = seen

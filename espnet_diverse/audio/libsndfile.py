@@ -164,17 +164,17 @@ def mono_blocks(
 def decoded_blocks(
     audio: soundfile.SoundFile, name: str | Path, start: int = 0, wanted: float = inf, largest: int = BLOCK_SAMPLES
 ) -> Iterator[np.ndarray]:
-    """Decode from where an open file stands, whatever length its header gives.
+    """Decode from the current position of an open file, without regard to the length in its header.
 
     Args:
         audio: The file; it need not be seekable.
         name: Its name in errors.
-        start: Where it stands, in frames.
+        start: Its current position in frames, for error messages.
         wanted: Number of frames at most.
         largest: Frames of a block at most.
 
     Yields:
-        Blocks as of `mono_blocks`, up to the end of the file at the latest.
+        Blocks as from `mono_blocks`, until the end of the file or `wanted`.
 
     Raises:
         DataError: The file is damaged, or holds NaN, infinite or unscaled samples.

@@ -1,4 +1,4 @@
-"""Segments: parts of a recording, as `segments` of a Kaldi data directory names them."""
+"""Segments of recordings, as in the table `segments` of a Kaldi data directory."""
 
 from typing import NamedTuple
 

@@ -1,7 +1,7 @@
 """Recordings from any source as checked blocks of 16 kHz mono: a file, a file object, standard input or an array.
 
-A recording is checked before anything of it is handed out, so that a fault near the end of a long one cannot spoil work
-that was begun on its beginning. No more than a block is in memory at any time.
+A recording is checked before any of its samples are returned, so that a fault near the end of a long one does not show
+after work on its beginning. No more than a block is in memory at any time.
 """
 
 import shutil
@@ -94,7 +94,7 @@ def _name(source: Source) -> str:
 
 
 def _on_disk(source: str | Path | BinaryIO, name: str, stack: ExitStack) -> Path:
-    """The file, or a temporary copy of a stream: decoding audio formats takes seeks, which a pipe does not have."""
+    """The file, or a temporary copy of a stream: decoders seek, which a pipe cannot."""
     if isinstance(source, str | Path) and str(source) != STDIN:
         return Path(source)
     stream = sys.stdin.buffer if isinstance(source, str | Path) else source

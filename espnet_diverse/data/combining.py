@@ -112,7 +112,7 @@ def _gaps(sets: Mapping[Path, DataDir]) -> list[Fault]:
     faults = []
     for table in ("wav.scp", "segments", "src_text", *TABLES):
         having = [path for path, data in sets.items() if data.tables()[table]]
-        todo = f"take it from all, or fill it with --fill {table}=NAME" if table in TABLES else "give all or none one"
+        todo = f"remove it from all, or add it with --fill {table}=VALUE" if table in TABLES else "all need it or none"
         lacking = sets.keys() - having if having else []
         faults += [Fault(str(path), None, f"has no {table}, which {having[0]} has; {todo}") for path in sorted(lacking)]
     return faults

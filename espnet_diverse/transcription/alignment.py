@@ -5,7 +5,7 @@ The most probable CTC path of the tokens of a text (Graves et al. 2006, "Connect
 of the time in which it is spoken, and blank in the others, so words appear shorter than they are.
 
 The confidence of a token is the mean of its CTC posteriors over its frames, that of a word the mean over its tokens.
-Both come from CTC alone, whatever other scores the search has used.
+Both come from CTC alone, even if the search uses other scores as well.
 """
 
 import logging

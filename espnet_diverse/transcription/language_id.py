@@ -28,7 +28,7 @@ def spoken_conditions(search: BatchedSearch) -> list[str]:
     return [condition for condition in spoken if condition in search.conditions.names]
 
 
-def find_language(
+def identify_language(
     search: BatchedSearch, features: Sequence[NDArray], conditions: Mapping[str, int]
 ) -> dict[str, float]:
     """Probabilities of the languages of a model for a recording.

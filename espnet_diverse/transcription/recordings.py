@@ -19,7 +19,7 @@ from espnet_diverse.decoding.condition_ids import KnownConditions, completed, in
 from espnet_diverse.decoding.grouping import each_result, grouped
 from espnet_diverse.decoding.predictor import BatchedSearch, Found
 from espnet_diverse.transcription.alignment import align_words, check_ctc, frame_times
-from espnet_diverse.transcription.language_id import find_language, spoken_conditions
+from espnet_diverse.transcription.language_id import identify_language, spoken_conditions
 from espnet_diverse.transcription.result import Alternative, Segment, Transcript
 from espnet_diverse.transcription.segmentation import SpeechChunk, split_speech
 from espnet_diverse.transcription.segmentation_options import SegmentationOptions
@@ -134,8 +134,10 @@ class Transcription:
         yield from (recording.result() for recording in pending)
 
     def _read(self, recording: _Recording) -> list[_Chunk]:
-        """Read a recording; return its chunks to decode with those of others: none if it is long, and was decoded here,
-        or has failed."""
+        """Read a recording and return its chunks, to be decoded with those of others.
+
+        A recording longer than the window is decoded here. It returns no chunks, nor does one that cannot be read.
+        """
         request = recording.request
         try:
             with open_audio(request.audio, request.rate) as audio:
@@ -162,7 +164,7 @@ class Transcription:
         for chunk in found:
             try:
                 features = self.search.features(chunk.samples)
-            except TooShortUttError:  # to contain a word
+            except TooShortUttError:  # no word fits into it
                 continue
             recording.waiting += 1
             yield _Chunk(recording, chunk.start, chunk.end, features, chunk.end - before)
@@ -183,10 +185,8 @@ class Transcription:
             others = KnownConditions(
                 {condition: names for condition, names in known.names.items() if condition not in spoken}
             )
-            indices = indices_of(
-                others, recording.conditions
-            )  # first, so that an error shows before the language is detected
-            recording.probabilities = find_language(self.search, _first_seconds(beginning), indices)
+            indices = indices_of(others, recording.conditions)  # raises before time is spent on detection
+            recording.probabilities = identify_language(self.search, _first_seconds(beginning), indices)
             language = dict.fromkeys(spoken, next(iter(recording.probabilities)))
             recording.conditions = completed(known, language | dict(given), self.same_language)
             recording.language = self._spoken(recording.conditions)
@@ -228,9 +228,9 @@ class Transcription:
 
 def _first_seconds(chunks: Sequence[_Chunk]) -> list[NDArray]:
     """Features of the first chunks, as many as the language is detected from."""
-    seconds, some = 0.0, []
+    seconds, features = 0.0, []
     for chunk in chunks:
         if seconds < _LANGUAGE_SECONDS:
-            some.append(chunk.features)
+            features.append(chunk.features)
             seconds += chunk.end - chunk.start
-    return some
+    return features

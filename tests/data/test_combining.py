@@ -67,9 +67,9 @@ def test_a_table_that_only_some_have_is_refused(tmp_path, part):
     named, bare = part("b", "u2", utt2lang="de"), part("a", "u1")
     with pytest.raises(DataError) as caught:
         combine([Part("", named), Part("", bare)])
-    todo = "take it from all, or fill it with --fill utt2lang=NAME"
+    todo = "remove it from all, or add it with --fill utt2lang=VALUE"
     assert str(caught.value) == f"{bare}: has no utt2lang, which {named} has; {todo}"
-    with pytest.raises(DataError, match=f"{bare}: has no src_text, which {tmp_path}/c has; give all or none one"):
+    with pytest.raises(DataError, match=f"{bare}: has no src_text, which {tmp_path}/c has; all need it or none"):
         combine([Part("", bare), Part("", part("c", "u3", src_text=True))])
 
 
@@ -121,5 +121,5 @@ def test_directories_of_text_alone_are_combined(tmp_path):
 
 def test_audio_and_text_alone_do_not_go_together(tmp_path, part):
     write_data_dir(DataDir(text={"t1": "text"}), tmp_path / "text")
-    with pytest.raises(DataError, match="text: has no wav.scp, which .*/speech has; give all or none one"):
+    with pytest.raises(DataError, match="text: has no wav.scp, which .*/speech has; all need it or none"):
         combine([Part("", part("speech", "s1")), Part("", tmp_path / "text")])
