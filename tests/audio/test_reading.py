@@ -1,6 +1,7 @@
 import os
 import struct
 import tempfile
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -223,3 +224,14 @@ def test_files_converted_for_reading_leave_nothing_behind(tmp_path, monkeypatch)
 def test_paths_that_cannot_be_opened_are_named(tmp_path):
     with pytest.raises(DataError, match=r"cannot be read \(File name too long\); correct the path or the file"):
         read_audio(tmp_path / ("x" * 300))
+
+
+def test_a_wrong_length_in_a_header_takes_no_memory(tmp_path, write_wav):
+    content = bytearray(write_wav(tmp_path / "x.flac").read_bytes())
+    content[21:26] = (int.from_bytes(content[21:26]) | (1 << 36) - 1).to_bytes(5)  # samples: 256 GB as float32
+    (tmp_path / "x.flac").write_bytes(content)
+    tracemalloc.start()
+    with pytest.raises(DataError, match=r"x\.flac: (holds|cannot be decoded)"):
+        read_audio(tmp_path / "x.flac")
+    assert tracemalloc.get_traced_memory()[1] < 1 << 25
+    tracemalloc.stop()
