@@ -10,6 +10,8 @@ import numpy as np
 import soundfile
 
 from espnet_diverse.audio import media
+from espnet_diverse.audio.reading import read_audio
+from espnet_diverse.audio.resampling import RATE, resample
 
 SECONDS = 2.0
 HERTZ = 440
@@ -28,6 +30,14 @@ def without_header(content: bytes) -> bytes:
     second = content.index(content[:2], 4)
     assert b"Info" in content[:second] or b"Xing" in content[:second]
     return content[second:]
+
+
+def seconds_and_pitches(path: Path) -> tuple[float, list[float]]:
+    """The length of a file in seconds, and the pitch in each of them."""
+    samples, rate = read_audio(path)
+    samples = resample(samples, rate)
+    whole = [samples[start : start + RATE] for start in range(0, len(samples) - RATE + 1, RATE)]
+    return len(samples) / RATE, [float(np.argmax(np.abs(np.fft.rfft(second)))) for second in whole]
 
 
 def run_ffmpeg(*arguments: str | Path) -> bytes:
