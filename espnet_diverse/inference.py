@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import torch
 
-from espnet_diverse.audio.stream import Source
+from espnet_diverse.audio.sources import Source
 from espnet_diverse.conditions import given
 from espnet_diverse.decoding.condition_ids import completed, indices_of, warn_of_unused
 from espnet_diverse.decoding.grouping import grouped
@@ -24,9 +24,9 @@ from espnet_diverse.errors import ConfigError, ModelError
 from espnet_diverse.packing.archive import unpacked
 from espnet_diverse.transcription.recordings import Request, Transcription
 from espnet_diverse.transcription.result import Alternative, Transcript
-from espnet_diverse.transcription.segmentation import Cutting
+from espnet_diverse.transcription.segmentation_options import SegmentationOptions
 
-__all__ = ["Cutting", "Options", "Recognizer", "Request", "Transcript", "Translation", "Translator"]
+__all__ = ["Options", "Recognizer", "Request", "SegmentationOptions", "Transcript", "Translation", "Translator"]
 
 
 class Recognizer:
@@ -38,7 +38,7 @@ class Recognizer:
         device: "cpu" or "cuda".
         precision: What linear maps compute in: "float32", "int8" or "bfloat16".
         compile: Whether encoder layers are compiled before they are used.
-        cutting: How recordings are cut into stretches of speech.
+        segmentation: Options of splitting recordings into segments of speech.
         options: Of the search.
 
     Attributes:
@@ -57,11 +57,11 @@ class Recognizer:
         device: str = "cpu",
         precision: str = "float32",
         compile: bool = False,
-        cutting: Cutting | None = None,
+        segmentation: SegmentationOptions | None = None,
         options: Options | None = None,
     ):
-        self.cutting = cutting or Cutting()
-        self.cutting.detector()  # says so where it is not installed
+        self.segmentation = segmentation or SegmentationOptions()
+        self.segmentation.detector()  # raises if it is not installed
         self.search = _load(model, model_file, options, device, precision, compile)
         if self.search.task == "mt":
             raise ModelError(f"{model}: translates text, not speech; use Translator, or espnet-diverse translate")
@@ -111,7 +111,7 @@ class Recognizer:
         Raises:
             ConfigError: There are no word times without CTC.
         """
-        return Transcription(self.search, self.cutting, word_timestamps)(requests)
+        return Transcription(self.search, self.segmentation, word_timestamps)(requests)
 
 
 class Translation(NamedTuple):

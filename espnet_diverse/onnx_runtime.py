@@ -1,7 +1,7 @@
 """ONNX Runtime without its telemetry.
 
-Since 1.29 its builds for Linux and macOS send what they are used for to their maker and keep an identifier of the
-machine in the user's cache folder, from when they are imported. The variable that forbids both is read then.
+Since 1.29 its builds for Linux and macOS send usage data and keep an identifier of the machine in the user's cache
+folder. Both begin with the import, which reads the environment variable that turns them off.
 """
 
 import os
@@ -9,7 +9,7 @@ from types import ModuleType
 
 
 def import_onnxruntime() -> ModuleType:
-    """The package onnxruntime, silent unless the user has set ORT_DISABLE_TELEMETRY to something else.
+    """Import onnxruntime with telemetry off, unless the user has set ORT_DISABLE_TELEMETRY.
 
     Raises:
         ImportError: It is not installed.

@@ -20,7 +20,7 @@ from pathlib import Path
 import sentencepiece
 import yaml
 
-from espnet_diverse.data.characters import mend
+from espnet_diverse.data.characters import clean_text
 from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.pretrained_tokenizer import FILE, PretrainedTokenizer, read_tokenizer
 
@@ -38,7 +38,7 @@ def normalise(text: str) -> str:
     lines of a token list in one place and not in another, so that tokens such as the no-break space (U+00A0) or the
     ideographic space (U+3000) would have two different names.
     """
-    return " ".join(mend(text)[0].split())
+    return " ".join(clean_text(text)[0].split())
 
 
 @dataclass(frozen=True)

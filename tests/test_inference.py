@@ -12,18 +12,18 @@ from espnet_diverse.decoding.decode_dir import decode
 from espnet_diverse.decoding.options import Options
 from espnet_diverse.decoding.predictor import load_batched_search
 from espnet_diverse.errors import ConfigError, DataError, ModelError
-from espnet_diverse.inference import Cutting, Recognizer, Request, Translator
+from espnet_diverse.inference import Recognizer, Request, SegmentationOptions, Translator
 from espnet_diverse.scope import current
 from espnet_diverse.transcription import recordings
 
 RATE = 16_000
-WHOLE = Cutting(vad="none", longest=1.3)
+WHOLE = SegmentationOptions(vad="none", max_seconds=1.3)
 OPTIONS = Options(beam_size=2, ctc_weight=0.4, batch_size=2, maxlenratio=0.3)
 
 
 @pytest.fixture(scope="module")
 def recognizer(tiny_run):
-    return Recognizer(tiny_run.model_dir, options=OPTIONS, cutting=WHOLE)
+    return Recognizer(tiny_run.model_dir, options=OPTIONS, segmentation=WHOLE)
 
 
 def tones(seconds, seed):
@@ -55,7 +55,7 @@ def test_a_file_its_samples_and_a_file_object_give_the_same(tiny_run, recognizer
 
 def test_the_best_texts_come_in_order(tiny_run):
     several = Recognizer(
-        tiny_run.model_dir, options=replace(OPTIONS, beam_size=4, nbest=3, maxlenratio=0), cutting=WHOLE
+        tiny_run.model_dir, options=replace(OPTIONS, beam_size=4, nbest=3, maxlenratio=0), segmentation=WHOLE
     )
     (segment,) = several(tones(1, seed=0), RATE).segments
     scores = [each.score for each in segment.alternatives]
@@ -75,7 +75,7 @@ def test_what_is_too_short_to_be_said_has_no_segment(recognizer):
 
 @pytest.fixture(scope="module")
 def twelve(tmp_path_factory):
-    """Recordings of several lengths; three are longer than a window of eight stretches."""
+    """Recordings of several lengths; three are longer than a window of eight segments."""
     folder = tmp_path_factory.mktemp("twelve")
     lengths = (1, 0.5, 2, 11, 0.75, 3, 0.25, 20, 1, 1.25, 9, 2)
     for index, seconds in enumerate(lengths):
@@ -99,16 +99,16 @@ def test_a_bad_recording_changes_no_digit_of_another(recognizer, twelve, clean, 
 
 
 def test_a_recording_that_breaks_while_it_is_read_changes_no_digit_of_another(recognizer, twelve, clean, monkeypatch):
-    cut, opened = recordings.stretches, []
+    split, opened = recordings.split_speech, []
 
-    def breaking(blocks, cutting):
+    def breaking(blocks, options):
         opened.append(blocks)
-        for count, stretch in enumerate(cut(blocks, cutting)):
+        for count, chunk in enumerate(split(blocks, options)):
             if len(opened) in (3, 9) and count == 9 * (len(opened) == 9):  # a short one, and a long one after a window
                 raise MemoryError("no room")
-            yield stretch
+            yield chunk
 
-    monkeypatch.setattr(recordings, "stretches", breaking)
+    monkeypatch.setattr(recordings, "split_speech", breaking)
     requests = [*map(Request, twelve[:2]), Request(twelve[2]), *map(Request, twelve[2:7]), Request(twelve[3])]
     found = list(recognizer.transcribe_all([*requests, *map(Request, twelve[7:])]))
     assert str(found.pop(8)) == str(found.pop(2)) == "no room"
@@ -187,12 +187,12 @@ def test_each_recording_has_its_own_tasks(recognizer, asked):
 def test_a_language_that_is_not_given_is_found(recognizer, asked, monkeypatch):
     seen = []
 
-    def find_language(search, features, conditions):
+    def identify_language(search, features, conditions):
         seen.append((len(features), conditions))
         return {"de": 0.9, "ar": 0.1}
 
-    monkeypatch.setattr(recordings, "find_language", find_language)
-    monkeypatch.setattr(recordings, "_LISTENED", 5.0)
+    monkeypatch.setattr(recordings, "identify_language", identify_language)
+    monkeypatch.setattr(recordings, "_LANGUAGE_SECONDS", 5.0)
     transcript = recognizer(tones(10, seed=0), RATE)
     (listened,) = seen
     assert listened[1] == {"domain": 0} and 0 < listened[0] < len(transcript.segments)

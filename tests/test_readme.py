@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from espnet_diverse.audio.files import write_audio
+from espnet_diverse.audio.writing import write_audio
 from espnet_diverse.bin.main import COMMANDS
 from espnet_diverse.corpora.synthetic.speech_synthesis import Line, Voice, synthesize
 

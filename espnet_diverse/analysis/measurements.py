@@ -14,7 +14,8 @@ from espnet_diverse.analysis.clusters import ClusterUse
 from espnet_diverse.analysis.collect import Observation, observe
 from espnet_diverse.analysis.query_map import QuerySample
 from espnet_diverse.analysis.redundancy import Redundancy
-from espnet_diverse.audio.files import read_audio, resample
+from espnet_diverse.audio.reading import read_audio
+from espnet_diverse.audio.resampling import resample
 from espnet_diverse.data.kaldi import DataDir
 from espnet_diverse.errors import ConfigError, DataError, ModelError
 from espnet_diverse.progress import progress

@@ -1,6 +1,6 @@
-"""Recordings of telephones and films (m4a, mp4, webm and the like), which libsndfile cannot read, through ffmpeg.
+"""Conversion of m4a, mp4, webm, wma, amr and aac, which libsndfile cannot read, by ffmpeg.
 
-The kind is told by the first bytes, and ffmpeg is held to it: left to guess, it would also open playlists, which name
+The format is detected from the first bytes and given to ffmpeg: left to guess, it would also open playlists, which name
 other files. It is called without a shell and may read nothing but the file.
 """
 
@@ -10,7 +10,7 @@ import subprocess
 from pathlib import Path
 from typing import NamedTuple
 
-from espnet_diverse.audio.files import RATE
+from espnet_diverse.audio.resampling import RATE
 from espnet_diverse.errors import DataError
 
 _ERROR = re.compile(r"^(?:\[[^]]* @ [^]]*\] )?\[(?:error|fatal)\] (.*)$", re.MULTILINE)
@@ -18,7 +18,7 @@ _DURATION = re.compile(r"Duration: (\d+):(\d+):([\d.]+)")
 
 
 class MediaFormat(NamedTuple):
-    """What a kind of file is called, and ffmpeg's name of what reads it."""
+    """A file format: its name in messages, and ffmpeg's name of its demuxer."""
 
     title: str
     demuxer: str
@@ -37,7 +37,7 @@ _AAC = MediaFormat("AAC", "aac")
 
 
 def media_format(path: Path) -> MediaFormat | None:
-    """Tell by its first bytes what kind of file for ffmpeg it is; None where libsndfile is to be asked."""
+    """Detect from the first bytes a format that ffmpeg is needed for; None for other files."""
     with path.open("rb") as file:
         head = file.read(16)
     for (offset, signature), known in _SIGNATURES.items():
@@ -48,43 +48,50 @@ def media_format(path: Path) -> MediaFormat | None:
 
 
 def convert(path: Path, name: str, kind: MediaFormat, wav: Path) -> None:
-    """Write the first audio track as 16 kHz mono `wav`.
+    """Write the first audio track of a file as 16 kHz mono 16-bit wav (115 MB an hour).
+
+    Args:
+        path: The file.
+        name: Its name in errors.
+        kind: Its format, from `media_format`.
+        wav: Where to write.
 
     Raises:
-        DataError: There is no ffmpeg, the file has no audio, or it is damaged; the message begins with `name`.
+        DataError: There is no ffmpeg, the file has no audio, or it is damaged.
     """
     program = _program()
     if program is None:
-        what = f"is {kind.title}, which only ffmpeg reads, and there is none"
+        what = f"is {kind.title}, which only ffmpeg reads, and no ffmpeg is installed"
         remedy = "install ffmpeg or espnet_diverse[media], or convert the file to wav, flac, mp3, ogg or opus"
         raise DataError(f"{name}: {what}; {remedy}")
     source = ("-protocol_whitelist", "file", "-f", kind.demuxer, "-i", f"file:{path.absolute()}", "-map", "0:a:0")
-    # A header of 32 bits cannot tell the length of more than 37 hours: RF64 can.
+    # The 32-bit header of wav holds at most 37 hours: RF64 holds more.
     target = ("-ac", "1", "-ar", str(RATE), "-c:a", "pcm_s16le", "-f", "wav", "-rf64", "auto", "-y", f"file:{wav}")
     command = [program, "-nostdin", "-hide_banner", "-nostats", "-v", "level+info", "-xerror", *source, *target]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
-    said = done.stderr.decode("utf-8", "replace")
-    fault = _fault(said, done.returncode, wav)
+    log = done.stderr.decode("utf-8", "replace")
+    fault = _fault(log, done.returncode, wav)
     if fault:
         raise DataError(f"{name}: ffmpeg cannot read this {kind.title} file ({fault}); get it again")
 
 
-def _fault(said: str, code: int, wav: Path) -> str | None:
-    """What ffmpeg found wrong.
+def _fault(log: str, code: int, wav: Path) -> str | None:
+    """What ffmpeg found wrong, or None.
 
     Args:
-        said: What it printed.
+        log: Its messages.
         code: Its exit code.
-        wav: What it wrote.
+        wav: Its output.
     """
-    errors = _ERROR.findall(said)
+    errors = _ERROR.findall(log)
     if code or "partial file" in " ".join(errors):
-        if "matches no streams" in said:
-            return "it has no sound"
+        if "matches no streams" in log:
+            return "it has no audio track"
         return errors[0].strip() if errors else f"exit code {code}"
-    # A torn Matroska file is no error for it. The duration is that of the longest track: it tells only of sound alone.
-    duration = _DURATION.search(said)
-    if duration and "Input #0, matroska" in said and "Video:" not in said:
+    # A truncated Matroska file is no error for ffmpeg. The duration in its header is that of the longest track, so it
+    # says something only about files without video.
+    duration = _DURATION.search(log)
+    if duration and "Input #0, matroska" in log and "Video:" not in log:
         hours, minutes, rest = map(float, duration.groups())
         whole, seconds = 3600 * hours + 60 * minutes + rest, wav.stat().st_size / 2 / RATE
         return f"it ends at {seconds:.1f} of {whole:.1f} s" if seconds < 0.9 * whole else None

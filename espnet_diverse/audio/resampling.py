@@ -1,4 +1,4 @@
-"""Samples brought to 16 kHz as they come, in blocks."""
+"""Resampling to 16 kHz, of whole recordings and of blocks; both give the same samples."""
 
 from collections.abc import Iterable, Iterator
 
@@ -6,19 +6,39 @@ import numpy as np
 import soxr
 from numpy.typing import NDArray
 
-from espnet_diverse.audio.files import RATE
+RATE = 16_000
+"""The rate of prepared audio and of what models read, in Hz."""
 
 
-def resampled(blocks: Iterable[NDArray], rate: int) -> Iterator[NDArray]:
-    """Bring blocks (L,) from `rate` Hz to `RATE`; together they equal what `corpora.audio.resample` makes of all."""
+def resample(samples: NDArray, rate: float, speed: float = 1.0) -> NDArray:
+    """Resample a whole recording, with speed perturbation as in Kaldi (Ko et al., Interspeech 2015).
+
+    The signal is taken as recorded at `speed` times its rate. That changes tempo and pitch, and divides its length by
+    `speed`.
+
+    Args:
+        samples: Samples (T,) float32.
+        rate: Their rate in Hz.
+        speed: Speed factor.
+
+    Returns:
+        Samples at `RATE`, (about T * RATE / (rate * speed),) float32.
+    """
+    if rate * speed == RATE:
+        return samples
+    return np.concatenate([np.zeros(0, np.float32), *resample_blocks([samples], rate * speed)])
+
+
+def resample_blocks(blocks: Iterable[NDArray], rate: float) -> Iterator[NDArray]:
+    """Resample blocks (L,) float32 from `rate` Hz to `RATE`, as they come; joined they equal `resample` of all."""
     if rate == RATE:
         yield from blocks
         return
     stream = soxr.ResampleStream(rate, RATE, 1, dtype="float32")
     for block in blocks:
-        brought = stream.resample_chunk(block)
-        if len(brought):
-            yield brought
-    brought = stream.resample_chunk(np.zeros(0, np.float32), last=True)
-    if len(brought):
-        yield brought
+        resampled = stream.resample_chunk(block)
+        if len(resampled):
+            yield resampled
+    resampled = stream.resample_chunk(np.zeros(0, np.float32), last=True)
+    if len(resampled):
+        yield resampled

@@ -1,9 +1,9 @@
-"""Files that libsndfile does not read to their end, or not at all, for it takes their length for another.
+"""Audio with missing or wrong length headers, and with several recordings in one file, which libsndfile cuts short.
 
-- mp3 and ogg with several recordings one after the other: it reads the first. Each part is read by itself.
-- mp3 that does not tell how long it is, such as a part of a broadcast: libsndfile takes the bit rate of the first frame
-  for that of all and stops where the file would then end. Through a pipe it reads to the real end.
-- flac that was written to a pipe, where the length could not be filled in: only soundfile's jumps in it fail.
+- Concatenated mp3 and ogg: libsndfile reads the first recording. Here each one is decoded by itself.
+- mp3 without a length header, such as a part of a broadcast: libsndfile estimates the length from the bit rate of the
+  first frame and stops there. Through a pipe it decodes to the real end.
+- flac that was written to a pipe, so that its length could not be filled in: only soundfile's seeks in it fail.
 """
 
 import os
@@ -11,49 +11,63 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import NamedTuple
 
 import soundfile
-from numpy.typing import NDArray
 
 from espnet_diverse.audio.concatenated import Part, file_parts
-from espnet_diverse.audio.files import RATE
-from espnet_diverse.audio.resampling import resampled
+from espnet_diverse.audio.libsndfile import decoded_blocks
+from espnet_diverse.audio.resampling import RATE, resample_blocks
 from espnet_diverse.errors import DataError
 
-_FLAC = b"fLaC"
+_FLAC, _OGG = b"fLaC", b"OggS"
 _BLOCK = 1 << 18
-_LEAST = 0.9  # of the frames that an mp3 tells; fewer are there only if it is torn
+_LEAST_SHARE = 0.9  # of the frames that an mp3 header counts; fewer are there only if the file is truncated
 
 
-def unread_parts(path: Path) -> list[Part]:
-    """The parts of a file that must be read one by one; none where libsndfile reads it to its end."""
+class Unsized(NamedTuple):
+    """A file that libsndfile cuts short: what it is, such as "concatenated mp3", and the recordings in it."""
+
+    title: str
+    parts: list[Part]
+
+
+def find_unsized(path: Path) -> Unsized | None:
+    """Tell whether libsndfile would cut a file short; None where it reads all of it, or knows best what is wrong."""
     head = _head(path)
     if head[:4] == _FLAC:
         length = int.from_bytes(head[21:26]) & (1 << 36) - 1  # in samples
-        return [] if length or len(head) < 26 else [Part(0, path.stat().st_size)]
-    parts = file_parts(path)
-    unmeasured_mp3 = parts and head[:4] != b"OggS" and not parts[0].told
-    return parts if parts[1:] or unmeasured_mp3 else []
+        return None if length or len(head) < 26 else Unsized("flac without its length", [Part(0, path.stat().st_size)])
+    parts, is_mp3 = file_parts(path), head[:4] != _OGG
+    if parts[1:]:
+        return Unsized("concatenated mp3" if is_mp3 else "concatenated ogg", parts)
+    return Unsized("mp3 without its length", parts) if parts and is_mp3 and not parts[0].frames_in_header else None
 
 
-def write_whole(path: Path, parts: Sequence[Part], name: str, wav: Path) -> None:
-    """Write the parts of a file as one 16 kHz mono 16-bit wav.
+def write_joined(path: Path, parts: Sequence[Part], name: str | Path, wav: Path) -> None:
+    """Decode the parts of a file and write them as one 16 kHz mono float wav (230 MB an hour).
+
+    Args:
+        path: The file.
+        parts: The recordings in it, from `find_unsized`.
+        name: Its name in errors.
+        wav: Where to write.
 
     Raises:
-        DataError: One of them is torn or cannot be decoded; the message begins with `name`.
+        DataError: A part is truncated or cannot be decoded.
     """
     for number, part in enumerate(parts, start=1):
-        if part.found < _LEAST * part.told:
-            what = f"part {number} of {len(parts)} holds {part.found} of {part.told} frames"
-            raise DataError(f"{name}: {what}; the file is torn, get it again")
+        if part.frames_found < _LEAST_SHARE * part.frames_in_header:
+            what = f"part {number} of {len(parts)} holds {part.frames_found} of {part.frames_in_header} frames"
+            raise DataError(f"{name}: {what}; the file is truncated, get it again")
     try:
-        with soundfile.SoundFile(wav, "w", RATE, 1, "PCM_16", format="RF64") as mono:
+        with soundfile.SoundFile(wav, "w", RATE, 1, "FLOAT", format="RF64") as mono:
             for part in parts:
                 with _opened(path, part) as sound:
-                    for block in resampled(_mono(sound), sound.samplerate):
+                    for block in resample_blocks(decoded_blocks(sound, name), sound.samplerate):
                         mono.write(block)
     except RuntimeError as error:
-        raise DataError(f"{name}: cannot be decoded ({error}); get it again") from error
+        raise DataError(f"{name}: cannot be decoded ({error}); the file is damaged") from error
 
 
 def _head(path: Path) -> bytes:
@@ -61,8 +75,8 @@ def _head(path: Path) -> bytes:
         return file.read(26)
 
 
-class _Onward(soundfile.SoundFile):
-    """A file that is only read on: soundfile would seek to where it stands after each block."""
+class _Unseekable(soundfile.SoundFile):
+    """A file that is read in order only: soundfile would seek to the position after each block."""
 
     def seekable(self) -> bool:
         return False
@@ -70,9 +84,9 @@ class _Onward(soundfile.SoundFile):
 
 @contextmanager
 def _opened(path: Path, part: Part) -> Iterator[soundfile.SoundFile]:
-    """A part of a file, through a pipe, in which libsndfile reads no flac."""
+    """A part of a file, through a pipe; flac directly, for libsndfile does not read it from a pipe."""
     if _head(path)[:4] == _FLAC:
-        with _Onward(path) as sound:
+        with _Unseekable(path) as sound:
             yield sound
         return
     read_end, write_end = os.pipe()
@@ -93,8 +107,3 @@ def _feed(path: Path, part: Part, write_end: int) -> None:
         while left and (block := file.read(min(left, _BLOCK))):
             sink.write(block)
             left -= len(block)
-
-
-def _mono(sound: soundfile.SoundFile) -> Iterator[NDArray]:
-    while len(block := sound.read(_BLOCK, dtype="float32", always_2d=True)):
-        yield block.mean(axis=1)

@@ -28,10 +28,10 @@ def run(args: argparse.Namespace) -> int:
     limits = Limits(args.max_seconds, args.max_megabytes)
     with Server(args.port, limits) as server:  # a port in use shows before the model is loaded, which takes seconds
         from espnet_diverse.demo.services import load_service
-        from espnet_diverse.transcription.segmentation import Cutting
+        from espnet_diverse.transcription.segmentation_options import SegmentationOptions
 
-        cutting = Cutting(args.vad)
-        server.service = load_service(args.model, args.model_file, limits, cutting, args.device, args.precision)
+        segmentation = SegmentationOptions(args.vad)
+        server.service = load_service(args.model, args.model_file, limits, segmentation, args.device, args.precision)
         print(f"{server.url} shows {server.service.name}; Ctrl+C ends it", flush=True)
         if args.open:
             import webbrowser

@@ -28,7 +28,8 @@ def outputs(args: argparse.Namespace) -> list[Path]:
 
 def run(args: argparse.Namespace) -> int:
     """Draw, and print the paths of the figures."""
-    from espnet_diverse.audio.files import read_audio, resample
+    from espnet_diverse.audio.reading import read_audio
+    from espnet_diverse.audio.resampling import resample
     from espnet_diverse.data.kaldi import read_data_dir
     from espnet_diverse.errors import DataError
     from espnet_diverse.vocabulary import Vocabulary

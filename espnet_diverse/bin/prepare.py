@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
     from espnet_diverse.corpora import check_options, load_corpus
     from espnet_diverse.data.atomic_files import write_text
     from espnet_diverse.data.faults import FaultsError
-    from espnet_diverse.data.formatting import Form, format_data
+    from espnet_diverse.data.formatting import FormatOptions, format_data
     from espnet_diverse.errors import ConfigError, DataError
 
     if args.nj < 1:
@@ -93,10 +93,10 @@ def run(args: argparse.Namespace) -> int:
     corpus = load_corpus(args.name)
     selection = _selection(args)
     check_options(corpus, selection)
-    form = Form(tuple(args.speed_perturb), args.min_seconds, args.max_seconds, args.audio_format)
+    formatting = FormatOptions(tuple(args.speed_perturb), args.min_seconds, args.max_seconds, args.audio_format)
     try:
         sets = corpus.prepare(_corpus_dir(args, corpus, selection), selection)
-        summaries = format_data(sets, args.output_dir, form, args.nj)
+        summaries = format_data(sets, args.output_dir, formatting, args.nj)
     except FaultsError as error:
         if args.report is None:
             raise

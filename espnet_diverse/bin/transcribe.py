@@ -19,7 +19,7 @@ from espnet_diverse.bin import options
 
 if TYPE_CHECKING:
     from espnet_diverse.inference import Recognizer
-    from espnet_diverse.transcription.files import Recording
+    from espnet_diverse.transcription.inputs import Recording
     from espnet_diverse.transcription.result import Transcript
 
 TASKS = {"transcribe": "asr", "translate": "st"}
@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--model_file", metavar="FILE", help="path or name in MODEL (default: valid.acc.ave.pth)")
     how.add_argument("--beam_size", type=int, default=10, metavar="N", help="hypotheses kept a step (default: 10)")
     how.add_argument("--ctc_weight", type=float, metavar="X", help="share of CTC (default: 0.3; 0 without CTC)")
-    how.add_argument("--batch_size", type=int, default=8, metavar="N", help="stretches at a time (default: 8)")
+    how.add_argument("--batch_size", type=int, default=8, metavar="N", help="segments at a time (default: 8)")
     how.add_argument("--device", default="cpu", help="cpu or cuda (default: cpu)")
     options.add_precision(how)
     how.add_argument(
@@ -69,15 +69,15 @@ def run(args: argparse.Namespace) -> int:
     """Transcribe; 2 where a recording was skipped."""
     from espnet_diverse.decoding.options import Options
     from espnet_diverse.errors import ConfigError
-    from espnet_diverse.transcription.files import find_recordings
-    from espnet_diverse.transcription.segmentation_options import Cutting
+    from espnet_diverse.transcription.inputs import find_recordings
+    from espnet_diverse.transcription.segmentation_options import SegmentationOptions
 
     recordings = find_recordings(args.sources, args.list)
     if args.output_dir is None and (args.output_format == "all" or args.output_format not in _MANY and recordings[1:]):
         many = f" of {len(recordings)} recordings" if recordings[1:] else ""
         raise ConfigError(f"--output_format {args.output_format}{many} needs --output_dir, the folder to write to")
     search = Options(beam_size=args.beam_size, ctc_weight=args.ctc_weight, nbest=args.nbest, batch_size=args.batch_size)
-    cutting = Cutting(vad=args.vad)
+    segmentation = SegmentationOptions(vad=args.vad)
     if args.output_dir is not None:
         _make_folder(args.output_dir)
         (args.output_dir / "failures.json").unlink(missing_ok=True)
@@ -90,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
         device=args.device,
         precision=args.precision,
         compile=args.compile,
-        cutting=cutting,
+        segmentation=segmentation,
         options=search,
     )
     return transcribe(recognizer, recordings, args)
@@ -114,13 +114,13 @@ def transcribe(recognizer: "Recognizer", recordings: Sequence["Recording"], args
         ConfigError: The model does not do what is wanted.
         DataError: It does not know a language or domain, or no recording could be transcribed.
     """
-    from espnet_diverse.transcription.files import readable
+    from espnet_diverse.transcription.inputs import printable
 
     given = options.conditions(args)
     _check(recognizer, args, given)
     failures: list[tuple[str, str]] = []
     for recording, result in _results(recognizer, recordings, args, given):
-        shown = readable(recording.path)
+        shown = printable(recording.path)
         if isinstance(result, Exception):
             failures.append((shown, _reason(shown, result, args.debug)))
             if recordings[1:]:
@@ -148,28 +148,32 @@ def _results(
     recognizer: "Recognizer", recordings: Sequence["Recording"], args: argparse.Namespace, given: Mapping[str, str]
 ) -> Iterator[tuple["Recording", "Transcript | Exception"]]:
     from espnet_diverse.inference import Request
-    from espnet_diverse.transcription.audio_progress import Meter
+    from espnet_diverse.transcription.audio_progress import AudioProgress
 
-    with closing(Meter([recording.path for recording in recordings])) as meter:
+    with closing(AudioProgress([recording.path for recording in recordings])) as progress:
         requests = [
-            Request(recording.path, conditions={**given, **recording.conditions}, hear=partial(meter.hear, index))
+            Request(
+                recording.path,
+                conditions={**given, **recording.conditions},
+                on_progress=partial(progress.update, index),
+            )
             for index, recording in enumerate(recordings)
         ]
         results = recognizer.transcribe_all(requests, args.word_timestamps)
         for index, (recording, result) in enumerate(zip(recordings, results, strict=True)):
-            meter.finish(index)
+            progress.finish(index)
             yield recording, result
 
 
 def _reason(shown: str, error: Exception, debug: bool) -> str:
     """What is wrong with a recording, in one line that names it."""
     from espnet_diverse.errors import UserError
-    from espnet_diverse.transcription.files import readable
+    from espnet_diverse.transcription.inputs import printable
 
     if debug:
         logging.error("transcribing %s failed", shown, exc_info=error)
     said = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
-    said = readable(" ".join(said.split()))
+    said = printable(" ".join(said.split()))
     return said if said.startswith(shown) else f"{shown}: {said}"
 
 
@@ -187,15 +191,15 @@ def _formats(args: argparse.Namespace) -> list[str]:
 
 def _hand_out(recording: "Recording", transcript: "Transcript", args: argparse.Namespace, alone: bool) -> None:
     """Write or print a transcript."""
-    from espnet_diverse.transcription.files import readable
     from espnet_diverse.transcription.formats import FORMATS, write_transcript
+    from espnet_diverse.transcription.inputs import printable
 
     if args.output_dir is not None:
         write_transcript(transcript, recording.name, _formats(args), args.output_dir)
     elif alone or args.output_format != "txt":
         print(FORMATS[args.output_format](transcript, recording.name), end="", flush=True)
     else:
-        print(readable(recording.path), " ".join(transcript.text.split()), sep="\t", flush=True)
+        print(printable(recording.path), " ".join(transcript.text.split()), sep="\t", flush=True)
 
 
 def _finish(failures: Sequence[tuple[str, str]], count: int, output_dir: Path | None) -> int:

@@ -99,14 +99,14 @@ def _lines(name: str) -> Iterable[str]:
 
 
 def _decoded(stream: BinaryIO) -> Iterator[str]:
-    from espnet_diverse.data.characters import mend
+    from espnet_diverse.data.characters import clean_text
 
     for number, line in enumerate(stream, start=1):
         try:
             text = line.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError as error:
             raise UnicodeError(f"line {number} is not utf-8; convert the file with iconv") from error
-        yield mend(text.rstrip("\r\n"))[0]
+        yield clean_text(text.rstrip("\r\n"))[0]
 
 
 def _translate(translator: "Translator", lines: Iterable[str], output: Path | None, args: argparse.Namespace) -> None:

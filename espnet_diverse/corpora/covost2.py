@@ -30,7 +30,7 @@ from typing import NamedTuple
 from espnet_diverse.corpora import EVERYTHING, Selection, split_pair
 from espnet_diverse.corpora.shared.directions import refuse_untrained, spoken_languages, translated_directions
 from espnet_diverse.corpora.shared.tsv import read_tsv
-from espnet_diverse.data.characters import mend
+from espnet_diverse.data.characters import clean_text
 from espnet_diverse.data.faults import Fault, refuse
 from espnet_diverse.data.kaldi import DataDir
 from espnet_diverse.data.normalisation import for_wer
@@ -209,8 +209,8 @@ class _Folder:
     def _add(self, data: DataDir, utterance: str, entry: Entry, target: str) -> str:
         """Add one utterance and return ""; return the reason if its text is empty."""
         scored = self.selection.transcripts == "scored"
-        words = for_wer(entry.sentence, self.language) if scored else mend(entry.sentence)[0]
-        translation = mend(entry.translation)[0]
+        words = for_wer(entry.sentence, self.language) if scored else clean_text(entry.sentence)[0]
+        translation = clean_text(entry.translation)[0]
         if not words or (target and not translation):
             return "empty translation" if words else f"no words in transcript {entry.sentence!r}"
         data.wav_scp[utterance] = str(self._clips[Path(entry.clip).stem])

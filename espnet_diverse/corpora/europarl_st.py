@@ -10,15 +10,13 @@ Iranzo-Sánchez et al., "Europarl-ST: A Multilingual Corpus for Speech Translati
     v1.1/<src>/<tgt>/{train,train-noisy,dev,test}/speeches.lst      "<speech>"
     v1.1/<src>/<tgt>/{train,train-noisy,dev,test}/speakers.lst      one speaker a line, parallel to speeches.lst
 
-libsndfile does not read m4a; the audio is to be converted once, to wav, flac, mp3 or ogg beside the m4a files:
+m4a is read through ffmpeg, or the extra `media`; a wav, flac, mp3, ogg or opus of the same name is preferred.
 
-    for f in v1.1/*/audios/*.m4a; do ffmpeg -i "$f" -ac 1 -ar 16000 "${f%.m4a}.flac"; done
-
-train-noisy, whose transcripts differ from what is said, is not used. The directions from one language share speeches
-and cut them differently. Speech recognition takes each speech from one direction only, the first that has it in the
+train-noisy, whose transcripts differ from the audio, is not used. The directions from one language share speeches and
+segment them differently. Speech recognition takes each speech from one direction only, the first that has it in the
 order of `LANGUAGES`, and never trains on a speech that any direction has in test or dev. Translation takes every
-direction as it is. Where there is no speakers.lst, a speech is its own speaker. Utterances left without text are
-dropped and listed.
+direction as it is. Without speakers.lst each speech has its own speaker. Utterances left without text are dropped and
+listed.
 """
 
 import re
@@ -41,13 +39,13 @@ from espnet_diverse.errors import DataError
 SETS = ("train", "dev", "test")
 OPTIONS = ("task", "languages", "pairs", "zero_shot", "transcripts")
 LANGUAGES = ("en", "de", "fr", "es", "it", "pt", "pl", "ro", "nl")
-READABLE = (".wav", ".flac", ".mp3", ".ogg", ".opus")
+SUFFIXES = (".wav", ".flac", ".mp3", ".ogg", ".opus", ".m4a")
 URL = "https://www.mllp.upv.es/europarl-st/v1.1.tar.gz"
 _UNSAFE = re.compile(r"[^\w.-]+")
 
 
 class Entry(NamedTuple):
-    """One segment of a direction: its line in segments.lst, where it is, what is said there and by whom."""
+    """One segment of a direction: its line in segments.lst, its place, transcript, translation and speaker."""
 
     line: int
     segment: Segment
@@ -57,21 +55,21 @@ class Entry(NamedTuple):
 
 
 def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, DataDir]:
-    """Read the official tree, its audio converted.
+    """Read the official tree.
 
     Args:
         corpus_dir: The folder that holds v1.1, or v1.1 itself.
-        selection: Where nothing is named, all languages or directions that the folder holds. Segments without audio
-            are faults unless `on_missing="drop"`.
+        selection: Languages or directions; by default all that the folder holds. Segments without audio are faults
+            unless `on_missing="drop"`.
 
     Returns:
         The sets train, dev and test with segments, utt2lang and, for ST, utt2tgtlang and src_text. Ids are
         <speech>_<start>_<end> in milliseconds, for ST behind the direction: en-de-<speech>_<start>_<end>.
 
     Raises:
-        ConfigError: a language or direction is not there; those that are there are listed.
-        DataError: naming file and line of what is wrong, parallel files of different length, the direction without
-            training data, or the audio that is to be converted.
+        ConfigError: A language or direction is missing; the message lists those that exist.
+        DataError: A file is faulty, parallel files differ in length, or a direction has no training data. The message
+            names file and line.
     """
     root = corpus_dir.absolute()
     root = root if root.name == "v1.1" or not (root / "v1.1").is_dir() else root / "v1.1"
@@ -99,7 +97,7 @@ def download(target_dir: Path, selection: Selection = EVERYTHING, url: str = URL
     """Fetch and unpack the release (20 GB) into `target_dir`; it publishes no checksum.
 
     Returns:
-        The corpus directory; its audio is still to be converted, which `prepare` says.
+        The corpus directory.
     """
     corpus_dir = target_dir / "europarl_st"
     if not corpus_dir.is_dir():
@@ -112,7 +110,7 @@ def download(target_dir: Path, selection: Selection = EVERYTHING, url: str = URL
 def _add_language(
     sets: dict[str, DataDir], root: Path, language: str, there: list[str], selection: Selection
 ) -> list[Fault]:
-    """Add what is said in one language, each speech as one direction cuts it; return what is wrong."""
+    """Add the speeches in one language, each with the segments of one direction; return the faults."""
     faults: list[Fault] = []
     taken: set[str] = set()
     for name in ("test", "dev", "train"):
@@ -128,7 +126,7 @@ class _Direction:
     """The folder <src>/<tgt>.
 
     Attributes:
-        read: Speeches that `add_to` has met, of which it has added those that are not in `taken`.
+        read: Speeches that `add_to` has read; those in `taken` were not added.
     """
 
     def __init__(self, root: Path, pair: str, selection: Selection, taken: frozenset[str] = frozenset()):
@@ -140,7 +138,7 @@ class _Direction:
         self.read: set[str] = set()
 
     def add_to(self, data: DataDir, name: str, prefix: str) -> list[Fault]:
-        """Add the segments of one split, under ids that begin with `prefix`; return what is wrong."""
+        """Add the segments of one split, with ids that begin with `prefix`; return the faults."""
         faults: list[Fault] = []
         for entry in self._entries(name, faults):
             speech = entry.segment.recording
@@ -154,14 +152,14 @@ class _Direction:
                 todo = "get it, or leave such utterances out with --on_missing drop"
                 faults.append(Fault(where, entry.line, f"{missing}; {todo}"))
             elif utterance in data.segments:
-                faults.append(Fault(where, entry.line, "this segment stands twice; take one out of all parallel files"))
+                faults.append(Fault(where, entry.line, "this segment occurs twice; remove one from all parallel files"))
             reason = missing or self._add(data, utterance, entry, audio)
             if reason:
                 data.dropped[utterance] = reason
         return faults
 
     def _add(self, data: DataDir, utterance: str, entry: Entry, audio: str) -> str:
-        """Add one utterance, or say why it has nothing to train or test on."""
+        """Add one utterance, or return the reason why it is dropped."""
         scored, translates = self.selection.transcripts == "scored", self.selection.task == "st"
         words = for_wer(entry.transcript, self.source) if scored else entry.transcript
         if not words or (translates and not entry.translation):
@@ -177,7 +175,7 @@ class _Direction:
         return ""
 
     def _entries(self, name: str, faults: list[Fault]) -> Iterator[Entry]:
-        """The segments of one split; none of it where a file is faulty."""
+        """The segments of one split; none if a file is faulty."""
         folder = self.folder / name
         if not folder.is_dir():
             return
@@ -193,7 +191,7 @@ class _Direction:
                 yield Entry(line, segment, *row[1:], speakers.get(segment.recording, segment.recording))
 
     def _speakers(self, folder: Path, faults: list[Fault]) -> dict[str, str]:
-        """Speaker of each speech, as far as the release says."""
+        """Speaker of each speech, for speeches in speakers.lst."""
         if not (folder / "speakers.lst").is_file():
             return {}
         speeches = _lines(folder / "speeches.lst", faults)
@@ -203,13 +201,10 @@ class _Direction:
         }
 
     def _audio(self, speech: str) -> tuple[str, str]:
-        """Path of a speech, and what is missing where there is none that can be read."""
-        for suffix in READABLE:
+        """Path of the audio of a speech, and a message where there is none."""
+        for suffix in SUFFIXES:
             if (path := self.audios / f"{speech}{suffix}").is_file():
                 return str(path), ""
-        if (self.audios / f"{speech}.m4a").is_file():
-            convert = f'for f in {self.audios}/*.m4a; do ffmpeg -i "$f" -ac 1 -ar 16000 "${{f%.m4a}}.flac"; done'
-            raise DataError(f"{self.audios}/{speech}.m4a: m4a cannot be read; convert the audio: {convert}")
         return "", f"the audio {speech} is not in {self.audios}"
 
 
@@ -218,7 +213,7 @@ def _milliseconds(seconds: float) -> str:
 
 
 def _lines(path: Path, faults: list[Fault], parallel: Path | None = None, expected: int = 0) -> list[str]:
-    """Read lines; note what is wrong with them, and where they are not as many as those of `parallel`."""
+    """Read lines; add their faults to `faults`, among them another number of lines than `parallel` has."""
     lines, found = scan_lines(path)
     if parallel and not found and len(lines) != expected:
         what = f"has {len(lines)} lines, and {parallel.name} beside it has {expected}; parallel files are equally long"

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from espnet_diverse.corpora import EVERYTHING, Selection
 from espnet_diverse.corpora.shared.release import fetch_release
-from espnet_diverse.data.characters import mend, text_fault
+from espnet_diverse.data.characters import clean_text, text_fault
 from espnet_diverse.data.faults import Fault, refuse
 from espnet_diverse.data.kaldi import DataDir
 from espnet_diverse.data.tables import numbered_lines
@@ -70,7 +70,7 @@ def _read(path: Path, name: str, selection: Selection) -> tuple[DataDir, list[Fa
     data, faults = DataDir(), []
     article = place = 0
     for number, line in numbered_lines(path, faults, Counter()):
-        text = mend(line.replace("<unk>", UNKNOWN))[0]
+        text = clean_text(line.replace("<unk>", UNKNOWN))[0]
         if not text:
             continue
         article, place = (article + 1, 0) if _TITLE.fullmatch(text) else (article, place + 1)

@@ -1,4 +1,4 @@
-"""Files and directories that appear complete or not at all."""
+"""Atomic writes: files and directories that appear complete or not at all."""
 
 import shutil
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from espnet_diverse.errors import DataError
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write `text` as utf-8 under a temporary name beside `path`, then rename it."""
+    """Write `text` as utf-8 to a temporary file beside `path`, then rename it."""
     partial = path.with_name(f".{path.name}.partial")
     try:
         partial.write_text(text, encoding="utf-8", newline="\n")
@@ -20,16 +20,16 @@ def write_text(path: Path, text: str) -> None:
 
 @contextmanager
 def staged_directory(target: Path) -> Iterator[Path]:
-    """Yield an empty directory that takes the place of `target` when the block ends well.
+    """Yield an empty directory that replaces `target` when the block ends without an exception.
 
-    It stands beside `target` (same file system, so that the rename is atomic) and is removed when the block raises;
-    `target` is then as it was. What a killed run left behind is removed at the next start.
+    It is beside `target`, on the same file system, so that the rename is atomic. If the block raises, it is removed and
+    `target` stays as it was. Directories left by a killed process are removed at the next start.
 
     Raises:
         DataError: `target` is a file.
     """
     if target.exists() and not target.is_dir():
-        raise DataError(f"{target}: is a file, and a directory is to be written there; give another place")
+        raise DataError(f"{target}: is a file, but a directory is to be written here; choose another path")
     parent_is_new = not target.parent.exists()
     staging = target.with_name(f".{target.name}.partial")
     previous = target.with_name(f".{target.name}.previous")

@@ -1,9 +1,9 @@
-"""Parallel text of which a model wrote one side: back-translation and self-training.
+"""Synthetic parallel text: back-translation and self-training.
 
-Sennrich et al. 2016, "Improving neural machine translation models with monolingual data": text of the target language
-is translated into the source language, and trains the model as the translation of what came out. He et al. 2020,
-"Revisiting self-training for neural sequence generation", translate text of the source language by the model itself and
-train it with that.
+Back-translation (Sennrich et al. 2016, "Improving neural machine translation models with monolingual data") translates
+text of the target language into the source language; the pairs train the opposite direction. Self-training (He et al.
+2020, "Revisiting self-training for neural sequence generation") translates text of the source language with the model
+itself and trains it on these pairs.
 """
 
 from collections.abc import Mapping
@@ -13,23 +13,23 @@ from espnet_diverse.data.kaldi import DataDir
 from espnet_diverse.errors import DataError
 
 PREFIXES = {"back": "bt-", "forward": "st-"}
-"""Begin of the ids by kind: text is the target and its translation the source, or the other way round."""
+"""Prefixes of ids by kind: "back", the given text is the target; "forward", the given text is the source."""
 
 
 @dataclass(frozen=True)
 class Monolingual:
-    """Sentences of one language, and what language each is in, where that is known."""
+    """Sentences by id, and the language of each, if known."""
 
     text: Mapping[str, str]
     languages: Mapping[str, str]
 
     @classmethod
     def of(cls, data: DataDir) -> "Monolingual":
-        """The side `text` of a data directory, which may have another side or audio."""
+        """The table `text` of a data directory; its other tables are not used."""
         return cls(data.text, data.conditions.get("utt2tgtlang") or data.conditions.get("utt2lang", {}))
 
     def to_translate(self) -> DataDir:
-        """These sentences as what a translation model reads."""
+        """A data directory with these sentences as the source of translation."""
         conditions = {"utt2lang": dict(self.languages)} if self.languages else {}
         return DataDir(text=dict(self.text), src_text=dict(self.text), conditions=conditions)
 
@@ -41,14 +41,17 @@ def augment(
     language: str | None = None,
     max_ratio: float = 4.0,
 ) -> DataDir:
-    """Parallel text of sentences and their translations, with ids that tell its origin.
+    """Pair sentences with their translations; the ids get a prefix by kind.
 
     Args:
-        sentences: What people wrote.
-        translations: What a model made of it, by id; of a sentence that it failed at, nothing or an empty text.
+        sentences: Sentences written by people.
+        translations: Translations by id, from a model; missing or empty for sentences that failed.
         kind: A name in `PREFIXES`.
-        language: Language of the translations; None where languages are not told apart.
-        max_ratio: Pairs of which one side has more than this many times the characters of the other are dropped.
+        language: Language of the translations; None if the data has no languages.
+        max_ratio: Pairs in which one side has more than this many times the characters of the other are dropped.
+
+    Returns:
+        The pairs as `src_text` and `text`, with the reasons of those dropped.
 
     Raises:
         DataError: No pair is left.

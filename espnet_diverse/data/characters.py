@@ -1,11 +1,11 @@
-"""Characters of ids and transcripts: what is mended, what is refused, and which encoding a file seems to have.
+"""Cleaning and checks of the characters of ids and transcripts, and a guess at the encoding of a file.
 
-Mended: every kind of space becomes one plain space, invisible characters (zero-width, direction marks, soft hyphen,
-byte order mark) are removed, and the text is composed (Unicode NFC). ESPnet strips token-list lines with `rstrip`, so
-a no-break or ideographic space kept in a transcript would later turn into an empty token.
+Cleaning replaces every kind of space by one plain space, removes invisible characters (zero-width, direction marks,
+soft hyphen, byte order mark), and composes the text (Unicode NFC). ESPnet applies `rstrip` to the lines of token lists,
+so that a no-break or ideographic space in a transcript would become an empty token.
 
-Kept: the zero-width non-joiner and joiner (U+200C, U+200D) between two letters of the Arabic script or of a script of
-India and Sri Lanka, where they are orthography (Persian "می\u200cروم", Tamil, Sinhala).
+The zero-width non-joiner and joiner (U+200C, U+200D) stay between two letters of the Arabic script or of a script of
+India and Sri Lanka, where they belong to the spelling (Persian "می\u200cروم", Tamil, Sinhala).
 """
 
 import re
@@ -25,21 +25,21 @@ _JOINABLE = "".join(
     for code in block
     if unicodedata.category(chr(code))[0] in "LM"
 )
-_NEEDED = f"(?<=[{_JOINABLE}])[{_JOINERS}](?=[{_JOINERS}]*[{_JOINABLE}])"
-_MENDED = re.compile(f"(?=[{_SPACES}{_INVISIBLE}])(?!{_NEEDED}).", re.DOTALL)
+_SPELLED = f"(?<=[{_JOINABLE}])[{_JOINERS}](?=[{_JOINERS}]*[{_JOINABLE}])"
+_REPAIRED = re.compile(f"(?=[{_SPACES}{_INVISIBLE}])(?!{_SPELLED}).", re.DOTALL)
 _UNSAFE = re.compile(r"""[\s/\\$`"'|;&<>(){}\[\]*?!~#]|\.\.""")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
-def mend(text: str) -> tuple[str, list[str]]:
-    """Bring `text` to plain single spaces, visible characters and NFC.
+def clean_text(text: str) -> tuple[str, list[str]]:
+    """Reduce `text` to plain single spaces, visible characters and NFC.
 
     Returns:
-        The mended text without outer spaces, and the names of the repairs made. Doubled and outer plain spaces go
-        without a name: they separate columns.
+        The text without leading and trailing spaces, and the names of the repairs. The removal of double, leading and
+        trailing plain spaces is not named: they separate columns.
     """
     repairs = []
-    found = set(_MENDED.findall(text))
+    found = set(_REPAIRED.findall(text))
     if found:
         if "\t" in found:
             repairs.append("tab")
@@ -47,7 +47,7 @@ def mend(text: str) -> tuple[str, list[str]]:
             repairs.append("unusual space")
         if found & set(_INVISIBLE):
             repairs.append("invisible character")
-        text = _MENDED.sub(lambda match: " " if match[0] in _SPACES else "", text)
+        text = _REPAIRED.sub(lambda match: " " if match[0] in _SPACES else "", text)
     if not unicodedata.is_normalized("NFC", text):
         repairs.append("decomposed text (not NFC)")
         text = unicodedata.normalize("NFC", text)
@@ -55,16 +55,17 @@ def mend(text: str) -> tuple[str, list[str]]:
 
 
 def id_fault(name: str) -> str | None:
-    """Say why `name` cannot be an utterance, speaker or task id, or return None.
+    """Return why `name` cannot be the id of an utterance or speaker or the value of a condition, or None.
 
-    Ids become file names and stand in shell commands, so path separators, `..` and shell marks are refused.
+    Ids become file names and parts of shell commands, so they must not contain path separators, `..` or characters with
+    a meaning in the shell.
     """
     control = _CONTROL.search(name)
     if control:
-        return f"id {name!r} holds the control character U+{ord(control[0]):04X}; remove it"
+        return f"id {name!r} contains the control character U+{ord(control[0]):04X}; remove it"
     unsafe = _UNSAFE.search(name)
     if unsafe:
-        return f"id {name!r} holds {unsafe[0]!r}; allowed are letters, digits and - _ . : , = + @ %"
+        return f"id {name!r} contains {unsafe[0]!r}; allowed are letters, digits and - _ . : , = + @ %"
     size = len(name.encode("utf-8", "surrogatepass"))
     if size > LONGEST_ID:
         return f"id {name[:20]!r}... is {size} bytes long; allowed are {LONGEST_ID}"
@@ -72,18 +73,18 @@ def id_fault(name: str) -> str | None:
 
 
 def text_fault(text: str) -> str | None:
-    """Say why `text` cannot be a transcript, or return None; an empty one is for the caller to judge."""
+    """Return why `text` cannot be a transcript, or None; whether it may be empty is checked elsewhere."""
     control = _CONTROL.search(text)
     if control:
-        return f"transcript holds the control character U+{ord(control[0]):04X}; remove it"
+        return f"transcript contains the control character U+{ord(control[0]):04X}; remove it"
     for symbol in RESERVED:
         if symbol in text:
-            return f"transcript holds the reserved symbol {symbol}; take it out or write it another way"
+            return f"transcript contains the reserved symbol {symbol}; remove it or write it in another way"
     return None
 
 
 def guess_encoding(raw: bytes) -> str | None:
-    """Name the encoding of `raw`, which is not utf-8: UTF-16 or GBK where it decodes as such, else None."""
+    """Guess the encoding of `raw`, which is not utf-8: UTF-16, GBK if it decodes as such, or None."""
     if raw.startswith((b"\xff\xfe", b"\xfe\xff")) or raw.count(0) > len(raw) // 4:
         return "UTF-16"
     try:

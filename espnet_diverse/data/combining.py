@@ -1,4 +1,4 @@
-"""Make one data directory of several, as Kaldi's combine_data.sh does: corpora of one task, or of several domains."""
+"""Combination of data directories into one, as Kaldi's combine_data.sh does, with a domain for each."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,14 +17,14 @@ DOMAINS = "utt2domain"
 
 
 class Part(NamedTuple):
-    """A data directory to be combined; `domain` is that of all its utterances, "" where its own tables say."""
+    """A data directory to combine, and the domain of all its utterances; "" leaves its own utt2domain as it is."""
 
     domain: str
     path: Path
 
 
 def parse_part(word: str) -> Part:
-    """Read "[DOMAIN=]DIR"; what stands before the first "=" is a domain unless it could not be an id ("a/b=c")."""
+    """Parse "[DOMAIN=]DIR"; the text before the first "=" is a domain if it is a valid id (not in "a/b=c")."""
     domain, equals, path = word.partition("=")
     if equals and domain and not id_fault(domain):
         return Part(domain, Path(path))
@@ -32,24 +32,24 @@ def parse_part(word: str) -> Part:
 
 
 def combine(parts: Sequence[Part], fill: Mapping[str, str] | None = None) -> DataDir:
-    """Read data directories and make one set of them.
+    """Read data directories and combine them.
 
-    Ids are kept as they are, so that hypotheses for a part and for the whole are named alike; an id in two of the
-    directories is therefore refused.
+    Ids do not change, so that hypotheses of a part and of the whole have the same ids; they must therefore differ
+    between the directories.
 
     Args:
         parts: The directories.
-        fill: A name for each of utt2lang, utt2tgtlang or utt2domain that the utterances of a directory without this
-            table get, such as {"utt2lang": "zh"}.
+        fill: Values by table, such as {"utt2lang": "zh"}, for the utterances of directories without this table; the
+            tables are utt2lang, utt2tgtlang and utt2domain.
 
     Raises:
-        ConfigError: `fill` names another table.
-        DataError: a directory is faulty or given twice, an utterance is in two of them, or only some of them have an
+        ConfigError: `fill` has another table.
+        DataError: A directory is faulty or given twice, an utterance is in two of them, or only some of them have an
             optional table.
     """
     fill = fill or {}
     for table in fill.keys() - set(TABLES):
-        raise ConfigError(f"{table!r} cannot be filled with one name for all; allowed are {', '.join(TABLES)}")
+        raise ConfigError(f"{table!r} cannot be filled with one value; allowed are {', '.join(TABLES)}")
     sets: dict[Path, DataDir] = {}
     for domain, path in parts:
         if path in sets:
@@ -69,13 +69,13 @@ def combine(parts: Sequence[Part], fill: Mapping[str, str] | None = None) -> Dat
 
 
 def write_combined(parts: Sequence[Part], output_dir: Path, fill: Mapping[str, str] | None = None) -> DataDir:
-    """Write what `combine` makes to `output_dir`, replacing a data directory there; audio stays where it is.
+    """Write the result of `combine` to `output_dir`, replacing a data directory there; audio is not copied.
 
     Raises:
-        DataError: what `combine` raises; `output_dir` is one of the parts or no data directory.
+        DataError: What `combine` raises, or `output_dir` is one of the parts or is no data directory.
     """
     if output_dir.absolute() in [part.path.absolute() for part in parts]:
-        raise DataError(f"{output_dir}: is one of the directories to combine; write to another place")
+        raise DataError(f"{output_dir}: is one of the directories to combine; choose another path")
     combined = combine(parts, fill)
     check_target({output_dir.name: combined}, output_dir.absolute().parent)
     with staged_directory(output_dir) as staging:
@@ -84,20 +84,20 @@ def write_combined(parts: Sequence[Part], output_dir: Path, fill: Mapping[str, s
 
 
 def _name(data: DataDir, names: Mapping[str, str]) -> None:
-    """Give all utterances of `data` one name in each table of `names`."""
+    """Set one value for all utterances in each table of `names`."""
     for table, name in names.items():
         data.conditions[table] = dict.fromkeys(data.utterances(), name)
 
 
 def _clashes(sets: Mapping[Path, DataDir]) -> list[Fault]:
-    """Utterances that are in two sets, and recordings that are two different files."""
+    """Utterances that are in two sets, and recordings with two different files."""
     faults = []
     owner: dict[str, Path] = {}
     wavs: dict[str, str] = {}
     for path, data in sets.items():
         for utterance in data.utterances():
             if utterance in owner:
-                what = f"is also in {owner[utterance]}; an id may be in one directory only: prepare one of them anew"
+                what = f"is also in {owner[utterance]}; an id may be in one directory only: prepare one of them again"
                 faults.append(Fault(str(path), utterance, what))
             owner[utterance] = path
         for recording, wav in data.wav_scp.items():
@@ -108,11 +108,11 @@ def _clashes(sets: Mapping[Path, DataDir]) -> list[Fault]:
 
 
 def _gaps(sets: Mapping[Path, DataDir]) -> list[Fault]:
-    """Directories that lack an optional table which others have."""
+    """Directories without an optional table that others have."""
     faults = []
     for table in ("wav.scp", "segments", "src_text", *TABLES):
         having = [path for path, data in sets.items() if data.tables()[table]]
-        todo = f"take it from all, or fill it with --fill {table}=NAME" if table in TABLES else "give all or none one"
+        todo = f"remove it from all, or add it with --fill {table}=VALUE" if table in TABLES else "all need it or none"
         lacking = sets.keys() - having if having else []
         faults += [Fault(str(path), None, f"has no {table}, which {having[0]} has; {todo}") for path in sorted(lacking)]
     return faults

@@ -1,4 +1,4 @@
-"""Faults of a data directory, gathered so that the user sees all of them in one pass."""
+"""Faults of data, collected so that a user sees all of them in one pass."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,12 +10,12 @@ NAMED = 3
 
 @dataclass(frozen=True)
 class Fault:
-    """One thing that is wrong.
+    """A fault in a file.
 
     Attributes:
-        file: The file or table it stands in.
-        where: Line number (from 1), utterance or recording id, or None for the file as a whole.
-        what: What is wrong and, where it is not plain, what to do.
+        file: The file or table.
+        where: A line number (from 1), or the id of an utterance or recording; None for the file as a whole.
+        what: What is wrong and, unless obvious, what to do.
     """
 
     file: str
@@ -30,7 +30,7 @@ class Fault:
 
 
 class FaultsError(DataError):
-    """Names the first few faults and counts the rest; `faults` holds all of them."""
+    """Several faults: the message lists the first few and counts the rest, the attribute `faults` has all."""
 
     def __init__(self, faults: Sequence[Fault]):
         self.faults = list(faults)
@@ -41,6 +41,6 @@ class FaultsError(DataError):
 
 
 def refuse(faults: Sequence[Fault]) -> None:
-    """Raise one `FaultsError` for all of `faults`; do nothing where there is none."""
+    """Raise one `FaultsError` for all `faults`; return if there are none."""
     if faults:
         raise FaultsError(faults)

@@ -1,34 +1,30 @@
-"""Bring sets of a corpus to the form that training reads: one 16 kHz mono wav or flac file an utterance.
+"""Write sets of a corpus as training reads them: one 16 kHz mono wav or flac file for each utterance.
 
-A file that already is one is named where it lies, not copied; sets of text alone are written as they are. Utterances
-outside the limits on length are left out, each with its reason in dropped.tsv; audio that cannot be used (missing,
-torn, NaN) is an error, and so is a table that does not fit. All sets appear complete or none does.
+A file that already is one is not copied; wav.scp names it in its place. Sets of text alone are written as they are.
+Utterances outside the limits on length are dropped, each with its reason in dropped.tsv; audio that cannot be used
+(missing, truncated, NaN) is an error, and so are tables that do not agree. Either all sets are written or none.
 """
 
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from espnet_diverse.audio.files import (
-    RATE,
-    AudioInfo,
-    check_audio,
-    inspect_audio,
-    read_audio,
-    resample,
-    segment_fault,
-    write_audio,
-)
+from espnet_diverse.audio.libsndfile import AudioInfo
+from espnet_diverse.audio.reading import AudioFile, open_file
+from espnet_diverse.audio.resampling import RATE, resample
+from espnet_diverse.audio.segments import segment_fault
+from espnet_diverse.audio.writing import write_audio
 from espnet_diverse.data.atomic_files import staged_directory
 from espnet_diverse.data.faults import Fault, refuse
 from espnet_diverse.data.kaldi import DataDir, write_data_dir
 from espnet_diverse.data.tables import entry_faults
-from espnet_diverse.data.threads import threaded
+from espnet_diverse.data.threads import map_in_threads
 from espnet_diverse.data.validate import find_faults
 from espnet_diverse.errors import ConfigError, DataError
 
@@ -36,18 +32,18 @@ TRAINING_SET = "train"
 
 
 @dataclass(frozen=True)
-class Form:
-    """How prepared sets look.
+class FormatOptions:
+    """Options of preparing sets.
 
     Attributes:
         speeds: Speed factors of the training set (Kaldi's 0.9 1.0 1.1); other sets keep speed 1. A factor other than 1
             makes new utterances and speakers whose ids begin with `sp<factor>-`.
         min_seconds: Shorter utterances are dropped.
         max_seconds: Longer utterances are dropped.
-        audio_format: Of the files that must be written: wav or flac.
+        audio_format: Format of the files that are written: wav or flac.
 
     Raises:
-        ConfigError: where a value is out of range.
+        ConfigError: A value is out of range.
     """
 
     speeds: tuple[float, ...] = (1.0,)
@@ -68,14 +64,14 @@ class Form:
 
 @dataclass
 class Summary:
-    """What came out of one set.
+    """Counts of one prepared set.
 
     Attributes:
-        utterances: Number of utterances kept, with their perturbed copies.
-        seconds: Their length in all; 0 for text alone.
-        speakers: Number of speakers, with the perturbed ones; 0 for text alone.
-        dropped: Number of utterances left out.
-        converted: How many source files had each rate and channel count that had to be changed.
+        utterances: Number of utterances kept, including their speed-perturbed copies.
+        seconds: Their total length in seconds; 0 for text alone.
+        speakers: Number of speakers, including the speed-perturbed ones; 0 for text alone.
+        dropped: Number of utterances dropped.
+        converted: Number of utterances by what their audio was converted from, such as "8000 Hz, 2 channels".
     """
 
     utterances: int = 0
@@ -99,7 +95,7 @@ class _Kept(NamedTuple):
 
 @dataclass
 class _Outcome:
-    """What became of one source utterance."""
+    """The result of one source utterance."""
 
     source: str
     kept: list[_Kept] = field(default_factory=list)
@@ -109,27 +105,27 @@ class _Outcome:
 
 
 def format_data(
-    sets: Mapping[str, DataDir], output_dir: Path, form: Form | None = None, nj: int = 4
+    sets: Mapping[str, DataDir], output_dir: Path, options: FormatOptions | None = None, nj: int = 4
 ) -> dict[str, Summary]:
-    """Write each set to `output_dir/<name>` in prepared form, replacing a data directory of that name.
+    """Prepare each set and write it to `output_dir/<name>`, replacing a data directory of that name.
 
     Args:
         sets: Sets of a corpus by name.
-        output_dir: Where the set directories go; relative paths are made absolute.
-        form: How they are to look.
-        nj: Threads that read and write audio.
+        output_dir: Parent of the directories to write; relative paths are made absolute.
+        options: Options of preparing; the defaults where not given.
+        nj: Number of threads that read and write audio.
 
     Returns:
-        Count, length and speakers of each set.
+        Counts of each set.
 
     Raises:
-        ConfigError: text alone is to be changed in speed.
-        DataError: naming every fault of tables and audio; nothing is written then.
+        ConfigError: Speed factors are given for sets of text alone.
+        DataError: Tables or audio are faulty. The error holds every fault, and nothing is written.
     """
-    form = form or Form()
+    options = options or FormatOptions()
     output_dir = output_dir.absolute()
-    if form.speeds != (1.0,) and any(data.is_text for data in sets.values()):
-        raise ConfigError("speed factors are for audio, and these sets are text alone; leave --speed_perturb out")
+    if options.speeds != (1.0,) and any(data.is_text for data in sets.values()):
+        raise ConfigError("speed factors are for audio, and these sets are text alone; omit --speed_perturb")
     check_target(sets, output_dir)
     tables = {name: find_faults(data, read_audio=False) for name, data in sets.items()}
     refuse([replace(fault, file=f"{name}/{fault.file}") for name in tables for fault in tables[name]])
@@ -143,54 +139,59 @@ def format_data(
                     summaries[name] = Summary(len(data.text), dropped=len(data.dropped))
                     write_data_dir(data, staging)
                     continue
-                speeds = form.speeds if name == TRAINING_SET else (1.0,)
-                formatter = _Formatter(data, form, speeds, staging, output_dir / name)
+                speeds = options.speeds if name == TRAINING_SET else (1.0,)
+                formatter = _Formatter(data, options, speeds, staging, output_dir / name)
                 prepared, summaries[name], found = formatter.run(nj, name)
                 faults += found
                 if not prepared.wav_scp and not found:
-                    lengths = f"{form.min_seconds:g} to {form.max_seconds:g}"
-                    faults.append(Fault(name, None, f"no utterance lies within the limits of {lengths} seconds"))
+                    lengths = f"{options.min_seconds:g} to {options.max_seconds:g}"
+                    faults.append(Fault(name, None, f"no utterance is within the limits of {lengths} seconds"))
                 write_data_dir(prepared, staging)
             refuse(faults)
     except OSError as error:
-        raise DataError(f"{output_dir}: cannot be written ({error}); free space or choose another place") from error
+        raise DataError(f"{output_dir}: cannot be written ({error}); free space or choose another path") from error
     return summaries
 
 
 def check_target(sets: Mapping[str, DataDir], output_dir: Path) -> None:
-    """Refuse to replace a directory that is no data directory, or that holds the audio to be read."""
+    """Refuse to replace a directory that is no data directory, or that contains the audio to read."""
     refuse([Fault("output directory", None, what) for what in entry_faults("wav.scp", "", str(output_dir))])
     for name, data in sets.items():
         target = output_dir / name
         tables = [target / table for table in ("wav.scp", "text")]
         if target.is_dir() and any(target.iterdir()) and not any(table.is_file() for table in tables):
-            raise DataError(f"{target}: exists and is no data directory; move it away or choose another place")
+            raise DataError(f"{target}: exists and is no data directory; move it away or choose another path")
         for recording, path in data.wav_scp.items():
             if Path(path).absolute().is_relative_to(target):
                 raise DataError(
-                    f"{target}: would be replaced, yet holds the audio of {recording}; choose another place"
+                    f"{target}: would be replaced, but contains the audio of {recording}; choose another path"
                 )
 
 
 class _Formatter:
-    """Formats one set: reads from the corpus, writes under `staging`, names files as they will lie under `final`."""
+    """Prepares one set: reads the corpus and writes to `staging`, which is later renamed to `final`."""
 
-    def __init__(self, data: DataDir, form: Form, speeds: tuple[float, ...], staging: Path, final: Path):
+    def __init__(self, data: DataDir, options: FormatOptions, speeds: tuple[float, ...], staging: Path, final: Path):
         self.data = data
-        self.form = form
+        self.options = options
         self.speeds = speeds
         self.staging = staging
         self.final = final
 
     def run(self, nj: int, name: str) -> tuple[DataDir, Summary, list[Fault]]:
-        """Format every utterance; return the prepared set, its summary, and what was wrong with the audio."""
+        """Prepare every utterance; return the prepared set, its counts, and the faults of its audio."""
         prepared, summary, faults = DataDir(dropped=dict(self.data.dropped)), Summary(), []
-        for outcome in threaded(self._format, self.data.utterances(), nj, f"format {name}"):
+        recordings: dict[str, list[str]] = {}
+        for utterance in self.data.utterances():
+            segment = self.data.segments.get(utterance)
+            recordings.setdefault(segment.recording if segment else utterance, []).append(utterance)
+        found = map_in_threads(self._format_recording, list(recordings.items()), nj, f"format {name}")
+        for outcome in sorted(chain.from_iterable(found), key=lambda outcome: outcome.source):
             if outcome.fault:
                 faults.append(Fault(name, outcome.source, outcome.fault))
             for kept in outcome.kept:
                 if kept.utterance in prepared.wav_scp:
-                    what = "has this id already; rename it, or prepare the corpus before its speed is perturbed"
+                    what = "another utterance has this id; rename it, or leave speed-perturbed copies out of the corpus"
                     faults.append(Fault(name, kept.utterance, what))
                 self._add(prepared, kept, outcome.source)
                 summary.seconds += kept.seconds
@@ -210,24 +211,31 @@ class _Formatter:
         for name, table in self.data.conditions.items():
             prepared.conditions.setdefault(name, {})[kept.utterance] = table[source]
 
-    def _format(self, utterance: str) -> _Outcome:
-        outcome = _Outcome(utterance)
-        segment = self.data.segments.get(utterance)
-        path = Path(self.data.wav_scp[segment.recording if segment else utterance])
+    def _format_recording(self, recording: tuple[str, list[str]]) -> list[_Outcome]:
+        """Prepare the utterances of one recording, which is opened once: what ffmpeg reads is converted as a whole."""
+        name, utterances = recording
         try:
-            info = inspect_audio(path)
+            with open_file(Path(self.data.wav_scp[name])) as file:
+                return [self._format(utterance, file) for utterance in utterances]
+        except DataError as error:
+            return [_Outcome(utterance, fault=str(error)) for utterance in utterances]
+
+    def _format(self, utterance: str, file: AudioFile) -> _Outcome:
+        outcome, info = _Outcome(utterance), file.info
+        segment = self.data.segments.get(utterance)
+        try:
             past = segment_fault(segment, info.seconds) if segment else None
             if past:  # also where the segment is too long to be kept
-                raise DataError(f"{path}: {past}")
+                raise DataError(f"{file.name}: {past}")
             seconds = segment.end - segment.start if segment else info.seconds
             speeds = [speed for speed in self.speeds if self._fits(utterance, speed, seconds / speed, outcome)]
             in_place = info.is_ready and segment is None
             if in_place and 1.0 in speeds:
-                check_audio(path)
-                self._keep(utterance, 1.0, seconds, path.absolute(), outcome)
+                file.check()
+                self._keep(utterance, 1.0, seconds, file.path.absolute(), outcome)
             written = [speed for speed in speeds if not (in_place and speed == 1.0)]
             if written:
-                samples, _ = read_audio(path, segment)
+                samples = file.read(segment)
                 for speed in written:
                     self._write(utterance, speed, resample(samples, info.rate, speed), outcome)
             outcome.converted = _conversion(info)
@@ -236,18 +244,18 @@ class _Formatter:
         return outcome
 
     def _fits(self, utterance: str, speed: float, seconds: float, outcome: _Outcome) -> bool:
-        """Whether the length lies within the limits; if not, note the utterance as dropped."""
-        if self.form.min_seconds <= seconds <= self.form.max_seconds:
+        """Whether the length is within the limits; if not, add the utterance to those dropped."""
+        if self.options.min_seconds <= seconds <= self.options.max_seconds:
             return True
-        side, limit = "shorter", self.form.min_seconds
+        side, limit = "shorter", self.options.min_seconds
         if seconds > limit:
-            side, limit = "longer", self.form.max_seconds
+            side, limit = "longer", self.options.max_seconds
         outcome.dropped[_prefix(speed) + utterance] = f"{seconds:.3f} s, {side} than {limit:g} s"
         return False
 
     def _write(self, utterance: str, speed: float, samples: np.ndarray, outcome: _Outcome) -> None:
         speaker, name = _prefix(speed) + self.data.utt2spk[utterance], _prefix(speed) + utterance
-        file = Path("wav", speaker, f"{name}.{self.form.audio_format}")
+        file = Path("wav", speaker, f"{name}.{self.options.audio_format}")
         (self.staging / file).parent.mkdir(parents=True, exist_ok=True)
         write_audio(self.staging / file, samples)
         self._keep(utterance, speed, len(samples) / RATE, self.final / file, outcome)
@@ -262,5 +270,8 @@ def _prefix(speed: float) -> str:
 
 
 def _conversion(info: AudioInfo) -> str:
+    """What a file is, where it is not 16 kHz mono audio that libsndfile reads as it is."""
+    if info.converted_from:
+        return info.converted_from
     changes = [f"{info.rate} Hz"] if info.rate != RATE else []
     return ", ".join(changes + ([f"{info.channels} channels"] if info.channels > 1 else []))

@@ -1,14 +1,14 @@
-"""Kaldi data directories: read with repair or refusal, and write.
+"""Reading and writing Kaldi data directories.
 
     wav.scp   recording path        text      utterance transcript        utt2spk   utterance speaker
-    segments  utterance recording start end   (optional, seconds; without it recordings are utterances)
-    src_text  utterance transcript            (optional, of speech translation: text is then the translation)
-    utt2lang, utt2tgtlang, utt2domain         (optional: what is spoken, what text is in, where it is from)
+    segments  utterance recording start end   (optional, in seconds; without it each recording is an utterance)
+    src_text  utterance transcript            (optional, for speech translation: text is then the translation)
+    utt2lang, utt2tgtlang, utt2domain         (optional: language of the speech or source, language of text, domain)
 
 A directory of text alone, for translation or language models, has neither wav.scp nor utt2spk: its sentences are those
-of `text`, and in translation `src_text` is what they are translated from, written in the language that utt2lang names.
+of `text`. For translation `src_text` has the source sentences, in the language that utt2lang gives.
 
-Tables are utf-8, composed (NFC), sorted by id in byte order (`LC_ALL=C sort`), one id once. spk2utt is derived from
+Tables are utf-8, composed (NFC), sorted by id in byte order (`LC_ALL=C sort`), with unique ids. spk2utt is derived from
 utt2spk when writing and never read.
 """
 
@@ -31,13 +31,13 @@ class DataDir:
     """One set of a corpus, as the tables of a Kaldi data directory.
 
     Attributes:
-        wav_scp: Path of each recording. A recording is an utterance where there are no segments.
+        wav_scp: Path of each recording. Without segments each recording is an utterance.
         text: Transcript of each utterance.
         utt2spk: Speaker of each utterance.
-        segments: Part of a recording that each utterance is; empty where recordings are utterances.
-        src_text: Transcript of each utterance where `text` is its translation.
-        conditions: The tables utt2lang, utt2tgtlang and utt2domain that there are, each a name for each utterance.
-        dropped: Utterances that were left out on the way, with the reason; written as dropped.tsv.
+        segments: The part of a recording for each utterance; empty if recordings are utterances.
+        src_text: Transcript of each utterance if `text` has translations.
+        conditions: The existing tables among utt2lang, utt2tgtlang and utt2domain, each with a value by utterance.
+        dropped: Utterances that were dropped, with the reason; written as dropped.tsv.
     """
 
     wav_scp: dict[str, str] = field(default_factory=dict)
@@ -54,11 +54,11 @@ class DataDir:
         return bool(self.text) and not (self.wav_scp or self.segments or self.utt2spk)
 
     def utterances(self) -> list[str]:
-        """Ids of the utterances that have audio, or of the sentences of a directory of text alone, sorted."""
+        """Sorted ids of the utterances with audio, or of the sentences of a directory of text alone."""
         return sorted(self.text if self.is_text else self.segments or self.wav_scp)
 
     def required(self) -> tuple[str, ...]:
-        """Names of the tables that must be there."""
+        """Names of the required tables."""
         return ("text",) if self.is_text else REQUIRED
 
     def spk2utt(self) -> dict[str, list[str]]:
@@ -69,7 +69,7 @@ class DataDir:
         return speakers
 
     def tables(self) -> dict[str, dict[str, str]]:
-        """Each table under its file name, as it is written; absent optional tables are empty."""
+        """Each table by file name, as it is written; missing optional tables are empty."""
         return {
             "wav.scp": self.wav_scp,
             "text": self.text,
@@ -81,7 +81,7 @@ class DataDir:
 
 
 def scan_data_dir(path: Path) -> tuple[DataDir, list[Fault]]:
-    """Read a data directory; return it and every fault of its tables, each taken alone."""
+    """Read a data directory; return it and the faults of each table by itself."""
     if not path.is_dir():
         return DataDir(), [Fault(str(path), None, "no such data directory; `espnet-diverse prepare` makes one")]
     tables: dict[str, dict[str, str]] = {}
@@ -100,10 +100,10 @@ def scan_data_dir(path: Path) -> tuple[DataDir, list[Fault]]:
 
 
 def read_data_dir(path: Path) -> DataDir:
-    """Read the tables of a data directory; `validate` also compares them and opens the audio.
+    """Read the tables of a data directory; `validate` also compares them and checks the audio.
 
     Raises:
-        DataError: naming file and line of what is wrong.
+        DataError: A table is faulty; the message names file and line.
     """
     data, faults = scan_data_dir(path)
     refuse(faults)
@@ -111,7 +111,7 @@ def read_data_dir(path: Path) -> DataDir:
 
 
 def write_data_dir(data: DataDir, path: Path) -> None:
-    """Write every table, spk2utt and, where utterances were dropped, dropped.tsv (utterance, reason)."""
+    """Write every table, spk2utt and, if utterances were dropped, dropped.tsv (utterance, reason)."""
     path.mkdir(parents=True, exist_ok=True)
     tables = data.tables() | {"spk2utt": {speaker: " ".join(ids) for speaker, ids in data.spk2utt().items()}}
     for name, table in tables.items():

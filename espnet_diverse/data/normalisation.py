@@ -1,18 +1,17 @@
-"""Text as error rates are counted: lower case, no punctuation.
+"""Text normalisation for word error rates: lower case, no punctuation.
 
-The head-selection paper counts word errors with fairseq's WER options `--wer-tokenizer 13a --wer-lowercase
---wer-remove-punct`: punctuation is parted from words and removed, apostrophes and hyphens inside words and points and
-commas inside numbers stay. `for_wer` does so for every script; 13a parts ASCII marks only and leaves the inverted
-marks, guillemets, dashes and ellipses of the languages at hand, which are removed here, as are symbols (= € ♪) and
-apostrophes and hyphens at the edges of words.
+The head-selection paper computes WER with fairseq's options `--wer-tokenizer 13a --wer-lowercase --wer-remove-punct`:
+punctuation is removed, but not apostrophes and hyphens inside words nor points and commas inside numbers. 13a splits
+off ASCII punctuation only. `for_wer` removes punctuation of every script, among it inverted marks, guillemets, dashes
+and ellipses, as well as symbols (= € ♪) and apostrophes and hyphens at the edges of words.
 """
 
 import re
 import unicodedata
 
-from espnet_diverse.data.characters import mend
+from espnet_diverse.data.characters import clean_text
 
-# Languages whose capital of "i" has a dot.
+# Languages in which the capital of "i" has a dot.
 DOTTED_I = frozenset({"tr", "az"})
 _APOSTROPHES = str.maketrans("\u2019\uff07\u2010\u2011", "''--")
 _NOTES = re.compile(r"\([^()]*\)|\[[^\[\]]*\]")
@@ -20,17 +19,17 @@ _IN_NUMBERS, _IN_WORDS = frozenset(".,\u066b\u066c"), frozenset("'-")
 
 
 def for_wer(text: str, language: str = "") -> str:
-    """Bring a transcript to the form in which word errors are counted; doing so twice changes nothing more.
+    """Normalise a transcript for word error rates; normalising the result changes nothing.
 
     Args:
-        text: The transcript as it is written.
-        language: Its language code; Turkish and Azerbaijani have lower-case letters of their own.
+        text: The transcript.
+        language: Its language code; Turkish and Azerbaijani have their own lower-case letters.
 
     Returns:
-        Lower case, in composed form (NFC). Marks (Unicode categories P and S) are gone, but for ' and - between
-        letters or digits and . and , between digits; words are parted by one space.
+        The text in lower case and composed form (NFC), with one space between words. Punctuation and symbols (Unicode
+        categories P and S) are removed except ' and - between letters or digits, and . and , between digits.
     """
-    text, _ = mend(text)
+    text, _ = clean_text(text)
     text = text.translate(_APOSTROPHES)
     kept = (mark if _stays(text, place) else " " for place, mark in enumerate(text))
     words = " ".join("".join(kept).split())
@@ -40,12 +39,12 @@ def for_wer(text: str, language: str = "") -> str:
 
 
 def without_notes(text: str) -> str:
-    """Take out what transcribers note in brackets, such as (Applause) or [Music]."""
+    """Remove notes in brackets, such as (Applause) or [Music]."""
     return " ".join(_NOTES.sub(" ", text).split())
 
 
 def _stays(text: str, place: int) -> bool:
-    """Whether the character at `place` is no mark, or one inside a word or number."""
+    """Whether the character at `place` is no punctuation or symbol, or is one inside a word or number."""
     mark = text[place]
     if unicodedata.category(mark)[0] not in "PS":
         return True

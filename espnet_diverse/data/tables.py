@@ -1,7 +1,7 @@
 """The tables of a Kaldi data directory, one entry a line: an id, a space, a value.
 
-What can be mended without guessing (line ends, order, spaces, composition) is mended, with one notice a file;
-everything else is refused with file and line. No command (a wav.scp entry with a pipe) is ever run.
+Repairs that need no guess (line ends, order, spaces, composition) are made in memory, with one notice for each file;
+everything else is a fault with file and line. Commands (wav.scp entries with a pipe) are never run.
 """
 
 import gzip
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from espnet_diverse.audio.segments import Segment
 from espnet_diverse.data.atomic_files import write_text
-from espnet_diverse.data.characters import guess_encoding, id_fault, mend, text_fault
+from espnet_diverse.data.characters import clean_text, guess_encoding, id_fault, text_fault
 from espnet_diverse.data.faults import Fault, refuse
 
 COLUMNS = {
@@ -28,7 +28,7 @@ COLUMNS = {
     "utt2domain": "utterance domain",
     "src_text": "utterance transcript",
 }
-EMPTY_TRANSCRIPT = "empty transcript; write what is said or take the utterance out"
+EMPTY_TRANSCRIPT = "empty transcript; add the text or remove the utterance"
 _TEXTS = ("text", "src_text")
 _UNWRITABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 
@@ -36,15 +36,14 @@ log = logging.getLogger(__name__)
 
 
 def read_table(path: Path, kind: str | None = None) -> dict[str, str]:
-    """Read one table, mend what can be mended, and refuse the rest.
+    """Read one table, with repairs.
 
     Args:
         path: The file.
-        kind: Which table of `COLUMNS` it is; the file's own name where not given. Another name means "id, then
-            anything".
+        kind: A table in `COLUMNS`; by default the name of the file. Other names accept any value after the id.
 
     Raises:
-        DataError: naming file and line of what is wrong.
+        DataError: The table is faulty; the message names file and line.
     """
     table, faults = scan_table(path, kind)
     refuse(faults)
@@ -52,7 +51,7 @@ def read_table(path: Path, kind: str | None = None) -> dict[str, str]:
 
 
 def scan_table(path: Path, kind: str | None = None) -> tuple[dict[str, str], list[Fault]]:
-    """Read one table; return it, sorted, and every fault. Entries with a fault stay in: their keys can be compared."""
+    """Read one table; return it sorted, and its faults. Faulty entries are included, so that ids can be compared."""
     kind = kind or path.name
     faults: list[Fault] = []
     repairs: Counter[str] = Counter()
@@ -63,9 +62,9 @@ def scan_table(path: Path, kind: str | None = None) -> tuple[dict[str, str], lis
         if not fields:
             repairs["blank line"] += 1
             continue
-        key, value = _mended(line, fields, kind, repairs)
+        key, value = _repair(line, fields, kind, repairs)
         if key in table:
-            what = f"duplicate id {key!r}, first on line {first_line[key]}; an id stands once"
+            what = f"duplicate id {key!r}, first on line {first_line[key]}; ids must be unique"
             faults.append(Fault(str(path), number, what))
             continue
         table[key] = value
@@ -81,12 +80,12 @@ def scan_table(path: Path, kind: str | None = None) -> tuple[dict[str, str], lis
 
 
 def scan_lines(path: Path) -> tuple[list[str], list[Fault]]:
-    """Read one text a line, mended, in the order of the file; empty lines stay, for other files run parallel."""
+    """Read one text a line, with repairs. Empty lines are kept, for other files may be parallel."""
     faults: list[Fault] = []
     repairs: Counter[str] = Counter()
     texts = []
     for number, line in numbered_lines(path, faults, repairs):
-        text, found = mend(line)
+        text, found = clean_text(line)
         repairs.update(found)
         what = text_fault(text)
         faults += [Fault(str(path), number, what)] if what else []
@@ -97,12 +96,12 @@ def scan_lines(path: Path) -> tuple[list[str], list[Fault]]:
 
 def _notice(path: Path, repairs: Counter[str]) -> None:
     if repairs:
-        mended = ", ".join(f"{what} ({count})" for what, count in repairs.items())
-        log.warning("notice: %s: read as if these were mended: %s", path, mended)
+        listed = ", ".join(f"{what} ({count})" for what, count in repairs.items())
+        log.warning("notice: %s: repaired while reading: %s", path, listed)
 
 
 def numbered_lines(path: Path, faults: list[Fault], repairs: Counter[str]) -> Iterator[tuple[int, str]]:
-    """Yield (number from 1, decoded line); bytes that are not utf-8 become one fault for the file."""
+    """Yield (number from 1, decoded line); bytes that are not utf-8 become one or two faults for the file."""
     try:
         raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     except (OSError, EOFError, zlib.error) as error:
@@ -124,7 +123,7 @@ def numbered_lines(path: Path, faults: list[Fault], repairs: Counter[str]) -> It
             undecodable += 1
             if undecodable == 1:
                 faults.append(_encoding_fault(path, number, offset + error.start, line))
-            # The id is nearly always ASCII: keep it, so that this line is not also reported as missing elsewhere.
+            # The id is nearly always ASCII: keep it, so that the utterance is not also reported as missing.
             text = line.decode("utf-8", "replace")
         if text.endswith("\r"):
             repairs["CRLF line end"] += 1
@@ -141,27 +140,27 @@ def _encoding_fault(path: Path, number: int, offset: int, line: bytes) -> Fault:
     return Fault(str(path), number, f"not utf-8 at byte offset {offset} ({seems}); convert the file with iconv")
 
 
-def _mended(line: str, fields: list[str], kind: str, repairs: Counter[str]) -> tuple[str, str]:
-    """Mend id and value of one line; a path is left as it is, for it must equal the name on disk."""
+def _repair(line: str, fields: list[str], kind: str, repairs: Counter[str]) -> tuple[str, str]:
+    """Repair id and value of one line; a path is not repaired, for it must equal the name on disk."""
     if kind == "wav.scp":
-        key, found = mend(fields[0])
+        key, found = clean_text(fields[0])
         if "\t" in line[: len(line) - len(fields[-1])]:
             found.append("tab")
         value = fields[1].strip(" \t") if len(fields) > 1 else ""
     else:
-        mended, found = mend(line)
-        key, _, value = mended.partition(" ")
+        cleaned, found = clean_text(line)
+        key, _, value = cleaned.partition(" ")
     repairs.update(found)
     return key, value
 
 
 def entry_faults(kind: str, key: str, value: str) -> list[str]:
-    """Say everything that is wrong with one entry of the table `kind`; mended text is expected."""
+    """Return the faults of one entry of the table `kind`, whose text is already repaired."""
     whats = [what for what in [id_fault(key)] if what]
     if not value and kind in _TEXTS:
         whats.append(EMPTY_TRANSCRIPT)
     elif kind in COLUMNS and kind not in _TEXTS and not value:
-        whats.append(f"missing columns: has {key!r} alone; a line is: {COLUMNS[kind]}")
+        whats.append(f"missing columns: the line is only {key!r}; the format is: {COLUMNS[kind]}")
     elif kind in _VALUE_FAULTS:
         what = _VALUE_FAULTS[kind](value)
         whats += [what] if what else []
@@ -170,9 +169,9 @@ def entry_faults(kind: str, key: str, value: str) -> list[str]:
 
 def _path_fault(path: str) -> str | None:
     if "|" in path:
-        return f"{path!r} holds a pipe; commands are not run: make the audio file and write its path"
+        return f"{path!r} contains a pipe; commands are not run: create the audio file and give its path"
     if _UNWRITABLE.search(path):
-        return f"path {path!r} holds control characters or bytes that are not utf-8; rename the file"
+        return f"path {path!r} contains control characters or bytes that are not utf-8; rename the file"
     return None
 
 
@@ -195,7 +194,7 @@ def parse_segment(value: str) -> Segment:
 def _segment_fault(value: str) -> str | None:
     segment = parse_segment(value)
     if not 0 <= segment.start < inf or not segment.end < inf:
-        return f"segment {value!r} is wrong; a line is: {COLUMNS['segments']} (seconds, from 0)"
+        return f"segment {value!r} is invalid; the format is: {COLUMNS['segments']} (seconds, from 0)"
     if segment.end <= segment.start:
         return f"segment ends at {segment.end} s, not after its start at {segment.start} s"
     return id_fault(segment.recording)
@@ -214,5 +213,5 @@ _VALUE_FAULTS = {
 
 
 def write_table(path: Path, table: Mapping[str, str]) -> None:
-    """Write one table, sorted by id in byte order; the file appears complete or not at all."""
+    """Write one table atomically, sorted by id in byte order."""
     write_text(path, "".join(f"{key} {value}\n" for key, value in sorted(table.items())))

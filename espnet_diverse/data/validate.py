@@ -1,32 +1,34 @@
-"""Check a data directory: every fault of it, in one pass."""
+"""Checks of a data directory that report all of its faults in one pass."""
 
 from collections.abc import Iterable
 from pathlib import Path
 
-from espnet_diverse.audio.files import check_audio, segment_fault
+from espnet_diverse.audio.reading import check_audio
+from espnet_diverse.audio.segments import segment_fault
 from espnet_diverse.data.faults import Fault, refuse
 from espnet_diverse.data.kaldi import DataDir, scan_data_dir
 from espnet_diverse.data.tables import entry_faults
-from espnet_diverse.data.threads import threaded
+from espnet_diverse.data.threads import map_in_threads
 from espnet_diverse.errors import DataError
 
 
-def validate(source: DataDir | Path, read_audio: bool = True, nj: int = 4) -> None:
-    """Raise one error that names the first few faults and counts the rest; return where there is none.
+def validate(source: DataDir | Path, read_audio: bool = True, nj: int = 4, prepared: bool = False) -> None:
+    """Raise one error for all faults of a data directory; return if it has none.
 
     Args:
         source: A data directory, on disk or in memory.
-        read_audio: Also open every audio file, and decode those whose faults the header does not show.
-        nj: Threads that read audio.
+        read_audio: Whether every audio file is opened, and decoded where its header cannot show all faults.
+        nj: Number of threads that read audio.
+        prepared: Whether audio that training cannot read as it is, such as m4a, is a fault.
 
     Raises:
-        FaultsError: a DataError with all of them, see `find_faults`.
+        FaultsError: There are faults; its message names the first few and counts the rest, see `find_faults`.
     """
-    refuse(find_faults(source, read_audio, nj))
+    refuse(find_faults(source, read_audio, nj, prepared))
 
 
-def find_faults(source: DataDir | Path, read_audio: bool = True, nj: int = 4) -> list[Fault]:
-    """List what is wrong: in each table, between the tables, and in the audio."""
+def find_faults(source: DataDir | Path, read_audio: bool = True, nj: int = 4, prepared: bool = False) -> list[Fault]:
+    """List the faults of each table, between the tables, and of the audio; arguments are those of `validate`."""
     if isinstance(source, DataDir):
         data, folder, faults = source, "", _table_faults(source)
     else:
@@ -34,12 +36,12 @@ def find_faults(source: DataDir | Path, read_audio: bool = True, nj: int = 4) ->
         folder = f"{source}/"
     faults += _key_faults(data, folder)
     if read_audio:
-        faults += _audio_faults(data, folder, nj)
+        faults += _audio_faults(data, folder, nj, prepared)
     return faults
 
 
 def _table_faults(data: DataDir) -> list[Fault]:
-    """What `scan_data_dir` finds in files, for tables in memory."""
+    """The faults that `scan_data_dir` finds in files, for tables in memory."""
     faults = []
     for name, table in data.tables().items():
         if name in data.required() and not table:
@@ -49,7 +51,7 @@ def _table_faults(data: DataDir) -> list[Fault]:
 
 
 def _key_faults(data: DataDir, folder: str) -> list[Fault]:
-    """Compare the keys of the tables with the utterances; an empty table is a fault of its own."""
+    """Ids that are not in all tables; an empty table is reported elsewhere."""
 
     def faults(table: str, keys: Iterable[str], what: str) -> list[Fault]:
         return [Fault(f"{folder}{table}", key, what) for key in sorted(keys)]
@@ -58,38 +60,40 @@ def _key_faults(data: DataDir, folder: str) -> list[Fault]:
     spoken = set(data.utterances())
     found: list[Fault] = []
     if spoken and data.text:
-        add_or_take = "or take the line out"
+        add_or_remove = "or remove the line"
         found += faults(
-            "text", data.text.keys() - spoken, f"transcript without audio in {source}; add it {add_or_take}"
+            "text", data.text.keys() - spoken, f"transcript without audio in {source}; add it {add_or_remove}"
         )
-        found += faults(source, spoken - data.text.keys(), f"audio without transcript in text; add it {add_or_take}")
+        found += faults(source, spoken - data.text.keys(), f"audio without transcript in text; add it {add_or_remove}")
     for name, table in (("utt2spk", data.utt2spk), ("src_text", data.src_text), *data.conditions.items()):
         if spoken and table:
             found += faults(name, spoken - table.keys(), "has no line in this table; add one")
-            found += faults(name, table.keys() - spoken, f"is not in {source}; take the line out")
+            found += faults(name, table.keys() - spoken, f"is not in {source}; remove the line")
     if data.segments and data.wav_scp:
         used = {segment.recording for segment in data.segments.values()}
         strange = [u for u, segment in data.segments.items() if segment.recording not in data.wav_scp]
-        found += faults("segments", strange, "its recording is not in wav.scp; add it or take the line out")
-        found += faults("wav.scp", data.wav_scp.keys() - used, "no segment uses this recording; take it out")
+        found += faults("segments", strange, "its recording is not in wav.scp; add it or remove the line")
+        found += faults("wav.scp", data.wav_scp.keys() - used, "no segment uses this recording; remove it")
     return found
 
 
-def _audio_faults(data: DataDir, folder: str, nj: int) -> list[Fault]:
-    """Open every recording; say what is wrong with it and which segments lie past its end."""
+def _audio_faults(data: DataDir, folder: str, nj: int, prepared: bool) -> list[Fault]:
+    """Faults of every recording, and segments that lie past the end of one."""
 
     def check(item: tuple[str, str]) -> tuple[str, float, str]:
         recording, path = item
         try:
-            return recording, check_audio(Path(path)).seconds, ""
+            info = check_audio(Path(path))
         except DataError as error:
             return recording, 0.0, str(error)
+        unread = f"{path}: training does not read {info.converted_from}; convert it with espnet-diverse prepare"
+        return recording, info.seconds, unread if prepared and info.converted_from else ""
 
-    # A path with a fault of its own (a pipe, nothing at all) is already listed and must not be opened.
+    # A faulty path (a pipe, an empty one) is already listed and must not be opened.
     readable = [item for item in sorted(data.wav_scp.items()) if not entry_faults("wav.scp", *item)]
     seconds: dict[str, float] = {}
     faults: list[Fault] = []
-    for recording, length, what in threaded(check, readable, nj, "check audio"):
+    for recording, length, what in map_in_threads(check, readable, nj, "check audio"):
         if what:
             faults.append(Fault(f"{folder}wav.scp", recording, what))
         else:

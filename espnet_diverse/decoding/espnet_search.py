@@ -16,7 +16,8 @@ from espnet.nets.e2e_asr_common import end_detect
 from espnet2.bin import asr_inference, mt_inference, st_inference
 from numpy.typing import NDArray
 
-from espnet_diverse.audio.files import read_audio, resample
+from espnet_diverse.audio.reading import read_audio
+from espnet_diverse.audio.resampling import resample
 from espnet_diverse.decoding.condition_ids import KnownConditions, known_conditions
 from espnet_diverse.decoding.options import Options, ctc_weight, text_task
 from espnet_diverse.decoding.results import Text

@@ -13,7 +13,8 @@ from espnet2.text.token_id_converter import TokenIDConverter
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from espnet_diverse.audio.files import read_audio, resample
+from espnet_diverse.audio.reading import read_audio
+from espnet_diverse.audio.resampling import resample
 from espnet_diverse.decoding.condition_ids import known_conditions
 from espnet_diverse.decoding.encoding import Encoding
 from espnet_diverse.decoding.greedy import GreedySearch

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from espnet_diverse.audio.files import RATE
-from espnet_diverse.audio.stream import open_audio
+from espnet_diverse.audio.resampling import RATE
+from espnet_diverse.audio.sources import open_audio
 from espnet_diverse.conditions import CONDITIONS, given
 from espnet_diverse.decoding.condition_ids import completed
 from espnet_diverse.decoding.options import text_task
@@ -23,7 +23,7 @@ from espnet_diverse.packing.archive import unpacked
 from espnet_diverse.training.tasks import read_config
 from espnet_diverse.transcription.alignment import check_ctc, frame_times
 from espnet_diverse.transcription.result import Segment, Transcript
-from espnet_diverse.transcription.segmentation import Cutting
+from espnet_diverse.transcription.segmentation_options import SegmentationOptions
 
 
 class SpeechService(ModelService):
@@ -74,14 +74,14 @@ def load_service(
     model: Path,
     model_file: str | Path | None,
     limits: Limits,
-    cutting: Cutting,
+    segmentation: SegmentationOptions,
     device: str = "cpu",
     precision: str = "float32",
 ) -> ModelService:
     """The service of a model of speech or text; arguments as of `Recognizer`.
 
     Raises:
-        ConfigError: The device, the precision or the way of cutting is not possible.
+        ConfigError: The device, the precision or the segmentation is not possible.
         ModelError: A file is missing or damaged, or the model writes no text.
     """
     folder = unpacked(model)
@@ -92,7 +92,7 @@ def load_service(
     if task == "mt":
         translator = Translator(folder, model_file, device=device, precision=precision)
         return TextService(name, translator, results, limits)
-    recognizer = Recognizer(folder, model_file, device=device, precision=precision, cutting=cutting)
+    recognizer = Recognizer(folder, model_file, device=device, precision=precision, segmentation=segmentation)
     return SpeechService(name, recognizer, results, limits)
 
 

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from espnet_diverse.audio.files import RATE, inspect_audio
+from espnet_diverse.audio.reading import inspect_audio
+from espnet_diverse.audio.resampling import RATE
 from espnet_diverse.data.kaldi import read_data_dir, read_table
 from espnet_diverse.data.validate import validate
 from espnet_diverse.errors import DataError
@@ -113,7 +114,7 @@ def check_data(path: Path, tables: list[Path]) -> None:
         DataError: All faults of the directory, or the first thing that ESPnet would misread.
     """
     speech = path / _SPEECH[0] in tables
-    validate(path, speech)
+    validate(path, speech, prepared=True)
     data = read_data_dir(path)
     prepared = "espnet-diverse prepare writes such directories"
     if data.segments and speech:

@@ -1,1 +1,10 @@
-"""From audio files and texts of any length to transcripts: cutting, word times, the language spoken, file formats."""
+"""Transcription of recordings of any length.
+
+inputs          the recordings that a user names: files, folders, standard input, a list
+recordings      many recordings through one search, in batches
+segmentation    segments of speech; vad detects where there is speech
+language_id     the language that is spoken
+alignment       times and confidences of words
+result, formats transcripts, and the files they are written as
+audio_progress  progress in seconds of audio
+"""

@@ -1,12 +1,11 @@
-"""When each word was said, and how sure the model is of it, by CTC.
+"""Times and confidences of words, by forced alignment with CTC.
 
-The most probable CTC path that gives the tokens of a text (Graves et al. 2006, "Connectionist Temporal
-Classification", section 4.1) says at which frames each of them stands; torchaudio's `forced_align` finds it. CTC learns
-to name a token in a frame or two of the time in which it is said, and blank in the others, so a word seems shorter than
-it was.
+The most probable CTC path of the tokens of a text (Graves et al. 2006, "Connectionist Temporal Classification", section
+4.1) assigns frames to each token; torchaudio's `forced_align` finds it. CTC learns to emit a token in one or two frames
+of the time in which it is spoken, and blank in the others, so words appear shorter than they are.
 
-Confidence of a token is the mean of its CTC posteriors over its frames, and of a word the mean of its tokens'. They are
-those of CTC alone, whatever else the search has ranked the text by.
+The confidence of a token is the mean of its CTC posteriors over its frames, that of a word the mean over its tokens.
+Both come from CTC alone, even if the search uses other scores as well.
 """
 
 import logging
@@ -18,38 +17,38 @@ import torch
 from torch import Tensor, nn
 from torchaudio.functional import TokenSpan, forced_align, merge_tokens
 
-from espnet_diverse.audio.files import RATE
+from espnet_diverse.audio.resampling import RATE
 from espnet_diverse.errors import ConfigError, ModelError
-from espnet_diverse.transcription.cjk import LETTER
+from espnet_diverse.transcription.cjk import CJK_LETTER
 from espnet_diverse.transcription.result import Word
 from espnet_diverse.vocabulary import SPACE
 
-_BEGIN = "▁"  # of a word, in the pieces of sentencepiece
+_WORD_START = "▁"  # marks the first piece of a word in sentencepiece
 
 
 class FrameTimes(NamedTuple):
-    """Where the frames of an encoder lie: the middle of the first and the step to the next, in seconds."""
+    """Times of the frames of an encoder: the middle of the first frame and the step to the next, in seconds."""
 
     first: float
     step: float
 
-    def edge(self, frame: int) -> float:
-        """Where `frame` begins, which is where the one before it ends, in seconds."""
+    def boundary(self, frame: int) -> float:
+        """Where `frame` begins and the frame before it ends, in seconds."""
         return self.first + (frame - 0.5) * self.step
 
 
 def frame_times(model: nn.Module) -> FrameTimes:
-    """Where the frames of a model's encoder lie, from the hop of its frontend and the strides of its subsampling.
+    """Times of the frames of a model's encoder, from the hop of its frontend and the strides of its subsampling.
 
     Args:
-        model: Of speech recognition or translation; its frontend centres frame t on sample t * hop.
+        model: A model of speech recognition or translation; its frontend centres frame t on sample t * hop.
 
     Raises:
-        ModelError: Its frontend has no hop.
+        ModelError: The frontend has no hop length.
     """
     hop = getattr(model.frontend, "hop_length", None)
     if not hop:
-        raise ModelError(f"frontend {type(model.frontend).__name__} has no hop_length; leave word_timestamps away")
+        raise ModelError(f"frontend {type(model.frontend).__name__} has no hop_length; turn word_timestamps off")
     first, step = 0.0, 1  # in feature frames
     for module in getattr(model.encoder.embed, "conv", nn.Identity()).modules():
         if isinstance(module, nn.Conv1d | nn.Conv2d):
@@ -59,17 +58,17 @@ def frame_times(model: nn.Module) -> FrameTimes:
 
 
 def check_ctc(ctc: nn.Module | None) -> None:
-    """Refuse word times of a model that has no CTC over the text that it writes.
+    """Refuse word times for a model without CTC over its output text.
 
     Args:
-        ctc: Its CTC module over that text; None where it was trained without.
+        ctc: The CTC module over the output text; None if the model was trained without.
 
     Raises:
-        ConfigError: There is none.
+        ConfigError: The module is None.
     """
     if ctc is None:
         raise ConfigError(
-            "word_timestamps is not possible: the model was trained without CTC over its text; leave it away"
+            "word_timestamps is not possible: the model was trained without CTC over its text; turn it off"
         )
 
 
@@ -82,7 +81,7 @@ def align(log_probs: Tensor, ids: Sequence[int]) -> list[TokenSpan] | None:
 
     Returns:
         For each label its first frame `start`, the frame `end` after its last, and as `score` the mean of its
-        probabilities there; None where the text needs more frames: one a label, and a blank between equal ones.
+        probabilities there; None if there are too few frames: each label needs one, and a blank between equal labels.
     """
     if not ids:
         return []
@@ -92,54 +91,54 @@ def align(log_probs: Tensor, ids: Sequence[int]) -> list[TokenSpan] | None:
     return merge_tokens(path[0], scores[0].exp())
 
 
-def timed(
+def align_words(
     log_probs: Tensor, ids: Sequence[int], tokens: Sequence[str], frames: FrameTimes, start: float, end: float
 ) -> tuple[tuple[float, ...], tuple[Word, ...]]:
-    """Confidence of each token of a segment, and its words with their times; words do not overlap.
+    """Confidences of the tokens of a segment, and its words with their times; words do not overlap.
 
     Args:
         log_probs: CTC log probabilities of the segment (T, V), label 0 the blank.
         ids: Indices of the tokens of its text, none of them blank.
         tokens: The tokens: characters with <space>, or pieces of sentencepiece.
-        frames: Where the frames lie, from the beginning of the segment.
-        start, end: When the segment begins and ends in the recording, in seconds.
+        frames: Times of the frames, from the beginning of the segment.
+        start, end: Begin and end of the segment in the recording, in seconds.
 
     Returns:
-        Confidences from 0 to 1, one a token, and words; neither, with a warning, where the text has more tokens than
-        CTC can place in the frames.
+        Confidences from 0 to 1, one for each token, and words; both empty, with a warning, if the text has more tokens
+        than CTC can align to the frames.
     """
     spans = align(log_probs, ids)
     if spans is None:
         logging.warning(
-            "%d tokens do not fit into %d frames from %.2f s on; their words get no times",
+            "%d tokens cannot be aligned to %d frames from %.2f s on; their words get no times",
             *(len(ids), len(log_probs), start),
         )
         return (), ()
 
-    def at(frame: int) -> float:
-        return min(max(start, start + frames.edge(frame)), end)
+    def time_of(frame: int) -> float:
+        return min(max(start, start + frames.boundary(frame)), end)
 
     words = []
-    for text, first, last in words_of(tokens):
+    for text, first, last in split_words(tokens):
         own = [span.score for span in spans[first:last]]
-        words.append(Word(text, at(spans[first].start), at(spans[last - 1].end), sum(own) / len(own)))
+        words.append(Word(text, time_of(spans[first].start), time_of(spans[last - 1].end), sum(own) / len(own)))
     return tuple(span.score for span in spans), tuple(words)
 
 
-def words_of(tokens: Sequence[str]) -> list[tuple[str, int, int]]:
-    """The words that tokens make: the text of each, its first token and the one after its last.
+def split_words(tokens: Sequence[str]) -> list[tuple[str, int, int]]:
+    """Group tokens into words: the text of each word, its first token and the token after its last.
 
-    A word begins after <space>, at a piece with "▁", and before and after Chinese characters and kana, which are words
-    of their own with the punctuation behind them. A piece is never cut.
+    A word begins after <space> and at a piece with "▁". A Chinese character or kana is a word of its own, with the
+    punctuation after it. Pieces are never split.
     """
     words: list[tuple[str, int, int]] = []
     begins = True
     for index, token in enumerate(tokens):
-        begins |= token == SPACE or token.startswith(_BEGIN)
-        piece = "" if token == SPACE else token.removeprefix(_BEGIN)
+        begins |= token == SPACE or token.startswith(_WORD_START)
+        piece = "" if token == SPACE else token.removeprefix(_WORD_START)
         if not piece:
             continue
-        if begins or _apart(words[-1][0], piece):
+        if begins or _is_new_word(words[-1][0], piece):
             words.append((piece, index, index + 1))
         else:
             text, first, _ = words[-1]
@@ -148,7 +147,7 @@ def words_of(tokens: Sequence[str]) -> list[tuple[str, int, int]]:
     return words
 
 
-def _apart(word: str, piece: str) -> bool:
-    """Whether a piece is no part of the word before it, though no space is between them."""
+def _is_new_word(word: str, piece: str) -> bool:
+    """Whether a piece begins a new word although no space is before it."""
     joins = not piece[0].isalnum() or not any(map(str.isalnum, word))  # punctuation
-    return not joins and bool(LETTER.search(word) or LETTER.match(piece))
+    return not joins and bool(CJK_LETTER.search(word) or CJK_LETTER.match(piece))

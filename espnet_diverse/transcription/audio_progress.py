@@ -1,7 +1,7 @@
-"""How far transcribing is: files and audio done, and how much faster than real time, on stderr.
+"""Progress of transcription on stderr: files and seconds of audio that are done, and speed as a multiple of real time.
 
-On a terminal it is a bar of tqdm; elsewhere a plain line now and then, and one at the end. The bar is of audio: one
-long recording moves it with each batch of stretches that is searched.
+On a terminal it is a tqdm bar; elsewhere plain lines at intervals, and one at the end. The bar measures audio: within
+one long recording it moves with each batch of segments that is decoded.
 """
 
 import sys
@@ -11,52 +11,52 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from espnet_diverse.audio.files import open_sound
-from espnet_diverse.audio.stream import STDIN
+from espnet_diverse.audio.libsndfile import check_file, open_sound
+from espnet_diverse.audio.sources import STDIN
 from espnet_diverse.errors import DataError
 
 if TYPE_CHECKING:
     from tqdm import tqdm
 
-_REDRAWN = 0.2  # seconds between two drawings of the bar
-_UNTOLD = 1 << 50  # frames; libsndfile says more of flac that was written to a pipe
-_KNOWN, _UNKNOWN = "{desc} |{bar}| {percentage:.0f}% [{elapsed}<{remaining}]", "{desc} [{elapsed}]"  # its total
+_REDRAW_SECONDS = 0.2
+_UNKNOWN_FRAMES = 1 << 50  # libsndfile gives more than this for flac that was written to a pipe
+_WITH_TOTAL, _WITHOUT_TOTAL = "{desc} |{bar}| {percentage:.0f}% [{elapsed}<{remaining}]", "{desc} [{elapsed}]"
 
 
-class Meter:
-    """Counts seconds of audio, from when it is made.
+class AudioProgress:
+    """Counts seconds of audio, beginning when it is constructed.
 
     Args:
-        paths: Recordings in the order of their indices. Headers tell their lengths where they can; of others the
-            length is known from when they are opened, and until then `+` stands behind the sum.
-        every_seconds: Time between two plain lines where stderr is no terminal.
+        paths: Recordings in the order of their indices. Lengths come from their headers; where a header has none, the
+            length is known once the recording is opened, and until then the total is followed by `+`.
+        every_seconds: Time between two plain lines if stderr is no terminal.
     """
 
     def __init__(self, paths: Sequence[str], every_seconds: float = 10.0):
-        self.lengths = [told_length(path) for path in paths]
+        self.lengths = [header_seconds(path) for path in paths]
         self.done, self.finished = [0.0] * len(paths), 0
         self._start = self._last = time.monotonic()
         self._bar = _bar() if sys.stderr.isatty() else None
-        self._every = every_seconds if self._bar is None else _REDRAWN
+        self._every = every_seconds if self._bar is None else _REDRAW_SECONDS
         if self._bar is not None:
             self._show()
 
-    def hear(self, index: int, done: float, length: float) -> None:
-        """Take down that of recording `index`, which lasts `length` seconds, `done` seconds are done."""
+    def update(self, index: int, done: float, length: float) -> None:
+        """Record that `done` of the `length` seconds of recording `index` are done."""
         self.done[index], self.lengths[index] = done, length
         if time.monotonic() - self._last >= self._every:
             self._last = time.monotonic()
             self._show()
 
     def finish(self, index: int) -> None:
-        """Take down that there is a result of recording `index`, and make room on the terminal to print it."""
-        self.lengths[index] = self.done[index]  # of one that failed, no more will be done
+        """Record that recording `index` has a result, and clear the bar so that the result can be printed."""
+        self.lengths[index] = self.done[index]  # the rest of a failed one will not be done
         self.finished += 1
         if self._bar is not None:
             self._bar.clear()
 
     def close(self) -> None:
-        """End the bar, or say how it has ended where anything was done."""
+        """Remove the bar, or print a last line if anything was done."""
         if self._bar is not None:
             self._bar.close()
         elif any(self.done):
@@ -76,26 +76,27 @@ class Meter:
             print(f"{self}, {time.monotonic() - self._start:.0f} s", file=sys.stderr, flush=True)
             return
         known = None not in self.lengths
-        self._bar.bar_format = _KNOWN if known else _UNKNOWN
+        self._bar.bar_format = _WITH_TOTAL if known else _WITHOUT_TOTAL
         self._bar.n, self._bar.total = sum(self.done), self._total() if known else None
         self._bar.set_description_str(str(self))
 
 
-def told_length(path: str) -> float | None:
-    """Seconds that the header of a file tells, which may be an estimate; None where there is none to be read."""
+def header_seconds(path: str) -> float | None:
+    """Length of a file by its header, which may be an estimate; None if the header gives none or cannot be read."""
     if path == STDIN:
         return None
     try:
-        with open_sound(Path(path)) as sound:
-            return sound.frames / sound.samplerate if sound.frames < _UNTOLD else None
-    except (DataError, OSError, ValueError, ZeroDivisionError):  # opening it says what is wrong
+        check_file(Path(path), path)
+        with open_sound(Path(path), path) as sound:
+            return sound.frames / sound.samplerate if sound.frames < _UNKNOWN_FRAMES else None
+    except (DataError, OSError, ValueError, ZeroDivisionError):  # reported when the recording is opened
         return None
 
 
 def _bar() -> "tqdm":
     from tqdm import tqdm
 
-    return tqdm(desc="transcribe", bar_format=_UNKNOWN, dynamic_ncols=True, leave=False)
+    return tqdm(desc="transcribe", bar_format=_WITHOUT_TOTAL, dynamic_ncols=True, leave=False)
 
 
 def _clock(seconds: float) -> str:

@@ -3,15 +3,15 @@
 import re
 from collections.abc import Iterable
 
-# Kana and Chinese characters; the marks that only go with them, which are 。，！ and their like.
+# Kana and Chinese characters; punctuation of these scripts, such as 。，！
 _LETTERS = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 _MARKS = "\u3001-\u3003\u3008-\u301f\uff01-\uff0f\uff1a-\uff1f"
-LETTER = re.compile(f"[{_LETTERS}]")
+CJK_LETTER = re.compile(f"[{_LETTERS}]")
 _CHARACTER = re.compile(f"[{_LETTERS}{_MARKS}]")
 
 
-def joined(texts: Iterable[str]) -> str:
-    """Texts that follow one another, with a space between them except between characters of these scripts."""
+def join_texts(texts: Iterable[str]) -> str:
+    """Join texts, with a space between them except between characters of these scripts."""
     whole = ""
     for text in filter(None, texts):
         space = whole and not (_CHARACTER.match(whole[-1]) and _CHARACTER.match(text))

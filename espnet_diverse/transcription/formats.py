@@ -1,9 +1,9 @@
-"""Transcripts in the formats that Whisper's users know, and NIST's trn.
+"""Transcripts in the file formats of Whisper's command line, and NIST's trn.
 
-txt   a line a segment
-json  everything: text, segments, words with times and probabilities, n best texts, language and how sure
-srt   subtitles (SubRip); with word times split into cues of at most `CUE_COLUMNS` columns
-vtt   subtitles for the web (WebVTT), likewise
+txt   one line for each segment
+json  everything: text, segments, words with times and probabilities, n-best texts, language and its probabilities
+srt   SubRip subtitles; with word times, split into cues of at most `CUE_COLUMNS` columns
+vtt   WebVTT subtitles, split in the same way
 tsv   start and end in milliseconds, and text, of each segment
 trn   one line, "text (name)", for sclite
 """
@@ -22,12 +22,12 @@ from espnet_diverse.decoding.results import rounded_score
 from espnet_diverse.transcription.result import Segment, Transcript
 
 CUE_COLUMNS = 84  # two lines of 42
-CUE_PAUSE = 1.0  # seconds without a word that part two cues
+CUE_PAUSE = 1.0  # seconds without a word that begin a new cue
 _DECIMALS = 4  # of a probability; those after them depend on the batch and the CPU in float32
 
 
 class _Cue(NamedTuple):
-    """A text on the screen, and when."""
+    """A line of subtitles: start and end in seconds, and text."""
 
     start: float
     end: float
@@ -35,13 +35,12 @@ class _Cue(NamedTuple):
 
 
 def as_txt(transcript: Transcript, name: str) -> str:
-    """The texts of the segments, a line each; `name` plays no part, here and where it is not mentioned."""
+    """One line for each segment; `name` is not used."""
     return "".join(f"{cue.text}\n" for cue in _segments(transcript))
 
 
 def as_json(transcript: Transcript, name: str) -> str:
-    """Everything that is known, with Whisper's keys where it has them, and `name`. Scores and probabilities are rounded
-    to the digits that are certain."""
+    """All fields, under Whisper's keys where it has them, and `name`; scores are rounded to their certain digits."""
     languages = transcript.language_probabilities
     content = {
         "name": name,
@@ -56,7 +55,7 @@ def as_json(transcript: Transcript, name: str) -> str:
 
 
 def as_srt(transcript: Transcript, name: str) -> str:
-    """SubRip subtitles."""
+    """SubRip subtitles; `name` is not used."""
     blocks = [
         f"{number}\n{_span(cue, ',')}\n{cue.text.replace('-->', '->')}\n"
         for number, cue in enumerate(_cues(transcript), start=1)
@@ -65,19 +64,19 @@ def as_srt(transcript: Transcript, name: str) -> str:
 
 
 def as_vtt(transcript: Transcript, name: str) -> str:
-    """WebVTT subtitles."""
+    """WebVTT subtitles; `name` is not used."""
     blocks = [f"{_span(cue, '.')}\n{html.escape(cue.text, quote=False)}\n" for cue in _cues(transcript)]
     return "\n".join(["WEBVTT\n", *blocks])
 
 
 def as_tsv(transcript: Transcript, name: str) -> str:
-    """Start and end in milliseconds and text of the segments, after a line that says so."""
+    """Start and end in milliseconds and text of each segment, after a header line; `name` is not used."""
     rows = [f"{_milliseconds(cue.start)}\t{_milliseconds(cue.end)}\t{cue.text}\n" for cue in _segments(transcript)]
     return "start\tend\ttext\n" + "".join(rows)
 
 
 def as_trn(transcript: Transcript, name: str) -> str:
-    """The text and, in brackets, `name`."""
+    """The text, and `name` in brackets."""
     return f"{_one_line(transcript.text)} ({name})\n".lstrip(" ")
 
 
@@ -106,34 +105,34 @@ def _segments(transcript: Transcript) -> Iterator[_Cue]:
 
 
 def _cues(transcript: Transcript) -> Iterator[_Cue]:
-    """A cue for each segment that has text; where its words have times, cues that fit on the screen."""
+    """A cue for each segment that has text, or several that fit on a screen if its words have times."""
     for segment in transcript.segments:
-        places = _places(segment)
-        if places is None:
+        positions = _word_positions(segment)
+        if positions is None:
             yield from _segments(replace(transcript, segments=(segment,)))
             continue
-        for first, last in _parts(segment, places):
-            text = _one_line(segment.text[places[first] : places[last] + len(segment.words[last].text)])
+        for first, last in _split_words(segment, positions):
+            text = _one_line(segment.text[positions[first] : positions[last] + len(segment.words[last].text)])
             yield _Cue(segment.words[first].start, segment.words[last].end, text)
 
 
-def _places(segment: Segment) -> list[int] | None:
-    """Where each word begins in the text of the segment; None where there are no words or they are not in it."""
-    places, place = [], 0
+def _word_positions(segment: Segment) -> list[int] | None:
+    """Position of each word in the text of a segment; None if there are no words or one is not in the text."""
+    positions, position = [], 0
     for word in segment.words:
-        place = segment.text.find(word.text, place)
-        if place < 0:
+        position = segment.text.find(word.text, position)
+        if position < 0:
             return None
-        places.append(place)
-        place += len(word.text)
-    return places or None
+        positions.append(position)
+        position += len(word.text)
+    return positions or None
 
 
-def _parts(segment: Segment, places: Sequence[int]) -> Iterator[tuple[int, int]]:
+def _split_words(segment: Segment, positions: Sequence[int]) -> Iterator[tuple[int, int]]:
     """First and last word of each cue of a segment."""
     first, words = 0, segment.words
     for index in range(1, len(words)):
-        shown = segment.text[places[first] : places[index] + len(words[index].text)]
+        shown = segment.text[positions[first] : positions[index] + len(words[index].text)]
         if _columns(shown) > CUE_COLUMNS or words[index].start - words[index - 1].end >= CUE_PAUSE:
             yield first, index - 1
             first = index
@@ -141,12 +140,12 @@ def _parts(segment: Segment, places: Sequence[int]) -> Iterator[tuple[int, int]]
 
 
 def _columns(text: str) -> int:
-    """How wide a text is; Chinese characters and their like take two columns."""
+    """Width of a text; East Asian wide characters take two columns."""
     return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text)
 
 
 def _one_line(text: str) -> str:
-    """Tabs and line ends, which part columns and cues, become spaces."""
+    """Replace tabs and line ends, which separate columns and cues, by spaces."""
     return " ".join(text.split())
 
 

@@ -1,4 +1,4 @@
-"""Transcribing recordings, many at a time, so that none changes what another gives.
+"""Transcription of many recordings in batches, so that none changes the result of another.
 
 Sums in a batch depend on what is in it, down to the last digit. So a recording that is read within a window joins the
 others only once it has been read to its end without a fault, and the batches of a longer one are its own: a recording
@@ -14,38 +14,46 @@ from typing import NamedTuple
 from espnet.nets.pytorch_backend.transformer.subsampling import TooShortUttError
 from numpy.typing import NDArray
 
-from espnet_diverse.audio.stream import Source, open_audio
+from espnet_diverse.audio.sources import Source, open_audio
 from espnet_diverse.decoding.condition_ids import KnownConditions, completed, indices_of, warn_of_unused
 from espnet_diverse.decoding.grouping import each_result, grouped
 from espnet_diverse.decoding.predictor import BatchedSearch, Found
-from espnet_diverse.transcription.alignment import check_ctc, frame_times, timed
-from espnet_diverse.transcription.language_id import find_language, spoken_conditions
+from espnet_diverse.transcription.alignment import align_words, check_ctc, frame_times
+from espnet_diverse.transcription.language_id import identify_language, spoken_conditions
 from espnet_diverse.transcription.result import Alternative, Segment, Transcript
-from espnet_diverse.transcription.segmentation import Cutting, Stretch, stretches
+from espnet_diverse.transcription.segmentation import SpeechChunk, split_speech
+from espnet_diverse.transcription.segmentation_options import SegmentationOptions
 
 _WINDOW = 4  # batches
-_LISTENED = 30.0  # seconds by which a language is found
+_LANGUAGE_SECONDS = 30.0  # of speech that a language is detected from
 
 
 @dataclass(frozen=True)
 class Request:
-    """A recording that is to be transcribed.
+    """A recording to transcribe.
 
     Attributes:
-        audio, rate: As of `open_audio`.
-        conditions: Name by condition, such as {"lang": "es", "domain": "talks"}, of what is known of it.
-        hear: Told how far the work is: the seconds of the recording that are done, and those that it lasts.
+        audio: The recording, as for `open_audio`.
+        rate: The rate of samples in Hz, as for `open_audio`.
+        conditions: Known values by condition, such as {"lang": "es", "domain": "talks"}.
+        on_progress: Called with the seconds of the recording that are done, and its length in seconds.
     """
 
     audio: Source
     rate: int | None = None
     conditions: Mapping[str, str] = field(default_factory=dict)
-    hear: Callable[[float, float], None] | None = field(default=None, compare=False)
+    on_progress: Callable[[float, float], None] | None = field(default=None, compare=False)
 
 
-class _Piece(NamedTuple):
-    """A stretch of a recording that is to be searched: from when to when, its features (T, F), and how many seconds of
-    the recording are done with it, which are its own and those of the pause before it."""
+class _Chunk(NamedTuple):
+    """A chunk of speech to decode.
+
+    Attributes:
+        recording: The recording that it belongs to.
+        start, end: Its begin and end in seconds.
+        features: Its features (T, F).
+        covered: Seconds of the recording that are done with it: its own, and those of the pause before it.
+    """
 
     recording: "_Recording"
     start: float
@@ -56,7 +64,7 @@ class _Piece(NamedTuple):
 
 @dataclass
 class _Recording:
-    """What is known so far of a recording; `waiting` counts pieces that were read and not yet searched."""
+    """The state of a recording; `waiting` counts chunks that were read and not yet decoded."""
 
     request: Request
     conditions: dict[str, str] = field(default_factory=dict)
@@ -74,11 +82,11 @@ class _Recording:
     def is_done(self) -> bool:
         return self.failure is not None or self.is_read and not self.waiting
 
-    def tell(self, covered: float = 0.0) -> None:
-        """Note seconds that are done, and say so to who wants to know."""
+    def report(self, covered: float = 0.0) -> None:
+        """Add seconds that are done, and call `on_progress`."""
         self.covered = self.duration if self.is_done else self.covered + covered
-        if self.request.hear is not None:
-            self.request.hear(self.covered, self.duration)
+        if self.request.on_progress is not None:
+            self.request.on_progress(self.covered, self.duration)
 
     def result(self) -> Transcript | Exception:
         if self.failure is not None:
@@ -91,17 +99,17 @@ class Transcription:
     """Transcribes recordings by one search.
 
     Args:
-        search: Of speech recognition or speech translation.
-        cutting: How recordings are cut into stretches of speech.
-        word_timestamps: Whether words are wanted, with times and confidences.
+        search: Search with a model of speech recognition or speech translation.
+        segmentation: Options of splitting recordings into segments of speech.
+        word_timestamps: Whether transcripts get words with times and confidences.
 
     Raises:
-        ConfigError: There are no word times without CTC.
-        ModelError: There are none with the model's frontend.
+        ConfigError: Word times are requested and the model has no CTC.
+        ModelError: Word times are requested and the model's frontend has no hop length.
     """
 
-    def __init__(self, search: BatchedSearch, cutting: Cutting, word_timestamps: bool = False):
-        self.search, self.cutting = search, cutting
+    def __init__(self, search: BatchedSearch, segmentation: SegmentationOptions, word_timestamps: bool = False):
+        self.search, self.segmentation = search, segmentation
         self.window = _WINDOW * search.batch_size
         self.same_language = search.task == "asr"
         self.warned: dict[str, str] = {}
@@ -111,56 +119,59 @@ class Transcription:
             self.frames = frame_times(search.encoding.model)
 
     def __call__(self, requests: Iterable[Request]) -> Iterator[Transcript | Exception]:
-        """One result for each request, in order, as soon as it and those before it are there."""
-        window: list[_Piece] = []
+        """Yield one result for each request, in order, as soon as it and those before it are done."""
+        window: list[_Chunk] = []
         pending: deque[_Recording] = deque()
         for request in requests:
             pending.append(_Recording(request))
             window += self._read(pending[-1])
             if len(window) >= self.window:
-                self._find(window)
+                self._decode(window)
                 window = []
             while pending and pending[0].is_done:
                 yield pending.popleft().result()
-        self._find(window)
+        self._decode(window)
         yield from (recording.result() for recording in pending)
 
-    def _read(self, recording: _Recording) -> list[_Piece]:
-        """What is to be searched of a recording; nothing if it is long, and was searched here, or cannot be read."""
+    def _read(self, recording: _Recording) -> list[_Chunk]:
+        """Read a recording and return its chunks, to be decoded with those of others.
+
+        A recording longer than the window is decoded here. It returns no chunks, nor does one that cannot be read.
+        """
         request = recording.request
         try:
             with open_audio(request.audio, request.rate) as audio:
                 recording.duration = audio.duration
-                recording.tell()
-                pieces = self._pieces(recording, stretches(audio.blocks(), self.cutting))
-                read = list(islice(pieces, self.window))
-                self._settle(recording, read)
+                recording.report()
+                chunks = self._chunks(recording, split_speech(audio.blocks(), self.segmentation))
+                read = list(islice(chunks, self.window))
+                self._complete_conditions(recording, read)
                 while len(read) == self.window:
-                    self._find(read)
-                    read = list(islice(pieces, self.window))
+                    self._decode(read)
+                    read = list(islice(chunks, self.window))
                     if len(read) < self.window:
-                        self._find(read)
+                        self._decode(read)
                         read = []
                 recording.is_read = True
-                recording.tell()
-        except Exception as error:  # whatever it is, it must not cost the other recordings
+                recording.report()
+        except Exception as error:  # of any kind: it must not stop the other recordings
             recording.failure = error
             return []
         return read
 
-    def _pieces(self, recording: _Recording, found: Iterable[Stretch]) -> Iterator[_Piece]:
+    def _chunks(self, recording: _Recording, found: Iterable[SpeechChunk]) -> Iterator[_Chunk]:
         before = 0.0
-        for stretch in found:
+        for chunk in found:
             try:
-                features = self.search.features(stretch.samples)
-            except TooShortUttError:  # for anything to be said in it
+                features = self.search.features(chunk.samples)
+            except TooShortUttError:  # no word fits into it
                 continue
             recording.waiting += 1
-            yield _Piece(recording, stretch.start, stretch.end, features, stretch.end - before)
-            before = stretch.end
+            yield _Chunk(recording, chunk.start, chunk.end, features, chunk.end - before)
+            before = chunk.end
 
-    def _settle(self, recording: _Recording, beginning: Sequence[_Piece]) -> None:
-        """Settle the conditions of a recording; its beginning may tell the language."""
+    def _complete_conditions(self, recording: _Recording, beginning: Sequence[_Chunk]) -> None:
+        """Complete the conditions of a recording, with its language detected from its beginning if need be."""
         known, given = self.search.conditions, recording.request.conditions
         new = {condition: name for condition, name in given.items() if self.warned.get(condition) != name}
         self.warned |= new
@@ -174,52 +185,52 @@ class Transcription:
             others = KnownConditions(
                 {condition: names for condition, names in known.names.items() if condition not in spoken}
             )
-            indices = indices_of(others, recording.conditions)  # first, for an error here takes no time
-            recording.probabilities = find_language(self.search, _first_seconds(beginning), indices)
+            indices = indices_of(others, recording.conditions)  # raises before time is spent on detection
+            recording.probabilities = identify_language(self.search, _first_seconds(beginning), indices)
             language = dict.fromkeys(spoken, next(iter(recording.probabilities)))
             recording.conditions = completed(known, language | dict(given), self.same_language)
             recording.language = self._spoken(recording.conditions)
         recording.indices = indices_of(known, recording.conditions)
 
     def _spoken(self, names: Mapping[str, str]) -> str | None:
-        """The language that is spoken, by names by condition; what is recognised is in the language that is spoken."""
+        """The spoken language among values by condition; recognised text is in the spoken language."""
         return names.get("lang") or (names.get("tgtlang") if self.same_language else None)
 
-    def _find(self, pieces: Sequence[_Piece]) -> None:
-        """Search pieces; their recordings take what is found."""
+    def _decode(self, chunks: Sequence[_Chunk]) -> None:
+        """Decode chunks and add the results to their recordings."""
         size, frames = self.search.batch_size, self.search.batch_frames
-        for batch in grouped(pieces, lambda piece: len(piece.features), size, frames):
-            for piece, found in zip(batch, each_result(self._searched, batch), strict=True):
-                piece.recording.waiting -= 1
+        for batch in grouped(chunks, lambda chunk: len(chunk.features), size, frames):
+            for chunk, found in zip(batch, each_result(self._search_batch, batch), strict=True):
+                chunk.recording.waiting -= 1
                 try:
-                    piece.recording.segments.append(self._segment(piece, found))
+                    chunk.recording.segments.append(self._segment(chunk, found))
                 except Exception as error:
-                    piece.recording.failure = error
-                piece.recording.tell(piece.covered)
+                    chunk.recording.failure = error
+                chunk.recording.report(chunk.covered)
 
-    def _searched(self, batch: Sequence[_Piece]) -> list[Found]:
-        conditions = [piece.recording.indices for piece in batch]
-        return self.search.find([piece.features for piece in batch], conditions, posteriors=self.frames is not None)
+    def _search_batch(self, batch: Sequence[_Chunk]) -> list[Found]:
+        conditions = [chunk.recording.indices for chunk in batch]
+        return self.search.find([chunk.features for chunk in batch], conditions, posteriors=self.frames is not None)
 
-    def _segment(self, piece: _Piece, found: Found | Exception) -> Segment:
+    def _segment(self, chunk: _Chunk, found: Found | Exception) -> Segment:
         if isinstance(found, Exception):
             raise found
         if not found.texts:
-            return Segment(piece.start, piece.end, "", float("-inf"))
+            return Segment(chunk.start, chunk.end, "", float("-inf"))
         text, tokens, score = found.texts[0]
         confidences, words = (), ()
         if self.frames is not None:
             ids = self.search.converter.tokens2ids(tokens)
-            confidences, words = timed(found.log_probs, ids, tokens, self.frames, piece.start, piece.end)
+            confidences, words = align_words(found.log_probs, ids, tokens, self.frames, chunk.start, chunk.end)
         texts = tuple(Alternative(each.text, each.score) for each in found.texts)
-        return Segment(piece.start, piece.end, text, score, tuple(tokens), confidences, words, texts)
+        return Segment(chunk.start, chunk.end, text, score, tuple(tokens), confidences, words, texts)
 
 
-def _first_seconds(pieces: Sequence[_Piece]) -> list[NDArray]:
-    """Features of the first pieces, as many as hold what a language is found by."""
-    seconds, some = 0.0, []
-    for piece in pieces:
-        if seconds < _LISTENED:
-            some.append(piece.features)
-            seconds += piece.end - piece.start
-    return some
+def _first_seconds(chunks: Sequence[_Chunk]) -> list[NDArray]:
+    """Features of the first chunks, as many as the language is detected from."""
+    seconds, features = 0.0, []
+    for chunk in chunks:
+        if seconds < _LANGUAGE_SECONDS:
+            features.append(chunk.features)
+            seconds += chunk.end - chunk.start
+    return features

@@ -1,13 +1,13 @@
-"""What transcribing a recording gives. All times are seconds from its beginning."""
+"""Transcripts. All times are in seconds from the beginning of the recording."""
 
 from dataclasses import dataclass
 
-from espnet_diverse.transcription.cjk import joined
+from espnet_diverse.transcription.cjk import join_texts
 
 
 @dataclass(frozen=True)
 class Word:
-    """A word, when it was said, and how sure the model is of it, 0 to 1."""
+    """A word, its start and end, and the confidence of the model, 0 to 1."""
 
     text: str
     start: float
@@ -17,7 +17,7 @@ class Word:
 
 @dataclass(frozen=True)
 class Alternative:
-    """One of the n best texts of a segment, and its log score."""
+    """One of the n-best texts of a segment, and its log score."""
 
     text: str
     score: float
@@ -25,15 +25,16 @@ class Alternative:
 
 @dataclass(frozen=True)
 class Segment:
-    """A stretch of speech that was decoded at once.
+    """A segment of speech that was decoded as a whole.
 
     Attributes:
-        start, end: When.
-        text: The best text; empty where nothing was recognised.
-        score: Its log score.
-        tokens, confidences: Its tokens and, where they were asked for, how sure the model is of each, 0 to 1.
-        words: Its words, where they were asked for.
-        alternatives: The n best texts, best first, this one among them.
+        start, end: Its begin and end.
+        text: The best text; empty if nothing was recognised.
+        score: The log score of the text.
+        tokens: The tokens of the text.
+        confidences: The confidence of the model in each token, 0 to 1; empty unless word times were requested.
+        words: The words of the text; empty unless word times were requested.
+        alternatives: The n-best texts, best first, including this one.
     """
 
     start: float
@@ -48,17 +49,17 @@ class Segment:
 
 @dataclass(frozen=True)
 class Transcript:
-    """A recording in text.
+    """The transcript of a recording.
 
     Attributes:
-        segments: Stretches of speech in the order of time; they do not overlap. None where nobody speaks.
-        duration: Seconds of the recording.
-        conditions: Name by condition, such as {"lang": "es", "domain": "talks"}, of what the model knows of
-            conditions; that of the language may have been found.
-        language_probabilities: Where the language was found: how likely each is that the model knows, likeliest first.
-        language: What is spoken: as given, as found, or as the model takes for granted, by a default or because it
-            knows no other. None where a model that knows no languages was given none, or where silence gave nothing to
-            find one by.
+        segments: Segments of speech in the order of time, without overlap; empty if there is no speech.
+        duration: Length of the recording in seconds.
+        conditions: Values by condition, such as {"lang": "es", "domain": "talks"}, for the conditions of the model; the
+            language may be a detected one.
+        language_probabilities: Probability of each language of the model, highest first; None unless the language was
+            detected.
+        language: The spoken language: as given, as detected, or the only or default one of the model. None if it was
+            not given and the model has no languages, or if there is no speech to detect it from.
     """
 
     segments: tuple[Segment, ...]
@@ -69,5 +70,5 @@ class Transcript:
 
     @property
     def text(self) -> str:
-        """The texts of the segments, with a space between them except between Chinese or Japanese characters."""
-        return joined(segment.text for segment in self.segments)
+        """The texts of the segments, with spaces between them except between Chinese or Japanese characters."""
+        return join_texts(segment.text for segment in self.segments)

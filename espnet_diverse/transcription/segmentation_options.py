@@ -1,4 +1,4 @@
-"""Options of cutting recordings into stretches of speech."""
+"""Options of splitting recordings into segments of speech."""
 
 from dataclasses import dataclass
 from math import inf
@@ -13,48 +13,54 @@ VADS = ("auto", "silero", "energy", "none")
 
 
 @dataclass(frozen=True)
-class Cutting:
-    """How recordings are cut.
+class SegmentationOptions:
+    """Options of splitting recordings into segments of speech.
 
     Attributes:
-        vad: What finds speech. "silero": the network of the extra `vad`. "energy": loudness. "none": nothing; cut by
-            length alone. "auto": silero where it is installed, else energy; a recording of up to `longest` seconds
-            stays whole if there is speech in it, so that it gives what decoding its file gives.
-        longest: Seconds of a stretch at most.
-        shortest: Seconds of speech that a stretch has at least; less is a click.
-        pause: Seconds without speech that end a stretch.
-        padding: Seconds kept before and after speech.
-        threshold: From how likely a frame is speech.
+        vad: Voice activity detection. "silero": the network of the extra `vad`. "energy": loudness. "none": no
+            detection; recordings are split by length alone. "auto": silero if it is installed, else energy; a recording
+            of up to `max_seconds` that contains speech stays whole, so that it gives the result of decoding its file.
+        max_seconds: Greatest length of a segment in seconds.
+        min_speech_seconds: Least amount of speech in a segment, in seconds; shorter sounds are taken for clicks.
+        min_silence_seconds: Seconds without speech that end a segment.
+        padding_seconds: Seconds kept before and after speech.
+        threshold: Probability of speech above which a frame counts as speech.
 
     Raises:
-        ConfigError: A value is not allowed.
+        ConfigError: A value is out of range.
     """
 
     vad: str = "auto"
-    longest: float = 20.0
-    shortest: float = 0.1
-    pause: float = 0.5
-    padding: float = 0.2
+    max_seconds: float = 20.0
+    min_speech_seconds: float = 0.1
+    min_silence_seconds: float = 0.5
+    padding_seconds: float = 0.2
     threshold: float = 0.5
 
     def __post_init__(self):
         if self.vad not in VADS:
             raise ConfigError(f"vad {self.vad!r} is unknown; known: {' '.join(VADS)}")
-        allowed = {"longest": (1, inf), "shortest": (0, 1), "pause": (0.1, 10), "threshold": (0.05, 1)}
-        for name, (least, most) in {**allowed, "padding": (0, self.pause)}.items():
+        ranges = {
+            "max_seconds": (1, inf),
+            "min_speech_seconds": (0, 1),
+            "min_silence_seconds": (0.1, 10),
+            "padding_seconds": (0, self.min_silence_seconds),
+            "threshold": (0.05, 1),
+        }
+        for name, (least, most) in ranges.items():
             value = getattr(self, name)
             if not least <= value <= most:
-                raise ConfigError(f"{name} {value} is not allowed; it lies between {least} and {most}")
+                raise ConfigError(f"{name} {value} is not allowed; it must lie between {least} and {most}")
 
     def detector(self) -> "Detector":
-        """A detector for one recording.
+        """Return a new detector, for one recording.
 
         Raises:
-            ConfigError: It is not installed.
+            ConfigError: The detector is not installed.
         """
-        from espnet_diverse.transcription.vad import Always, Loudness, Silero, silero_is_installed
+        from espnet_diverse.transcription.vad import EnergyDetector, NoDetector, SileroDetector, silero_is_installed
 
         if self.vad == "none":
-            return Always()
+            return NoDetector()
         silero = self.vad == "silero" or self.vad == "auto" and silero_is_installed()
-        return Silero() if silero else Loudness()
+        return SileroDetector() if silero else EnergyDetector()

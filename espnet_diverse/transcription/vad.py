@@ -1,7 +1,7 @@
-"""Where somebody speaks, frame by frame: the network silero-vad, or loudness where it is not installed.
+"""Voice activity detection, frame by frame: the network silero-vad, or loudness where it is not installed.
 
-A detector is called with the frames of one recording in their order, some at a time: (n, FRAME) float32 at 16 kHz in,
-how likely each is speech, (n,), out. What it says does not depend on how many it is given at a time.
+A detector is called with the frames of one recording in order, any number at a time: (n, FRAME) float32 at 16 kHz in,
+probabilities of speech (n,) out. How many frames a call gets does not change the results.
 """
 
 from functools import lru_cache
@@ -18,30 +18,31 @@ from espnet_diverse.onnx_runtime import import_onnxruntime
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
 
-FRAME = 512  # samples, 32 ms: what silero-vad takes
-_CONTEXT = 64  # samples before each frame that it sees as well
+FRAME = 512  # samples, 32 ms: the frame of silero-vad
+_CONTEXT = 64  # samples before each frame that it reads as well
 _STATE = 128
 
 
 class Detector(Protocol):
-    """What finds speech."""
+    """A voice activity detector for one recording."""
 
     def __call__(self, frames: NDArray) -> NDArray:
-        """How likely each frame is speech: (n, FRAME) -> (n,)."""
+        """Probability of speech in each frame: (n, FRAME) -> (n,)."""
 
 
 def decibels(frames: NDArray) -> NDArray:
-    """Loudness of frames in dB of full scale, without their constant part, at least -100: (n, FRAME) -> (n,)."""
+    """Loudness of frames in dB of full scale, without their mean, at least -100: (n, FRAME) -> (n,)."""
     centred = frames - frames.mean(axis=1, keepdims=True)
     return 10 * np.log10((centred.astype(np.float64) ** 2).mean(axis=1) + 1e-10)
 
 
-class Silero:
-    """silero-vad 6, whose network lies in its wheel. Its form for sequences has no state of its own, so that all
-    recordings and threads share one copy.
+class SileroDetector:
+    """The network silero-vad 6, which is part of its wheel.
+
+    Its form for sequences takes its state as an input, so that all recordings and threads share one copy.
 
     Raises:
-        ConfigError: It is not installed.
+        ConfigError: silero-vad or onnxruntime is not installed.
     """
 
     def __init__(self) -> None:
@@ -53,7 +54,7 @@ class Silero:
         self._before = np.zeros(_CONTEXT, np.float32)
 
     def __call__(self, frames: NDArray) -> NDArray:
-        """How likely each frame is speech: (n, FRAME) -> (n,)."""
+        """Probability of speech in each frame: (n, FRAME) -> (n,)."""
         contexts = np.vstack([self._before, frames[:-1, -_CONTEXT:]])
         self._before = frames[-1, -_CONTEXT:].copy()
         inputs = {"input": np.hstack([contexts, frames]), "h": self._state[0], "c": self._state[1]}
@@ -61,12 +62,12 @@ class Silero:
         return probabilities.reshape(-1)
 
 
-class Loudness:
-    """Speech is what stands `ABOVE` dB over the noise.
+class EnergyDetector:
+    """Detects speech by loudness: frames `ABOVE` dB over the noise floor are speech.
 
-    The level of the noise falls with that of the frame at once and rises slowly, so that it stays at that of pauses
-    between words. Speech is never looked for under `QUIETEST` dB of full scale, and what is louder than `LOUDEST`
-    always counts: music and loud noise are taken for speech, which only a network can tell apart.
+    The noise floor falls at once to the level of a quieter frame and rises slowly, so that it stays at the level of the
+    pauses between words. Frames below `QUIETEST` dB of full scale are never speech, and those above `LOUDEST` always
+    are: music and loud noise count as speech, for only a network can tell them apart.
     """
 
     ABOVE = 10.0
@@ -74,20 +75,20 @@ class Loudness:
     RISE = 3.0 * FRAME / 16_000  # dB a frame: 3 dB a second
 
     def __init__(self) -> None:
-        self._noise = 0.0
+        self._floor = 0.0
 
     def __call__(self, frames: NDArray) -> NDArray:
         """1 for frames of speech, 0 for others: (n, FRAME) -> (n,)."""
         levels = decibels(frames)
-        noise = np.empty_like(levels)
+        floor = np.empty_like(levels)
         for index, level in enumerate(levels):
-            self._noise = min(level, self._noise + self.RISE)
-            noise[index] = self._noise
-        return (levels > np.clip(noise + self.ABOVE, self.QUIETEST, self.LOUDEST)).astype(np.float32)
+            self._floor = min(level, self._floor + self.RISE)
+            floor[index] = self._floor
+        return (levels > np.clip(floor + self.ABOVE, self.QUIETEST, self.LOUDEST)).astype(np.float32)
 
 
-class Always:
-    """Takes everything for speech, so that a recording is cut by its length alone."""
+class NoDetector:
+    """Takes every frame for speech, so that a recording is split by its length alone."""
 
     def __call__(self, frames: NDArray) -> NDArray:
         """1 for each frame: (n, FRAME) -> (n,)."""
@@ -95,7 +96,7 @@ class Always:
 
 
 def silero_is_installed() -> bool:
-    """Whether the packages of the extra `vad` are there."""
+    """Whether the packages of the extra `vad` are installed."""
     return all(find_spec(name) is not None for name in ("silero_vad", "onnxruntime"))
 
 

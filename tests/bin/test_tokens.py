@@ -59,7 +59,7 @@ def test_coverage_of_another_text(text, tmp_path, capsys):
         ("a-1 x\na-2\n", "", "text:2: empty transcript"),
         ("a-1 x\na-2 \u3000\n", "", "text:2: empty transcript"),
         ("a-1 x\na-1 y\n", "", "text:2: duplicate id 'a-1'"),
-        ("a-1 <unk> x\n", "", "text:1: transcript holds the reserved symbol <unk>"),
+        ("a-1 <unk> x\n", "", "text:1: transcript contains the reserved symbol <unk>"),
         ("a-1 abc\n", "--type bpe --vocab_size 900", "vocab_size 900 is too large for this text; the maximum is "),
         ("a-1 abc\n", "--type unigram", "vocab_size is None; type unigram needs a number of tokens"),
         ("a-1 abc\n", "--vocab_size 900", "vocab_size 900 is not possible with type char"),

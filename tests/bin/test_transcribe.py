@@ -19,7 +19,7 @@ from espnet_diverse.bin.main import main
 from espnet_diverse.decoding.condition_ids import KnownConditions
 from espnet_diverse.decoding.options import Options
 from espnet_diverse.errors import DataError
-from espnet_diverse.inference import Cutting, Recognizer, Request
+from espnet_diverse.inference import Recognizer, Request, SegmentationOptions
 from espnet_diverse.transcription.result import Segment, Transcript
 
 # What the tiny model hears are tones, which are speech to what goes by loudness.
@@ -65,7 +65,7 @@ def test_standard_input_and_bad_files_beside_it(tiny_run, decoded, tmp_path):
     assert done.stdout.decode() == f"-\t{decoded[0]['test-02']}\n"
     said = done.stderr.decode()
     assert "espnet-diverse transcribe: skipped bad.wav: not readable as audio (Format not recognised)" in said
-    assert "espnet-diverse transcribe: skipped gone.wav: no such audio file; mend the path" in said
+    assert "espnet-diverse transcribe: skipped gone.wav: no such audio file; correct the path" in said
     assert "Traceback" not in said
 
 
@@ -98,15 +98,20 @@ def test_one_long_recording_shows_how_far_it_is_on_a_terminal(tiny_run, beeps):
     assert shown[-2].strip() == shown[-1].strip() == ""
 
 
-def test_seconds_that_are_done_are_told_as_the_search_goes_on(tiny_run, beeps):
-    heard = []
-    recognizer = Recognizer(tiny_run.model_dir, options=Options(beam_size=1, batch_size=1), cutting=Cutting("energy"))
-    requests = [Request(beeps, hear=lambda *told: heard.append(told)), Request("gone.wav", hear=heard.append)]
+def test_seconds_done_are_reported_during_the_search(tiny_run, beeps):
+    reports = []
+    recognizer = Recognizer(
+        tiny_run.model_dir, options=Options(beam_size=1, batch_size=1), segmentation=SegmentationOptions("energy")
+    )
+    requests = [
+        Request(beeps, on_progress=lambda *report: reports.append(report)),
+        Request("gone.wav", on_progress=reports.append),
+    ]
     found, failed = recognizer.transcribe_all(requests)
-    assert {length for _, length in heard} == {10.0} and isinstance(failed, DataError)
+    assert {length for _, length in reports} == {10.0} and isinstance(failed, DataError)
     ends = [segment.end for segment in found.segments]
     assert len(ends) == 6 and ends[-1] < 10.0
-    told = [done for done, _ in heard]
+    told = [done for done, _ in reports]
     assert len(told) == 8 and told == sorted(told)
     assert (told[0], told[-2], told[-1]) == (0.0, pytest.approx(ends[-1]), 10.0)
 
@@ -168,7 +173,7 @@ def test_what_failed_leaves_nothing_of_an_earlier_run(tiny_run, tmp_path, capsys
     arguments = ("gone.wav", tiny_run.test_dir / "test-00.wav", *HOW, "--output_dir", tmp_path)
     assert call(tiny_run.model_dir, *arguments) == 2
     assert {path.name for path in tmp_path.iterdir()} == {"test-00.txt", "failures.json"}
-    reason = "gone.wav: no such audio file; mend the path or get the file"
+    reason = "gone.wav: no such audio file; correct the path or get the file"
     assert json.loads((tmp_path / "failures.json").read_text()) == {"gone.wav": reason}
 
 
@@ -176,7 +181,7 @@ def test_what_failed_leaves_nothing_of_an_earlier_run(tiny_run, tmp_path, capsys
     ("arguments", "what"),
     [
         ([], "no recording is named; give files, folders, - for standard input, or --list"),
-        (["gone.wav"], "gone.wav: no such audio file; mend the path or get the file"),
+        (["gone.wav"], "gone.wav: no such audio file; correct the path or get the file"),
         (["a.wav", "b.wav"], "none of 2 recordings could be transcribed; first a.wav: no such audio file"),
         (["a.wav", "--output_format", "all"], "--output_format all needs --output_dir, the folder to write to"),
         (["a.wav", "b.wav", "--output_format", "srt"], "--output_format srt of 2 recordings needs --output_dir"),

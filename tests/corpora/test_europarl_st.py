@@ -1,7 +1,12 @@
 import io
 import tarfile
+from pathlib import Path
 
+import numpy as np
 import pytest
+import soundfile
+from references.converted_audio import run_ffmpeg
+from references.data_fixtures import tone
 
 from espnet_diverse.bin.main import main
 from espnet_diverse.corpora import Selection, europarl_st, load_corpus
@@ -115,9 +120,9 @@ def test_wrong_segments(tree):
     assert str(caught.value).startswith(
         f"2 faults: {folder}/segments.lst:1: segment ends at 0.0 s, not after its start"
     )
-    assert f"{folder}/segments.lst:2: segment '{SPEECHES['train']} half 1.0' is wrong" in str(caught.value)
+    assert f"{folder}/segments.lst:2: segment '{SPEECHES['train']} half 1.0' is invalid" in str(caught.value)
     write(folder / "segments.lst", f"{SPEECHES['train']} 0.0 0.5", f"{SPEECHES['train']} 0.0 0.5")
-    with pytest.raises(DataError, match="segments.lst:2: this segment stands twice; take one out of all parallel"):
+    with pytest.raises(DataError, match="segments.lst:2: this segment occurs twice; remove one from all parallel"):
         europarl_st.prepare(tree, ST)
 
 
@@ -142,14 +147,20 @@ def test_missing_audio(tree):
     assert not dev.text
 
 
-def test_m4a_is_to_be_converted(tree, write_wav):
+def test_m4a_of_the_release_is_read(tree, tmp_path, write_wav):
     audio = tree / "en" / "audios" / SPEECHES["train"]
-    (tree / "en" / "audios" / f"{SPEECHES['train']}.wav").rename(f"{audio}.m4a")
-    with pytest.raises(DataError) as caught:
-        europarl_st.prepare(tree)
-    command = f'for f in {tree}/en/audios/*.m4a; do ffmpeg -i "$f" -ac 1 -ar 16000 "${{f%.m4a}}.flac"; done'
-    assert str(caught.value) == f"{audio}.m4a: m4a cannot be read; convert the audio: {command}"
-    write_wav(tree / "en" / "audios" / f"{SPEECHES['train']}.flac", 1.0)
+    run_ffmpeg("-i", f"{audio}.wav", f"{audio}.m4a")
+    Path(f"{audio}.wav").unlink()
+    sets = europarl_st.prepare(tree)
+    assert sets["train"].wav_scp == {SPEECHES["train"]: f"{audio}.m4a"}
+    summary = format_data(sets, tmp_path / "data", nj=1)["train"]
+    assert dict(summary.converted) == {"MPEG-4 (m4a, mp4, mov)": 2}
+    for path, start in zip(read_data_dir(tmp_path / "data" / "train").wav_scp.values(), (0.0, 0.5), strict=True):
+        samples, rate = soundfile.read(path, dtype="float32")
+        assert rate == 16_000 and len(samples) == 8000
+        expected = tone(1.0)[round(start * rate) :][1000:7000]
+        assert np.abs(samples[1000:7000]).max() == pytest.approx(np.abs(expected).max(), abs=0.05)
+    write_wav(Path(f"{audio}.flac"), 1.0)
     assert europarl_st.prepare(tree)["train"].wav_scp == {SPEECHES["train"]: f"{audio}.flac"}
 
 

@@ -204,7 +204,7 @@ def test_utterances_without_words_are_dropped(mtedx_tree):
         ("a traintalk 0.0 0.75\nb traintalk 2 1\n", "segments:2: segment ends at 1.0 s, not after its start at 2.0 s"),
         (
             "a traintalk 0.0 0.75\nb traintalk\n",
-            "segments:2: segment 'traintalk' is wrong; a line is: utterance recording",
+            "segments:2: segment 'traintalk' is invalid; the format is: utterance recording",
         ),
     ],
 )
@@ -236,7 +236,7 @@ def test_repairs_are_noticed(mtedx_tree, caplog):
     (txt(mtedx_tree) / "train.en").write_bytes(b"Hello\xc2\xa0everyone!\r\nThank you.\r\n")
     with caplog.at_level(logging.WARNING):
         assert mtedx.prepare(mtedx_tree, ST)["train"].text["es-en-traintalk_0000"] == "Hello everyone!"
-    assert "train.en: read as if these were mended: CRLF line end (2), unusual space (1)" in caplog.text
+    assert "train.en: repaired while reading: CRLF line end (2), unusual space (1)" in caplog.text
 
 
 def test_download_unpacks_one_archive_a_folder(mtedx_tree, tmp_path, serve, monkeypatch):

@@ -59,7 +59,7 @@ def test_a_domain_given_replaces_the_table(part):
 def test_fill_names_those_without_a_table(part):
     parts = [Part("", part("a", "u1")), Part("", part("b", "u2", utt2lang="de"))]
     assert combine(parts, {"utt2lang": "zh"}).conditions["utt2lang"] == {"u1": "zh", "u2": "de"}
-    with pytest.raises(ConfigError, match="^'text' cannot be filled with one name for all; allowed are utt2lang, utt2"):
+    with pytest.raises(ConfigError, match="^'text' cannot be filled with one value; allowed are utt2lang, utt2"):
         combine(parts, {"text": "zh"})
 
 
@@ -67,16 +67,16 @@ def test_a_table_that_only_some_have_is_refused(tmp_path, part):
     named, bare = part("b", "u2", utt2lang="de"), part("a", "u1")
     with pytest.raises(DataError) as caught:
         combine([Part("", named), Part("", bare)])
-    todo = "take it from all, or fill it with --fill utt2lang=NAME"
+    todo = "remove it from all, or add it with --fill utt2lang=VALUE"
     assert str(caught.value) == f"{bare}: has no utt2lang, which {named} has; {todo}"
-    with pytest.raises(DataError, match=f"{bare}: has no src_text, which {tmp_path}/c has; give all or none one"):
+    with pytest.raises(DataError, match=f"{bare}: has no src_text, which {tmp_path}/c has; all need it or none"):
         combine([Part("", bare), Part("", part("c", "u3", src_text=True))])
 
 
 def test_an_utterance_in_two_directories_is_refused(tmp_path, part):
     with pytest.raises(DataError) as caught:
         combine([Part("a", part("a", "u1", "u2")), Part("b", part("b", "u2"))])
-    what = f"is also in {tmp_path}/a; an id may be in one directory only: prepare one of them anew"
+    what = f"is also in {tmp_path}/a; an id may be in one directory only: prepare one of them again"
     assert str(caught.value) == f"{tmp_path}/b: u2: {what}"
 
 
@@ -99,7 +99,7 @@ def test_bad_places(tmp_path, part):
         combine([a, a])
     with pytest.raises(DataError, match=f"^{tmp_path}/c: no such data directory; `espnet-diverse prepare` makes one"):
         combine([a, Part("", tmp_path / "c")])
-    with pytest.raises(DataError, match=f"^{tmp_path}/b: is one of the directories to combine; write to another place"):
+    with pytest.raises(DataError, match=f"^{tmp_path}/b: is one of the directories to combine; choose another path"):
         write_combined([a, b], tmp_path / "b")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.tex").touch()
@@ -121,5 +121,5 @@ def test_directories_of_text_alone_are_combined(tmp_path):
 
 def test_audio_and_text_alone_do_not_go_together(tmp_path, part):
     write_data_dir(DataDir(text={"t1": "text"}), tmp_path / "text")
-    with pytest.raises(DataError, match="text: has no wav.scp, which .*/speech has; give all or none one"):
+    with pytest.raises(DataError, match="text: has no wav.scp, which .*/speech has; all need it or none"):
         combine([Part("", part("speech", "s1")), Part("", tmp_path / "text")])

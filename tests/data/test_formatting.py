@@ -3,8 +3,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
+from references.converted_audio import KINDS
 
-from espnet_diverse.data.formatting import Form, format_data
+from espnet_diverse.audio.sources import open_audio
+from espnet_diverse.data.formatting import FormatOptions, format_data
 from espnet_diverse.data.kaldi import DataDir, Segment, read_data_dir
 from espnet_diverse.data.validate import validate
 from espnet_diverse.errors import ConfigError, DataError
@@ -26,7 +28,7 @@ def test_ready_audio_is_named_where_it_lies(tmp_path, data):
 def test_relative_paths_become_absolute(tmp_path, data, monkeypatch):
     monkeypatch.chdir(tmp_path)
     data.wav_scp = {name: f"audio/{name}.wav" for name in data.wav_scp}
-    format_data({"train": data}, Path("data"), Form((0.9, 1.0)))
+    format_data({"train": data}, Path("data"), FormatOptions((0.9, 1.0)))
     written = read_data_dir(Path("data/train")).wav_scp
     assert written["a1"] == str(tmp_path / "audio/a1.wav")
     assert written["sp0.9-a1"] == str(tmp_path / "data/train/wav/sp0.9-a/sp0.9-a1.wav")
@@ -36,7 +38,7 @@ def test_relative_paths_become_absolute(tmp_path, data, monkeypatch):
 def test_other_audio_is_brought_to_sixteen_kilohertz_mono(tmp_path, data, write_wav, audio_format):
     write_wav(Path(data.wav_scp["a1"]), rate=8000, channels=2)
     write_wav(Path(data.wav_scp["a2"]), rate=44100)
-    summary = format_data({"test": data}, tmp_path / "data", Form(audio_format=audio_format))["test"]
+    summary = format_data({"test": data}, tmp_path / "data", FormatOptions(audio_format=audio_format))["test"]
     out = read_data_dir(tmp_path / "data" / "test")
     assert out.wav_scp["b1"] == data.wav_scp["b1"]
     for name in ("a1", "a2"):
@@ -45,6 +47,27 @@ def test_other_audio_is_brought_to_sixteen_kilohertz_mono(tmp_path, data, write_
         assert (info.samplerate, info.channels, info.subtype, info.frames) == (16000, 1, "PCM_16", 8000)
     assert dict(summary.converted) == {"8000 Hz, 2 channels": 1, "44100 Hz": 1}
     validate(tmp_path / "data" / "test")
+
+
+def test_audio_that_libsndfile_cuts_short_is_converted(tmp_path):
+    """Each of these files was refused or lost audio when only libsndfile read it."""
+    folders = {name.replace(" ", "-"): tmp_path / name for name in KINDS}
+    data = DataDir()
+    for (name, folder), (make, _) in zip(folders.items(), KINDS.values(), strict=True):
+        folder.mkdir()
+        data.wav_scp[name], data.text[name], data.utt2spk[name] = str(make(folder)), "x", name
+    with pytest.raises(DataError, match="^6 faults: .*/x.mp3: training does not read concatenated mp3; conv"):
+        validate(data, prepared=True)
+    summary = format_data({"test": data}, tmp_path / "data")["test"]
+    assert dict(summary.converted) == {title: 1 for _, title in KINDS.values() if title}
+    out = read_data_dir(tmp_path / "data" / "test")
+    for name, path in data.wav_scp.items():
+        with open_audio(path) as audio:
+            transcribed = np.concatenate(list(audio.blocks()))
+        samples, rate = soundfile.read(out.wav_scp[name], dtype="float32")
+        assert rate == 16000 and len(samples) / rate == pytest.approx(2.0, abs=0.15)
+        np.testing.assert_allclose(samples, transcribed, atol=0.5 / 32768)
+    validate(out, prepared=True)
 
 
 def test_segments_are_cut(tmp_path, tone):
@@ -61,7 +84,7 @@ def test_segments_are_cut(tmp_path, tone):
 
 def test_speed_perturbation_is_for_the_training_set(tmp_path, data):
     data.conditions["utt2domain"] = {"a1": "news", "a2": "news", "b1": "music"}
-    summaries = format_data({"train": data, "dev": data}, tmp_path / "data", Form((0.9, 1.0, 1.1)))
+    summaries = format_data({"train": data, "dev": data}, tmp_path / "data", FormatOptions((0.9, 1.0, 1.1)))
     train, dev = read_data_dir(tmp_path / "data" / "train"), read_data_dir(tmp_path / "data" / "dev")
     assert list(dev.text) == ["a1", "a2", "b1"]
     assert list(train.text) == [prefix + name for prefix in ("", "sp0.9-", "sp1.1-") for name in ("a1", "a2", "b1")]
@@ -77,7 +100,7 @@ def test_too_short_and_too_long_are_dropped_with_a_list(tmp_path, data, write_wa
     write_wav(Path(data.wav_scp["a1"]), seconds=0.05)
     write_wav(Path(data.wav_scp["b1"]), seconds=2.1)
     data.dropped = {"c1": "audio without transcript"}
-    form = Form((0.9, 1.0), max_seconds=2.2)
+    form = FormatOptions((0.9, 1.0), max_seconds=2.2)
     summary = format_data({"train": data}, tmp_path / "data", form)["train"]
     assert (tmp_path / "data" / "train" / "dropped.tsv").read_text().splitlines() == [
         "utterance\treason",
@@ -92,13 +115,13 @@ def test_too_short_and_too_long_are_dropped_with_a_list(tmp_path, data, write_wa
 
 
 def test_nothing_left_is_an_error(tmp_path, data):
-    with pytest.raises(DataError, match="^dev: no utterance lies within the limits of 1 to 20 seconds$"):
-        format_data({"dev": data}, tmp_path / "data", Form(min_seconds=1.0))
+    with pytest.raises(DataError, match="^dev: no utterance is within the limits of 1 to 20 seconds$"):
+        format_data({"dev": data}, tmp_path / "data", FormatOptions(min_seconds=1.0))
     assert not (tmp_path / "data").exists()
 
 
 def test_second_run_gives_the_same(tmp_path, data):
-    form = Form((0.9, 1.0))
+    form = FormatOptions((0.9, 1.0))
     format_data({"train": data}, tmp_path / "data", form)
     first = tree(tmp_path / "data")
     format_data({"train": data}, tmp_path / "data", form, nj=1)
@@ -114,16 +137,16 @@ def test_unusable_audio_stops_everything_and_leaves_nothing(tmp_path, data, writ
     other = DataDir({"c1": str(write_wav(tmp_path / "c1.wav"))}, {"c1": "x"}, {"c1": "c"})
     spoil(data, tmp_path)
     with pytest.raises(DataError, match="2 faults: dev: a1: .*a1.wav: holds NaN.*; dev: b1: .*not readable"):
-        format_data({"train": other, "dev": data}, tmp_path / "data", Form((0.9, 1.0)))
+        format_data({"train": other, "dev": data}, tmp_path / "data", FormatOptions((0.9, 1.0)))
     assert not (tmp_path / "data").exists()
 
 
 def test_failure_keeps_the_earlier_result(tmp_path, data):
-    format_data({"train": data}, tmp_path / "data", Form((0.9,)))
+    format_data({"train": data}, tmp_path / "data", FormatOptions((0.9,)))
     before = tree(tmp_path / "data")
     spoil(data, tmp_path)
     with pytest.raises(DataError):
-        format_data({"train": data}, tmp_path / "data", Form((0.9,)))
+        format_data({"train": data}, tmp_path / "data", FormatOptions((0.9,)))
     assert tree(tmp_path / "data") == before
 
 
@@ -137,18 +160,18 @@ def test_faulty_tables_name_their_set(tmp_path, data):
 def test_id_that_perturbation_makes_twice(tmp_path, data):
     for table in (data.wav_scp, data.text, data.utt2spk):
         table["sp0.9-a1"] = table["a1"]
-    with pytest.raises(DataError, match="^train: sp0.9-a1: has this id already"):
-        format_data({"train": data}, tmp_path / "data", Form((0.9, 1.0)))
+    with pytest.raises(DataError, match="^train: sp0.9-a1: another utterance has this id"):
+        format_data({"train": data}, tmp_path / "data", FormatOptions((0.9, 1.0)))
 
 
 def test_foreign_directories_and_the_audio_itself_are_not_replaced(tmp_path, data):
     with pytest.raises(DataError, match="audio: exists and is no data directory; move it away"):
         format_data({"audio": data}, tmp_path)
-    format_data({"train": data}, tmp_path / "data", Form((0.9,)))
+    format_data({"train": data}, tmp_path / "data", FormatOptions((0.9,)))
     prepared = read_data_dir(tmp_path / "data" / "train")
-    with pytest.raises(DataError, match="train: would be replaced, yet holds the audio of sp0.9-a1"):
+    with pytest.raises(DataError, match="train: would be replaced, but contains the audio of sp0.9-a1"):
         format_data({"train": prepared}, tmp_path / "data")
-    with pytest.raises(DataError, match="output directory: .*holds a pipe"):
+    with pytest.raises(DataError, match="output directory: .*contains a pipe"):
         format_data({"train": data}, tmp_path / "a|b")
     (tmp_path / "file").touch()
     with pytest.raises(DataError, match=r"file: cannot be written \(.*Not a directory"):
@@ -168,7 +191,7 @@ def test_foreign_directories_and_the_audio_itself_are_not_replaced(tmp_path, dat
 )
 def test_form_out_of_range(options, what):
     with pytest.raises(ConfigError) as caught:
-        Form(**options)
+        FormatOptions(**options)
     assert what in str(caught.value)
 
 
@@ -178,5 +201,5 @@ def test_text_alone_is_written_as_it_is(tmp_path):
     assert (str(summary), summary.dropped) == ("1 sentences", 1)
     assert sorted(tree(tmp_path)) == ["train/dropped.tsv", "train/src_text", "train/text"]
     format_data({"train": data}, tmp_path)  # a directory of text alone may be replaced
-    with pytest.raises(ConfigError, match="^speed factors are for audio, and these sets are text alone; leave --speed"):
-        format_data({"train": data}, tmp_path, Form((0.9, 1.0)))
+    with pytest.raises(ConfigError, match="^speed factors are for audio, and these sets are text alone; omit --speed"):
+        format_data({"train": data}, tmp_path, FormatOptions((0.9, 1.0)))

@@ -58,18 +58,18 @@ def test_order_is_by_bytes_whatever_the_locale(tmp_path):
         ("text", b"a one\nb caf\xe9\n", ":2: ", "not utf-8 at byte offset 11 (its encoding is unknown)"),
         ("text", "a one\n".encode("utf-16"), ": ", "is UTF-16 from byte offset 0; allowed is utf-8"),
         ("text", b"", ": ", "is empty"),
-        ("text", b"../x one\n", ":1: ", "id '../x' holds '..'"),
-        ("utt2spk", b"a\n", ":1: ", "missing columns: has 'a' alone; a line is: utterance speaker"),
+        ("text", b"../x one\n", ":1: ", "id '../x' contains '..'"),
+        ("utt2spk", b"a\n", ":1: ", "missing columns: the line is only 'a'; the format is: utterance speaker"),
         ("utt2spk", b"a s x\n", ":1: ", "has 3 columns, and 2 are allowed"),
-        ("utt2domain", b"a x/y\n", ":1: ", "id 'x/y' holds '/'"),
-        ("wav.scp", b"a\n", ":1: ", "missing columns: has 'a' alone; a line is: recording path"),
-        ("wav.scp", b"a touch x |\n", ":1: ", "'touch x |' holds a pipe; commands are not run"),
-        ("wav.scp", b"a x\x07.wav\n", ":1: ", "holds control characters"),
-        ("segments", b"a r 0.0\n", ":1: ", "a line is: utterance recording start end"),
-        ("segments", b"a r 0.0 nan\n", ":1: ", "segment 'r 0.0 nan' is wrong"),
+        ("utt2domain", b"a x/y\n", ":1: ", "id 'x/y' contains '/'"),
+        ("wav.scp", b"a\n", ":1: ", "missing columns: the line is only 'a'; the format is: recording path"),
+        ("wav.scp", b"a touch x |\n", ":1: ", "'touch x |' contains a pipe; commands are not run"),
+        ("wav.scp", b"a x\x07.wav\n", ":1: ", "contains control characters"),
+        ("segments", b"a r 0.0\n", ":1: ", "the format is: utterance recording start end"),
+        ("segments", b"a r 0.0 nan\n", ":1: ", "segment 'r 0.0 nan' is invalid"),
         ("segments", b"a r -1 2\n", ":1: ", "(seconds, from 0)"),
         ("segments", b"a r 2.5 2.5\n", ":1: ", "segment ends at 2.5 s, not after its start at 2.5 s"),
-        ("segments", b"a r/s 0 1\n", ":1: ", "id 'r/s' holds '/'"),
+        ("segments", b"a r/s 0 1\n", ":1: ", "id 'r/s' contains '/'"),
     ],
 )
 def test_refusals_name_file_and_line(tmp_path, name, content, where, what):
@@ -119,9 +119,9 @@ def test_lines_keep_their_order_and_their_gaps(tmp_path, caplog):
     texts, faults = scan_lines(path)
     assert texts == ["b x", "", "a", "<unk> c"]
     assert [str(fault) for fault in faults] == [
-        f"{path}:4: transcript holds the reserved symbol <unk>; take it out or write it another way"
+        f"{path}:4: transcript contains the reserved symbol <unk>; remove it or write it in another way"
     ]
-    assert "mended: missing final newline (1), CRLF line end (1), unusual space (1)" in caplog.text
+    assert "repaired while reading: missing final newline (1), CRLF line end (1), unusual space (1)" in caplog.text
     texts, faults = scan_lines(tmp_path / "train.fr")
     assert texts == []
     assert str(faults[0]) == f"{tmp_path}/train.fr: cannot be read (No such file or directory)"

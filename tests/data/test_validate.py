@@ -39,10 +39,10 @@ def test_extra_lines_are_named(data, data_dir):
     write_table(data_dir / "utt2spk", data.utt2spk | {"c1": "c"})
     write_table(data_dir / "utt2lang", {"a1": "en", "c1": "de"})
     assert whats(data_dir) == [
-        f"{data_dir}/utt2spk: c1: is not in wav.scp; take the line out",
+        f"{data_dir}/utt2spk: c1: is not in wav.scp; remove the line",
         f"{data_dir}/utt2lang: a2: has no line in this table; add one",
         f"{data_dir}/utt2lang: b1: has no line in this table; add one",
-        f"{data_dir}/utt2lang: c1: is not in wav.scp; take the line out",
+        f"{data_dir}/utt2lang: c1: is not in wav.scp; remove the line",
     ]
 
 
@@ -56,7 +56,7 @@ def test_every_fault_is_found_in_one_pass(tmp_path, data_dir, write_wav):
         validate(data_dir)
     expected = [
         "text:1: empty transcript",
-        "text:2: transcript holds the reserved symbol <unk>",
+        "text:2: transcript contains the reserved symbol <unk>",
         "text:4: duplicate id 'b1'",
         "text: c1: transcript without audio",
         f"wav.scp: a1: {audio}/a1.wav: no such audio file",
@@ -93,7 +93,7 @@ def test_an_empty_or_missing_table_is_one_fault(data_dir):
 def test_pipes_are_listed_and_not_opened(tmp_path, data, data_dir):
     write_table(data_dir / "wav.scp", data.wav_scp | {"a1": f"touch {tmp_path}/ran |"})
     (line,) = whats(data_dir)
-    assert "holds a pipe; commands are not run" in line
+    assert "contains a pipe; commands are not run" in line
     assert not (tmp_path / "ran").exists()
 
 
@@ -115,8 +115,8 @@ def test_bad_segments_are_named(tmp_path, segmented):
     segmented.segments["c"] = Segment("r3", 0.2, 0.8)
     write_data_dir(segmented, tmp_path / "set")
     assert [line.removeprefix(f"{tmp_path}/set/") for line in whats(tmp_path / "set")] == [
-        "segments: c: its recording is not in wav.scp; add it or take the line out",
-        "wav.scp: r2: no segment uses this recording; take it out",
+        "segments: c: its recording is not in wav.scp; add it or remove the line",
+        "wav.scp: r2: no segment uses this recording; remove it",
         "segments: b: segment from 1.2 to 1.3 s lies past the end of the audio at 1.000 s",
     ]
 
@@ -125,7 +125,7 @@ def test_tables_in_memory_are_checked_like_files(data):
     data.text["a1"] = ""
     data.utt2spk["a2"] = "two words"
     assert whats(data) == [
-        "text: a1: empty transcript; write what is said or take the utterance out",
+        "text: a1: empty transcript; add the text or remove the utterance",
         "utt2spk: a2: has 3 columns, and 2 are allowed (an utterance and one name without spaces)",
     ]
     assert whats(DataDir()) == ["wav.scp: is empty", "text: is empty", "utt2spk: is empty"]
@@ -137,7 +137,7 @@ def test_text_alone_is_compared_with_its_sources_and_languages():
     )
     assert [str(fault) for fault in find_faults(data)] == [
         "src_text: b: has no line in this table; add one",
-        "src_text: c: is not in text; take the line out",
+        "src_text: c: is not in text; remove the line",
         "utt2lang: b: has no line in this table; add one",
     ]
     data.src_text, data.conditions = {"a": "eins", "b": ""}, {}

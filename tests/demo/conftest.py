@@ -12,9 +12,9 @@ LENGTHS = {"minlenratio": -3.0, "maxlenratio": -6.0}  # from three tokens to six
 
 def _loaded(model_dir):
     from espnet_diverse.demo.services import load_service
-    from espnet_diverse.transcription.segmentation import Cutting
+    from espnet_diverse.transcription.segmentation_options import SegmentationOptions
 
-    service = load_service(model_dir, None, LIMITS, Cutting(vad="none"))
+    service = load_service(model_dir, None, LIMITS, SegmentationOptions(vad="none"))
     service.options = replace(service.options, **LENGTHS)
     return service
 

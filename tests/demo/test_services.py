@@ -13,7 +13,7 @@ from espnet_diverse.demo.limits import Limits
 from espnet_diverse.demo.service import ModelService
 from espnet_diverse.errors import ConfigError, DataError, ModelError
 from espnet_diverse.inference import Recognizer, Translator
-from espnet_diverse.transcription.segmentation import Cutting
+from espnet_diverse.transcription.segmentation_options import SegmentationOptions
 
 BEAM = {"beam_size": "4", "nbest": "3"}
 
@@ -38,7 +38,7 @@ def test_what_the_page_is_told(speech, translation, tiny_run):
 
 def test_recognition_is_that_of_the_recognizer(recognised, tiny_run, recording):
     options = Options(beam_size=4, nbest=3, minlenratio=-3, maxlenratio=-6)
-    recognizer = Recognizer(tiny_run.model_dir, options=options, cutting=Cutting(vad="none"))
+    recognizer = Recognizer(tiny_run.model_dir, options=options, segmentation=SegmentationOptions(vad="none"))
     expected = recognizer.transcribe(recording, word_timestamps=True)
     assert recognised["text"] == expected.text != "" and recognised["found"] == []
     assert recognised["duration"] == expected.duration == 0.75 and recognised["seconds"] > 0
@@ -84,7 +84,7 @@ def test_heads_of_text(translation):
 
 
 def test_silence_has_no_text_and_no_heads(speech, tmp_path, monkeypatch):
-    monkeypatch.setattr(speech.recognizer, "cutting", Cutting(vad="energy"))
+    monkeypatch.setattr(speech.recognizer, "segmentation", SegmentationOptions(vad="energy"))
     soundfile.write(tmp_path / "silence.wav", np.zeros(16_000), 16_000)
     found = speech.run((tmp_path / "silence.wav").read_bytes(), {})
     assert (found["text"], found["segments"], found["duration"]) == ("", [], 1.0)

@@ -14,7 +14,7 @@ from espnet2.bin.asr_inference import Speech2Text
 from espnet2.bin.pack import main as espnets_pack
 from espnet2.main_funcs.pack_funcs import unpack as espnets_unpack
 
-from espnet_diverse.audio.files import read_audio
+from espnet_diverse.audio.reading import read_audio
 from espnet_diverse.bin.main import main
 from espnet_diverse.errors import ConfigError, ModelError
 from espnet_diverse.packing.archive import _appearing, unpacked

@@ -1,4 +1,4 @@
-"""Files that are no sound recording, by kind: how each is made from a sound one."""
+"""Files that are not valid audio, by kind, and how each is made from a valid one."""
 
 import gzip
 import math
@@ -34,7 +34,7 @@ def raw(content: bytes) -> Callable[[Path], object]:
     return lambda path: path.write_bytes(content)
 
 
-def torn(share: float, **options) -> Callable[[Path], object]:
+def truncated(share: float, **options) -> Callable[[Path], object]:
     """The first part of a file in some format."""
 
     def make(path: Path) -> None:
@@ -57,7 +57,7 @@ def flipped(**options) -> Callable[[Path], object]:
 
 
 def patched(place: int, form: str, value: int) -> Callable[[Path], object]:
-    """A 16-bit wav with one number in its header of 44 bytes exchanged."""
+    """A 16-bit wav with one number in its header of 44 bytes replaced."""
 
     def make(path: Path) -> None:
         content = bytearray(encoded(path, subtype="PCM_16", format="WAV"))
@@ -68,7 +68,7 @@ def patched(place: int, form: str, value: int) -> Callable[[Path], object]:
 
 
 def spoiled(value: float, place: int, subtype: str = "FLOAT") -> Callable[[Path], object]:
-    """A floating-point wav with one sample exchanged."""
+    """A floating-point wav with one sample replaced."""
 
     def make(path: Path) -> None:
         samples = sound()
@@ -123,9 +123,9 @@ KINDS: dict[str, Callable[[Path], object]] = {
     # wav.
     "wav without samples": lambda path: soundfile.write(path, np.zeros(0), RATE, format="WAV"),
     "wav of four bytes": raw(b"RIFF"),
-    "wav torn in the header": torn(0.001, format="WAV"),
-    "wav torn": torn(0.5, format="WAV"),
-    "wav torn at the last sample": torn(0.9999, format="WAV"),
+    "wav truncated in the header": truncated(0.001, format="WAV"),
+    "wav truncated": truncated(0.5, format="WAV"),
+    "wav truncated at the last sample": truncated(0.9999, format="WAV"),
     "wav that claims more": patched(40, "<I", 40_000),
     "wav of no channels": patched(22, "<H", 0),
     "wav of 65535 channels": patched(22, "<H", 65_535),
@@ -142,22 +142,22 @@ KINDS: dict[str, Callable[[Path], object]] = {
     "minus infinity": spoiled(-math.inf, 0),
     "unscaled": spoiled(20_000.0, 700),
     # Compressed.
-    "flac torn": torn(0.5, format="FLAC"),
-    "flac torn in the header": torn(0.002, format="FLAC"),
+    "flac truncated": truncated(0.5, format="FLAC"),
+    "flac truncated in the header": truncated(0.002, format="FLAC"),
     "flac flipped": flipped(format="FLAC"),
-    "mp3 torn": torn(0.5, **MP3),
+    "mp3 truncated": truncated(0.5, **MP3),
     "mp3 of a title alone": raw(b"ID3\x03\x00\x00\x00\x00\x00\x0aTIT2" + bytes(60)),
-    "ogg torn": torn(0.5, **OGG),
-    "ogg torn in the header": torn(0.02, **OGG),
+    "ogg truncated": truncated(0.5, **OGG),
+    "ogg truncated in the header": truncated(0.02, **OGG),
     "ogg flipped": flipped(**OGG),
-    "opus torn": torn(0.5, **OPUS),
-    "opus torn in the header": torn(0.02, **OPUS),
+    "opus truncated": truncated(0.5, **OPUS),
+    "opus truncated in the header": truncated(0.02, **OPUS),
     "opus flipped": flipped(**OPUS),
-    "aiff torn": torn(0.5, format="AIFF"),
-    "au torn": torn(0.5, format="AU"),
-    "sph torn": torn(0.5, format="NIST"),
-    "caf torn": torn(0.5, format="CAF"),
-    "w64 torn": torn(0.5, format="W64"),
+    "aiff truncated": truncated(0.5, format="AIFF"),
+    "au truncated": truncated(0.5, format="AU"),
+    "sph truncated": truncated(0.5, format="NIST"),
+    "caf truncated": truncated(0.5, format="CAF"),
+    "w64 truncated": truncated(0.5, format="W64"),
     # For ffmpeg.
     "m4a of its type alone": raw(b"\0\0\0\x20ftypM4A \0\0\0\0M4A isom"),
     "m4a of noise": raw(b"\0\0\0\x20ftypM4A \0\0\0\0M4A isom" + NOISE),

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import soundfile
 import yaml
+from references.converted_audio import OGG, encoded
 
 from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.training import run_data, stages
@@ -65,7 +66,7 @@ def test_statistics_that_are_not_finite_are_refused(tiny_run, train_dir, tmp_pat
     samples, rate = soundfile.read(train_dir / "train-05.wav", dtype="float32")
     samples[3] = np.inf
     soundfile.write(train_dir / "train-05.wav", samples, rate, subtype="FLOAT")
-    monkeypatch.setattr(run_data, "validate", lambda *_: None)
+    monkeypatch.setattr(run_data, "validate", lambda *_, **__: None)
     with pytest.raises(DataError, match=r"feats_stats\.npz: sum and sum_square of the features are not finite"):
         collect(tiny_run, train_dir, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["train"]
@@ -85,6 +86,9 @@ def test_directories_that_espnet_would_misread_are_refused(tiny_run, train_dir, 
     (train_dir / "segments").unlink()
     soundfile.write(train_dir / "train-00.wav", np.zeros(8000), 8000)
     with pytest.raises(DataError, match=r"train-00 has 8000 Hz and 1 channels, and allowed are 16000 Hz and 1;"):
+        collect(tiny_run, train_dir, tmp_path)
+    (train_dir / "train-00.wav").write_bytes(2 * encoded(1.0, **OGG))
+    with pytest.raises(DataError, match=r"train-00\.wav: training does not read concatenated ogg; convert it with"):
         collect(tiny_run, train_dir, tmp_path)
 
 

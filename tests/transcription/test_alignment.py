@@ -10,7 +10,7 @@ from torch import nn
 
 from espnet_diverse.errors import ConfigError, ModelError
 from espnet_diverse.nets.encoder import DiverseTransformerEncoder
-from espnet_diverse.transcription.alignment import FrameTimes, align, check_ctc, frame_times, timed, words_of
+from espnet_diverse.transcription.alignment import FrameTimes, align, align_words, check_ctc, frame_times, split_words
 
 FRAMES = FrameTimes(0.02, 0.04)  # as if the first frame began with the recording
 
@@ -58,7 +58,7 @@ def planted(path, labels, probability=0.9):
 
 def test_words_begin_and_end_where_their_tokens_do():
     path = [0, 1, 1, 0, 2, 0, 3, 0, 4, 4, 0, 0]  # "a" "b" <space> "c"
-    confidences, words = timed(planted(path, 5), [1, 2, 3, 4], ["a", "b", "<space>", "c"], FRAMES, 10.0, 10.48)
+    confidences, words = align_words(planted(path, 5), [1, 2, 3, 4], ["a", "b", "<space>", "c"], FRAMES, 10.0, 10.48)
     assert confidences == pytest.approx([0.9] * 4)
     assert [word.text for word in words] == ["ab", "c"]
     assert [time for word in words for time in (word.start, word.end)] == pytest.approx([10.04, 10.2, 10.32, 10.4])
@@ -67,14 +67,14 @@ def test_words_begin_and_end_where_their_tokens_do():
 
 def test_a_word_is_as_sure_as_its_tokens_in_the_mean():
     log_probs = torch.cat([planted([1, 1], 4, 0.8), planted([2], 4, 0.5), planted([0, 3], 4, 0.9)])
-    confidences, words = timed(log_probs, [1, 2, 3], ["▁a", "b", "▁c"], FRAMES, 0.0, 1.0)
+    confidences, words = align_words(log_probs, [1, 2, 3], ["▁a", "b", "▁c"], FRAMES, 0.0, 1.0)
     assert confidences == pytest.approx([0.8, 0.5, 0.9])
     assert [word.confidence for word in words] == pytest.approx([0.65, 0.9])
 
 
 def test_times_stay_inside_the_segment():
     frames = FrameTimes(0.0, 0.04)  # of convolutions with padding: the first and the last frame reach beyond the audio
-    _, words = timed(planted([1, 2, 3], 4), [1, 2, 3], ["天", "地", "人"], frames, 5.0, 5.09)
+    _, words = align_words(planted([1, 2, 3], 4), [1, 2, 3], ["天", "地", "人"], frames, 5.0, 5.09)
     assert [time for word in words for time in (word.start, word.end)] == pytest.approx(
         [5, 5.02, 5.02, 5.06, 5.06, 5.09]
     )
@@ -89,7 +89,7 @@ def test_random_texts_have_ordered_times_and_all_their_tokens():
         text = [tokens[index] for index in ids]
         log_probs = (3 * torch.randn(random.randrange(24, 60), len(tokens))).log_softmax(-1)
         end = 3 + 0.04 * len(log_probs)
-        confidences, words = timed(log_probs, ids, text, FrameTimes(0.03, 0.04), 3.0, end)
+        confidences, words = align_words(log_probs, ids, text, FrameTimes(0.03, 0.04), 3.0, end)
         assert len(confidences) == len(ids) and all(0 <= one <= 1 for one in confidences)
         assert "".join(word.text for word in words) == "".join(text).replace("<space>", "")
         times = [time for word in words for time in (word.start, word.end)]
@@ -98,8 +98,8 @@ def test_random_texts_have_ordered_times_and_all_their_tokens():
 
 
 def test_a_text_that_does_not_fit_gets_no_times(caplog):
-    assert timed(planted([1, 0], 2), [1, 1], ["a", "a"], FRAMES, 2.5, 2.58) == ((), ())
-    assert "2 tokens do not fit into 2 frames from 2.50 s on; their words get no times" in caplog.text
+    assert align_words(planted([1, 0], 2), [1, 1], ["a", "a"], FRAMES, 2.5, 2.58) == ((), ())
+    assert "2 tokens cannot be aligned to 2 frames from 2.50 s on; their words get no times" in caplog.text
 
 
 def test_half_precision_is_aligned_too():
@@ -124,7 +124,7 @@ def test_half_precision_is_aligned_too():
     ],
 )
 def test_words_of_characters_and_of_pieces(tokens, words):
-    found = words_of(tokens)
+    found = split_words(tokens)
     assert [text for text, _, _ in found] == words
     for text, first, last in found:
         assert "".join(tokens[first:last]).replace("▁", "").replace("<space>", "") == text
@@ -148,11 +148,11 @@ def test_frames_lie_in_the_middle_of_what_they_see(layer):
 
 def test_a_frontend_without_a_hop_is_refused():
     model = SimpleNamespace(encoder=nn.Module(), frontend=nn.Identity())
-    with pytest.raises(ModelError, match="frontend Identity has no hop_length; leave word_timestamps away"):
+    with pytest.raises(ModelError, match="frontend Identity has no hop_length; turn word_timestamps off"):
         frame_times(model)
 
 
 def test_a_model_without_ctc_over_its_text_is_refused():
     check_ctc(nn.Identity())
-    with pytest.raises(ConfigError, match="not possible: the model was trained without CTC over its text; leave it"):
+    with pytest.raises(ConfigError, match="not possible: the model was trained without CTC over its text; turn it off"):
         check_ctc(None)

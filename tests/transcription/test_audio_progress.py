@@ -8,7 +8,7 @@ import pytest
 import soundfile
 
 from espnet_diverse.transcription import audio_progress
-from espnet_diverse.transcription.audio_progress import Meter, told_length
+from espnet_diverse.transcription.audio_progress import AudioProgress, header_seconds
 
 
 @pytest.fixture
@@ -29,15 +29,15 @@ def clock(monkeypatch):
 
 
 def test_lines_come_now_and_then_and_count_audio(files, clock, capsys):
-    counted = Meter(files, every_seconds=10)
+    counted = AudioProgress(files, every_seconds=10)
     for passed, index, done, length in ((1, 0, 5, 10), (5, 0, 10, 10), (12, 2, 35, 90), (13, 2, 60, 90)):
         clock[0] = passed
-        counted.hear(index, done, length)
+        counted.update(index, done, length)
     counted.finish(0)
     clock[0] = 30
-    counted.hear(1, 0, 3800)
+    counted.update(1, 0, 3800)
     counted.finish(1)  # it has failed
-    counted.hear(2, 90, 90)
+    counted.update(2, 90, 90)
     counted.close()
     assert capsys.readouterr().err.splitlines() == [
         "transcribe: 0/3 files, 0:00:45/0:01:40+ of audio, 3.8x real time, 12 s",
@@ -53,11 +53,11 @@ class Terminal(io.StringIO):
 
 def test_a_terminal_has_a_bar_once_all_lengths_are_known(files, clock, monkeypatch):
     monkeypatch.setattr(sys, "stderr", Terminal())
-    counted = Meter(files)
-    counted.hear(1, 0.0, 100.0)
+    counted = AudioProgress(files)
+    counted.update(1, 0.0, 100.0)
     assert "%" not in sys.stderr.getvalue()
     clock[0] = 2
-    counted.hear(2, 80.0, 90.0)
+    counted.update(2, 80.0, 90.0)
     shown = sys.stderr.getvalue().rpartition("\r")[2]
     assert shown.startswith("transcribe: 0/3 files, 0:01:20/0:03:20 of audio, 40x real time |") and "| 40% [" in shown
     counted.finish(0)
@@ -68,4 +68,4 @@ def test_a_terminal_has_a_bar_once_all_lengths_are_known(files, clock, monkeypat
 def test_lengths_that_no_header_tells(files, tmp_path):
     (tmp_path / "bad.wav").write_bytes(b"words")
     paths = [*files, "-", str(tmp_path), str(tmp_path / "gone.wav"), "a\0b", str(tmp_path / "bad.wav")]
-    assert [told_length(path) for path in paths] == [10.0, None, 90.0, *[None] * 5]
+    assert [header_seconds(path) for path in paths] == [10.0, None, 90.0, *[None] * 5]

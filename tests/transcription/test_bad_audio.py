@@ -14,8 +14,8 @@ from references.bad_audio import KINDS, RATE, sound
 
 from espnet_diverse.bin import transcribe
 from espnet_diverse.decoding.options import Options
-from espnet_diverse.inference import Cutting, Recognizer
-from espnet_diverse.transcription.files import find_recordings
+from espnet_diverse.inference import Recognizer, SegmentationOptions
+from espnet_diverse.transcription.inputs import find_recordings
 
 SUFFIXES = ("wav", "flac", "mp3", "ogg", "opus", "aiff")
 
@@ -24,7 +24,7 @@ SUFFIXES = ("wav", "flac", "mp3", "ogg", "opus", "aiff")
 def recognizer(tiny_run):
     """A model that always writes something, in batches of several recordings."""
     options = Options(beam_size=2, nbest=2, batch_size=4, minlenratio=-2, maxlenratio=-5)
-    return Recognizer(tiny_run.model_dir, options=options, cutting=Cutting(vad="none"))
+    return Recognizer(tiny_run.model_dir, options=options, segmentation=SegmentationOptions(vad="none"))
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""The language that is found: with a search whose scores are given, and with a model that knows one word a language."""
+"""Language identification with a search of given scores, and with a model that has one word for each language."""
 
 import itertools
 import math
@@ -13,14 +13,14 @@ from espnet_diverse.decoding.predictor import BatchedSearch
 from espnet_diverse.decoding.results import Text
 from espnet_diverse.training.config import merge
 from espnet_diverse.training.tasks import ASRTask
-from espnet_diverse.transcription.language_id import find_language
+from espnet_diverse.transcription.language_id import identify_language
 
 LANGUAGES = ["ar", "de", "zh"]
-STRETCH = np.zeros((100, 4), dtype=np.float32)
+SEGMENT = np.zeros((100, 4), dtype=np.float32)
 
 
 class Given:
-    """A search that scores a stretch by the index of its language, and remembers what it was asked for."""
+    """A search that scores a segment by the index of its language, and remembers what it was asked for."""
 
     def __init__(self, scores, names, task="asr", batch_frames=1000, tokens=(3, 3, 3)):
         self.scores, self.tokens, self.task, self.batch_frames = scores, tokens, task, batch_frames
@@ -36,34 +36,34 @@ class Given:
 
 
 def test_the_likeliest_language_comes_first_and_all_add_up_to_one():
-    found = find_language(Given([-12.0, -11.0, -10.5], {"lang": LANGUAGES}), [STRETCH], {})
+    found = identify_language(Given([-12.0, -11.0, -10.5], {"lang": LANGUAGES}), [SEGMENT], {})
     assert list(found) == ["zh", "de", "ar"] and sum(found.values()) == pytest.approx(1)
     assert list(found.values()) == sorted(found.values(), reverse=True)
 
 
-def test_stretches_add_up_and_repeating_them_changes_nothing():
+def test_segments_add_up_and_repeating_them_changes_nothing():
     search = Given([-12.0, -11.0, -14.0], {"lang": LANGUAGES})
-    once, twice = (find_language(search, [STRETCH] * count, {}) for count in (1, 2))
+    once, twice = (identify_language(search, [SEGMENT] * count, {}) for count in (1, 2))
     assert twice == pytest.approx(once)
 
 
 def test_texts_are_compared_by_token():
     # of three languages alike in each token and <sos/eos>, none is likelier, however long its text is
-    found = find_language(Given([-4.0, -2.0, -8.0], {"lang": LANGUAGES}, tokens=(3, 1, 7)), [STRETCH], {})
+    found = identify_language(Given([-4.0, -2.0, -8.0], {"lang": LANGUAGES}, tokens=(3, 1, 7)), [SEGMENT], {})
     assert list(found.values()) == pytest.approx([1 / 3] * 3)
-    better = find_language(Given([-4.0, -2.0, -7.9], {"lang": LANGUAGES}, tokens=(3, 1, 7)), [STRETCH], {})
+    better = identify_language(Given([-4.0, -2.0, -7.9], {"lang": LANGUAGES}, tokens=(3, 1, 7)), [SEGMENT], {})
     assert next(iter(better)) == "zh"
     assert math.log(better["zh"] / better["ar"]) == pytest.approx(0.1 / 8 / 0.1)
 
 
 def test_a_language_without_a_text_is_out_of_question():
-    found = find_language(Given([None, -11.0, -11.0], {"lang": LANGUAGES}), [STRETCH], {})
+    found = identify_language(Given([None, -11.0, -11.0], {"lang": LANGUAGES}), [SEGMENT], {})
     assert found == {"de": 0.5, "zh": 0.5, "ar": 0.0}
 
 
 def test_languages_that_do_not_fit_into_a_batch_are_scored_in_several():
     whole, parted = (Given([-3.0, -1.0, -2.0], {"lang": LANGUAGES}, batch_frames=size) for size in (1000, 250))
-    assert find_language(parted, [STRETCH], {}) == find_language(whole, [STRETCH], {})
+    assert identify_language(parted, [SEGMENT], {}) == identify_language(whole, [SEGMENT], {})
     assert [len(conditions) for conditions in parted.asked] == [2, 1] and len(whole.asked) == 1
 
 
@@ -86,7 +86,7 @@ def test_languages_that_do_not_fit_into_a_batch_are_scored_in_several():
 )
 def test_every_language_is_tried_with_what_else_is_known(task, names, given, asked):
     search = Given([-2.0, -1.0, -3.0], names, task)
-    assert set(find_language(search, [STRETCH], given)) == {"ar", "de"}
+    assert set(identify_language(search, [SEGMENT], given)) == {"ar", "de"}
     assert search.asked == [asked]
 
 
@@ -96,7 +96,7 @@ def test_every_language_is_tried_with_what_else_is_known(task, names, given, ask
 )
 def test_there_is_nothing_to_find_where_the_language_is_known_or_makes_no_difference(task, names, given):
     search = Given([], names, task)
-    assert find_language(search, [STRETCH], given) == {} and not search.asked
+    assert identify_language(search, [SEGMENT], given) == {} and not search.asked
 
 
 WORDS = {"xx": "a", "yy": "b", "zz": "c"}
@@ -135,7 +135,7 @@ def test_the_language_whose_text_is_heard_is_found(bilingual, heard, next_best):
     logits = {"<blank>": 2.0, WORDS[heard]: 0.0, WORDS[next_best]: -2.0}
     bias.copy_(torch.tensor([logits.get(token, -4.0) for token in TOKENS]))
     features = [search.features(np.random.default_rng(seed).standard_normal(8000, np.float32)) for seed in range(2)]
-    found = find_language(search, features, {})
+    found = identify_language(search, features, {})
     assert list(found)[:2] == [heard, next_best] and found[heard] > 0.5
     for language, word in WORDS.items():
         assert (

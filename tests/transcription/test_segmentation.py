@@ -4,9 +4,9 @@ import torch
 
 from espnet_diverse.corpora.synthetic.speech_synthesis import Line, Voice, synthesize
 from espnet_diverse.errors import ConfigError
-from espnet_diverse.transcription.segmentation import Stretch, stretches
-from espnet_diverse.transcription.segmentation_options import VADS, Cutting
-from espnet_diverse.transcription.vad import FRAME, Loudness, Silero
+from espnet_diverse.transcription.segmentation import SpeechChunk, split_speech
+from espnet_diverse.transcription.segmentation_options import VADS, SegmentationOptions
+from espnet_diverse.transcription.vad import FRAME, EnergyDetector, SileroDetector
 
 RATE = 16_000
 STEP = FRAME / RATE
@@ -34,22 +34,22 @@ def speech():
 
 
 def cut(samples, **options):
-    """Stretches; what holds of all of them is checked."""
-    cutting = Cutting(**options)
-    found = list(stretches([samples], cutting))
+    """Chunks of speech, after a check of what holds for all of them."""
+    segmentation = SegmentationOptions(**options)
+    found = list(split_speech([samples], segmentation))
     end = 0.0
-    for stretch in found:
-        assert stretch.start >= end and stretch.samples.dtype == np.float32
-        first = round(stretch.start * RATE)
-        np.testing.assert_array_equal(stretch.samples, samples[first : first + len(stretch.samples)])
-        assert len(stretch.samples) <= cutting.longest * RATE
-        end = stretch.end
+    for chunk in found:
+        assert chunk.start >= end and chunk.samples.dtype == np.float32
+        first = round(chunk.start * RATE)
+        np.testing.assert_array_equal(chunk.samples, samples[first : first + len(chunk.samples)])
+        assert len(chunk.samples) <= segmentation.max_seconds * RATE
+        end = chunk.end
     assert end <= len(samples) / RATE
     return found
 
 
 def times(found):
-    return [(round(stretch.start, 3), round(stretch.end, 3)) for stretch in found]
+    return [(round(chunk.start, 3), round(chunk.end, 3)) for chunk in found]
 
 
 @pytest.mark.parametrize("vad", ["auto", "silero", "energy"])
@@ -58,14 +58,14 @@ def test_silence_and_low_noise_give_nothing(vad, seconds):
     assert cut(silence(seconds), vad=vad) == []
     assert cut(noise(seconds, -60), vad=vad) == []
     assert cut(silence(seconds) + np.float32(0.3), vad=vad) == []
-    assert list(stretches([], Cutting(vad=vad))) == []
+    assert list(split_speech([], SegmentationOptions(vad=vad))) == []
 
 
-def test_loud_noise_is_speech_to_loudness_alone():
+def test_loud_noise_is_speech_to_the_energy_detector_alone():
     assert cut(noise(30, -20), vad="energy") != [] and cut(noise(30, -20), vad="auto") == []
 
 
-def test_steady_noise_is_learnt_and_what_stands_over_it_is_found():
+def test_speech_above_steady_noise_is_found():
     samples = noise(10, -50)
     samples[4 * RATE : 5 * RATE] += voice(1)
     ((start, end),) = times(cut(samples, vad="energy"))
@@ -85,10 +85,10 @@ def test_speech_is_found_between_pauses(speech, vad):
 def test_blocks_make_no_difference(speech):
     samples = np.concatenate([silence(1), speech, silence(1), speech, noise(8, -60), speech, speech, speech])
     for vad in VADS:
-        whole = cut(samples, vad=vad, longest=8)
+        whole = cut(samples, vad=vad, max_seconds=8)
         for size in (500, FRAME, RATE):
             blocks = [samples[at : at + size] for at in range(0, len(samples), size)]
-            parts = list(stretches(blocks, Cutting(vad=vad, longest=8)))
+            parts = list(split_speech(blocks, SegmentationOptions(vad=vad, max_seconds=8)))
             assert times(parts) == times(whole) != []
             for one, other in zip(parts, whole, strict=True):
                 np.testing.assert_array_equal(one.samples, other.samples)
@@ -96,9 +96,9 @@ def test_blocks_make_no_difference(speech):
 
 def test_recordings_share_the_network_and_nothing_else(speech):
     frames = speech[: len(speech) // FRAME * FRAME].reshape(-1, FRAME)
-    alone, other = Silero(), Silero()
+    alone, other = SileroDetector(), SileroDetector()
     expected = alone(frames)
-    first, second = Silero(), Silero()
+    first, second = SileroDetector(), SileroDetector()
     halves = []
     for half in np.array_split(frames, 2):
         halves.append(first(half))
@@ -114,7 +114,7 @@ def test_the_network_equals_its_authors_own_call(speech):
     torch.set_num_threads(threads)  # to which the import sets 1
     expected = silero_vad.load_silero_vad(sequence=True).audio_forward(speech)
     frames = np.pad(speech, (0, -len(speech) % FRAME)).reshape(-1, FRAME)
-    detect = Silero()
+    detect = SileroDetector()
     found = np.concatenate([detect(part) for part in np.array_split(frames, 5)])
     np.testing.assert_allclose(found, expected, atol=1e-5)
     assert expected.max() > 0.9
@@ -129,9 +129,9 @@ def test_auto_leaves_short_recordings_whole(speech):
     assert times(cut(longer)) == times(cut(longer, vad="silero")) and len(cut(longer)) == 3
 
 
-def test_auto_goes_by_loudness_where_silero_is_missing(monkeypatch, speech):
+def test_auto_uses_energy_where_silero_is_missing(monkeypatch, speech):
     monkeypatch.setattr("espnet_diverse.transcription.vad.silero_is_installed", lambda: False)
-    assert isinstance(Cutting().detector(), Loudness)
+    assert isinstance(SegmentationOptions().detector(), EnergyDetector)
     samples = np.concatenate([silence(9), speech, silence(9), speech])
     assert times(cut(samples)) == times(cut(samples, vad="energy")) != []
 
@@ -140,15 +140,15 @@ def test_silero_that_is_missing_is_named(monkeypatch):
     monkeypatch.setattr("espnet_diverse.transcription.vad.silero_is_installed", lambda: False)
     message = r"vad silero needs silero-vad and onnxruntime, .*install espnet_diverse\[vad\], or choose vad energy"
     with pytest.raises(ConfigError, match=message):
-        list(stretches([silence(1)], Cutting(vad="silero")))
+        list(split_speech([silence(1)], SegmentationOptions(vad="silero")))
 
 
 @pytest.mark.parametrize("vad", ["none", "energy"])
-def test_what_goes_on_is_cut_at_its_quietest_place(vad):
+def test_speech_without_pauses_is_split_at_its_quietest_place(vad):
     samples = voice(30)
     for begin in (9.0, 17.5):  # too short for pauses
         samples[round(begin * RATE) : round((begin + 0.2) * RATE)] *= 0.01
-    found = times(cut(samples, vad=vad, longest=12))
+    found = times(cut(samples, vad=vad, max_seconds=12))
     ends = [end for _, end in found]
     assert ends[:2] == [pytest.approx(9.1, abs=0.1), pytest.approx(17.6, abs=0.1)]
     assert [start for start, _ in found[1:]] == ends[:-1] and ends[-1] == 30.0
@@ -157,7 +157,7 @@ def test_what_goes_on_is_cut_at_its_quietest_place(vad):
 def test_without_vad_nothing_is_left_out():
     for seconds in (0.001, 0.5, 20.0, 20.1, 47.3):
         found = cut(silence(seconds), vad="none")
-        assert sum(len(stretch.samples) for stretch in found) == round(seconds * RATE)
+        assert sum(len(chunk.samples) for chunk in found) == round(seconds * RATE)
         assert len(found) == 1 or seconds > 20
 
 
@@ -169,18 +169,18 @@ def test_clicks_are_no_speech_and_short_words_are():
     assert times(cut(samples, vad="energy")) == [(pytest.approx(0.8, abs=0.05), pytest.approx(1.4, abs=0.05))]
 
 
-def test_the_rest_of_speech_that_was_cut_is_kept_however_short():
-    found = cut(np.concatenate([voice(4.05), silence(3)]), vad="energy", longest=4)
+def test_the_rest_of_speech_that_was_split_is_kept_however_short():
+    found = cut(np.concatenate([voice(4.05), silence(3)]), vad="energy", max_seconds=4)
     assert times(found)[-1][1] >= 4.05 and found[0].end == found[1].start
 
 
-def test_a_pause_within_the_last_half_ends_a_long_stretch(speech):
+def test_a_pause_within_the_last_half_ends_a_long_chunk(speech):
     samples = np.concatenate([voice(6), silence(0.4), voice(6)])
-    found = times(cut(samples, vad="energy", longest=8))
+    found = times(cut(samples, vad="energy", max_seconds=8))
     assert found[0][1] == found[1][0] == pytest.approx(6.2, abs=0.2)
 
 
-def test_stretches_are_handed_out_as_soon_as_they_end():
+def test_chunks_are_handed_out_as_soon_as_they_end():
     read = []
 
     def blocks():
@@ -188,25 +188,25 @@ def test_stretches_are_handed_out_as_soon_as_they_end():
             read.append(second)
             yield silence(1.0) if second % 5 == 4 else voice(1.0)
 
-    for count, stretch in enumerate(stretches(blocks(), Cutting(vad="energy"))):
-        assert read[-1] == 5 * count + 4 and stretch.end < read[-1] + 1
+    for count, chunk in enumerate(split_speech(blocks(), SegmentationOptions(vad="energy"))):
+        assert read[-1] == 5 * count + 4 and chunk.end < read[-1] + 1
 
 
 @pytest.mark.parametrize(
     ("options", "what"),
     [
         ({"vad": "webrtc"}, "vad 'webrtc' is unknown; known: auto silero energy none"),
-        ({"longest": 0.5}, "longest 0.5 is not allowed; it lies between 1 and inf"),
-        ({"shortest": -1}, "shortest -1 is not allowed; it lies between 0 and 1"),
-        ({"pause": 0}, "pause 0 is not allowed; it lies between 0.1 and 10"),
-        ({"padding": 0.6}, "padding 0.6 is not allowed; it lies between 0 and 0.5"),
-        ({"threshold": 2}, "threshold 2 is not allowed; it lies between 0.05 and 1"),
+        ({"max_seconds": 0.5}, "max_seconds 0.5 is not allowed; it must lie between 1 and inf"),
+        ({"min_speech_seconds": -1}, "min_speech_seconds -1 is not allowed; it must lie between 0 and 1"),
+        ({"min_silence_seconds": 0}, "min_silence_seconds 0 is not allowed; it must lie between 0.1 and 10"),
+        ({"padding_seconds": 0.6}, "padding_seconds 0.6 is not allowed; it must lie between 0 and 0.5"),
+        ({"threshold": 2}, "threshold 2 is not allowed; it must lie between 0.05 and 1"),
     ],
 )
 def test_options_out_of_range_are_named(options, what):
     with pytest.raises(ConfigError, match=what):
-        Cutting(**options)
+        SegmentationOptions(**options)
 
 
-def test_a_stretch_knows_its_end():
-    assert Stretch(1.5, silence(0.25)).end == 1.75
+def test_a_chunk_knows_its_end():
+    assert SpeechChunk(1.5, silence(0.25)).end == 1.75

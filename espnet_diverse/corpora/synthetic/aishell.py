@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from espnet_diverse.audio.files import write_audio
+from espnet_diverse.audio.writing import write_audio
 from espnet_diverse.corpora.synthetic import Utterance, check_size, make_once, utterances
 from espnet_diverse.corpora.synthetic.speech_synthesis import synthesize
 

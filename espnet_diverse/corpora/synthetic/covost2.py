@@ -9,7 +9,7 @@ from pathlib import Path
 
 import soundfile
 
-from espnet_diverse.audio.files import RATE
+from espnet_diverse.audio.resampling import RATE
 from espnet_diverse.corpora.covost2 import FOLDERS
 from espnet_diverse.corpora.synthetic import VOICES, Utterance, check_size, make_once, utterances
 from espnet_diverse.corpora.synthetic.speech_synthesis import synthesize

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from espnet_diverse.audio.files import write_audio
+from espnet_diverse.audio.writing import write_audio
 from espnet_diverse.corpora.synthetic import VOICES, Utterance, check_size, join, make_once, utterances
 from espnet_diverse.corpora.synthetic.speech_synthesis import synthesize
 

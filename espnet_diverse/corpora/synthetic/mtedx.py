@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from espnet_diverse.audio.files import write_audio
+from espnet_diverse.audio.writing import write_audio
 from espnet_diverse.corpora import split_pair
 from espnet_diverse.corpora.mtedx import LANGUAGES, SPLITS, TRAINED, ZERO_SHOT
 from espnet_diverse.corpora.synthetic import Utterance, check_size, join, make_once, utterances

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from espnet_diverse.audio.files import RATE, resample
+from espnet_diverse.audio.resampling import RATE, resample
 from espnet_diverse.errors import DataError
 from espnet_diverse.progress import progress
 

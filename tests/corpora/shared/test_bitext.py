@@ -64,10 +64,10 @@ def test_empty_and_unusable_lines_are_dropped_on_request(files):
     reader, dropped = Reader(Selection(on_missing="drop"), "ted"), {}
     assert reader.read(found, "de-en", "train", dropped) == [Pair(1, "eins", "one")]
     assert reader.faults == []
-    symbol = "transcript holds the reserved symbol <unk>; take it out or write it another way"
+    symbol = "transcript contains the reserved symbol <unk>; remove it or write it in another way"
     assert dropped == {
         "de-en-ted-train-0000002": "empty line in train.de",
-        "de-en-ted-train-0000003": "train.de: transcript holds the control character U+0007; remove it",
+        "de-en-ted-train-0000003": "train.de: transcript contains the control character U+0007; remove it",
         "de-en-ted-train-0000004": f"train.en: {symbol}",
     }
 

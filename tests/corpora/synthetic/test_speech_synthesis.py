@@ -9,7 +9,7 @@ import espeakng_loader
 import numpy as np
 import pytest
 
-from espnet_diverse.audio.files import RATE
+from espnet_diverse.audio.resampling import RATE
 from espnet_diverse.corpora.synthetic import speech_synthesis
 from espnet_diverse.corpora.synthetic.grammar import LANGUAGES, sentences
 from espnet_diverse.corpora.synthetic.speech_synthesis import (

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from espnet_diverse.errors import DataError
-from espnet_diverse.transcription.files import find_recordings, readable
+from espnet_diverse.transcription.inputs import find_recordings, printable
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def test_what_is_named_twice_is_taken_once(here):
 def test_names_can_be_written(here):
     (long, odd, broken) = find_recordings(["ü" * 300 + ".wav", "a\nb.wav", os.fsdecode(b"\xff.wav")])
     assert long.name == "ü" * 100 and odd.name == "a\ufffdb" and broken.name == "\ufffd"
-    assert readable("tab\tand \udcff") == "tab\ufffdand \ufffd"
+    assert printable("tab\tand \udcff") == "tab\ufffdand \ufffd"
 
 
 def test_a_list_names_languages_and_domains(here):
@@ -90,8 +90,8 @@ def test_a_header_names_the_columns_of_a_list(here):
 def test_faults_of_a_list_are_named_together(here):
     Path("all.tsv").write_text("a.wav\tes\tx\ty\nb.wav\n\tes\n")
     message = (
-        r"2 faults: all\.tsv:1: has 4 columns, and 3 are allowed, parted by tabs: path language domain; "
-        r"all\.tsv:3: names no path; a line begins with one"
+        r"2 faults: all\.tsv:1: has 4 columns, and 3 are allowed, separated by tabs: path language domain; "
+        r"all\.tsv:3: has no path; a line begins with one"
     )
     with pytest.raises(DataError, match=message):
         find_recordings([], Path("all.tsv"))
@@ -114,8 +114,8 @@ def test_a_kaldi_directory_is_a_list(here):
 
 def test_commands_and_segments_of_a_kaldi_directory_are_refused(here):
     Path("wav.scp").write_text("u1 sox a.wav |\n")
-    with pytest.raises(DataError, match=r"wav\.scp:1: .* holds a pipe; commands are not run"):
+    with pytest.raises(DataError, match=r"wav\.scp:1: .* contains a pipe; commands are not run"):
         find_recordings([], Path("wav.scp"))
     Path("segments").write_text("u1 r 0 1\n")
-    with pytest.raises(DataError, match=r"has segments; cut them with espnet-diverse prepare, or take the file away"):
+    with pytest.raises(DataError, match=r"has segments; extract them with espnet-diverse prepare, or remove the file"):
         find_recordings([], Path("wav.scp"))

@@ -1,9 +1,6 @@
-"""Files and directories appear complete or not at all; faults become one error."""
-
 import pytest
 
 from espnet_diverse.data.atomic_files import staged_directory
-from espnet_diverse.data.faults import Fault, refuse
 from espnet_diverse.errors import DataError
 
 
@@ -36,7 +33,7 @@ def test_failure_takes_a_new_parent_along(tmp_path):
 
 def test_leftovers_of_a_killed_run_are_removed(tmp_path):
     (tmp_path / ".train.partial").mkdir()
-    (tmp_path / ".train.partial" / "torn").touch()
+    (tmp_path / ".train.partial" / "truncated").touch()
     with staged_directory(tmp_path / "train"):
         pass
     assert not list((tmp_path / "train").iterdir())
@@ -45,18 +42,6 @@ def test_leftovers_of_a_killed_run_are_removed(tmp_path):
 
 def test_a_file_in_the_way_is_kept(tmp_path):
     (tmp_path / "train").write_text("mine")
-    with pytest.raises(DataError, match="train: is a file, and a directory is to be written there"):
+    with pytest.raises(DataError, match="train: is a file, but a directory is to be written here"):
         staged_directory(tmp_path / "train").__enter__()
     assert (tmp_path / "train").read_text() == "mine"
-
-
-def test_faults_are_named_and_counted():
-    refuse([])
-    with pytest.raises(DataError, match="^text:3: bad$"):
-        refuse([Fault("text", 3, "bad")])
-    faults = [Fault("text", f"utt{number}", "bad") for number in range(5)]
-    with pytest.raises(DataError) as caught:
-        refuse(faults)
-    named = "text: utt0: bad; text: utt1: bad; text: utt2: bad"
-    assert str(caught.value) == f"5 faults: {named}; and 2 more"
-    assert caught.value.faults == faults

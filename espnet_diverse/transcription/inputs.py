@@ -1,8 +1,8 @@
-"""Which recordings a user means: files, folders, standard input, or a list with their languages and domains.
+"""The recordings that a user names: files, folders, standard input, or a list with languages and domains.
 
-Outputs are called after their recordings, without the suffix. Where several would share a name (upper and lower case
-are one, as on some file systems), they keep the suffix, a.wav and a.mp3, and where that does not help they are numbered
-in their order, a.wav-2. A name depends on what was asked for, not on what could be read.
+Outputs are named after their recordings, without the suffix. Where several would share a name (ignoring case, as some
+file systems do), they keep the suffix, a.wav and a.mp3; those that still share one are numbered in order, a.wav-2. A
+name depends on the recordings that were named, not on whether they could be read.
 """
 
 import os
@@ -11,28 +11,28 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from espnet_diverse.audio.stream import STDIN
+from espnet_diverse.audio.sources import STDIN
 from espnet_diverse.data.faults import Fault, refuse
 from espnet_diverse.data.tables import numbered_lines, read_table
 from espnet_diverse.errors import DataError
 from espnet_diverse.training.condition_names import condition_table
 
-_SOUND = "wav flac mp3 ogg oga opus sph aif aiff au caf w64 rf64"
-_MEDIA = "m4a mp4 mov 3gp webm mkv mka aac wma amr"
-SUFFIXES = frozenset(f".{name}" for name in f"{_SOUND} {_MEDIA}".split())
+_LIBSNDFILE = "wav flac mp3 ogg oga opus sph aif aiff au caf w64 rf64"
+_FFMPEG = "m4a mp4 mov 3gp webm mkv mka aac wma amr"
+SUFFIXES = frozenset(f".{name}" for name in f"{_LIBSNDFILE} {_FFMPEG}".split())
 COLUMNS = {"path": "path", "language": "lang", "target_language": "tgtlang", "domain": "domain"}
-"""Columns of a list, and the condition of conditions that they name."""
-_LONGEST_NAME = 200  # bytes; file systems allow 255, of which suffixes need some
-_TAKEN = "failures"  # failures.json is no transcript
+"""Columns of a list, and the conditions that they give a value of."""
+_MAX_NAME_BYTES = 200  # file systems allow 255, and suffixes need some of them
+_RESERVED_NAME = "failures"  # failures.json is no transcript
 
 
 class Recording(NamedTuple):
     """A recording to be transcribed.
 
     Attributes:
-        path: Of its file; "-" is standard input.
-        name: What its outputs are called, without their suffix; no two recordings of `find_recordings` share one.
-        conditions: Name by condition of what the list says of it.
+        path: Path of its file; "-" is standard input.
+        name: Name of its outputs, without their suffix; unique among the recordings of `find_recordings`.
+        conditions: Values by condition that the list gives.
     """
 
     path: str
@@ -41,18 +41,18 @@ class Recording(NamedTuple):
 
 
 def find_recordings(sources: Sequence[str], listed: Path | None = None) -> list[Recording]:
-    """The recordings that a user names, in the order named; one that is named twice alike is taken once.
+    """List the recordings that a user names, in the order named and without duplicates.
 
     Args:
-        sources: Files, whatever their suffix; folders, of which all files with a suffix of audio are taken, also those
-            of the folders in them, except hidden ones; "-" for standard input. A folder without stands for itself.
-        listed: A list of recordings: a Kaldi wav.scp, whose neighbours utt2lang, utt2tgtlang and utt2domain are read
-            too; or lines of path, language and domain parted by tabs, of which the last ones may be left out. A first
-            line that begins with `path` names the columns, some of `COLUMNS`; others are passed over. Relative paths
-            are those from the folder of the list, in a wav.scp those from the current one.
+        sources: Files with any suffix; folders, for all files in them and their subfolders that have an audio suffix
+            and are not hidden; "-" for standard input. A folder without audio is kept, to be reported as an error.
+        listed: A list of recordings: a Kaldi wav.scp, with utt2lang, utt2tgtlang and utt2domain beside it; or lines of
+            path, language and domain separated by tabs, where the last columns may be omitted. A first line that begins
+            with `path` names the columns; those not in `COLUMNS` are ignored. Relative paths are relative to the folder
+            of the list, in a wav.scp to the current folder.
 
     Raises:
-        DataError: Nothing is named, or the list is wrong.
+        DataError: No recording is named, or the list is faulty.
     """
     found = [one for source in sources for one in _of_source(source)]
     if listed is not None:
@@ -65,8 +65,8 @@ def find_recordings(sources: Sequence[str], listed: Path | None = None) -> list[
     return _named(list(once.values()))
 
 
-def readable(text: str) -> str:
-    """`text` with a mark for what cannot be shown: file names may hold line ends and bytes that are no utf-8."""
+def printable(text: str) -> str:
+    """Replace characters that cannot be printed: file names may contain line ends and bytes that are not utf-8."""
     return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
 
 
@@ -75,7 +75,7 @@ def _of_source(source: str) -> Iterator[Recording]:
         yield Recording(source, "stdin", {})
     elif _is_folder(Path(source)):
         paths = sorted(_audio_files(Path(source)))
-        # A folder without audio is one bad recording, which costs no other.
+        # A folder without audio is one failed recording.
         yield from (Recording(str(path), path.name, {}) for path in paths or [Path(source)])
     else:
         yield Recording(source, Path(source).name, {})
@@ -84,7 +84,7 @@ def _of_source(source: str) -> Iterator[Recording]:
 def _is_folder(path: Path) -> bool:
     try:
         return path.is_dir()
-    except OSError:  # such as a name that is too long; opening it as a file says so
+    except OSError:  # such as a name that is too long; reported when it is opened as a file
         return False
 
 
@@ -98,10 +98,10 @@ def _audio_files(folder: Path) -> Iterator[Path]:
 def _of_scp(table: Path) -> list[Recording]:
     folder = table.parent
     if (folder / "segments").exists():
-        raise DataError(f"{folder}: has segments; cut them with espnet-diverse prepare, or take the file away")
-    by_axis = {condition: condition_table(folder, condition) for condition in COLUMNS.values() if condition != "path"}
-    names = {condition: read_table(path) for condition, path in by_axis.items() if path.exists()}
-    # The suffix, which ids do not have, is taken off again when names are made.
+        raise DataError(f"{folder}: has segments; extract them with espnet-diverse prepare, or remove the file")
+    paths = {condition: condition_table(folder, condition) for condition in COLUMNS.values() if condition != "path"}
+    names = {condition: read_table(path) for condition, path in paths.items() if path.exists()}
+    # Ids have no suffix; this one is removed again by `_named`.
     return [
         Recording(
             path,
@@ -121,10 +121,10 @@ def _of_table(table: Path) -> list[Recording]:
     found = []
     for number, fields in rows:
         if len(fields) > len(columns):
-            what = f"has {len(fields)} columns, and {len(columns)} are allowed, parted by tabs: {' '.join(columns)}"
+            what = f"has {len(fields)} columns, and {len(columns)} are allowed, separated by tabs: {' '.join(columns)}"
             faults.append(Fault(str(table), number, what))
         elif not fields[0].strip():
-            faults.append(Fault(str(table), number, "names no path; a line begins with one"))
+            faults.append(Fault(str(table), number, "has no path; a line begins with one"))
         values = {COLUMNS[name]: value.strip() for name, value in zip(columns, fields, strict=False) if name in COLUMNS}
         path = table.parent / values.pop("path", "")
         found.append(
@@ -141,9 +141,9 @@ def _real(path: str) -> str:
 def _named(found: Sequence[Recording]) -> list[Recording]:
     stems = [_short(Path(one.name).stem) for one in found]
     shared = Counter(stem.casefold() for stem in stems)
-    taken, recordings = {_TAKEN}, []
+    taken, recordings = {_RESERVED_NAME}, []
     for one, stem in zip(found, stems, strict=True):
-        clear = shared[stem.casefold()] == 1 and stem.casefold() != _TAKEN
+        clear = shared[stem.casefold()] == 1 and stem.casefold() != _RESERVED_NAME
         base = name = stem if clear else _short(one.name)
         number = 1
         while name.casefold() in taken:
@@ -155,4 +155,4 @@ def _named(found: Sequence[Recording]) -> list[Recording]:
 
 
 def _short(name: str) -> str:
-    return readable(name).encode()[:_LONGEST_NAME].decode("utf-8", "ignore")
+    return printable(name).encode()[:_MAX_NAME_BYTES].decode("utf-8", "ignore")

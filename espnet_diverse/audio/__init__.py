@@ -1,0 +1,20 @@
+"""Reading and writing recordings: one reader for training and transcription.
+
+    reading.open_file       a file, opened: its header, its samples in blocks, parts of it, a check of all of it
+    reading.read_audio      samples and rate of a file, or of one segment of it
+    reading.inspect_audio   what the header of a file says
+    reading.check_audio     the same, after a check of all samples
+    sources.open_audio      a path, a stream, standard input or an array as checked blocks of 16 kHz
+    writing.write_audio     samples as 16-bit wav or flac
+    resampling.resample     samples from any rate to 16 kHz, with a speed factor
+    segments.Segment        a part of a recording
+
+Samples are float32 in [-1, 1); the channels of a recording are averaged. What a file needs is decided in `reading`:
+
+    libsndfile      wav, flac, mp3, ogg, opus, sph and more: header checks and decoding
+    media           m4a, mp4, webm, wma, amr and aac, converted by ffmpeg
+    unsized         mp3 and flac whose length header is missing or wrong
+    concatenated    several mp3 or ogg recordings in one file
+
+No reader trusts the length in a header: memory grows with the samples that a file really holds.
+"""

@@ -1,0 +1,214 @@
+"""Audio files through libsndfile: checks of the header, and decoding in mono blocks.
+
+libsndfile reads wav, flac, mp3, ogg, opus, sph, aiff, au, caf, w64 and more. It accepts some damaged files in silence;
+`sound_info` and `mono_blocks` refuse them.
+"""
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from math import inf
+from pathlib import Path
+
+import numpy as np
+import soundfile
+
+from espnet_diverse.audio.resampling import RATE
+from espnet_diverse.errors import DataError
+
+LOUDEST = 4.0
+"""The greatest sample that is accepted. Resampled or decoded audio can pass 1 a little; a float file far beyond holds
+unscaled integers."""
+RATES = (1000, 768_000)
+"""The least and the greatest rate in Hz. A damaged header can hold any, and 1 Hz resampled would fill the memory."""
+BLOCK_SAMPLES = 1 << 20
+"""Samples of a block at most, of all channels together."""
+# Writers that do not know the length when they start (pipes) leave a size of about 2^31 or 2^32 in the header.
+_UNKNOWN_BYTES = 0x7FFF0000
+# libsndfile's note on a wav, aiff, au or w64 file that ends too early, and the length in the header of a sph file.
+_SHORT_DATA = re.compile(r"^\s*(?:data|SSND|Data Size|riff)\s*: (\d+) \(should be (\d+)\)", re.MULTILINE)
+_SPH_LENGTH = re.compile(rb"^sample_count -i (\d+)", re.MULTILINE)
+# libsndfile's message also for files in which its mp3 decoder finds nothing.
+_NO_FILE = "File does not exist or is not a regular file (possibly a pipe?)"
+
+
+@dataclass(frozen=True)
+class AudioInfo:
+    """The header of an audio file.
+
+    Attributes:
+        rate: Samples a second.
+        channels: Number of channels.
+        frames: Number of samples of each channel; an estimate for mp3 and the like.
+        container: libsndfile's name of the file format.
+        subtype: libsndfile's name of the sample format.
+        converted_from: What the file is where libsndfile alone cannot read all of it, such as "concatenated mp3". The
+            other attributes are then those of the converted audio.
+    """
+
+    rate: int
+    channels: int
+    frames: int
+    container: str
+    subtype: str
+    converted_from: str = ""
+
+    @property
+    def seconds(self) -> float:
+        """Length in seconds."""
+        return self.frames / self.rate
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the file is already what `write_audio` writes: 16 kHz mono 16-bit wav or flac."""
+        coded = self.container in ("WAV", "WAVEX", "FLAC") and self.subtype == "PCM_16"
+        return coded and self.rate == RATE and self.channels == 1 and not self.converted_from
+
+    @property
+    def needs_decoding(self) -> bool:
+        """Whether only decoding shows all faults: NaN in float samples, a truncated compressed stream."""
+        return not (self.container in ("WAV", "WAVEX") and self.subtype.startswith("PCM"))
+
+
+def check_file(path: Path, name: str | Path) -> None:
+    """Refuse what is no readable, non-empty file.
+
+    Args:
+        path: The file.
+        name: Its name in errors.
+
+    Raises:
+        DataError: The file is missing, no regular file, unreadable or empty.
+    """
+    if not path.is_file():
+        what = "is not a regular file" if path.exists() else "no such audio file"
+        raise DataError(f"{name}: {what}; correct the path or get the file")
+    if not os.access(path, os.R_OK):
+        raise DataError(f"{name}: may not be read; change its permissions")
+    if path.stat().st_size == 0:
+        raise DataError(f"{name}: the file is empty (0 bytes); get it again")
+
+
+def open_sound(path: Path, name: str | Path) -> soundfile.SoundFile:
+    """Open an audio file that `check_file` accepts.
+
+    Raises:
+        DataError: libsndfile does not know its format.
+    """
+    try:
+        return soundfile.SoundFile(path)
+    except (RuntimeError, TypeError) as error:
+        allowed = "readable are wav, flac, mp3, ogg, opus, sph, m4a, mp4, webm and more"
+        raise DataError(f"{name}: not readable as audio ({error_reason(error)}); {allowed}") from error
+
+
+def sound_info(audio: soundfile.SoundFile, name: str | Path, converted_from: str = "") -> AudioInfo:
+    """The header of an open file, checked against its size.
+
+    Raises:
+        DataError: The file holds fewer samples than its header says, or none, or has an impossible rate.
+    """
+    short = _SHORT_DATA.search(audio.extra_info)
+    if short and int(short[2]) < int(short[1]) < _UNKNOWN_BYTES:
+        raise DataError(f"{name}: holds {short[2]} of {short[1]} bytes; the file is truncated, get it again")
+    claimed = _sph_length(audio) if audio.format == "NIST" else 0
+    if claimed > audio.frames:
+        raise DataError(f"{name}: holds {audio.frames} of {claimed} samples; the file is truncated, get it again")
+    if audio.frames == 0:
+        raise DataError(f"{name}: holds no samples; get it again or remove the utterance")
+    if not RATES[0] <= audio.samplerate <= RATES[1]:
+        raise DataError(f"{name}: its rate is {audio.samplerate} Hz; {RATES[0]} to {RATES[1]} Hz are allowed")
+    return AudioInfo(audio.samplerate, audio.channels, audio.frames, audio.format, audio.subtype, converted_from)
+
+
+def _sph_length(audio: soundfile.SoundFile) -> int:
+    with Path(audio.name).open("rb") as file:
+        found = _SPH_LENGTH.search(file.read(1024))
+    return int(found[1]) if found else 0
+
+
+def mono_blocks(
+    audio: soundfile.SoundFile,
+    name: str | Path,
+    start: int = 0,
+    wanted: int | None = None,
+    largest: int = BLOCK_SAMPLES,
+) -> Iterator[np.ndarray]:
+    """Decode samples in blocks, so that a wrong length in a header cannot ask for more memory than the file fills.
+
+    Args:
+        audio: An open file that `sound_info` accepts.
+        name: Its name in errors.
+        start: The first frame.
+        wanted: Number of frames; by default all to the end.
+        largest: Frames of a block at most; with many channels fewer.
+
+    Yields:
+        Blocks (L,) float32 at the rate of the file, the channels averaged.
+
+    Raises:
+        DataError: The file is damaged or truncated, or holds NaN, infinite or unscaled samples.
+    """
+    wanted, read = audio.frames - start if wanted is None else wanted, 0
+    if start:
+        _decode(name, audio.seek, start)
+    for block in decoded_blocks(audio, name, start, wanted, largest):
+        read += len(block)
+        yield block
+    # The length of mp3 and the like is partly an estimate.
+    if read < (wanted if audio.format in ("WAV", "WAVEX", "FLAC") else 0.9 * wanted):
+        raise DataError(f"{name}: holds {read} of {wanted} samples; the file is truncated, get it again")
+
+
+def decoded_blocks(
+    audio: soundfile.SoundFile, name: str | Path, start: int = 0, wanted: float = inf, largest: int = BLOCK_SAMPLES
+) -> Iterator[np.ndarray]:
+    """Decode from the current position of an open file, without regard to the length in its header.
+
+    Args:
+        audio: The file; it need not be seekable.
+        name: Its name in errors.
+        start: Its current position in frames, for error messages.
+        wanted: Number of frames at most.
+        largest: Frames of a block at most.
+
+    Yields:
+        Blocks as from `mono_blocks`, until the end of the file or `wanted`.
+
+    Raises:
+        DataError: The file is damaged, or holds NaN, infinite or unscaled samples.
+    """
+    read = 0
+    while read < wanted:
+        frames = min(wanted - read, largest, BLOCK_SAMPLES // audio.channels)
+        block = _decode(name, audio.read, frames, dtype="float32", always_2d=True)
+        if not len(block):
+            return
+        mono = block[:, 0] if audio.channels == 1 else block.mean(axis=1)
+        _check_samples(name, mono, audio.samplerate, start + read)
+        read += len(block)
+        yield mono
+
+
+def _decode(name: str | Path, step: Callable, *args, **kwargs):
+    try:
+        return step(*args, **kwargs)
+    except RuntimeError as error:
+        raise DataError(f"{name}: cannot be decoded ({error_reason(error)}); the file is damaged") from error
+
+
+def _check_samples(name: str | Path, samples: np.ndarray, rate: int, start: int) -> None:
+    finite = np.isfinite(samples)
+    if not finite.all():
+        first = (start + int(np.argmin(finite))) / rate
+        raise DataError(f"{name}: holds NaN or infinite samples, the first at {first:.3f} s; make it again")
+    peak = float(np.abs(samples).max(initial=0.0))
+    if peak > LOUDEST:
+        raise DataError(f"{name}: samples reach {peak:g}; floating-point audio must lie between -1 and 1: scale it")
+
+
+def error_reason(error: Exception) -> str:
+    """libsndfile's message without the path, which our message already gives."""
+    reason = str(error).rpartition(": ")[2].strip().rstrip(".")
+    return "Format not recognised" if reason == _NO_FILE else reason

@@ -1,0 +1,142 @@
+"""The reader of audio files, for training and transcription alike.
+
+Most files are decoded by libsndfile where they lie. What it cannot read to its end is first converted to a temporary
+16 kHz mono wav: m4a, mp4, webm and the like by ffmpeg, and audio with missing or wrong length headers part by part.
+"""
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from espnet_diverse.audio.libsndfile import BLOCK_SAMPLES, AudioInfo, check_file, mono_blocks, open_sound, sound_info
+from espnet_diverse.audio.media import convert, media_format
+from espnet_diverse.audio.segments import Segment, segment_fault
+from espnet_diverse.audio.unsized import find_unsized, write_joined
+from espnet_diverse.errors import DataError
+
+TEMPORARY_PREFIX = "espnet_diverse_"
+
+
+@dataclass(frozen=True)
+class AudioFile:
+    """An open audio file, whose samples may be read more than once.
+
+    Attributes:
+        name: Its name in errors.
+        info: Its header.
+        path: What libsndfile decodes: the file itself, or the temporary wav that it was converted to.
+    """
+
+    name: str
+    info: AudioInfo
+    path: Path
+
+    def blocks(self, start: int = 0, wanted: int | None = None, largest: int = BLOCK_SAMPLES) -> Iterator[NDArray]:
+        """Decode samples; arguments, blocks and errors are those of `libsndfile.mono_blocks`."""
+        with open_sound(self.path, self.name) as sound:
+            yield from mono_blocks(sound, self.name, start, wanted, largest)
+
+    def read(self, segment: Segment | None = None) -> NDArray:
+        """Samples (T,) float32 of the file, or of a segment of it, at its own rate, its channels averaged.
+
+        Raises:
+            DataError: The file is damaged or truncated, holds NaN, infinite or unscaled samples, or ends before the
+                segment.
+        """
+        start, wanted = 0, None
+        if segment is not None:
+            fault = segment_fault(segment, self.info.seconds)
+            if fault:
+                raise DataError(f"{self.name}: {fault}")
+            start = round(segment.start * self.info.rate)
+            wanted = min(round(segment.end * self.info.rate), self.info.frames) - start
+        return np.concatenate([np.zeros(0, np.float32), *self.blocks(start, wanted)])
+
+    def check(self) -> int:
+        """Decode the file where its header cannot show all faults.
+
+        Returns:
+            Its number of samples.
+
+        Raises:
+            DataError: The file is damaged or truncated, or holds NaN, infinite or unscaled samples.
+        """
+        return sum(map(len, self.blocks())) if self.info.needs_decoding else self.info.frames
+
+
+@contextmanager
+def open_file(path: Path, name: str | None = None) -> Iterator[AudioFile]:
+    """Open an audio file and check its header; a temporary wav, if any, lives until the block ends.
+
+    Args:
+        path: The file.
+        name: Its name in errors; by default its path.
+
+    Raises:
+        DataError: The file is missing, unreadable, empty, truncated or no audio, or only ffmpeg reads it and there is
+            none.
+    """
+    name = str(path) if name is None else name
+    with ExitStack() as stack:
+        try:
+            check_file(path, name)
+            decodable, converted_from = _decodable(path, name, stack)
+            with open_sound(decodable, name) as sound:
+                info = sound_info(sound, name, converted_from)
+        except OSError as error:
+            what = error.strerror or error
+            raise DataError(f"{name}: cannot be read ({what}); correct the path or the file") from error
+        yield AudioFile(name, info, decodable)
+
+
+def read_audio(path: Path, segment: Segment | None = None) -> tuple[NDArray, int]:
+    """Read a file, or one segment of it.
+
+    Returns:
+        Samples (T,) float32, the channels averaged, and their rate in Hz.
+
+    Raises:
+        DataError: What `open_file` and `AudioFile.read` raise.
+    """
+    with open_file(path) as file:
+        return file.read(segment), file.info.rate
+
+
+def inspect_audio(path: Path) -> AudioInfo:
+    """Read the header of a file; what only ffmpeg reads is decoded.
+
+    Raises:
+        DataError: What `open_file` raises.
+    """
+    with open_file(path) as file:
+        return file.info
+
+
+def check_audio(path: Path) -> AudioInfo:
+    """Read the header of a file and check its samples.
+
+    Raises:
+        DataError: What `open_file` and `AudioFile.check` raise.
+    """
+    with open_file(path) as file:
+        file.check()
+        return file.info
+
+
+def _decodable(path: Path, name: str, stack: ExitStack) -> tuple[Path, str]:
+    """What libsndfile reads of a file: the file itself, or a temporary wav and what the file was converted from."""
+    kind = media_format(path)
+    unsized = find_unsized(path) if kind is None else None
+    if kind is None and unsized is None:
+        return path, ""
+    wav = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=TEMPORARY_PREFIX)), "audio.wav")
+    if kind is not None:
+        convert(path, name, kind, wav)
+        return wav, kind.title
+    write_joined(path, unsized.parts, name, wav)
+    return wav, unsized.title

@@ -1,0 +1,137 @@
+"""Recordings from any source as checked blocks of 16 kHz mono: a file, a file object, standard input or an array.
+
+A recording is checked before any of its samples are returned, so that a fault near the end of a long one does not show
+after work on its beginning. No more than a block is in memory at any time.
+"""
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from math import ceil
+from numbers import Real
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from espnet_diverse.audio.libsndfile import LOUDEST, RATES
+from espnet_diverse.audio.reading import TEMPORARY_PREFIX, open_file
+from espnet_diverse.audio.resampling import RATE, resample_blocks
+from espnet_diverse.errors import DataError
+
+STDIN = "-"
+Source = str | Path | BinaryIO | NDArray
+_MAX_CHANNELS = 64
+_SCALES = {"int16": 2.0**15, "int32": 2.0**31}
+
+
+@dataclass(frozen=True)
+class Audio:
+    """A recording that was checked.
+
+    Attributes:
+        name: Its name in messages.
+        duration: Its length in seconds, up to the end of the last sample at 16 kHz.
+        rate: Its own rate in Hz.
+        decode: Returns its samples from the beginning, mono, at its own rate, in blocks of at most `largest` frames.
+    """
+
+    name: str
+    duration: float
+    rate: int
+    decode: Callable[..., Iterable[NDArray]]
+
+    def blocks(self, seconds: float = 30.0) -> Iterator[NDArray]:
+        """The recording from its beginning, in blocks of about `seconds` or shorter: (L,) float32 at 16 kHz.
+
+        Joined they equal what `resampling.resample` makes of the whole recording.
+        """
+        return resample_blocks(self.decode(largest=max(1, round(seconds * self.rate))), self.rate)
+
+
+@contextmanager
+def open_audio(source: Source, rate: int | None = None) -> Iterator[Audio]:
+    """Open a recording and check it.
+
+    Args:
+        source: A path; "-" for standard input; a binary file object, read from its position to its end; or samples,
+            (T,) or (T, channels), int16, int32, or floating-point between -1 and 1.
+        rate: The rate of samples in Hz. Files know theirs.
+
+    Raises:
+        DataError: The source cannot be read, is damaged, truncated, empty, no audio, or holds NaN or infinite samples,
+            or the rate is missing or impossible. The message begins with the name of the source.
+    """
+    if hasattr(source, "__array__"):
+        yield _from_array(np.asarray(source), rate)
+        return
+    name = _name(source)
+    with ExitStack() as stack:
+        try:
+            path = _on_disk(source, name, stack)
+            if path.is_dir():
+                raise DataError(f"{name}: is a folder; give a file, or a folder that holds audio")
+            file = stack.enter_context(open_file(path, name))
+            frames = file.check()
+        except OSError as error:
+            what = error.strerror or error
+            raise DataError(f"{name}: cannot be read ({what}); correct the path or the file") from error
+        yield Audio(name, _duration(frames, file.info.rate), file.info.rate, file.blocks)
+
+
+def _name(source: Source) -> str:
+    if isinstance(source, str | Path):
+        return str(source)
+    if hasattr(source, "read"):
+        name = getattr(source, "name", None)
+        return name if isinstance(name, str) else "audio"
+    raise DataError(f"audio is a {type(source).__name__}; give a path, a binary file object, or an array with its rate")
+
+
+def _on_disk(source: str | Path | BinaryIO, name: str, stack: ExitStack) -> Path:
+    """The file, or a temporary copy of a stream: decoders seek, which a pipe cannot."""
+    if isinstance(source, str | Path) and str(source) != STDIN:
+        return Path(source)
+    stream = sys.stdin.buffer if isinstance(source, str | Path) else source
+    path = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=TEMPORARY_PREFIX)), "audio")
+    try:
+        with path.open("wb") as copy:
+            shutil.copyfileobj(stream, copy)
+    except (TypeError, ValueError) as error:
+        what = f"cannot be read as a binary file ({error})"
+        raise DataError(f"{name}: {what}; open the file with mode 'rb' and leave it open") from error
+    return path
+
+
+def _from_array(samples: NDArray, rate: int | None) -> Audio:
+    name = "audio array"
+    if not isinstance(rate, Real) or not RATES[0] <= rate <= RATES[1]:
+        raise DataError(f"{name}: its rate is {rate}; give one of {RATES[0]} to {RATES[1]} Hz")
+    if samples.ndim not in (1, 2) or not samples.size or samples[0].size > _MAX_CHANNELS:
+        shape = tuple(samples.shape)
+        raise DataError(f"{name}: its shape is {shape}; give (samples,) or (samples, channels), at least one sample")
+    if samples.dtype.kind != "f" and samples.dtype.name not in _SCALES:
+        raise DataError(f"{name}: its type is {samples.dtype}; give int16, int32, or floats between -1 and 1")
+    for block in _array_blocks(samples, 1 << 20):
+        peak = np.abs(block).max()
+        if not peak <= LOUDEST:  # NaN is not
+            raise DataError(f"{name}: samples reach {peak:g}; they must be finite and lie between -1 and 1: scale them")
+    return Audio(name, _duration(len(samples), rate), rate, partial(_array_blocks, samples))
+
+
+def _duration(frames: int, rate: float) -> float:
+    """Seconds, rounded up to a sample of 16 kHz as resampling may, so that no segment ends after its recording."""
+    return ceil(frames * RATE / rate) / RATE
+
+
+def _array_blocks(samples: NDArray, largest: int) -> Iterator[NDArray]:
+    """Samples (T,) or (T, channels), scaled and averaged, in blocks."""
+    scale = _SCALES.get(samples.dtype.name, 1.0)
+    for start in range(0, len(samples), largest):
+        block = samples[start : start + largest].astype(np.float32) / np.float32(scale)
+        yield block if block.ndim == 1 else block.mean(axis=1)

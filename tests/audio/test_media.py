@@ -1,0 +1,74 @@
+import os
+import sys
+
+import numpy as np
+import pytest
+from references.converted_audio import encoded, run_ffmpeg
+
+from espnet_diverse.audio.reading import read_audio
+from espnet_diverse.audio.resampling import RATE
+from espnet_diverse.errors import DataError
+
+MEDIA = ("m4a", "mp4", "mov", "webm", "mka", "aac", "wma")
+
+
+@pytest.fixture(scope="module")
+def recordings(tmp_path_factory):
+    """A folder with the same recording in every format that ffmpeg is needed for."""
+    folder = tmp_path_factory.mktemp("media")
+    (folder / "x.wav").write_bytes(encoded(2.0, 44_100, channels=2, format="WAV"))
+    for suffix in MEDIA:
+        run_ffmpeg("-i", folder / "x.wav", folder / f"x.{suffix}")
+    return folder
+
+
+@pytest.mark.parametrize("suffix", MEDIA)
+def test_media_go_through_ffmpeg(recordings, suffix):
+    samples, rate = read_audio(recordings / f"x.{suffix}")
+    assert rate == RATE and len(samples) / RATE == pytest.approx(2.0, abs=0.15)
+    assert np.argmax(np.abs(np.fft.rfft(samples))) * RATE / len(samples) == pytest.approx(440, abs=1)
+    assert np.abs(samples[4000:-4000]).max() == pytest.approx(0.5, abs=0.05)
+
+
+@pytest.mark.parametrize("suffix", MEDIA)
+def test_truncated_media_are_refused(recordings, tmp_path, suffix):
+    content = (recordings / f"x.{suffix}").read_bytes()
+    path = tmp_path / f"truncated.{suffix}"
+    path.write_bytes(content[: len(content) // 2])
+    with pytest.raises(DataError, match=rf"^{path}: ffmpeg cannot read this .* file \(.*\); get it again") as caught:
+        read_audio(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_video_without_audio_is_named(tmp_path):
+    make = ["-f", "lavfi", "-i", "testsrc=duration=0.2:size=32x32", "-c:v", "mpeg4", tmp_path / "x.mp4"]
+    run_ffmpeg(*make)
+    with pytest.raises(DataError, match=r"x\.mp4: ffmpeg cannot read this MPEG-4 .* file \(it has no audio track\)"):
+        read_audio(tmp_path / "x.mp4")
+
+
+def test_without_ffmpeg_the_remedy_is_named(recordings, monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
+    message = (
+        r"x\.m4a: is MPEG-4 \(m4a, mp4, mov\), which only ffmpeg reads, and no ffmpeg is installed; install ffmpeg or "
+        r"espnet_diverse\[media\], or convert the file to wav, flac, mp3, ogg or opus"
+    )
+    with pytest.raises(DataError, match=message):
+        read_audio(recordings / "x.m4a")
+
+
+def test_ffmpeg_of_the_system_comes_first(tmp_path, monkeypatch):
+    program = tmp_path / "ffmpeg"
+    program.write_text("#!/bin/sh\necho '[error] out of order' >&2\nexit 3\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    (tmp_path / "x.m4a").write_bytes(b"\0\0\0\x20ftypM4A ")
+    with pytest.raises(DataError, match=r"x\.m4a: ffmpeg cannot read this MPEG-4 .* file \(out of order\); get it"):
+        read_audio(tmp_path / "x.m4a")
+
+
+def test_playlists_do_not_reach_ffmpeg(tmp_path):
+    (tmp_path / "x.m4a").write_text("#EXTM3U\n#EXTINF:10,\n/etc/passwd\n#EXT-X-ENDLIST\n")
+    with pytest.raises(DataError, match=r"x\.m4a: not readable as audio \(Format not recognised\)"):
+        read_audio(tmp_path / "x.m4a")

@@ -1,0 +1,102 @@
+import tempfile
+
+import numpy as np
+import pytest
+import soundfile
+from references.converted_audio import HERTZ, KINDS, SECONDS, encoded, run_ffmpeg
+
+from espnet_diverse.audio.reading import check_audio, inspect_audio, open_file, read_audio
+from espnet_diverse.audio.resampling import RATE, resample
+from espnet_diverse.audio.segments import Segment
+from espnet_diverse.audio.sources import open_audio
+from espnet_diverse.errors import DataError
+
+FORMATS = {
+    "wav 8 bit": ("x.wav", {"subtype": "PCM_U8"}),
+    "wav 16 bit": ("x.wav", {"subtype": "PCM_16"}),
+    "wav 24 bit": ("x.wav", {"subtype": "PCM_24"}),
+    "wav float": ("x.wav", {"subtype": "FLOAT"}),
+    "wav mu-law": ("x.wav", {"subtype": "ULAW"}),
+    "flac": ("x.flac", {"subtype": "PCM_16"}),
+    "mp3": ("x.mp3", {"format": "MP3", "subtype": "MPEG_LAYER_III"}),
+    "ogg": ("x.ogg", {"format": "OGG", "subtype": "VORBIS"}),
+    "opus": ("x.opus", {"format": "OGG", "subtype": "OPUS"}),
+    "sph": ("x.sph", {"format": "NIST", "subtype": "PCM_16"}),
+}
+
+
+def hertz(samples: np.ndarray) -> float:
+    """Frequency of the strongest component of samples (T,) at 16 kHz."""
+    return float(np.argmax(np.abs(np.fft.rfft(samples))) * RATE / len(samples))
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize(("rate", "channels"), [(16000, 1), (8000, 2)])
+def test_any_format_rate_and_channel_count(tmp_path, write_wav, name, rate, channels):
+    file, options = FORMATS[name]
+    path = write_wav(tmp_path / file, seconds=1.0, rate=rate, channels=channels, **options)
+    assert check_audio(path).seconds == pytest.approx(1.0, abs=0.01)
+    samples, found = read_audio(path)
+    brought = resample(samples, found)
+    assert brought.dtype == np.float32
+    assert len(brought) == pytest.approx(RATE, abs=200)
+    assert hertz(brought) == pytest.approx(440, abs=3)
+    assert np.abs(brought[1000:-1000]).max() == pytest.approx(0.5, abs=0.03)
+
+
+def test_channels_are_averaged(tmp_path, tone):
+    soundfile.write(tmp_path / "x.wav", np.stack([tone(0.1), 0 * tone(0.1)], axis=1), RATE, subtype="FLOAT")
+    np.testing.assert_allclose(read_audio(tmp_path / "x.wav")[0], tone(0.1) / 2)
+
+
+def test_segments_are_cut_at_the_sample(tmp_path, tone):
+    soundfile.write(tmp_path / "x.flac", tone(2.0), RATE)
+    samples, _ = read_audio(tmp_path / "x.flac", Segment("x", 0.5, 1.25))
+    np.testing.assert_array_equal(samples, tone(2.0)[8000:20000])
+    overshooting, _ = read_audio(tmp_path / "x.flac", Segment("x", 1.5, 2.4))
+    assert len(overshooting) == 8000
+    with pytest.raises(DataError, match=r"x.flac: segment from 1.5 to 2.6 s lies past the end of the audio at 2.000 s"):
+        read_audio(tmp_path / "x.flac", Segment("x", 1.5, 2.6))
+    with pytest.raises(DataError, match="past the end"):
+        read_audio(tmp_path / "x.flac", Segment("x", 2.0, 2.2))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_training_reads_what_transcription_reads(tmp_path, kind):
+    make, converted_from = KINDS[kind]
+    path = make(tmp_path)
+    info = check_audio(path)
+    assert info == inspect_audio(path) and info.converted_from == converted_from
+    samples, rate = read_audio(path)
+    assert len(samples) == info.frames and rate == info.rate
+    with open_audio(path) as audio:
+        transcribed = np.concatenate(list(audio.blocks()))
+    np.testing.assert_array_equal(resample(samples, rate), transcribed)
+    assert len(transcribed) / RATE == pytest.approx(SECONDS, abs=0.15) and hertz(transcribed) == pytest.approx(
+        HERTZ, 0.01
+    )
+    part, _ = read_audio(path, Segment("x", 1.25, 1.5))
+    np.testing.assert_array_equal(part, samples[round(1.25 * rate) : round(1.5 * rate)])
+
+
+def test_an_mp3_of_constant_bit_rate_without_its_length_keeps_its_samples(tmp_path):
+    """libsndfile estimates the length of such a file well enough; reading gives exactly its samples."""
+    (tmp_path / "x.wav").write_bytes(encoded(rate=44_100, format="WAV"))
+    run_ffmpeg("-i", tmp_path / "x.wav", "-b:a", "64k", "-write_xing", "0", tmp_path / "x.mp3")
+    whole, rate = soundfile.read(tmp_path / "x.mp3", dtype="float32")
+    assert inspect_audio(tmp_path / "x.mp3").converted_from == "mp3 without its length"
+    np.testing.assert_array_equal(read_audio(tmp_path / "x.mp3")[0], resample(whole, rate))
+
+
+def test_files_converted_for_reading_leave_nothing_behind(tmp_path, monkeypatch):
+    path = KINDS["concatenated ogg"][0](tmp_path)
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    with open_file(path) as file:
+        assert file.path.is_relative_to(tmp_path / "temporary")
+    assert list((tmp_path / "temporary").iterdir()) == []
+
+
+def test_paths_that_cannot_be_opened_are_named(tmp_path):
+    with pytest.raises(DataError, match=r"cannot be read \(File name too long\); correct the path or the file"):
+        read_audio(tmp_path / ("x" * 300))

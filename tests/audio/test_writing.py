@@ -1,0 +1,27 @@
+import numpy as np
+import pytest
+import soundfile
+
+from espnet_diverse.audio.reading import inspect_audio, read_audio
+from espnet_diverse.audio.resampling import RATE
+from espnet_diverse.audio.writing import write_audio
+from espnet_diverse.errors import DataError
+
+
+@pytest.mark.parametrize("suffix", ["wav", "flac"])
+def test_sixteen_bits_pass_through_unchanged(tmp_path, suffix):
+    integers = np.arange(-32768, 32768, dtype=np.int16)
+    soundfile.write(tmp_path / "in.wav", integers, RATE)
+    write_audio(tmp_path / f"out.{suffix}", read_audio(tmp_path / "in.wav")[0])
+    assert inspect_audio(tmp_path / f"out.{suffix}").is_ready
+    np.testing.assert_array_equal(soundfile.read(tmp_path / f"out.{suffix}", dtype="int16")[0], integers)
+
+
+def test_loud_samples_are_clipped_not_wrapped(tmp_path):
+    write_audio(tmp_path / "x.wav", np.array([1.5, -1.5, 0.0], np.float32))
+    assert soundfile.read(tmp_path / "x.wav", dtype="int16")[0].tolist() == [32767, -32768, 0]
+
+
+def test_write_to_nowhere(tmp_path, tone):
+    with pytest.raises(DataError, match=r"x.wav: cannot be written \(.*\); is the disk full\?"):
+        write_audio(tmp_path / "no" / "x.wav", tone(0.1))
