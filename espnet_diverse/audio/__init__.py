@@ -1,0 +1,1 @@
+"""Reading sound: files, streams, resampling and segments."""
