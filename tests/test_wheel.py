@@ -73,7 +73,7 @@ def environment(folder: Path, *installed) -> Path:
     lines = [str(here), *(beyond.read_text(encoding="utf-8").splitlines() if beyond.exists() else [])]
     inside = next(folder.glob("lib/python*/site-packages"))
     (inside / "packages.pth").write_text("\n".join(lines), encoding="utf-8")
-    pip("--python", folder / "bin" / "python", "install", *OFFLINE, *installed, cwd=folder)
+    pip("--python", folder / "bin" / "python", "install", "--ignore-installed", *OFFLINE, *installed, cwd=folder)
     return folder / "bin"
 
 
