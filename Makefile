@@ -17,6 +17,7 @@ test: $(VENV)/.ready lint  ## All tests, at most 15 minutes on two cores.
 lint: $(VENV)/.ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/mypy
 
 trust: $(VENV)/.ready  ## Long proofs.
 	$(BIN)/python -m pytest -m trust
