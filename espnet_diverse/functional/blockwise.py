@@ -160,7 +160,8 @@ class _Scores:
         memory used again, of which the first holds the scores."""
         columns = self.k.size(2)
         memory = None
-        for block in blocks(*self.q.shape[:3], columns, block_size(self.q.device)):
+        batch, heads, rows = self.q.shape[:3]
+        for block in blocks(batch, heads, rows, columns, block_size(self.q.device)):
             q, k = _pick(self.q, *block), _pick(self.k, *block[:2])
             if memory is None:  # the first block is the largest
                 memory = q.new_empty(count, q.size(0) * q.size(1) * columns)
@@ -275,12 +276,13 @@ def _exp2_(x: Tensor) -> Tensor:
 
     Such weights are far below rounding; kept, they and their products would be denormal, on which CPUs are slow.
     """
-    return F.threshold_(x.exp2_(), torch.finfo(x.dtype).tiny ** 0.5, 0.0)
+    return torch.threshold_(x.exp2_(), torch.finfo(x.dtype).tiny ** 0.5, 0.0)
 
 
 def _pick(x: Tensor, b: slice, h: slice, *rest: slice) -> Tensor:
     """A block of x (B, H, ...) as (G, ...): of one sample a view, whatever the strides of x, else often a copy."""
-    return x[(b, h, *rest)].flatten(0, 1)
+    place = (b, h, *rest)
+    return x[place].flatten(0, 1)
 
 
 def _put(value: Tensor, to: Tensor) -> None:

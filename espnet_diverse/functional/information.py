@@ -34,7 +34,7 @@ class Valid(NamedTuple):
 
     mask: Tensor | None
     ones: Tensor
-    count: Tensor
+    count: Tensor  # type: ignore[assignment]  # hides tuple.count, which nobody calls
     sequences: Tensor
     tokens: Tensor
 

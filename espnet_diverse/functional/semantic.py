@@ -1,6 +1,7 @@
 """Semantic mask attention: equations (2), (10) and (11) of the SDMA paper."""
 
 import math
+from typing import overload
 
 import torch
 from torch import Tensor
@@ -52,6 +53,10 @@ def mix(weights: Tensor, masked: Tensor, gamma: float | Tensor) -> Tensor:
     return (1 - gamma) * weights + gamma * masked
 
 
+@overload
+def gamma_schedule(step: Tensor, nu: float = ..., rate: float = ...) -> Tensor: ...
+@overload
+def gamma_schedule(step: float, nu: float = ..., rate: float = ...) -> float: ...
 def gamma_schedule(step: float | Tensor, nu: float = 0.9, rate: float = 5e-4) -> float | Tensor:
     """Mixing rate of (11) after `step` training updates: 1 - max(1 - nu, exp(-rate step)).
 

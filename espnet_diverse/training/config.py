@@ -17,9 +17,17 @@ import yaml
 from espnet_diverse.data.atomic_files import write_text
 from espnet_diverse.errors import ConfigError
 
-CONF_DIR = Path(__file__).resolve().parents[2] / "conf"
-"""The shared fragments of the repository, one axis a folder: adapter, attention, decode, heads, losses, model,
-sampling, tag, update."""
+
+def _conf_dir() -> Path:
+    """Folder of the shared fragments: inside the package in a wheel, beside the package in a repository."""
+    package = Path(__file__).resolve().parents[1]
+    inside = package / "conf"
+    return inside if inside.is_dir() else package.parent / "conf"
+
+
+CONF_DIR = _conf_dir()
+"""The shared fragments, a folder for each kind: adapter, attention, decode, heads, losses, model, sampling, tag,
+update."""
 
 
 class Config(dict):

@@ -1,0 +1,1 @@
+"""Kaldi data directories: reading, writing, checking, formatting and combining."""

@@ -1,0 +1,1 @@
+"""Registration of this package's classes with ESPnet."""

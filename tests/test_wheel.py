@@ -1,0 +1,141 @@
+"""A wheel, installed without the repository, holds all that it needs: it trains, decodes, packs and transcribes."""
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from espnet_diverse import __version__
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCES = ("setup.py", "pyproject.toml", "README.md", "LICENSE", "espnet_diverse", "conf")
+OFFLINE = ("--quiet", "--no-index", "--no-deps", "--no-build-isolation")
+RATE = 16_000
+FREQUENCY = {"a": 300, "b": 600, "c": 1200}
+TRAINING = {
+    "max_epoch": 1,
+    "batch_type": "unsorted",
+    "batch_size": 4,
+    "num_workers": 0,
+    "optim": "adam",
+    "encoder_conf.num_blocks": 1,
+    "best_model_criterion": "[[valid, acc, max]]",
+}
+
+
+def run(*command, cwd):
+    """Run a command as a user does who has no repository: nothing of this process's paths reaches it."""
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
+    done = subprocess.run([str(part) for part in command], cwd=cwd, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def pip(*arguments, cwd):
+    return run(sys.executable, "-m", "pip", "--disable-pip-version-check", *arguments, cwd=cwd)
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory) -> Path:
+    """A copy of what a wheel is built from: setuptools writes beside it, and would take up what an old build left."""
+    folder = tmp_path_factory.mktemp("sources")
+    for name in SOURCES:
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(ROOT / name, folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(sources, tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    pip("wheel", *OFFLINE, "--wheel-dir", folder, sources, cwd=folder)
+    return next(folder.glob("*.whl"))
+
+
+def environment(folder: Path, *installed) -> Path:
+    """The bin of a new virtual environment with one package installed, which sees the packages of this environment.
+
+    They are on its path by a .pth file, and .pth files of a folder that is named in one are not read. So the editable
+    installation of the repository here does not reach it.
+    """
+    run(sys.executable, "-m", "venv", "--without-pip", folder, cwd=folder.parent)
+    here = Path(sysconfig.get_paths()["purelib"])
+    beyond = here / "distutils-precedence.pth"  # setuptools's; Python 3.12 has no other distutils
+    lines = [str(here), *(beyond.read_text(encoding="utf-8").splitlines() if beyond.exists() else [])]
+    inside = next(folder.glob("lib/python*/site-packages"))
+    (inside / "packages.pth").write_text("\n".join(lines), encoding="utf-8")
+    pip("--python", folder / "bin" / "python", "install", "--ignore-installed", *OFFLINE, *installed, cwd=folder)
+    return folder / "bin"
+
+
+def write_data_dir(folder: Path, count: int) -> None:
+    """A data directory of `count` utterances: three letters each, and a tone for each letter."""
+    folder.mkdir()
+    random = np.random.default_rng(count)
+    time = np.arange(RATE // 4) / RATE
+    tables: dict[str, list[str]] = {"wav.scp": [], "text": [], "utt2spk": [], "spk2utt": []}
+    for index in range(count):
+        name = f"{folder.name}-{index:02d}"
+        letters = "".join(random.choice(list(FREQUENCY), 3))
+        signal = np.concatenate([np.sin(2 * np.pi * FREQUENCY[letter] * time) for letter in letters])
+        soundfile.write(folder / f"{name}.wav", 0.3 * signal + 0.01 * random.standard_normal(signal.size), RATE)
+        row = {"wav.scp": f"{folder.name}/{name}.wav", "text": letters, "utt2spk": name, "spk2utt": name}
+        for table, value in row.items():
+            tables[table].append(f"{name} {value}\n")
+    for table, lines in tables.items():
+        (folder / table).write_text("".join(lines), encoding="utf-8")
+
+
+def test_a_wheel_holds_the_package_its_fragments_and_its_page_and_no_tests(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        held = {name for name in archive.namelist() if ".dist-info/" not in name}
+        metadata = archive.read(f"espnet_diverse-{__version__}.dist-info/METADATA").decode()
+    package = [path for path in (ROOT / "espnet_diverse").rglob("*") if path.suffix in {".py", ".html", ".css", ".js"}]
+    expected = {path.relative_to(ROOT).as_posix() for path in [*package, ROOT / "espnet_diverse" / "py.typed"]}
+    fragments = {f"espnet_diverse/{path.relative_to(ROOT).as_posix()}" for path in ROOT.glob("conf/*/*.yaml")}
+    assert fragments and held == expected | fragments
+    assert f"\nVersion: {__version__}\n" in metadata and "\nLicense-File: LICENSE\n" in metadata
+
+
+@pytest.mark.slow
+def test_a_wheel_trains_decodes_packs_and_transcribes_in_an_empty_folder(wheel, tmp_path):
+    bin_dir, work = environment(tmp_path / "venv", wheel), tmp_path / "work"
+    work.mkdir()
+    where = run(bin_dir / "python", "-c", "import espnet_diverse; print(espnet_diverse.__file__)", cwd=work)
+    assert Path(where.strip()).is_relative_to(tmp_path / "venv")
+
+    def command(name, *arguments):
+        return run(bin_dir / "espnet-diverse", name, *arguments, cwd=work)
+
+    assert command("--version").strip() == f"espnet-diverse {__version__}"
+    for name, count in (("train", 8), ("valid", 3), ("test", 2)):
+        write_data_dir(work / name, count)
+    changes = [f"--set={key}={value}" for key, value in TRAINING.items()]
+    config = ["--config", "model/tiny,attention/sdma", *changes]
+    data = ["--train_dir", "train", "--valid_dir", "valid", "--tokens_dir", "tokens"]
+    command("tokens", "--text", "train/text", "--output_dir", "tokens")
+    command("stats", *config, *data, "--output_dir", "exp/stats")
+    command("train", *config, *data, "--stats_dir", "exp/stats", "--output_dir", "exp/sdma")
+    command("average", "--model_dir", "exp/sdma")
+    decode = ["--config", "decode/joint", "--set=beam_size=2", "--output_dir", "exp/sdma/test"]
+    assert "decoded 2 of 2" in command("decode", "--model_dir", "exp/sdma", "--data_dir", "test", *decode)
+    command("pack", "--model_dir", "exp/sdma", "--output", "sdma.zip")
+    out = ["--beam_size", "2", "--output_dir", "transcripts", "--output_format", "json"]
+    command("transcribe", "sdma.zip", "test/test-00.wav", *out)
+    assert (work / "transcripts" / "test-00.json").is_file()
+
+
+def test_an_editable_installation_finds_the_fragments_of_the_repository(sources, tmp_path):
+    bin_dir = environment(tmp_path / "venv", "--editable", sources)
+    code = "from espnet_diverse.training.config import find; print(find(['model/tiny'])[0])"
+    found = Path(run(bin_dir / "python", "-c", code, cwd=tmp_path).strip())
+    assert found.samefile(sources / "conf" / "model" / "tiny.yaml")
