@@ -196,14 +196,14 @@ def _example_section(page: Page, example: Example, folder: Path) -> None:
                 "that the head holds to be of one kind.",
             )
         path = folder / f"{kind}.attention.png"
-        maps = HeadMaps(layer, seen.weights[-1].numpy(), None if seen.semantic is None else seen.semantic[-1].numpy())
+        maps = HeadMaps.of(layer, seen, len(seen.weights) - 1)
         rows = None if kind == "encoder" else predicted
         draw(maps, example.utterance, path, rows, read if kind == "decoder" else None)
         page.picture(
             path,
             f"The {layer}: {' and '.join(maps.kinds())}, a row of pictures for each head. In each, a row is a query "
-            "and its colours, which sum to 1, say how much of each key it takes; bright is much. The semantic mask, "
-            "where there is one, is what the clusters alone would choose; the attention is what the model uses.",
+            "and its colours, which sum to 1, say how much of each key it takes; bright is much."
+            + "".join(f" {shown.meaning}" for shown in seen.maps.values()),
         )
 
 
@@ -231,8 +231,8 @@ def _arrays(survey: Survey, example: Example, queries: dict[str, dict]) -> dict[
         arrays[f"{kind}_{clustered}_own_perplexity"] = use.own_perplexity()
     for kind, seen in example.seen.items():
         arrays[f"{kind}_example_attention"] = seen.weights.numpy()
-        if seen.semantic is not None:
-            arrays[f"{kind}_example_semantic"] = seen.semantic.numpy()
+        for name, shown in seen.maps.items():
+            arrays[f"{kind}_example_{name}"] = shown.values.numpy()
         for clustered, posteriors in seen.posteriors.items():
             arrays[f"{kind}_example_{clustered}_posterior"] = posteriors.numpy()
     for name, kinds in queries.items():
