@@ -30,8 +30,9 @@ from espnet_diverse.attention.noise import LearnedVariance, gaussian_noise
 from espnet_diverse.attention.sdma_options import SMAOptions
 from espnet_diverse.attention.supports import EVERYTHING
 from espnet_diverse.attention.update_counter import UpdateCounter
-from espnet_diverse.functional.blockwise import mixed_weights, sdma_attention
+from espnet_diverse.functional.blockwise import sdma_attention
 from espnet_diverse.functional.information import Valid, cluster_kl, diversity, valid_tokens
+from espnet_diverse.functional.mixed_attention import mixed_weights
 from espnet_diverse.functional.semantic import gamma_schedule, semantic_mask
 from espnet_diverse.scope import current
 
