@@ -197,7 +197,7 @@ def test_espnets_initialisation_keeps_fresh_adapters_without_effect():
             BY_LANGUAGE | {"size": 3},
             "adapter has no option 'size'; known: by conditions combinations bottleneck freeze_base",
         ),
-        (BY_LANGUAGE | {"bottleneck": 0}, "adapter.bottleneck is 0; it is at least 1"),
+        (BY_LANGUAGE | {"bottleneck": 0}, "adapter.bottleneck is 0; give at least 1"),
         (BY_LANGUAGE | {"conditions": {}}, "adapter.conditions has no names for lang"),
     ],
 )
