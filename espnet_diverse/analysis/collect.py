@@ -15,7 +15,7 @@ from espnet2.train.abs_espnet_model import AbsESPnetModel
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from espnet_diverse.analysis.teacher_forcing import force
+from espnet_diverse.analysis.teacher_forcing import run_teacher_forced
 from espnet_diverse.attention import HeadMap, Inspection, MultiHeadAttention
 
 KINDS = {
@@ -69,7 +69,7 @@ def attentions(model: nn.Module) -> dict[str, list[nn.Module]]:
 def observe(
     model: AbsESPnetModel, speech: NDArray, text: Sequence[int], conditions: Mapping[str, int] | None = None
 ) -> dict[str, Observation]:
-    """Run a pass with teacher forcing over one utterance; the arguments are those of `force`.
+    """Run a pass with teacher forcing over one utterance; the arguments are those of `run_teacher_forced`.
 
     Returns:
         Observations by kind (a key of `KINDS`). A kind is missing if the model has no such attention, or one that does
@@ -78,7 +78,7 @@ def observe(
     layers = attentions(model)
     norms = [module.q_norm for modules in layers.values() for module in modules]
     with _outputs(norms) as outputs:
-        force(model, speech, text, conditions)
+        run_teacher_forced(model, speech, text, conditions)
     return {
         kind: _observation(kind, layers[kind], outputs)
         for kind in KINDS

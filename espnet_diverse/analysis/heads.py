@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pypinyin import Style, lazy_pinyin
 
 from espnet_diverse.analysis.collect import Observation
-from espnet_diverse.analysis.teacher_forcing import force
+from espnet_diverse.analysis.teacher_forcing import run_teacher_forced
 from espnet_diverse.attention import MultiHeadAttention
 from espnet_diverse.errors import ModelError
 
@@ -48,12 +48,12 @@ def head_maps(
     """Run a pass with teacher forcing and return the maps of two attentions.
 
     They are the last self-attention of the encoder and the last cross-attention of the decoder. The arguments are those
-    of `force`.
+    of `run_teacher_forced`.
 
     Raises:
         ModelError: The encoder or the decoder has no such attention.
     """
-    force(model, speech, text, conditions)
+    run_teacher_forced(model, speech, text, conditions)
     return _last(model, "encoder", ("self_attn", "attn")), _last(model, "decoder", ("src_attn",))
 
 

@@ -42,7 +42,7 @@ class GatedConvSubsampling(Conv2dSubsampling):
         self.out = nn.Sequential(position)
 
     def forward(self, x: Tensor, x_mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """Subsample x (B, T, features), x_mask (B, 1, T) -> x (B, ceil(T/4), M) with positions, mask."""
+        """Subsample x (B, T, features), x_mask (B, 1, T) -> (B, T4, M), (B, 1, T4), with T4 = ceil(T/4)."""
         x = x.transpose(1, 2)
         for convolution in self.conv:
             if x_mask is not None:
