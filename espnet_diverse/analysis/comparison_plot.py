@@ -29,7 +29,7 @@ def draw_comparison(systems: Sequence[System], metric: str, path: Path) -> None:
         by_size.annotate(
             system.name, (system.parameters / 1e6, system.score()), (4, 4), textcoords="offset points", fontsize=7
         )
-    _label(by_pool, "heads to pick from (P)", metric)
+    _label(by_pool, "heads in the pool (P)", metric)
     by_pool.set_xticks(sorted({system.pool for system in systems}))
     _label(by_size, "parameters (millions)", "")
     by_size.margins(x=0.15)  # room for the names

@@ -1,4 +1,4 @@
-"""Multi-head attention around exchangeable cores, one core for each method.
+"""Multi-head attention with a choice of cores, one for each method.
 
 Letters used for shapes in this package:
 

@@ -4,7 +4,7 @@ Gong et al. 2021, "Pay Better Attention to Attention: Head Selection in Multilin
 Modeling" (the head-selection paper). Each language or domain selects H of P heads, whose outputs are concatenated as in
 standard multi-head attention:
 
-    y = sigmoid((phi + g1 - g2) / tau),  g1, g2 ~ Gumbel(0, 1)                    (4), phi one table a layer
+    y = sigmoid((phi + g1 - g2) / tau),  g1, g2 ~ Gumbel(0, 1)                    (4), phi a table of each layer
     subset: the H heads of highest y (5);  group: of each of H groups the head of highest y (6)
     context = concatenation of s_i head_i,  s_i = 1 in value with the gradient of y_i    (7), straight-through
 

@@ -1,6 +1,7 @@
 """Semantic and disentangled mask attention (SDMA).
 
-Semantic and disentangled mask attention, TPAMI (the SDMA paper), section III-C; SMA plus disentangled heads.
+Chien and Huang 2024, "Latent Semantic and Disentangled Attention", IEEE TPAMI, doi:10.1109/TPAMI.2024.3432631 (the SDMA
+paper), section III-C: SMA with disentangled heads.
 
     P^q = posterior cluster probabilities of the queries under one mixture that all heads share       (9), (18)
     loss = SMA's + lambda_k KL_q + lambda_q D_qq - lambda_x D_xq + lambda_d DV_q                       (20)-(24)

@@ -17,7 +17,7 @@ class SMAOptions(Core.Options):
     """Options of SMA; the defaults are the values of the paper's section IV and Table I (Aishell).
 
     Attributes:
-        n_clusters_z: Clusters of the token mixture, one mixture a head (5).
+        n_clusters_z: Number of clusters of the token mixture (5); each head has a mixture.
         scale_s: s by which tokens and queries are divided before they are clustered (Algorithm 1): a number, or
             "anneal": from 10 to 1 (section IV-A), as max(10 exp(-gamma_rate t), 1). Released: 1, or 10 throughout.
         noise_std: Standard deviation of the sampling noise (8): 0.1 as released. The paper prints sigma^2 = 0.01 where
@@ -109,7 +109,7 @@ class SDMAOptions(SMAOptions):
     """Options of SDMA in addition to those of SMA.
 
     Attributes:
-        n_clusters_q: Clusters of the query mixture, shared by all heads (18).
+        n_clusters_q: Number of clusters of the query mixture (18), which all heads share.
         q_gmm_input: What is clustered: "raw", x W_q + b_q (Algorithm 1), or "scaled", the same over sqrt(D) (released).
             The noise of the queries is added on the same scale.
         query_variance_from: What a learned variance of the queries is predicted from: "tokens" (ours), or "queries",

@@ -1,6 +1,7 @@
 """Semantic mask attention (SMA).
 
-Semantic and disentangled mask attention, TPAMI (the SDMA paper), sections III-A and III-B.
+Chien and Huang 2024, "Latent Semantic and Disentangled Attention", IEEE TPAMI, doi:10.1109/TPAMI.2024.3432631 (the SDMA
+paper), sections III-A and III-B.
 
     P = posterior cluster probabilities of the tokens, per head                        (9)
     M_ij = sum_c P_ic P_jc / sum_j' sum_c P_ic P_j'c                                   (10)
