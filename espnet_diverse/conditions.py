@@ -1,7 +1,8 @@
-"""Conditions: what parts of a model may depend on besides their input, such as the language of an utterance.
+"""Conditions: properties of an utterance, such as its language, that parts of a model depend on besides their input.
 
-This is the one table of them. Everywhere else a condition goes by its name here: it is the name of a tensor in a batch
-and in the scope of a forward pass, and a key of `by` and `conditions` in a configuration.
+A condition, such as `lang`, has values, such as `de`. This module has the table of all conditions. The name of a
+condition is the name of its tensor in a batch and in the scope of a forward pass, and a key of `by` and `conditions` in
+a configuration.
 """
 
 from collections.abc import Mapping
@@ -12,9 +13,9 @@ class Condition(NamedTuple):
     """One condition.
 
     Attributes:
-        label: What it is called in messages and reports.
-        argument: What it is called where a user gives its value: an argument of `Recognizer.transcribe`.
-        help: What the help of a command says of its option.
+        label: Name of the condition in messages and reports.
+        argument: Name of the argument that gives its value in Python, for example in `Recognizer.transcribe`.
+        help: Description of its option in the help of a command.
     """
 
     label: str
@@ -23,7 +24,7 @@ class Condition(NamedTuple):
 
     @property
     def option(self) -> str:
-        """The option of the command line that gives its value."""
+        """Option of the command line that gives the value of the condition."""
         return f"--{self.argument}"
 
 
@@ -32,14 +33,17 @@ CONDITIONS: dict[str, Condition] = {
     "tgtlang": Condition("target language", "target_language", "language of the text (default: the language)"),
     "domain": Condition("domain", "domain", "domain of the recordings"),
 }
-"""Conditions by name. The values of `lang` are languages; a model numbers them in the order that its config.yaml
-has."""
+"""Conditions by name. A model numbers the values of a condition in the order in which its config.yaml lists them."""
 
 TABLES: tuple[str, ...] = tuple(f"utt2{name}" for name in CONDITIONS)
-"""Tables of a Kaldi data directory, each of which gives the value of one condition for every utterance."""
+"""Tables of a Kaldi data directory that give the value of one condition for every utterance."""
 
 
 def given(arguments: Mapping[str, str | None]) -> dict[str, str]:
-    """Values by condition, of those that `arguments` (by `Condition.argument`) gives; None and "" give none."""
+    """Return the values of conditions among `arguments`, by condition.
+
+    Args:
+        arguments: Values by `Condition.argument`; None and "" mean that a condition is not given.
+    """
     values = {name: arguments.get(condition.argument) for name, condition in CONDITIONS.items()}
     return {name: value for name, value in values.items() if value}

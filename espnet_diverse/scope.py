@@ -1,8 +1,8 @@
-"""What one forward pass shares: values of conditions in; named losses, statistics and attention maps out.
+"""The state that the modules share in one forward pass: conditions in, losses, statistics and attention weights out.
 
 ESPnet's layers call attention with a fixed signature, `self_attn(query, key, value, mask)`, and its beam search calls
-`batch_score(ys, states, xs)`. Language ids and extra losses therefore cannot travel as arguments. The model opens a
-scope around its forward pass, and attention modules below it read from and add to the scope that is open:
+`batch_score(ys, states, xs)`. Language ids and auxiliary losses cannot be passed as arguments of these calls. The model
+therefore opens a scope around its forward pass, and attention modules read from and add to the open scope:
 
     with scope(conditions={"lang": ids}) as shared:
         loss, stats, weight = super().forward(...)
@@ -23,13 +23,16 @@ from torch import Tensor
 class Scope:
     """The shared state of one forward pass.
 
+    Args:
+        conditions: For each condition (a name in `conditions.CONDITIONS`), the index of the value that each sample has,
+            (B,) int64, or (1,) if all samples have the same value.
+        keep_attention: Whether attention modules compute and keep their weights, for plots and analysis.
+        collect: Whether modules compute auxiliary losses and statistics. It is False in the default scope, so decoding
+            does not compute them.
+
     Attributes:
-        conditions: By condition the index of its value for each sample, (B,) int64; B is 1 where all samples have
-            the same.
         query_mask: Valid positions on the query side of cross-attention, (B, Tq) bool, or None (all valid). ESPnet's
-            cross-attention mask speaks of keys only, so the decoder says here which target positions are padding.
-        keep_attention: Whether attention modules must compute and keep their weights (plots, analysis).
-        collect: Whether losses are wanted. False in the default scope, so that decoding pays for none.
+            mask of cross-attention covers only keys, so the decoder sets here which target positions are padding.
     """
 
     def __init__(
@@ -43,10 +46,14 @@ class Scope:
         self._stats: dict[str, list[Tensor]] = defaultdict(list)
 
     def condition(self, name: str, batch: int) -> Tensor:
-        """Index of the value of the condition `name` for each of `batch` samples, (batch,) int64.
+        """Return the index of the value that each of `batch` samples has for a condition, (batch,) int64.
+
+        Args:
+            name: Name of the condition.
+            batch: Number of samples.
 
         Raises:
-            ValueError: The condition was not given, or for another number of samples.
+            ValueError: The condition was not given, or it was given for another number of samples.
         """
         if name not in self.conditions:
             given = " ".join(self.conditions) or "none"
@@ -57,25 +64,25 @@ class Scope:
         return ids.expand(batch)
 
     def add_loss(self, name: str, value: Tensor) -> None:
-        """Add one module's already weighted scalar loss under `name`; ignored where losses are not collected."""
+        """Add a scalar loss of one module, already weighted, under `name`; ignored if losses are not collected."""
         if self.collect:
             self._losses[name].append(value)
 
     def add_stat(self, name: str, value: Tensor | float) -> None:
-        """Add one module's scalar statistic under `name`; it is logged and never differentiated."""
+        """Add a scalar statistic of one module under `name`; it is logged and has no gradient."""
         if self.collect:
             self._stats[name].append(torch.as_tensor(value).detach())
 
     def losses(self) -> dict[str, Tensor]:
-        """Mean over modules of each named loss: equations (20)-(23) of SDMA average over the N attention layers."""
+        """Return the mean over modules of each named loss; (20)-(23) of SDMA average over the N attention layers."""
         return {name: torch.stack(values).mean() for name, values in self._losses.items()}
 
     def stats(self) -> dict[str, Tensor]:
-        """Mean over modules of each named statistic."""
+        """Return the mean over modules of each named statistic."""
         return {name: torch.stack([v.float() for v in values]).mean() for name, values in self._stats.items()}
 
     def total_loss(self) -> Tensor | float:
-        """Sum of `losses()`; 0.0 where no module added one."""
+        """Return the sum of `losses()`; 0.0 if no module added one."""
         return sum(self.losses().values(), 0.0)
 
 
@@ -84,7 +91,7 @@ _CURRENT: ContextVar[Scope] = ContextVar("espnet_diverse_scope", default=_CLOSED
 
 
 def current() -> Scope:
-    """The scope that is open here, or the default one, which has no conditions and collects nothing."""
+    """Return the open scope, or the default scope, which has no conditions and collects nothing."""
     return _CURRENT.get()
 
 
@@ -95,10 +102,10 @@ def scope(
     """Open a scope for one forward pass.
 
     Args:
-        conditions: By condition (a name in `conditions.CONDITIONS`) the index of its value for each sample, (B,) or
-            (1,) int64.
-        keep_attention: Ask attention modules to keep their weights in `module.attn`.
-        collect: Whether modules compute and add auxiliary losses.
+        conditions: For each condition (a name in `conditions.CONDITIONS`), the index of the value that each sample has,
+            (B,) int64, or (1,) if all samples have the same value.
+        keep_attention: Whether attention modules keep their weights in `module.attn`.
+        collect: Whether modules compute and add auxiliary losses and statistics.
     """
     token = _CURRENT.set(Scope(conditions, keep_attention, collect))
     try:

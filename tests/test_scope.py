@@ -45,7 +45,7 @@ def test_threads_do_not_see_each_other():
     assert seen == [{}]
 
 
-def test_one_task_serves_a_batch_and_others_must_match_it():
+def test_one_value_serves_a_batch_and_others_must_match_it():
     with scope({"lang": torch.tensor([2]), "domain": torch.tensor([0, 1])}) as shared:
         assert shared.condition("lang", 3).tolist() == [2, 2, 2]
         assert shared.condition("domain", 2).tolist() == [0, 1]

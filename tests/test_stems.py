@@ -1,43 +1,36 @@
-"""One stem everywhere: an attention's file, table entry, fragment, test and README row have the same name."""
+"""One stem everywhere: an attention's module, class, fragment, tests and README row have the same name."""
 
-import ast
+import importlib
 import re
 from pathlib import Path
 
 import pytest
 import yaml
 
+from espnet_diverse.attention import CORES, Core
+
 ROOT = Path(__file__).resolve().parents[1]
 ATTENTION = ROOT / "espnet_diverse" / "attention"
+TESTS = ROOT / "tests" / "attention"
+each_stem = pytest.mark.parametrize("stem", CORES)
 
 
-def cores() -> dict[str, str]:
-    """Name in CORES -> name of the module that its class is imported from."""
-    tree = ast.parse((ATTENTION / "__init__.py").read_text(encoding="utf-8"))
-    modules = {
-        alias.asname or alias.name: node.module
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-    }
-    for node in tree.body:
-        target = getattr(node, "target", None) or getattr(node, "targets", [None])[0]
-        if isinstance(target, ast.Name) and target.id == "CORES":
-            items = zip(node.value.keys, node.value.values, strict=True)
-            return {key.value: modules[value.id].rsplit(".", 1)[-1] for key, value in items}
-    raise AssertionError("attention/__init__.py has no table CORES")
+@each_stem
+def test_the_module_and_the_class_have_the_name_of_the_core(stem):
+    assert CORES[stem].__module__ == f"espnet_diverse.attention.{stem}"
+    assert CORES[stem].__name__.lower() == stem
 
 
-CORES = cores()
+def test_every_core_of_the_package_is_in_the_table():
+    found = set()
+    for path in ATTENTION.glob("*.py"):
+        module = importlib.import_module(f"espnet_diverse.attention.{path.stem}".removesuffix(".__init__"))
+        classes = [value for value in vars(module).values() if isinstance(value, type) and issubclass(value, Core)]
+        found |= {value for value in classes if value is not Core}
+    assert found == set(CORES.values())
 
 
-@pytest.mark.parametrize("stem", CORES)
-def test_the_module_has_the_name_of_the_core(stem):
-    assert CORES[stem] == stem
-    assert (ATTENTION / f"{stem}.py").is_file()
-
-
-@pytest.mark.parametrize("stem", CORES)
+@each_stem
 def test_the_fragment_selects_the_core_in_encoder_and_decoder(stem):
     fragment = yaml.safe_load((ROOT / "conf" / "attention" / f"{stem}.yaml").read_text(encoding="utf-8"))
     sections = [fragment["encoder_conf"]["attention"]]
@@ -45,18 +38,25 @@ def test_the_fragment_selects_the_core_in_encoder_and_decoder(stem):
     assert {section["core"] for section in sections} == {stem}
 
 
-@pytest.mark.parametrize("stem", CORES)
-def test_the_core_has_tests(stem):
-    folder = ROOT / "tests" / "attention"
-    laws = (folder / "test_invariants.py").read_text(encoding="utf-8")
-    assert (folder / f"test_{stem}.py").is_file() or re.search(r"parametrize\(.*CORES", laws)
+def test_every_attention_fragment_belongs_to_a_core():
+    assert {path.stem for path in (ROOT / "conf" / "attention").glob("*.yaml")} == set(CORES)
 
 
-@pytest.mark.parametrize("stem", CORES)
+@each_stem
+def test_the_core_is_tested_against_an_oracle_and_its_gradients_are_checked(stem):
+    text = (TESTS / f"test_{stem}.py").read_text(encoding="utf-8")
+    assert re.search(rf"build_core\(\"{stem}\"|\b{CORES[stem].__name__}\(", text)
+    assert "oracle." in text and "gradcheck(" in text
+
+
+@each_stem
+def test_options_have_a_module_and_tests_of_their_own(stem):
+    module = CORES[stem].Options.__module__.rsplit(".", 1)[-1]
+    if CORES[stem].Options is not Core.Options:
+        assert (ATTENTION / f"{module}.py").is_file() and (TESTS / f"test_{module}.py").is_file()
+
+
+@each_stem
 def test_the_readme_has_a_row(stem):
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert re.search(rf"^\| `{stem}` \|", readme, flags=re.MULTILINE)
-
-
-def test_every_attention_fragment_belongs_to_a_core():
-    assert {path.stem for path in (ROOT / "conf" / "attention").glob("*.yaml")} == set(CORES)

@@ -1,9 +1,9 @@
 """How the clusters of a model are used over a data set.
 
-Positions are encoder frames or tokens, at the inputs of an attention, or its queries. Two perplexities tell whether a
-mixture works. That of the mean usage says how many clusters are used at all: 1 where all positions fall into one
-cluster, C where all clusters are used alike. That of a position's own posterior, exp of the mean entropy, says how sure
-the assignment is: 1 where each position has one cluster, C where the mixture tells none apart.
+Clustered positions are the inputs of an attention, which are encoder frames or tokens, or its queries. Two perplexities
+tell whether a mixture works. The perplexity of the mean usage is the number of clusters that are used: 1 if all
+positions are in one cluster, C if all clusters are used equally. The perplexity of a position's posterior, exp of the
+mean entropy, tells how sharp the assignment is: 1 if each position has one cluster, C if the posteriors are uniform.
 """
 
 from collections.abc import Mapping
@@ -22,48 +22,48 @@ HEADER = ("what is clustered", "C", "clusters used", "clusters a position", "col
 
 @dataclass
 class ClusterUse:
-    """Use of the clusters of one kind of attention, N layers of H heads with C clusters, over the utterances added."""
+    """Sums over utterances for one kind of attention: N layers of H heads with C clusters."""
 
     posterior_sum: NDArray | float = 0.0  # (N, H, C)
     entropy_sum: NDArray | float = 0.0  # (N, H), in nats
     positions: int = 0
 
     def add(self, p: Tensor) -> None:
-        """Take in the cluster probabilities of one utterance, (N, H, T, C)."""
+        """Add the cluster probabilities of one utterance, (N, H, T, C)."""
         p = p.double()
         self.posterior_sum = self.posterior_sum + p.sum(-2).numpy()
         self.entropy_sum = self.entropy_sum + torch.special.entr(p).sum((-2, -1)).numpy()
         self.positions += p.size(-2)
 
     def usage(self) -> NDArray:
-        """Share of the positions that each cluster has, (N, H, C)."""
+        """Return the share of positions in each cluster, (N, H, C)."""
         return self.posterior_sum / self.positions
 
     def usage_perplexity(self) -> NDArray:
-        """Perplexity of `usage`, (N, H), between 1 and C."""
+        """Return the perplexity of `usage`, (N, H), from 1 to C."""
         return torch.special.entr(torch.from_numpy(self.usage())).sum(-1).exp().numpy()
 
     def own_perplexity(self) -> NDArray:
-        """exp of the mean entropy of a position's posterior, (N, H), between 1 and `usage_perplexity`."""
+        """Return exp of the mean entropy of a position's posterior, (N, H), from 1 to `usage_perplexity`."""
         return np.exp(self.entropy_sum / self.positions)
 
     def collapsed(self) -> NDArray:
-        """Heads whose positions fall, in effect, into one of several clusters, (N, H) bool."""
+        """Return which heads use, in effect, only one of several clusters, (N, H) bool."""
         return (self.usage_perplexity() < COLLAPSED) & (self.usage().shape[-1] > 1)
 
     def uniform(self) -> NDArray:
-        """Heads whose mixture tells no position from another, (N, H) bool."""
+        """Return which heads have uniform posteriors, (N, H) bool."""
         clusters = self.usage().shape[-1]
         return (self.own_perplexity() >= UNIFORM * clusters) & (clusters > 1)
 
 
 def title(kind: str, clustered: str) -> str:
-    """For example "decoder cross-attention: frames"."""
+    """Return a title, for example "decoder cross-attention: frames"."""
     return f"{KINDS[kind]}: {clustered}"
 
 
 def rows(uses: Mapping[tuple[str, str], ClusterUse]) -> list[tuple[str, ...]]:
-    """The cells of the table under `HEADER`: range over layers and heads, and how many heads do not cluster."""
+    """Return the cells of the table under `HEADER`: ranges over layers and heads, and numbers of heads."""
     return [
         (
             title(*side),
@@ -81,7 +81,7 @@ def _range(values: NDArray) -> str:
 
 
 def summary(uses: Mapping[tuple[str, str], ClusterUse]) -> dict[str, dict]:
-    """Perplexities by layer and head, for JSON."""
+    """Return the perplexities by layer and head, for JSON."""
     return {
         title(*side): {
             "clusters": use.usage().shape[-1],

@@ -1,5 +1,5 @@
-"""Systems side by side: size, speed and scores of several runs, as in Tables 1 to 4 and Fig. 2 of the head-selection
-paper (Gong et al. 2021)."""
+"""Compares systems: size, speed and scores of several runs, as in Tables 1 to 4 and Fig. 2 of Gong et al. 2021, the
+head-selection paper."""
 
 import json
 from argparse import Namespace
@@ -19,14 +19,14 @@ class System:
     """One run.
 
     Attributes:
-        name: What it is called.
-        strategy: How conditions pick heads, as of `SelectionOptions`; "none" where all heads are everybody's. Where
-            layers have adapters it is "adapter", or "adapter + group" and so on.
+        name: Name of the system.
+        strategy: Strategy of head selection, as in `SelectionOptions`; "none" without selection. If layers have
+            adapters it is "adapter", or for example "adapter + group".
         heads: Number of heads H that a sample attends with, in the encoder.
-        pool: Number of heads P to pick from, in the encoder; H where there is no selection.
-        parameters: Number of the model's parameters, frozen ones included.
-        tokens_per_second: Decoded tokens a second; None where decode.json is missing or decoding found no token.
-        scores: Scores by row; averages last, and the whole corpus, "all", where there are no rows.
+        pool: Number of heads P in the pool, in the encoder; H without selection.
+        parameters: Number of parameters of the model, including frozen ones.
+        tokens_per_second: Decoded tokens per second; None if decode.json is missing or no token was decoded.
+        scores: Scores by row, the average last; if there are no rows, the score of the whole corpus as "all".
     """
 
     name: str
@@ -38,7 +38,7 @@ class System:
     scores: dict[str, float] = field(default_factory=dict)
 
     def score(self) -> float:
-        """The score to compare by: the average over rows, or that of the whole corpus where there are none."""
+        """Return the score to compare by: the average over rows, or that of the whole corpus if there are no rows."""
         return self.scores.get("AVG", self.scores[OVERALL])
 
 
@@ -46,14 +46,14 @@ def read_system(run: Path, decoded: str, metric: str, name: str | None = None) -
     """Read a run.
 
     Args:
-        run: Its directory, with config.yaml.
-        decoded: Folder in it that has score.json and decode.json.
+        run: Directory of the run, with config.yaml.
+        decoded: Folder in it with score.json and decode.json.
         metric: A metric of score.json.
-        name: What to call it; the name of its directory where not given.
+        name: Name of the system; by default the name of the directory.
 
     Raises:
-        ConfigError: score.json has not this metric.
-        DataError: A file is missing or is not what the commands write.
+        ConfigError: score.json does not have the metric.
+        DataError: A file is missing or damaged.
         ModelError: config.yaml is missing, or the model cannot be built.
     """
     metrics = read_metrics(run, decoded)
@@ -68,10 +68,10 @@ def read_system(run: Path, decoded: str, metric: str, name: str | None = None) -
 
 
 def read_metrics(run: Path, decoded: str) -> dict[str, dict]:
-    """The metrics of a run's score.json by name.
+    """Read the metrics of a run's score.json by name.
 
     Raises:
-        DataError: It is missing, or is not what `espnet-diverse score` writes.
+        DataError: The file is missing or damaged.
     """
     path = run / decoded / "score.json"
     if not path.is_file():
@@ -87,7 +87,7 @@ def _read_json(path: Path) -> dict:
 
 
 def _size(run: Path) -> dict[str, str | int]:
-    """The fields of `System` that the model itself tells; its weights are not read."""
+    """Return the fields of `System` that depend on the configuration alone; the weights are not read."""
     config = read_config(run / "config.yaml")
     model = TASKS[config.get("task", "asr")].build_model(Namespace(**config))
     attention = attentions(model)["encoder"][0]
@@ -103,7 +103,7 @@ def _size(run: Path) -> dict[str, str | int]:
 
 
 def table(systems: Sequence[System], metric: str) -> str:
-    """Markdown: a row for each system, a column for each language, direction or domain that any of them has."""
+    """Return a Markdown table with a row for each system and a column for each language, direction or domain."""
     columns = list(dict.fromkeys(row for system in systems for row in system.scores))
     header = ["system", "heads", "strategy", "pool", "parameters", "tokens/s", *(f"{metric} {row}" for row in columns)]
     lines = [header, ["---"] * len(header)]
@@ -116,5 +116,5 @@ def table(systems: Sequence[System], metric: str) -> str:
 
 
 def to_dict(systems: Sequence[System], metric: str) -> dict:
-    """The same numbers for JSON."""
+    """Return the same numbers for JSON."""
     return {"metric": metric, "systems": [asdict(system) for system in systems]}

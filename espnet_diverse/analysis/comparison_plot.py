@@ -1,4 +1,4 @@
-"""The picture of `comparison`: score against the number of heads to pick from, and against the number of parameters."""
+"""The plot of `comparison`: score by the number of heads in the pool, and by the number of parameters."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -11,8 +11,11 @@ from espnet_diverse.analysis.comparison import System
 
 
 def draw_comparison(systems: Sequence[System], metric: str, path: Path) -> None:
-    """Write a PNG. The first panel is Fig. 2 of the head-selection paper: a line through the means of the runs of each
-    strategy, which begins at the plain model of as many heads, for there is nothing to pick in a pool of H."""
+    """Write a PNG.
+
+    The first panel is Fig. 2 of the head-selection paper: a line through the mean scores of each strategy. It begins at
+    the model without selection that has as many heads, because a pool of H heads leaves no choice.
+    """
     figure = Figure(figsize=(10, 4.4), layout="constrained")
     by_pool, by_size = figure.subplots(1, 2, sharey=True)
     strategies = list(dict.fromkeys(system.strategy for system in systems))
@@ -26,7 +29,7 @@ def draw_comparison(systems: Sequence[System], metric: str, path: Path) -> None:
         by_size.annotate(
             system.name, (system.parameters / 1e6, system.score()), (4, 4), textcoords="offset points", fontsize=7
         )
-    _label(by_pool, "heads to pick from (P)", metric)
+    _label(by_pool, "heads in the pool (P)", metric)
     by_pool.set_xticks(sorted({system.pool for system in systems}))
     _label(by_size, "parameters (millions)", "")
     by_size.margins(x=0.15)  # room for the names
@@ -35,7 +38,7 @@ def draw_comparison(systems: Sequence[System], metric: str, path: Path) -> None:
 
 
 def _means(mine: Sequence[System], systems: Sequence[System]) -> tuple[list[int], list[float]]:
-    """Pools in ascending order, and the mean score at each."""
+    """Return pool sizes in ascending order, and the mean score of each."""
     scores = defaultdict(list)
     heads = {system.heads for system in mine if system.pool > system.heads}
     plain = [system for system in systems if system.strategy == "none" and system.heads in heads]

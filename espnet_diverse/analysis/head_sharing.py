@@ -1,12 +1,11 @@
-"""Which heads each language or domain owns, and how many two of them share, as in Fig. 3 of the head-selection paper.
+"""Which heads each language or domain selects, and how many two of them share, as in Fig. 3 of Gong et al.
 
 Gong et al. 2021, "Pay Better Attention to Attention: Head Selection in Multilingual and Multi-Domain Sequence
 Modeling". Over all layers, two languages or domains a and b share
 
     sum over layers l of | picks_a,l and picks_b,l |
 
-heads: at most layers times H, which each shares with itself. Selection does not depend on the input, so that no audio
-is needed.
+heads, at most H times the number of layers. Selection does not depend on the input, so no audio is needed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,14 +25,14 @@ from espnet_diverse.functional.selection import shared_heads
 
 @dataclass(frozen=True)
 class Ownership:
-    """Heads that languages or domains own in the attentions of one kind.
+    """Heads that languages or domains select in the attentions of one kind.
 
     Attributes:
         kind: A key of `collect.KINDS`.
-        by: The conditions that heads are selected by, joined by "+"; one of several where its own logits pick alone.
-        values: Names of the N languages, domains or combinations of them.
-        picks: Heads of each value in each of L layers, counted from 0 and sorted, (N, L, H).
-        pool: Heads of a layer.
+        by: Conditions that heads are selected by, joined by "+"; or one of several, if its logits select alone.
+        values: The N values: languages, domains or combinations of them.
+        picks: Indices of the heads of each value in each of L layers, sorted, (N, L, H).
+        pool: Number of heads P in the pool of a layer.
     """
 
     kind: str
@@ -44,20 +43,20 @@ class Ownership:
 
     @property
     def name(self) -> str:
-        """For example "encoder self-attention by language and domain"."""
+        """Title, for example "encoder self-attention by language and domain"."""
         return f"{KINDS[self.kind]} by {' and '.join(CONDITIONS[condition].label for condition in self.by.split('+'))}"
 
     def sharing(self) -> NDArray:
-        """Heads that every two values share, summed over layers, (N, N)."""
+        """Return the number of heads that every two values share, summed over layers, (N, N)."""
         picks = torch.from_numpy(self.picks)
         return shared_heads(picks.unsqueeze(1), picks.unsqueeze(0)).sum(-1).numpy()
 
     def owners(self) -> NDArray:
-        """Number of values that own each head, (L, P)."""
+        """Return the number of values that select each head, (L, P)."""
         return (self.picks[..., None] == np.arange(self.pool)).sum((0, 2))
 
     def rows(self) -> list[list[str]]:
-        """A row for each layer, a cell for each value: its heads, counted from 1."""
+        """Return a row for each layer with a cell for each value, which lists its heads counted from 1."""
         heads = self.picks.transpose(1, 0, 2) + 1
         return [
             [str(number), *(" ".join(map(str, own)) for own in layer)] for number, layer in enumerate(heads, start=1)
@@ -65,9 +64,10 @@ class Ownership:
 
 
 def ownerships(model: nn.Module) -> list[Ownership]:
-    """Heads that languages and domains own, one kind of attention after the other; empty without head selection.
+    """Return the heads of languages and domains for each kind of attention; an empty list without head selection.
 
-    Selection by several conditions gives one for their combinations and one for each, as its logits alone would pick.
+    For selection by several conditions, the first entry is for their combinations, and further entries are for what the
+    logits of each condition would select alone.
     """
     found = []
     for kind, modules in attentions(model).items():
@@ -87,7 +87,7 @@ def _ownership(kind: str, selections: list[HeadSelection], conditions: list[str]
 
 
 def summary(owned: Sequence[Ownership]) -> dict[str, dict]:
-    """Picks, counted from 0, and shared heads, for JSON."""
+    """Return selected heads, counted from 0, and numbers of shared heads, for JSON."""
     return {
         each.name: {
             "values": list(each.values),
@@ -100,7 +100,7 @@ def summary(owned: Sequence[Ownership]) -> dict[str, dict]:
 
 
 def arrays(owned: Sequence[Ownership]) -> Mapping[str, NDArray]:
-    """The same for npz."""
+    """Return the same as arrays, for npz."""
     found = {}
     for each in owned:
         prefix = f"{each.kind}_{each.by}"

@@ -1,7 +1,7 @@
-"""What the heads of an attention do on one utterance: attention weights and, where there is one, the semantic mask."""
+"""Plots of the heads of an attention on one utterance: attention weights, and other matrices that the core reports."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from espnet.nets.pytorch_backend.transformer.attention import MultiHeadedAttention
@@ -11,7 +11,9 @@ from matplotlib.font_manager import FontProperties, fontManager, get_font
 from numpy.typing import NDArray
 from pypinyin import Style, lazy_pinyin
 
-from espnet_diverse.analysis.teacher_forcing import force
+from espnet_diverse.analysis.collect import Observation
+from espnet_diverse.analysis.teacher_forcing import run_teacher_forced
+from espnet_diverse.attention import MultiHeadAttention
 from espnet_diverse.errors import ModelError
 
 
@@ -20,31 +22,38 @@ class HeadMaps:
     """The maps of one attention module on one utterance.
 
     Attributes:
-        layer: What it is called, for example "encoder layer 6 self-attention".
+        layer: Name of the module, for example "encoder layer 6 self-attention".
         attention: Attention weights (H, Tq, Tk); rows sum to 1.
-        semantic: The semantic mask M that they were re-weighted with, (H, Tq, Tk), or None; rows sum to 1.
+        others: Other matrices of the core (H, Tq, Tk) by title, such as a semantic mask; rows sum to 1.
     """
 
     layer: str
     attention: NDArray
-    semantic: NDArray | None
+    others: Mapping[str, NDArray] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, name: str, seen: Observation, layer: int) -> "HeadMaps":
+        """Take the maps of one layer, counted from 0, of an observation."""
+        others = {shown.title: shown.values[layer].numpy() for shown in seen.maps.values()}
+        return cls(name, seen.weights[layer].numpy(), others)
 
     def kinds(self) -> dict[str, NDArray]:
-        """The maps there are, each under its title."""
-        mask = {} if self.semantic is None else {"semantic mask M": self.semantic}
-        return mask | {"attention": self.attention}
+        """Return all maps by title."""
+        return {**self.others, "attention": self.attention}
 
 
 def head_maps(
     model: AbsESPnetModel, speech: NDArray, text: Sequence[int], conditions: Mapping[str, int] | None = None
 ) -> tuple[HeadMaps, HeadMaps]:
-    """Run a teacher-forced pass; return the maps of the last self-attention of the encoder and of the last
-    cross-attention of the decoder. The arguments are those of `force`.
+    """Run a pass with teacher forcing and return the maps of two attentions.
+
+    They are the last self-attention of the encoder and the last cross-attention of the decoder. The arguments are those
+    of `run_teacher_forced`.
 
     Raises:
         ModelError: The encoder or the decoder has no such attention.
     """
-    force(model, speech, text, conditions)
+    run_teacher_forced(model, speech, text, conditions)
     return _last(model, "encoder", ("self_attn", "attn")), _last(model, "decoder", ("src_attn",))
 
 
@@ -61,12 +70,12 @@ def _last(model: AbsESPnetModel, net: str, attributes: tuple[str, ...]) -> HeadM
     if not found:
         raise ModelError(f"the {net} has no attention whose weights could be drawn")
     name, module = found[-1]
-    semantic = getattr(getattr(module, "core", None), "semantic", None)
+    maps = module.core.inspect().maps if isinstance(module, MultiHeadAttention) else {}
     kind = "cross-attention" if name.endswith("src_attn") else "self-attention"
     return HeadMaps(
         f"{net} layer {int(name.split('.')[2]) + 1} {kind}",
         module.attn[0].numpy(),
-        None if semantic is None else semantic[0].numpy(),
+        {shown.title: shown.values[0].numpy() for shown in maps.values()},
     )
 
 
@@ -78,16 +87,16 @@ def draw(
     key_tokens: Sequence[str] | None = None,
     heads: Sequence[int] | None = None,
 ) -> None:
-    """Write a PNG: a row for each head, a column for each kind of map with one colour scale.
+    """Write a PNG with a row for each head and a column for each kind of map; a column has one colour scale.
 
     Args:
-        maps: What to draw.
-        utterance: Its id, for the title.
-        path: Where to write.
-        tokens: The tokens that the queries predict, or read where they begin with <sos>, where queries are tokens;
-            encoder frames otherwise.
-        key_tokens: The tokens that stand at the keys, where keys are tokens; encoder frames otherwise.
-        heads: Those that are drawn, from 0; all by default.
+        maps: The maps to draw.
+        utterance: Id of the utterance, for the title.
+        path: The file to write.
+        tokens: Labels of the queries if these are tokens: the tokens that they predict, or, from <sos> on, that they
+            read. With None the queries are encoder frames.
+        key_tokens: Labels of the keys if these are tokens. With None the keys are encoder frames.
+        heads: Indices of the heads to draw, from 0; all by default.
     """
     kinds = maps.kinds()
     pool, queries, keys = maps.attention.shape
@@ -118,15 +127,15 @@ def draw(
 
 
 def position_name(tokens: Sequence[str]) -> str:
-    """What positions with these labels are called; an encoder reads from <sos> on, a decoder predicts up to <eos>."""
+    """Return what the positions of tokens are called: an encoder reads from <sos> on, a decoder predicts to <eos>."""
     return "token read" if tokens[0] == "<sos>" else "token predicted"
 
 
 def drawable(tokens: Sequence[str]) -> tuple[list[str], FontProperties]:
-    """Tokens as labels, and a font that has all their characters.
+    """Return tokens as labels, and a font that has all their characters.
 
-    Where no font on this machine has them all, Chinese characters are given in pinyin with tone numbers, and others
-    that are lacking as code points.
+    If no font of the machine has them all, Chinese characters are replaced by pinyin with tone numbers, and other
+    missing characters by their code points.
     """
     # The "Last Resort" font has every character, all as boxes.
     fonts = [f for f in fontManager.ttflist if (f.style, f.weight) == ("normal", 400) and "Last Resort" not in f.name]

@@ -1,4 +1,4 @@
-"""One HTML page that stands alone: pictures inside it, no script, nothing fetched from anywhere."""
+"""A self-contained HTML page: pictures are embedded, and there are no scripts and no references to other files."""
 
 import base64
 from collections.abc import Iterable, Sequence
@@ -20,10 +20,10 @@ figcaption { color: #444; } dt { font-weight: bold; }
 
 
 class Page:
-    """A page that is filled from top to bottom; all text is escaped.
+    """A page that is written from top to bottom; all text is escaped.
 
     Args:
-        title: Title and first heading.
+        title: Title of the page and text of its first heading.
     """
 
     def __init__(self, title: str):
@@ -31,7 +31,7 @@ class Page:
         self._body = [f"<h1>{escape(title)}</h1>"]
 
     def heading(self, text: str) -> None:
-        """Begin a section."""
+        """Begin a section with a heading."""
         self._body.append(f"<h2>{escape(text)}</h2>")
 
     def paragraph(self, text: str) -> None:
@@ -39,7 +39,7 @@ class Page:
         self._body.append(f"<p>{escape(text)}</p>")
 
     def terms(self, meanings: Iterable[tuple[str, str]]) -> None:
-        """Add a list of terms and what they mean."""
+        """Add a list of terms and their meanings."""
         items = "".join(f"<dt>{escape(term)}</dt><dd>{escape(meaning)}</dd>" for term, meaning in meanings)
         self._body.append(f"<dl>{items}</dl>")
 

@@ -1,4 +1,4 @@
-"""One teacher-forced pass over a data directory: everything that `espnet-diverse analyse` reports is measured in it."""
+"""Measures everything that `espnet-diverse analyse` reports, in one pass over a data directory with teacher forcing."""
 
 import logging
 from collections import defaultdict
@@ -24,14 +24,14 @@ from espnet_diverse.vocabulary import Vocabulary
 
 @dataclass
 class Survey:
-    """What was measured.
+    """Results over a data directory.
 
     Attributes:
         utterances: Ids of the utterances that were measured.
-        skipped: Why others were not.
-        redundancy: Under the keys of `collect.KINDS`.
-        clusters: Under (kind, what is clustered).
-        queries: Of the last layer, under the keys of `collect.KINDS`.
+        skipped: The reason for each utterance that could not be measured, by id.
+        redundancy: Redundancy by kind of attention, a key of `collect.KINDS`.
+        clusters: Use of clusters by kind of attention and by what is clustered.
+        queries: Sample of the queries of the last layer by kind of attention.
     """
 
     utterances: list[str] = field(default_factory=list)
@@ -41,8 +41,12 @@ class Survey:
     queries: dict[str, QuerySample] = field(default_factory=dict)
 
 
-def choose(data: DataDir, count: int | None) -> list[str]:
-    """Ids of `count` utterances, evenly spread over the sorted ids so that all speakers have a part; all by default.
+def choose_utterances(data: DataDir, count: int | None) -> list[str]:
+    """Choose utterances, evenly spread over the sorted ids, so that as many speakers as possible are included.
+
+    Args:
+        data: The data directory.
+        count: Number of utterances; None chooses all.
 
     Raises:
         ConfigError: `count` is below 1.
@@ -51,24 +55,32 @@ def choose(data: DataDir, count: int | None) -> list[str]:
     if count is None or count >= len(utterances):
         return utterances
     if count < 1:
-        raise ConfigError(f"--utterances {count} is no number of utterances; give at least 1")
+        raise ConfigError(f"--utterances {count} is not allowed; give at least 1")
     return [utterances[index] for index in np.linspace(0, len(utterances) - 1, count).round().astype(int)]
 
 
-def look(
+def observe_utterance(
     model: AbsESPnetModel,
     vocabulary: Vocabulary,
     data: DataDir,
     utterance: str,
     conditions: Mapping[str, int] | None = None,
 ) -> dict[str, Observation]:
-    """What the model's attentions do on one utterance of a data directory, under the keys of `collect.KINDS`.
+    """Observe the attentions of a model on one utterance of a data directory.
 
-    `conditions` has the utterance's index by condition, where the model needs one.
+    Args:
+        model: The model, in evaluation mode.
+        vocabulary: Vocabulary of the model.
+        data: The data directory.
+        utterance: Id of the utterance.
+        conditions: Index of the value of each condition that the model needs.
+
+    Returns:
+        Observations by kind of attention, a key of `collect.KINDS`.
 
     Raises:
         DataError: The utterance has no transcript or no audio, or it is too short for the model.
-        ModelError: There is no attention to look at.
+        ModelError: The model has no attention that keeps its weights.
     """
     segment = data.segments.get(utterance)
     recording = segment.recording if segment else utterance
@@ -80,25 +92,29 @@ def look(
     except TooShortUttError as error:
         raise DataError(f"utterance {utterance!r}: {error}") from error
     if not seen:
-        raise ModelError("neither encoder nor decoder has an attention that keeps one matrix of weights a head")
+        raise ModelError("neither encoder nor decoder has an attention that keeps one matrix of weights for each head")
     return seen
 
 
 def survey(
     model: AbsESPnetModel, vocabulary: Vocabulary, data: DataDir, conditions: Mapping[str, Mapping[str, int]]
 ) -> Survey:
-    """Measure utterances of a data directory one by one; one that cannot be measured costs no other.
+    """Measure utterances of a data directory one by one, and list those that cannot be measured as skipped.
 
-    `conditions` has the utterances to measure, each with its indices by condition (none where the model needs none).
+    Args:
+        model: The model, in evaluation mode.
+        vocabulary: Vocabulary of the model.
+        data: The data directory.
+        conditions: For each utterance to measure, the index of the value of each condition that the model needs.
 
     Raises:
-        DataError: None of them could be measured.
-        ModelError: There is no attention to look at.
+        DataError: No utterance could be measured.
+        ModelError: The model has no attention that keeps its weights.
     """
     result = Survey()
     for utterance in progress(conditions, "analyse", unit="utterance"):
         try:
-            seen = look(model, vocabulary, data, utterance, conditions[utterance])
+            seen = observe_utterance(model, vocabulary, data, utterance, conditions[utterance])
         except DataError as error:
             result.skipped[utterance] = str(error)
             logging.warning("%s was left out: %s", utterance, error)

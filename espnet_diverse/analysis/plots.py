@@ -1,4 +1,4 @@
-"""Pictures of what `clusters`, `queries`, `redundancy` and `sharing` measured; each has one colour scale, from 0."""
+"""Plots of the results of `clusters`, `query_map`, `redundancy` and `head_sharing`; colour scales begin at 0."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,12 +15,12 @@ from espnet_diverse.analysis.head_sharing import Ownership
 from espnet_diverse.analysis.heads import drawable, position_name
 
 _DPI = 110
-_ROW = 0.2  # inches a labelled row of a heat map needs
+_ROW = 0.2  # height of a labelled row of a heat map, in inches
 _SMALL = 8  # points
 
 
 def draw_pairs(title: str, matrix: NDArray, shape: tuple[int, int], path: Path) -> None:
-    """Redundancy of every two heads, (N H, N H), as in Figs 10 and 11 of the SDMA paper; `shape` is (N, H)."""
+    """Plot the redundancy of every two heads, (N H, N H), as in Figs 10 and 11 of the SDMA paper; `shape` is (N, H)."""
     side = max(4.5, 1.8 + _ROW * len(matrix))
     figure = Figure(figsize=(side + 1.2, side), layout="constrained")
     axes = figure.subplots()
@@ -39,7 +39,7 @@ def draw_pairs(title: str, matrix: NDArray, shape: tuple[int, int], path: Path) 
 
 
 def draw_clusters(title: str, uses: Mapping[str, ClusterUse], path: Path) -> None:
-    """Cluster usage by layer and head: a panel for each of what is clustered, perplexities beside the rows."""
+    """Plot cluster usage by layer and head, with perplexities beside the rows; `uses` are by what is clustered."""
     usages = {clustered: use.usage() for clustered, use in uses.items()}
     layers, heads = next(iter(usages.values())).shape[:2]
     widths = [usage.shape[-1] + 8 for usage in usages.values()]
@@ -78,14 +78,14 @@ def draw_posteriors(
     path: Path,
     heads: Sequence[int] | None = None,
 ) -> None:
-    """Cluster probabilities (H, T, C) of one layer on one utterance, as in Figs 6 (a) and 7 (a) of the SDMA paper.
+    """Plot cluster probabilities of one layer on one utterance, as in Figs 6 (a) and 7 (a) of the SDMA paper.
 
     Args:
-        title: Of the picture.
-        posteriors: A column for each of what is clustered; a row for each head.
-        tokens: Labels of the T positions where these are tokens; they are encoder frames otherwise.
-        path: Where to write.
-        heads: Those that are drawn, from 0; all by default.
+        title: Title of the plot.
+        posteriors: Cluster probabilities (H, T, C) by what is clustered. Each has a column, and each head a row.
+        tokens: Labels of the T positions by what is clustered, if these are tokens; others are encoder frames.
+        path: The file to write.
+        heads: Indices of the heads to draw, from 0; all by default.
     """
     heads = range(len(next(iter(posteriors.values())))) if heads is None else heads
     clusters = max(values.shape[-1] for values in posteriors.values())
@@ -109,7 +109,7 @@ def draw_posteriors(
 
 
 def draw_sharing(owned: Ownership, path: Path) -> None:
-    """Number of heads that two languages or domains share, (N, N), as in Fig. 3 of the head-selection paper."""
+    """Plot the number of heads that two languages or domains share, as in Fig. 3 of the head-selection paper."""
     shared, most = owned.sharing(), owned.picks[0].size
     side = max(3.5, 1.2 + 0.42 * len(shared))
     figure = Figure(figsize=(side + 1.4, side), layout="constrained")
@@ -126,7 +126,7 @@ def draw_sharing(owned: Ownership, path: Path) -> None:
 
 
 def draw_picks(owned: Ownership, path: Path) -> None:
-    """Heads of each language or domain: a panel for each layer, a row for each, a column for each head of the pool."""
+    """Plot the heads of each language or domain: a panel for each layer, with a column for each head of the pool."""
     values, layers, _ = owned.picks.shape
     columns = min(layers, 6)
     rows = -(-layers // columns)
@@ -154,14 +154,19 @@ def draw_picks(owned: Ownership, path: Path) -> None:
 
 
 def draw_queries(points: Mapping[str, NDArray], path: Path) -> None:
-    """Queries on a plane, coloured by head, as in Figs 8 and 9 of the SDMA paper: a panel for each title, (H, n, 2)."""
+    """Plot queries on a plane, coloured by head, as in Figs 8 and 9 of the SDMA paper.
+
+    Args:
+        points: Points (H, n, 2) by title; each title has a panel.
+        path: The file to write.
+    """
     figure = Figure(figsize=(1 + 4.6 * len(points), 5.2), layout="constrained")
     panels = figure.subplots(1, len(points), squeeze=False)[0]
     most = max(len(queries) for queries in points.values())
     colours = _colours(most)
     for axes, (title, queries) in zip(panels, points.items(), strict=True):
         heads = np.repeat(np.arange(len(queries)), queries.shape[1])
-        order = np.random.default_rng(0).permutation(len(heads))  # so that no head lies on top of the others
+        order = np.random.default_rng(0).permutation(len(heads))  # so that no head hides the others
         x, y = queries.reshape(-1, 2)[order].T
         axes.scatter(x, y, c=heads[order], cmap=colours, vmin=-0.5, vmax=most - 0.5, s=7, linewidths=0)
         axes.set(title=title, xlabel="t-SNE dimension 1", ylabel="t-SNE dimension 2", xticks=[], yticks=[])

@@ -1,4 +1,4 @@
-"""Queries of all heads on one plane by t-SNE: van der Maaten and Hinton 2008, "Visualizing data using t-SNE"."""
+"""Maps the queries of all heads to a plane by t-SNE, van der Maaten and Hinton 2008, "Visualizing data using t-SNE"."""
 
 import math
 
@@ -14,11 +14,11 @@ SEED = 0
 
 
 class QuerySample:
-    """At most `points` queries, drawn evenly from the utterances added; every head at the same positions.
+    """A random sample of queries, drawn evenly from the utterances, at the same positions of every head.
 
     Args:
-        utterances: How many utterances will be added.
-        points: Bound of the number of queries, all heads together.
+        utterances: Number of utterances that will be added.
+        points: Greatest number of queries, all heads together.
     """
 
     def __init__(self, utterances: int, points: int = POINTS):
@@ -27,13 +27,13 @@ class QuerySample:
         self._drawn: list[NDArray] = []
 
     def add(self, queries: Tensor) -> None:
-        """Take in the queries of one utterance, (H, T, D)."""
+        """Add the queries of one utterance, (H, T, D)."""
         heads, positions, _ = queries.shape
         wanted = math.ceil(self.points / heads / self.utterances)
         self._drawn.append(queries.numpy()[:, self._draw(positions, wanted)])
 
     def queries(self) -> NDArray:
-        """The sample, (H, n, D)."""
+        """Return the sample, (H, n, D)."""
         drawn = np.concatenate(self._drawn, axis=1)
         return drawn[:, self._draw(drawn.shape[1], max(2, self.points // len(drawn)))]
 
@@ -42,7 +42,7 @@ class QuerySample:
 
 
 def embed(queries: NDArray) -> NDArray:
-    """Queries (H, n, D) -> points on a plane (H, n, 2); the same queries always give the same points.
+    """Map queries (H, n, D) to points (H, n, 2); the same queries always give the same points.
 
     Raises:
         ConfigError: scikit-learn is not installed.
@@ -52,7 +52,7 @@ def embed(queries: NDArray) -> NDArray:
     except ImportError as error:
         raise ConfigError("t-SNE of queries needs scikit-learn; install it with pip install scikit-learn") from error
     heads, count, width = queries.shape
-    # Perplexity is about the number of neighbours of a point, and so must stay well below the number of points.
+    # Perplexity is about the number of neighbours of a point, and must be well below the number of points.
     perplexity = min(PERPLEXITY, (heads * count - 1) / 3)
     points = TSNE(perplexity=perplexity, random_state=SEED, n_jobs=1).fit_transform(queries.reshape(-1, width))
     return points.reshape(heads, count, 2)

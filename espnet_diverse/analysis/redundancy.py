@@ -1,7 +1,7 @@
 """Layer and head redundancy of a model over a data set, section IV-A of the SDMA paper.
 
-LR and HR of one utterance are those of `functional.redundancy`; of a data set, the mean over its utterances, as in the
-released code. LR is given in bits, as the paper's formula has it, and divided by log2 H, as its tables have it.
+LR and HR of an utterance are computed by `functional.redundancy`. For a data set they are the mean over its utterances,
+as in the released code. LR is given in bits, as in the paper's formula, and divided by log2 H, as in its tables.
 """
 
 import math
@@ -21,12 +21,13 @@ HEADER = ("attention", "layers", "heads", "LR (bits)", "LR / log2 H", "HR")
 
 @dataclass
 class Redundancy:
-    """Redundancy of one kind of attention, N layers of H heads, over the utterances added.
+    """Redundancy of one kind of attention, N layers of H heads, over utterances.
 
     Attributes:
-        layers: LR in bits of each layer, (N,) an utterance.
+        layers: LR in bits of each layer, (N,), for each utterance.
         pairs: 1 - JS of every two heads, (N H, N H), summed over utterances.
         heads: HR of each utterance.
+        shape: N and H.
     """
 
     layers: list[NDArray] = field(default_factory=list)
@@ -35,7 +36,7 @@ class Redundancy:
     shape: tuple[int, int] = (0, 0)
 
     def add(self, weights: Tensor) -> None:
-        """Take in the attention weights of one utterance, (N, H, Tq, Tk)."""
+        """Add the attention weights of one utterance, (N, H, Tq, Tk)."""
         weights = weights.double()
         self.shape = (weights.size(0), weights.size(1))
         self.layers.append(torch.stack([layer_redundancy(layer[None]) for layer in weights]).numpy())
@@ -44,28 +45,28 @@ class Redundancy:
         self.heads.append(float(pairs.mean()))
 
     def lr_by_layer(self) -> NDArray:
-        """LR of each layer in bits, (N,)."""
+        """Return LR of each layer in bits, (N,)."""
         return np.mean(self.layers, axis=0)
 
     def lr(self) -> float:
-        """LR in bits."""
+        """Return LR in bits."""
         return float(np.mean(self.layers))
 
     def lr_normalised(self) -> float:
-        """LR divided by log2 H; not a number where there is one head."""
+        """Return LR divided by log2 H; not a number if there is only one head."""
         return self.lr() / math.log2(self.shape[1]) if self.shape[1] > 1 else math.nan
 
     def hr(self) -> float:
-        """HR."""
+        """Return HR."""
         return float(np.mean(self.heads))
 
     def matrix(self) -> NDArray:
-        """1 - JS of every two heads, (N H, N H), mean over utterances."""
+        """Return 1 - JS of every two heads, (N H, N H), mean over utterances."""
         return self.pairs / len(self.heads)
 
 
 def rows(kinds: Mapping[str, Redundancy]) -> list[tuple[str, ...]]:
-    """The cells of the table under `HEADER`: a row for each kind, then their mean."""
+    """Return the cells of the table under `HEADER`: a row for each kind of attention, then their mean."""
     values = [(each.lr(), each.lr_normalised(), each.hr()) for each in kinds.values()]
     table = [
         (KINDS[kind], *map(str, each.shape), *_numbers(value))
@@ -79,13 +80,13 @@ def _numbers(values: tuple[float, ...]) -> list[str]:
 
 
 def markdown(kinds: Mapping[str, Redundancy]) -> str:
-    """`rows` as a Markdown table, ending with a line end."""
+    """Return `rows` as a Markdown table that ends with a newline."""
     lines = [HEADER, ("---",) * len(HEADER), *rows(kinds)]
     return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
 
 
 def summary(kinds: Mapping[str, Redundancy]) -> dict[str, dict]:
-    """The same numbers, and LR by layer, for JSON; None where there is no number."""
+    """Return the same numbers, and LR by layer, for JSON; None replaces not a number."""
     report = {
         kind: {
             "layers": each.shape[0],

@@ -1,4 +1,4 @@
-"""What `espnet-diverse analyse` writes: pictures, numbers (JSON and npz) and one HTML page that shows them."""
+"""Writes the results of `espnet-diverse analyse`: pictures, numbers (JSON and npz) and an HTML page that shows them."""
 
 import json
 from collections.abc import Sequence
@@ -55,12 +55,12 @@ CLUSTER_TERMS = (
 
 @dataclass(frozen=True)
 class Example:
-    """One utterance, to show as maps.
+    """The utterance whose maps are shown.
 
     Attributes:
-        utterance: Its id.
+        utterance: Id of the utterance.
         tokens: Tokens of its transcript.
-        seen: What the attentions did on it, under the keys of `collect.KINDS`.
+        seen: Observations by kind of attention, a key of `collect.KINDS`.
     """
 
     utterance: str
@@ -73,7 +73,7 @@ def write_report(survey: Survey, example: Example, owned: Sequence[Ownership], t
     queries = {kind: sample.queries() for kind, sample in survey.queries.items()}
     points = {kind: embed(queries[kind]) for kind in progress(list(queries), "t-SNE of queries", unit="picture")}
     output_dir.mkdir(parents=True, exist_ok=True)
-    (output_dir / "analysis.html").unlink(missing_ok=True)  # it must not speak of an earlier model's numbers
+    (output_dir / "analysis.html").unlink(missing_ok=True)  # the page of an earlier model
     page = Page(title)
     with staged_directory(output_dir / "pictures") as folder:
         _redundancy_section(page, survey, folder)
@@ -99,13 +99,13 @@ def _redundancy_section(page: Page, survey: Survey, folder: Path) -> None:
     left_out = f"; {skipped} could not be measured and are listed in analysis.json" if skipped else ""
     page.paragraph(
         f"Measured on {count} utterances with their reference transcripts (teacher forcing), one at a time, so that no "
-        f"padding enters{left_out}. All arrays stand in analysis.npz, all numbers in analysis.json."
+        f"padding enters{left_out}. All arrays are in analysis.npz, all numbers in analysis.json."
     )
     page.heading("Redundancy of attention heads")
     page.table(redundancy.HEADER, redundancy.rows(survey.redundancy))
     page.terms(TERMS)
     if missing := [name for kind, name in KINDS.items() if kind not in survey.redundancy]:
-        page.paragraph(f"Left out, for there are no weights, one matrix a head, to compare: {', '.join(missing)}.")
+        page.paragraph(f"Left out, because they keep no matrix of weights for each head: {', '.join(missing)}.")
     page.paragraph("LR of each layer in bits, from the first layer to the last:")
     by_layer = {kind: each.lr_by_layer() for kind, each in survey.redundancy.items()}
     most = max(map(len, by_layer.values()))
@@ -152,9 +152,9 @@ def _sharing_section(page: Page, owned: Sequence[Ownership], folder: Path) -> No
         return
     page.heading("Heads of languages and domains")
     page.paragraph(
-        "Each language or domain attends with its own heads, picked from a pool. Where heads are selected by several "
+        "Each language or domain attends with its own heads, selected from a pool. Where heads are selected by several "
         "conditions, such as language and domain, the first table and pictures are of their combinations, and the "
-        "following ones show what each condition would pick alone. "
+        "following ones show what each condition would select alone. "
         "Heads are counted from 1 here and from 0 in analysis.json and analysis.npz."
     )
     for each in owned:
@@ -170,7 +170,7 @@ def _sharing_section(page: Page, owned: Sequence[Ownership], folder: Path) -> No
         draw_sharing(each, path)
         page.picture(
             path,
-            f"Heads that two of them share, {each.name}: the number of heads that both have picked, over all layers. "
+            f"Heads that two of them share, {each.name}: the number of heads that both have selected, over all layers. "
             "The diagonal counts the heads of one. Dark: two of them work with the same heads.",
         )
 
@@ -180,7 +180,7 @@ def _example_section(page: Page, example: Example, folder: Path) -> None:
     page.paragraph(f"Utterance {example.utterance}: {' '.join(example.tokens)}")
     labels, _ = drawable(example.tokens)
     if labels != list(example.tokens):
-        page.paragraph(f"Pictures, for lack of a font for all of these, spell them: {' '.join(labels)}")
+        page.paragraph(f"The pictures show them as follows, because no font has them all: {' '.join(labels)}")
     predicted, read = [*example.tokens, "<eos>"], ["<sos>", *example.tokens]
     for kind, seen in example.seen.items():
         layer = f"{KINDS[kind]}, layer {len(seen.weights)}"
@@ -193,17 +193,17 @@ def _example_section(page: Page, example: Example, folder: Path) -> None:
                 path,
                 f"Cluster probabilities in the {layer}: a row for each head, a column for each of what is clustered "
                 f"({', '.join(posteriors)}). Each vertical line sums to 1; runs of one bright cluster are stretches "
-                "that the head holds to be of one kind.",
+                "that the head treats as one kind.",
             )
         path = folder / f"{kind}.attention.png"
-        maps = HeadMaps(layer, seen.weights[-1].numpy(), None if seen.semantic is None else seen.semantic[-1].numpy())
+        maps = HeadMaps.of(layer, seen, len(seen.weights) - 1)
         rows = None if kind == "encoder" else predicted
         draw(maps, example.utterance, path, rows, read if kind == "decoder" else None)
         page.picture(
             path,
             f"The {layer}: {' and '.join(maps.kinds())}, a row of pictures for each head. In each, a row is a query "
-            "and its colours, which sum to 1, say how much of each key it takes; bright is much. The semantic mask, "
-            "where there is one, is what the clusters alone would choose; the attention is what the model uses.",
+            "and its colours, which sum to 1, say how much of each key it takes; bright is much."
+            + "".join(f" {shown.meaning}" for shown in seen.maps.values()),
         )
 
 
@@ -231,8 +231,8 @@ def _arrays(survey: Survey, example: Example, queries: dict[str, dict]) -> dict[
         arrays[f"{kind}_{clustered}_own_perplexity"] = use.own_perplexity()
     for kind, seen in example.seen.items():
         arrays[f"{kind}_example_attention"] = seen.weights.numpy()
-        if seen.semantic is not None:
-            arrays[f"{kind}_example_semantic"] = seen.semantic.numpy()
+        for name, shown in seen.maps.items():
+            arrays[f"{kind}_example_{name}"] = shown.values.numpy()
         for clustered, posteriors in seen.posteriors.items():
             arrays[f"{kind}_example_{clustered}_posterior"] = posteriors.numpy()
     for name, kinds in queries.items():

@@ -1,4 +1,4 @@
-"""The teacher-forced pass over one utterance, by which everything is drawn and measured."""
+"""Runs a model on one utterance with teacher forcing, for plots and analysis."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,7 +15,11 @@ TASKS = ("asr", "st")
 
 
 def load(model_dir: Path, model_file: str | Path | None = None) -> AbsESPnetModel:
-    """The model of a run in evaluation mode, on the CPU; `model_file` as of `load_model`.
+    """Load the model of a run in evaluation mode on the CPU.
+
+    Args:
+        model_dir: Directory of the run.
+        model_file: File with the weights, as in `training.tasks.load_model`.
 
     Raises:
         ModelError: A file is missing or damaged, the weights do not fit, or the model does not read speech.
@@ -27,16 +31,16 @@ def load(model_dir: Path, model_file: str | Path | None = None) -> AbsESPnetMode
     return model.eval()
 
 
-def force(
+def run_teacher_forced(
     model: AbsESPnetModel, speech: NDArray, text: Sequence[int], conditions: Mapping[str, int] | None = None
 ) -> None:
-    """Pass one utterance through encoder and decoder; attention modules keep their weights.
+    """Run encoder and decoder on one utterance; the attention modules keep their weights.
 
     Args:
         model: A model in evaluation mode, on the CPU.
-        speech: Samples (T,) float32.
-        text: Token indices of what the decoder is to write.
-        conditions: Index by condition, where the model needs one.
+        speech: Samples of the audio, (T,) float32.
+        text: Token indices of the target of the decoder.
+        conditions: Index of the value of each condition that the model needs.
     """
     samples, tokens = torch.from_numpy(speech).unsqueeze(0), torch.tensor([[model.sos, *text]])
     ids = {condition: torch.tensor([index]) for condition, index in (conditions or {}).items()}

@@ -1,9 +1,9 @@
-"""Attention modules: one shell that projects and merges heads, and one core a method.
+"""Multi-head attention with a choice of cores, one for each method.
 
-Letters used for shapes in this package, defined once:
+Letters used for shapes in this package:
 
     B batch         T time (Tq queries, Tk keys)    M model width    H heads    D width of one head (M = H * D)
-    C clusters      P pool of heads to pick from    L packed length  S segment  R features    N conditions
+    C clusters      P pool of heads to select from  L packed length  S segment  R features    N conditions
 
 Masks are bool, True = may attend, broadcastable to (B, 1, Tq, Tk).
 """
@@ -12,36 +12,55 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from espnet_diverse.attention.core import Core, Heads, Inputs, KVCache
 from espnet_diverse.attention.head_selection import build_selection
-from espnet_diverse.attention.multi_head import Core, MultiHeadAttention
-from espnet_diverse.attention.sdma import SDMA
-from espnet_diverse.attention.sma import SMA
-from espnet_diverse.attention.softmax import Softmax
+from espnet_diverse.attention.inspection import AuxiliaryLoss, Diagnosis, HeadMap, Inspection
+from espnet_diverse.attention.multi_head import MultiHeadAttention
+from espnet_diverse.attention.registry import CORES, check_uses, core_class, known_cores, register_core
+from espnet_diverse.attention.supports import EVERYTHING, Supports
 
-CORES: dict[str, type[Core]] = {"softmax": Softmax, "sma": SMA, "sdma": SDMA}
+__all__ = [
+    "CORES",
+    "EVERYTHING",
+    "AuxiliaryLoss",
+    "Core",
+    "Diagnosis",
+    "HeadMap",
+    "Heads",
+    "Inputs",
+    "Inspection",
+    "KVCache",
+    "MultiHeadAttention",
+    "Supports",
+    "build_attention",
+    "build_core",
+    "build_selection",
+    "check_uses",
+    "known_cores",
+    "register_core",
+]
 
 
 def build_core(core: str, size: int, heads: int, cross: bool = False, causal: bool = False, **options) -> Core:
-    """Build the core called `core` for `heads` heads over width `size`.
+    """Build a core by name.
 
     Args:
-        core: A name in `CORES`.
+        core: Name of the core, in `CORES` or registered by `register_core`.
         size: Model width M.
         heads: Number of heads H.
-        cross: Whether it is for cross-attention.
-        causal: Whether it is for causal self-attention.
-        options: Fields of the core's `Options`, and `preset`, a name in its `PRESETS`, which the others override.
+        cross: Whether the core is for cross-attention.
+        causal: Whether the core is for causal self-attention.
+        options: Fields of the core's `Options`, and `preset`, a name in its `PRESETS`, which the other options
+            override.
 
     Raises:
         ValueError: The name, the preset or one of the options is unknown; the message lists the known ones.
     """
-    if core not in CORES:
-        raise ValueError(f"unknown attention {core!r}; known: {' '.join(CORES)}")
-    return CORES[core](size, heads, _options(core, options), cross, causal)
+    return core_class(core)(size, heads, _options(core, options), cross, causal)
 
 
 def _options(core: str, given: dict[str, Any]) -> Core.Options:
-    kind = CORES[core].Options
+    kind = core_class(core).Options
     known = [field.name for field in dataclasses.fields(kind)] + ["preset"] * bool(kind.PRESETS)
     unknown = sorted(set(given) - set(known))
     if unknown:
@@ -63,16 +82,26 @@ def build_attention(
     selection: Mapping[str, Any] | None = None,
     **options,
 ) -> MultiHeadAttention:
-    """Build a multi-head attention around the core called `core`.
+    """Build a multi-head attention with a core given by name.
 
     Args:
-        core: A name in `CORES`.
+        core: Name of the core, in `CORES` or registered by `register_core`.
         size: Model width M.
         heads: Number of heads H; divides `size`.
         dropout: Dropout rate of the attention weights.
         relative: Whether `forward` takes relative position embeddings.
-        selection: `SelectionOptions` of head selection by name; None is none.
-        options: What `build_core` takes besides: `cross`, `causal`, `preset` and fields of the core's `Options`.
+        selection: `SelectionOptions` by name; None is attention without head selection.
+        options: Further arguments of `build_core`: `cross`, `causal`, `preset` and fields of the core's `Options`.
+
+    Raises:
+        ValueError: A name or an option is unknown, or the core does not support what is asked for.
     """
-    attends = build_core(core, size, heads, **options)
-    return MultiHeadAttention(size, heads, attends, dropout, relative, build_selection(selection, heads))
+    built, selected = build_core(core, size, heads, **options), build_selection(selection, heads)
+    uses = {
+        "relative_position": relative,
+        "causal": options.get("causal", False),
+        "cross_attention": options.get("cross", False),
+        "head_selection": selected is not None,
+    }
+    check_uses(core, built.supports, [use for use, needed in uses.items() if needed])
+    return MultiHeadAttention(size, heads, built, dropout, relative, selected)

@@ -1,21 +1,30 @@
-"""Whether clusters are used at all: statistics of posteriors, logged with every training step."""
+"""Whether the clusters of a mixture are used: statistics of posteriors, logged with every training step."""
 
 import torch
 from torch import Tensor
 
-#: A head collapsed if all its tokens fall into fewer clusters than this, as the perplexity of their mean posterior.
+from espnet_diverse.attention.inspection import Diagnosis
+
+#: A head has collapsed if the perplexity of its mean posterior is below this: in effect all tokens are in one cluster.
 COLLAPSED = 1.5
-#: A head tells no tokens apart if the perplexity of their own posteriors is this share of the number of clusters.
+#: A head is uniform if the perplexity of the tokens' own posteriors is at least this share of the number of clusters.
 UNIFORM = 0.99
+#: Share of heads, over all modules, from which on collapsed or uniform heads are reported.
+SHARE = 0.25
 
 
 def cluster_usage(p: Tensor, valid: Tensor | None) -> dict[str, Tensor]:
-    """Statistics of posteriors p (B, H, T, C), of valid tokens (B, 1, T) alone; None: all are.
+    """Compute statistics of posteriors.
+
+    Args:
+        p: Posteriors (B, H, T, C).
+        valid: Which tokens are no padding, (B, 1, T); None if all are valid.
 
     Returns:
-        clusters: Perplexity of the mean posterior, mean over heads: between 1 (collapsed) and C (all used alike).
-        collapsed: Share of heads of which it is below `COLLAPSED`.
-        uniform: Share of heads whose tokens are of all clusters alike: exp of the mean entropy of their own posteriors
+        clusters: Perplexity of the mean posterior, mean over heads: from 1 (collapsed) to C (all clusters are used
+            equally).
+        collapsed: Share of heads for which that perplexity is below `COLLAPSED`.
+        uniform: Share of heads whose tokens belong to all clusters equally: exp of the mean entropy of their posteriors
             is at least `UNIFORM` C.
     """
     p = p.detach().float()
@@ -29,3 +38,26 @@ def cluster_usage(p: Tensor, valid: Tensor | None) -> dict[str, Tensor]:
         "collapsed": (usage < COLLAPSED).float().mean(),
         "uniform": (own >= UNIFORM * p.size(-1)).float().mean(),
     }
+
+
+def cluster_diagnoses(suffix: str, clustered: str) -> tuple[Diagnosis, Diagnosis]:
+    """Return what high values of the statistics `collapsed_<suffix>` and `uniform_<suffix>` mean.
+
+    Args:
+        suffix: Which mixture the statistics are of.
+        clustered: What the mixture clusters, in the plural, for the message.
+    """
+    return (
+        Diagnosis(
+            f"collapsed_{suffix}",
+            SHARE,
+            f"in {{value:.0%}} of the heads all {clustered} fall into one cluster (usage perplexity under {COLLAPSED})",
+            "raise lambda_d or take fewer clusters",
+        ),
+        Diagnosis(
+            f"uniform_{suffix}",
+            SHARE,
+            f"in {{value:.0%}} of the heads the clusters tell no {clustered} apart (posteriors are uniform)",
+            "try dv_form: balanced, or raise centroid_learning_rate_scale",
+        ),
+    )

@@ -1,7 +1,8 @@
-"""Which heads of a pool one call attends with: rows of the projections, by group of samples with the same conditions.
+"""Projections with the heads that each sample has selected from a pool.
 
 The parameters of head p are the rows pD ... (p + 1)D of linear_q, linear_k, linear_v and linear_pos, and row p of the
-position biases. Only the rows of picked heads are multiplied with anything that differs by sample.
+position biases. Samples with the same conditions form a group; for each group the rows of its selected heads are
+gathered, and only these rows are multiplied with the inputs of its samples.
 """
 
 from collections.abc import Sequence
@@ -14,7 +15,7 @@ from espnet_diverse.functional.selection import grouped_linear
 
 
 class AllHeads:
-    """Every sample attends with all heads: plain attention.
+    """Projections for attention without head selection: every sample attends with all heads.
 
     Attributes:
         alike: Whether all samples of the batch attend with the same heads.
@@ -23,30 +24,30 @@ class AllHeads:
     alike = True
 
     def project(self, linear: nn.Linear, x: Tensor) -> Tensor:
-        """x (B, T, M) -> the heads' queries or keys, (B, T, H * D)."""
+        """Project x (B, T, M) to the heads' queries or keys, (B, T, H * D)."""
         return linear(x)
 
     def project_values(self, linear: nn.Linear, x: Tensor) -> Tensor:
-        """x (B, T, M) -> the heads' values, (B, T, H * D)."""
+        """Project x (B, T, M) to the heads' values, (B, T, H * D)."""
         return linear(x)
 
     def project_positions(self, linear: nn.Linear, x: Tensor) -> Tensor:
-        """x (1, T, M), the same for all samples -> (1 or B, T, H * D)."""
+        """Project positions x (1, T, M), the same for all samples, to (1 or B, T, H * D)."""
         return linear(x)
 
     def rows(self, parameter: Tensor) -> Tensor:
-        """A parameter with a row a head, (P, D) -> (1 or B, H, D)."""
+        """Gather the heads' rows of a parameter that has one row for each head, (P, D) -> (1 or B, H, D)."""
         return parameter.unsqueeze(0)
 
 
-class PickedHeads(AllHeads):
-    """Each group of samples attends with heads of its own.
+class SelectedHeads(AllHeads):
+    """Projections for attention with head selection: each group of samples attends with its own heads.
 
     Args:
-        picks: Heads of each of G groups, (G, H) int64.
-        pool: Number of heads P to pick from.
-        weights: Straight-through weights of the picked heads (G, H), 1 in value; None where nothing is learned.
-        members: Group of each sample, B numbers below G.
+        picks: Indices of the heads of each of G groups, (G, H) int64.
+        pool: Number of heads P in the pool.
+        weights: Straight-through weights of the selected heads (G, H), 1 in value, or None if nothing is learned.
+        members: Index of the group of each of the B samples.
     """
 
     def __init__(self, picks: Tensor, pool: int, weights: Tensor | None, members: Sequence[int]):
@@ -60,30 +61,36 @@ class PickedHeads(AllHeads):
             self._sorted: tuple[Tensor, Tensor] | None = None
 
     def project(self, linear: nn.Linear, x: Tensor) -> Tensor:
-        """As of `AllHeads`."""
+        """Project x (B, T, M) to the queries or keys of each sample's heads, (B, T, H * D)."""
         return self._map(x, self._gather(linear.weight), self._gather(linear.bias))
 
     def project_values(self, linear: nn.Linear, x: Tensor) -> Tensor:
-        """As of `AllHeads`. Attention is linear in its values, so that s of equations (5)-(7) may stand on them."""
+        """Project x (B, T, M) to the values of each sample's heads, (B, T, H * D).
+
+        Attention is linear in its values, so the weights s of equations (5)-(7) are applied to them.
+        """
         weight, bias = self._gather(linear.weight), self._gather(linear.bias)
         if self.weights is not None:
             weight, bias = self.weights[..., None, None] * weight, self.weights[..., None] * bias
         return self._map(x, weight, bias)
 
     def project_positions(self, linear: nn.Linear, x: Tensor) -> Tensor:
-        """As of `AllHeads`. Where groups differ all P heads are projected, once: less than B times H."""
+        """Project positions x (1, T, M), the same for all samples, to (1 or B, T, H * D).
+
+        If groups differ, all P heads are projected once, which costs less than H heads for each of B samples.
+        """
         if self.alike:
             return F.linear(x, self._gather(linear.weight).flatten(1, 2)[0])
         pool = linear(x).unflatten(-1, (self.pool, -1))[0].transpose(0, 1)  # (P, T, D)
         return pool[self.picks[self.members]].transpose(1, 2).flatten(2)
 
     def rows(self, parameter: Tensor) -> Tensor:
-        """As of `AllHeads`."""
+        """Gather the rows of each sample's heads of a parameter (P, D) -> (1 or B, H, D)."""
         rows = parameter[self.picks]
         return rows if self.alike else rows[self.members]
 
     def pruned(self, linear: nn.Linear) -> nn.Linear:
-        """The rows of the heads that all samples attend with, as a linear map of its own."""
+        """Return a linear map with the rows of the heads that all samples attend with."""
         kept = nn.Linear(linear.in_features, 1, linear.bias is not None)
         kept.weight = nn.Parameter(self._gather(linear.weight).flatten(0, 2).detach())
         kept.out_features = len(kept.weight)
@@ -104,7 +111,7 @@ class PickedHeads(AllHeads):
         return grouped_linear(self._sort(x), weight, bias, self.sizes).index_select(0, self._back)
 
     def _sort(self, x: Tensor) -> Tensor:
-        """Samples by group; once for queries, keys and values where they are projected from one tensor."""
+        """Sort samples by group; the result is kept, because queries, keys and values often come from one tensor."""
         if self._sorted is None or self._sorted[0] is not x:
             self._sorted = (x, x.index_select(0, self._order))
         return self._sorted[1]

@@ -1,20 +1,20 @@
-"""Head selection: every language or domain attends with heads of its own, picked from a pool that all share.
+"""Head selection: per-language or per-domain heads, selected from a shared pool.
 
 Gong et al. 2021, "Pay Better Attention to Attention: Head Selection in Multilingual and Multi-Domain Sequence
-Modeling" (the head-selection paper). Each language or domain picks H of P heads, whose outputs are concatenated as in
-plain attention:
+Modeling" (the head-selection paper). Each language or domain selects H of P heads, whose outputs are concatenated as in
+standard multi-head attention:
 
-    y = sigmoid((phi + g1 - g2) / tau),  g1, g2 ~ Gumbel(0, 1)                    (4), phi one table a layer
+    y = sigmoid((phi + g1 - g2) / tau),  g1, g2 ~ Gumbel(0, 1)                    (4), phi a table of each layer
     subset: the H heads of highest y (5);  group: of each of H groups the head of highest y (6)
     context = concatenation of s_i head_i,  s_i = 1 in value with the gradient of y_i    (7), straight-through
 
-Languages and domains come from the open scope, where they are values of conditions (see `conditions.py`). In training
-the noise is drawn once a forward pass for each value, so that the samples of one language agree; in evaluation there is
-none.
+Languages and domains are values of conditions (see `conditions.py`), which are read from the open scope. In training
+the noise is drawn once in each forward pass for each value, so samples of one language select the same heads. In
+evaluation there is no noise.
 
-Null setting: strategy "none" is plain attention.
-Cost: plain attention's, whatever P: only picked heads are projected and attended. Of relative positions, which do not
-differ by sample, all P heads are projected where a batch mixes languages.
+Without selection (strategy "none") this is standard multi-head attention.
+Cost: that of standard attention with H heads for any P, because only selected heads are projected. Relative positions,
+which are the same for all samples, are projected for all P heads if a batch mixes languages.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from espnet_diverse.attention.head_gather import PickedHeads
+from espnet_diverse.attention.head_gather import SelectedHeads
 from espnet_diverse.attention.selection_options import SelectionOptions, selection_options
 from espnet_diverse.attention.update_counter import UpdateCounter
 from espnet_diverse.functional.selection import (
@@ -42,7 +42,14 @@ _FIRST, _LAST = -4.605170185988091, 0.0  # log 0.01 and log 1: where logits star
 
 
 def build_selection(options: Mapping[str, Any] | None, heads: int) -> nn.Module | None:
-    """The selection of H = `heads` heads with `SelectionOptions` by name; None where there is none to make.
+    """Build the head selection of an attention.
+
+    Args:
+        options: `SelectionOptions` by name; None for the defaults.
+        heads: Number of heads H that each sample selects.
+
+    Returns:
+        A `HeadSelection`, or None for strategy "none".
 
     Raises:
         ValueError: An option is unknown, has a value that is not allowed, or does not fit the number of heads.
@@ -54,10 +61,14 @@ def build_selection(options: Mapping[str, Any] | None, heads: int) -> nn.Module 
 
 
 class HeadSelection(nn.Module):
-    """Which H heads of a pool each sample attends with.
+    """Selects H heads of a pool for each sample.
+
+    Args:
+        heads: Number of heads H that each sample selects.
+        options: Options of the selection.
 
     Attributes:
-        heads, pool: H and P.
+        pool: Number of heads P in the pool.
         names: Values of each condition, in the order of their indices.
     """
 
@@ -67,30 +78,36 @@ class HeadSelection(nn.Module):
         self.options = options
         self.names = {condition: list(options.conditions[condition]) for condition in options.selected_by}
 
-    def forward(self, batch: int) -> PickedHeads:
-        """The heads of each of `batch` samples, by the values of conditions in the open scope.
+    def forward(self, batch: int) -> SelectedHeads:
+        """Select the heads of each of `batch` samples by the values of its conditions in the open scope.
 
         Raises:
             ValueError: A value is unknown or not given, and there is no default.
         """
         values, members = self._groups(batch)
         picks, weights = self._choose(values, members)
-        return PickedHeads(picks, self.pool, weights, members)
+        return SelectedHeads(picks, self.pool, weights, members)
 
     def picks(self, condition: str | None = None) -> Tensor:
-        """Heads of every value in evaluation, (N, H) int64; (N1, N2, H) for all combinations of two conditions.
+        """Return the heads of every value in evaluation, (N, H) int64, or (N1, N2, H) for pairs of two conditions.
 
         Args:
-            condition: With several conditions, the one whose own logits are to pick alone: (N, H).
+            condition: If heads are selected by several conditions, one of them, whose logits then select alone: the
+                result is (N, H).
         """
         raise NotImplementedError
 
     def _choose(self, values: Sequence[tuple[int, ...]], members: Sequence[int]) -> tuple[Tensor, Tensor | None]:
-        """Picks and straight-through weights, (G, H) each, of G groups, each given by its index on every condition."""
+        """Return selected heads and straight-through weights, (G, H) each, of G groups.
+
+        Args:
+            values: Index of the value of each condition, a tuple for each group.
+            members: Index of the group of each sample.
+        """
         raise NotImplementedError
 
     def _groups(self, batch: int) -> tuple[list[tuple[int, ...]], list[int]]:
-        """The different values among `batch` samples, a tuple of indices each, and for each sample which it has."""
+        """Return the distinct tuples of values among `batch` samples, and the index of its tuple for each sample."""
         samples = list(zip(*(self._ids(condition, batch) for condition in self.names), strict=True))
         number = {values: group for group, values in enumerate(dict.fromkeys(samples))}
         return list(number), [number[values] for values in samples]
@@ -112,7 +129,7 @@ class HeadSelection(nn.Module):
 
 
 class StaticSelection(HeadSelection):
-    """Each family of languages or domains owns H heads; nothing is learned."""
+    """Each family of languages or domains has its own H heads; nothing is learned."""
 
     def __init__(self, heads: int, options: SelectionOptions):
         super().__init__(heads, options)
@@ -123,11 +140,11 @@ class StaticSelection(HeadSelection):
         self.register_buffer("_slots", torch.arange(heads), persistent=False)
 
     def picks(self, condition: str | None = None) -> Tensor:
-        """As of `HeadSelection`."""
+        """Return the heads of every value, (N, H) int64."""
         return self._choose([(family,) for family in self.family], [])[0]
 
     def _ids(self, condition: str, batch: int) -> list[int]:
-        """All languages of a family count as one."""
+        """Map each language to its family, so that all languages of a family are one group."""
         return [self.family[i] for i in super()._ids(condition, batch)]
 
     def _choose(self, values: Sequence[tuple[int, ...]], members: Sequence[int]) -> tuple[Tensor, None]:
@@ -135,13 +152,13 @@ class StaticSelection(HeadSelection):
 
 
 class LearnedSelection(HeadSelection):
-    """Each language or domain picks its heads by learned logits, `logits_<condition>` (N, P) for each condition."""
+    """Selection by learned logits, a parameter `logits_<condition>` (N, P) for each condition."""
 
     def __init__(self, heads: int, options: SelectionOptions):
         super().__init__(heads, options)
         if self.pool <= heads:
             raise ValueError(
-                f"a pool of {self.pool} leaves {heads} heads nothing to pick; give more, or choose strategy none"
+                f"a pool of {self.pool} leaves {heads} heads nothing to select; give more, or choose strategy none"
             )
         if options.strategy == "group" and self.pool % heads:
             raise ValueError(f"a pool of {self.pool} does not make {heads} groups; give a multiple of {heads}")
@@ -151,18 +168,18 @@ class LearnedSelection(HeadSelection):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the logits between log 0.01 and log 1, as released."""
+        """Draw the logits uniformly between log 0.01 and log 1, as in the released code."""
         for condition in self.names:
             nn.init.uniform_(self.logits(condition), _FIRST, _LAST)
 
     espnet_initialization_fn = reset_parameters  # ESPnet's `init` draws all parameters anew, then calls this
 
     def logits(self, condition: str) -> Tensor:
-        """Logits of the N values of a condition (N, P), phi of (4)."""
+        """Return the logits of the N values of a condition, (N, P), phi of (4)."""
         return getattr(self, f"logits_{condition}")
 
     def picks(self, condition: str | None = None) -> Tensor:
-        """As of `HeadSelection`."""
+        """Return the heads of every value in evaluation, see `HeadSelection.picks`."""
         first, *others = self.names if condition is None else [condition]
         phi = self.logits(first).detach()
         for other in others:
@@ -170,7 +187,7 @@ class LearnedSelection(HeadSelection):
         return self._pick(phi)
 
     def tau(self, updates: Tensor) -> float | Tensor:
-        """Temperature after a number of updates ()."""
+        """Return the temperature after a number of updates ()."""
         option = self.options
         if option.tau_schedule == "constant":
             return option.tau
@@ -196,7 +213,7 @@ class LearnedSelection(HeadSelection):
         return group_picks(scores, self.heads, self.options.group_layout)
 
     def _collect(self, phi: Tensor, y: Tensor, picks: Tensor, updates: Tensor, members: Sequence[int]) -> None:
-        """Add the KL term of (3), the mean over samples, and the share of picks that the noise has changed."""
+        """Add the KL term of (3), mean over samples, and the share of selected heads that the noise has changed."""
         shared, option = current(), self.options
         if not shared.collect:
             return

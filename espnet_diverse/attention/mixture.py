@@ -1,4 +1,4 @@
-"""The Gaussian mixture that clusters tokens, as a module; its equations stand in `functional.mixture`."""
+"""The Gaussian mixture that clusters tokens, as a module. Its equations are in `functional.mixture`."""
 
 from typing import NamedTuple
 
@@ -9,7 +9,7 @@ from espnet_diverse.functional.mixture import log_density, posterior
 
 
 class Clustering(NamedTuple):
-    """Tokens and what a mixture says of them.
+    """Tokens and their clustering by a mixture.
 
     Attributes:
         x: The tokens (B, H, T, D).
@@ -25,19 +25,23 @@ class Clustering(NamedTuple):
 class Mixture(nn.Module):
     """A mixture of C Gaussians with diagonal covariance over width D, one for each of `groups` heads.
 
-    Normal centroids start at N(0, 1/D): on layer-normalised tokens the clusters' logits then differ by about one, so
-    the posteriors begin neither uniform (all tokens alike, no gradient to tell clusters apart) nor one-hot.
+    With `init="normal"` centroids are drawn from N(0, 1/D). On layer-normalised tokens the logits of the clusters then
+    differ by about one, so the initial posteriors are neither uniform (which would give no gradient to separate the
+    clusters) nor one-hot.
 
-    The parameter `mean` is the centroid divided by `learning_rate_scale`. Adam moves a parameter by about its learning
-    rate whatever the size of its gradient, and so moves the centroid by `learning_rate_scale` times as much.
+    The parameter `mean` is the centroid divided by `learning_rate_scale`. A step of Adam has about the size of the
+    learning rate for any size of the gradient, so the centroid moves by `learning_rate_scale` times as much.
 
     Args:
-        groups: Number of separate mixtures (heads), or 1 for one that all heads share.
-        clusters: C.
-        width: D.
-        init: "normal", or "xavier", as the code released with the SDMA paper.
-        gradient_scale: Factor of the centroids' gradients, which Adam divides out again.
-        learning_rate_scale: Factor of the centroids' steps under Adam; its square under plain gradient descent.
+        groups: Number of separate mixtures, one for each head, or 1 for one that all heads share.
+        clusters: Number of clusters C.
+        width: Width D of a token.
+        init: Initial values: "normal", or "xavier" as in the code released with the SDMA paper.
+        gradient_scale: Factor of the centroids' gradients. It has no effect on the steps of Adam.
+        learning_rate_scale: Factor of the centroids' steps with Adam. With gradient descent the factor is its square.
+
+    Raises:
+        ValueError: There is no cluster.
     """
 
     def __init__(
@@ -64,7 +68,7 @@ class Mixture(nn.Module):
             self.mean /= learning_rate_scale
 
     def components(self) -> tuple[Tensor, Tensor, Tensor]:
-        """log prior (G, C), mean (G, C, D), log variance (G, C, D)."""
+        """Return log prior (G, C), mean (G, C, D) and log variance (G, C, D)."""
         return self.log_prior, self._centroids(), self.log_var
 
     def forward(self, x: Tensor) -> Clustering:

@@ -1,151 +1,41 @@
-"""The shell of every attention: project, split into heads, let the core attend, merge, project.
+"""Multi-head attention: project, split into heads, let the core attend, merge the heads, project.
 
 Vaswani et al. 2017, "Attention is all you need", section 3.2; relative position after Dai et al. 2019,
 "Transformer-XL", section 3.3, in ESPnet's bidirectional form.
 
-The call `(query, key, value, [pos_emb,] mask)` and the parameter names are those of ESPnet's `MultiHeadedAttention`,
-so the shell stands wherever ESPnet puts its own and loads its checkpoints.
+The call `(query, key, value, [pos_emb,] mask)` and the parameter names are those of ESPnet's `MultiHeadedAttention`, so
+the module fits wherever ESPnet uses its own and loads its checkpoints.
 """
 
 import copy
-import dataclasses
-import math
-from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from espnet_diverse.attention.core import Core, Heads, KVCache
 from espnet_diverse.attention.head_gather import AllHeads
 from espnet_diverse.scope import current
 
 
-@dataclass
-class Heads:
-    """What a core attends with.
-
-    Attributes:
-        q, k, v: Projected queries (B, H, Tq, D), keys and values (B, H, Tk, D). `q` holds the content bias of relative
-            position where there is one.
-        query, key: The inputs before projection, (B, Tq, M) and (B, Tk, M); the same object in self-attention.
-        noisy_query, noisy_key: What was projected, the inputs after the core's `perturb`.
-        raw_q: Queries without any position bias, (B, H, Tq, D).
-        mask: Bool, True = may attend, broadcastable to (B, 1, Tq, Tk), or None.
-        position: Position term of the logits before scaling, (B, H, Tq, Tk), or None.
-        dropout: Rate at which attention weights are dropped; 0 at evaluation.
-        need_weights: Whether the core must return its weights.
-        summary: What the core's `summarise` said of the keys when they were remembered, (B, H, Tk, C); then `key` and
-            `noisy_key` are not at hand and hold the query. None where nothing was remembered.
-    """
-
-    q: Tensor
-    k: Tensor
-    v: Tensor
-    query: Tensor
-    key: Tensor
-    noisy_query: Tensor
-    noisy_key: Tensor
-    raw_q: Tensor
-    mask: Tensor | None = None
-    position: Tensor | None = None
-    dropout: float = 0.0
-    need_weights: bool = False
-    summary: Tensor | None = None
-
-    def scores(self) -> Tensor:
-        """Scaled logits (B, H, Tq, Tk), in ESPnet's order of operations so that equal inputs give equal bits."""
-        logits = torch.matmul(self.q, self.k.transpose(-2, -1))
-        if self.position is not None:
-            logits = logits + self.position
-        return logits / math.sqrt(self.q.size(-1))
-
-    def in_full_precision(self) -> "Heads":
-        """The same in float32; what is one object stays one, because self-attention is known by that."""
-        tensors = {name: value for name, value in vars(self).items() if torch.is_tensor(value) and name != "mask"}
-        converted = {id(value): value.float() for value in tensors.values()}
-        return dataclasses.replace(self, **{name: converted[id(value)] for name, value in tensors.items()})
-
-    def scaled_position(self) -> Tensor | None:
-        """The position term on the scale of `scores()`."""
-        return None if self.position is None else self.position / math.sqrt(self.q.size(-1))
-
-
-class Memory(NamedTuple):
-    """Keys that were projected once, for queries to come: keys and values (B, H, T, D), and the core's summary of what
-    they were projected from, (B, H, T, C), or None for a core that needs none."""
-
-    k: Tensor
-    v: Tensor
-    summary: Tensor | None
-
-
-class Core(nn.Module):
-    """How queries, keys and values become context: the part in which the methods differ.
-
-    Args:
-        size: Model width M.
-        heads: Number of heads H.
-        options: The core's options; their defaults where None.
-        cross: Whether keys come from another sequence than queries, for cores with parameters for either side.
-        causal: Whether no query attends to later keys, for cores that evaluate such self-attention differently.
-
-    Attributes:
-        full_precision: Whether the core computes in float32 under autocast to half precision.
-    """
-
-    full_precision = False
-
-    @dataclass(frozen=True)
-    class Options:
-        """Options of the core, the keys of its `attention:` section besides `core` and `preset`."""
-
-        #: Bundles of options by name, which `preset` chooses from and explicit options override.
-        PRESETS: ClassVar[dict[str, dict[str, Any]]] = {}
-
-    def __init__(
-        self,
-        size: int,
-        heads: int,
-        options: "Core.Options | None" = None,
-        cross: bool = False,
-        causal: bool = False,
-    ):
-        super().__init__()
-        self.causal = causal
-        self.heads = heads
-        self.width = size // heads
-        self.options = options or self.Options()
-
-    def perturb(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Change the inputs before projection (sampling noise); the identity unless a core overrides it."""
-        return query, key, value
-
-    def summarise(self, key: Tensor) -> Tensor | None:
-        """What the core must know of keys (B, T, M) besides their projections, at evaluation: (B, H, T, C) or None."""
-        return None
-
-    def forward(self, heads: Heads) -> tuple[Tensor, Tensor | None]:
-        """Return context (B, H, Tq, D), and weights (B, H, Tq, Tk) where `heads.need_weights`."""
-        raise NotImplementedError
-
-    def extra_repr(self) -> str:
-        return ", ".join(f"{k}={v}" for k, v in dataclasses.asdict(self.options).items())
-
-
 class MultiHeadAttention(nn.Module):
-    """Multi-head attention with an exchangeable core.
+    """Multi-head attention around a core.
 
     Args:
         size: Model width M.
         heads: Number of heads H; divides `size`.
-        core: The core; it sees H heads of width M / H.
+        core: The core, which attends with H heads of width M / H.
         dropout: Dropout rate of the attention weights.
         relative: Whether `forward` takes relative position embeddings before the mask.
-        selection: Which heads of a pool each sample attends with, a `HeadSelection`; None: all, and the pool is H.
+        selection: A `HeadSelection`, which selects H heads of a larger pool for each sample. With None the pool is the
+            H heads.
 
     Attributes:
-        attn: Attention weights (B, H, Tq, Tk) of the last call, kept only in a scope with `keep_attention` or when a
-            forward hook is registered (ESPnet's attention plots read `module.attn` in one).
+        attn: Attention weights (B, H, Tq, Tk) of the last call. They are kept only in a scope with `keep_attention`, or
+            when a forward hook is registered (ESPnet's attention plots read `module.attn` in one), and only if the core
+            supports explicit weights; otherwise None.
+
+    Raises:
+        ValueError: `heads` does not divide `size`.
     """
 
     def __init__(
@@ -184,86 +74,121 @@ class MultiHeadAttention(nn.Module):
     ) -> Tensor:
         """query (B, Tq, M), key and value (B, Tk, M), [pos_emb (1, 2T-1 or T, M),] mask (B, 1 or Tq, Tk) -> (B, Tq, M).
 
-        In cached decoding the query is the last position alone while keys and values are the whole prefix.
-        `expand_kv` (ESPnet's partially autoregressive decoding): keys and values are the same in every sample and are
-        projected once.
+        In ESPnet's cached decoding the query is the last position alone, and keys and values are the whole prefix.
+
+        Args:
+            query: Input of the queries.
+            key: Input of the keys; in self-attention the same object as `query`.
+            value: Input of the values.
+            rest: Relative position embeddings if the module has relative position, and the mask, True = may attend.
+            expand_kv: Keys and values are the same in every sample and are projected once (ESPnet's partially
+                autoregressive decoding).
+
+        Raises:
+            ValueError: The input is longer than the core supports.
         """
         pos_emb, mask = rest if self.relative else (None, *rest)
-        noisy_query, noisy_key, noisy_value = self.core.perturb(query, key, value)
-        chosen = self.selection(len(query)) if self.selection else AllHeads()
-        once = expand_kv and chosen.alike
-        q = self.q_norm(self._split(chosen.project(self.linear_q, noisy_query)))
-        k = self.k_norm(self._split(chosen.project(self.linear_k, noisy_key[:1] if once else noisy_key)))
-        v = self._split(chosen.project_values(self.linear_v, noisy_value[:1] if once else noisy_value))
+        self.check_length(query.size(1), key.size(1))
+        inputs = self.core.perturb(query, key, value)
+        selected = self._select(len(query))
+        once = expand_kv and selected.alike
+        q = self.q_norm(self._split(selected.project(self.linear_q, inputs.query)))
+        k = self.k_norm(self._split(selected.project(self.linear_k, inputs.key[:1] if once else inputs.key)))
+        v = self._split(selected.project_values(self.linear_v, inputs.value[:1] if once else inputs.value))
         k, v = (x.expand(query.size(0), -1, -1, -1) for x in (k, v))
-        heads = Heads(q, k, v, query, key, noisy_query, noisy_key, q, _bool_mask(mask))
+        heads = Heads(q, k, v, query, key, q, inputs, _bool_mask(mask))
         if self.relative:
-            heads.q = q + chosen.rows(self.pos_bias_u).unsqueeze(-2)
-            heads.position = self._position_term(q, pos_emb, chosen)
+            heads.q = q + selected.rows(self.pos_bias_u).unsqueeze(-2)
+            heads.position = self._position_term(q, pos_emb, selected)
         heads.dropout = self.dropout_rate if self.training else 0.0
-        heads.need_weights = current().keep_attention or bool(self._forward_hooks)
+        wanted = current().keep_attention or bool(self._forward_hooks)
+        heads.need_weights = wanted and self.core.supports.explicit_weights
         context, self.attn = self._attend(heads)
         return self._merge(context)
 
-    def remember(self, x: Tensor) -> Memory:
-        """Project positions x (B, T, M) that are keys and values of queries to come, at evaluation."""
-        chosen = self.selection(len(x)) if self.selection else AllHeads()
-        k = self.k_norm(self._split(chosen.project(self.linear_k, x)))
-        return Memory(k, self._split(chosen.project_values(self.linear_v, x)), self.core.summarise(x))
+    def cache_kv(self, x: Tensor) -> KVCache:
+        """Project keys and values of positions x (B, T, M) for later queries, in evaluation."""
+        selected = self._select(len(x))
+        k = self.k_norm(self._split(selected.project(self.linear_k, x)))
+        v = self._split(selected.project_values(self.linear_v, x))
+        return KVCache(k, v, self.core.key_features(x))
 
-    def ask(self, query: Tensor) -> Tensor:
-        """Project queries for `recall`, at evaluation: (B, T, M) -> (B, H, T, D)."""
-        chosen = self.selection(len(query)) if self.selection else AllHeads()
-        return self.q_norm(self._split(chosen.project(self.linear_q, query)))
+    def project_query(self, query: Tensor) -> Tensor:
+        """Project queries for `attend_cached`, in evaluation: (B, T, M) -> (B, H, T, D)."""
+        return self.q_norm(self._split(self._select(len(query)).project(self.linear_q, query)))
 
-    def project(self, x: Tensor, joint: nn.Module | None = None) -> tuple[Tensor, Memory]:
-        """What `ask` and `remember` make of the same positions x (B, T, M), at evaluation.
+    def project_qkv(self, x: Tensor, joint: nn.Module | None = None) -> tuple[Tensor, KVCache]:
+        """Return `project_query(x)` and `cache_kv(x)` of the same positions x (B, T, M), in evaluation.
 
         Args:
-            joint: A map with the rows of linear_q, linear_k and linear_v, for attention without head selection.
+            x: Positions that are queries, keys and values.
+            joint: A linear map with the rows of linear_q, linear_k and linear_v, which replaces the three. It is for
+                attention without head selection.
         """
         if joint is None:
-            return self.ask(x), self.remember(x)
+            return self.project_query(x), self.cache_kv(x)
         q, k, v = (self._split(part) for part in joint(x).chunk(3, dim=-1))
-        return self.q_norm(q), Memory(self.k_norm(k), v, self.core.summarise(x))
+        return self.q_norm(q), KVCache(self.k_norm(k), v, self.core.key_features(x))
 
-    def recall(self, q: Tensor, query: Tensor, memory: Memory, mask: Tensor | None) -> Tensor:
-        """`forward` at evaluation on remembered keys, with absolute position alone.
+    def attend_cached(self, q: Tensor, query: Tensor, cache: KVCache, mask: Tensor | None) -> Tensor:
+        """Compute `forward` in evaluation with cached keys and absolute position -> (B, Tq, M).
 
-        q, what `ask` made of query (B, Tq, M); mask (B, 1 or Tq, Tk) -> (B, Tq, M). Each query's result depends on no
-        other query, so that hypotheses that share keys may stand side by side.
-        """
-        heads = Heads(q, memory.k, memory.v, query, query, query, query, q, _bool_mask(mask), summary=memory.summary)
-        return self._merge(self._attend(heads)[0])
+        The result of a query does not depend on other queries, so hypotheses that share keys can be queries side by
+        side.
 
-    def prune(self) -> None:
-        """Become plain attention with the heads of the open scope's condition; the parameters of the others are gone.
+        Args:
+            q: Projected queries, the result of `project_query(query)`, (B, H, Tq, D).
+            query: Input of the queries (B, Tq, M).
+            cache: The keys and values.
+            mask: True = may attend, (B, 1 or Tq, Tk).
 
         Raises:
-            ValueError: The scope has no condition, one that is unknown, or several.
+            ValueError: There are more queries or keys than the core supports.
+        """
+        self.check_length(q.size(2), cache.k.size(2))
+        features = cache.features
+        heads = Heads(q, cache.k, cache.v, query, query, q, mask=_bool_mask(mask), key_features=features)
+        return self._merge(self._attend(heads)[0])
+
+    def check_length(self, *lengths: int) -> None:
+        """Check numbers of queries or keys.
+
+        Raises:
+            ValueError: The core does not support as many.
+        """
+        self.core.supports.check_length(type(self.core).__name__, *lengths)
+
+    def prune(self) -> None:
+        """Become attention without selection, with the heads of the open scope's condition; the others are removed.
+
+        Raises:
+            ValueError: The scope has no condition, an unknown one, or several.
         """
         if self.selection is None:
             return
-        chosen = self.selection.eval()(1)
+        selected = self.selection.eval()(1)
         for name in ("linear_q", "linear_k", "linear_v", "linear_pos")[: 4 if self.relative else 3]:
-            setattr(self, name, chosen.pruned(getattr(self, name)))
+            setattr(self, name, selected.pruned(getattr(self, name)))
         for name in ("pos_bias_u", "pos_bias_v")[: 2 if self.relative else 0]:
-            setattr(self, name, nn.Parameter(chosen.rows(getattr(self, name))[0].detach()))
+            setattr(self, name, nn.Parameter(selected.rows(getattr(self, name))[0].detach()))
         self.selection = None
 
     def pruned(self) -> "MultiHeadAttention":
-        """What `prune` makes of this, which stays as it is; all but the projections is shared.
+        """Return a pruned copy, see `prune`; this module stays as it is. All but the projections is shared.
 
         Raises:
-            ValueError: As of `prune`.
+            ValueError: The scope has no condition, an unknown one, or several.
         """
         other = copy.copy(self)
         other._modules, other._parameters = dict(self._modules), dict(self._parameters)
         other.prune()
         return other
 
+    def _select(self, batch: int) -> AllHeads:
+        return self.selection(batch) if self.selection else AllHeads()
+
     def _attend(self, heads: Heads) -> tuple[Tensor, Tensor | None]:
-        if not self.core.full_precision or heads.v.dtype in (torch.float32, torch.float64):
+        if self.core.supports.half_precision or heads.v.dtype in (torch.float32, torch.float64):
             return self.core(heads)
         with torch.autocast(heads.v.device.type, enabled=False):
             context, weights = self.core(heads.in_full_precision())
@@ -275,10 +200,10 @@ class MultiHeadAttention(nn.Module):
     def _split(self, x: Tensor) -> Tensor:
         return x.view(x.size(0), -1, self.h, self.d_k).transpose(1, 2)  # (B, T, M) -> (B, H, T, D)
 
-    def _position_term(self, q: Tensor, pos_emb: Tensor, chosen: AllHeads) -> Tensor:
+    def _position_term(self, q: Tensor, pos_emb: Tensor, selected: AllHeads) -> Tensor:
         """(q + v) R^T, shifted: terms (b) and (d) of Dai et al. section 3.3 -> (B, H, Tq, Tk)."""
-        p = self._split(chosen.project_positions(self.linear_pos, pos_emb))  # (1 or B, H, 2T-1 or T, D)
-        scores = torch.matmul(q + chosen.rows(self.pos_bias_v).unsqueeze(-2), p.transpose(-2, -1))
+        p = self._split(selected.project_positions(self.linear_pos, pos_emb))  # (1 or B, H, 2T-1 or T, D)
+        scores = torch.matmul(q + selected.rows(self.pos_bias_v).unsqueeze(-2), p.transpose(-2, -1))
         return _relative_shift(scores)
 
 

@@ -7,13 +7,14 @@ from torch import Tensor, nn
 
 
 class LearnedVariance(nn.Linear):
-    """One variance a token and head, predicted from the token: exp(linear(x)), starting at 0.01 everywhere.
+    """Predicts a variance for each token and head, exp(linear(x)); initially it is 0.01 for every token.
 
-    Started as the released code does, at random weights around a log-variance of 0, the noise would drown the tokens.
+    With the initial values of the released code, random weights around a log-variance of 0, the noise would be as large
+    as the tokens.
     """
 
     def reset_parameters(self) -> None:
-        """Predict the paper's sigma^2 = 0.01 whatever the token."""
+        """Predict the paper's sigma^2 = 0.01 for every token."""
         nn.init.zeros_(self.weight)
         nn.init.constant_(self.bias, math.log(0.01))
 
@@ -23,7 +24,12 @@ class LearnedVariance(nn.Linear):
 
 
 def gaussian_noise(like: Tensor, std: float | Tensor) -> Tensor:
-    """Gaussian noise of the shape of `like` (...), of standard deviation `std`, a number or broadcastable to it."""
+    """Draw Gaussian noise of the shape of `like`.
+
+    Args:
+        like: Tensor (...) that gives shape, type and device.
+        std: Standard deviation, a number or broadcastable to `like`.
+    """
     noise = torch.empty_like(like)
-    noise.as_strided((noise.numel(),), (1,)).normal_()  # in the order of memory: quick for transposed queries too
+    noise.as_strided((noise.numel(),), (1,)).normal_()  # in memory order, which is fast for transposed queries too
     return noise.mul_(std)

@@ -1,15 +1,17 @@
 """Semantic and disentangled mask attention (SDMA).
 
-Semantic and disentangled mask attention, TPAMI (the SDMA paper), section III-C; SMA plus disentangled heads.
+Chien and Huang 2024, "Latent Semantic and Disentangled Attention", IEEE TPAMI, doi:10.1109/TPAMI.2024.3432631 (the SDMA
+paper), section III-C: SMA with disentangled heads.
 
     P^q = posterior cluster probabilities of the queries under one mixture that all heads share       (9), (18)
     loss = SMA's + lambda_k KL_q + lambda_q D_qq - lambda_x D_xq + lambda_d DV_q                       (20)-(24)
 
-D_qq (21) bounds what the queries of two heads tell of each other, from above; D_xq (22) bounds what a query tells of
-its token, from below. Minimising the first and maximising the second pulls the heads apart.
+D_qq (21) is an upper bound on the mutual information between the queries of two heads, D_xq (22) a lower bound on the
+mutual information between a query and its token. Minimising the first and maximising the second makes the heads differ.
 
-Null setting: nu = 0, noise_std = 0 and the lambdas 0 make it softmax attention.
-Cost: SMA plus O(T C (D + H^2)) and the log-sum-exp over token pairs of D_xq, O(T^2 C) in row blocks, in training only.
+Softmax-equivalent setting: nu = 0, noise_std = 0 and lambda_k = lambda_d = lambda_q = lambda_x = 0.
+Cost: that of SMA plus, in training only, O(T C (D + H^2)) and the log-sum-exp over token pairs of D_xq, O(T^2 C) in
+blocks of rows.
 """
 
 import math
@@ -17,8 +19,10 @@ from dataclasses import replace
 
 from torch import Tensor
 
+from espnet_diverse.attention.cluster_usage import cluster_diagnoses
+from espnet_diverse.attention.core import Heads
+from espnet_diverse.attention.inspection import AuxiliaryLoss
 from espnet_diverse.attention.mixture import Clustering
-from espnet_diverse.attention.multi_head import Heads
 from espnet_diverse.attention.noise import LearnedVariance, gaussian_noise
 from espnet_diverse.attention.sdma_options import SDMAOptions
 from espnet_diverse.attention.sma import SMA, divided, query_side_mask
@@ -27,9 +31,18 @@ from espnet_diverse.scope import current
 
 
 class SDMA(SMA):
-    """Semantic mask attention whose heads are kept apart by mutual-information losses on their queries."""
+    """Semantic mask attention with mutual-information losses on the queries, which make the heads differ."""
 
     Options = SDMAOptions
+    SOFTMAX_EQUIVALENT = SMA.SOFTMAX_EQUIVALENT | {"lambda_q": 0.0, "lambda_x": 0.0}
+    DIAGNOSES = SMA.DIAGNOSES + cluster_diagnoses("q", "queries")
+    LOSSES = SMA.LOSSES | {
+        "kl_q": AuxiliaryLoss("lambda_k"),
+        "diversity_q": AuxiliaryLoss("lambda_d"),
+        "head_mi": AuxiliaryLoss("lambda_q"),
+        # (22) differs from the bound (15) that it estimates by the logarithm of the length, most of its size.
+        "query_mi": AuxiliaryLoss("lambda_x", comparable=False),
+    }
 
     def __init__(
         self, size: int, heads: int, options: SDMAOptions | None = None, cross: bool = False, causal: bool = False
@@ -40,15 +53,20 @@ class SDMA(SMA):
         self.query_scale = math.sqrt(self.width) if self.options.q_gmm_input == "scaled" else 1.0
 
     def forward(self, heads: Heads) -> tuple[Tensor, Tensor | None]:
-        """Heads -> context (B, H, Tq, D), weights Ahat (B, H, Tq, Tk) or None."""
-        noise = self._query_noise(heads)
-        if current().collect:
+        """Compute the context (B, H, Tq, D), and the weights Ahat (B, H, Tq, Tk) if needed, else None."""
+        noise, collect = self._query_noise(heads), current().collect
+        if collect or heads.need_weights:
             noisy = noise is not None and self.options.noise_order == "before"
             q = heads.raw_q + noise if noisy else heads.raw_q
-            self._collect_query_losses(heads, self.query_mixture(divided(q, self.query_scale * self.scale())))
+            queries = self.query_mixture(divided(q, self.query_scale * self.scale()))
+        if collect:
+            self._collect_query_losses(heads, queries)
         if noise is not None:
             heads = replace(heads, q=heads.q + noise)
-        return super().forward(heads)
+        context, weights = super().forward(heads)
+        if heads.need_weights:
+            self._seen = replace(self._seen, posteriors={**self._seen.posteriors, "queries": queries.p.detach()})
+        return context, weights
 
     def _collect_query_losses(self, heads: Heads, queries: Clustering) -> None:
         scope, option, mask = current(), self.options, query_side_mask(heads)
@@ -63,7 +81,7 @@ class SDMA(SMA):
         self._collect_usage("q", queries, mask)
 
     def _query_noise(self, heads: Heads) -> Tensor | None:
-        """Queries are sampled like tokens (8), on the scale on which they are clustered: -> (B, H, Tq, D)."""
+        """Return the noise of the queries (8), on the scale on which they are clustered, (B, H, Tq, D), or None."""
         if not self.training or self.options.noise_std == 0:
             return None
         std = self.options.noise_std
@@ -72,7 +90,7 @@ class SDMA(SMA):
         return gaussian_noise(heads.q, std * self.query_scale * self._noise_scale())
 
     def _variance_input(self, heads: Heads) -> Tensor:
-        """What variances of queries are predicted from, (B, Tq, M)."""
+        """Return what the variances of the queries are predicted from, (B, Tq, M)."""
         if self.options.query_variance_from == "tokens":
             return heads.query
         return heads.raw_q.transpose(1, 2).flatten(2)

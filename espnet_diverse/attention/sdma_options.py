@@ -1,14 +1,14 @@
-"""Options of SMA and SDMA: what each chooses between, and where either form comes from.
+"""Options of SMA and SDMA: the choices of each, and their sources.
 
-Where the SDMA paper and the code that its authors released differ, both forms can be chosen; of names, the first is the
-default. "Released" is that code: its ESPnet and SpeechBrain modules have s = 1, its Fairseq module s = 1 or 10.
-The project's two cores are the paper's two methods: `sma` is SDMA without head disentanglement.
+Where the SDMA paper and the code that its authors released differ, both forms are available; the first name is the
+default. "Released" means that code: its ESPnet and SpeechBrain modules have s = 1, its Fairseq module s = 1 or 10.
+The two cores are the two methods of the paper: `sma` is SDMA without head disentanglement.
 """
 
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
-from espnet_diverse.attention.multi_head import Core
+from espnet_diverse.attention.core import Core
 from espnet_diverse.option_checks import check, is_number, one_of
 
 
@@ -17,11 +17,11 @@ class SMAOptions(Core.Options):
     """Options of SMA; the defaults are the values of the paper's section IV and Table I (Aishell).
 
     Attributes:
-        n_clusters_z: Clusters of the token mixture, one mixture a head (5).
+        n_clusters_z: Number of clusters of the token mixture (5); each head has a mixture.
         scale_s: s by which tokens and queries are divided before they are clustered (Algorithm 1): a number, or
             "anneal": from 10 to 1 (section IV-A), as max(10 exp(-gamma_rate t), 1). Released: 1, or 10 throughout.
         noise_std: Standard deviation of the sampling noise (8): 0.1 as released. The paper prints sigma^2 = 0.01 where
-            the standard deviation belongs; 0.01 takes it by the letter.
+            the standard deviation belongs; 0.01 is the printed value.
         noise_order: "after": the noise is added to clustered tokens (Algorithm 1); "before": the clustering, the mask
             and the KL term see the noisy tokens (released for s = 1).
         noise_on: "all": queries, keys and values are projected from noisy tokens (Algorithm 1); "queries": only the
@@ -31,22 +31,24 @@ class SMAOptions(Core.Options):
             released; or "learned": predicted from each token, and then the variance of the noise too, unless
             `noise_std` is 0 (released for Aishell).
         kl_direction: Categorical part of (20): "paper" is KL(q(c) || p(c)); "released" is KL(p(c) || q(c)).
-        dv_form: Mask of (23): "paper" squares alpha and beta; "code" does not (released); "balanced" takes the mean of
-            diagonal and rest each by itself, without which long sequences favour uniform posteriors (ours).
-        losses_over: "valid" tokens, as the paper's sums; "all": padding too, as released.
+        dv_form: Mask of (23): "paper" squares alpha and beta; "code" does not (released); "balanced" (ours) averages
+            the diagonal and the other entries separately, because otherwise long sequences favour uniform posteriors.
+        losses_over: Tokens that losses are computed over: "valid" tokens, as in the paper, or "all", with padding
+            (released).
         lambda_k: Weight of the KL terms (20) in (24).
         lambda_d: Weight of the diversity terms (23) in (24).
-        alpha, beta: Diagonal and off-diagonal weights of the diversity mask (23).
+        alpha: Weight of the diagonal of the diversity mask (23).
+        beta: Weight of the other entries of the diversity mask (23).
         nu: Upper bound of gamma (11).
-        gamma_rate: Rate at which gamma nears its bound (11), per optimizer update.
-        decoder_test_mask: Whether causal self-attention uses the semantic mask in evaluation. False: it attends by A
-            alone, as the paper's section IV-A says and the released cached decoder did.
+        gamma_rate: Rate at which gamma approaches its bound (11), per optimizer update.
+        decoder_test_mask: Whether causal self-attention uses the semantic mask in evaluation. If false, its weights are
+            A, as in section IV-A and in the cached decoder of the released code.
         gmm_init: "normal": centroids N(0, 1/D), unit variances, equal weights (ours); "xavier": all three by Xavier's
-            normal distribution (released), from which posteriors start almost uniform.
-        centroid_gradient_scale: c_g, factor of the centroids' gradients (section IV-A; 5 for Aishell). Adam divides it
-            out again: it then acts through gradient clipping alone, where it shrinks the steps of all else.
-        centroid_learning_rate_scale: Factor of the centroids' steps under Adam, what c_g is meant for (ours). The
-            parameter stored is the centroid divided by it.
+            normal distribution (released), with which the initial posteriors are almost uniform.
+        centroid_gradient_scale: c_g, factor of the centroids' gradients (section IV-A; 5 for Aishell). With Adam it
+            acts only through gradient clipping, where it reduces the steps of all other parameters.
+        centroid_learning_rate_scale: Factor of the centroids' steps with Adam, which is the purpose of c_g (ours). The
+            stored parameter is the centroid divided by this factor.
     """
 
     n_clusters_z: int = 8
@@ -70,8 +72,8 @@ class SMAOptions(Core.Options):
     centroid_gradient_scale: float = 1.0
     centroid_learning_rate_scale: float = 1.0
 
-    #: "paper": the letter of the paper where the defaults mend or leave it; "released": the ESPnet module for Aishell,
-    #: but for its options `n_clusters_*` and `approx_var: learned`, which stand in its configuration.
+    #: "paper" follows the paper exactly where the defaults differ from it. "released" is the released ESPnet module for
+    #: Aishell, except for `n_clusters_*` and `approx_var: learned`, which its configuration sets.
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "paper": {"scale_s": "anneal", "noise_std": 0.01, "decoder_test_mask": False, "centroid_gradient_scale": 5.0},
         "released": {
@@ -104,17 +106,18 @@ class SMAOptions(Core.Options):
 
 @dataclass(frozen=True)
 class SDMAOptions(SMAOptions):
-    """Options of SDMA beside SMA's.
+    """Options of SDMA in addition to those of SMA.
 
     Attributes:
-        n_clusters_q: Clusters of the query mixture, shared by all heads (18).
+        n_clusters_q: Number of clusters of the query mixture (18), which all heads share.
         q_gmm_input: What is clustered: "raw", x W_q + b_q (Algorithm 1), or "scaled", the same over sqrt(D) (released).
             The noise of the queries is added on the same scale.
-        query_variance_from: What a learned variance of the queries is predicted from: "tokens", as that of the tokens
-            (ours), or "queries", their projections (released).
-        mi_density: p(q) in (17): "paper", or "tempered", to the power 1/D, without which a few tokens decide (ours).
-        lambda_q: Weight of the upper bound (21) on what heads share, in (24). Released: 10 lambda_x.
-        lambda_x: Weight of the lower bound (22) on what queries tell of their tokens, in (24).
+        query_variance_from: What a learned variance of the queries is predicted from: "tokens" (ours), or "queries",
+            their projections (released).
+        mi_density: p(q) in (17): "paper", or "tempered" (ours), to the power 1/D, because otherwise a few tokens
+            dominate.
+        lambda_q: Weight of (21), the upper bound on the information shared by heads, in (24). Released: 10 lambda_x.
+        lambda_x: Weight of (22), the lower bound on the information that queries have of their tokens, in (24).
     """
 
     n_clusters_q: int = 4

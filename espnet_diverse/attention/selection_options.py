@@ -1,8 +1,8 @@
-"""Options of head selection: what each chooses between, and where either form comes from.
+"""Options of head selection: the choices of each, and their sources.
 
-Where the head-selection paper and its released code differ, both forms can be chosen; of names, the first is the
-default, the released code "official". The released code also redraws its noise at evaluation, at every step of
-decoding; here evaluation is deterministic.
+Where the head-selection paper and its released code ("official") differ, both forms are available; the first name is
+the default. The released code also draws noise in evaluation, at every step of decoding; here evaluation is
+deterministic.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,24 +18,27 @@ class SelectionOptions:
     """Options of head selection, the keys of the `selection:` section of an attention.
 
     Attributes:
-        strategy: "none": plain attention, whatever the other options are; "static": each family of languages or
-            domains owns H heads; "group": one of the candidates of each slot; "subset": any H of the pool.
-        pool: Number of heads P to pick from; static has H for each family.
-        by: Conditions that heads are selected by: lang, tgtlang, domain. With several, each has logits, and they add
-            up: the odds of a head multiply, so that language and domain both have a say.
+        strategy: "none" is attention without selection, and the other options are ignored; "static" gives each family
+            of languages or domains its own H heads; "group" selects one of the candidates of each slot; "subset"
+            selects any H heads of the pool.
+        pool: Number of heads P in the pool. With "static" it is H for each family.
+        by: Conditions that heads are selected by: lang, tgtlang, domain. With several conditions each has logits, and
+            the logits are added.
         conditions: Values of each condition, in the order of their indices; training fills them in from the data.
-        families: Static: lists of values, which together have every value once; each value by itself where not given.
-        default_condition: Name for each condition that is taken where a sample's condition is not given or unknown;
-            without one that is an error.
-        subset_order: Slots of the picked heads: by "index", as the paper has them, or by "score", as released.
-        group_layout: Candidates of slot g: "strided" g, g + H, ... (released), or "contiguous".
-        tau: Temperature of (4). The ranking does not depend on it; it divides the gradient of the logits.
-        tau_schedule: "constant" (released); "linear" or "exp": from tau to tau_final in tau_steps updates.
-        tau_final, tau_steps: Where the schedule ends.
-        kl_weight: Weight of the KL term of (3), a sample's KL as the mean over layers. Released: 0.
-        kl_warmup_steps: Updates over which the weight grows from 0.
-        kl_form: "bernoulli": the KL of (3) between Bernoulli distributions, summed over the pool; "official": the
-            released term, the mean over the pool.
+        families: Lists of values for "static"; every value must be in exactly one list. By default each value is a
+            family.
+        default_condition: The value to use, by condition, if a sample's value is unknown or not given. Without a
+            default this is an error.
+        subset_order: Order of the selected heads with "subset": by "index" (paper) or by "score" (released).
+        group_layout: Candidates of slot g with "group": "strided" g, g + H, ... (released), or "contiguous".
+        tau: Temperature of (4). It does not change the ranking of heads; it divides the gradient of the logits.
+        tau_schedule: "constant" (released), or "linear" or "exp" from `tau` to `tau_final` in `tau_steps` updates.
+        tau_final: Temperature at the end of the schedule.
+        tau_steps: Number of updates of the schedule.
+        kl_weight: Weight of the KL term of (3); the KL of a sample is the mean over layers. Released: 0.
+        kl_warmup_steps: Number of updates over which the weight grows from 0.
+        kl_form: "bernoulli" is the KL of (3) between Bernoulli distributions, summed over the pool; "official" is the
+            term of the released code, the mean over the pool.
     """
 
     strategy: str = one_of("none", "static", "group", "subset")
@@ -70,7 +73,7 @@ class SelectionOptions:
 
     @property
     def selected_by(self) -> tuple[str, ...]:
-        """`by` as a tuple."""
+        """The conditions of `by` as a tuple."""
         return (self.by,) if isinstance(self.by, str) else tuple(self.by)
 
     def _check_names(self) -> None:
@@ -90,7 +93,7 @@ class SelectionOptions:
             )
 
     def families_of(self, names: Sequence[str]) -> list[list[str]]:
-        """Families of a static selection; together they name each of `names` once.
+        """Return the families of a static selection of values `names`.
 
         Raises:
             ValueError: A name is in no family or in two.

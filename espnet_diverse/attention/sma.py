@@ -1,6 +1,7 @@
 """Semantic mask attention (SMA).
 
-Semantic and disentangled mask attention, TPAMI (the SDMA paper), sections III-A and III-B.
+Chien and Huang 2024, "Latent Semantic and Disentangled Attention", IEEE TPAMI, doi:10.1109/TPAMI.2024.3432631 (the SDMA
+paper), sections III-A and III-B.
 
     P = posterior cluster probabilities of the tokens, per head                        (9)
     M_ij = sum_c P_ic P_jc / sum_j' sum_c P_ic P_j'c                                   (10)
@@ -8,39 +9,43 @@ Semantic and disentangled mask attention, TPAMI (the SDMA paper), sections III-A
     Ahat = (1 - gamma) A + gamma Abar,  gamma = 1 - max(1 - nu, exp(-rate * t))        (11)
     loss = lambda_k KL_z + lambda_d DV_z                                               (20), (23), (24)
 
-The tokens' latent z is the input of the attention, divided by s, as in Algorithm 1; in training it is sampled by adding
-noise before the projections (8). The exponent in (11) has its sign repaired: as printed, gamma would be negative.
-Everything in which the paper and its released code differ is an option; see `attention.options`.
+The latent z of the tokens is the input of the attention divided by s, as in Algorithm 1. In training it is sampled by
+adding noise before the projections (8). The exponent of (11) is negative here; with the printed sign gamma would be
+negative. Where the paper and its released code differ, an option selects the form, see `attention.sdma_options`.
 
-Null setting: nu = 0 (gamma stays 0), noise_std = 0 and the lambdas 0 make it softmax attention.
-Cost: softmax plus O(T C (D + C)); the mixed weights are computed in row blocks and never stored whole.
+Softmax-equivalent setting: nu = 0 (gamma stays 0), noise_std = 0, lambda_k = 0 and lambda_d = 0.
+Cost: that of softmax plus O(T C (D + C)); the mixed weights are computed in blocks of rows and never stored whole.
 """
+
+from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from espnet_diverse.attention.cluster_usage import cluster_usage
+from espnet_diverse.attention.cluster_usage import cluster_diagnoses, cluster_usage
+from espnet_diverse.attention.core import Core, Heads, Inputs
+from espnet_diverse.attention.inspection import AuxiliaryLoss, HeadMap, Inspection
 from espnet_diverse.attention.mixture import Clustering, Mixture
-from espnet_diverse.attention.multi_head import Core, Heads
 from espnet_diverse.attention.noise import LearnedVariance, gaussian_noise
 from espnet_diverse.attention.sdma_options import SMAOptions
+from espnet_diverse.attention.supports import EVERYTHING
 from espnet_diverse.attention.update_counter import UpdateCounter
-from espnet_diverse.functional.blockwise import mixed_weights, sdma_attention
+from espnet_diverse.functional.blockwise import sdma_attention
 from espnet_diverse.functional.information import Valid, cluster_kl, diversity, valid_tokens
+from espnet_diverse.functional.mixed_attention import mixed_weights
 from espnet_diverse.functional.semantic import gamma_schedule, semantic_mask
 from espnet_diverse.scope import current
 
 
 class SMA(Core):
-    """Attention re-weighted by a semantic mask of clustered tokens.
-
-    Attributes:
-        semantic: The semantic mask (10) of the last call, (B, H, Tq, Tk), kept where weights are.
-    """
+    """Attention re-weighted by a semantic mask of clustered tokens."""
 
     Options = SMAOptions
-    full_precision = True  # log densities and their exponentials have no half precision worth having
+    supports = replace(EVERYTHING, half_precision=False)  # log densities are too coarse in half precision
+    SOFTMAX_EQUIVALENT = {"nu": 0.0, "noise_std": 0.0, "lambda_k": 0.0, "lambda_d": 0.0}
+    DIAGNOSES = cluster_diagnoses("z", "tokens")
+    LOSSES = {"kl_z": AuxiliaryLoss("lambda_k"), "diversity_z": AuxiliaryLoss("lambda_d")}
 
     def __init__(
         self, size: int, heads: int, options: SMAOptions | None = None, cross: bool = False, causal: bool = False
@@ -48,44 +53,59 @@ class SMA(Core):
         super().__init__(size, heads, options, cross, causal)
         self.token_mixture = self._mixture(heads, self.options.n_clusters_z)
         self.updates = UpdateCounter()
-        self.semantic: Tensor | None = None
         learned = self.options.approx_var == "learned"
         self.token_variance = LearnedVariance(size, heads) if learned else None
         self.memory_variance = LearnedVariance(size, heads) if learned and cross else None
+        self._seen = Inspection()
 
-    def perturb(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def perturb(self, query: Tensor, key: Tensor, value: Tensor) -> Inputs:
         """Sample z around the inputs (8), once for each different input: (B, T, M) -> the same shapes."""
         if not self.training or self.options.noise_std == 0:
-            return query, key, value
+            return Inputs(query, key, value)
         noisy_query = query + self._token_noise(query, self.token_variance)
         noisy_key = noisy_query if key is query else key + self._token_noise(key, self.memory_variance)
         if self.options.noise_on == "all":
-            return noisy_query, noisy_key, noisy_key
-        return noisy_query, key if key is query else noisy_key, value
+            return Inputs(noisy_query, noisy_key, noisy_key)
+        return Inputs(noisy_query, key if key is query else noisy_key, value)
 
-    def summarise(self, key: Tensor) -> Tensor:
-        """The keys' posteriors (9): (B, T, M) -> (B, H, T, C)."""
+    def key_features(self, key: Tensor) -> Tensor:
+        """Compute the posteriors of the keys (9): (B, T, M) -> (B, H, T, C)."""
         with torch.autocast(key.device.type, enabled=False):
             return self._cluster(key if key.dtype == torch.float64 else key.float()).p
 
     def forward(self, heads: Heads) -> tuple[Tensor, Tensor | None]:
-        """Heads -> context (B, H, Tq, D), weights Ahat (B, H, Tq, Tk) or None."""
-        if heads.summary is not None:
-            return self._attend(heads, self._cluster(heads.query).p, heads.summary)
-        noisy = self.options.noise_order == "before"
-        query = self._cluster(heads.noisy_query if noisy else heads.query)
-        key = query if heads.key is heads.query else self._cluster(heads.noisy_key if noisy else heads.key)
+        """Compute the context (B, H, Tq, D), and the weights Ahat (B, H, Tq, Tk) if needed, else None."""
+        if heads.key_features is not None:
+            return self._attend(heads, self._cluster(heads.query).p, heads.key_features)
+        clustered = heads.perturbed if self.options.noise_order == "before" else heads
+        query = self._cluster(clustered.query)
+        key = query if heads.key is heads.query else self._cluster(clustered.key)
         self._collect_token_losses(heads, query, key)
+        self._seen = self._inspection(heads, query, key) if heads.need_weights else Inspection()
         return self._attend(heads, query.p, key.p)
 
+    def inspect(self) -> Inspection:
+        """Return the semantic mask (10) and the posteriors (9) of the last call, if it needed weights."""
+        return self._seen
+
+    def _inspection(self, heads: Heads, query: Clustering, key: Clustering) -> Inspection:
+        semantic = HeadMap(
+            "semantic mask M",
+            "The semantic mask is what the clusters alone would choose, the attention what the model uses.",
+            semantic_mask(query.p, key.p, heads.mask).detach(),
+        )
+        posteriors = {"query inputs": query.p.detach()}
+        if key is not query:
+            posteriors["key inputs"] = key.p.detach()
+        return Inspection({"semantic": semantic}, posteriors)
+
     def _cluster(self, x: Tensor) -> Clustering:
-        """(9): tokens (B, T, M) over s, by heads."""
+        """Cluster tokens (B, T, M) divided by s, by heads (9)."""
         heads = x.view(x.size(0), -1, self.heads, self.width).transpose(1, 2)
         return self.token_mixture(divided(heads, self.scale()))
 
     def _attend(self, heads: Heads, p_query: Tensor, p_key: Tensor) -> tuple[Tensor, Tensor | None]:
         bias = heads.scaled_position()
-        self.semantic = semantic_mask(p_query, p_key, heads.mask).detach() if heads.need_weights else None
         if not heads.need_weights and heads.dropout == 0:
             return sdma_attention(heads.q, heads.k, heads.v, p_query, p_key, self.gamma(), heads.mask, bias=bias), None
         weights = mixed_weights(heads.q, heads.k, p_query, p_key, self.gamma(), heads.mask, bias=bias)
@@ -93,13 +113,13 @@ class SMA(Core):
         return context, weights if heads.need_weights else None
 
     def gamma(self) -> Tensor:
-        """The mixing rate (11) at the current number of optimizer updates, (); 0 where the mask is not to be used."""
+        """Return the mixing rate (11) at the current number of optimizer updates, (); 0 if the mask is not used."""
         gamma = gamma_schedule(self._count(), self.options.nu, self.options.gamma_rate)
         unmasked = self.causal and not self.training and not self.options.decoder_test_mask
         return gamma.new_zeros(()) if unmasked else gamma
 
     def scale(self) -> float | Tensor:
-        """s of Algorithm 1, which anneals from 10 to 1 while gamma grows to 0.9."""
+        """Return s of Algorithm 1; with `scale_s: anneal` it falls from 10 to 1 while gamma grows to 0.9."""
         if self.options.scale_s != "anneal":
             return self.options.scale_s
         return 10 * (1 - gamma_schedule(self._count(), 0.9, self.options.gamma_rate))
@@ -133,7 +153,7 @@ class SMA(Core):
         return diversity(clustering.p, option.alpha, option.beta, option.dv_form, valid)
 
     def _counted(self, clustering: Clustering, mask: Tensor | None) -> Valid:
-        """The tokens that losses are taken over."""
+        """Return the tokens that losses are computed over."""
         return valid_tokens(mask if self.options.losses_over == "valid" else None, clustering.x)
 
     def _variance(self, x: Tensor, learned: LearnedVariance | None) -> float | Tensor:
@@ -158,19 +178,20 @@ class SMA(Core):
 
 
 def divided(x: Tensor, by: float | Tensor) -> Tensor:
-    """x / by, and x itself where `by` is the number 1."""
+    """Return x / by; for the number 1 this is x itself."""
     return x if isinstance(by, (int, float)) and by == 1 else x / by
 
 
 def key_side_mask(heads: Heads) -> Tensor | None:
-    """Keys that any query may attend are tokens, the others padding: -> (B, 1, Tk), or None (all valid)."""
+    """Return which keys are tokens, (B, 1, Tk), or None (all). A key that no query may attend to is padding."""
     return None if heads.mask is None else heads.mask.any(dim=-2)
 
 
 def query_side_mask(heads: Heads) -> Tensor | None:
-    """Queries that are tokens, not padding: -> (B, 1, Tq), or None (all valid).
+    """Return which queries are tokens, (B, 1, Tq), or None (all).
 
-    In self-attention they are the keys; of cross-attention's queries its mask says nothing, but the scope does.
+    In self-attention the queries are the keys. The mask of cross-attention does not tell which queries are padding;
+    `Scope.query_mask` does.
     """
     if heads.query is heads.key:
         return key_side_mask(heads)

@@ -2,22 +2,26 @@
 
     A = softmax(Q K^T / sqrt(D)),    context = A V
 
-Null setting: always; this core is ESPnet's own attention, to the bit where weights are asked for.
-Cost: O(Tq Tk D) time; O(Tq D) memory through the fused kernel, O(Tq Tk) where weights are asked for.
+Softmax-equivalent setting: always. With weights the output equals that of ESPnet's attention bit for bit.
+Cost: O(Tq Tk D) time; O(Tq D) memory with PyTorch's fused kernel, O(Tq Tk) when weights are needed.
 """
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from espnet_diverse.attention.multi_head import Core, Heads
+from espnet_diverse.attention.core import Core, Heads
+from espnet_diverse.attention.supports import EVERYTHING
 
 
 class Softmax(Core):
-    """The reference core; it has no options and no parameters."""
+    """Softmax attention, the baseline. It has no options and no parameters."""
+
+    supports = EVERYTHING
+    SOFTMAX_EQUIVALENT = {}
 
     def forward(self, heads: Heads) -> tuple[Tensor, Tensor | None]:
-        """Heads -> context (B, H, Tq, D), weights (B, H, Tq, Tk) or None."""
+        """Compute the context (B, H, Tq, D), and weights (B, H, Tq, Tk) if needed, else None."""
         if heads.need_weights:
             weights = masked_softmax(heads.scores(), heads.mask)
             return F.dropout(weights, heads.dropout) @ heads.v, weights
@@ -30,9 +34,9 @@ class Softmax(Core):
 
 
 def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
-    """Softmax over the keys that may be attended; 0 elsewhere, and a row of 0 where there are none.
+    """Softmax over the keys that the mask allows; 0 at other keys, and a row of 0 if it allows none.
 
-    The order of operations is ESPnet's, so that equal inputs give equal bits.
+    The order of operations is ESPnet's: equal inputs give equal bits.
     """
     if mask is None:
         return torch.softmax(scores, dim=-1)

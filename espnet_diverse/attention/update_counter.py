@@ -7,13 +7,13 @@ _UNSEEN = -1  # no version of a parameter
 
 
 class UpdateCounter(nn.Module):
-    """The number of optimizer updates that a parameter has seen, in a float buffer.
+    """Counts the optimizer updates of a parameter in a float buffer.
 
-    ESPnet tells its modules nothing of the training step, and a forward pass is not an update: gradients accumulate
-    over several, validation and plots run more, and a step with non-finite gradients is skipped. An optimizer step
-    changes the watched parameter in place, which raises the version that autograd keeps of it; so an update is counted
-    in the first training forward that sees a new version. A float buffer is averaged by checkpoint averaging as the
-    weights are.
+    ESPnet does not pass the training step to its modules, and a forward pass is not an update: gradients accumulate
+    over several passes, validation and plots run more of them, and a step with non-finite gradients is skipped. An
+    optimizer step changes the watched parameter in place, which raises autograd's version counter of the tensor. An
+    update is therefore counted in the first forward pass in training that sees a new version. The buffer is a float so
+    that checkpoint averaging averages it like the weights.
     """
 
     def __init__(self):
@@ -22,7 +22,7 @@ class UpdateCounter(nn.Module):
         self._version: int | None = None
 
     def forward(self, watched: Tensor) -> Tensor:
-        """Count an update if `watched` was changed since the last training forward; return the count ()."""
+        """Count an update if `watched` has changed since the last forward pass in training; return the count ()."""
         if self.training:
             if self._version is not None and self._version != watched._version:
                 self.count = self.count + 1
@@ -30,8 +30,10 @@ class UpdateCounter(nn.Module):
         return self.count
 
     def _load_from_state_dict(self, *args, **kwargs):
-        """Loading changes the watched parameter too, and is no update. But a checkpoint is written after an update that
-        no forward pass has seen yet, so that training that goes on from it counts one at its first forward pass.
+        """Load the count without counting the loading, which also changes the watched parameter, as an update.
+
+        A checkpoint is written after an update that no forward pass has seen yet. Training that continues from it
+        therefore counts one update in its first forward pass.
         """
         super()._load_from_state_dict(*args, **kwargs)
         self._version = _UNSEEN if self.count > 0 else None

@@ -40,13 +40,13 @@ def run(args: argparse.Namespace) -> int:
     vocabulary = Vocabulary.load(args.model_dir)
     from espnet_diverse.analysis import redundancy
     from espnet_diverse.analysis.head_sharing import ownerships
-    from espnet_diverse.analysis.measurements import choose, look, survey
+    from espnet_diverse.analysis.measurements import choose_utterances, observe_utterance, survey
     from espnet_diverse.analysis.report import Example, write_report
     from espnet_diverse.analysis.teacher_forcing import load
     from espnet_diverse.decoding.condition_ids import condition_indices, known_conditions
     from espnet_diverse.training.espnet_command import logged
 
-    chosen = choose(data, args.utterances)
+    chosen = choose_utterances(data, args.utterances)
     named = [args.figure_utterance] if args.figure_utterance else []
     with logged(args.output_dir / "analyse.log"):
         model = load(args.model_dir, args.model_file)
@@ -54,10 +54,10 @@ def run(args: argparse.Namespace) -> int:
             known_conditions(model), args.data_dir, [*chosen, *named], options.conditions(args)
         )
         for utterance in named:  # a wrong name shows before the long pass
-            look(model, vocabulary, data, utterance, conditions[utterance])
+            observe_utterance(model, vocabulary, data, utterance, conditions[utterance])
         measured = survey(model, vocabulary, data, {utterance: conditions[utterance] for utterance in chosen})
         shown = args.figure_utterance or measured.utterances[0]
-        seen = look(model, vocabulary, data, shown, conditions[shown])
+        seen = observe_utterance(model, vocabulary, data, shown, conditions[shown])
         example = Example(shown, vocabulary.tokenise(data.text[shown]), seen)
         title = f"Attention of {args.model_dir.resolve().name} on {args.data_dir.resolve().name}"
         write_report(measured, example, ownerships(model), title, args.output_dir)

@@ -14,10 +14,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from espnet_diverse.attention import MultiHeadAttention
-from espnet_diverse.attention.multi_head import Memory
+from espnet_diverse.attention import KVCache, MultiHeadAttention
 from espnet_diverse.decoding.fast_linear import joined, speed_up
-from espnet_diverse.nets.replace_attention import exchange
+from espnet_diverse.nets.replace_attention import replace_attention
 from espnet_diverse.scope import current
 
 _TIDY_EVERY = 16
@@ -59,9 +58,9 @@ class _Nodes:
 
     def __init__(self):
         self.count = 0
-        self.store: Memory | None = None
+        self.store: KVCache | None = None
 
-    def add(self, new: Memory) -> Memory:
+    def add(self, new: KVCache) -> KVCache:
         """Append (B, H, W, ...) and return all (B, H, N, ...)."""
         total = self.count + new.k.size(2)
         if self.store is None:
@@ -84,7 +83,7 @@ class _Nodes:
         """Keep the utterances `rows`."""
         self.store = each(lambda x: x[rows], self._used())
 
-    def _used(self) -> Memory:
+    def _used(self) -> KVCache:
         return each(lambda x: x[:, :, : self.count], self.store)
 
 
@@ -92,7 +91,7 @@ class PrefixScorer:
     """log p(token | hypothesis) by a transformer for W hypotheses of each of B utterances.
 
     Args:
-        layers: Layers with `self_attn`, and perhaps `src_attn`, ESPnet's or ours; ESPnet's are exchanged for ours.
+        layers: Layers with `self_attn`, and perhaps `src_attn`, ESPnet's or ours; ESPnet's are replaced by ours.
 
     Attributes:
         attention: Attention of each layer.
@@ -103,7 +102,7 @@ class PrefixScorer:
         for layer in self.layers:
             for name in ("self_attn", "src_attn"):
                 if not isinstance(getattr(layer, name, None), MultiHeadAttention | None):
-                    exchange([layer], name, None, causal=name == "self_attn")  # ESPnet's own; ours gives the same
+                    replace_attention([layer], name, None, causal=name == "self_attn")  # ours gives the same result
                     getattr(layer, name).eval()
         self.attention = nn.ModuleList(
             Attention(layer.self_attn, getattr(layer, "src_attn", None)) for layer in self.layers
@@ -160,8 +159,8 @@ class PrefixScorer:
     def _self_attention(self, index: int) -> Callable[[Tensor], Tensor]:
         def attend(x: Tensor) -> Tensor:
             attention = self.chosen[index]
-            q, new = attention.own.project(x, attention.joint)
-            return attention.own.recall(q, x, self.nodes[index].add(new), self.behind)
+            q, new = attention.own.project_qkv(x, attention.joint)
+            return attention.own.attend_cached(q, x, self.nodes[index].add(new), self.behind)
 
         return attend
 
@@ -180,6 +179,6 @@ class PrefixScorer:
         return self._of_condition[condition]
 
 
-def each(function: Callable[[Tensor], Tensor], memory: Memory) -> Memory:
-    """`function` of each tensor in a memory."""
-    return Memory(*(None if x is None else function(x) for x in memory))
+def each(function: Callable[[Tensor], Tensor], cache: KVCache) -> KVCache:
+    """Apply `function` to each tensor of a cache."""
+    return KVCache(*(None if x is None else function(x) for x in cache))

@@ -34,13 +34,13 @@ class DecoderScorer(PrefixScorer):
         """Start with utterances whose encoder output is `source` (B, T, M); mask (B, 1, T) is True at its frames."""
         super().begin()
         self.mask = mask
-        self.source = [attention.source.remember(source) for attention in self.chosen]
+        self.source = [attention.source.cache_kv(source) for attention in self.chosen]
 
     def keep(self, rows: Tensor) -> None:
         """As of `PrefixScorer`."""
         super().keep(rows)
         self.mask = None if self.mask is None else self.mask[rows]
-        self.source = [each(lambda x: x[rows], memory) for memory in self.source]
+        self.source = [each(lambda x: x[rows], cache) for cache in self.source]
 
     def _embed(self, tokens: Tensor) -> Tensor:
         embedding, position = self.decoder.embed
@@ -51,7 +51,7 @@ class DecoderScorer(PrefixScorer):
     def _layer(self, layer: DecoderLayer, index: int, x: Tensor) -> Tensor:
         def look(x: Tensor) -> Tensor:
             attention = self.chosen[index].source
-            return attention.recall(attention.ask(x), x, self.source[index], self.mask)
+            return attention.attend_cached(attention.project_query(x), x, self.source[index], self.mask)
 
         before = layer.normalize_before
         joins = (layer.concat_linear1, layer.concat_linear2) if layer.concat_after else (None, None)

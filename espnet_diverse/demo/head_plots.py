@@ -89,12 +89,10 @@ class _View:
     title: str
 
     def attention(self, path: Path) -> Picture:
-        mask = None if self.seen.semantic is None else self.seen.semantic[self.layer].numpy()
-        maps = HeadMaps(self._name(), self.seen.weights[self.layer].numpy(), mask)
+        maps = HeadMaps.of(self._name(), self.seen, self.layer)
         draw(maps, self.title, path, self.sides.queries(self.kind), self.sides.keys(self.kind), self.heads)
         caption = "Each row is a query; its colours sum to 1 and say how much of each key it takes. Bright is much."
-        if mask is not None:
-            caption += " The semantic mask is what the clusters alone would choose, the attention what the model uses."
+        caption += "".join(f" {shown.meaning}" for shown in self.seen.maps.values())
         return Picture(path.read_bytes(), caption, f"{' and '.join(maps.kinds())} of {self._which()}")
 
     def clusters(self, path: Path) -> Picture:

@@ -1,4 +1,4 @@
-"""SDMA's attention in blocks of scores: the context without a whole matrix of weights.
+"""SDMA's attention in blocks of scores: the context without the whole matrix of weights.
 
 With posteriors P of the queries and R of the keys, A = softmax(Q K^T / sqrt(D)), U = A R and r_i = P_i . U_i, equations
 (1), (2), (10) and (11) of the SDMA paper become one re-weighting of A by a matrix of rank C + 1, because the row
@@ -11,9 +11,9 @@ and, with G the gradient of the context, T = (G V^T) o A, X = T R, delta = T 1, 
     dV = (A o W)^T G                          dP_i = gamma (X_i - b_i U_i) / r_i        dR = Z^T w
     dS = Z o W - (1 - gamma) (delta - b) A    dQ and dK from the scores' gradient dS as in plain attention
 
-Forward keeps the log-sum-exp of the scores and U, O(T (D + C)) numbers; backward computes each block of scores again.
-Blocks hold scores times log2(e) for 2 ** x: on some CPUs PyTorch's exp2 takes a third of the time of its exp.
-`dense` is the same in plain differentiable steps, for when weights are wanted.
+The forward pass keeps the log-sum-exp of the scores and U, O(T (D + C)) numbers; the backward pass computes each block
+of scores again. Blocks hold the scores times log2(e), for 2 ** x: on some CPUs PyTorch's exp2 takes a third of the time
+of its exp. `mixed_attention.dense` computes the same with differentiable operations, and returns the weights.
 """
 
 import math
@@ -21,10 +21,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from espnet_diverse.functional.mixed_attention import coefficients_of, dense, excluded, huge, score_scale, with_ones
 from espnet_diverse.functional.semantic import soften
 from espnet_diverse.functional.shapes import broadcast
 
@@ -46,7 +46,7 @@ def sdma_attention(
     scale: float | None = None,
     bias: Tensor | None = None,
 ) -> Tensor:
-    """Context of semantic mask attention, equations (1), (2), (10) and (11), without materialising its weights.
+    """Compute the context of semantic mask attention, equations (1), (2), (10) and (11), without storing its weights.
 
     Args:
         q: Queries (..., H, Tq, D).
@@ -60,7 +60,7 @@ def sdma_attention(
         bias: Added to the scaled scores, broadcastable to (..., H, Tq, Tk).
 
     Returns:
-        (..., H, Tq, D), zeros for queries that may attend to nothing. Leading dimensions broadcast.
+        Context (..., H, Tq, D), zero for queries whose mask excludes all keys. Leading dimensions broadcast.
 
     Raises:
         ValueError: The precision is below single, or the mask is not bool.
@@ -74,66 +74,25 @@ def sdma_attention(
         return x.expand(*lead, *matrix).reshape(-1, lead[-1], *matrix)
 
     scores_shape = q.size(-2), k.size(-2)
-    if math.prod(lead) * math.prod(scores_shape) <= block_size(q.device) // 4:  # so small, plain steps are quicker
+    if math.prod(lead) * math.prod(scores_shape) <= block_size(q.device) // 4:  # for small inputs this is faster
         return dense(q, k, v, p_query, p_key, gamma, mask, scale, bias)[0]
     p_query, p_key = soften(p_query).transpose(-2, -1), p_key.transpose(-2, -1)
     inputs = [four_dimensional(x, *x.shape[-2:]) for x in (q, k, v, p_query, p_key)]
     bias = None if bias is None else four_dimensional(bias, *scores_shape)
     if mask is not None:  # not expanded over heads and scores
         sizes = (1, 1, 1, *mask.shape)[-3:]
-        mask = _blocked(mask).view(torch.uint8).expand(*lead[:-1], *sizes).reshape(-1, *sizes)
-    context = _SemanticMaskAttention.apply(*inputs, bias, mask, gamma, _scale(q, scale))
+        mask = excluded(mask).view(torch.uint8).expand(*lead[:-1], *sizes).reshape(-1, *sizes)
+    context = _SemanticMaskAttention.apply(*inputs, bias, mask, gamma, score_scale(q, scale))
     return context.view(*lead, *context.shape[-2:])
 
 
-def mixed_weights(
-    q: Tensor,
-    k: Tensor,
-    p_query: Tensor,
-    p_key: Tensor,
-    gamma: float | Tensor,
-    mask: Tensor | None = None,
-    scale: float | None = None,
-    bias: Tensor | None = None,
-) -> Tensor:
-    """Ahat = A o W: arguments of `sdma_attention` without values -> (..., H, Tq, Tk), in plain differentiable steps."""
-    scores = torch.matmul(q * _scale(q, scale), k.transpose(-2, -1))
-    if bias is not None:
-        scores = scores + bias
-    if mask is not None:
-        scores = scores - _blocked(mask).to(scores.dtype) * _huge(scores)
-    weights = scores.softmax(-1)
-    p_query, p_key = soften(p_query).transpose(-2, -1), p_key.transpose(-2, -1)
-    norm = (p_query * torch.matmul(p_key, weights.transpose(-2, -1))).sum(-2, keepdim=True)
-    coefficients = _coefficients(p_query, norm, gamma, torch.ones_like(norm)).transpose(-2, -1)
-    if mask is not None:  # a query that may attend to nothing has attended to all alike
-        coefficients = coefficients * mask.any(-1, keepdim=True)
-    return weights * torch.matmul(coefficients, _with_ones(p_key))
-
-
-def dense(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    p_query: Tensor,
-    p_key: Tensor,
-    gamma: float | Tensor,
-    mask: Tensor | None = None,
-    scale: float | None = None,
-    bias: Tensor | None = None,
-) -> tuple[Tensor, Tensor]:
-    """`sdma_attention` with its weights: the same arguments -> context (..., H, Tq, D), Ahat (..., H, Tq, Tk)."""
-    weights = mixed_weights(q, k, p_query, p_key, gamma, mask, scale, bias)
-    return torch.matmul(weights, v), weights
-
-
 def block_size(device: torch.device) -> int:
-    """Scores in a block: on a CPU a few blocks must fit the cache, elsewhere few large ones are better."""
+    """Return the number of scores in a block: on a CPU a few blocks must fit the cache, a GPU prefers large blocks."""
     return 2**19 if device.type == "cpu" else 2**24
 
 
 def blocks(batch: int, heads: int, rows: int, columns: int, limit: int) -> Iterator[Block]:
-    """Slices of (batch, heads, rows) with at most `limit` scores: whole samples, else whole heads, else rows."""
+    """Yield slices of (batch, heads, rows) with at most `limit` scores: whole samples, else whole heads, else rows."""
     steps = [max(1, limit // max(1, size)) for size in (heads * rows * columns, rows * columns, columns)]
     for b in range(0, batch, steps[0]):
         for h in range(0, heads, steps[1]):
@@ -145,8 +104,12 @@ def blocks(batch: int, heads: int, rows: int, columns: int, limit: int) -> Itera
 class _Scores:
     """The scores times log2(e), one block at a time.
 
-    Attributes: q (B, H, Tq, D), k (B, H, Tk, D), scale of q . k, bias (B, H, Tq, Tk) or None, and blocked, 1 where a
-    key may not be attended, (B, 1 or H, 1 or Tq, 1 or Tk) or None.
+    Attributes:
+        q: Queries (B, H, Tq, D).
+        k: Keys (B, H, Tk, D).
+        scale: Factor of q . k.
+        bias: Added to the scaled scores, (B, H, Tq, Tk), or None.
+        blocked: 1 at keys that the mask excludes, (B, 1 or H, 1 or Tq, 1 or Tk), or None.
     """
 
     q: Tensor
@@ -156,8 +119,10 @@ class _Scores:
     blocked: Tensor | None
 
     def blocks(self, count: int) -> Iterator[tuple[Block, Tensor, Tensor, list[Tensor]]]:
-        """Each block's slices, its queries (G, rows, D) and keys (G, Tk, D), and `count` tensors (G, rows, Tk) in
-        memory used again, of which the first holds the scores."""
+        """Yield for each block its slices, queries (G, rows, D), keys (G, Tk, D), and `count` tensors (G, rows, Tk).
+
+        The first tensor holds the scores. The memory of the tensors is reused for the next block.
+        """
         columns = self.k.size(2)
         memory = None
         batch, heads, rows = self.q.shape[:3]
@@ -177,28 +142,28 @@ class _Scores:
             cuts = zip(block, self.blocked.shape, strict=False)
             blocked = self.blocked[tuple(ALL if size == 1 else cut for cut, size in cuts)]
             by_sample = scores.view(*self.q[block].shape[:3], -1)
-            by_sample.add_(blocked.to(scores.dtype), alpha=-_huge(scores))  # many times quicker than a fill by bool
+            by_sample.add_(blocked.to(scores.dtype), alpha=-huge(scores))  # many times faster than masked_fill
 
 
 class _SemanticMaskAttention(torch.autograd.Function):
     """q, k, v, P^T, R^T, bias and blocked, all of four dimensions, gamma, scale -> context; see the module's equations.
 
-    Whatever there is of clusters and queries is transposed, (C, Tq), because narrow rows are slow.
+    Tensors over clusters and queries are transposed, (C, Tq), because narrow rows are slow.
     """
 
     @staticmethod
     def forward(ctx, q, k, v, p_query, p_key, bias, blocked, gamma, scale):
-        clusters = _with_ones(p_key)
+        clusters = with_ones(p_key)
         context = torch.empty_like(q) if v.size(3) == q.size(3) else v.new_empty(*q.shape[:3], v.size(3))
         log_sum, u = q.new_empty(*q.shape[:2], 1, q.size(2)), torch.empty_like(p_query)
         for (b, h, rows), _, _, (weights, w) in _Scores(q, k, scale, bias, blocked).blocks(2):
             r, p = _pick(clusters, b, h), _pick(p_query, b, h, ALL, rows)
             top = weights.amax(-1, keepdim=True)
-            top.masked_fill_(top < -_huge(top) / 2, math.inf)  # nothing to attend to: all weights become 0
+            top.masked_fill_(top < -huge(top) / 2, math.inf)  # without keys all weights become 0
             _exp2_(weights.sub_(top))
             sums = torch.bmm(r, weights.transpose(1, 2))
             share, total = sums[:, :-1], _nonzero(sums[:, -1:])
-            coefficients = _coefficients(p, _nonzero((p * share).sum(1, keepdim=True)), gamma, total)
+            coefficients = coefficients_of(p, _nonzero((p * share).sum(1, keepdim=True)), gamma, total)
             weights.mul_(torch.bmm(coefficients.transpose(1, 2), r, out=w))
             _multiply(weights, _pick(v, b, h), context[b, h, rows])
             _put(top.transpose(1, 2) + total.log2(), log_sum[b, h, :, rows])
@@ -213,7 +178,7 @@ class _SemanticMaskAttention(torch.autograd.Function):
         q, k, v, p_query, clusters, bias, blocked, log_sum, u = ctx.saved_tensors
         gamma = ctx.gamma
         norm = _nonzero((p_query * u).sum(2, keepdim=True))
-        coefficients = _coefficients(p_query, norm, gamma, torch.ones_like(norm))
+        coefficients = coefficients_of(p_query, norm, gamma, torch.ones_like(norm))
         dq, dk, dv, dp = (torch.empty_like(x) for x in (q, k, v, p_query))
         dr = clusters.new_empty(*clusters.shape[:2], p_query.size(2), k.size(2))
         dbias = torch.empty_like(bias, memory_format=torch.contiguous_format) if ctx.needs_input_grad[5] else None
@@ -240,58 +205,32 @@ class _SemanticMaskAttention(torch.autograd.Function):
         return dq, dk, dv, dp, dr, dbias, None, None, None
 
 
-def _scale(q: Tensor, scale: float | None) -> float:
-    return 1 / math.sqrt(q.size(-1)) if scale is None else scale
-
-
-def _blocked(mask: Tensor) -> Tensor:
-    if mask.dtype != torch.bool:
-        raise ValueError(f"the mask is {mask.dtype}; give bool, True = may attend")
-    return ~mask
-
-
-def _huge(x: Tensor) -> float:
-    """What is taken from the score of a key that may not be attended: finite, so that no inf - inf arises."""
-    return torch.finfo(x.dtype).max / 2
-
-
 def _nonzero(x: Tensor) -> Tensor:
-    """x, with 1 for the zeros of queries that may attend to nothing."""
+    """Return x with zeros, which belong to queries without keys, replaced by 1."""
     return x + (x == 0)
 
 
-def _coefficients(p: Tensor, norm: Tensor, gamma: float | Tensor, total: Tensor) -> Tensor:
-    """[gamma P / r, (1 - gamma) / total]^T, the left factor of W: p (..., C, T), norm and total (..., 1, T) ->
-    (..., C + 1, T)."""
-    return torch.cat([gamma * p / norm, (1 - gamma) / total], -2)
-
-
-def _with_ones(p_key: Tensor) -> Tensor:
-    """R^T and a row of ones, which gives row sums: (..., C, Tk) -> (..., C + 1, Tk)."""
-    return F.pad(p_key, (0, 0, 0, 1), value=1.0)
-
-
 def _exp2_(x: Tensor) -> Tensor:
-    """2 ** x in place, with 0 below the root of the smallest normal number.
+    """Compute 2 ** x in place, with 0 for results below the square root of the smallest normal number.
 
-    Such weights are far below rounding; kept, they and their products would be denormal, on which CPUs are slow.
+    Such weights are far below the rounding error; they and their products would be denormal, on which CPUs are slow.
     """
     return torch.threshold_(x.exp2_(), torch.finfo(x.dtype).tiny ** 0.5, 0.0)
 
 
 def _pick(x: Tensor, b: slice, h: slice, *rest: slice) -> Tensor:
-    """A block of x (B, H, ...) as (G, ...): of one sample a view, whatever the strides of x, else often a copy."""
+    """Return a block of x (B, H, ...) as (G, ...): a view for one sample, for several samples often a copy."""
     place = (b, h, *rest)
     return x[place].flatten(0, 1)
 
 
 def _put(value: Tensor, to: Tensor) -> None:
-    """Copy a block (G, ...) to its place (b, h, ...)."""
+    """Copy a block (G, ...) to its place `to` (b, h, ...)."""
     to.copy_(value.view(to.shape))
 
 
 def _multiply(left: Tensor, right: Tensor, to: Tensor, add: bool = False, scale: float = 1.0) -> None:
-    """Put scale left @ right (G, ...) to its place (b, h, ...), or add it there.
+    """Write scale * left @ right (G, ...) to its place `to` (b, h, ...), or add it there.
 
     Only blocks of one sample add, because `blocks` cuts rows only within one head and heads only within one sample.
     """

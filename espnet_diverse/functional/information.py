@@ -1,9 +1,9 @@
 """The auxiliary losses of the SDMA paper: equations (15)-(23).
 
-Every loss is the mean over sequences and heads of a value of each sequence. Padding counts for nothing: `mask` is bool,
-True = valid, broadcastable to the (..., T) of the tokens, so (B, 1, T) for tokens (B, H, T, D). Sequences with fewer
-than two valid tokens are left out, because what a lone token tells of itself is no information: (17) makes it certain
-of itself and (21) infinite. Where no sequence is left the loss is 0.
+Every loss is the mean over sequences and heads of one value for each sequence. Padding is ignored: `mask` is bool, True
+= valid, broadcastable to the (..., T) of the tokens, for example (B, 1, T) for tokens (B, H, T, D). Sequences with
+fewer than two valid tokens are left out, because for a single token the probability (17) is 1 and the bound (21)
+infinite. If no sequence is left, the loss is 0.
 """
 
 import math
@@ -22,14 +22,14 @@ _CERTAIN = 1e-6
 
 
 class Valid(NamedTuple):
-    """Valid tokens and the weights of tokens and sequences in the losses, which `valid_tokens` counts once for all.
+    """Valid tokens, and the weights of tokens and sequences in the losses; `valid_tokens` computes it once for all.
 
     Attributes:
         mask: Bool, True = valid, (..., T), or None (all valid).
         ones: The mask as numbers, (..., T) or (T,).
-        count: Valid tokens of each sequence, (..., 1).
-        sequences: Weights of sequences, (..., 1); they sum to one, or are zero where there is no sequence to count.
-        tokens: Weights of tokens, (..., T): those of their sequences, shared out.
+        count: Number of valid tokens of each sequence, (..., 1).
+        sequences: Weights of sequences, (..., 1); they sum to 1, or to 0 if every sequence is left out.
+        tokens: Weights of tokens, (..., T): the weight of the sequence divided by its number of tokens.
     """
 
     mask: Tensor | None
@@ -40,7 +40,7 @@ class Valid(NamedTuple):
 
 
 def valid_tokens(mask: Tensor | Valid | None, like: Tensor) -> Valid:
-    """What the losses need to know of a mask (..., T), for tokens `like` (..., T, D or C)."""
+    """Return what the losses need of a mask (..., T) for tokens `like` (..., T, D or C)."""
     if isinstance(mask, Valid):
         return mask
     ones = like.new_ones(like.size(-2)) if mask is None else mask.to(like.dtype)
@@ -61,7 +61,7 @@ def cluster_kl(
     log_joint: Tensor | None = None,
     p: Tensor | None = None,
 ) -> Tensor:
-    """KL from q(x, c) = N(x, variance) p(c|x) to the mixture, equation (20), in nats a token.
+    """Compute the KL divergence of q(x, c) = N(x, variance) p(c|x) from the mixture, equation (20), in nats per token.
 
     With q(c) the posterior (9), the sum of the Gaussian and the categorical part is, exactly,
 
@@ -69,12 +69,14 @@ def cluster_kl(
 
     Args:
         x: Tokens (..., T, D).
-        log_prior, mean, log_var: The mixture, as in `mixture.log_density`.
-        variance: Variance of the variational Gaussian, above 0: a number, or broadcastable to (..., T).
+        log_prior: Cluster weights of the mixture as logits, as in `mixture.log_density`.
+        mean: Centroids of the mixture.
+        log_var: Logarithms of the variances of the mixture.
+        variance: Variance of the variational Gaussian, a positive number or broadcastable to (..., T).
         mask: Valid tokens, broadcastable to (..., T).
         direction: "paper" is KL(q(c) || pi); "released" is KL(pi || q(c)), as in the released code.
-        log_joint: `log_density(x, log_prior, mean, log_var)`, where the caller has it.
-        p: `posterior(log_joint)`, where the caller has it.
+        log_joint: `log_density(x, log_prior, mean, log_var)`, if the caller has it already.
+        p: `posterior(log_joint)`, if the caller has it already.
 
     Raises:
         ValueError: The direction is unknown.
@@ -107,21 +109,23 @@ def query_given_query(
     log_joint: Tensor | None = None,
     p: Tensor | None = None,
 ) -> Tensor:
-    """p(q_i^h | q_i^h') of each token for each two heads, equations (16)-(18).
+    """Compute p(q_i^h | q_i^h') of each token for every two heads, equations (16)-(18).
 
     In (17), p(c|q) p(q) is the joint density of the mixture, so (17) is a softmax of its logarithm over the tokens.
 
     Args:
         q: Queries (..., H, T, D).
-        log_prior, mean, log_var: The mixture of the queries, as in `mixture.log_density`.
+        log_prior: Cluster weights of the mixture of the queries as logits, as in `mixture.log_density`.
+        mean: Centroids of the mixture.
+        log_var: Logarithms of the variances of the mixture.
         mask: Valid tokens, broadcastable to (..., H, T), the same for all heads.
-        mi_density: "paper", or "tempered": log p(q) of (18) divided by D. In many dimensions the paper's density puts
-            all its weight on a few tokens.
-        log_joint: `log_density(q, log_prior, mean, log_var)`, where the caller has it.
-        p: `posterior(log_joint)`, where the caller has it.
+        mi_density: "paper", or "tempered": log p(q) of (18) divided by D, because in many dimensions the density of the
+            paper has all its weight on a few tokens.
+        log_joint: `log_density(q, log_prior, mean, log_var)`, if the caller has it already.
+        p: `posterior(log_joint)`, if the caller has it already.
 
     Returns:
-        (..., T, H, H), the first head that of the query told, the second that of the query given; 0 for padding.
+        (..., T, H, H): the first head is that of q^h, the second that of q^h'; 0 for padding.
 
     Raises:
         ValueError: The density is unknown.
@@ -137,7 +141,7 @@ def query_given_query(
         padding = ~mask.unsqueeze(-1)
         joint = joint.masked_fill(padding, torch.finfo(joint.dtype).min)
     query_given_cluster = joint.transpose(-2, -1).softmax(-1).transpose(-2, -1)  # (17)
-    if mask is not None:  # where nothing is valid, all is alike
+    if mask is not None:  # the softmax is uniform in a sequence without valid tokens
         query_given_cluster = query_given_cluster.masked_fill(padding, 0.0)
     return torch.matmul(query_given_cluster.transpose(-3, -2), cluster_given_query.movedim(-3, -1))
 
@@ -152,9 +156,9 @@ def head_mi_upper(
     log_joint: Tensor | None = None,
     p: Tensor | None = None,
 ) -> Tensor:
-    """L_Dqq, upper bound on what the queries of two heads tell of each other, equation (21), in nats.
+    """Compute L_Dqq, an upper bound on the mutual information of the queries of two heads, equation (21), in nats.
 
-    Arguments and errors are those of `query_given_query`; 1 - p is clamped, so that no token costs without bound.
+    Arguments and errors are those of `query_given_query`. 1 - p is clamped, which bounds the loss of a token.
     """
     valid = valid_tokens(mask, q)
     p = query_given_query(q, log_prior, mean, log_var, valid, mi_density, log_joint, p)
@@ -166,9 +170,9 @@ def head_mi_upper(
 
 
 def query_mi_lower(p: Tensor, mask: Tensor | Valid | None = None) -> Tensor:
-    """L_Dxq, lower bound on what queries tell of their tokens, equations (19) and (22), in nats.
+    """Compute L_Dxq, a lower bound on the mutual information of queries and tokens, equations (19) and (22), in nats.
 
-    As in (22) there is no 1/n inside the logarithm: the bound of (15) is this plus log n.
+    As in (22) there is no 1/n inside the logarithm: the bound of (15) is this value plus log n.
 
     Args:
         p: Posteriors of the queries (..., T, C).
@@ -183,16 +187,17 @@ def query_mi_lower(p: Tensor, mask: Tensor | Valid | None = None) -> Tensor:
 def diversity(
     p: Tensor, alpha: float = 1.25, beta: float = 0.75, form: str = "paper", mask: Tensor | Valid | None = None
 ) -> Tensor:
-    """L_DV, which is small where tokens are sure of their cluster and clusters differ between tokens, equation (23).
+    """Compute L_DV, equation (23), which is small if posteriors are sharp and tokens are in different clusters.
 
-    Off the diagonal, the sum of squares of P P^T is ||P^T P||^2 less the diagonal's: O(T C^2).
+    The sum of squares of P P^T off the diagonal is ||P^T P||^2 minus the sum of the diagonal, which costs O(T C^2).
 
     Args:
         p: Posteriors (..., T, C).
         alpha: Weight of the diagonal, each token with itself.
-        beta: Weight off the diagonal, between tokens.
-        form: "paper" squares alpha and beta with the rest; "code" does not, as the released code; "balanced" squares
-            them and takes the mean of each part by itself, without which long sequences favour uniform posteriors.
+        beta: Weight of the other entries, between tokens.
+        form: "paper" squares alpha and beta; "code" does not, as in the released code; "balanced" squares them and
+            averages the diagonal and the other entries separately, because otherwise long sequences favour uniform
+            posteriors.
         mask: Valid tokens, broadcastable to (..., T).
 
     Raises:
@@ -216,8 +221,8 @@ def diversity(
 class _OwnAgainstAll(torch.autograd.Function):
     """sum_i w_i (p_i . p_i - log sum_j valid_j exp(p_i . p_j)): p (N, C, T), valid of 0 and 1 and w (N, 1, T) -> ().
 
-    The gradient is made with the value, because both need products with exp(P P^T). Posteriors keep p_i . p_j within
-    [0, 1], so that no maximum needs taking out.
+    The gradient is computed with the value, because both need products with exp(P P^T). As posteriors, p_i . p_j is in
+    [0, 1], so the exponentials cannot overflow.
     """
 
     @staticmethod
@@ -242,15 +247,15 @@ class _OwnAgainstAll(torch.autograd.Function):
 
 
 def _times_exp_gram(p: Tensor) -> Callable[[Tensor], Tensor]:
-    """The product with exp(P P^T) from the right: p (N, C, T) -> a function (N, K, T) -> (N, K, T).
+    """Return a function that multiplies (N, K, T) by exp(P P^T) from the right, for p (N, C, T).
 
-    The matrix is kept if it fits a block. Otherwise it is made again for each product by rows, and as it is symmetric,
-    from the diagonal on, each part serving both sides.
+    The matrix is kept if it fits a block. Otherwise its rows are computed again for each product. As the matrix is
+    symmetric, only its upper triangle is computed, and each part is used for both sides.
     """
     by_token, time, limit = LOG2_E * p.transpose(1, 2), p.size(2), block_size(p.device)
 
     def gram(rows: slice) -> Tensor:
-        return torch.bmm(by_token[:, rows], p[..., rows.start :]).exp2_()  # quicker than exp
+        return torch.bmm(by_token[:, rows], p[..., rows.start :]).exp2_()  # faster than exp
 
     if time * time <= limit:
         matrix = gram(slice(0, time))
@@ -268,10 +273,10 @@ def _times_exp_gram(p: Tensor) -> Callable[[Tensor], Tensor]:
 
 
 def _mean_over_tokens(values: Tensor, valid: Valid) -> Tensor:
-    """Mean over valid tokens, then over sequences: values (..., T) -> ()."""
+    """Compute the mean over valid tokens, then over sequences: values (..., T) -> ()."""
     return _mean(values, valid.tokens)
 
 
 def _mean(values: Tensor, weights: Tensor) -> Tensor:
-    """Mean of values under weights that sum to one, or to zero, and stand for all heads that they are broadcast to."""
+    """Compute a weighted mean; the weights sum to 1 or 0, and broadcast over heads, which are averaged."""
     return (values * weights).sum() * (weights.numel() / values.numel())

@@ -6,7 +6,8 @@ divergence of the prediction p = softmax(x) from it is
     sum_k q_k log(q_k / p_k) = logsumexp(x) - (c - s) x_t - s sum_k x_k + c log c + e log s       (1)
     d/dx_k = p_k - s - (c - s) [k = t]                                                            (2)
 
-so neither q nor log p is ever written down: scores of large vocabularies are most of the memory of a text model.
+so neither q nor log p is stored. This saves memory, because most of the memory of a text model is the scores of a large
+vocabulary.
 """
 
 import math
@@ -14,22 +15,22 @@ import math
 import torch
 from torch import Tensor
 
-CACHED = 2**17  # scores that stay in the cache of a CPU between two passes
+CACHED = 2**17  # number of scores that fit the cache of a CPU
 
 
 def smoothed_divergence(scores: Tensor, targets: Tensor, smoothing: float) -> Tensor:
-    """Equation (1) for each row.
+    """Compute equation (1) for each row.
 
     Args:
-        scores: x (N, V).
-        targets: t (N,), indices of classes.
-        smoothing: e, at least 0 and less than 1.
+        scores: Scores x (N, V).
+        targets: Indices t of the target classes, (N,).
+        smoothing: Total probability e of the other classes, at least 0 and less than 1.
 
     Returns:
-        (N,), of the type of `scores`, or float32 where that is a half one.
+        Divergence (N,), float32 if the scores are of half precision, otherwise of their type.
 
     Raises:
-        ValueError: The smoothing is not allowed, or there is one class alone.
+        ValueError: The smoothing is not allowed, or there is only one class.
     """
     if not 0 <= smoothing < 1 or scores.size(-1) < 2:
         raise ValueError(f"smoothing {smoothing} of {scores.size(-1)} classes: give 0 <= smoothing < 1 and two classes")
@@ -67,5 +68,5 @@ def _full(x: Tensor) -> Tensor:
 
 
 def _rows(scores: Tensor) -> int:
-    """Rows that are worked on at a time: on a CPU as many as its cache holds."""
+    """Return the number of rows to process at a time: on a CPU as many as fit its cache."""
     return max(1, len(scores) if scores.is_cuda else CACHED // scores.size(1))

@@ -1,10 +1,10 @@
-"""A linear map on a CPU, forward and backward by the matrix products of oneDNN.
+"""A linear map on a CPU, forward and backward with the matrix products of oneDNN.
 
     y = x W^T + b,    dL/dx = dL/dy W,    dL/dW = (dL/dy)^T x,    dL/db = sum of the rows of dL/dy
 
-PyTorch hands float32 products to MKL, which on CPUs of other makers than its own leaves their widest instructions
-unused; oneDNN, which is built into PyTorch too, uses them, for twice the speed. Both sum in float32, in other orders.
-For inference it also takes weights that were `arranged` once as its kernels read them.
+PyTorch computes float32 products with MKL, which does not use the widest instructions of CPUs that are not Intel's.
+oneDNN, also a part of PyTorch, uses them and takes half the time there. Both sum in float32, in different orders.
+For inference oneDNN also takes weights in its own memory layout, see `arranged`.
 """
 
 import torch
@@ -12,13 +12,13 @@ from torch import Tensor
 
 _ops = torch.ops.mkldnn
 AVAILABLE = torch.backends.mkldnn.is_available() and hasattr(_ops, "_linear_pointwise")
-_ROWS = 512  # that weights are arranged for; measured to be good from 1 to 1,600
+_ROWS = 512  # number of input rows that weights are arranged for; measured to be good from 1 to 1,600
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """x (..., in), weight (out, in), bias (out,) or None, all of float32 on a CPU -> (..., out).
+    """Compute x W^T + b: x (..., in), weight (out, in), bias (out,) or None -> (..., out).
 
-    It needs `AVAILABLE`, and x that is not empty.
+    All tensors are float32 on a CPU, x is not empty, and `AVAILABLE` is true.
     """
     return _Linear.apply(x, weight, bias)
 
@@ -42,22 +42,22 @@ class _Linear(torch.autograd.Function):
 
 
 def _of_weight(x: Tensor, gradient: Tensor) -> Tensor:
-    """x (N, in), gradient (N, out) -> (out, in). oneDNN has its first operand copied, here the narrower one."""
+    """x (N, in), gradient (N, out) -> (out, in). oneDNN copies its first operand, so the narrower one goes first."""
     if x.size(1) < gradient.size(1):
         return product(x.t(), gradient.t()).t()
     return product(gradient.t(), x.t())
 
 
 def product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """`linear` without gradients: weight may be `arranged`, and all may be of bfloat16."""
+    """Compute `linear` without gradients. The weight may be `arranged`, and all tensors may be bfloat16."""
     return _ops._linear_pointwise.default(x, weight, bias, "none", [], "")
 
 
 def arranged(weight: Tensor) -> Tensor:
-    """A copy of weight (out, in) as the kernels of oneDNN read it, for `product` alone."""
+    """Return a copy of weight (out, in) in the memory layout of oneDNN, which only `product` can read."""
     return _ops._reorder_linear_weight(weight.detach(), _ROWS)
 
 
 def has_bfloat16() -> bool:
-    """Whether this CPU multiplies in bfloat16."""
+    """Return whether this CPU multiplies in bfloat16."""
     return AVAILABLE and _ops._is_mkldnn_bf16_supported()

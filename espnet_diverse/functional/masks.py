@@ -1,16 +1,16 @@
-"""Masks in the one convention of the package: bool, True = valid, may attend."""
+"""Masks in the convention of the package: bool, True = valid or may attend."""
 
 import torch
 from torch import Tensor
 
 
 def causal(time: int, device: torch.device | None = None) -> Tensor:
-    """Each position may attend to itself and to what came before -> (T, T) bool, rows are queries."""
+    """Return a mask (T, T) bool with which each query (row) attends to its own and to earlier positions."""
     return torch.ones(time, time, dtype=torch.bool, device=device).tril()
 
 
 def lengths_to_mask(lengths: Tensor, time: int) -> Tensor:
-    """Which of `time` positions lie within the sequence: lengths (...) integer -> (..., T) bool.
+    """Return which of `time` positions are within the sequence: lengths (...) integer -> (..., T) bool.
 
     Raises:
         ValueError: A length is negative or greater than `time`.

@@ -2,8 +2,8 @@
 
     p(x, c) = pi_c N(x; mu_c, diag(sigma_c^2)),    p(c | x) = p(x, c) / sum_c' p(x, c')
 
-The squared Mahalanobis distance is expanded, x^2 (1/sigma^2) - 2 x (mu/sigma^2) + mu^2/sigma^2, into two matrix
-products, so that no (T, C, D) tensor of differences is built.
+The squared Mahalanobis distance is expanded into two matrix products, x^2 (1/sigma^2) - 2 x (mu/sigma^2) +
+mu^2/sigma^2, so no tensor (T, C, D) of differences is stored.
 """
 
 import math
@@ -14,22 +14,21 @@ from torch.autograd.function import once_differentiable
 
 from espnet_diverse.functional.shapes import broadcast
 
-#: Smallest variance; a logarithm below its own is clamped, so that no cluster collapses onto one token.
+#: Smallest variance; smaller ones are clamped, so that no cluster collapses onto one token.
 VARIANCE_FLOOR = 1e-4
 
 
 def floored(log_var: Tensor) -> Tensor:
-    """Logarithm of the variance, no smaller than that of `VARIANCE_FLOOR`: log_var (...) -> (...)."""
+    """Clamp logarithms of variances (...) at that of `VARIANCE_FLOOR`."""
     return log_var.clamp(min=math.log(VARIANCE_FLOOR))
 
 
 def log_density(x: Tensor, log_prior: Tensor, mean: Tensor, log_var: Tensor) -> Tensor:
-    """log p(x, c) for each token and cluster; its log-sum-exp over clusters is the log-likelihood (18).
+    """Compute log p(x, c) for each token and cluster; its log-sum-exp over clusters is the log-likelihood (18).
 
     Args:
         x: Tokens (..., T, D).
-        log_prior: Cluster weights as logits (..., C): a log-softmax normalises them here, which leaves logarithms of
-            probabilities as they are.
+        log_prior: Cluster weights as logits (..., C), which are normalised here by a log-softmax.
         mean: Centroids (..., C, D).
         log_var: Logarithms of the variances (..., C, D), floored.
 
@@ -43,8 +42,9 @@ def log_density(x: Tensor, log_prior: Tensor, mean: Tensor, log_var: Tensor) -> 
 
 
 class _LogDensity(torch.autograd.Function):
-    """log pi + log N(x; mu, sigma^2): x (N, T, D), log pi (N, C, 1), mu, log sigma^2 (N, C, D) -> (N, C, T), clusters
-    first because narrow rows are slow.
+    """log pi + log N(x; mu, sigma^2): x (N, T, D), log pi (N, C, 1), mu, log sigma^2 (N, C, D) -> (N, C, T).
+
+    Clusters come first in the result because narrow rows are slow.
 
     With g the gradient of the result, n = g 1, s = g x and S = g x^2, sums over the tokens, the gradients are
 
@@ -74,10 +74,10 @@ class _LogDensity(torch.autograd.Function):
 
 
 def posterior(log_joint: Tensor) -> Tensor:
-    """p(c | x) = p(x, c) / p(x), equation (9), from `log_density`: (..., T, C) -> (..., T, C)."""
+    """Compute p(c | x) = p(x, c) / p(x), equation (9), from the result of `log_density`, (..., T, C) -> (..., T, C)."""
     return log_joint.transpose(-2, -1).softmax(-2).transpose(-2, -1)
 
 
 def responsibility(x: Tensor, log_prior: Tensor, mean: Tensor, log_var: Tensor) -> Tensor:
-    """Posterior cluster probabilities p(c | x), equation (9): arguments of `log_density` -> (..., T, C)."""
+    """Compute posterior cluster probabilities p(c | x) (..., T, C), equation (9); arguments as in `log_density`."""
     return posterior(log_density(x, log_prior, mean, log_var))

@@ -1,11 +1,11 @@
-"""How alike attention heads are: layer and head redundancy, section IV-A of the SDMA paper.
+"""Similarity of attention heads: layer and head redundancy, section IV-A of the SDMA paper.
 
     JS(a_1 ... a_H) = H(mean_h a_h) - mean_h H(a_h)                         Jensen-Shannon divergence, in bits
     LR = 1/N sum_n (log2 H - mean_i JS(A^{n,1}_i ... A^{n,H}_i))
     HR = 1/(N H)^2 sum_{n,h} sum_{n',h'} mean_i (1 - JS(A^{n,h}_i, A^{n',h'}_i))
 
-Weights are those of one sequence, (N, H, Tq, Tk) for N layers. Padded keys have weight zero and do not count;
-padded queries are left out by `mask`, (Tq,) bool, True = valid.
+Weights are those of one sequence, (N, H, Tq, Tk) for N layers. Padded keys have weight 0 and add nothing; padded
+queries are left out by `mask`, (Tq,) bool, True = valid.
 """
 
 import math
@@ -15,7 +15,7 @@ from torch import Tensor
 
 
 def _entropy(p: Tensor) -> Tensor:
-    """Entropy in bits over the last dimension; 0 log 0 = 0, with a finite gradient."""
+    """Compute the entropy in bits over the last dimension; 0 log 0 = 0, with a finite gradient."""
     return -(p * p.clamp(min=torch.finfo(p.dtype).tiny).log2()).sum(-1)
 
 
@@ -27,18 +27,16 @@ def _valid_rows(weights: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def layer_redundancy(weights: Tensor, normalised: bool = False, mask: Tensor | None = None) -> Tensor:
-    """LR: how alike the heads of one layer are, in bits; 0 = disjoint, log2 H = identical.
+    """Compute the layer redundancy LR in bits, a scalar: 0 for disjoint heads, log2 H for identical heads.
 
     Args:
         weights: Attention weights (N, H, Tq, Tk).
-        normalised: Divide by log2 H, as the paper's tables and released code do (its formula does not).
-        mask: Valid queries (Tq,) bool.
-
-    Returns:
-        A scalar.
+        normalised: Whether to divide by log2 H, as the tables and the released code of the paper do, but not its
+            formula.
+        mask: Valid queries, (Tq,) bool.
 
     Raises:
-        ValueError: There is no valid query, or `normalised` is asked of a single head.
+        ValueError: There is no valid query, or `normalised` is true with a single head.
     """
     heads = weights.size(1)
     if normalised and heads == 1:
@@ -50,14 +48,14 @@ def layer_redundancy(weights: Tensor, normalised: bool = False, mask: Tensor | N
 
 
 def head_redundancy_matrix(weights: Tensor, mask: Tensor | None = None) -> Tensor:
-    """1 - JS between every two heads of the model, in bits: weights (N, H, Tq, Tk) -> (N H, N H), in [0, 1].
+    """Compute 1 - JS of every two heads of the model, in bits: weights (N, H, Tq, Tk) -> (N H, N H), in [0, 1].
 
     Raises:
         ValueError: There is no valid query.
     """
     rows = _valid_rows(weights, mask).flatten(0, 1)  # (N H, Tq, Tk)
     entropy = _entropy(rows)
-    # One head against all at a time: memory is that of the weights, not its square.
+    # One head against all at a time: this takes the memory of the weights, not its square.
     return torch.stack(
         [
             1 - (_entropy((row + rows) / 2) - (own + entropy) / 2).mean(-1)
@@ -67,7 +65,7 @@ def head_redundancy_matrix(weights: Tensor, mask: Tensor | None = None) -> Tenso
 
 
 def head_redundancy(weights: Tensor, mask: Tensor | None = None) -> Tensor:
-    """HR: mean of `head_redundancy_matrix`, its diagonal of ones included, so at least 1/(N H); a scalar.
+    """Compute the head redundancy HR, the mean of `head_redundancy_matrix` with its diagonal of ones; at least 1/(N H).
 
     Raises:
         ValueError: There is no valid query.

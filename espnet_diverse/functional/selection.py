@@ -1,8 +1,8 @@
 """Selection of attention heads by conditions: equations (3)-(7) of the head-selection paper.
 
 Gong et al. 2021, "Pay Better Attention to Attention: Head Selection in Multilingual and Multi-Domain Sequence
-Modeling". Of a pool of P heads (the paper's H') each condition picks H. phi are the logits of a task's posterior,
-q = sigmoid(phi), one a head: only the difference phi(1) - phi(0) of (4) matters.
+Modeling". Each value of a condition, such as a language, selects H heads of a pool of P (H' in the paper). phi (P,) are
+the logits of its posterior q = sigmoid(phi), one for each head: only the difference phi(1) - phi(0) of (4) matters.
 """
 
 import math
@@ -12,39 +12,39 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-#: Added to the samples in the official KL, as released.
+#: Added to the samples in the official KL, as in the released code.
 _EPSILON = 1e-7
 
 
 def logistic_noise(like: Tensor) -> Tensor:
-    """Noise of the shape (...) and type of `like`: the difference of two Gumbel variables, which is logistic."""
+    """Draw noise of the shape and type of `like` (...): the difference of two Gumbel variables, which is logistic."""
     return torch.logit(torch.rand_like(like), eps=torch.finfo(like.dtype).eps)
 
 
 def soft_sample(phi: Tensor, noise: Tensor | float, tau: float | Tensor) -> Tensor:
-    """A sample of the relaxed posterior (4): phi (..., P) and noise of that shape, or 0 -> y (..., P) in (0, 1)."""
+    """Sample the relaxed posterior (4): phi (..., P) and noise of that shape, or 0 -> y (..., P) in (0, 1)."""
     return torch.sigmoid((phi + noise) / tau)
 
 
 def subset_picks(scores: Tensor, heads: int, order: str = "index") -> Tensor:
-    """The H heads of highest score (5): scores (..., P) -> indices (..., H).
+    """Select the H heads of highest score (5): scores (..., P) -> indices (..., H).
 
     Args:
         scores: Posteriors, their samples or their logits.
-        heads: H.
-        order: "index": by head, as the paper concatenates them; "score": best first, as in the released code, where a
-            head moves to another slot whenever ranks change.
+        heads: Number of heads H.
+        order: "index" sorts the heads by index, as in the paper; "score" sorts them by score, the best first, as in the
+            released code, so that a head changes its slot when ranks change.
     """
     picks = scores.topk(heads, dim=-1).indices
     return picks.sort(dim=-1).values if order == "index" else picks
 
 
 def group_picks(scores: Tensor, heads: int, layout: str = "strided") -> Tensor:
-    """The head of highest score in each of H groups (6): scores (..., P) -> indices (..., H), one a group.
+    """Select the head of highest score in each of H groups (6): scores (..., P) -> indices (..., H).
 
     Args:
         scores: Posteriors, their samples or their logits.
-        heads: H, which divides P.
+        heads: Number of groups H, which divides P.
         layout: Heads of group g: "strided" g, g + H, g + 2H, ... (released); "contiguous" gr ... gr + r - 1, r = P / H.
     """
     group = torch.arange(heads, device=scores.device)
@@ -55,43 +55,44 @@ def group_picks(scores: Tensor, heads: int, layout: str = "strided") -> Tensor:
 
 
 def straight_through(y: Tensor, picks: Tensor) -> Tensor:
-    """Weights s of the picked heads: 1 in value, with the gradient of their samples.
+    """Return the weights s of the selected heads: 1 in value, with the gradient of their samples.
 
-    y (..., P), picks (..., H) -> (..., H). Heads that are not picked have s = 0 and get no gradient.
+    y (..., P), picks (..., H) -> (..., H). Other heads have s = 0 and get no gradient.
     """
-    picked = y.gather(-1, picks)
-    return 1 + (picked - picked.detach())
+    selected = y.gather(-1, picks)
+    return 1 + (selected - selected.detach())
 
 
 def bernoulli_kl(phi: Tensor, prior: float) -> Tensor:
-    """KL(q || p) of each head in (3), in nats, q = sigmoid(phi) and p = prior = H / P: phi (...) -> (...).
+    """Compute KL(q || p) of each head in (3), in nats, with q = sigmoid(phi) and p = prior = H / P: phi (...) -> (...).
 
-    The paper prints p = H'/H, with its letters swapped a probability above 1.
+    The paper prints p = H'/H, which would be greater than 1.
     """
     q = torch.sigmoid(phi)
     return q * (F.logsigmoid(phi) - math.log(prior)) + (1 - q) * (F.logsigmoid(-phi) - math.log(1 - prior))
 
 
 def official_kl(y: Tensor, prior: float) -> Tensor:
-    """What the released code has in place of (3) for each head: y log(y / p) of the sample y (...) -> (...).
+    """Compute what the released code has in place of (3) for each head: y log(y / p) of the sample y (...) -> (...).
 
-    The half for z = 0 is missing, so that it is least at y = p / e, not at p.
+    The term for z = 0 is missing, so the minimum is at y = p / e, not at p.
     """
     return y * ((y + _EPSILON).log() - math.log(prior))
 
 
 def shared_heads(picks: Tensor, others: Tensor) -> Tensor:
-    """How many heads two conditions have in common: picks and others (..., H), which broadcast -> (...) int64."""
+    """Count the heads that two selections have in common: picks and others (..., H), which broadcast -> (...) int64."""
     return (picks.unsqueeze(-1) == others.unsqueeze(-2)).sum(dim=(-2, -1))
 
 
 def grouped_linear(x: Tensor, weight: Tensor, bias: Tensor, sizes: Sequence[int]) -> Tensor:
-    """A linear map for each group of samples, every sample mapped once.
+    """Apply a different linear map to each group of samples.
 
     Args:
         x: Input (B, T, M), samples sorted by group.
-        weight, bias: (G, K, M) and (G, K) of G groups.
-        sizes: Number of samples of each group; together B.
+        weight: Weights of the G groups, (G, K, M).
+        bias: Biases of the G groups, (G, K).
+        sizes: Number of samples of each group; the sum is B.
 
     Returns:
         (B, T, K), in the order of `x`.

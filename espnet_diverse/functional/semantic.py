@@ -8,16 +8,16 @@ from torch import Tensor
 
 
 def soften(p: Tensor) -> Tensor:
-    """Posteriors p (..., C) with the machine epsilon added, which is what rounding leaves uncertain in them.
+    """Add the machine epsilon, the rounding error of a probability, to posteriors p (..., C).
 
-    Where a query shares no cluster with any key, (2) and (10) are 0/0; with softened queries their limit is plain
-    attention, and no gradient exceeds the inverse of the epsilon.
+    If a query has no cluster in common with any key, (2) and (10) are 0/0. With softened posteriors of the queries they
+    become softmax attention, and gradients are bounded by the inverse of the epsilon.
     """
     return p + torch.finfo(p.dtype).eps
 
 
 def same_cluster(p_query: Tensor, p_key: Tensor) -> Tensor:
-    """Probability that query and key are of one cluster, (10) before its normaliser.
+    """Compute the probability that query and key are in the same cluster, (10) before normalisation.
 
     p_query (..., Tq, C) and p_key (..., Tk, C) -> (..., Tq, Tk).
     """
@@ -25,7 +25,7 @@ def same_cluster(p_query: Tensor, p_key: Tensor) -> Tensor:
 
 
 def semantic_mask(p_query: Tensor, p_key: Tensor, mask: Tensor | None = None) -> Tensor:
-    """How likely query and key are of one cluster, normalised over the keys, equation (10).
+    """Compute the probability that query and key are in the same cluster, normalised over the keys, equation (10).
 
     Args:
         p_query: Posteriors of the queries (..., Tq, C).
@@ -33,23 +33,23 @@ def semantic_mask(p_query: Tensor, p_key: Tensor, mask: Tensor | None = None) ->
         mask: Bool, True = may attend, broadcastable to (..., Tq, Tk).
 
     Returns:
-        (..., Tq, Tk); rows sum to one over the keys that may be attended, and are zero where there are none.
+        (..., Tq, Tk); rows sum to 1 over the keys that the mask allows, and are 0 if it allows none.
     """
     same = same_cluster(p_query, p_key)
     return _normalise(same if mask is None else same.masked_fill(~mask, 0.0))
 
 
 def masked_attention(weights: Tensor, semantic: Tensor) -> Tensor:
-    """Attention weights A re-weighted by a mask M, equation (2).
+    """Re-weight attention weights A by a mask M, equation (2).
 
-    weights and semantic (..., Tq, Tk) -> Abar (..., Tq, Tk). The scale of each row of M cancels, so that M may come
-    from `semantic_mask` or, cheaper, from `same_cluster`.
+    weights and semantic (..., Tq, Tk) -> Abar (..., Tq, Tk). The scale of each row of M cancels, so M may be the result
+    of `semantic_mask` or of `same_cluster`, which is cheaper.
     """
     return _normalise(weights * semantic)
 
 
 def mix(weights: Tensor, masked: Tensor, gamma: float | Tensor) -> Tensor:
-    """Ahat = (1 - gamma) A + gamma Abar, equation (11): weights and masked (..., Tq, Tk) -> the same shape."""
+    """Compute Ahat = (1 - gamma) A + gamma Abar, equation (11): weights and masked (..., Tq, Tk) -> the same shape."""
     return (1 - gamma) * weights + gamma * masked
 
 
@@ -58,9 +58,9 @@ def gamma_schedule(step: Tensor, nu: float = ..., rate: float = ...) -> Tensor: 
 @overload
 def gamma_schedule(step: float, nu: float = ..., rate: float = ...) -> float: ...
 def gamma_schedule(step: float | Tensor, nu: float = 0.9, rate: float = 5e-4) -> float | Tensor:
-    """Mixing rate of (11) after `step` training updates: 1 - max(1 - nu, exp(-rate step)).
+    """Return the mixing rate of (11) after `step` training updates, 1 - max(1 - nu, exp(-rate step)).
 
-    It grows from 0 to its bound nu. The paper prints exp(+rate step), which would make it negative.
+    It grows from 0 to its bound nu. The paper prints exp(+rate step), with which it would be negative.
     """
     if isinstance(step, Tensor):
         return 1 - torch.exp(-rate * step).clamp(min=1 - nu)
@@ -68,6 +68,6 @@ def gamma_schedule(step: float | Tensor, nu: float = 0.9, rate: float = 5e-4) ->
 
 
 def _normalise(weights: Tensor) -> Tensor:
-    """Rows divided by their sums; rows of zeros stay zeros."""
+    """Divide rows by their sums; rows of zeros stay zeros."""
     total = weights.sum(-1, keepdim=True)
     return weights / torch.where(total > 0, total, 1)

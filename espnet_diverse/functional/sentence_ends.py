@@ -1,21 +1,24 @@
-"""Token sequences with the mark of a sentence's begin, and with that of its end."""
+"""Adds the symbols for the begin and the end of a sentence to sequences of tokens."""
 
 from torch import Tensor
 from torch.nn import functional
 
 
 def add_sos_eos(tokens: Tensor, sos: int, eos: int, ignored: int, repeat: int = 1) -> tuple[Tensor, Tensor]:
-    """What a decoder reads and what it is to write: as ESPnet's function of this name, without a loop over sequences,
-    each of which would make the CPU wait for the GPU.
+    """Return the input and the target sequences of a decoder.
+
+    The result is that of ESPnet's function of this name, without its loop over sequences, in which the CPU waits for
+    the GPU.
 
     Args:
-        tokens: (B, T), padded at the end with `ignored`, at least one sequence not at all.
-        sos, eos: Marks of begin and end.
-        ignored: Mark of padding; in what is read, it becomes `eos`.
-        repeat: How often a mark stands.
+        tokens: Token indices (B, T), padded at the end with `ignored`; at least one sequence has no padding.
+        sos: Index of the begin of a sentence.
+        eos: Index of the end of a sentence.
+        ignored: Index of padding; in the input it is replaced by `eos`.
+        repeat: Number of times that `sos` and `eos` are added.
 
     Returns:
-        Two of (B, T + repeat).
+        Input and target, (B, T + repeat) each.
     """
     inside = tokens != ignored
     read = functional.pad(tokens.masked_fill(~inside, eos), (repeat, 0), value=sos)

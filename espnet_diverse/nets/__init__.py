@@ -1,5 +1,8 @@
-"""The nets that ESPnet instantiates by name: its own encoders, decoders and language model, with our attention, and
-what embeds text with a pretrained encoder."""
+"""Nets that ESPnet instantiates by name.
+
+They are its encoders, decoder and language model with our attention, and a frontend that embeds text with a pretrained
+encoder.
+"""
 
 from espnet_diverse.nets.bert import BertFrontend
 from espnet_diverse.nets.decoder import DiverseTransformerDecoder

@@ -1,16 +1,17 @@
-"""Bottleneck adapters: a small residual net for each condition after every layer of a trained model.
+"""Bottleneck adapters: a small residual net after every layer of a trained model, one for each language or domain.
 
 Bapna and Firat, "Simple, Scalable Adaptation for Neural Machine Translation", EMNLP 2019. With the layer's output x,
 
     x + W_u ReLU(W_d LN(x) + b_d) + b_u,
 
-where W_d has `bottleneck` rows and every parameter, those of the layer norm too, belongs to one condition: a language,
-a domain, or a pair of languages. ESPnet's modules and their names stay as they are, so a trained model loads into the
-one with adapters; what is added is `encoders.<n>.adapter.*` and `decoders.<n>.adapter.*`.
+where W_d has `bottleneck` rows. All parameters, including those of the layer norm, belong to one value of a condition
+(a language or a domain), or to a combination such as a pair of languages. ESPnet's modules keep their names, so a
+trained model loads into the model with adapters; the added parameters are `encoders.<n>.adapter.*` and
+`decoders.<n>.adapter.*`.
 
-Null setting: W_u and b_u start at zero, so that a fresh adapter passes x on unchanged and adaptation starts from the
-loss of the trained model; W_d starts as `nn.Linear` does, otherwise no gradient would ever reach either.
-Cost: N * bottleneck * (2 M + 1) + 3 N M parameters a layer for N conditions of width M; a sample computes one of the N.
+Initially W_u and b_u are zero and W_d is drawn as in `nn.Linear`. A new adapter therefore returns x unchanged,
+adaptation starts from the loss of the trained model, and gradients reach both matrices.
+Cost: N * bottleneck * (2 M + 1) + 3 N M parameters for each layer of width M with N adapters; a sample computes one.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -37,12 +38,12 @@ class AdapterOptions:
     """Options of the adapters of one net.
 
     Attributes:
-        by: Condition of the conditions, `lang`, `tgtlang` or `domain`, or a list of conditions.
-        conditions: Names of each condition in the order of their indices; training fills them in.
-        combinations: With several conditions, the combinations that have an adapter, for example the directions that
-            were trained, `[[es, en], [fr, en]]`; by default all.
-        bottleneck: Rows of W_d (256).
-        freeze_base: Whether the rest of the model stays as it was loaded, see `freeze_base`.
+        by: The condition that an adapter is chosen by, `lang`, `tgtlang` or `domain`, or a list of conditions.
+        conditions: Values of each condition in the order of their indices; training fills them in.
+        combinations: With several conditions, the combinations of values that have an adapter, for example the trained
+            directions of translation, `[[es, en], [fr, en]]`; by default all.
+        bottleneck: Number of rows of W_d.
+        freeze_base: Whether only the adapters are trained, see the function `freeze_base`.
     """
 
     by: str | Sequence[str]
@@ -53,20 +54,20 @@ class AdapterOptions:
 
     def __post_init__(self):
         if self.bottleneck < 1:
-            raise ConfigError(f"adapter.bottleneck is {self.bottleneck}; it is at least 1")
+            raise ConfigError(f"adapter.bottleneck is {self.bottleneck}; give at least 1")
 
 
 class Adapters(nn.Module):
-    """The adapters of one layer, one a condition.
+    """The N adapters of one layer.
 
-    Every parameter has the condition as its first dimension, and a forward pass gathers the rows of its samples. All
+    Every parameter has the adapter as its first dimension, and a forward pass gathers the rows of its samples. All
     parameters therefore take part in every step, as distributed training needs.
 
     Args:
         size: Model width M.
-        rows: Which adapter a sample uses.
-        bottleneck: Rows of W_d.
-        freeze_base: What `freeze_base` asks for.
+        rows: Returns the index of the adapter of each sample.
+        bottleneck: Number of rows of W_d.
+        freeze_base: Whether only the adapters are trained.
     """
 
     def __init__(self, size: int, rows: ConditionRows, bottleneck: int = 256, freeze_base: bool = True):
@@ -82,7 +83,7 @@ class Adapters(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw W_d and b_d as `nn.Linear` does; norms are plain and W_u, b_u zero."""
+        """Draw W_d and b_d as in `nn.Linear`; set layer norms to the identity, and W_u and b_u to zero."""
         bound = 1 / sqrt(self.down_weight.size(-1))
         nn.init.ones_(self.norm_weight)
         nn.init.uniform_(self.down_weight, -bound, bound)
@@ -93,10 +94,10 @@ class Adapters(nn.Module):
     espnet_initialization_fn = reset_parameters  # ESPnet's `init` draws all parameters anew, then calls this
 
     def forward(self, x: Tensor) -> Tensor:
-        """x (B, T, M) -> (B, T, M), each sample through the adapter of its condition.
+        """Apply to each sample of x (B, T, M) the adapter of its conditions -> (B, T, M).
 
         Raises:
-            DataError: The open scope has no condition for a sample, or one without an adapter.
+            DataError: A condition of a sample is not in the open scope, or its values have no adapter.
         """
         rows = self.rows(len(x))
         normed = F.layer_norm(x, x.shape[-1:])
@@ -113,14 +114,15 @@ def _linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 
 def insert_adapters(layers: Iterable[nn.Module], options: Mapping[str, object] | None) -> None:
-    """Give every layer an `adapter` that its output passes through; None inserts none.
+    """Add an `adapter` to every layer, which is applied to its output.
 
     Args:
         layers: ESPnet's encoder or decoder layers.
-        options: `AdapterOptions` by name.
+        options: `AdapterOptions` by name; None adds no adapters.
 
     Raises:
-        ConfigError: An option is unknown or has a wrong value, or the layers hand on more than their output.
+        ConfigError: An option is unknown or has a value that is not allowed, or the layers return more than their
+            output and its mask.
     """
     if options is None:
         return
@@ -128,7 +130,7 @@ def insert_adapters(layers: Iterable[nn.Module], options: Mapping[str, object] |
     for layer in layers:
         if not isinstance(layer, _LAYERS):
             raise ConfigError(
-                f"adapters do not fit a {type(layer).__name__}, which hands on more than its output; "
+                f"adapters do not fit a {type(layer).__name__}, which returns more than its output; "
                 "choose a transformer, conformer or e_branchformer encoder"
             )
         rows = ConditionRows("adapter", chosen.by, chosen.conditions, chosen.combinations)
@@ -137,10 +139,9 @@ def insert_adapters(layers: Iterable[nn.Module], options: Mapping[str, object] |
 
 
 def _adapt(layer: nn.Module, _args: tuple, named: dict[str, object], output: tuple) -> tuple:
-    """Forward hook: the layer's first output through its adapter.
+    """Forward hook that applies the adapter to the first output of a layer.
 
-    In cached decoding that output is the cache, which went through the adapter when it was computed, and one new
-    position behind it.
+    In cached decoding that output is the cache, to which the adapter has been applied before, and one new position.
     """
     x, *rest = output
     if isinstance(x, tuple):  # with its relative positions
@@ -151,9 +152,9 @@ def _adapt(layer: nn.Module, _args: tuple, named: dict[str, object], output: tup
 
 
 def freeze_base(model: nn.Module) -> None:
-    """Leave nothing but the adapters to be trained, where one of them has `freeze_base`; without one do nothing.
+    """Freeze all parameters except those of adapters, if an adapter of the model has `freeze_base`.
 
-    Running statistics of batch norm stay as well; dropout does not change.
+    The running statistics of batch norm are frozen too; dropout does not change.
     """
     adapters = [module for module in model.modules() if isinstance(module, Adapters)]
     if not any(adapter.freeze_base for adapter in adapters):

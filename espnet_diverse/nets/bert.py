@@ -1,4 +1,4 @@
-"""BERT fusion: contextual embeddings of a pretrained encoder in the place of ESPnet's input embeddings and positions.
+"""BERT fusion: contextual embeddings of a pretrained encoder instead of ESPnet's input embeddings and positions.
 
 Devlin et al. 2019, "BERT: Pre-training of deep bidirectional transformers for language understanding". The SDMA paper
 replaces positional encoding and embeddings of its transformers by them (BV-T and BSDMA-T; after Zhu et al. 2020,
@@ -6,10 +6,10 @@ replaces positional encoding and embeddings of its transformers by them (BV-T an
 
     x = dropout(W BERT([CLS] source [SEP]) + b)
 
-without the position of [SEP], so that the encoder reads as many positions as ESPnet's `embed` gives it: [CLS] stands
-where that has <sos/eos>. The decoder's embeddings stay as they are.
+without the position of [SEP]. The encoder reads as many positions as with ESPnet's `embed`, where <sos/eos> is in the
+place of [CLS]. The embeddings of the decoder do not change.
 
-Cost: one pass of the pretrained encoder, without its backward pass where it is frozen.
+Cost: one forward pass of the pretrained encoder, and a backward pass unless it is frozen.
 """
 
 import torch
@@ -23,18 +23,18 @@ from espnet_diverse.pretrained_tokenizer import PretrainedTokenizer, read_tokeni
 
 
 class BertFrontend(AbsFrontend):
-    """Embeds text that was tokenized by a vocabulary of type `bert`; the name in configurations is `frontend: bert`.
+    """Embeds text that is tokenized by a vocabulary of type `bert`; `frontend: bert` in configurations.
 
-    The model's own file holds the pretrained weights, too, so that a trained model stands alone.
+    The weights of the pretrained encoder are saved with the model, so a trained model needs no other files.
 
     Args:
-        input_size: Tokens of that vocabulary.
-        embed_dim: Features of a position; by rights the encoder's `output_size`.
-        positional_dropout_rate: Dropout of what comes out; ESPnet's name of it in the frontend `embed`.
-        bert: Folder of the pretrained encoder, or its name on the Hub; None where `bert_config` says what it is and a
-            trained model is loaded.
-        trainable: Whether the pretrained encoder is trained, too; otherwise it is frozen and has no dropout.
-        bert_config: Its architecture; filled in from `bert`.
+        input_size: Number of tokens of the vocabulary.
+        embed_dim: Number of features of a position, usually the `output_size` of the encoder.
+        positional_dropout_rate: Dropout rate of the output. ESPnet's frontend `embed` uses the same name.
+        bert: Folder of the pretrained encoder, or its name on the Hub. It may be None if `bert_config` is given, to
+            load a trained model.
+        trainable: Whether the pretrained encoder is trained too; otherwise it is frozen and has no dropout.
+        bert_config: Architecture of the pretrained encoder; by default that of `bert`.
 
     Raises:
         ConfigError: There is no such encoder, or none is given.
@@ -57,13 +57,13 @@ class BertFrontend(AbsFrontend):
         self.bert = pretrained.build(self.bert_config).requires_grad_(trainable)
         self.project = nn.Linear(self.bert.config.hidden_size, embed_dim)
         self.dropout = nn.Dropout(positional_dropout_rate)
-        self.register_buffer("ids", torch.zeros(input_size + 1, dtype=torch.long))  # the last is that of [SEP]
+        self.register_buffer("ids", torch.zeros(input_size + 1, dtype=torch.long))  # the last one is [SEP]
 
     def load_pretrained(self) -> None:
-        """Take the weights of the encoder that `bert` names; nothing where it names none.
+        """Load the weights of the pretrained encoder `bert`; do nothing if `bert` is None.
 
         Raises:
-            ConfigError: They cannot be read, or the source vocabulary is another one than the encoder's.
+            ConfigError: The weights cannot be read, or the source vocabulary is not that of the encoder.
         """
         if self.pretrained is None:
             return
@@ -77,15 +77,15 @@ class BertFrontend(AbsFrontend):
         self.bert.load_state_dict(pretrained.load(self.pretrained).state_dict())
 
     def forward(self, input: Tensor, input_lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """Token indices (B, T), the first that of <sos/eos>, and lengths (B,) -> embeddings (B, T, M), lengths (B,).
+        """Embed tokens: indices (B, T), <sos/eos> first, and lengths (B,) -> embeddings (B, T, M), lengths (B,).
 
         Raises:
-            DataError: A text has more tokens than the pretrained encoder reads.
+            DataError: A text has more tokens than the pretrained encoder can read.
         """
         place = torch.arange(input.size(1) + 1, device=input.device)
         if (limit := pretrained.positions(self.bert)) < len(place):
             has = f"a text has {len(place) - 2} tokens and the pretrained encoder reads {limit - 2}"
-            raise DataError(f"{has}; leave longer ones out, or cut them into sentences")
+            raise DataError(f"{has}; leave longer texts out, or split them into sentences")
         end = input_lengths.unsqueeze(1)
         ids = F.pad(self.ids[input], (0, 1)).masked_fill(place == end, self.ids[-1])
         with torch.set_grad_enabled(self.trainable and torch.is_grad_enabled()):
@@ -93,11 +93,11 @@ class BertFrontend(AbsFrontend):
         return self.dropout(self.project(x[:, :-1])), input_lengths
 
     def output_size(self) -> int:
-        """Features of a position."""
+        """Return the number of features of a position."""
         return self.project.out_features
 
     def train(self, mode: bool = True) -> "BertFrontend":
-        """As of every module; a frozen encoder stays in evaluation mode."""
+        """Set training or evaluation mode; a frozen pretrained encoder stays in evaluation mode."""
         super().train(mode)
         self.bert.train(mode and self.trainable)
         return self

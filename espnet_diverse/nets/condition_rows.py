@@ -1,4 +1,4 @@
-"""Which row of a table of parameters each sample of a batch uses: one row a language, a domain, or a combination."""
+"""Looks up which row of a parameter each sample uses: one row for each language, domain, or combination of them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
@@ -13,16 +13,17 @@ from espnet_diverse.scope import current
 
 
 class ConditionRows(nn.Module):
-    """Looks the conditions of the open scope up in a table; nothing in it is trained or saved.
+    """Maps the conditions of the open scope to rows; it has no parameters, and nothing of it is saved.
 
     Args:
-        option: The option that it belongs to, for messages: `adapter`, `start_tag`.
+        option: Name of the option that uses it, for messages: `adapter` or `start_tag`.
         by: A condition of `conditions.CONDITIONS`, or several.
-        conditions: Names of each condition, in the order of their indices.
-        combinations: The names, one a condition of `by`, that have a row; None gives one to every combination.
+        conditions: Values of each condition, in the order of their indices.
+        combinations: Combinations that have a row, each with one value for each condition of `by`; None gives a row to
+            every combination.
 
     Raises:
-        ConfigError: A condition or a name is unknown, stands twice, or is missing.
+        ConfigError: A condition or a value is unknown, listed twice, or missing.
     """
 
     def __init__(
@@ -35,7 +36,7 @@ class ConditionRows(nn.Module):
         super().__init__()
         self.option = option
         self.by = [by] if isinstance(by, str) else list(by)
-        self._check_axes(conditions)
+        self._check_conditions(conditions)
         self.names = [list(conditions[condition]) for condition in self.by]
         self.labels = list(product(*self.names)) if combinations is None else [tuple(c) for c in combinations]
         rows = torch.full([len(names) for names in self.names], -1)
@@ -48,10 +49,10 @@ class ConditionRows(nn.Module):
         return len(self.labels)
 
     def forward(self, batch: int) -> Tensor:
-        """Row of each of `batch` samples, (batch,) int64; (1,) where the scope gives all of them the same conditions.
+        """Return the row of each of `batch` samples, (batch,) int64, or (1,) if the scope has one value for all.
 
         Raises:
-            DataError: A sample has no condition on a condition, or a combination of conditions without a row.
+            DataError: A condition of a sample is not in the scope, its value is unknown, or its values have no row.
         """
         ids = [self._ids(condition, batch) for condition in self.by]
         inside = [(i >= 0) & (i < len(names)) for i, names in zip(ids, self.names, strict=True)]
@@ -86,7 +87,7 @@ class ConditionRows(nn.Module):
                 )
         return tuple(names.index(name) for names, name in zip(self.names, label, strict=True))
 
-    def _check_axes(self, conditions: Mapping[str, Sequence[str]]) -> None:
+    def _check_conditions(self, conditions: Mapping[str, Sequence[str]]) -> None:
         for condition in self.by:
             if condition not in CONDITIONS:
                 raise ConfigError(f"{self.option}.by: {condition!r} is unknown; known: {' '.join(CONDITIONS)}")
@@ -101,7 +102,7 @@ class ConditionRows(nn.Module):
             twice = next((entry for entry in listed if listed.count(entry) > 1), None)
             if twice is not None:
                 shown = twice if isinstance(twice, str) else " ".join(twice)
-                raise ConfigError(f"{self.option}: {shown} stands twice; list it once")
+                raise ConfigError(f"{self.option}: {shown} is listed twice; list it once")
 
 
 def read_options(kind: type, option: str, given: Mapping[str, object]):

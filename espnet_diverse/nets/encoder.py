@@ -1,7 +1,7 @@
-"""ESPnet's encoders with exchangeable attention, adapters and gated subsampling.
+"""ESPnet's encoders with a choice of attention, adapters and gated subsampling.
 
-Each class is ESPnet's own encoder; after its constructor has run, the self-attention of every layer is exchanged for
-ours. Without an option of ours the attention is softmax, and output and state dict equal ESPnet's.
+Each class is ESPnet's encoder; after its constructor has run, the self-attention of every layer is replaced by ours.
+Without our options the attention is softmax, and output and state dict equal ESPnet's.
 """
 
 from espnet.nets.pytorch_backend.transformer.subsampling import Conv2dSubsampling
@@ -12,21 +12,26 @@ from espnet2.asr.encoder.transformer_encoder import TransformerEncoder
 
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.nets.adapter import insert_adapters
-from espnet_diverse.nets.replace_attention import exchange, signature_with
+from espnet_diverse.nets.replace_attention import replace_attention, signature_with
 from espnet_diverse.nets.subsampling import GATED, GatedConvSubsampling
 
 _OURS = {"attention": None, "adapter": None, "conv_channels": 1024}
 
 
-class _Exchanged:
-    """Before an encoder of ESPnet in the bases: builds it, then exchanges the attention of its layers.
+class _WithAttention:
+    """Mixin that precedes an encoder of ESPnet in the bases: builds it, then replaces the attention of its layers.
 
     Args:
-        input_size: Features of a frame.
+        input_size: Number of features of a frame.
+        args: Further positional arguments of ESPnet's encoder.
         attention: `{"core": name, **options of the core}`; None is softmax.
-        adapter: `AdapterOptions` by name; None is no adapter.
+        adapter: `AdapterOptions` by name; None adds no adapters.
         conv_channels: Channels of the first convolution with `input_layer: conv1d4_glu`.
-        options: ESPnet's options of the encoder; `input_layer` may also be conv1d4_glu, see `nets/subsampling.py`.
+        options: Options of ESPnet's encoder; `input_layer` may also be conv1d4_glu, see `nets/subsampling.py`.
+
+    Raises:
+        ConfigError: An option is unknown or has a value that is not allowed, or the core does not support the attention
+            of this encoder.
     """
 
     attribute = "self_attn"
@@ -44,8 +49,13 @@ class _Exchanged:
         super().__init__(input_size, *args, **(options | {"input_layer": "conv2d"} if gated else options))
         if gated:
             self.embed = self._gated_subsampling(input_size, conv_channels)
-        exchange(self.encoders, self.attribute, attention)
+        net = type(self).__name__
+        replace_attention(self.encoders, self.attribute, attention, net=net, length=self._attention_length())
         insert_adapters(self.encoders, adapter)
+
+    def _attention_length(self) -> int | None:
+        """Return the number of positions of every call of the attention, or None if it depends on the input."""
+        return None
 
     def _gated_subsampling(self, input_size: int, channels: int) -> GatedConvSubsampling:
         if not isinstance(self.embed, Conv2dSubsampling):
@@ -55,26 +65,29 @@ class _Exchanged:
         return GatedConvSubsampling(input_size, self.output_size(), channels, self.embed.out[-1])
 
 
-class DiverseTransformerEncoder(_Exchanged, TransformerEncoder):
+class DiverseTransformerEncoder(_WithAttention, TransformerEncoder):
     """ESPnet's transformer encoder; its attention is bidirectional with absolute position."""
 
     __signature__ = signature_with(TransformerEncoder, **_OURS)
 
 
-class DiverseConformerEncoder(_Exchanged, ConformerEncoder):
+class DiverseConformerEncoder(_WithAttention, ConformerEncoder):
     """ESPnet's conformer encoder; its attention has relative position."""
 
     __signature__ = signature_with(ConformerEncoder, **_OURS)
 
 
-class DiverseEBranchformerEncoder(_Exchanged, EBranchformerEncoder):
+class DiverseEBranchformerEncoder(_WithAttention, EBranchformerEncoder):
     """ESPnet's E-Branchformer encoder; its attention has relative position."""
 
     __signature__ = signature_with(EBranchformerEncoder, **_OURS)
     attribute = "attn"
 
 
-class DiverseContextualBlockTransformerEncoder(_Exchanged, ContextualBlockTransformerEncoder):
+class DiverseContextualBlockTransformerEncoder(_WithAttention, ContextualBlockTransformerEncoder):
     """ESPnet's streaming transformer encoder, which attends within blocks that carry a context vector."""
 
     __signature__ = signature_with(ContextualBlockTransformerEncoder, **_OURS)
+
+    def _attention_length(self) -> int | None:
+        return self.block_size + 2 if self.block_size > 0 else None  # frames of a block, and two context vectors

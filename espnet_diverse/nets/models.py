@@ -15,7 +15,7 @@ from espnet_diverse.conditions import CONDITIONS
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.functional.sentence_ends import add_sos_eos
 from espnet_diverse.nets.adapter import freeze_base
-from espnet_diverse.nets.label_smoothing import exchange_losses
+from espnet_diverse.nets.label_smoothing import replace_losses
 from espnet_diverse.nets.replace_attention import signature_with
 from espnet_diverse.registration.import_hooks import swapped
 from espnet_diverse.scope import current, scope
@@ -34,7 +34,7 @@ class Diverse:
     def __init__(self, *args, conditions: dict[str, list[str]] | None = None, **options):
         super().__init__(*args, **options)
         self.conditions = conditions or {}
-        exchange_losses(self)
+        replace_losses(self)
         freeze_base(self)  # where there are adapters that ask for it
 
     def forward(self, *args, **kwargs) -> tuple[Tensor, dict[str, Tensor | None], Tensor]:

@@ -1,4 +1,4 @@
-"""Pretrained text encoders of Hugging Face, read from a folder or the Hub as safetensors; no code of theirs is run."""
+"""Pretrained text encoders of Hugging Face, read as safetensors from a folder or the Hub. No code of a model is run."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,31 +16,34 @@ from espnet_diverse.functional.masks import lengths_to_mask
 from espnet_diverse.pretrained_tokenizer import PretrainedTokenizer, read_tokenizer
 
 _HEADS = ("pooler",)
-"""Parts behind the embeddings of tokens, which are not used."""
+"""Parts after the embeddings of tokens, which are not used."""
 
 
 def read_config(model: str | Path) -> dict:
-    """The architecture of an encoder as plain data, enough to build it again.
+    """Read the architecture of an encoder as plain data, from which `build` builds it.
 
     Args:
-        model: Its folder, or its name on the Hub.
+        model: Folder of the encoder, or its name on the Hub.
 
     Raises:
-        ConfigError: There is none, or it is no encoder alone.
+        ConfigError: The model is not found, or it has a decoder.
     """
     with _reading(model) as transformers:
         config = transformers.AutoConfig.from_pretrained(str(model), trust_remote_code=False)
     if config.is_encoder_decoder:
         raise ConfigError(f"{model}: {config.model_type} is an encoder with a decoder; give an encoder such as BERT")
-    # `auto_map` names code of the model's own, which is not run.
+    # `auto_map` names code of the model, which must not be run.
     return {name: value for name, value in config.to_diff_dict().items() if name not in ("auto_map", "dtype")}
 
 
 def build(config: dict) -> nn.Module:
-    """An encoder that is not trained yet, of what `read_config` returned.
+    """Build an encoder with random weights.
+
+    Args:
+        config: Architecture, the result of `read_config`.
 
     Raises:
-        ConfigError: No such architecture is known.
+        ConfigError: The architecture is unknown.
     """
     options = dict(config)
     with _reading(options.get("model_type")) as transformers:
@@ -49,13 +52,13 @@ def build(config: dict) -> nn.Module:
 
 
 def load(model: str | Path) -> nn.Module:
-    """A trained encoder, in evaluation mode.
+    """Load a trained encoder in evaluation mode.
 
     Args:
-        model: Its folder, or its name on the Hub.
+        model: Folder of the encoder, or its name on the Hub.
 
     Raises:
-        ConfigError: There is none, it is not stored as safetensors, or parameters are missing.
+        ConfigError: The model is not found or not stored as safetensors, or parameters are missing.
     """
     with _reading(model) as transformers:
         transformers.utils.logging.disable_progress_bar()
@@ -69,22 +72,22 @@ def load(model: str | Path) -> nn.Module:
 
 
 def positions(encoder: nn.Module) -> int:
-    """Tokens that an encoder reads at most, with the marks around a text."""
+    """Return the greatest number of tokens that an encoder reads, including the special tokens around a text."""
     table = getattr(getattr(encoder, "embeddings", None), "position_embeddings", None)
-    if isinstance(table, nn.Embedding):  # of RoBERTa, positions begin after that of padding
+    if isinstance(table, nn.Embedding):  # positions of RoBERTa begin after padding
         return table.num_embeddings - (0 if table.padding_idx is None else table.padding_idx + 1)
     return encoder.config.max_position_embeddings
 
 
 class Embedder:
-    """Contextual embeddings of the tokens of texts by one layer of a trained encoder.
+    """Embeds the tokens of texts by one layer of a trained encoder.
 
     Args:
-        model: Its folder, or its name on the Hub.
-        layer: 0 is its input, 1 its first layer; None is the last one.
+        model: Folder of the encoder, or its name on the Hub.
+        layer: Index of the layer: 0 is the input of the encoder, 1 its first layer; None is the last layer.
 
     Attributes:
-        name: The encoder and the layer.
+        name: Name of the encoder and index of the layer.
 
     Raises:
         ConfigError: The encoder cannot be read, or has no such layer.
@@ -102,9 +105,9 @@ class Embedder:
 
     @torch.inference_mode()
     def __call__(self, texts: Sequence[str]) -> list[NDArray]:
-        """Embeddings (N, D) of length 1 of the N tokens of each text, without those of the marks around it.
+        """Compute unit-length embeddings (N, D) of the N tokens of each text, without the special tokens around it.
 
-        What is longer than the encoder reads is cut off. The order of the texts does not matter but for rounding.
+        Texts are truncated to the length that the encoder reads. The order of the texts changes only rounding errors.
         """
         limit = positions(self.encoder)
         ids = [self.tokenizer.encode_with_special_tokens(text) for text in texts]
@@ -125,7 +128,7 @@ class Embedder:
 
 @contextmanager
 def _reading(model: str | Path | None) -> Iterator[ModuleType]:
-    """The library, whose errors become one line."""
+    """Import transformers, and turn its errors into a `ConfigError` of one line."""
     try:
         import transformers
         from safetensors import SafetensorError

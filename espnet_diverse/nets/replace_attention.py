@@ -1,6 +1,7 @@
-"""Exchanging ESPnet's attention modules for ours, inside a net that ESPnet has built."""
+"""Replaces ESPnet's attention modules by ours inside a net that ESPnet has built."""
 
 import inspect
+from collections.abc import Iterable
 
 from espnet.nets.pytorch_backend.transformer.attention import (
     LegacyRelPositionMultiHeadedAttention,
@@ -10,8 +11,8 @@ from espnet.nets.pytorch_backend.transformer.attention import (
 from espnet.nets.pytorch_backend.transformer.contextual_block_encoder_layer import ContextualBlockEncoderLayer
 from torch import nn
 
-from espnet_diverse.attention import MultiHeadAttention, build_core, build_selection
-from espnet_diverse.errors import ConfigError
+from espnet_diverse.attention import MultiHeadAttention, build_core, build_selection, check_uses
+from espnet_diverse.errors import ConfigError, DataError
 
 _RELATIVE = (RelPositionMultiHeadedAttention, LegacyRelPositionMultiHeadedAttention)
 _SHARED = ("linear_out", "q_norm", "k_norm")
@@ -19,56 +20,107 @@ _BY_HEAD = ("linear_q", "linear_k", "linear_v")
 _BY_HEAD_RELATIVE = ("linear_pos", "pos_bias_u", "pos_bias_v")
 
 
-class Attention(MultiHeadAttention, MultiHeadedAttention):
-    """Our shell under ESPnet's type, so that ESPnet's attention plots recognise it."""
+class WeightlessAttention(MultiHeadAttention):
+    """Our attention with a core that has no explicit weights.
+
+    It is not of ESPnet's type, because ESPnet plots the weights of every module of that type.
+    """
+
+    def check_length(self, *lengths: int) -> None:
+        """Check numbers of queries or keys.
+
+        Raises:
+            DataError: The core does not support as many.
+        """
+        try:
+            super().check_length(*lengths)
+        except ValueError as error:
+            raise DataError(str(error)) from error
 
 
-def exchange(layers: nn.Module, attribute: str, attention: dict | None, causal: bool = False) -> None:
-    """Put our attention in the place of ESPnet's in every layer, keeping ESPnet's initial weights.
+class Attention(WeightlessAttention, MultiHeadedAttention):
+    """Our attention under ESPnet's type, so that ESPnet's attention plots recognise it."""
+
+
+def replace_attention(
+    layers: Iterable[nn.Module],
+    attribute: str,
+    attention: dict | None,
+    causal: bool = False,
+    net: str = "net",
+    length: int | None = None,
+) -> None:
+    """Replace ESPnet's attention by ours in every layer, keeping ESPnet's initial weights.
 
     Args:
-        layers: The layers, each holding its attention as `attribute`.
-        attribute: `self_attn`, `src_attn` or `attn`.
+        layers: The layers, which have their attention as `attribute`.
+        attribute: Name of the attention: `self_attn`, `src_attn` (cross-attention) or `attn`.
         attention: `{"core": name, **options of the core}`, and `selection`, `SelectionOptions` by name; None is
             softmax, which equals ESPnet's attention.
-        causal: Whether it is self-attention that never looks ahead.
+        causal: Whether it is self-attention in which no query attends to later keys.
+        net: Name of the net, for messages.
+        length: Number of positions of every call, if it is known.
 
     Raises:
-        ConfigError: The core or an option is unknown, or ESPnet's attention of this layer has no counterpart here.
+        ConfigError: The core or an option is unknown, the core does not support this use, or ESPnet's attention of this
+            layer has no counterpart here.
     """
-    for layer in layers:
+    for number, layer in enumerate(layers, start=1):
         theirs = getattr(layer, attribute)
         if isinstance(layer, ContextualBlockEncoderLayer) and (attention or {}).get("selection"):
             raise ConfigError("head selection does not fit the contextual block encoder; choose another encoder")
         kind = {"cross": attribute == "src_attn", "causal": causal}
-        setattr(layer, attribute, _counterpart(theirs, attention or {"core": "softmax"}, kind))
+        where = f"{net}, {attribute} of layer {number}"
+        setattr(layer, attribute, _counterpart(theirs, attention or {"core": "softmax"}, kind, where, length))
 
 
-def _counterpart(theirs: nn.Module, attention: dict, kind: dict[str, bool]) -> Attention:
+def _counterpart(
+    theirs: nn.Module, attention: dict, kind: dict[str, bool], where: str, length: int | None
+) -> WeightlessAttention:
     if not isinstance(theirs, MultiHeadedAttention):
         raise ConfigError(
-            f"attention of type {type(theirs).__name__} cannot be exchanged; "
+            f"attention of type {type(theirs).__name__} cannot be replaced; "
             "choose selfattn, rel_selfattn or legacy_rel_selfattn"
         )
     if getattr(theirs, "zero_triu", False):
-        raise ConfigError("zero_triu: true is not supported with an exchanged attention; set it to false")
+        raise ConfigError("zero_triu: true is not supported with a replaced attention; set it to false")
     relative = isinstance(theirs, _RELATIVE)
     size = theirs.h * theirs.d_k
     options = dict(attention)
+    name = options.pop("core", "softmax")
     try:
         selection = build_selection(options.pop("selection", None), theirs.h)
-        core = build_core(options.pop("core", "softmax"), size, theirs.h, **kind, **options)
+        core = build_core(name, size, theirs.h, **kind, **options)
     except (ValueError, TypeError) as error:
         raise ConfigError(str(error)) from error
-    ours = Attention(size, theirs.h, core, theirs.dropout_rate, relative, selection)
+    try:
+        check_uses(name, core.supports, _uses(relative, selection is not None, **kind))
+        core.supports.check_length(name, length or 0)
+    except ValueError as error:
+        raise ConfigError(f"{where}: {error}") from error
+    attention_class = Attention if core.supports.explicit_weights else WeightlessAttention
+    ours = attention_class(size, theirs.h, core, theirs.dropout_rate, relative, selection)
     by_head = _BY_HEAD + (_BY_HEAD_RELATIVE if relative else ())
-    for name in _SHARED + (by_head if selection is None else ()):  # a pool has initial weights of its own
-        setattr(ours, name, getattr(theirs, name))
+    for part in _SHARED + (by_head if selection is None else ()):  # a pool has its own initial weights
+        setattr(ours, part, getattr(theirs, part))
     return ours
 
 
+def _uses(relative: bool, selected: bool, cross: bool, causal: bool) -> list[str]:
+    """Return what a net uses an attention for, keys of `attention.supports.USES`; decoders decode with a cache."""
+    wanted = {
+        "padding": True,
+        "relative_position": relative,
+        "causal": causal,
+        "cached_decoding": causal or cross,
+        "cross_attention": cross,
+        "head_selection": selected,
+    }
+    return [use for use, needed in wanted.items() if needed]
+
+
 def signature_with(base: type, **added: object) -> inspect.Signature:
-    """The signature of ESPnet's class `base` with options added, so that `--print_config` shows all of them."""
+    """Return the signature of ESPnet's class `base` with our options added, so that `--print_config` shows them all."""
     options = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default) for name, default in added.items()
     ]

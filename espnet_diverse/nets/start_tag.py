@@ -1,10 +1,10 @@
-"""A tag of the target language as the decoder's first input, in place of the embedding of <sos/eos>.
+"""A tag of the target language as the decoder's first input, instead of the embedding of <sos/eos>.
 
-Johnson et al., "Google's Multilingual Neural Machine Translation System", TACL 2017, put a token of the target language
-into the text. Here the tag is an embedding of its own: it is no token, so it cannot be emitted, no loss and no search
-knows of it, and it is chosen by the condition ids that head selection uses.
+Johnson et al., "Google's Multilingual Neural Machine Translation System", TACL 2017, add a token of the target language
+to the text. Here the tag is a separate embedding and no token of the vocabulary: it cannot be emitted, and losses and
+search do not change. It is chosen by the conditions of the sample, as in head selection.
 
-Null setting: without the option the decoder's embedding is ESPnet's. Cost: M parameters a condition.
+Without the option the decoder's embedding is ESPnet's. Cost: M parameters for each tag.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,8 +22,8 @@ class StartTagOptions:
     """Options of the start tag.
 
     Attributes:
-        by: Condition of the conditions, by rights `tgtlang`, or a list of conditions.
-        conditions: Names of each condition in the order of their indices; training fills them in.
+        by: The condition that the tag is chosen by, usually `tgtlang`, or a list of conditions.
+        conditions: Values of each condition in the order of their indices; training fills them in.
     """
 
     by: str | Sequence[str]
@@ -31,12 +31,11 @@ class StartTagOptions:
 
 
 class TaggedEmbedding(nn.Embedding):
-    """An embedding whose first position is that of the sample's condition; it shares the weights of the one it
-    replaces.
+    """An embedding of tokens that replaces the first position by the tag of the sample.
 
     Args:
-        embedding: The embedding of tokens.
-        rows: Which tag a sample has.
+        embedding: The embedding of tokens that it replaces, and whose weights it shares.
+        rows: Returns the index of the tag of each sample.
     """
 
     def __init__(self, embedding: nn.Embedding, rows: ConditionRows):
@@ -45,20 +44,24 @@ class TaggedEmbedding(nn.Embedding):
         self.start = nn.Embedding(len(rows), embedding.embedding_dim)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Token ids (B, T), <sos/eos> first -> (B, T, M), the tag first.
+        """Embed token indices (B, T), <sos/eos> first -> (B, T, M), the tag first.
 
         Raises:
-            DataError: The open scope has no condition for a sample.
+            DataError: A condition of a sample is not in the open scope, or its values have no tag.
         """
         tag = self.start(self.rows(len(tokens))).expand(len(tokens), -1)
         return torch.cat([tag.unsqueeze(1), super().forward(tokens[:, 1:])], dim=1)
 
 
 def insert_start_tag(embed: nn.Sequential, options: Mapping[str, object] | None) -> None:
-    """Exchange `embed[0]`, ESPnet's embedding of tokens, for one with a tag; None leaves it.
+    """Replace `embed[0]`, ESPnet's embedding of tokens, by one with a tag.
+
+    Args:
+        embed: The input layer of the decoder.
+        options: `StartTagOptions` by name; None changes nothing.
 
     Raises:
-        ConfigError: An option is unknown or has a wrong value, or the decoder does not embed tokens.
+        ConfigError: An option is unknown or has a value that is not allowed, or the decoder does not embed tokens.
     """
     if options is None:
         return

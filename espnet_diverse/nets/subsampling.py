@@ -1,9 +1,9 @@
 """Two gated convolutions over time that reduce the frame rate by 4, as in fairseq's speech-to-text transformer.
 
-Wang et al., "fairseq S2T: Fast Speech-to-Text Modeling with fairseq", AACL 2020; the gate is Dauphin et al. 2017. Each
-convolution has kernel 5 and stride 2; the first gives `channels` channels and the second twice the model width, and a
-gated linear unit halves both. Frames of padding are zero before each convolution, so that a sample's output does not
-depend on the length of its batch.
+Wang et al., "fairseq S2T: Fast Speech-to-Text Modeling with fairseq", AACL 2020, with the gated linear unit of Dauphin
+et al. 2017. Each convolution has kernel size 5 and stride 2. The first has `channels` output channels and the second
+twice the model width; a gated linear unit halves both. Padding is set to zero before each convolution, so the output of
+a sample does not depend on the length of its batch.
 """
 
 import torch.nn.functional as F
@@ -13,24 +13,24 @@ from torch import Tensor, nn
 from espnet_diverse.errors import ConfigError
 
 GATED = "conv1d4_glu"
-"""The value of `input_layer` that names it."""
+"""Value of `input_layer` that selects this subsampling."""
 
 
 class GatedConvSubsampling(Conv2dSubsampling):
-    """`input_layer: conv1d4_glu`, under the type whose interface ESPnet's encoders know.
+    """Subsampling for `input_layer: conv1d4_glu`; the base class tells ESPnet's encoders how to call it.
 
     Args:
-        features: Features of a frame.
+        features: Number of features of a frame.
         size: Model width M.
-        channels: Output channels of the first convolution, an even number.
-        position: Positional encoding.
+        channels: Number of output channels of the first convolution, an even number.
+        position: Module that adds positional encodings.
 
     Raises:
         ConfigError: `channels` is not a positive even number.
     """
 
     def __init__(self, features: int, size: int, channels: int, position: nn.Module):
-        nn.Module.__init__(self)  # not the convolutions of the base
+        nn.Module.__init__(self)  # without the convolutions of the base class
         if channels < 2 or channels % 2:
             raise ConfigError(f"conv_channels is {channels}; a gated linear unit needs a positive even number")
         self.conv = nn.ModuleList(
@@ -42,7 +42,7 @@ class GatedConvSubsampling(Conv2dSubsampling):
         self.out = nn.Sequential(position)
 
     def forward(self, x: Tensor, x_mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """x (B, T, features), x_mask (B, 1, T) -> (B, ceil(T/4), M) with positions, mask (B, 1, ceil(T/4))."""
+        """Subsample x (B, T, features), x_mask (B, 1, T) -> (B, T4, M), (B, 1, T4), with T4 = ceil(T/4)."""
         x = x.transpose(1, 2)
         for convolution in self.conv:
             if x_mask is not None:

@@ -1,45 +1,39 @@
-"""What the statistics of an epoch tell of an attention that does not learn as it is meant to."""
+"""Warnings about attention that does not learn as intended, from the training statistics of an epoch."""
 
 from collections.abc import Mapping
 
-#: Share of heads, over all modules, from which on clusters that separate nothing are worth a word.
-SHARE = 0.25
-_MIXTURES = {"z": "tokens", "q": "queries"}
-_WEIGHTS = {"kl": "lambda_k", "diversity": "lambda_d", "head_mi": "lambda_q"}
-#: (22) lies the logarithm of the sequence length away from the bound (15) that it stands for: a constant without
-#: gradient, which makes most of its size and is no weight.
-_WITHOUT_SCALE = "query_mi"
+from espnet_diverse.attention import AuxiliaryLoss, Diagnosis, known_cores
 
 
 def findings(stats: Mapping[str, float]) -> list[str]:
-    """One sentence for each thing amiss in the training statistics of an epoch, which are those of `Diverse.forward`.
+    """Return one sentence for each problem in the training statistics of an epoch.
 
-    Clusters that have collapsed (perplexity of their usage under 1.5) or that tell no tokens apart (posteriors all but
-    uniform), and auxiliary losses that outweigh the task's.
+    Reported are statistics that the cores declare in `DIAGNOSES`, from their thresholds on, and auxiliary losses that
+    together exceed the loss of the task.
+
+    Args:
+        stats: Means over the epoch of the statistics that `Diverse.forward` returns.
     """
-    found = []
-    for suffix, clustered in _MIXTURES.items():
-        if (share := stats.get(f"collapsed_{suffix}", 0.0)) >= SHARE:
-            found.append(
-                f"in {share:.0%} of the heads all {clustered} fall into one cluster (usage perplexity under 1.5); "
-                "raise lambda_d or take fewer clusters"
-            )
-        if (share := stats.get(f"uniform_{suffix}", 0.0)) >= SHARE:
-            found.append(
-                f"in {share:.0%} of the heads the clusters tell no {clustered} apart (posteriors are uniform); "
-                "try dv_form: balanced, or raise centroid_learning_rate_scale"
-            )
-    return found + _outweighing(stats)
+    reached = [each for each in _diagnoses() if stats.get(each.statistic, 0.0) >= each.threshold]
+    return [each.sentence(stats[each.statistic]) for each in reached] + _exceeding(stats)
 
 
-def _outweighing(stats: Mapping[str, float]) -> list[str]:
+def _diagnoses() -> list[Diagnosis]:
+    """Return the diagnoses of all cores, one for each statistic."""
+    return list({each.statistic: each for core in known_cores().values() for each in core.DIAGNOSES}.values())
+
+
+def _exceeding(stats: Mapping[str, float]) -> list[str]:
+    known: dict[str, AuxiliaryLoss] = {}
+    for core in known_cores().values():
+        known |= core.LOSSES
     auxiliary = {name.removeprefix("aux_"): value for name, value in stats.items() if name.startswith("aux_")}
-    auxiliary.pop(_WITHOUT_SCALE, None)
+    auxiliary = {name: value for name, value in auxiliary.items() if name not in known or known[name].comparable}
     total, task = sum(auxiliary.values()), stats.get("loss_task", 0.0)
     if not auxiliary or not total > task:
         return []
     largest = max(auxiliary, key=auxiliary.get)
-    weight = next((option for prefix, option in _WEIGHTS.items() if largest.startswith(prefix)), "its weight")
+    weight = known[largest].weight if largest in known else "its weight"
     return [
         f"the auxiliary losses ({total:.4g}) outweigh the task's ({task:.4g}), above all {largest} "
         f"({auxiliary[largest]:.4g}); lower {weight}"

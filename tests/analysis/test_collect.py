@@ -38,10 +38,10 @@ def test_what_is_seen(model, speech):
 def test_posteriors_are_those_of_the_semantic_mask(model, speech):
     seen = observe(model, speech, TEXT)
     p = seen["cross"].posteriors
-    torch.testing.assert_close(seen["cross"].semantic, semantic_mask(p["tokens"], p["frames"]))
+    torch.testing.assert_close(seen["cross"].maps["semantic"].values, semantic_mask(p["tokens"], p["frames"]))
     p = seen["decoder"].posteriors["tokens"]
     causal = torch.ones(4, 4, dtype=torch.bool).tril()
-    torch.testing.assert_close(seen["decoder"].semantic, semantic_mask(p, p, causal))
+    torch.testing.assert_close(seen["decoder"].maps["semantic"].values, semantic_mask(p, p, causal))
 
 
 def test_queries_are_those_of_the_last_layer(model, speech):

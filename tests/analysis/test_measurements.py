@@ -2,7 +2,7 @@ import pytest
 import soundfile
 
 from espnet_diverse.analysis import measurements as surveying
-from espnet_diverse.analysis.measurements import choose, look, survey
+from espnet_diverse.analysis.measurements import choose_utterances, observe_utterance, survey
 from espnet_diverse.data.kaldi import DataDir, Segment, read_data_dir
 from espnet_diverse.errors import ConfigError, DataError, ModelError
 from espnet_diverse.training.tasks import load_model
@@ -21,10 +21,10 @@ def vocabulary(tiny_run):
 
 def test_utterances_are_spread_over_the_set():
     data = DataDir(text={f"u{n}": "a" for n in range(9)})
-    assert choose(data, 3) == ["u0", "u4", "u8"]
-    assert choose(data, None) == choose(data, 20) == sorted(data.text)
-    with pytest.raises(ConfigError, match="--utterances 0 is no number of utterances; give at least 1"):
-        choose(data, 0)
+    assert choose_utterances(data, 3) == ["u0", "u4", "u8"]
+    assert choose_utterances(data, None) == choose_utterances(data, 20) == sorted(data.text)
+    with pytest.raises(ConfigError, match="--utterances 0 is not allowed; give at least 1"):
+        choose_utterances(data, 0)
 
 
 def test_all_utterances_count(model, vocabulary, tiny_run):
@@ -39,14 +39,14 @@ def test_a_segment_is_looked_at_alone(model, vocabulary, tiny_run):
     data = read_data_dir(tiny_run.test_dir)
     data.segments = {"part": Segment("test-00", 0.0, 0.5)}
     data.text = {"part": "ab"}
-    assert look(model, vocabulary, data, "part")["encoder"].weights.size(-1) < 18
+    assert observe_utterance(model, vocabulary, data, "part")["encoder"].weights.size(-1) < 18
 
 
 def test_an_utterance_too_short_for_the_model(model, vocabulary, tmp_path):
     soundfile.write(tmp_path / "short.wav", [0.1] * 800, 16_000)
     data = DataDir(wav_scp={"short": str(tmp_path / "short.wav")}, text={"short": "a"})
     with pytest.raises(DataError, match="utterance 'short': has .* frames and is too short"):
-        look(model, vocabulary, data, "short")
+        observe_utterance(model, vocabulary, data, "short")
     with pytest.raises(DataError, match="none of 1 utterances could be analysed; first short: utterance 'short'"):
         survey(model, vocabulary, data, {"short": {}})
 
@@ -54,4 +54,4 @@ def test_an_utterance_too_short_for_the_model(model, vocabulary, tmp_path):
 def test_a_model_without_attention_to_look_at(model, vocabulary, tiny_run, monkeypatch):
     monkeypatch.setattr(surveying, "observe", lambda *_: {})
     with pytest.raises(ModelError, match="neither encoder nor decoder has an attention that keeps one matrix"):
-        look(model, vocabulary, read_data_dir(tiny_run.test_dir), "test-00")
+        observe_utterance(model, vocabulary, read_data_dir(tiny_run.test_dir), "test-00")

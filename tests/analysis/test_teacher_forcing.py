@@ -6,7 +6,7 @@ import torch
 import yaml
 
 from espnet_diverse.analysis.collect import attentions
-from espnet_diverse.analysis.teacher_forcing import force, load
+from espnet_diverse.analysis.teacher_forcing import load, run_teacher_forced
 from espnet_diverse.errors import ModelError
 from espnet_diverse.scope import scope
 
@@ -16,7 +16,7 @@ TEXT = [2, 3, 4]
 def test_weights_are_those_of_the_models_own_forward_pass(tiny_run):
     model = load(tiny_run.model_dir)
     speech, _ = soundfile.read(tiny_run.test_dir / "test-00.wav", dtype="float32")
-    force(model, speech, TEXT)
+    run_teacher_forced(model, speech, TEXT)
     modules = [module for found in attentions(model).values() for module in found]
     forced = [module.attn for module in modules]
     with scope(keep_attention=True), torch.no_grad():

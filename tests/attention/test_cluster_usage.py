@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from espnet_diverse.attention import build_attention
-from espnet_diverse.attention.cluster_usage import cluster_usage
+from espnet_diverse.attention.cluster_usage import cluster_diagnoses, cluster_usage
 from espnet_diverse.scope import scope
 
 ONE_HOT = torch.eye(4)  # every token has its own cluster
@@ -41,3 +41,13 @@ def test_modules_report_their_mixtures_but_not_a_lone_cluster():
     with scope() as shared:
         build_attention("sdma", 16, 4, n_clusters_q=1)(x, x, x, None)
     assert set(shared.stats()) == {"gamma", "clusters_z", "collapsed_z", "uniform_z"}
+
+
+def test_collapsed_and_uniform_heads_are_reported_with_a_remedy():
+    collapsed, uniform = cluster_diagnoses("z", "tokens")
+    assert (collapsed.statistic, uniform.statistic) == ("collapsed_z", "uniform_z")
+    assert collapsed.sentence(0.5) == (
+        "in 50% of the heads all tokens fall into one cluster (usage perplexity under 1.5); "
+        "raise lambda_d or take fewer clusters"
+    )
+    assert "tell no tokens apart" in uniform.sentence(1.0)

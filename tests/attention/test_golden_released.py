@@ -121,7 +121,7 @@ def test_attention(case, monkeypatch):
     output, g = case.run(monkeypatch), case.golden
     close(output, g["output"], tolerance)
     close(case.module.attn, g["Ahat"], tolerance)
-    close(case.module.core.semantic, g["M"])
+    close(case.module.core.inspect().maps["semantic"].values, g["M"])
     queries = [p for module, p in posteriors if module is case.module.core.query_mixture]
     tokens = [p for module, p in posteriors if module is case.module.core.token_mixture]
     close(queries[0], g["P_q"])

@@ -48,7 +48,7 @@ def languages(*ids, **options):
     return scope({"lang": torch.tensor(ids)}, **options)
 
 
-# Laws of batches that mix conditions
+# Invariants of batches that mix conditions
 
 
 @each_core

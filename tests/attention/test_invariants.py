@@ -1,19 +1,15 @@
-"""The laws every attention core obeys, whatever its method; a new core gets them by being in CORES."""
+"""The invariants of everything that a core declares in `supports`; a new core of the package gets them from CORES."""
+
+from dataclasses import replace
 
 import pytest
 import torch
 
-from espnet_diverse.attention import CORES, build_attention
-from espnet_diverse.attention.multi_head import Memory
+from espnet_diverse.attention import CORES, KVCache, build_attention
 from espnet_diverse.scope import scope
 
 SIZE, HEADS = 16, 4
-NULL = {
-    "softmax": {},
-    "sma": {"nu": 0.0, "noise_std": 0.0, "lambda_k": 0.0, "lambda_d": 0.0},
-    "sdma": {"nu": 0.0, "noise_std": 0.0, "lambda_k": 0.0, "lambda_d": 0.0, "lambda_q": 0.0, "lambda_x": 0.0},
-}
-#: Every sample has the default task here; batches that mix conditions stand in test_head_selection.py.
+#: Every sample has the default condition here; batches of mixed conditions are in test_head_selection.py.
 GROUP = {"strategy": "group", "pool": 8, "conditions": {"lang": ["ar", "de"]}, "default_condition": {"lang": "de"}}
 VARIANTS = {
     "sma:paper": {"preset": "paper"},
@@ -32,8 +28,22 @@ VARIANTS = {
     "sma:group": {"selection": GROUP},
     "sdma:subset": {"selection": GROUP | {"strategy": "subset", "subset_order": "score"}},
 }
-each_core = pytest.mark.parametrize("core", [*CORES, *VARIANTS])
-each_position = pytest.mark.parametrize("relative", [False, True], ids=["absolute", "relative"])
+
+
+def supporting(*uses):
+    """Parametrise `core` by the cores that declare all of `uses`, and their variants."""
+    able = [name for name in [*CORES, *VARIANTS] if CORES[name.split(":")[0]].supports.missing(uses) is None]
+    return pytest.mark.parametrize("core", able)
+
+
+def supporting_by_position(*uses):
+    """The same, and `relative`: whether the core has relative position."""
+    able = [name for name in [*CORES, *VARIANTS] if CORES[name.split(":")[0]].supports.missing(uses) is None]
+    cases = [(name, False) for name in able]
+    cases += [(name, True) for name in able if CORES[name.split(":")[0]].supports.relative_position]
+    return pytest.mark.parametrize(
+        ("core", "relative"), cases, ids=[f"{name}-{'relative' if r else 'absolute'}" for name, r in cases]
+    )
 
 
 def build(core, **options):
@@ -54,9 +64,9 @@ def make(core, updates=2000.0, **options):
     return module
 
 
-def null(core):
+def softmax_equivalent(core):
     """Options at which a core, or a variant of it, is softmax attention."""
-    return NULL[core.split(":")[0]]
+    return CORES[core.split(":")[0]].SOFTMAX_EQUIVALENT
 
 
 def inputs(batch=2, time=7, relative=False):
@@ -69,20 +79,23 @@ def causal(time):
     return torch.ones(time, time, dtype=torch.bool).tril().unsqueeze(0)
 
 
-@each_core
-@each_position
-def test_shape_and_weights(core, relative):
+@supporting_by_position()
+def test_shape(core, relative):
     module, (x, position) = make(core, relative=relative), inputs(relative=relative)
     assert module(x, x, x, *position, None).shape == x.shape
     assert module.attn is None
+
+
+@supporting_by_position("explicit_weights")
+def test_weights_sum_to_one(core, relative):
+    module, (x, position) = make(core, relative=relative), inputs(relative=relative)
     with scope(keep_attention=True):
         module(x, x, x, *position, None)
     assert module.attn.shape == (2, HEADS, 7, 7)
     torch.testing.assert_close(module.attn.sum(dim=-1), torch.ones(2, HEADS, 7, dtype=torch.double))
 
 
-@each_core
-@each_position
+@supporting_by_position("explicit_weights", "padding", "causal")
 @pytest.mark.parametrize("masked", ["none", "padding", "causal"])
 def test_fused_equals_explicit_weights(core, relative, masked):
     module, (x, position) = make(core, relative=relative), inputs(relative=relative)
@@ -93,7 +106,7 @@ def test_fused_equals_explicit_weights(core, relative, masked):
     torch.testing.assert_close(fused, explicit, rtol=1e-9, atol=1e-9)
 
 
-@each_core
+@supporting("padding")
 def test_padding_changes_nothing(core):
     module, (x, _) = make(core), inputs()
     mask = torch.arange(7) < torch.tensor([[[4]], [[4]]])
@@ -102,7 +115,7 @@ def test_padding_changes_nothing(core):
     torch.testing.assert_close(module(padded, padded, padded, mask)[:, :4], module(x[:, :4], x[:, :4], x[:, :4], None))
 
 
-@each_core
+@supporting("padding")
 def test_batch_equals_singles(core):
     module, (x, _) = make(core), inputs(batch=3)
     lengths = [7, 5, 2]
@@ -112,7 +125,15 @@ def test_batch_equals_singles(core):
         torch.testing.assert_close(together[i : i + 1, :n], module(alone, alone, alone, None))
 
 
-@each_core
+@supporting("causal")
+def test_no_query_sees_later_keys(core):
+    module, (x, _) = make(core, causal=True), inputs()
+    before, changed = module(x, x, x, causal(7)), x.clone()
+    changed[:, 4:] = 1e3
+    torch.testing.assert_close(module(changed, changed, changed, causal(7))[:, :4], before[:, :4])
+
+
+@supporting("causal", "cached_decoding")
 def test_cached_step_equals_last_row_of_the_full_pass(core):
     module, (x, _) = make(core, causal=True), inputs()
     full = module(x, x, x, causal(7))
@@ -121,28 +142,36 @@ def test_cached_step_equals_last_row_of_the_full_pass(core):
         torch.testing.assert_close(step, full[:, t - 1 : t])
 
 
-@each_core
-def test_remembered_keys_give_what_the_full_pass_gives(core):
+@supporting("causal", "cached_decoding")
+def test_cached_keys_give_the_result_of_the_full_pass(core):
     module, (x, _) = make(core, causal=True), inputs()
     full = module(x, x, x, causal(7))
-    memories = [module.remember(x[:, :3]), *(module.project(x[:, t : t + 1])[1] for t in range(3, 7))]
-    parts = zip(*memories, strict=True)
-    memory = Memory(*(None if part[0] is None else torch.cat(part, dim=2) for part in parts))
+    caches = [module.cache_kv(x[:, :3]), *(module.project_qkv(x[:, t : t + 1])[1] for t in range(3, 7))]
+    parts = zip(*caches, strict=True)
+    cache = KVCache(*(None if part[0] is None else torch.cat(part, dim=2) for part in parts))
     late = x[:, 3:]
-    recalled = module.recall(module.ask(late), late, memory, causal(7)[:, 3:].expand(2, -1, -1))
-    torch.testing.assert_close(recalled, full[:, 3:])
+    cached = module.attend_cached(module.project_query(late), late, cache, causal(7)[:, 3:].expand(2, -1, -1))
+    torch.testing.assert_close(cached, full[:, 3:])
 
 
-@each_core
+@supporting("cross_attention", "padding")
 def test_cross_attention_over_padded_memory(core):
-    module, (x, _) = make(core), inputs()
+    module, (x, _) = make(core, cross=True), inputs()
     memory = torch.randn(2, 9, SIZE, dtype=torch.double)
     mask = torch.arange(9) < torch.tensor([[[9]], [[6]]])
     out = module(x, memory, memory, mask)
     torch.testing.assert_close(out[1:], module(x[1:], memory[1:, :6], memory[1:, :6], None))
 
 
-@each_core
+@supporting("cross_attention", "cached_decoding")
+def test_cached_cross_attention_equals_the_full_pass(core):
+    module, (x, _) = make(core, cross=True), inputs()
+    memory = torch.randn(2, 9, SIZE, dtype=torch.double)
+    cached = module.attend_cached(module.project_query(x), x, module.cache_kv(memory), None)
+    torch.testing.assert_close(cached, module(x, memory, memory, None))
+
+
+@supporting("padding")
 def test_gradients_are_finite_even_for_a_fully_masked_row(core):
     module, (x, _) = make(core), inputs()
     module.train()
@@ -157,9 +186,11 @@ def test_gradients_are_finite_even_for_a_fully_masked_row(core):
         assert parameter.grad is None or torch.isfinite(parameter.grad).all(), name
 
 
-@each_core
-def test_null_setting_is_softmax(core):
-    module, (x, _) = make(core, **null(core)), inputs()
+@supporting("padding")
+def test_the_softmax_equivalent_setting_is_softmax(core):
+    if softmax_equivalent(core) is None:
+        pytest.skip("the core has no setting at which it equals softmax attention")
+    module, (x, _) = make(core, **softmax_equivalent(core)), inputs()
     module.prune()
     softmax = make("softmax")
     softmax.load_state_dict({k: v for k, v in module.state_dict().items() if not k.startswith("core.")})
@@ -170,22 +201,38 @@ def test_null_setting_is_softmax(core):
     assert float(torch.as_tensor(shared.total_loss()).detach()) == 0.0
 
 
-@each_core
+@supporting("cross_attention")
 def test_expand_kv_projects_a_repeated_memory_once(core):
-    module, (x, _) = make(core), inputs()
+    module, (x, _) = make(core, cross=True), inputs()
     memory = torch.randn(1, 5, SIZE, dtype=torch.double).expand(2, -1, -1)
     torch.testing.assert_close(module(x, memory, memory, None, expand_kv=True), module(x, memory, memory, None))
 
 
-@each_core
+@supporting()
 def test_attention_dropout_acts_in_training_only(core):
     torch.manual_seed(0)
-    module = build(core, dropout=0.9, **null(core))
+    module = build(core, dropout=0.9, **(softmax_equivalent(core) or {}))
     x, _ = inputs()
     trained = module(x, x, x, None)
     module.eval()
     assert not torch.allclose(trained, module(x, x, x, None))
     torch.testing.assert_close(module(x, x, x, None), module(x, x, x, None), rtol=0, atol=0)
+
+
+@supporting()
+def test_length_is_limited_as_declared(core):
+    """A limit of the core itself, or else an assumed one: one position more is refused, in the full pass and cached."""
+    module, (x, _) = make(core), inputs()
+    limit = module.core.supports.max_length or 6
+    module.core.supports = replace(module.core.supports, max_length=limit)
+    long = x[:1, :1].expand(-1, limit + 1, -1)
+    assert module(long[:, :limit], long[:, :limit], long[:, :limit], None).shape[1] == limit
+    text = f"supports at most {limit} positions, and {limit + 1} are needed; shorten the input or choose another core"
+    with pytest.raises(ValueError, match=text):
+        module(long, long, long, None)
+    if module.core.supports.cached_decoding:
+        with pytest.raises(ValueError, match=text):
+            module.attend_cached(module.project_query(x), x, module.cache_kv(long), None)
 
 
 def test_unknown_names_list_the_known_ones():
@@ -197,8 +244,7 @@ def test_unknown_names_list_the_known_ones():
         build_attention("softmax", SIZE, 3)
 
 
-@each_core
-@each_position
+@supporting_by_position("padding")
 def test_half_precision_by_autocast_is_close_to_full(core, relative):
     module, (x, position) = make(core, relative=relative).float(), inputs(relative=relative)
     x, position = x.float().requires_grad_(), [p.float() for p in position]
@@ -210,3 +256,23 @@ def test_half_precision_by_autocast_is_close_to_full(core, relative):
     torch.testing.assert_close(half.float(), full, rtol=0.1, atol=0.05)
     loss.backward()
     assert torch.isfinite(x.grad).all()
+
+
+@supporting()
+def test_a_core_is_given_half_precision_only_if_it_declares_it(core):
+    module, (x, _) = make(core).float(), inputs()
+    x, seen = x.float(), []
+    hook = module.core.register_forward_pre_hook(lambda _, given: seen.append({t.dtype for t in tensors(given[0])}))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert module(x, x, x, None).dtype == torch.bfloat16
+    hook.remove()
+    declared = module.core.supports.half_precision
+    assert (torch.bfloat16 in seen[0]) == declared
+    if not declared:
+        assert seen == [{torch.float32}]
+
+
+def tensors(heads):
+    """All floating-point tensors that a core is given."""
+    values = [*vars(heads).values(), *(heads.perturbed or ())]
+    return [value for value in values if torch.is_tensor(value) and value.is_floating_point()]

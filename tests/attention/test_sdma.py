@@ -1,12 +1,13 @@
-"""SMA and SDMA as modules: their losses, their schedule, their masks. The equations are tested under functional/."""
+"""SDMA as a module: its losses, its schedule, what it reports. The equations are tested under functional/."""
 
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
+from references import sdma as oracle
 
-from espnet_diverse.attention import build_attention
-from espnet_diverse.attention.update_counter import UpdateCounter
+from espnet_diverse.attention import Heads, build_attention, build_core
 from espnet_diverse.scope import scope
 from espnet_diverse.training import averaging, checkpoint
 
@@ -34,11 +35,6 @@ def test_sdma_has_the_six_losses_of_the_paper(x):
     assert all(torch.isfinite(v) for v in losses.values())
     assert losses["kl_z"] > 0 and losses["head_mi"] > 0 and losses["query_mi"] > 0  # -lambda_x * (a negative bound)
     assert 1 <= stats["clusters_z"] <= C
-
-
-def test_sma_has_the_two_losses_of_the_semantic_mask(x):
-    losses, _ = losses_of(build_attention("sma", SIZE, HEADS).double(), x, None)
-    assert set(losses) == {"kl_z", "diversity_z"}
 
 
 @pytest.mark.parametrize("kind", ["self", "causal", "cross"])
@@ -74,7 +70,7 @@ def test_parameters_added_are_those_of_the_paper(options):
 
 
 def test_gamma_follows_optimizer_updates_not_forward_passes(x):
-    module = build_attention("sma", SIZE, HEADS).double()
+    module = build_attention("sdma", SIZE, HEADS).double()
     optimizer = torch.optim.Adam(module.parameters())
     for _ in range(3):
         for _ in range(2):  # gradient accumulation
@@ -90,31 +86,6 @@ def test_gamma_follows_optimizer_updates_not_forward_passes(x):
     assert float(module.core.gamma()) == pytest.approx(1 - 2.718281828 ** (-5e-4 * 3), rel=1e-4)
 
 
-def test_counter_does_not_take_loading_for_an_update():
-    counter, weight = UpdateCounter(), torch.nn.Linear(2, 2).weight
-    counter(weight)
-    with torch.no_grad():
-        weight.zero_()
-    counter.load_state_dict({"count": torch.tensor(0.0)})
-    assert float(counter(weight)) == 0
-
-
-def test_counter_goes_on_after_loading_as_if_there_had_been_no_stop():
-    straight, weight = UpdateCounter(), torch.nn.Linear(2, 2).weight
-    resumed = UpdateCounter()
-    for step in range(6):
-        straight(weight)
-        with torch.no_grad():
-            weight.add_(1)
-        if step == 2:  # a checkpoint is written between an update and the next forward pass
-            resumed.load_state_dict(straight.state_dict())
-    for _ in range(3):
-        resumed(weight)
-        with torch.no_grad():
-            weight.add_(1)
-    assert float(resumed.count) == float(straight.count) == 5
-
-
 def test_averaging_checkpoints_averages_the_count(tmp_path):
     module = build_attention("sdma", SIZE, HEADS).eval()
     for epoch, count in ((1, 1000.0), (2, 3000.0)):
@@ -128,17 +99,72 @@ def test_averaging_checkpoints_averages_the_count(tmp_path):
     assert float(module.core.gamma()) == pytest.approx(1 - 2.718281828 ** (-5e-4 * 2000))
 
 
-def test_semantic_mask_is_kept_with_the_weights(x):
-    module = build_attention("sma", SIZE, HEADS).double().eval()
-    with scope(keep_attention=True):
-        module(x, x, x, None)
-    torch.testing.assert_close(module.core.semantic.sum(-1), torch.ones(3, HEADS, 9, dtype=torch.double))
-    module(x, x, x, None)
-    assert module.core.semantic is None
-
-
 def test_noise_moves_the_output_in_training_only(x):
     module = build_attention("sdma", SIZE, HEADS, noise_std=0.3).double()
     assert not torch.equal(module(x, x, x, None), module(x, x, x, None))
     module.eval()
     assert torch.equal(module(x, x, x, None), module(x, x, x, None))
+
+
+@pytest.mark.parametrize("collect", [False, True])
+def test_posteriors_of_queries_are_kept_with_the_weights(x, collect):
+    module = build_attention("sdma", SIZE, HEADS, noise_std=0.0).double()
+    with scope(keep_attention=True, collect=collect):
+        module(x, x, x, None)
+    seen = module.core.inspect()
+    assert list(seen.posteriors) == ["query inputs", "queries"] and list(seen.maps) == ["semantic"]
+    queries = module.linear_q(x).unflatten(-1, (HEADS, -1)).transpose(1, 2)
+    torch.testing.assert_close(seen.posteriors["queries"], module.core.query_mixture(queries).p.detach())
+
+
+def test_every_loss_has_the_option_that_weights_it(x):
+    module = build_attention("sdma", SIZE, HEADS).double()
+    losses, stats = losses_of(module, x, None)
+    assert set(losses) == set(module.core.LOSSES)
+    assert {loss.weight for loss in module.core.LOSSES.values()} <= set(vars(module.core.options))
+    assert {diagnosis.statistic for diagnosis in module.core.DIAGNOSES} <= set(stats)
+    for name, loss in module.core.LOSSES.items():
+        without, _ = losses_of(build_attention("sdma", SIZE, HEADS, **{loss.weight: 0.0}).double(), x, None)
+        assert without[name] == 0, name
+
+
+@pytest.fixture
+def small():
+    """A core with clusters that differ, and heads of 4 positions, in evaluation."""
+    torch.manual_seed(2)
+    core = build_core("sdma", 6, 2, n_clusters_z=3, n_clusters_q=3, mi_density="tempered").double().eval()
+    for parameter in core.parameters():
+        parameter.data += 0.5 * torch.randn_like(parameter)
+    x, (q, k, v) = torch.randn(2, 4, 6, dtype=torch.double), torch.randn(3, 2, 2, 4, 3, dtype=torch.double)
+    return core, Heads(q, k, v, x, x, q)
+
+
+def test_the_losses_of_queries_equal_loops(small):
+    core, heads = small
+    with scope() as shared:
+        core(heads)
+    losses, option = shared.losses(), core.options
+    mixture = [part.detach().numpy()[0] for part in core.query_mixture.components()]
+    rows = heads.raw_q.flatten(0, 1).numpy()
+    posteriors = [oracle.responsibility(row, *mixture) for row in rows]
+    shared_by_heads = [oracle.query_given_query(q.numpy(), *mixture, 1 / 3) for q in heads.raw_q]
+    expected = {
+        "kl_q": option.lambda_k * np.mean([oracle.cluster_kl(row, *mixture, option.approx_var) for row in rows]),
+        "diversity_q": option.lambda_d * np.mean([oracle.diversity(p, option.alpha, option.beta) for p in posteriors]),
+        "head_mi": option.lambda_q * np.mean([oracle.head_mi_upper(p) for p in shared_by_heads]),
+        "query_mi": -option.lambda_x * np.mean([oracle.query_mi_lower(p) for p in posteriors]),
+    }
+    for name, value in expected.items():
+        assert losses[name].item() == pytest.approx(value, rel=1e-6), name
+
+
+def test_gradcheck(small):
+    core, heads = small
+
+    def context_and_losses(x, q, k, v):
+        with scope() as shared:
+            context, _ = core(Heads(q, k, v, x, x, q))
+        return context, shared.total_loss()
+
+    inputs = [tensor.clone().requires_grad_() for tensor in (heads.query, heads.q, heads.k, heads.v)]
+    assert torch.autograd.gradcheck(context_and_losses, inputs)

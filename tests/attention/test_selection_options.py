@@ -105,7 +105,7 @@ def test_pruning_wants_one_task():
         ({"strategy": "groups"}, "unknown strategy 'groups'; known: none static group subset"),
         ({"temperature": 1}, "head selection has no option 'temperature'; known: strategy pool by"),
         ({"strategy": "group", "pool": 6}, "a pool of 6 does not make 4 groups; give a multiple of 4"),
-        ({"strategy": "subset", "pool": 4}, "a pool of 4 leaves 4 heads nothing to pick; give more, or choose"),
+        ({"strategy": "subset", "pool": 4}, "a pool of 4 leaves 4 heads nothing to select; give more, or choose"),
         ({"strategy": "group", "conditions": {}}, "head selection by lang has no names; training fills conditions in"),
         ({"strategy": "group", "by": "speaker"}, "head selection by 'speaker' is not possible; give one or a list of"),
         ({"strategy": "group", "by": []}, "is not possible; give one or a list of lang tgtlang domain"),

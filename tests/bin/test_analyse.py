@@ -130,11 +130,11 @@ def test_the_figure_utterance_is_the_one_named(softmax_dir, tiny_run, tmp_path, 
     text = Reader(tmp_path / "analysis.html").text
     letters = " ".join((tiny_run.test_dir / "text").read_text().split("test-02 ")[1].strip())
     assert f"Utterance test-02: {letters}" in text and "a" in letters
-    assert f"for lack of a font for all of these, spell them: {letters.replace('a', 'U+0061')}" in text
+    assert f"as follows, because no font has them all: {letters.replace('a', 'U+0061')}" in text
     assert main(["analyse", *chosen, "test-99"]) == 1
     assert "utterance 'test-99' is not in text and wav.scp; text has 'test-00'" in capfd.readouterr().err
     assert main(["analyse", *chosen[:-2], "0"]) == 1
-    assert "--utterances 0 is no number of utterances; give at least 1" in capfd.readouterr().err
+    assert "--utterances 0 is not allowed; give at least 1" in capfd.readouterr().err
 
 
 def test_what_it_reads_and_writes_is_there(analysed, tiny_run):

@@ -3,6 +3,7 @@ import pytest
 import torch
 
 from espnet_diverse.analysis.collect import Observation
+from espnet_diverse.attention import HeadMap
 from espnet_diverse.demo.head_plots import Sides, head_pictures
 from espnet_diverse.errors import ConfigError
 
@@ -14,7 +15,8 @@ def observation(queries, keys, clusters=None):
     torch.manual_seed(0)
     weights = torch.rand(2, 3, queries, keys).softmax(-1)
     posteriors = {name: torch.rand(2, 3, length, 4).softmax(-1) for name, length in (clusters or {}).items()}
-    return Observation(weights, weights.flip(-1) if clusters else None, torch.zeros(3, queries, 2), posteriors)
+    mask = HeadMap("semantic mask M", "The semantic mask is what the clusters alone would choose.", weights.flip(-1))
+    return Observation(weights, torch.zeros(3, queries, 2), {"semantic": mask} if clusters else {}, posteriors)
 
 
 SPEECH = {
@@ -42,7 +44,7 @@ def test_one_head_is_drawn_under_its_own_number(drawn, tmp_path):
     assert titles[1] == ["head 3: tokens", "head 3: frames", "head 3: queries"]
     seen = SPEECH["cross"]
     mask, weights = (axes.images[0].get_array() for axes in drawn[0].axes[:2])
-    assert (weights == seen.weights[1, 2].numpy()).all() and (mask == seen.semantic[1, 2].numpy()).all()
+    assert (weights == seen.weights[1, 2].numpy()).all() and (mask == seen.maps["semantic"].values[1, 2].numpy()).all()
     assert (drawn[1].axes[1].images[0].get_array() == seen.posteriors["frames"][1, 2].T.numpy()).all()
     assert drawn[0].get_suptitle() == "segment 1: decoder cross-attention, layer 2"
     assert attention.alternative == "semantic mask M and attention of head 3, decoder cross-attention, layer 2"

@@ -6,8 +6,9 @@ from references import sdma as oracle
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from espnet_diverse.functional import blockwise
-from espnet_diverse.functional.blockwise import dense, mixed_weights, sdma_attention
+from espnet_diverse.functional.blockwise import sdma_attention
 from espnet_diverse.functional.masks import causal, lengths_to_mask
+from espnet_diverse.functional.mixed_attention import dense, mixed_weights
 
 B, H, TQ, TK, D, E, C = 2, 3, 5, 6, 4, 2, 3
 

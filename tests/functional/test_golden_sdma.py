@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from espnet_diverse.functional import blockwise
-from espnet_diverse.functional.blockwise import dense, sdma_attention
+from espnet_diverse.functional.blockwise import sdma_attention
 from espnet_diverse.functional.information import (
     cluster_kl,
     diversity,
@@ -17,6 +17,7 @@ from espnet_diverse.functional.information import (
     query_mi_lower,
 )
 from espnet_diverse.functional.masks import causal, lengths_to_mask
+from espnet_diverse.functional.mixed_attention import dense
 from espnet_diverse.functional.mixture import log_density, responsibility
 from espnet_diverse.functional.redundancy import head_redundancy, layer_redundancy
 from espnet_diverse.functional.semantic import gamma_schedule, masked_attention, mix, semantic_mask

@@ -1,4 +1,4 @@
-"""Adapters: the golden arrays, the laws on every net with batches of mixed conditions, and freezing."""
+"""Adapters: the golden arrays, the invariants on every net with batches of mixed conditions, and freezing."""
 
 from pathlib import Path
 
@@ -197,7 +197,7 @@ def test_espnets_initialisation_keeps_fresh_adapters_without_effect():
             BY_LANGUAGE | {"size": 3},
             "adapter has no option 'size'; known: by conditions combinations bottleneck freeze_base",
         ),
-        (BY_LANGUAGE | {"bottleneck": 0}, "adapter.bottleneck is 0; it is at least 1"),
+        (BY_LANGUAGE | {"bottleneck": 0}, "adapter.bottleneck is 0; give at least 1"),
         (BY_LANGUAGE | {"conditions": {}}, "adapter.conditions has no names for lang"),
     ],
 )
@@ -223,7 +223,7 @@ def test_an_encoder_whose_layers_hand_on_more_is_refused():
 
 
 def test_partially_autoregressive_decoding_is_refused():
-    with pytest.raises(ConfigError, match="passes adapters by; set partial_ar to false"):
+    with pytest.raises(ConfigError, match="does not apply adapters; set partial_ar to false"):
         decoder().batch_score_partially_AR(
             torch.ones(2, 3, dtype=torch.long), [None] * 2, torch.randn(2, 5, 16).double(), torch.tensor([3, 3])
         )

@@ -1,4 +1,4 @@
-"""Whole encoders and decoders at the null setting equal ESPnet's: strict state dict, difference 0."""
+"""Whole encoders and decoders at the softmax-equivalent setting equal ESPnet's: strict state dict, difference 0."""
 
 import pytest
 import torch
@@ -74,7 +74,7 @@ def test_language_model_equals_espnet():
 
 
 def test_building_draws_espnets_initial_weights():
-    """Exchanging keeps ESPnet's modules, so one seed gives one start whatever the toolkit."""
+    """Replacing attention keeps ESPnet's modules, so one seed gives one start whatever the toolkit."""
     theirs = ENCODERS["diverse_transformer"].__mro__[2]
     torch.manual_seed(7)
     reference = theirs(20, **SMALL)
@@ -137,11 +137,11 @@ def test_attention_is_known_to_espnets_plots():
         (
             "diverse_e_branchformer",
             {"attention_layer_type": "fast_selfattn", "pos_enc_layer_type": "abs_pos"},
-            "attention of type FastSelfAttention cannot be exchanged",
+            "attention of type FastSelfAttention cannot be replaced",
         ),
     ],
 )
-def test_what_cannot_be_exchanged_is_named(encoder, options, text):
+def test_what_cannot_be_replaced_is_named(encoder, options, text):
     with pytest.raises(ConfigError, match=text):
         ENCODERS[encoder](20, **{**OPTIONS[encoder], **options})
 

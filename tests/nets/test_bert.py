@@ -82,7 +82,7 @@ def test_a_trainable_encoder_is_trained(tiny_bert):
 
 def test_a_text_longer_than_the_encoder_reads_is_refused(frontend, tiny_bert):
     assert frontend(*indices(tiny_bert, "a" * 18))[0].shape == (1, 19, 6)
-    with pytest.raises(DataError, match="a text has 19 tokens and the pretrained encoder reads 18; leave longer ones"):
+    with pytest.raises(DataError, match="a text has 19 tokens and the pretrained encoder reads 18; leave longer texts"):
         frontend(*indices(tiny_bert, "a" * 19))
 
 

@@ -10,7 +10,7 @@ from espnet_diverse.nets.condition_rows import ConditionRows, read_options
 from espnet_diverse.scope import scope
 
 CONDITIONS = ["lang", "tgtlang"]
-TASKS = {"lang": ["ar", "de", "el"], "tgtlang": ["en", "fr"]}
+NAMES = {"lang": ["ar", "de", "el"], "tgtlang": ["en", "fr"]}
 TRAINED = [["ar", "en"], ["el", "fr"]]
 
 
@@ -18,8 +18,8 @@ def conditions(**ids):
     return scope(conditions={condition: torch.tensor(values) for condition, values in ids.items()})
 
 
-def test_one_axis_has_a_row_a_name():
-    rows = ConditionRows("adapter", "lang", TASKS)
+def test_one_condition_has_a_row_for_each_value():
+    rows = ConditionRows("adapter", "lang", NAMES)
     assert len(rows) == 3 and rows.state_dict() == {}
     with conditions(lang=[2, 0, 2]):
         assert rows(3).tolist() == [2, 0, 2]
@@ -27,8 +27,8 @@ def test_one_axis_has_a_row_a_name():
         assert rows(3).tolist() == rows(1).tolist() == [1]
 
 
-def test_several_axes_have_a_row_a_combination():
-    rows = ConditionRows("adapter", CONDITIONS, TASKS)
+def test_several_conditions_have_a_row_for_each_combination():
+    rows = ConditionRows("adapter", CONDITIONS, NAMES)
     assert rows.labels == [("ar", "en"), ("ar", "fr"), ("de", "en"), ("de", "fr"), ("el", "en"), ("el", "fr")]
     with conditions(lang=[2, 0], tgtlang=[0, 1]):
         assert rows(2).tolist() == [4, 1]
@@ -37,7 +37,7 @@ def test_several_axes_have_a_row_a_combination():
 
 
 def test_listed_combinations_have_the_rows_in_their_order():
-    rows = ConditionRows("adapter", CONDITIONS, TASKS, TRAINED)
+    rows = ConditionRows("adapter", CONDITIONS, NAMES, TRAINED)
     with conditions(lang=[2, 0], tgtlang=[1, 0]):
         assert rows(2).tolist() == [1, 0]
 
@@ -56,27 +56,27 @@ def test_listed_combinations_have_the_rows_in_their_order():
         ({"lang": [1], "tgtlang": [0, 1]}, "adapter: there is none for de en; known: ar en, el fr"),
     ],
 )
-def test_unknown_and_missing_tasks_are_named(ids, text):
+def test_unknown_and_missing_conditions_are_named(ids, text):
     with conditions(**ids), pytest.raises(DataError) as error:
-        ConditionRows("adapter", CONDITIONS, TASKS, TRAINED)(2)
+        ConditionRows("adapter", CONDITIONS, NAMES, TRAINED)(2)
     assert text in str(error.value)
 
 
 @pytest.mark.parametrize(
     ("by", "names", "combinations", "text"),
     [
-        ("language", TASKS, None, "adapter.by: 'language' is unknown; known: lang tgtlang domain"),
+        ("language", NAMES, None, "adapter.by: 'language' is unknown; known: lang tgtlang domain"),
         (
             "domain",
-            TASKS,
+            NAMES,
             None,
             "adapter.conditions has no names for domain; training fills them in from utt2domain, or list",
         ),
         ("lang", None, None, "adapter.conditions has no names for lang"),
-        ("lang", {"lang": ["ar", "ar"]}, None, "adapter: ar stands twice; list it once"),
-        (CONDITIONS, TASKS, [["ar"]], "adapter.combinations: ar: give one name for each of lang tgtlang"),
-        (CONDITIONS, TASKS, [["ar", "it"]], "adapter.combinations: tgtlang 'it' is unknown; known: en fr"),
-        (CONDITIONS, TASKS, [["ar", "en"]] * 2, "adapter: ar en stands twice; list it once"),
+        ("lang", {"lang": ["ar", "ar"]}, None, "adapter: ar is listed twice; list it once"),
+        (CONDITIONS, NAMES, [["ar"]], "adapter.combinations: ar: give one name for each of lang tgtlang"),
+        (CONDITIONS, NAMES, [["ar", "it"]], "adapter.combinations: tgtlang 'it' is unknown; known: en fr"),
+        (CONDITIONS, NAMES, [["ar", "en"]] * 2, "adapter: ar en is listed twice; list it once"),
     ],
 )
 def test_wrong_tables_are_named(by, names, combinations, text):

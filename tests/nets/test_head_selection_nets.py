@@ -85,7 +85,7 @@ def test_cached_decoding_equals_the_full_pass_of_a_mixed_batch(core):
             torch.testing.assert_close(logp, full[:, t - 1].log_softmax(-1))
 
 
-def test_a_beam_has_the_task_of_its_utterance():
+def test_a_beam_has_the_condition_of_its_utterance():
     torch.manual_seed(0)
     options = {"attention_heads": 2, "num_blocks": 1}
     net = DECODERS["diverse_transformer"](11, 16, attention={"selection": selected(by="tgtlang")}, **options).eval()

@@ -3,7 +3,7 @@ import torch
 from espnet.nets.pytorch_backend.transformer.label_smoothing_loss import LabelSmoothingLoss as Theirs
 from torch import nn
 
-from espnet_diverse.nets.label_smoothing import LabelSmoothingLoss, exchange_losses
+from espnet_diverse.nets.label_smoothing import LabelSmoothingLoss, replace_losses
 
 
 @pytest.mark.parametrize("by_token", [False, True])
@@ -15,7 +15,7 @@ def test_loss_and_gradient_are_espnets(by_token, smoothing):
     targets[0, 3:] = targets[2, 1:] = -1
     model = nn.Module()
     model.criterion = theirs = Theirs(11, -1, smoothing, by_token)
-    exchange_losses(model)
+    replace_losses(model)
     assert type(model.criterion) is LabelSmoothingLoss and not model.state_dict()
     losses, gradients = [], []
     for loss in (theirs, model.criterion):

@@ -4,6 +4,7 @@ import logging
 
 import pytest
 
+from espnet_diverse.attention import AuxiliaryLoss, Core, Diagnosis, register_core, registry
 from espnet_diverse.training.diagnosis import findings
 from espnet_diverse.training.epoch_table import EpochTable
 
@@ -41,6 +42,21 @@ def test_a_healthy_epoch_is_not_spoken_of():
 def test_one_sentence_for_each_thing_amiss(stats, text):
     (finding,) = findings(HEALTHY | stats)
     assert text in finding
+
+
+def test_a_registered_core_says_what_its_statistics_mean(monkeypatch):
+    class Mine(Core):
+        DIAGNOSES = (Diagnosis("dead_units", 0.5, "{value:.0%} of the units are dead", "lower the learning rate"),)
+        LOSSES = {"spread": AuxiliaryLoss("spread_weight"), "constant": AuxiliaryLoss("none", comparable=False)}
+
+    monkeypatch.setattr(registry, "_registered", {})
+    stats = {"loss_task": 1.0, "dead_units": 0.6, "aux_spread": 2.0, "aux_constant": 9.0}
+    assert "above all constant (9); lower its weight" in findings(stats)[0]
+    register_core("mine", Mine)
+    assert findings(stats) == [
+        "60% of the units are dead; lower the learning rate",
+        "the auxiliary losses (2) outweigh the task's (1), above all spread (2); lower spread_weight",
+    ]
 
 
 def test_each_epoch_warns_once_after_its_validation(caplog, capsys):

@@ -1,0 +1,167 @@
+"""The part of multi-head attention in which methods differ: a core turns queries, keys and values into context."""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from espnet_diverse.attention.inspection import AuxiliaryLoss, Diagnosis, Inspection
+from espnet_diverse.attention.supports import Supports
+
+
+class Inputs(NamedTuple):
+    """Inputs of an attention: query (B, Tq, M), key and value (B, Tk, M)."""
+
+    query: Tensor
+    key: Tensor
+    value: Tensor
+
+
+class KVCache(NamedTuple):
+    """Projected keys and values, kept for later queries.
+
+    Attributes:
+        k: Keys (B, H, T, D).
+        v: Values (B, H, T, D).
+        features: What `Core.key_features` computed from the inputs of the keys, (B, H, T, R), or None.
+    """
+
+    k: Tensor
+    v: Tensor
+    features: Tensor | None
+
+
+@dataclass
+class Heads:
+    """What a core attends with.
+
+    Attributes:
+        q: Projected queries (B, H, Tq, D), with the content bias of relative position if there is one.
+        k: Projected keys (B, H, Tk, D).
+        v: Projected values (B, H, Tk, D).
+        query: Input of the queries before perturbation and projection, (B, Tq, M).
+        key: Input of the keys before perturbation and projection, (B, Tk, M). In self-attention it is the same object
+            as `query`. With `key_features` the input of the keys is not available, and `key` is `query`.
+        raw_q: Projected queries without position bias, (B, H, Tq, D).
+        perturbed: What `Core.perturb` returned; None with `key_features`.
+        mask: Bool, True = may attend, broadcastable to (B, 1, Tq, Tk), or None.
+        position: Position term of the logits before scaling, (B, H, Tq, Tk), or None.
+        dropout: Dropout rate of the attention weights, 0 in evaluation.
+        need_weights: Whether the core must return its weights.
+        key_features: Features of cached keys, (B, H, Tk, R), see `KVCache`; None without a cache.
+    """
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    query: Tensor
+    key: Tensor
+    raw_q: Tensor
+    perturbed: Inputs | None = None
+    mask: Tensor | None = None
+    position: Tensor | None = None
+    dropout: float = 0.0
+    need_weights: bool = False
+    key_features: Tensor | None = None
+
+    def scores(self) -> Tensor:
+        """Return the scaled logits (B, H, Tq, Tk), computed in ESPnet's order, so that equal inputs give equal bits."""
+        logits = torch.matmul(self.q, self.k.transpose(-2, -1))
+        if self.position is not None:
+            logits = logits + self.position
+        return logits / math.sqrt(self.q.size(-1))
+
+    def scaled_position(self) -> Tensor | None:
+        """Return the position term on the scale of `scores()`, (B, H, Tq, Tk), or None."""
+        return None if self.position is None else self.position / math.sqrt(self.q.size(-1))
+
+    def in_full_precision(self) -> "Heads":
+        """Return the same in float32. Fields that were one object stay one, which tells self-attention from others."""
+        converted: dict[int, Tensor] = {}
+
+        def convert(value: Any) -> Any:
+            if isinstance(value, Inputs):
+                return Inputs(*map(convert, value))
+            if not torch.is_tensor(value) or not value.is_floating_point():
+                return value
+            if id(value) not in converted:
+                converted[id(value)] = value.float()
+            return converted[id(value)]
+
+        return dataclasses.replace(self, **{name: convert(value) for name, value in vars(self).items()})
+
+
+class Core(nn.Module):
+    """Base class of cores. A subclass overrides `forward`, and declares in `supports` what it can be used for.
+
+    Args:
+        size: Model width M.
+        heads: Number of heads H.
+        options: The core's options; None gives their defaults.
+        cross: Whether keys come from another sequence than queries.
+        causal: Whether it is self-attention in which no query attends to later keys.
+
+    Attributes:
+        supports: What the core can be used for; nets refuse everything else when they are built.
+        SOFTMAX_EQUIVALENT: Options at which the core equals softmax attention, or None if there are none.
+        DIAGNOSES: What high values of the core's training statistics mean.
+        LOSSES: The core's auxiliary losses by name.
+    """
+
+    supports: Supports = Supports()
+    SOFTMAX_EQUIVALENT: ClassVar[Mapping[str, Any] | None] = None
+    DIAGNOSES: ClassVar[tuple[Diagnosis, ...]] = ()
+    LOSSES: ClassVar[Mapping[str, AuxiliaryLoss]] = {}
+
+    @dataclass(frozen=True)
+    class Options:
+        """Options of the core: the keys of its `attention:` section besides `core`, `preset` and `selection`."""
+
+        #: Bundles of options by name. `preset` selects one, and explicit options override it.
+        PRESETS: ClassVar[dict[str, dict[str, Any]]] = {}
+
+    def __init__(
+        self,
+        size: int,
+        heads: int,
+        options: "Core.Options | None" = None,
+        cross: bool = False,
+        causal: bool = False,
+    ):
+        super().__init__()
+        self.causal = causal
+        self.heads = heads
+        self.width = size // heads
+        self.options = options or self.Options()
+
+    def perturb(self, query: Tensor, key: Tensor, value: Tensor) -> Inputs:
+        """Change the inputs before they are projected, for example by noise in training; by default they stay.
+
+        Args:
+            query: (B, Tq, M).
+            key: (B, Tk, M); in self-attention the same object as `query`.
+            value: (B, Tk, M); usually the same object as `key`.
+        """
+        return Inputs(query, key, value)
+
+    def key_features(self, key: Tensor) -> Tensor | None:
+        """Compute what a cache must hold of the keys besides their projections, in evaluation.
+
+        Inputs of the keys (B, T, M) -> (B, H, T, R), or None for a core that needs only the projections.
+        """
+        return None
+
+    def forward(self, heads: Heads) -> tuple[Tensor, Tensor | None]:
+        """Compute the context (B, H, Tq, D), and the weights (B, H, Tq, Tk) if `heads.need_weights`, else None."""
+        raise NotImplementedError
+
+    def inspect(self) -> Inspection:
+        """Return what analysis reads of the last call; a core may keep it only for calls with `need_weights`."""
+        return Inspection()
+
+    def extra_repr(self) -> str:
+        return ", ".join(f"{k}={v}" for k, v in dataclasses.asdict(self.options).items())

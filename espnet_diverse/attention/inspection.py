@@ -1,0 +1,75 @@
+"""What a core tells analysis and training about itself, beside its attention weights.
+
+Analysis and training are written for any core. What is special about one, such as the clusters of SDMA, they read from
+`Core.inspect`, `Core.DIAGNOSES` and `Core.LOSSES`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class HeadMap:
+    """A matrix for each head that a core computes beside its attention weights.
+
+    Attributes:
+        title: Title in plots.
+        meaning: One sentence that tells a reader what the matrix shows.
+        values: The matrices (B, H, Tq, Tk); rows sum to 1.
+    """
+
+    title: str
+    meaning: str
+    values: Tensor
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What a core computed in its last call.
+
+    Attributes:
+        maps: Matrices over queries and keys by name. The name is used in files.
+        posteriors: Probabilities of clusters (B, H, T, C) by what is clustered: "query inputs" and "key inputs", the
+            inputs of the attention before projection (in self-attention "query inputs" alone), or any other name, such
+            as "queries".
+    """
+
+    maps: Mapping[str, HeadMap] = field(default_factory=dict)
+    posteriors: Mapping[str, Tensor] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What a high value of a training statistic means, and what can be done about it.
+
+    Attributes:
+        statistic: Name of the statistic, as given to `Scope.add_stat`.
+        threshold: Mean over an epoch from which on the statistic is reported.
+        meaning: What it means; `{value}` is replaced by the mean and takes a format, such as `{value:.0%}`.
+        remedy: What to try.
+    """
+
+    statistic: str
+    threshold: float
+    meaning: str
+    remedy: str
+
+    def sentence(self, value: float) -> str:
+        """Return the warning for an epoch with this mean."""
+        return f"{self.meaning.format(value=value)}; {self.remedy}"
+
+
+@dataclass(frozen=True)
+class AuxiliaryLoss:
+    """What a user needs to know of an auxiliary loss.
+
+    Attributes:
+        weight: Option that weights the loss.
+        comparable: Whether the size of the loss says how strongly it acts. It does not where most of it is a constant
+            without gradient.
+    """
+
+    weight: str
+    comparable: bool = True

@@ -1,0 +1,80 @@
+"""Attention cores by name: those of this package, and those that a user's program registers."""
+
+from collections.abc import Callable, Sequence
+
+from espnet_diverse.attention.core import Core
+from espnet_diverse.attention.sdma import SDMA
+from espnet_diverse.attention.sma import SMA
+from espnet_diverse.attention.softmax import Softmax
+from espnet_diverse.attention.supports import USES, Supports
+
+CORES: dict[str, type[Core]] = {"softmax": Softmax, "sma": SMA, "sdma": SDMA}
+"""The cores of this package."""
+
+_registered: dict[str, type[Core]] = {}
+
+
+def register_core(name: str, core: type[Core] | None = None) -> Callable[[type[Core]], type[Core]] | type[Core]:
+    """Make a core available under a name, in configurations too; a function, or a decorator if `core` is left out.
+
+        @register_core("mean")
+        class MeanAttention(Core):
+            def forward(self, heads): ...
+
+    A configuration with `attention: {core: mean}` then works in this process. A class registered again under its name,
+    as in a notebook, replaces the earlier one.
+
+    Args:
+        name: Name of the core in configurations.
+        core: The class.
+
+    Returns:
+        The class, or a decorator that registers one and returns it.
+
+    Raises:
+        ValueError: `core` is not a subclass of `Core`, or the name belongs to another core.
+    """
+    if core is None:
+        return lambda decorated: register_core(name, decorated)
+    if not isinstance(core, type) or not issubclass(core, Core):
+        raise ValueError(f"{core!r} cannot be registered as attention {name!r}; give a subclass of Core")
+    known = known_cores().get(name)
+    if name in CORES or (known is not None and known.__qualname__ != core.__qualname__):
+        raise ValueError(f"the name {name!r} belongs to the attention core {known.__qualname__}; choose another name")
+    _registered[name] = core
+    return core
+
+
+def known_cores() -> dict[str, type[Core]]:
+    """Return the cores of this package and the registered ones by name."""
+    return CORES | _registered
+
+
+def core_class(name: str) -> type[Core]:
+    """Return the class of a core.
+
+    Raises:
+        ValueError: The name is unknown; the message lists the known names.
+    """
+    known = known_cores()
+    if name not in known:
+        raise ValueError(f"unknown attention {name!r}; known: {' '.join(known)}; register_core adds others")
+    return known[name]
+
+
+def check_uses(name: str, supports: Supports, uses: Sequence[str]) -> None:
+    """Check that a core can be used in all of some ways.
+
+    Args:
+        name: Name of the core, for the message.
+        supports: What the core supports.
+        uses: Keys of `supports.USES`.
+
+    Raises:
+        ValueError: One of them is not supported; the message lists the cores that support it.
+    """
+    missing = supports.missing(uses)
+    if missing is None:
+        return
+    able = [known for known, core in known_cores().items() if getattr(core.supports, missing)]
+    raise ValueError(f"attention {name!r} does not support {USES[missing]}; choose one that does: {' '.join(able)}")

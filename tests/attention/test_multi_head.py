@@ -1,0 +1,90 @@
+"""What all cores share: projections, relative position, and when weights are kept."""
+
+import pytest
+import torch
+
+from espnet_diverse.attention import EVERYTHING, Core, MultiHeadAttention, Supports, build_attention
+from espnet_diverse.attention.softmax import Softmax
+from espnet_diverse.scope import scope
+
+SIZE, HEADS, WIDTH, TIME = 8, 2, 4, 5
+
+
+class Asked(Core):
+    """Remembers whether it was asked for weights."""
+
+    def forward(self, heads):
+        self.asked = heads.need_weights
+        return heads.q, heads.scores() if heads.need_weights else None
+
+
+def make(supports=EVERYTHING):
+    core = Asked(SIZE, HEADS)
+    core.supports = supports
+    return MultiHeadAttention(SIZE, HEADS, core).eval()
+
+
+def test_relative_position_equals_loops():
+    """(q_i + u) . k_j + (q_i + v) . r_{i-j}, over sqrt(D); row n of the embeddings is distance T - 1 - n."""
+    torch.manual_seed(0)
+    module = build_attention("softmax", SIZE, HEADS, relative=True).double().eval()
+    x, embeddings = torch.randn(1, TIME, SIZE).double(), torch.randn(1, 2 * TIME - 1, SIZE).double()
+    with scope(keep_attention=True):
+        module(x, x, x, embeddings, None)
+    for h in range(HEADS):
+        own = slice(h * WIDTH, (h + 1) * WIDTH)
+        q, k, r = module.linear_q(x)[0, :, own], module.linear_k(x)[0, :, own], module.linear_pos(embeddings)[0, :, own]
+        u, v = module.pos_bias_u[h], module.pos_bias_v[h]
+        for i in range(TIME):
+            logits = [(q[i] + u) @ k[j] + (q[i] + v) @ r[TIME - 1 - (i - j)] for j in range(TIME)]
+            torch.testing.assert_close(module.attn[0, h, i], (torch.stack(logits) / WIDTH**0.5).softmax(-1))
+
+
+def test_weights_are_kept_in_a_scope_or_under_a_hook():
+    module, x = make(), torch.randn(2, TIME, SIZE)
+    module(x, x, x, None)
+    assert not module.core.asked and module.attn is None
+    with scope(keep_attention=True):
+        module(x, x, x, None)
+    assert module.core.asked and module.attn.shape == (2, HEADS, TIME, TIME)
+    seen = []
+    hook = module.register_forward_hook(lambda attention, *_: seen.append(attention.attn))
+    module(x, x, x, None)
+    hook.remove()
+    assert torch.equal(seen[0], module.attn)
+
+
+def test_a_core_without_explicit_weights_is_never_asked_for_them():
+    module, x = make(Supports()), torch.randn(2, TIME, SIZE)
+    module.register_forward_hook(lambda *_: None)
+    with scope(keep_attention=True):
+        module(x, x, x, None)
+    assert not module.core.asked and module.attn is None
+
+
+def test_one_joint_projection_gives_what_three_give():
+    module, x = build_attention("sdma", SIZE, HEADS).double().eval(), torch.randn(2, TIME, SIZE).double()
+    parts = (module.linear_q, module.linear_k, module.linear_v)
+    joint = torch.nn.Linear(SIZE, 3 * SIZE).double()
+    joint.weight.data = torch.cat([part.weight for part in parts])
+    joint.bias.data = torch.cat([part.bias for part in parts])
+    (q, cache), (other_q, other_cache) = module.project_qkv(x), module.project_qkv(x, joint)
+    for one, other in zip((q, *cache), (other_q, *other_cache), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_a_pruned_copy_leaves_the_module_as_it_is():
+    names = {"conditions": {"lang": ["de", "en"]}}
+    module = build_attention("softmax", SIZE, HEADS, selection={"strategy": "static", **names}).eval()
+    x = torch.randn(2, TIME, SIZE)
+    with scope({"lang": torch.tensor([1])}):
+        expected, pruned = module(x, x, x, None), module.pruned()
+        assert pruned.selection is None and pruned.linear_q.weight.shape == (SIZE, SIZE)
+        assert module.selection is not None and module.linear_q.weight.shape == (2 * SIZE, SIZE)
+        torch.testing.assert_close(module(x, x, x, None), expected)
+    torch.testing.assert_close(pruned(x, x, x, None), expected)
+
+
+def test_a_width_that_heads_do_not_divide_is_refused():
+    with pytest.raises(ValueError, match="width 8 is not a multiple of 3 heads; choose heads that divide it"):
+        MultiHeadAttention(8, 3, Softmax(8, 3))

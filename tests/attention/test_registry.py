@@ -1,0 +1,92 @@
+"""Cores that a program registers under a name."""
+
+import pytest
+import torch
+
+from espnet_diverse.attention import (
+    CORES,
+    Core,
+    Supports,
+    build_attention,
+    check_uses,
+    known_cores,
+    register_core,
+    registry,
+)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_stays(monkeypatch):
+    monkeypatch.setattr(registry, "_registered", {})
+
+
+class Mean(Core):
+    def forward(self, heads):
+        return heads.v.mean(-2, keepdim=True).expand_as(heads.q), None
+
+
+def test_as_a_function_and_as_a_decorator():
+    assert register_core("mean", Mean) is Mean
+    assert register_core("average")(Mean) is Mean
+    assert list(known_cores()) == [*CORES, "mean", "average"]
+    module, x = build_attention("mean", 8, 2), torch.randn(2, 5, 8)
+    expected = module.linear_out(module.linear_v(x).mean(1, keepdim=True).expand(-1, 5, -1))
+    torch.testing.assert_close(module(x, x, x, None), expected)
+
+
+def test_the_table_of_this_package_stays():
+    register_core("mean", Mean)
+    assert list(CORES) == ["softmax", "sma", "sdma"]
+
+
+def test_a_class_may_be_defined_again():
+    register_core("mean", Mean)
+    again = type("Mean", (Mean,), {"__qualname__": Mean.__qualname__})
+    register_core("mean", again)
+    assert known_cores()["mean"] is again
+
+
+@pytest.mark.parametrize(
+    ("name", "core", "text"),
+    [
+        ("sdma", Mean, "the name 'sdma' belongs to the attention core SDMA; choose another name"),
+        ("taken", Mean, "the name 'taken' belongs to the attention core Other; choose another name"),
+        ("mean", Mean(8, 2), "cannot be registered as attention 'mean'; give a subclass of Core"),
+        ("mean", int, "<class 'int'> cannot be registered as attention 'mean'; give a subclass of Core"),
+    ],
+)
+def test_what_cannot_be_registered_is_named(name, core, text):
+    register_core("taken", type("Other", (Mean,), {}))
+    with pytest.raises(ValueError, match=text):
+        register_core(name, core)
+
+
+def test_unknown_names_list_the_registered_ones():
+    register_core("mean", Mean)
+    with pytest.raises(ValueError, match="unknown attention 'man'; known: softmax sma sdma mean; register_core adds"):
+        build_attention("man", 8, 2)
+
+
+def test_the_message_names_the_cores_that_support_a_use():
+    register_core("mean", Mean)
+    check_uses("mean", Mean.supports, ["padding"])
+    text = "attention 'mean' does not support cross-attention; choose one that does: softmax sma sdma$"
+    with pytest.raises(ValueError, match=text):
+        check_uses("mean", Mean.supports, ["padding", "cross_attention"])
+    with pytest.raises(ValueError, match="does not support batches with padding; .*: softmax sma sdma mean$"):
+        check_uses("mine", Supports(padding=False), ["padding"])
+
+
+@pytest.mark.parametrize(
+    ("options", "use"),
+    [
+        ({"relative": True}, "relative position"),
+        ({"causal": True}, "causal self-attention"),
+        ({"cross": True}, "cross-attention"),
+        ({"selection": {"strategy": "group", "pool": 4, "conditions": {"lang": ["de", "en"]}}}, "head selection"),
+    ],
+)
+def test_an_attention_with_an_undeclared_use_is_not_built(options, use):
+    register_core("mean", Mean)
+    with pytest.raises(ValueError, match=f"attention 'mean' does not support {use}"):
+        build_attention("mean", 8, 2, **options)

@@ -1,0 +1,170 @@
+"""A core is used for nothing that it does not declare: nets refuse it by name when they are built."""
+
+from dataclasses import fields, replace
+
+import pytest
+import torch
+from espnet2.main_funcs.calculate_all_attentions import calculate_all_attentions
+from torch import nn
+
+from espnet_diverse.attention import EVERYTHING, Core, Supports, register_core, registry
+from espnet_diverse.errors import ConfigError, DataError
+from espnet_diverse.nets import DECODERS, ENCODERS, LANGUAGE_MODELS
+from espnet_diverse.nets.replace_attention import Attention, WeightlessAttention
+
+SMALL = {"output_size": 16, "attention_heads": 2, "linear_units": 24, "num_blocks": 2}
+BRANCHES = {
+    "output_size": 16,
+    "attention_heads": 2,
+    "num_blocks": 2,
+    "cgmlp_linear_units": 24,
+    "rel_pos_type": "latest",
+}
+POOL = {"strategy": "group", "pool": 4, "conditions": {"lang": ["de", "en"]}}
+
+
+class Mean(Core):
+    """Each query takes the mean of the values that it may attend to."""
+
+    def forward(self, heads):
+        mask = heads.mask if heads.mask is not None else heads.q.new_ones(1, 1, 1, heads.k.size(-2), dtype=torch.bool)
+        weights = mask.expand(-1, -1, heads.q.size(-2), -1).to(heads.v.dtype)
+        return weights @ heads.v / weights.sum(-1, keepdim=True).clamp(min=1), None
+
+
+@pytest.fixture
+def supporting(monkeypatch):
+    """Register a core "mean" that supports what is given."""
+    monkeypatch.setattr(registry, "_registered", {})
+
+    def register(supports):
+        register_core("mean", type("Mean", (Mean,), {"supports": supports, "__qualname__": "Mean"}))
+
+    return register
+
+
+def encoder(name="diverse_transformer", options=SMALL, **attention):
+    return ENCODERS[name](20, attention={"core": "mean", **attention}, **options)
+
+
+def decoder(**parts):
+    return DECODERS["diverse_transformer"](11, 16, attention_heads=2, linear_units=24, num_blocks=2, **parts)
+
+
+def language_model():
+    options = {"embed_unit": 8, "att_unit": 16, "head": 2, "unit": 24, "layer": 2}
+    return LANGUAGE_MODELS["diverse_transformer"](11, attention={"core": "mean"}, **options)
+
+
+#: Uses without which the net is refused, a net that makes them, and where it makes them.
+REFUSED = {
+    "transformer": (["padding"], encoder, "DiverseTransformerEncoder, self_attn of layer 1"),
+    "conformer": (
+        ["padding", "relative_position"],
+        lambda: encoder("diverse_conformer", {**SMALL, "cnn_module_kernel": 3}),
+        "DiverseConformerEncoder, self_attn of layer 1",
+    ),
+    "e_branchformer": (
+        ["padding", "relative_position"],
+        lambda: encoder("diverse_e_branchformer", BRANCHES),
+        "DiverseEBranchformerEncoder, attn of layer 1",
+    ),
+    "block": (
+        ["padding"],
+        lambda: encoder("diverse_contextual_block_transformer"),
+        "DiverseContextualBlockTransformerEncoder, self_attn of layer 1",
+    ),
+    "selection": (
+        ["padding", "head_selection"],
+        lambda: encoder(selection=POOL),
+        "DiverseTransformerEncoder, self_attn of layer 1",
+    ),
+    "decoder": (
+        ["padding", "causal", "cached_decoding"],
+        lambda: decoder(attention={"core": "mean"}),
+        "DiverseTransformerDecoder, self_attn of layer 1",
+    ),
+    "cross": (
+        ["padding", "cached_decoding", "cross_attention"],
+        lambda: decoder(cross_attention={"core": "mean"}),
+        "DiverseTransformerDecoder, src_attn of layer 1",
+    ),
+    "lm": (
+        ["padding", "causal", "cached_decoding"],
+        language_model,
+        "DiverseTransformerLM, self_attn of layer 1",
+    ),
+}
+CASES = [(name, use) for name, (uses, _, _) in REFUSED.items() for use in uses]
+WORDS = {
+    "padding": "batches with padding",
+    "relative_position": "relative position",
+    "causal": "causal self-attention",
+    "cached_decoding": "cached decoding",
+    "cross_attention": "cross-attention",
+    "head_selection": "head selection",
+}
+
+
+@pytest.mark.parametrize(("name", "use"), CASES, ids=[f"{name}-{use}" for name, use in CASES])
+def test_an_undeclared_use_is_refused_when_the_net_is_built(supporting, name, use):
+    _, build, where = REFUSED[name]
+    supporting(replace(EVERYTHING, **{use: False}))
+    text = f"^{where}: attention 'mean' does not support {WORDS[use]}; choose one that does: softmax sma sdma$"
+    with pytest.raises(ConfigError, match=text):
+        build()
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_declared_is_enough(supporting, name):
+    uses, build, _ = REFUSED[name]
+    nothing = {field.name: False for field in fields(Supports) if field.type is bool}
+    supporting(Supports(**(nothing | dict.fromkeys(uses, True))))
+    assert isinstance(build(), nn.Module)
+
+
+def test_a_core_of_self_attention_alone_trains_in_an_encoder(supporting):
+    supporting(Supports())
+    net, speech = encoder(), torch.randn(2, 90, 20)
+    out, _, _ = net(speech, torch.tensor([90, 61]))
+    out.square().mean().backward()
+    assert all(torch.isfinite(p.grad).all() for p in net.parameters() if p.grad is not None)
+    assert net.encoders[0].self_attn.linear_v.weight.grad.abs().sum() > 0
+
+
+def test_espnet_plots_the_attentions_that_have_weights(supporting):
+    """ESPnet reads `attn` of every module of its type, which would be None in a core without explicit weights."""
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.plain, self.mean = ENCODERS["diverse_transformer"](20, **SMALL), encoder()
+
+        def forward(self, speech, speech_lengths):
+            return [net(speech, speech_lengths) for net in (self.plain, self.mean)]
+
+    supporting(Supports())
+    model = Model().eval()
+    assert isinstance(model.plain.encoders[0].self_attn, Attention)
+    assert isinstance(model.mean.encoders[0].self_attn, WeightlessAttention)
+    seen = calculate_all_attentions(model, {"speech": torch.randn(1, 90, 20), "speech_lengths": torch.tensor([90])})
+    assert set(seen) == {f"plain.encoders.{layer}.self_attn" for layer in range(2)}
+
+
+def test_a_known_length_is_refused_when_the_net_is_built(supporting):
+    supporting(Supports(max_length=41))
+    text = "^DiverseContextualBlockTransformerEncoder, self_attn of layer 1: attention 'mean' supports at most 41 "
+    with pytest.raises(ConfigError, match=text + "positions, and 42 are needed; shorten the input or choose another"):
+        encoder("diverse_contextual_block_transformer", {**SMALL, "block_size": 40})
+    supporting(Supports(max_length=42))
+    encoder("diverse_contextual_block_transformer", {**SMALL, "block_size": 40})
+    supporting(Supports(max_length=41))
+    encoder("diverse_contextual_block_transformer", {**SMALL, "block_size": 0})  # blocks of any length
+
+
+def test_an_unknown_length_is_refused_at_the_first_longer_input(supporting):
+    supporting(Supports(max_length=21))
+    net = encoder().eval()
+    net(torch.randn(1, 90, 20), torch.tensor([90]))
+    with pytest.raises(DataError, match="attention 'Mean' supports at most 21 positions, and 22 are needed"):
+        net(torch.randn(1, 94, 20), torch.tensor([94]))
