@@ -70,9 +70,9 @@ def _load(args: argparse.Namespace, search_options: "Options") -> "Search":
         raise ConfigError(f"--compile and --nj {args.nj} are not possible together; take one of them")
     model = (args.model_dir, args.model_file, search_options, "cuda" if args.ngpu else "cpu")
     if search_options.search != "espnet":
-        from espnet_diverse.decoding.predictor import load_batched_search
+        from espnet_diverse.decoding.predictor import load_predictor
 
-        return load_batched_search(*model, args.precision, args.compile)
+        return load_predictor(*model, args.precision, args.compile)
     if args.precision != "float32" or args.compile:
         raise ConfigError("search=espnet has no --precision and no --compile; leave them away, or take search=batched")
     from espnet_diverse.decoding.espnet_search import load_search

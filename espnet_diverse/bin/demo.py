@@ -27,7 +27,7 @@ def run(args: argparse.Namespace) -> int:
 
     limits = Limits(args.max_seconds, args.max_megabytes)
     with Server(args.port, limits) as server:  # a port in use shows before the model is loaded, which takes seconds
-        from espnet_diverse.demo.services import load_service
+        from espnet_diverse.demo.task_services import load_service
         from espnet_diverse.transcription.segmentation import Cutting
 
         cutting = Cutting(args.vad)

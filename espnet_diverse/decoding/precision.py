@@ -12,6 +12,7 @@ attention, norms, softmax and scores are not touched.
 
 from collections.abc import Iterable
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.ao.nn.quantized.dynamic import Linear as Int8Linear
@@ -40,6 +41,22 @@ class HalfLinear(nn.Module):
         half = x.bfloat16()
         multiply = product if self.is_arranged else F.linear
         return multiply(half, self.weight, self.bias).to(x.dtype)
+
+
+def check_device(device: str) -> None:
+    """Refuse a device that this machine does not have.
+
+    Args:
+        device: "cpu", "cuda" or "cuda:N".
+
+    Raises:
+        ConfigError: It is another name, or there is no such GPU.
+    """
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    kind, _, index = device.partition(":")
+    if device != "cpu" and not (kind == "cuda" and (index or "0").isdecimal() and int(index or 0) < count):
+        there = " ".join(["cpu", *(["cuda"] if count else []), *(f"cuda:{number}" for number in range(count))])
+        raise ConfigError(f"device {device!r} is not possible on this machine; possible: {there}")
 
 
 def check_precision(precision: str, device: str, compiled: bool = False) -> None:

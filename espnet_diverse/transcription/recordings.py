@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from espnet_diverse.audio.stream import Source, open_audio
 from espnet_diverse.decoding.condition_ids import KnownConditions, completed, indices_of, warn_of_unused
 from espnet_diverse.decoding.grouping import each_result, grouped
-from espnet_diverse.decoding.predictor import BatchedSearch, Found
+from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.predictor import Prediction, Predictor
 from espnet_diverse.transcription.alignment import check_ctc, frame_times, timed
 from espnet_diverse.transcription.language_id import find_language, spoken_conditions
 from espnet_diverse.transcription.result import Alternative, Segment, Transcript
@@ -94,15 +95,18 @@ class Transcription:
         search: Of speech recognition or speech translation.
         cutting: How recordings are cut into stretches of speech.
         word_timestamps: Whether words are wanted, with times and confidences.
+        options: Search options; by default those that the model was loaded with.
 
     Raises:
         ConfigError: There are no word times without CTC.
         ModelError: There are none with the model's frontend.
     """
 
-    def __init__(self, search: BatchedSearch, cutting: Cutting, word_timestamps: bool = False):
-        self.search, self.cutting = search, cutting
-        self.window = _WINDOW * search.batch_size
+    def __init__(
+        self, search: Predictor, cutting: Cutting, word_timestamps: bool = False, options: Options | None = None
+    ):
+        self.search, self.cutting, self.options = search, cutting, search.resolve(options)
+        self.window = _WINDOW * self.options.batch_size
         self.same_language = search.task == "asr"
         self.warned: dict[str, str] = {}
         self.frames = None
@@ -175,7 +179,7 @@ class Transcription:
                 {condition: names for condition, names in known.names.items() if condition not in spoken}
             )
             indices = indices_of(others, recording.conditions)  # first, for an error here takes no time
-            recording.probabilities = find_language(self.search, _first_seconds(beginning), indices)
+            recording.probabilities = find_language(self.search, _first_seconds(beginning), indices, self.options)
             language = dict.fromkeys(spoken, next(iter(recording.probabilities)))
             recording.conditions = completed(known, language | dict(given), self.same_language)
             recording.language = self._spoken(recording.conditions)
@@ -187,7 +191,7 @@ class Transcription:
 
     def _find(self, pieces: Sequence[_Piece]) -> None:
         """Search pieces; their recordings take what is found."""
-        size, frames = self.search.batch_size, self.search.batch_frames
+        size, frames = self.options.batch_size, self.search.batch_frames
         for batch in grouped(pieces, lambda piece: len(piece.features), size, frames):
             for piece, found in zip(batch, each_result(self._searched, batch), strict=True):
                 piece.recording.waiting -= 1
@@ -197,11 +201,12 @@ class Transcription:
                     piece.recording.failure = error
                 piece.recording.tell(piece.covered)
 
-    def _searched(self, batch: Sequence[_Piece]) -> list[Found]:
+    def _searched(self, batch: Sequence[_Piece]) -> list[Prediction]:
         conditions = [piece.recording.indices for piece in batch]
-        return self.search.find([piece.features for piece in batch], conditions, posteriors=self.frames is not None)
+        features = [piece.features for piece in batch]
+        return self.search.find(features, conditions, self.options, posteriors=self.frames is not None)
 
-    def _segment(self, piece: _Piece, found: Found | Exception) -> Segment:
+    def _segment(self, piece: _Piece, found: Prediction | Exception) -> Segment:
         if isinstance(found, Exception):
             raise found
         if not found.texts:

@@ -10,7 +10,7 @@ import pytest
 from espnet_diverse.bin.main import main
 from espnet_diverse.decoding.decode_dir import decode
 from espnet_diverse.decoding.options import Options
-from espnet_diverse.decoding.predictor import load_batched_search
+from espnet_diverse.decoding.predictor import load_predictor
 
 BEAM = ["--beam_size", "3", "--batch_size", "8"]
 
@@ -19,10 +19,10 @@ BEAM = ["--beam_size", "3", "--batch_size", "8"]
 def decoded(tiny_translation, tmp_path_factory):
     """Source, text and score of the test data, by the decode command's own function."""
     run = tiny_translation
-    search = load_batched_search(run.model_dir, options=Options(beam_size=3))
-    outcomes = decode(search, run.test_dir, tmp_path_factory.mktemp("decoded"))
+    search = load_predictor(run.model_dir, options=Options(beam_size=3))
+    results = decode(search, run.test_dir, tmp_path_factory.mktemp("decoded"))
     sources = [line.split()[1] for line in (run.test_dir / "src_text").read_text().splitlines()]
-    return [(source, one.text, one.score) for source, one in zip(sources, outcomes, strict=True)]
+    return [(source, one.text, one.score) for source, one in zip(sources, results, strict=True)]
 
 
 @pytest.fixture
