@@ -13,11 +13,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from espnet_diverse.bin.main import COMMANDS, command_parser, run_command
+from espnet_diverse.bin.options import settle_model
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.stage_cache import Stamp, is_data_directory
 
 PROGRAM = "espnet-diverse"
-_RESOURCES = {"nj", "ngpu", "debug"}  # options that say how a command runs, not what it makes
+_RESOURCES = {"nj", "ngpu", "device", "debug"}  # options that do not change the result of a command
 
 
 def make_step(stage: str, argv: list[str]) -> "Subcommand | Program":
@@ -41,7 +42,8 @@ class Subcommand:
         if len(argv) < 2 or argv[1] not in COMMANDS:
             raise ConfigError(f"{shlex.join(argv)}: no such command; known: {' '.join(COMMANDS)}")
         self._module, self._parser = command_parser(argv[1], _Parser)
-        self._args = self._parser.parse_args(argv[2:])
+        self._args = self._parser.parse_intermixed_args(argv[2:])
+        settle_model(self._args)
         self.always = not (hasattr(self._module, "inputs") or hasattr(self._module, "outputs"))
         self._paths("inputs")  # may refuse the arguments, for example an unknown configuration fragment
 

@@ -17,8 +17,7 @@ _OURS = ("search", "batch_size", "length_penalty", *SAMPLING)
 
 def _option(default: Any, kind: type, text: str, shown: str = "", choices: tuple[str, ...] | None = None) -> Any:
     """A field with what a command's help says of it; `shown` describes the default where its value does not."""
-    shown = shown or str(default)
-    return field(default=default, metadata={"type": kind, "help": f"{text} (default: {shown})", "choices": choices})
+    return field(default=default, metadata={"type": kind, "help": text, "shown": shown, "choices": choices})
 
 
 @dataclass(frozen=True)
@@ -139,9 +138,19 @@ class Options:
         return replace(self, ctc_weight=weight)
 
 
-def declared(option: Field) -> dict[str, Any]:
-    """Arguments of `ArgumentParser.add_argument` that declare an option of `Options`: type, choices and help."""
-    return {"type": option.metadata["type"], "choices": option.metadata["choices"], "help": option.metadata["help"]}
+def declared(option: Field, default: Any = None) -> dict[str, Any]:
+    """Arguments of `ArgumentParser.add_argument` for a field of `Options`; the parsed value is None where not given.
+
+    Args:
+        option: The field.
+        default: Default of a command, shown in place of the field's.
+    """
+    kind, choices = option.metadata["type"], option.metadata["choices"]
+    shown = default if default is not None else option.metadata["shown"] or option.default
+    help = f"{option.metadata['help']} (default: {shown})"
+    if choices:
+        return {"type": kind, "choices": choices, "help": help}
+    return {"type": kind, "metavar": {int: "N", float: "X"}[kind], "help": help}
 
 
 def _bound(ratio: float, length: int) -> int:

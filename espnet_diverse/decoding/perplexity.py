@@ -15,6 +15,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from espnet_diverse.data.tables import read_table, write_table
 from espnet_diverse.decoding.condition_ids import condition_indices, known_conditions
+from espnet_diverse.decoding.precision import check_device
 from espnet_diverse.decoding.results import write_json
 from espnet_diverse.errors import DataError, ModelError
 from espnet_diverse.progress import progress
@@ -38,6 +39,7 @@ class Scorer:
     """
 
     def __init__(self, model_dir: Path, model_file: str | Path | None = None, device: str = "cpu"):
+        check_device(device)
         task = read_config(model_dir / "config.yaml").get("task")
         if task != "lm":
             raise ModelError(f"{model_dir}: a model of task {task} has no perplexity; give a run of task lm")

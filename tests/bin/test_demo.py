@@ -25,7 +25,7 @@ def test_it_serves_until_interrupted(tiny_run, tmp_path):
         try:
             line = process.stdout.readline()
             url = line.split()[0]
-            assert line == f"{url} shows {tiny_run.model_dir.name}; Ctrl+C ends it\n"
+            assert line == f"{url} serves {tiny_run.model_dir.name}; press Ctrl+C to stop\n"
             with urllib.request.urlopen(f"{url}about", timeout=60) as answer:
                 assert json.load(answer)["task"] == "asr"
             process.send_signal(signal.SIGINT)

@@ -73,17 +73,17 @@ def test_a_bad_file_costs_no_good_one(translate, decoded, tmp_path, capsys):
     assert len((tmp_path / "out" / "a.txt").read_text().splitlines()) == 2
     failures = json.loads((tmp_path / "out" / "failures.json").read_text())
     assert failures == {
-        str(bad[0]): "line 2 is not utf-8; convert the file with iconv",
+        str(bad[0]): "line 2 is not UTF-8; convert the file with iconv",
         str(bad[1]): "No such file or directory",
     }
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["a.txt", "b.txt", "failures.json"]
-    assert f"translate: {bad[1]} was left out: No such file or directory" in capsys.readouterr().err
+    assert f"translate: {bad[1]} was skipped: No such file or directory" in capsys.readouterr().err
     assert translate(*bad) == 1
 
 
 def test_two_inputs_do_not_share_an_output(translate, tmp_path, capsys):
     assert translate("x/a.txt", "y/a.txt", "--output_dir", tmp_path) == 1
-    assert "x/a.txt and y/a.txt would both be written to a; translate them apart" in capsys.readouterr().err
+    assert "x/a.txt and y/a.txt would both be written to a; translate them separately" in capsys.readouterr().err
 
 
 def test_text_and_files_exclude_each_other(translate, capsys):
