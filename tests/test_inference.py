@@ -255,7 +255,7 @@ def test_an_unknown_name_is_refused(recognizer, asked):
 
 def test_a_missing_target_language_is_said_before_a_language_is_found(recognizer, asked, monkeypatch):
     monkeypatch.setattr(recognizer.search, "task", "st")
-    said = "the target language is not known; give --target_language; this model knows: ar de"
+    said = "the target language is missing; give --target_language; this model knows: ar de"
     with pytest.raises(DataError, match=said):
         recognizer(tones(1, seed=0), RATE)
 

@@ -83,8 +83,8 @@ def test_a_translation_model_is_searched_in_8_bits(tiny_translation, tmp_path):
     ("precision", "device", "compiled", "said"),
     [
         ("int4", "cpu", False, "precision 'int4' is unknown; known: float32 int8 bfloat16"),
-        ("int8", "cuda", False, "precision int8 is not possible on cuda; take bfloat16 there, or device cpu"),
-        ("int8", "cpu", True, "compile with precision int8 is not possible on a CPU; take one of them"),
+        ("int8", "cuda", False, "precision int8 is not possible on cuda; use bfloat16 there, or device cpu"),
+        ("int8", "cpu", True, "compile with precision int8 is not possible on a CPU; leave one of them out"),
     ],
 )
 def test_an_impossible_precision_is_refused(precision, device, compiled, said):
@@ -117,8 +117,8 @@ def test_without_a_compiler_nothing_is_compiled(tiny_run, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--precision", "int8", "--set", "search=espnet"], "search=espnet has no --precision and no --compile"),
-        (["--compile", "--nj", "2"], "--compile and --nj 2 are not possible together; take one of them"),
+        (["--precision", "int8", "--set", "search=espnet"], "search=espnet supports neither --precision nor --compile"),
+        (["--compile", "--nj", "2"], "--compile and --nj 2 cannot be combined; give one of them"),
     ],
 )
 def test_the_command_refuses_what_does_not_go_together(tiny_run, tmp_path, capsys, options, said):

@@ -166,5 +166,5 @@ def test_speech_is_drawn_from_the_decoder_alone(tiny_run):
 
 
 def test_another_decoder_is_refused():
-    with pytest.raises(ModelError, match="Linear has no batched search; decode with search=espnet"):
+    with pytest.raises(ModelError, match="Linear has no batched search; use search=espnet"):
         SamplingSearch(torch.nn.Linear(1, 1), 5)

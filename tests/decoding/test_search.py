@@ -195,9 +195,9 @@ def test_hypotheses_that_all_end_too_early_are_none(build, sources):
 
 def test_another_decoder_or_language_model_is_refused(build):
     decoder, ctc = build()
-    with pytest.raises(ModelError, match="Linear has no batched search; decode with search=espnet"):
+    with pytest.raises(ModelError, match="Linear has no batched search; use search=espnet"):
         BeamSearch(torch.nn.Linear(1, 1), ctc, 29)
-    with pytest.raises(ModelError, match="Linear has no batched search; decode with search=espnet"):
+    with pytest.raises(ModelError, match="Linear has no batched search; use search=espnet"):
         BeamSearch(decoder, ctc, 29, torch.nn.Linear(1, 1), 0.5)
 
 
