@@ -16,7 +16,7 @@ from espnet_diverse.decoding.options import Options, text_task
 from espnet_diverse.decoding.predictor import Predictor
 from espnet_diverse.demo.base_service import ModelService
 from espnet_diverse.demo.limits import Limits
-from espnet_diverse.demo.results import Results, Stretch
+from espnet_diverse.demo.results import DecodedSegment, Results
 from espnet_diverse.errors import DataError, UserError
 from espnet_diverse.inference import Recognizer, Translation, Translator
 from espnet_diverse.packing.archive import unpacked
@@ -39,7 +39,7 @@ class SpeechService(ModelService):
         transcript = self.recognizer.transcribe(
             samples, RATE, word_timestamps=self.has_words, options=options, **_arguments(choices)
         )
-        kept = [_stretch(samples, transcript, index) for index in range(len(transcript.segments))]
+        kept = [_kept_segment(samples, transcript, index) for index in range(len(transcript.segments))]
         found = transcript.language_probabilities or {}
         return {
             "id": self.results.keep(kept),
@@ -62,7 +62,7 @@ class TextService(ModelService):
         found = self.translator.translate(lines, options=options, **_arguments(choices))
         names = completed(self.search.conditions, given(choices), same_language=False)
         kept = [
-            Stretch(line, one.tokens, names, f"line {index}")
+            DecodedSegment(line, one.tokens, names, f"line {index}")
             for index, (line, one) in enumerate(zip(lines, found, strict=True), 1)
         ]
         return {
@@ -136,10 +136,10 @@ def _samples(body: bytes, name: str, max_seconds: float) -> NDArray:
         return np.concatenate(list(audio.blocks()))
 
 
-def _stretch(samples: NDArray, transcript: Transcript, index: int) -> Stretch:
+def _kept_segment(samples: NDArray, transcript: Transcript, index: int) -> DecodedSegment:
     segment = transcript.segments[index]
     part = samples[round(segment.start * RATE) : round(segment.end * RATE)]
-    return Stretch(part, segment.tokens, transcript.conditions, f"segment {index + 1}")
+    return DecodedSegment(part, segment.tokens, transcript.conditions, f"segment {index + 1}")
 
 
 def _segment(segment: Segment) -> dict:

@@ -104,7 +104,7 @@ def test_a_plan_takes_both_spellings(tmp_path):
         make_step("decode", ["espnet-diverse", "decode", *OTHERS["decode"], *model])
         for model in (["exp/a"], ["--model_dir", "exp/a"])
     ]
-    assert steps[0].stamp(tmp_path).path == steps[1].stamp(tmp_path).path
+    assert steps[0].record(tmp_path).path == steps[1].record(tmp_path).path
     assert steps[0]._args == steps[1]._args
 
 

@@ -76,18 +76,18 @@ def test_silence_has_no_text_and_no_heads(speech, tmp_path, monkeypatch):
     soundfile.write(tmp_path / "silence.wav", np.zeros(16_000), 16_000)
     found = speech.run((tmp_path / "silence.wav").read_bytes(), {})
     assert (found["text"], found["segments"], found["duration"]) == ("", [], 1.0)
-    with pytest.raises(ConfigError, match="segment 0 is not there; the result has 0 segments"):
+    with pytest.raises(ConfigError, match="segment 0 does not exist; the result has 0 segments"):
         speech.heads(b"", {"result": found["id"]})
 
 
 def test_heads_that_are_not_there(speech, recognised):
     chosen = {"result": recognised["id"]}
     for wrong, message in (
-        ({"result": "no"}, "this result is not kept any more, only the last 4 are; run it again"),
-        ({"segment": "1"}, "segment 1 is not there; the result has 1 segments"),
+        ({"result": "no"}, "only the last 4 results are kept, and this one is not among them; run it again"),
+        ({"segment": "1"}, "segment 1 does not exist; the result has 1 segments"),
         ({"attention": "no"}, "attention 'no' is unknown; known: encoder decoder cross"),
-        ({"head": "3"}, "head 3 is not there; the decoder cross-attention has heads 1 to 2"),
-        ({"layer": "x"}, "layer 'x' is no whole number"),
+        ({"head": "3"}, "head 3 does not exist; the decoder cross-attention has heads 1 to 2"),
+        ({"layer": "x"}, "layer 'x' is not a whole number"),
     ):
         with pytest.raises((ConfigError, DataError), match=message):
             speech.heads(b"", {**chosen, **wrong})
@@ -96,14 +96,14 @@ def test_heads_that_are_not_there(speech, recognised):
 def test_a_model_without_such_attention(translation, monkeypatch):
     monkeypatch.setattr(results, "observe", lambda *_: {})
     found = translation.run(b"abc", {})
-    with pytest.raises(ModelError, match="this model has no attention that keeps one matrix of weights a head"):
+    with pytest.raises(ModelError, match="this model has no attention with one matrix of weights per head"):
         translation.heads(b"", {"result": found["id"]})
 
 
 def test_the_last_results_are_kept(translation):
     names = [translation.run(b"a", {})["id"] for _ in range(5)]
     assert len(set(names)) == 5
-    with pytest.raises(DataError, match="this result is not kept any more"):
+    with pytest.raises(DataError, match="only the last 4 results are kept"):
         translation.heads(b"", {"result": names[0]})
     assert translation.heads(b"", {"result": names[1]})["pictures"]
 
