@@ -41,7 +41,7 @@ def test_it_serves_until_interrupted(tiny_run, tmp_path):
     [
         (["--max_seconds", "0"], "--max_seconds 0 is not allowed; give a number above 0"),
         (["--port", "70000"], "--port 70000: a port is a number from 0 to 65535; give another one"),
-        (["--port", "0"], "is no directory of a run, for it has no config.yaml"),
+        (["--port", "0"], "is not the directory of a run, because it has no config.yaml"),
         (["--port", "0", "--vad", "ears"], "vad 'ears' is unknown"),
     ],
 )

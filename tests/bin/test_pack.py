@@ -45,7 +45,9 @@ def test_other_commands_take_it(tiny_run, packed, tmp_path, capfd):
     assert all(torch.equal(found[name], tensor) for name, tensor in expected.items())
     (tmp_path / "no.zip").write_text("no")
     assert main(["decode", "--model_dir", str(tmp_path / "no.zip"), *data]) == 1
-    assert "error: " in (said := capfd.readouterr().err) and "no.zip: is no zip file" in said
+    assert (
+        "error: " in (said := capfd.readouterr().err) and "no.zip: is not a packed model, which is a zip file" in said
+    )
 
 
 def test_a_plan_runs_a_stage_again_for_another_archive_under_the_same_name(tiny_run, tmp_path):
