@@ -191,7 +191,10 @@ BOMB = "lol: &a [{}]\n" + "b: {<<: *a}\n"
         ({"meta": "[" * 50_000}, "meta.yaml is not valid YAML"),
         ({"meta": " " * (1 << 24) + "a: 1"}, "meta.yaml has 16777220 bytes; at most 16777216 are allowed"),
         ({"meta": {"files": {}}}, "meta.yaml is not that of a packed model, which has yaml_files and files"),
-        ({"meta": {"files": {}, "yaml_files": {"tts_train_config": "c"}}}, "contains tts_train_config; supported tasks: asr"),
+        (
+            {"meta": {"files": {}, "yaml_files": {"tts_train_config": "c"}}},
+            "contains tts_train_config; supported tasks",
+        ),
         ({"meta": META | {"files": {}}}, "asr_model_file is None, which is not in the archive"),
         ({"meta": META | {"files": {"asr_model_file": "../../m"}}}, r"asr_model_file is ../../m, which is not"),
         (
