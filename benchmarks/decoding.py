@@ -101,11 +101,11 @@ def _contestants(
     # Imported here, so that `--help` does not wait for ESPnet.
     from espnet_diverse.decoding.espnet_search import load_search
     from espnet_diverse.decoding.options import Options
-    from espnet_diverse.decoding.predictor import load_batched_search
+    from espnet_diverse.decoding.predictor import load_predictor
 
     options |= {"beam_size": args.beam_size, "ctc_weight": args.ctc_weight if args.task == "asr" else None}
     espnet = load_search(theirs, options=Options(**options))
-    search = load_batched_search(ours, options=Options(**options))
+    search = load_predictor(ours, options=Options(**options))
     found = {"espnet": Contestant(espnet, 1, entries[: args.espnet_utterances])}
     return found | {f"batch {size}": Contestant(search, size, entries) for size in args.batches}
 

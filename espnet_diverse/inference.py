@@ -1,25 +1,23 @@
-"""Speech or text in, text out, from a model folder or a packed model.
+"""Transcription and translation in Python, with the model of a run or a packed model.
 
     recognizer = Recognizer("exp/model")
     print(recognizer.transcribe("talk.mp3").text)
     print(Translator("exp/mt_model").translate("guten Tag", target_language="en").text)
 
-A `Recognizer` recognises speech or translates it, as its model was trained to; a `Translator` translates text. Threads
-may share both.
+A `Recognizer` transcribes speech, or translates it where its model was trained to; a `Translator` translates text. Both
+can be shared by threads: search options are arguments of a call.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import torch
-
 from espnet_diverse.audio.sources import Source
 from espnet_diverse.conditions import given
 from espnet_diverse.decoding.condition_ids import completed, indices_of, warn_of_unused
 from espnet_diverse.decoding.grouping import grouped
 from espnet_diverse.decoding.options import Options
-from espnet_diverse.decoding.predictor import BatchedSearch, load_batched_search
+from espnet_diverse.decoding.predictor import Predictor, load_predictor
 from espnet_diverse.errors import ConfigError, ModelError
 from espnet_diverse.packing.archive import unpacked
 from espnet_diverse.transcription.recordings import Request, Transcription
@@ -30,23 +28,23 @@ __all__ = ["Options", "Recognizer", "Request", "SegmentationOptions", "Transcrip
 
 
 class Recognizer:
-    """Transcribes recordings; with a model of speech translation, into another language.
+    """Transcribes recordings; with a model of speech translation, translates them.
 
     Args:
         model: Directory of a run, or a packed model.
-        model_file: Weights, a path or a name in it; valid.acc.ave.pth by default.
-        device: "cpu" or "cuda".
-        precision: What linear maps compute in: "float32", "int8" or "bfloat16".
-        compile: Whether encoder layers are compiled before they are used.
+        model_file: Weights, as a path or a name in the model directory; by default valid.acc.ave.pth.
+        device: "cpu", "cuda" or "cuda:N".
+        precision: Precision of linear layers: "float32", "int8" or "bfloat16".
+        compile: Whether to compile the encoder layers.
         segmentation: Options of splitting recordings into segments of speech.
-        options: Of the search.
+        options: Default search options.
 
     Attributes:
-        search: The search; its `conditions` are what the model knows of languages and domains.
+        search: The loaded `Predictor`; its `conditions` are the languages and domains that the model knows.
 
     Raises:
         ConfigError: An option is not possible with this model or on this machine.
-        ModelError: A file is missing or damaged, or it is no model of speech that can be searched in batches.
+        ModelError: A file is missing or damaged, or the model is not a speech model that batched search supports.
     """
 
     def __init__(
@@ -61,7 +59,7 @@ class Recognizer:
         options: Options | None = None,
     ):
         self.segmentation = segmentation or SegmentationOptions()
-        self.segmentation.detector()  # raises if it is not installed
+        self.segmentation.detector()  # raises ConfigError where it is not installed, before the model is loaded
         self.search = _load(model, model_file, options, device, precision, compile)
         if self.search.task == "mt":
             raise ModelError(f"{model}: translates text, not speech; use Translator, or espnet-diverse translate")
@@ -75,25 +73,25 @@ class Recognizer:
         target_language: str | None = None,
         domain: str | None = None,
         word_timestamps: bool = False,
+        options: Options | None = None,
     ) -> Transcript:
         """Transcribe a recording.
 
         Args:
             audio: A path, "-" for standard input, a binary file object, or samples (T,) or (T, channels).
-            rate: Of samples, in Hz.
-            language: What is spoken; found where the model needs it and it is not given.
-            target_language: What a translation is in.
-            domain: What the recording is about.
-            word_timestamps: Whether words are wanted, with times and confidences.
+            rate: Sampling rate of samples in Hz.
+            language: Spoken language. Where the model needs it and it is not given, it is identified.
+            target_language: Language of a translation.
+            domain: Domain of the recording.
+            word_timestamps: Whether to return words with times and confidences.
+            options: Search options of this call; by default those of the constructor.
 
         Raises:
-            ConfigError: There are no word times without CTC.
+            ConfigError: Word timestamps are asked for and the model has no CTC, or a search option is not possible.
             DataError: The recording cannot be read, or a language or domain is unknown or missing.
         """
-        request = Request(
-            audio, rate, given({"language": language, "target_language": target_language, "domain": domain})
-        )
-        (result,) = self.transcribe_all([request], word_timestamps)
+        names = given({"language": language, "target_language": target_language, "domain": domain})
+        (result,) = self.transcribe_all([Request(audio, rate, names)], word_timestamps, options)
         if isinstance(result, Exception):
             raise result
         return result
@@ -101,21 +99,33 @@ class Recognizer:
     __call__ = transcribe
 
     def transcribe_all(
-        self, requests: Iterable[Request], word_timestamps: bool = False
+        self, requests: Iterable[Request], word_timestamps: bool = False, options: Options | None = None
     ) -> Iterator[Transcript | Exception]:
         """Transcribe recordings, several in a batch; one result for each, in order.
 
-        A recording that cannot be transcribed gives the error in place of a transcript, and changes nothing in the
-        result of another. Memory holds a few batches, however many and however long recordings are.
+        For a recording that cannot be transcribed, the result is the exception; the other results do not change.
+        Memory holds a few batches, however many recordings there are and however long they are.
+
+        Args:
+            requests: The recordings.
+            word_timestamps: Whether to return words with times and confidences.
+            options: Search options of this call; by default those of the constructor.
 
         Raises:
-            ConfigError: There are no word times without CTC.
+            ConfigError: Word timestamps are asked for and the model has no CTC, or a search option is not possible.
         """
-        return Transcription(self.search, self.segmentation, word_timestamps)(requests)
+        return Transcription(self.search, self.segmentation, word_timestamps, options)(requests)
 
 
 class Translation(NamedTuple):
-    """A text in another language, its log score, the n best texts, best first, this one among them, and its tokens."""
+    """Translation of a text.
+
+    Attributes:
+        text: The best translation.
+        score: Its log score.
+        alternatives: The n-best translations, best first.
+        tokens: Tokens of the best translation.
+    """
 
     text: str
     score: float
@@ -147,36 +157,36 @@ class Translator:
         language: str | None = None,
         target_language: str | None = None,
         domain: str | None = None,
+        options: Options | None = None,
     ) -> Translation | list[Translation]:
-        """Translate a text, or each of several. One of nothing but white space stays empty, with score 0.
+        """Translate a text, or several. A text of white space alone gives an empty translation with score 0.
 
         Args:
-            text: A sentence, or several, as the model was trained with.
-            language: What they are in.
-            target_language: What their translations are to be in.
-            domain: What they are about.
+            text: A sentence in the form of the training data, or several.
+            language: Language of the text.
+            target_language: Language of the translation.
+            domain: Domain of the text.
+            options: Search options of this call; by default those of the constructor.
 
         Raises:
+            ConfigError: A search option is not possible with this model.
             DataError: A language or domain is unknown or missing.
         """
+        names = given({"language": language, "target_language": target_language, "domain": domain})
         if isinstance(text, str):
-            return self._translate(
-                [text], given({"language": language, "target_language": target_language, "domain": domain})
-            )[0]
-        return self._translate(
-            text, given({"language": language, "target_language": target_language, "domain": domain})
-        )
+            return self._translate([text], names, options)[0]
+        return self._translate(text, names, options)
 
     __call__ = translate
 
-    def _translate(self, texts: Sequence[str], given: dict[str, str]) -> list[Translation]:
-        search = self.search
+    def _translate(self, texts: Sequence[str], given: dict[str, str], options: Options | None) -> list[Translation]:
+        search, options = self.search, self.search.resolve(options)
         warn_of_unused(search.conditions, given, same_language=False)
         indices = indices_of(search.conditions, completed(search.conditions, given, same_language=False))
         found = [Translation("", 0.0)] * len(texts)
         read = [(place, search.read(text)[0]) for place, text in enumerate(texts) if text.strip()]
-        for batch in grouped(read, lambda one: len(one[1]), search.batch_size, search.batch_frames):
-            results = search.batch([source for _, source in batch], [indices] * len(batch))
+        for batch in grouped(read, lambda one: len(one[1]), options.batch_size, search.batch_frames):
+            results = search.batch([source for _, source in batch], [indices] * len(batch), options)
             for (place, _), best in zip(batch, results, strict=True):
                 if best:
                     others = tuple(Alternative(each.text, each.score) for each in best)
@@ -191,10 +201,7 @@ def _load(
     device: str,
     precision: str,
     compiled: bool,
-) -> BatchedSearch:
+) -> Predictor:
     if options is not None and options.search == "espnet":
-        raise ConfigError("search 'espnet' is not possible here; take batched or greedy, or use espnet-diverse decode")
-    if device != "cpu" and not (device.startswith("cuda") and torch.cuda.is_available()):
-        there = "cpu cuda" if torch.cuda.is_available() else "cpu"
-        raise ConfigError(f"device {device!r} is not possible on this machine; possible: {there}")
-    return load_batched_search(unpacked(Path(model)), model_file, options, device, precision, compiled)
+        raise ConfigError("search 'espnet' is not possible here; use batched or greedy, or espnet-diverse decode")
+    return load_predictor(unpacked(Path(model)), model_file, options, device, precision, compiled)

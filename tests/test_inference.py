@@ -10,7 +10,7 @@ import soundfile
 from espnet_diverse.decoding.condition_ids import KnownConditions
 from espnet_diverse.decoding.decode_dir import decode
 from espnet_diverse.decoding.options import Options
-from espnet_diverse.decoding.predictor import load_batched_search
+from espnet_diverse.decoding.predictor import load_predictor
 from espnet_diverse.errors import ConfigError, DataError, ModelError
 from espnet_diverse.inference import Recognizer, Request, SegmentationOptions, Translator
 from espnet_diverse.scope import current
@@ -37,12 +37,12 @@ def tones(seconds, seed):
 
 def test_texts_and_scores_are_those_of_decode(tiny_run, recognizer, tmp_path):
     files = [tiny_run.test_dir / f"test-{index:02d}.wav" for index in range(3)]
-    outcomes = decode(load_batched_search(tiny_run.model_dir, options=OPTIONS), tiny_run.test_dir, tmp_path)
-    for outcome, transcript in zip(outcomes, recognizer.transcribe_all(map(Request, files)), strict=True):
-        assert transcript.text == outcome.text
-        assert transcript.segments[0].score == pytest.approx(outcome.score, rel=0, abs=1e-5)
-        assert len(transcript.segments) == 1 and transcript.duration == outcome.seconds == 0.75
-        assert transcript.segments[0].end == 0.75 and len(transcript.segments[0].tokens) == outcome.tokens
+    results = decode(load_predictor(tiny_run.model_dir, options=OPTIONS), tiny_run.test_dir, tmp_path)
+    for result, transcript in zip(results, recognizer.transcribe_all(map(Request, files)), strict=True):
+        assert transcript.text == result.text
+        assert transcript.segments[0].score == pytest.approx(result.score, rel=0, abs=1e-5)
+        assert len(transcript.segments) == 1 and transcript.duration == result.seconds == 0.75
+        assert transcript.segments[0].end == 0.75 and len(transcript.segments[0].tokens) == result.tokens
         assert transcript.conditions == {} and transcript.language_probabilities is None
 
 
@@ -126,10 +126,10 @@ def test_times_are_monotone_and_inside_the_recording(recognizer, twelve):
 def test_what_breaks_the_search_fails_alone(recognizer, monkeypatch):
     find = recognizer.search.find
 
-    def picky(sources, conditions, posteriors):
+    def picky(sources, conditions, options, posteriors):
         if any(len(source) > 120 for source in sources):
             raise MemoryError("no room")
-        return find(sources, conditions, posteriors)
+        return find(sources, conditions, options, posteriors)
 
     monkeypatch.setattr(recognizer.search, "find", picky)
     found = list(recognizer.transcribe_all([Request(tones(seconds, seed=1), RATE) for seconds in (0.75, 1.25, 1)]))
@@ -142,6 +142,24 @@ def test_threads_share_a_recognizer(recognizer, twelve):
     with ThreadPoolExecutor(4) as pool:
         together = [repr(found) for found in pool.map(recognizer, [*files, *files])]
     assert together == [*alone, *alone]
+
+
+def test_threads_with_other_options_share_a_recognizer(recognizer):
+    samples = tones(1, seed=0)
+    several = [replace(OPTIONS, beam_size=size, nbest=size, maxlenratio=0) for size in (1, 6)]
+    alone = [recognizer(samples, RATE, options=options) for options in several]
+    assert [len(found.segments[0].alternatives) for found in alone] == [1, 6]
+    with ThreadPoolExecutor(2) as pool:
+        together = list(pool.map(lambda options: recognizer(samples, RATE, options=options), several * 6))
+    assert together == alone * 6 and recognizer.search.options == OPTIONS
+
+
+def test_options_of_one_translation(tiny_translation):
+    translator = Translator(tiny_translation.model_dir, options=Options(beam_size=1))
+    three = Options(beam_size=3, nbest=3)
+    expected = Translator(tiny_translation.model_dir, options=three).translate("abc")
+    assert translator.translate("abc", options=three) == expected and len(expected.alternatives) == 3
+    assert len(translator.translate("abc").alternatives) <= 1
 
 
 def test_words_stand_inside_their_segment(recognizer):
@@ -165,7 +183,7 @@ def asked(recognizer, monkeypatch):
     """What a model that knows conditions is asked for."""
     heard = []
 
-    def listen(source, lengths):
+    def listen(source, lengths, options):
         heard.append({condition: ids.tolist() for condition, ids in current().conditions.items()})
         return [[] for _ in lengths]
 
@@ -187,7 +205,7 @@ def test_each_recording_has_its_own_tasks(recognizer, asked):
 def test_a_language_that_is_not_given_is_found(recognizer, asked, monkeypatch):
     seen = []
 
-    def identify_language(search, features, conditions):
+    def identify_language(search, features, conditions, options):
         seen.append((len(features), conditions))
         return {"de": 0.9, "ar": 0.1}
 
@@ -238,7 +256,7 @@ def test_an_unknown_name_is_refused(recognizer, asked):
 
 def test_a_missing_target_language_is_said_before_a_language_is_found(recognizer, asked, monkeypatch):
     monkeypatch.setattr(recognizer.search, "task", "st")
-    said = "the target language is not known; give --target_language; this model knows: ar de"
+    said = "the target language is missing; give --target_language; this model knows: ar de"
     with pytest.raises(DataError, match=said):
         recognizer(tones(1, seed=0), RATE)
 
@@ -246,12 +264,12 @@ def test_a_missing_target_language_is_said_before_a_language_is_found(recognizer
 def test_translations_are_those_of_decode(tiny_translation, tmp_path):
     run = tiny_translation
     options = Options(beam_size=3, nbest=2)
-    outcomes = decode(load_batched_search(run.model_dir, options=options), run.test_dir, tmp_path)
+    results = decode(load_predictor(run.model_dir, options=options), run.test_dir, tmp_path)
     translator = Translator(run.model_dir, options=options)
     sources = [line.split()[1] for line in (run.test_dir / "src_text").read_text().splitlines()]
     found = translator.translate([*sources, " "])
-    assert [each.text for each in found[:-1]] == [one.text for one in outcomes]
-    assert [each.score for each in found[:-1]] == pytest.approx([one.score for one in outcomes], rel=0, abs=1e-5)
+    assert [each.text for each in found[:-1]] == [one.text for one in results]
+    assert [each.score for each in found[:-1]] == pytest.approx([one.score for one in results], rel=0, abs=1e-5)
     assert all(each.alternatives[0] == each[:2] or len(each.alternatives) == 2 for each in found[:-1])
     assert found[-1] == ("", 0.0, (), ())
     assert ["".join(each.tokens) for each in found] == [each.text for each in found] and any(found[0].tokens)

@@ -115,4 +115,4 @@ def test_the_command(tiny_bert, tmp_path, capsys):
     assert said[0] == f"{tmp_path / 'tokens'}: 15 tokens (bert)" and "5 characters, 3 of them unknown" in said[1]
     for wrong in (["--type", "bert"], ["--bert", "x"], ["--type", "bert", "--bert", "x", "--vocab_size", "9"]):
         assert main([*arguments, *wrong]) == 1
-        assert "--type bert takes --bert PATH and no --vocab_size, and no other" in capsys.readouterr().err
+        assert "--type bert needs --bert PATH and no --vocab_size, and other" in capsys.readouterr().err

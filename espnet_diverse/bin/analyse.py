@@ -1,7 +1,7 @@
-"""Measure what the attention heads of a model do on a data directory: redundancy, clusters, queries; one HTML page.
+"""Measure redundancy, clusters and queries of attention heads on a data directory, and write an HTML report.
 
-Of a model with head selection it also shows which heads each language or domain owns and how many two of them share.
-Exit code 2 says that utterances were left out.
+For a model with head selection the report also shows which heads each language or domain uses and how many of them two
+languages share. Exit code 2 means that utterances were skipped.
 """
 
 import argparse
@@ -12,12 +12,15 @@ from espnet_diverse.bin import options
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this command."""
-    parser.add_argument("--model_dir", type=Path, required=True, help="directory of the run")
+    options.add_model(parser)
     parser.add_argument("--data_dir", type=Path, required=True, help="data directory with audio and transcripts")
-    parser.add_argument("--output_dir", type=Path, required=True, help="where the page, pictures and numbers go")
-    options.add_model_file(parser)
-    parser.add_argument("--utterances", type=int, metavar="N", help="measure N, evenly spread (default: all)")
-    parser.add_argument("--figure_utterance", metavar="ID", help="utterance whose maps are drawn (default: the first)")
+    parser.add_argument("--output_dir", type=Path, required=True, help="directory for the report, plots and numbers")
+    parser.add_argument(
+        "--utterances", type=int, metavar="N", help="number of utterances to measure, evenly spaced (default: all)"
+    )
+    parser.add_argument(
+        "--figure_utterance", metavar="ID", help="utterance whose attention maps are plotted (default: the first)"
+    )
     options.add_conditions(parser)
 
 
@@ -32,7 +35,7 @@ def outputs(args: argparse.Namespace) -> list[Path]:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measure, write the report and print the table of redundancy; 2 where an utterance was left out."""
+    """Measure, write the report and print the table of redundancy; 2 where an utterance was skipped."""
     from espnet_diverse.data.kaldi import read_data_dir
     from espnet_diverse.vocabulary import Vocabulary
 
@@ -53,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
         conditions = condition_indices(
             known_conditions(model), args.data_dir, [*chosen, *named], options.conditions(args)
         )
-        for utterance in named:  # a wrong name shows before the long pass
+        for utterance in named:  # so that a wrong name is refused before the long pass
             observe_utterance(model, vocabulary, data, utterance, conditions[utterance])
         measured = survey(model, vocabulary, data, {utterance: conditions[utterance] for utterance in chosen})
         shown = args.figure_utterance or measured.utterances[0]

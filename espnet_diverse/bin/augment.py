@@ -1,43 +1,36 @@
-"""Translate monolingual text with a model into a data directory to train with: back-translation or self-training.
+"""Translate monolingual text into training data: back-translation or self-training.
 
-The text of --data_dir is translated. `back` makes it the target and the translation the source, for a model of the
-other direction; `forward` makes it the source, for the model itself. Beam search writes what is most probable; --search
-sampling draws from the model's distribution, which teaches more where there is much text. Ids begin with bt- or st-.
-The command `combine` puts the result together with other data. Exit code 2 says that sentences were left out;
-dropped.tsv names them.
+The text of --data_dir is translated. With `back` it becomes the target and the translation the source, which needs a
+model of the opposite direction; with `forward` it becomes the source. Beam search writes the most probable
+translations; --search sampling draws from the model's distribution, which gives better training data where there is
+much text. Ids begin with bt- or st-. The command `combine` merges the result with other data. Exit code 2 means that
+sentences were dropped; dropped.tsv lists them.
 """
 
 import argparse
 from pathlib import Path
 
 from espnet_diverse.bin import options
-from espnet_diverse.errors import ConfigError
-
-SEARCHES = ("beam", "sampling")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this command."""
-    parser.add_argument("kind", choices=("back", "forward"), help="what the text becomes: the target, or the source")
-    parser.add_argument("--model_dir", type=Path, required=True, help="run of a text translation model")
-    options.add_model_file(parser)
-    parser.add_argument("--data_dir", type=Path, required=True, help="data directory; its text is translated")
-    parser.add_argument("--output_dir", type=Path, required=True, help="gets the data directory")
+    parser.add_argument("kind", choices=("back", "forward"), help="what the text becomes: the target or the source")
+    options.add_model(parser, "directory of a run of text translation, or a packed model")
+    parser.add_argument("--data_dir", type=Path, required=True, help="data directory with the text to translate")
+    parser.add_argument("--output_dir", type=Path, required=True, help="data directory to write")
     parser.add_argument(
-        "--max_ratio", type=float, default=4.0, help="most characters of a side for one of the other (default: 4)"
+        "--max_ratio",
+        type=float,
+        default=4.0,
+        help="maximum ratio of the numbers of characters of the two sides (default: 4)",
     )
-    parser.add_argument(
-        "--search", choices=SEARCHES, default="beam", help="how it is translated: beam, or sampling (default: beam)"
-    )
-    parser.add_argument("--temperature", type=float, help="of sampling; lower is more probable (default: 1)")
-    parser.add_argument("--top_k", type=int, help="of sampling: tokens that one is drawn from (default: 0, all)")
-    parser.add_argument("--seed", type=int, help="of sampling (default: 0)")
-    options.add_search(parser, "translate")
+    options.add_decoding(parser)
 
 
 def inputs(args: argparse.Namespace) -> list[Path]:
     """Files and data directories that are read."""
-    return options.search_inputs(args)
+    return options.decoding_inputs(args)
 
 
 def outputs(args: argparse.Namespace) -> list[Path]:
@@ -46,30 +39,18 @@ def outputs(args: argparse.Namespace) -> list[Path]:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Translate and write; 2 where a sentence was left out."""
+    """Translate and write; 2 where a sentence was dropped."""
     from espnet_diverse.bin import decode
     from espnet_diverse.data.augmentation import Monolingual, augment
     from espnet_diverse.data.kaldi import read_data_dir, read_table, write_data_dir
 
-    search = _search(args)
+    options.search_options(args)  # so that a wrong option is refused before anything is written
     sentences = Monolingual.of(read_data_dir(args.data_dir))
-    work = args.output_dir / "translation"  # what went into the model and what came out stays to be looked at
+    work = args.output_dir / "translation"  # keeps the model's input and output for inspection
     write_data_dir(sentences.to_translate(), work / "input")
-    changed = {"data_dir": work / "input", "output_dir": work, "set": [*args.set, *search]}
-    decode.run(argparse.Namespace(**{**vars(args), **changed}))
+    decode.run(argparse.Namespace(**{**vars(args), "data_dir": work / "input", "output_dir": work}))
     translations = read_table(work / "text", "hypothesis")
     data = augment(sentences, translations, args.kind, args.target_language, args.max_ratio)
     write_data_dir(data, args.output_dir)
-    print(f"{args.output_dir}: {len(data.text)} pairs, {len(data.dropped)} left out")
+    print(f"{args.output_dir}: {len(data.text)} pairs, {len(data.dropped)} dropped")
     return 2 if data.dropped else 0
-
-
-def _search(args: argparse.Namespace) -> list[str]:
-    """The options of the search as changes of its configuration."""
-    given = {name: getattr(args, name) for name in ("temperature", "top_k", "seed")}
-    given = {name: value for name, value in given.items() if value is not None}
-    if args.search == "beam":
-        if given:
-            raise ConfigError(f"--{next(iter(given))} is for --search sampling; add that, or leave it out")
-        return []
-    return [f"{name}={value}" for name, value in {"search": "sampling", **given}.items()]

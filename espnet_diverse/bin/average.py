@@ -6,17 +6,18 @@ from pathlib import Path
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this command."""
-    parser.add_argument("--model_dir", type=Path, required=True, help="directory of the run")
+    parser.add_argument("model", nargs="?", metavar="MODEL", help="directory of the run")
+    parser.add_argument("--model_dir", type=Path, metavar="DIR", help="another spelling of MODEL")
     parser.add_argument(
         "--metric",
         default="valid.acc",
-        help="which epochs are best; one of best_model_criterion; valid.epoch: the last (default: valid.acc)",
+        help="criterion of best_model_criterion that ranks the epochs; valid.epoch takes the last (default: valid.acc)",
     )
-    parser.add_argument("--number", type=int, default=5, help="how many epochs (default: 5)")
+    parser.add_argument("--number", type=int, default=5, help="number of epochs (default: 5)")
 
 
 def inputs(args: argparse.Namespace) -> list[Path]:
-    """Files that are read; the epochs to average are known from the checkpoint."""
+    """Files that are read; the checkpoint names the epochs to average."""
     return [args.model_dir / "checkpoint.pth"]
 
 

@@ -1,7 +1,7 @@
-"""Make one data directory of several; `DOMAIN=DIR` also notes the domain of the utterances of DIR (utt2domain).
+"""Combine data directories into one; `DOMAIN=DIR` also notes the domain of the utterances of DIR in utt2domain.
 
-Ids and audio stay as they are. An id that is in two directories is refused, and so is an optional table (src_text,
-utt2lang, utt2tgtlang, utt2domain, segments) that only some have.
+Ids and audio do not change. An id that occurs in two directories is an error, and so is an optional table (src_text,
+utt2lang, utt2tgtlang, utt2domain, segments) that only some of the directories have.
 """
 
 import argparse
@@ -11,13 +11,13 @@ from pathlib import Path
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of `espnet-diverse combine`."""
     parser.add_argument("parts", nargs="+", metavar="[DOMAIN=]DIR", help="data directories, from `prepare`")
-    parser.add_argument("--output_dir", type=Path, required=True, help="gets the combined data directory")
+    parser.add_argument("--output_dir", type=Path, required=True, help="combined data directory to write")
     parser.add_argument(
         "--fill",
         action="append",
         default=[],
         metavar="TABLE=NAME",
-        help="what utterances of a directory without TABLE get there, such as utt2lang=zh; may be repeated",
+        help="value for the utterances of directories without TABLE, such as utt2lang=zh; can be repeated",
     )
 
 
@@ -29,12 +29,12 @@ def inputs(args: argparse.Namespace) -> list[Path]:
 
 
 def outputs(args: argparse.Namespace) -> list[Path]:
-    """One table of the combined directory, which is written as a whole."""
+    """One table of the combined directory, which is written all at once."""
     return [args.output_dir / "text"]
 
 
 def run(args: argparse.Namespace) -> int:
-    """Combine the directories and print what came of it."""
+    """Combine the directories and print a summary."""
     from espnet_diverse.data.combining import parse_part, write_combined
     from espnet_diverse.errors import ConfigError
 

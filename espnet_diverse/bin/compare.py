@@ -1,4 +1,4 @@
-"""Compare runs: one table of sizes, decoded tokens per second and scores by language, and score against pool size."""
+"""Compare runs in one table of sizes, tokens per second and scores by language, and plot score against pool size."""
 
 import argparse
 from pathlib import Path
@@ -8,11 +8,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this command."""
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="directories of the runs")
     parser.add_argument(
-        "--decoded", default="decode/test", help="folder in each with score.json, decode.json (default: decode/test)"
+        "--decoded",
+        default="decode/test",
+        help="directory in each run with score.json and decode.json (default: decode/test)",
     )
-    parser.add_argument("--metric", help="metric of score.json to compare by (default: its first)")
-    parser.add_argument("--names", nargs="+", default=[], metavar="NAME", help="of the systems (default: directories)")
-    parser.add_argument("--output_dir", type=Path, required=True, help="where compare.md, .json and .png go")
+    parser.add_argument("--metric", help="metric of score.json to compare (default: the first)")
+    parser.add_argument(
+        "--names",
+        nargs="+",
+        default=[],
+        metavar="NAME",
+        help="names of the systems (default: names of the directories)",
+    )
+    parser.add_argument(
+        "--output_dir", type=Path, required=True, help="directory for compare.md, compare.json and compare.png"
+    )
 
 
 def inputs(args: argparse.Namespace) -> list[Path]:
@@ -35,7 +45,9 @@ def run(args: argparse.Namespace) -> int:
     from espnet_diverse.errors import ConfigError
 
     if args.names and len(args.names) != len(args.runs):
-        raise ConfigError(f"--names has {len(args.names)} names for {len(args.runs)} runs; give each run one, or none")
+        raise ConfigError(
+            f"--names has {len(args.names)} names for {len(args.runs)} runs; give one name per run, or none"
+        )
     from espnet_diverse.analysis.comparison import read_metrics, read_system, table, to_dict
     from espnet_diverse.analysis.comparison_plot import draw_comparison
     from espnet_diverse.training.espnet_command import logged

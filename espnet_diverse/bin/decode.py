@@ -1,8 +1,8 @@
-"""Decode a data directory by joint CTC/attention beam search: recognise speech, or translate it or text.
+"""Decode a data directory by joint CTC/attention beam search: speech recognition, speech or text translation.
 
-A model with parts that belong to languages or domains takes those of each utterance from utt2lang, utt2tgtlang and
-utt2domain of the data directory; --language, --target_language and --domain name one for all utterances instead. Exit
-code 2 says that utterances were left out.
+A model with parts that depend on a language or domain takes the value of each utterance from utt2lang, utt2tgtlang and
+utt2domain of the data directory; --language, --target_language and --domain give one value for all utterances instead.
+Exit code 2 means that some utterances could not be decoded; failures.json lists them.
 """
 
 import argparse
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from espnet_diverse.bin import options
+from espnet_diverse.errors import ConfigError
 
 if TYPE_CHECKING:
     from espnet_diverse.decoding.decode_dir import Search
@@ -18,23 +19,22 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this command."""
-    parser.add_argument("--model_dir", type=Path, required=True, help="directory of the run")
+    options.add_model(parser)
     parser.add_argument(
         "--data_dir",
         type=Path,
         required=True,
-        help="data directory to decode; its wav.scp is read, of text its src_text",
+        help="data directory to decode; its wav.scp is read, or its src_text for text translation",
     )
     parser.add_argument(
-        "--output_dir", type=Path, required=True, help="where text, score, failures.json and decode.json go"
+        "--output_dir", type=Path, required=True, help="directory for text, score, failures.json and decode.json"
     )
-    options.add_model_file(parser)
-    options.add_search(parser, "decode")
+    options.add_decoding(parser)
 
 
 def inputs(args: argparse.Namespace) -> list[Path]:
     """Files and data directories that are read."""
-    return options.search_inputs(args)
+    return options.decoding_inputs(args)
 
 
 def outputs(args: argparse.Namespace) -> list[Path]:
@@ -43,38 +43,29 @@ def outputs(args: argparse.Namespace) -> list[Path]:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Decode; 2 where an utterance was left out."""
-    from dataclasses import fields
-
-    from espnet_diverse.decoding.options import Options
-    from espnet_diverse.training.config import check_keys, merge
-
-    config = merge(options.fragments(args), args.set)  # before ESPnet's import, which takes seconds
-    check_keys(config, [field.name for field in fields(Options)])
-    search_options = Options(**config)
-    from espnet_diverse.decoding.decode_dir import decode
-    from espnet_diverse.training.espnet_command import check_gpus, logged
-
-    check_gpus(args.ngpu)
-    with logged(args.output_dir / "decode.log"):
-        search = _load(args, search_options)
-        outcomes = decode(search, args.data_dir, args.output_dir, args.nj, options.conditions(args))
-    return 2 if any(outcome.failure is not None for outcome in outcomes) else 0
-
-
-def _load(args: argparse.Namespace, search_options: "Options") -> "Search":
-    """The search that the options ask for."""
-    from espnet_diverse.errors import ConfigError
-
+    """Decode; 2 where an utterance could not be decoded."""
+    search_options, device = options.search_options(args), options.device(args)  # before the import of ESPnet
     if args.compile and args.nj > 1:
-        raise ConfigError(f"--compile and --nj {args.nj} are not possible together; take one of them")
-    model = (args.model_dir, args.model_file, search_options, "cuda" if args.ngpu else "cpu")
-    if search_options.search != "espnet":
-        from espnet_diverse.decoding.predictor import load_batched_search
+        raise ConfigError(f"--compile and --nj {args.nj} cannot be combined; give one of them")
+    if search_options.search == "espnet" and (args.precision != "float32" or args.compile):
+        raise ConfigError("search=espnet supports neither --precision nor --compile; leave them out")
+    from espnet_diverse.decoding.decode_dir import decode
+    from espnet_diverse.decoding.precision import check_device
+    from espnet_diverse.training.espnet_command import logged
 
-        return load_batched_search(*model, args.precision, args.compile)
-    if args.precision != "float32" or args.compile:
-        raise ConfigError("search=espnet has no --precision and no --compile; leave them away, or take search=batched")
-    from espnet_diverse.decoding.espnet_search import load_search
+    check_device(device)
+    with logged(args.output_dir / "decode.log"):
+        search = _load(args, search_options, device)
+        results = decode(search, args.data_dir, args.output_dir, args.nj, options.conditions(args))
+    return 2 if any(result.failure is not None for result in results) else 0
 
-    return load_search(*model)
+
+def _load(args: argparse.Namespace, search_options: "Options", device: str) -> "Search":
+    model = (args.model_dir, args.model_file, search_options, device)
+    if search_options.search == "espnet":
+        from espnet_diverse.decoding.espnet_search import load_search
+
+        return load_search(*model)
+    from espnet_diverse.decoding.predictor import load_predictor
+
+    return load_predictor(*model, args.precision, args.compile)

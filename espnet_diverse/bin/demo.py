@@ -1,22 +1,27 @@
-"""Serve a page on this machine: recognise a recording or translate a text, and see what the attention heads did.
+"""Serve a local web page: transcribe a recording or translate a text, and plot the attention heads.
 
-Only browsers on this machine reach it. One request at a time goes through the model. Ctrl+C ends it.
+Only browsers on this machine can reach the page. Requests are served one at a time. Ctrl+C stops the server.
 """
 
 import argparse
-from pathlib import Path
+
+from espnet_diverse.bin import options
+
+OPENS_PACKED_MODELS = True
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this command."""
-    parser.add_argument("model", type=Path, metavar="MODEL", help="directory of the run, or a packed model")
-    parser.add_argument("--model_file", help="path or name in it (default: valid.acc.ave.pth)")
-    parser.add_argument("--port", type=int, default=7860, help="0 takes one that is free (default: 7860)")
-    parser.add_argument("--max_seconds", type=float, default=120.0, help="longest recording (default: 120)")
-    parser.add_argument("--max_megabytes", type=float, default=20.0, help="largest file (default: 20)")
-    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"), help="(default: cpu)")
-    parser.add_argument("--precision", default="float32", help="float32, int8 or bfloat16 (default: float32)")
-    parser.add_argument("--vad", default="auto", help="what finds speech: auto, silero, energy or none (default: auto)")
+    options.add_model(parser)
+    parser.add_argument("--port", type=int, default=7860, help="port; 0 is any free port (default: 7860)")
+    parser.add_argument(
+        "--max_seconds", type=float, default=120.0, help="maximum length of a recording in seconds (default: 120)"
+    )
+    parser.add_argument("--max_megabytes", type=float, default=20.0, help="maximum size of a file in MB (default: 20)")
+    options.add_device_options(parser)
+    parser.add_argument(
+        "--vad", default="auto", help="voice activity detector: auto, silero, energy or none (default: auto)"
+    )
     parser.add_argument("--open", action="store_true", help="open the page in the browser")
 
 
@@ -26,13 +31,14 @@ def run(args: argparse.Namespace) -> int:
     from espnet_diverse.demo.server import Server
 
     limits = Limits(args.max_seconds, args.max_megabytes)
-    with Server(args.port, limits) as server:  # a port in use shows before the model is loaded, which takes seconds
-        from espnet_diverse.demo.services import load_service
+    with Server(args.port, limits) as server:  # a port in use is reported before the model is loaded
+        from espnet_diverse.demo.task_services import load_service
         from espnet_diverse.transcription.segmentation_options import SegmentationOptions
 
         segmentation = SegmentationOptions(args.vad)
-        server.service = load_service(args.model, args.model_file, limits, segmentation, args.device, args.precision)
-        print(f"{server.url} shows {server.service.name}; Ctrl+C ends it", flush=True)
+        how = {"device": options.device(args), "precision": args.precision, "compile": args.compile}
+        server.service = load_service(args.model_dir, args.model_file, limits, segmentation, **how)
+        print(f"{server.url} serves {server.service.name}; press Ctrl+C to stop", flush=True)
         if args.open:
             import webbrowser
 

@@ -1,8 +1,8 @@
-"""Write a model in another format: its weights as safetensors, or its encoder and CTC as ONNX (extra onnx).
+"""Export a model: its weights as safetensors, or its encoder and CTC as ONNX (extra onnx).
 
-The ONNX graph takes log mel features (batch, frames, features) float32 and lengths (batch,) int64, and gives
-log_probs (batch, positions, tokens), encoded (batch, positions, width) and output_lengths (batch,). Labels and options
-of the features are in its metadata.
+The ONNX graph takes log mel features (batch, frames, features) float32 and lengths (batch,) int64, and returns
+log_probs (batch, positions, tokens), encoded (batch, positions, width) and output_lengths (batch,). Its metadata holds
+the labels and the options of the features.
 """
 
 import argparse
@@ -13,11 +13,14 @@ from espnet_diverse.bin import options
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this command."""
-    parser.add_argument("format", choices=("onnx", "safetensors"), help="what to write")
-    parser.add_argument("--model_dir", type=Path, required=True, help="directory of the run, or a packed model")
-    parser.add_argument("--output", type=Path, required=True, metavar="FILE", help="file to write, named .FORMAT")
-    options.add_model_file(parser, default=None)
-    parser.add_argument("--int8", action="store_true", help="quantise the weights of linear maps, of onnx")
+    parser.add_argument("format", choices=("onnx", "safetensors"), help="format to write")
+    options.add_model(parser, model_file=None)
+    parser.add_argument(
+        "--output", type=Path, required=True, metavar="FILE", help="file to write, with the format as its suffix"
+    )
+    parser.add_argument(
+        "--int8", action="store_true", help="quantise the weights of linear layers to 8 bits (onnx only)"
+    )
     options.add_conditions(parser)
 
 
@@ -36,16 +39,18 @@ def run(args: argparse.Namespace) -> int:
     from espnet_diverse.errors import ConfigError
 
     if args.output.suffix != f".{args.format}":
-        raise ConfigError(f"{args.output}: give a name that ends in .{args.format}")
+        raise ConfigError(f"{args.output}: the name must end in .{args.format}")
     if args.int8 and args.format != "onnx":
-        raise ConfigError("--int8 is an option of onnx; leave it out")
+        raise ConfigError("--int8 is only for onnx; leave it out")
     from espnet_diverse.packing.archive import weights_name
     from espnet_diverse.training import checkpoint
     from espnet_diverse.training.tasks import find_weights, load_model, read_config
 
     task = read_config(args.model_dir / "config.yaml").get("task", "asr")
     model_file = find_weights(args.model_dir, args.model_file or weights_name(task))
-    model, model_args = load_model(args.model_dir, model_file, task=task)  # what does not load is not exported
+    model, model_args = load_model(
+        args.model_dir, model_file, task=task
+    )  # a model that cannot be loaded is not exported
     if args.format == "onnx":
         from espnet_diverse.packing.onnx_export import export
 

@@ -1,4 +1,4 @@
-"""Draw what the attention heads of a model do on one utterance: semantic mask and attention of the last layers."""
+"""Plot the attention heads of a model on one utterance: semantic mask and attention of the last layers."""
 
 import argparse
 from pathlib import Path
@@ -8,11 +8,10 @@ from espnet_diverse.bin import options
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this command."""
-    parser.add_argument("--model_dir", type=Path, required=True, help="directory of the run")
+    options.add_model(parser)
     parser.add_argument("--data_dir", type=Path, required=True, help="data directory with the utterance")
-    parser.add_argument("--output_dir", type=Path, required=True, help="where the PNG files go")
-    parser.add_argument("--utterance", help="utterance id (default: the first one)")
-    options.add_model_file(parser)
+    parser.add_argument("--output_dir", type=Path, required=True, help="directory for the PNG files")
+    parser.add_argument("--utterance", help="id of the utterance (default: the first)")
     options.add_conditions(parser)
 
 
@@ -22,12 +21,12 @@ def inputs(args: argparse.Namespace) -> list[Path]:
 
 
 def outputs(args: argparse.Namespace) -> list[Path]:
-    """The folder that is written to; file names hold the utterance."""
+    """The directory that is written to; file names contain the utterance."""
     return [args.output_dir]
 
 
 def run(args: argparse.Namespace) -> int:
-    """Draw, and print the paths of the figures."""
+    """Plot, and print the paths of the figures."""
     from espnet_diverse.audio.reading import read_audio
     from espnet_diverse.audio.resampling import resample
     from espnet_diverse.data.kaldi import read_data_dir
@@ -37,7 +36,8 @@ def run(args: argparse.Namespace) -> int:
     data = read_data_dir(args.data_dir)
     utterance = args.utterance or min(data.text)
     if utterance not in data.text or utterance not in data.wav_scp:
-        raise DataError(f"{args.data_dir}: utterance {utterance!r} is not in text and wav.scp; {min(data.text)!r} is")
+        other = f"give another, such as {min(data.text)!r}"
+        raise DataError(f"{args.data_dir}: utterance {utterance!r} is not in text and wav.scp; {other}")
     speech = resample(*read_audio(Path(data.wav_scp[utterance])))
     vocabulary = Vocabulary.load(args.model_dir)
     from espnet_diverse.analysis.heads import draw, head_maps

@@ -5,29 +5,30 @@ import importlib
 import sys
 
 from espnet_diverse import __version__
+from espnet_diverse.bin.options import settle_model
 from espnet_diverse.errors import UserError
 
 COMMANDS = {
     "prepare": "read a corpus and write Kaldi data directories",
-    "combine": "make one data directory of several, noting their domains",
-    "augment": "translate monolingual text into data to train with",
-    "tokens": "make the vocabulary of a data directory",
+    "combine": "combine data directories into one and note their domains",
+    "augment": "translate monolingual text into additional training data",
+    "tokens": "build the vocabulary of a data directory",
     "stats": "collect feature statistics and shapes",
     "train": "train a model",
     "average": "average the best checkpoints of a training run",
-    "prune": "cut the model of one language or domain out of a model with head selection",
+    "prune": "reduce a model with head selection to one language or domain",
     "pack": "pack a model into one file with a model card",
-    "export": "write the weights of a model as safetensors, or its encoder and CTC as ONNX",
+    "export": "export weights as safetensors, or encoder and CTC as ONNX",
     "decode": "decode a data directory",
     "transcribe": "transcribe audio files, folders or standard input",
-    "translate": "translate text, a line at a time",
-    "demo": "serve a page on this machine: recognise or translate, and see what the heads do",
+    "translate": "translate text line by line",
+    "demo": "serve a local web page: transcribe or translate, and plot attention heads",
     "score": "score hypotheses against references",
-    "perplexity": "perplexity of texts under a language model",
-    "plan": "run the stages of a recipe in one process, skipping finished ones",
-    "figure": "draw what the attention heads of a model do on one utterance",
-    "analyse": "measure redundancy, clusters and queries of attention heads; one HTML page",
-    "compare": "put runs side by side: sizes, tokens per second, scores by language; one table and picture",
+    "perplexity": "compute the perplexity of texts under a language model",
+    "plan": "run the stages of a recipe in one process and skip finished ones",
+    "figure": "plot the attention heads of a model on one utterance",
+    "analyse": "measure redundancy, clusters and queries of attention heads; writes an HTML report",
+    "compare": "compare runs by size, tokens per second and scores by language; writes a table and a plot",
 }
 
 
@@ -36,7 +37,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="espnet-diverse",
         description="Diverse attention for ESPnet.",
-        epilog=f"commands:\n{lines}\n\n'espnet-diverse COMMAND --help' tells more.",
+        epilog=f"commands:\n{lines}\n\n'espnet-diverse COMMAND --help' lists the options of a command.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"espnet-diverse {__version__}")
@@ -48,7 +49,8 @@ def _parser() -> argparse.ArgumentParser:
 def command_parser(name: str, parser_class: type[argparse.ArgumentParser] = argparse.ArgumentParser):
     """The module of the subcommand `name` and its parser.
 
-    Every subcommand module has `add_arguments(parser)` and `run(args) -> int`.
+    Every subcommand module has `add_arguments(parser)` and `run(args) -> int`. A module whose `run` opens packed
+    models itself sets `OPENS_PACKED_MODELS`.
     """
     module = importlib.import_module(f"espnet_diverse.bin.{name}")
     parser = parser_class(prog=f"espnet-diverse {name}", description=module.__doc__)
@@ -62,18 +64,20 @@ def run_command(name: str, arguments: list[str]) -> int:
     module, parser = command_parser(name)
     args = parser.parse_intermixed_args(arguments)
     try:
-        _unpack_model(args)
+        settle_model(args)
+        if not getattr(module, "OPENS_PACKED_MODELS", False):
+            _unpack_model(args)
         return module.run(args)
     except (UserError, OSError, KeyboardInterrupt) as error:
         if args.debug:
             raise
-        said, code = _explain(error)
-        print(f"espnet-diverse {name}: {said}", file=sys.stderr)
+        message, code = _explain(error)
+        print(f"espnet-diverse {name}: {message}", file=sys.stderr)
         return code
 
 
 def _unpack_model(args: argparse.Namespace) -> None:
-    """Let --model_dir be a packed model: exchange it for the directory of a run that it is unpacked to."""
+    """Replace a packed model given as --model_dir by the directory that it is unpacked to."""
     model_dir = getattr(args, "model_dir", None)
     if model_dir is not None and model_dir.is_file():
         from espnet_diverse.packing.archive import unpacked
@@ -84,15 +88,15 @@ def _unpack_model(args: argparse.Namespace) -> None:
 def _explain(error: BaseException) -> tuple[str, int]:
     """One line for the user, and the exit code."""
     if isinstance(error, KeyboardInterrupt):
-        return "interrupted; the same command goes on where it can", 130
+        return "interrupted; run the same command again to continue", 130
     if isinstance(error, UserError):
         return f"error: {error}", error.exit_code
-    where = f"{error.filename}: " if error.filename else ""
-    return f"error: {where}{error.strerror or error}", 1
+    path = f"{error.filename}: " if error.filename else ""
+    return f"error: {path}{error.strerror or error}", 1
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Entry point of the console script; returns the exit code: 0 done, 1 an error, 2 finished with skipped items."""
+    """Entry point of the console script; returns the exit code: 0 success, 1 error, 2 finished with skipped items."""
     args = _parser().parse_args(arguments)
     return run_command(args.command, args.arguments)
 

@@ -1,87 +1,206 @@
 """Options that several commands share."""
 
 import argparse
+import sys
+from dataclasses import fields
+from functools import cache
 from pathlib import Path
 
 from espnet_diverse.conditions import CONDITIONS, given
+from espnet_diverse.decoding.options import PRECISIONS, SAMPLING, Options, declared
+from espnet_diverse.errors import ConfigError
 
 TASKS = ("asr", "st", "mt", "lm")
 
 
-def add_config(parser: argparse.ArgumentParser, required: bool = True) -> None:
+_SEARCH = """Each option can also be given as --set KEY=VALUE or as a key of a --config file, with the same meaning.
+Values of the command line override those of files."""
+
+
+@cache
+def notice(text: str) -> None:
+    """Print a line on an older spelling, once per process."""
+    print(f"espnet-diverse: {text}", file=sys.stderr)
+
+
+def add_config(parser: argparse._ActionsContainer, required: bool = True) -> None:
     """Declare --config and --set."""
     parser.add_argument(
         "--config",
         required=required,
         default="",
         metavar="A,B,C",
-        help="YAML files, or names in conf/ such as attention/sdma; merged left to right",
+        help="YAML files, or names in conf/ such as attention/sdma, merged left to right",
     )
     parser.add_argument(
-        "--set", action="append", default=[], metavar="KEY.SUB=VALUE", help="change one value; may be repeated"
+        "--set", action="append", default=[], metavar="KEY.SUB=VALUE", help="change one value; can be repeated"
     )
 
 
 def add_data(parser: argparse.ArgumentParser) -> None:
-    """Declare the data and the vocabulary that a model is trained with, and the task."""
-    parser.add_argument("--train_dir", type=Path, required=True, help="data directory to train with")
-    parser.add_argument("--valid_dir", type=Path, required=True, help="data directory to validate with")
+    """Declare the training data, the vocabulary and the task."""
+    parser.add_argument("--train_dir", type=Path, required=True, help="data directory of the training set")
+    parser.add_argument("--valid_dir", type=Path, required=True, help="data directory of the validation set")
     parser.add_argument("--tokens_dir", type=Path, required=True, help="vocabulary, from `espnet-diverse tokens`")
     parser.add_argument(
-        "--src_tokens_dir", type=Path, help="vocabulary of what is translated, src_text (default: that of the text)"
+        "--src_tokens_dir", type=Path, help="vocabulary of the source text src_text (default: that of the text)"
     )
-    parser.add_argument("--task", choices=TASKS, default="asr", help="what the model does (default: asr)")
+    parser.add_argument("--task", choices=TASKS, default="asr", help="task of the model (default: asr)")
 
 
 def run_data(args: argparse.Namespace):
-    """What the options of `add_data` name, a `RunData`."""
+    """The `RunData` given by the options of `add_data`."""
     from espnet_diverse.training.run_data import RunData
 
     return RunData(args.train_dir, args.valid_dir, args.tokens_dir, args.task, args.src_tokens_dir)
 
 
-def add_model_file(parser: argparse.ArgumentParser, default: str | None = "valid.acc.ave.pth") -> None:
-    """Declare --model_file, which `model_inputs` and `find_weights` look for; no default leaves it to the task."""
-    shown = default or "that of its task"
-    parser.add_argument("--model_file", default=default, help=f"path or name in model_dir (default: {shown})")
+def add_model(
+    parser: argparse.ArgumentParser,
+    text: str = "directory of a run, or a packed model",
+    model_file: str | None = "valid.acc.ave.pth",
+) -> None:
+    """Declare a trained model: MODEL, its other spelling --model_dir, and --model_file.
+
+    `settle_model` makes one of the two spellings.
+
+    Args:
+        parser: Parser of the command. Positional arguments that follow MODEL have the destination `sources`.
+        text: Help of MODEL.
+        model_file: Default name of the weights; None leaves it to the model's task.
+    """
+    parser.add_argument("model", nargs="?", metavar="MODEL", help=text)
+    parser.add_argument("--model_dir", type=Path, metavar="DIR", help="another spelling of MODEL")
+    shown = model_file or "that of the model's task"
+    parser.add_argument(
+        "--model_file",
+        default=model_file,
+        metavar="FILE",
+        help=f"weights, as a path or a name in the model directory (default: {shown})",
+    )
 
 
-def add_gpu(parser: argparse.ArgumentParser, does: str) -> None:
-    """Declare --ngpu of a command that takes one GPU and `does` something on it."""
-    parser.add_argument("--ngpu", type=int, choices=(0, 1), default=0, help=f"1 {does}s on the GPU (default: 0)")
+def settle_model(args: argparse.Namespace) -> None:
+    """Replace MODEL by `args.model_dir`, where the command has a model.
+
+    Raises:
+        ConfigError: The model is missing, or is given in both spellings.
+    """
+    if not hasattr(args, "model"):
+        return
+    positional = vars(args).pop("model")
+    if args.model_dir is not None and positional is not None:
+        if not hasattr(args, "sources"):
+            raise ConfigError(f"MODEL {positional} and --model_dir {args.model_dir} are both given; give one of them")
+        args.sources = [positional, *args.sources]
+    elif positional is not None:
+        args.model_dir = Path(positional)
+    elif args.model_dir is None:
+        raise ConfigError("no model is given; give MODEL or --model_dir DIR")
 
 
-def add_search(parser: argparse.ArgumentParser, does: str) -> None:
-    """Declare how a data directory is decoded; `does` is the word for it, such as "decode"."""
-    add_config(parser, required=False)
+def add_search_options(parser: argparse.ArgumentParser, **defaults: object) -> None:
+    """Declare the search options: every field of `Options`, --config and --set; `search_options` reads them.
+
+    Args:
+        parser: Parser of the command.
+        defaults: Defaults of the command that differ from those of `Options`.
+    """
+    group = parser.add_argument_group("search options", _SEARCH)
+    for option in fields(Options):
+        declaration = declared(option, defaults.get(option.name))
+        group.add_argument(f"--{option.name}", **declaration | ({"type": _search} if option.name == "search" else {}))
+    add_config(group, required=False)
+
+
+def _search(name: str) -> str:
+    if name == "beam":  # of earlier versions of `augment`
+        notice("--search beam is an older spelling; use --search batched")
+        return "batched"
+    return name
+
+
+def search_options(args: argparse.Namespace, **defaults: object) -> Options:
+    """The search options given by `add_search_options`.
+
+    Args:
+        args: Parsed arguments.
+        defaults: As of `add_search_options`.
+
+    Raises:
+        ConfigError: A key or value is not allowed, or an option has one value by its name and another by --set.
+    """
+    from espnet_diverse.training.config import check_keys, merge
+
+    names = [option.name for option in fields(Options)]
+    given = {name: value for name in names if (value := getattr(args, name)) is not None}
+    changed, config = merge([], args.set), merge(fragments(args), args.set)
+    check_keys(config, names)
+    for name, value in given.items():
+        if changed.get(name, value) != value:
+            other = f"--set {name}={changed[name]}"
+            raise ConfigError(f"--{name} {value} and {other} contradict each other; give one of them")
+    options = Options(**{**defaults, **config, **given})
+    for name in SAMPLING:
+        if name in given and options.search != "sampling":
+            raise ConfigError(f"--{name} is for --search sampling; add that, or leave it out")
+    return options
+
+
+def add_decoding(parser: argparse.ArgumentParser) -> None:
+    """Declare how a data directory is decoded: search options, conditions, processes and the device."""
+    add_search_options(parser)
     add_conditions(parser)
-    parser.add_argument("--nj", type=int, default=1, help=f"processes to {does} with on the CPU (default: 1)")
-    add_gpu(parser, does)
-    add_precision(parser)
+    parser.add_argument("--nj", type=int, default=1, help="number of processes on the CPU (default: 1)")
+    add_device_options(parser)
+
+
+def add_device_options(parser: argparse.ArgumentParser, precision: bool = True) -> None:
+    """Declare the device options; `device` reads the device.
+
+    Args:
+        parser: Parser of the command.
+        precision: Whether the command has --precision and --compile.
+    """
+    group = parser.add_argument_group("device options")
+    group.add_argument("--device", metavar="cpu|cuda|cuda:N", help="device to compute on (default: cpu)")
+    group.add_argument("--ngpu", type=int, choices=(0, 1), help="older spelling: 0 is --device cpu, 1 is --device cuda")
+    if precision:
+        group.add_argument(
+            "--precision",
+            choices=PRECISIONS,
+            default="float32",
+            help="precision of linear layers; int8 only on the CPU (default: float32)",
+        )
+        group.add_argument("--compile", action="store_true", help="compile the encoder layers first")
+
+
+def device(args: argparse.Namespace) -> str:
+    """The device given by the options of `add_device_options`.
+
+    Raises:
+        ConfigError: --device and --ngpu contradict each other.
+    """
+    if args.ngpu is None:
+        return args.device or "cpu"
+    named = "cuda" if args.ngpu else "cpu"
+    if args.device is not None and args.device.partition(":")[0] != named:
+        raise ConfigError(f"--device {args.device} and --ngpu {args.ngpu} contradict each other; give --device alone")
+    if args.ngpu:
+        notice(f"--ngpu {args.ngpu} is an older spelling; use --device {named}")
+    return args.device or named
 
 
 def add_conditions(parser: argparse.ArgumentParser) -> None:
     """Declare the options that give values of conditions; `conditions` reads them."""
+    group = parser.add_argument_group("conditions")
     for condition in CONDITIONS.values():
-        parser.add_argument(condition.option, metavar="NAME", help=condition.help)
+        group.add_argument(condition.option, metavar="NAME", help=condition.help)
 
 
 def conditions(args: argparse.Namespace) -> dict[str, str]:
-    """Values by condition that the options of `add_conditions` were given."""
+    """Values by condition, from the options of `add_conditions`."""
     return given(vars(args))
-
-
-def add_precision(parser: argparse.ArgumentParser) -> None:
-    """Declare --precision and --compile."""
-    from espnet_diverse.decoding.options import PRECISIONS
-
-    parser.add_argument(
-        "--precision",
-        choices=PRECISIONS,
-        default="float32",
-        help="what linear maps compute in; int8 on the CPU alone (default: float32)",
-    )
-    parser.add_argument("--compile", action="store_true", help="compile encoder layers before the work begins")
 
 
 def fragments(args: argparse.Namespace) -> list[str]:
@@ -90,7 +209,7 @@ def fragments(args: argparse.Namespace) -> list[str]:
 
 
 def model_inputs(args: argparse.Namespace) -> list[Path]:
-    """What --model_dir and the option of `add_model_file` name."""
+    """Files of the model that `add_model` declares."""
     config = args.model_dir / "config.yaml"
     if args.model_file is None:
         return [config]
@@ -98,15 +217,15 @@ def model_inputs(args: argparse.Namespace) -> list[Path]:
     return [config, named if named.exists() else Path(args.model_file)]
 
 
-def search_inputs(args: argparse.Namespace) -> list[Path]:
-    """What the options of `add_search`, the model and --data_dir name."""
+def decoding_inputs(args: argparse.Namespace) -> list[Path]:
+    """Files of the search options and the model, and --data_dir."""
     from espnet_diverse.training.config import find
 
     return [*find(fragments(args)), *model_inputs(args), args.data_dir]
 
 
 def data_inputs(args: argparse.Namespace) -> list[Path]:
-    """What the options of `add_config` and `add_data` name."""
+    """Files and directories given by the options of `add_config` and `add_data`."""
     from espnet_diverse.training.config import find
 
     folders = [args.tokens_dir, *([args.src_tokens_dir] if args.src_tokens_dir else [])]
@@ -115,7 +234,7 @@ def data_inputs(args: argparse.Namespace) -> list[Path]:
 
 
 def stats_files(stats_dir: Path, task: str) -> list[Path]:
-    """What the statistics stage writes and training needs."""
+    """Files that the statistics stage writes and training needs."""
     texts = {"mt": ("text_shape", "src_text_shape"), "lm": ("text_shape",)}
     names = texts.get(task, ("speech_shape", "feats_stats.npz"))
     return [stats_dir / phase / name for phase in ("train", "valid") for name in names]

@@ -1,7 +1,7 @@
-"""Pack the model of a run into one file with a model card. ESPnet reads it, and every command takes it as --model_dir.
+"""Pack the model of a run into one file with a model card; ESPnet can read it, and every command takes it as MODEL.
 
-The card says what the run's files know: parameters, attention, languages, domains, scores and the commands that gave
-them. The rest is yours to say.
+The card states what the files of the run contain: parameters, attention, languages, domains, scores and the commands
+that produced them. The options below add the rest.
 """
 
 import argparse
@@ -12,24 +12,29 @@ from espnet_diverse.bin import options
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this command."""
-    parser.add_argument("--model_dir", type=Path, required=True, help="directory of the run, or a packed model")
-    options.add_model_file(parser, default=None)
+    options.add_model(parser, model_file=None)
     parser.add_argument("--output", type=Path, required=True, metavar="FILE.zip", help="the packed model")
     parser.add_argument(
         "--weights",
         choices=("both", "pth", "safetensors"),
         default="both",
-        help="as a .pth file, which ESPnet wants, as safetensors, or both (default: both)",
+        help="format of the weights: pth, which ESPnet needs, safetensors, or both (default: both)",
     )
     about = parser.add_argument_group("model card")
-    about.add_argument("--name", default="", help="name of the model (default: that of the directory)")
-    about.add_argument("--license", default="", metavar="ID", help="identifier of its licence, such as apache-2.0")
+    about.add_argument("--name", default="", help="name of the model (default: name of the directory)")
+    about.add_argument("--license", default="", metavar="ID", help="identifier of the licence, such as apache-2.0")
     about.add_argument(
-        "--languages", nargs="+", default=[], metavar="CODE", help="languages (default: those that the model knows)"
+        "--languages",
+        nargs="+",
+        default=[],
+        metavar="CODE",
+        help="language codes (default: the languages that the model knows)",
     )
-    about.add_argument("--datasets", nargs="+", default=[], metavar="NAME", help="names of the data sets")
-    about.add_argument("--data", default="", metavar="TEXT", help="what the model was trained with, in words")
-    about.add_argument("--results", type=Path, metavar="RESULTS.md", help="a Markdown file that is put into the card")
+    about.add_argument("--datasets", nargs="+", default=[], metavar="NAME", help="names of the training data sets")
+    about.add_argument("--data", default="", metavar="TEXT", help="description of the training data")
+    about.add_argument(
+        "--results", type=Path, metavar="RESULTS.md", help="Markdown file with results to include in the card"
+    )
 
 
 def inputs(args: argparse.Namespace) -> list[Path]:

@@ -1,4 +1,4 @@
-"""Perplexity of a data directory's texts under a language model, by token and by word."""
+"""Compute the perplexity of the texts of a data directory under a language model, per token and per word."""
 
 import argparse
 from pathlib import Path
@@ -8,13 +8,12 @@ from espnet_diverse.bin import options
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this command."""
-    parser.add_argument("--model_dir", type=Path, required=True, help="directory of the run")
-    parser.add_argument("--data_dir", type=Path, required=True, help="data directory; its text is read")
-    parser.add_argument("--output_dir", type=Path, required=True, help="where score and perplexity.json go")
-    options.add_model_file(parser, "valid.loss.ave.pth")
-    parser.add_argument("--results", type=Path, help="RESULTS.md whose table takes the row, in place of an older one")
+    options.add_model(parser, model_file="valid.loss.ave.pth")
+    parser.add_argument("--data_dir", type=Path, required=True, help="data directory with the text")
+    parser.add_argument("--output_dir", type=Path, required=True, help="directory for score and perplexity.json")
+    parser.add_argument("--results", type=Path, help="RESULTS.md to update; a row of the same name is replaced")
     options.add_conditions(parser)
-    options.add_gpu(parser, "score")
+    options.add_device_options(parser, precision=False)
 
 
 def inputs(args: argparse.Namespace) -> list[Path]:
@@ -31,11 +30,10 @@ def run(args: argparse.Namespace) -> int:
     """Score and print the perplexity."""
     from espnet_diverse.decoding.perplexity import Scorer, line, perplexity
     from espnet_diverse.scoring.table import update_results
-    from espnet_diverse.training.espnet_command import check_gpus, logged
+    from espnet_diverse.training.espnet_command import logged
 
-    check_gpus(args.ngpu)
     with logged(args.output_dir / "perplexity.log"):
-        scorer = Scorer(args.model_dir, args.model_file, "cuda" if args.ngpu else "cpu")
+        scorer = Scorer(args.model_dir, args.model_file, options.device(args))
         numbers = perplexity(scorer, args.data_dir, args.output_dir, options.conditions(args))
     if args.results:
         name = "/".join(args.output_dir.resolve().parts[-2:])

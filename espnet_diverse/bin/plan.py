@@ -1,9 +1,9 @@
 """Run the stages of a recipe in one Python process, skipping those that have finished.
 
-Each line of FILE is a stage's name, a tab and a command quoted as for a shell; a line that begins with # is a comment.
-Commands of espnet-diverse run inside this process, so that ESPnet is imported once; others run as programs, without a
-shell. A command that fails ends the plan with its exit code. Exit code 2 of a command of espnet-diverse says that it
-finished but left items out: the plan goes on, and ends with 2.
+Each line of FILE has the name of a stage, a tab and a command quoted as for a shell; lines that begin with # are
+comments. Commands of espnet-diverse run in this process, so that ESPnet is imported once; others run as programs,
+without a shell. A command that fails ends the plan with its exit code. Exit code 2 of a command of espnet-diverse means
+that it finished but skipped items: the plan continues, and ends with 2.
 """
 
 import argparse
@@ -17,20 +17,26 @@ from espnet_diverse.errors import ConfigError, UserError
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this command."""
     parser.add_argument("file", metavar="FILE", type=Path, help="the plan")
-    parser.add_argument("--stamps_dir", type=Path, help="where finished stages are noted (.stamps beside FILE)")
-    parser.add_argument("--dry_run", action="store_true", help="only print what would run, judged by what is there now")
+    parser.add_argument(
+        "--cache_dir",
+        "--stamps_dir",  # its older spelling
+        type=Path,
+        metavar="DIR",
+        help="stage cache, with one record per finished stage (default: .stamps beside FILE)",
+    )
+    parser.add_argument("--dry_run", action="store_true", help="only print the commands that would run now")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the plan; every line of it is checked before the first one runs."""
+    """Run the plan; all lines are checked before the first command runs."""
     steps = _read(args.file)
-    stamps = args.stamps_dir or args.file.parent / ".stamps"
+    cache = args.cache_dir or args.file.parent / ".stamps"
     worst = 0
     for step in steps:
         if args.dry_run:
-            _show(step, stamps)
+            _show(step, cache)
             continue
-        code = _run_step(step, stamps)
+        code = _run_step(step, cache)
         if code not in (0, 2):
             return code
         worst = max(worst, code)
@@ -38,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _read(file: Path) -> list:
-    """The steps of a plan, one a line."""
+    """Read the steps of a plan, one per line."""
     from espnet_diverse.bin.plan_steps import make_step
 
     try:
@@ -53,48 +59,48 @@ def _read(file: Path) -> list:
         try:
             argv = shlex.split(command)
             if not (stage.strip() and argv):
-                raise ConfigError("has no command; write the stage's name, a tab and the command")
+                raise ConfigError("has no command; write the name of the stage, a tab and the command")
             steps.append(make_step(stage.strip(), argv))
-        except ValueError as error:  # a UserError, or shlex met a quote that is not closed
+        except ValueError as error:  # a UserError, or an unclosed quote found by shlex
             raise ConfigError(f"{file}:{number}: stage {stage.strip()!r}: {error}") from error
     return steps
 
 
-def _show(step, stamps: Path) -> None:
-    reason = "it always runs" if step.always else step.stamp(stamps).reason()
-    _say(step, shlex.join(step.argv))
-    _say(step, f"would run: {reason}" if reason else "up to date")
+def _show(step, cache: Path) -> None:
+    reason = "it always runs" if step.always else step.record(cache).reason()
+    _print(step, shlex.join(step.argv))
+    _print(step, f"would run: {reason}" if reason else "up to date")
 
 
-def _run_step(step, stamps: Path) -> int:
-    """Run one step unless its stamp says that it has finished; return its exit code, then or now."""
-    stamp = step.stamp(stamps)
-    if not step.always and stamp.reason() is None:
-        code = stamp.exit_code()
-        _say(step, "up to date" + _left_out(code))
+def _run_step(step, cache: Path) -> int:
+    """Run one step, unless the stage cache has it as finished; return its exit code, of now or then."""
+    record = step.record(cache)
+    if not step.always and record.reason() is None:
+        code = record.exit_code()
+        _print(step, "up to date" + _skipped(code))
         return code
-    _say(step, shlex.join(step.argv))
-    stamp.clear()
+    _print(step, shlex.join(step.argv))
+    record.clear()
     start, code = time.monotonic(), 1
     try:
         code = step.run()
-    finally:  # also after an exception or an interrupt: its traceback does not name the stage
+    finally:  # also after an exception or interrupt, whose traceback does not name the stage
         seconds = time.monotonic() - start
         if code not in (0, 2):
-            _say(step, f"failed after {seconds:.0f} s with exit code {code}")
+            _print(step, f"failed after {seconds:.0f} s with exit code {code}")
     if code not in (0, 2):
         return code
-    if missing := stamp.missing():
+    if missing := record.missing():
         raise UserError(f"stage {step.stage!r} ended without an error but did not write {missing}")
     if not step.always:
-        stamp.save(code)
-    _say(step, f"done in {seconds:.0f} s" + _left_out(code))
+        record.save(code)
+    _print(step, f"done in {seconds:.0f} s" + _skipped(code))
     return code
 
 
-def _say(step, text: str) -> None:
+def _print(step, text: str) -> None:
     print(f"[{step.stage}] {text}", flush=True)
 
 
-def _left_out(code: int) -> str:
-    return ", some items left out" if code else ""
+def _skipped(code: int) -> str:
+    return ", some items skipped" if code else ""

@@ -13,18 +13,23 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from espnet_diverse.bin.main import COMMANDS, command_parser, run_command
+from espnet_diverse.bin.options import settle_model
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.stage_cache import Stamp, is_data_directory
 
 PROGRAM = "espnet-diverse"
-_RESOURCES = {"nj", "ngpu", "debug"}  # options that say how a command runs, not what it makes
+_RESOURCES = {"nj", "ngpu", "device", "debug"}  # options that do not change the result of a command
 
 
 def make_step(stage: str, argv: list[str]) -> "Subcommand | Program":
-    """The step that runs the command line `argv` for `stage`.
+    """Make the step that runs a command line.
+
+    Args:
+        stage: Name of the stage.
+        argv: Command line.
 
     Raises:
-        ConfigError: It is a command of espnet-diverse with arguments that the command does not take.
+        ConfigError: It is a command of espnet-diverse that is unknown or has arguments that are not valid.
     """
     return Subcommand(stage, argv) if argv[0] == PROGRAM else Program(stage, argv)
 
@@ -32,8 +37,15 @@ def make_step(stage: str, argv: list[str]) -> "Subcommand | Program":
 class Subcommand:
     """A command of espnet-diverse, run in this process.
 
-    Its module may define `inputs(args)` and `outputs(args)`, which return the paths that the command reads and writes,
-    known from the arguments alone. Where it defines neither, the step always runs.
+    The command's module may define `inputs(args)` and `outputs(args)`, which return the paths that the command reads
+    and writes, from its arguments alone. Without both functions the step always runs.
+
+    Args:
+        stage: Name of the stage.
+        argv: Command line, beginning with espnet-diverse.
+
+    Raises:
+        ConfigError: The command is unknown, or its arguments are not valid.
     """
 
     def __init__(self, stage: str, argv: list[str]):
@@ -41,30 +53,31 @@ class Subcommand:
         if len(argv) < 2 or argv[1] not in COMMANDS:
             raise ConfigError(f"{shlex.join(argv)}: no such command; known: {' '.join(COMMANDS)}")
         self._module, self._parser = command_parser(argv[1], _Parser)
-        self._args = self._parser.parse_args(argv[2:])
+        self._args = self._parser.parse_intermixed_args(argv[2:])
+        settle_model(self._args)
         self.always = not (hasattr(self._module, "inputs") or hasattr(self._module, "outputs"))
-        self._paths("inputs")  # may refuse the arguments, for example an unknown configuration fragment
+        self._paths("inputs")  # may raise ConfigError, for example for an unknown configuration fragment
 
-    def stamp(self, folder: Path) -> Stamp:
-        """The stamp of this step with its inputs as they are now."""
+    def record(self, cache: Path) -> Stamp:
+        """The record of this step in the stage cache, with the current inputs."""
         given = {
             name: f"--{name} {value}"
             for name, value in sorted(vars(self._args).items())
             if name not in _RESOURCES and value != self._parser.get_default(name)
         }
         inputs = [*self._paths("inputs"), *self._packed_model()]
-        return Stamp(folder, self.stage, [*self.argv[:2], *given.values()], inputs, self._paths("outputs"))
+        return Stamp(cache, self.stage, [*self.argv[:2], *given.values()], inputs, self._paths("outputs"))
 
     def run(self) -> int:
         """Run the command; return its exit code."""
         with _isolated(self.argv):
             try:
                 return run_command(self.argv[1], self.argv[2:])
-            except SystemExit as stop:  # a library gave up; its code 2 does not mean "finished, items left out"
+            except SystemExit as stop:  # of a library, whose code 2 does not mean that items were skipped
                 return 0 if stop.code in (0, None) else 1
 
     def _packed_model(self) -> list[Path]:
-        """The archive that --model_dir names in place of a directory, whose files are inputs of the command then."""
+        """The packed model that is given as the model, which is an input of the command like the files in it."""
         model_dir = getattr(self._args, "model_dir", None)
         return [model_dir] if model_dir is not None and model_dir.is_file() else []
 
@@ -74,31 +87,31 @@ class Subcommand:
 
 
 class Program:
-    """Any other command; its inputs are those arguments that name a file or a Kaldi data directory."""
+    """Another program; its inputs are the arguments that are paths of files or Kaldi data directories."""
 
     always = False
 
     def __init__(self, stage: str, argv: list[str]):
         self.stage, self.argv = stage, argv
 
-    def stamp(self, folder: Path) -> Stamp:
-        """The stamp of this step with its inputs as they are now."""
+    def record(self, cache: Path) -> Stamp:
+        """The record of this step in the stage cache, with the current inputs."""
         inputs = [Path(word) for word in self.argv if Path(word).is_file() or is_data_directory(Path(word))]
-        return Stamp(folder, self.stage, self.argv, inputs, [])
+        return Stamp(cache, self.stage, self.argv, inputs, [])
 
     def run(self) -> int:
-        """Run the program; return its exit code, 128 + n after signal n, and 1 in place of 2, which is ours."""
+        """Run the program; return its exit code, 128 + n after signal n, and 1 for 2, which means skipped items."""
         try:
             code = subprocess.run(self.argv, check=False).returncode
         except OSError as error:
-            raise ConfigError(f"{self.argv[0]} cannot be run: {error.strerror}; check its path") from error
+            raise ConfigError(f"{self.argv[0]} cannot be run: {error.strerror}; check the path") from error
         if code < 0:
             return 128 - code
         return 1 if code == 2 else code
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser that refuses what is wrong with an error instead of ending the process; `--help` is wrong in a plan."""
+    """A parser that raises ConfigError instead of ending the process, and has no --help."""
 
     def __init__(self, **options):
         super().__init__(add_help=False, **options)
@@ -109,7 +122,7 @@ class _Parser(argparse.ArgumentParser):
 
 @contextlib.contextmanager
 def _isolated(argv: list[str]) -> Iterator[None]:
-    """Undo what a command does to the state of the process, so that the next one begins as it would alone."""
+    """Restore the state of the process after a command, so that commands do not affect each other."""
     root, directory, program = logging.getLogger(), Path.cwd(), sys.argv
     handlers, level = root.handlers[:], root.level
     sys.argv = argv
@@ -127,7 +140,7 @@ def _isolated(argv: list[str]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _kept_random_state() -> Iterator[None]:
-    """Restore random generators, and PyTorch's number of threads, of those libraries that are loaded by now."""
+    """Restore random generators and PyTorch's number of threads, for the libraries that are loaded."""
     state = random.getstate()
     numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
     numpy_state = numpy.random.get_state() if numpy else None

@@ -1,7 +1,7 @@
-"""Read a corpus and write Kaldi data directories: 16 kHz mono audio, one file an utterance, or text alone.
+"""Read a corpus and write Kaldi data directories: 16 kHz mono audio, one file per utterance, or text alone.
 
-Utterances outside the limits on length are listed in dropped.tsv with the reason and counted in what is printed; that
-is no failure, the exit code stays 0. Anything wrong with the corpus is an error, and nothing is written.
+Utterances outside the length limits are listed in dropped.tsv with the reason and counted in the summary; the exit code
+is still 0. A fault in the corpus is an error, and nothing is written.
 """
 
 import argparse
@@ -18,16 +18,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     from espnet_diverse.corpora import CORPORA
 
     parser.add_argument("name", metavar="CORPUS", help=" ".join(CORPORA))
-    parser.add_argument("--corpus_dir", type=Path, help="the official release, unpacked")
-    parser.add_argument("--corpus", choices=["synthetic"], help="generate a small synthetic corpus instead")
+    parser.add_argument("--corpus_dir", type=Path, help="directory of the unpacked official release")
+    parser.add_argument(
+        "--corpus", choices=["synthetic"], help="generate a small synthetic corpus in the official layout instead"
+    )
     parser.add_argument("--size", default="demo", help="size of the synthetic corpus: demo or tiny (default: demo)")
-    parser.add_argument("--download", action="store_true", help="fetch the official release, resuming where it stopped")
+    parser.add_argument(
+        "--download", action="store_true", help="download the official release, resuming an earlier download"
+    )
     parser.add_argument(
         "--download_dir",
         type=Path,
-        help="folder of downloads and of the synthetic corpus (default: downloads beside output_dir)",
+        help="directory of downloads and synthetic corpora (default: downloads beside output_dir)",
     )
-    parser.add_argument("--output_dir", type=Path, required=True, help="gets one data directory a set: train dev test")
+    parser.add_argument(
+        "--output_dir", type=Path, required=True, help="directory for one data directory per set: train dev test"
+    )
     _add_selection(parser)
     parser.add_argument(
         "--speed_perturb",
@@ -39,40 +45,42 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--min_seconds", type=float, default=0.1, help="shorter utterances are dropped (default: 0.1)")
     parser.add_argument("--max_seconds", type=float, default=20.0, help="longer utterances are dropped (default: 20)")
     parser.add_argument(
-        "--audio_format", default="wav", help="of audio that must be converted: wav or flac (default: wav)"
+        "--audio_format", default="wav", help="format of audio that must be converted: wav or flac (default: wav)"
     )
-    parser.add_argument("--report", type=Path, help="file for the full list of faults, where there are any")
-    parser.add_argument("--nj", type=int, default=4, help="threads that read and write audio (default: 4)")
+    parser.add_argument("--report", type=Path, help="file for the full list of faults, if there are any")
+    parser.add_argument("--nj", type=int, default=4, help="number of threads that read and write audio (default: 4)")
 
 
 def _add_selection(parser: argparse.ArgumentParser) -> None:
-    """Declare what of the corpus is wanted; which of these options a corpus has, its module says."""
-    wanted = parser.add_argument_group("what of the corpus")
+    """Declare the selection of a part of the corpus; a corpus module names the options that it supports."""
+    wanted = parser.add_argument_group("selection")
     wanted.add_argument("--task", default="asr", help="asr, or st with the translation as text (default: asr)")
     wanted.add_argument("--languages", nargs="+", default=[], help="languages spoken (default: those of the corpus)")
-    wanted.add_argument("--pairs", nargs="+", default=[], help="directions to train and test, such as es-en fr-en")
-    wanted.add_argument("--zero_shot", nargs="+", default=[], help="directions to test only")
+    wanted.add_argument("--pairs", nargs="+", default=[], help="directions for training and test, such as es-en fr-en")
+    wanted.add_argument("--zero_shot", nargs="+", default=[], help="directions for test only")
     wanted.add_argument(
         "--transcripts",
         default="scored",
-        help="scored: in lower case without punctuation, as WER is counted; written: as they are (default: scored)",
+        help="scored: lower case without punctuation, as for WER; written: unchanged (default: scored)",
     )
-    wanted.add_argument("--case", default="kept", help="of parallel text: kept, or lower on both sides (default: kept)")
+    wanted.add_argument(
+        "--case", default="kept", help="case of parallel text: kept, or lower on both sides (default: kept)"
+    )
     wanted.add_argument(
         "--segmentation",
         default="none",
-        help="of Chinese that is translated from: none, or jieba, which parts words (default: none)",
+        help="word segmentation of Chinese source text: none or jieba (default: none)",
     )
     wanted.add_argument("--on_missing", default="error", help="utterances without audio or text: error or drop")
 
 
 def inputs(args: argparse.Namespace) -> list[Path]:
-    """The corpus, where it lies here already."""
+    """The directory of the corpus, if it is given."""
     return [args.corpus_dir] if args.corpus_dir else []
 
 
 def outputs(args: argparse.Namespace) -> list[Path]:
-    """Some tables of every set; a data directory is written as a whole."""
+    """Some tables of every set; a data directory is written all at once."""
     from espnet_diverse.corpora import load_corpus
 
     corpus = load_corpus(args.name)
@@ -81,7 +89,7 @@ def outputs(args: argparse.Namespace) -> list[Path]:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prepare every set of the corpus and print what came of it."""
+    """Prepare every set of the corpus and print a summary."""
     from espnet_diverse.corpora import check_options, load_corpus
     from espnet_diverse.data.atomic_files import write_text
     from espnet_diverse.data.faults import FaultsError
@@ -106,7 +114,7 @@ def run(args: argparse.Namespace) -> int:
         listed = f" (listed in {args.output_dir / name / 'dropped.tsv'})" if summary.dropped else ""
         print(f"{name}: {summary}, {summary.dropped} dropped{listed}")
         for what, count in summary.converted.most_common():
-            print(f"{name}: {count} recordings of {what} brought to 16 kHz mono")
+            print(f"{name}: {count} recordings of {what} converted to 16 kHz mono")
     return 0
 
 
@@ -118,11 +126,13 @@ def _selection(args: argparse.Namespace) -> "Selection":
 
 
 def _corpus_dir(args: argparse.Namespace, corpus: ModuleType, selection: "Selection") -> Path:
-    """Where the corpus lies, after making or fetching it where that is asked for."""
+    """The directory of the corpus, after generating or downloading it where that is asked for."""
     from espnet_diverse.errors import ConfigError
 
     if sum(map(bool, (args.corpus_dir, args.corpus, args.download))) != 1:
-        raise ConfigError("where is the corpus? give exactly one of --corpus_dir DIR, --corpus synthetic, --download")
+        raise ConfigError(
+            "no unique corpus is given; give exactly one of --corpus_dir DIR, --corpus synthetic and --download"
+        )
     if args.corpus_dir:
         return args.corpus_dir
     downloads = args.download_dir or args.output_dir.absolute().parent / "downloads"

@@ -1,7 +1,7 @@
-"""Cut the model of one language or domain out of a model with head selection: plain attention, nothing to select.
+"""Reduce a model with head selection to one language or domain: its heads become plain attention.
 
-Where nothing else of ours is left in it, ESPnet loads it without this package. The audio of the language or domain is
-then decoded as with any other model.
+If no other class of this package is left in the model, ESPnet loads it without this package. The result is used as any
+other model is.
 """
 
 import argparse
@@ -12,10 +12,11 @@ from espnet_diverse.bin import options
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this command."""
-    parser.add_argument("model_dir", type=Path, metavar="MODEL_DIR", help="directory of the run")
+    options.add_model(parser)
     options.add_conditions(parser)
-    parser.add_argument("--output_dir", type=Path, required=True, help="where config.yaml, weights and vocabulary go")
-    options.add_model_file(parser)
+    parser.add_argument(
+        "--output_dir", type=Path, required=True, help="directory for config.yaml, weights and vocabulary"
+    )
 
 
 def inputs(args: argparse.Namespace) -> list[Path]:

@@ -1,8 +1,8 @@
 """Score hypotheses against references: Markdown tables, score.json, score.md and, for CER and WER, alignment.txt.
 
-Every number has its 95 % bootstrap interval. --by adds a row for each language, direction or domain, and averages of
-these rows; --baseline a paired bootstrap test. A reference without a hypothesis counts as deleted; the command then
-names it and ends with exit code 2.
+Every score has a 95 % bootstrap interval. --by adds a row for each language, direction or domain, and averages of these
+rows; --baseline adds a paired bootstrap test. A reference without a hypothesis counts as deleted; the command then
+reports it and ends with exit code 2.
 """
 
 import argparse
@@ -22,29 +22,43 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of `espnet-diverse score`."""
-    parser.add_argument("--reference", required=True, type=Path, help="expected texts, one 'utterance text' a line")
-    parser.add_argument("--hypothesis", required=True, type=Path, help="texts to score, one 'utterance text' a line")
-    parser.add_argument("--output_dir", required=True, type=Path, help="directory of the reports")
+    parser.add_argument(
+        "--reference", required=True, type=Path, help="reference texts, with one 'utterance text' per line"
+    )
+    parser.add_argument(
+        "--hypothesis", required=True, type=Path, help="texts to score, with one 'utterance text' per line"
+    )
+    parser.add_argument("--output_dir", required=True, type=Path, help="directory for the reports")
     metrics = "cer wer bleu compound_bleu chrf chrf++ ter bertscore"
-    parser.add_argument("--metric", nargs="+", default=["cer"], help=f"of {metrics} (default: cer)")
+    parser.add_argument("--metric", nargs="+", default=["cer"], help=f"metrics to compute, of {metrics} (default: cer)")
     parser.add_argument("--count_spaces", action="store_true", help="count a space as a character (cer)")
-    parser.add_argument("--normalise", default="none", help="wer: lower case, no punctuation (cer, wer; default: none)")
-    tokenize = "13a, zh, char, intl or none (bleu; default: zh for Chinese, char for Japanese, else 13a)"
+    parser.add_argument(
+        "--normalise",
+        default="none",
+        help="normalisation: none, or wer for lower case without punctuation (cer, wer; default: none)",
+    )
+    tokenize = "tokenizer: 13a, zh, char, intl or none (bleu; default: zh for Chinese, char for Japanese, else 13a)"
     parser.add_argument("--tokenize", help=tokenize)
-    path = "folder of a pretrained encoder, or its name on the Hub (bertscore)"
+    path = "directory of a pretrained encoder, or its name on the Hub (bertscore)"
     parser.add_argument("--bert_path", metavar="PATH", help=path)
-    parser.add_argument("--bert_layer", type=int, metavar="N", help="its layer (bertscore; default: the last)")
-    by = "tables that make rows, such as utt2lang utt2tgtlang; a name without a folder is beside the reference"
+    parser.add_argument(
+        "--bert_layer", type=int, metavar="N", help="layer of the encoder (bertscore; default: the last)"
+    )
+    by = "tables whose values become rows, such as utt2lang utt2tgtlang; a plain name is looked up beside the reference"
     parser.add_argument("--by", nargs="+", default=[], metavar="TABLE", help=by)
-    zero_shot = "rows without training data, averaged as AVG-Z, the others as AVG-T"
+    zero_shot = "rows without training data, averaged as AVG-Z; the others are averaged as AVG-T"
     parser.add_argument("--zero_shot", nargs="+", default=[], metavar="ROW", help=zero_shot)
-    parser.add_argument("--sizes", type=Path, help="table 'row amount' of training data, for the averages High and Low")
+    parser.add_argument(
+        "--sizes", type=Path, help="table with 'row amount' of training data per line, for the averages High and Low"
+    )
     parser.add_argument("--above", type=float, default=1e7, help="amount above which a row is High (default: 1e7)")
-    parser.add_argument("--baseline", type=Path, help="texts of another system, compared by a paired bootstrap test")
+    parser.add_argument("--baseline", type=Path, help="texts of another system, for a paired bootstrap test")
     parser.add_argument("--samples", type=int, default=1000, help="number of bootstrap resamples (default: 1000)")
     parser.add_argument("--seed", type=int, default=12345, help="seed of the resamples (default: 12345)")
-    parser.add_argument("--name", help="name of the table row (default: the last two folders of the hypothesis file)")
-    parser.add_argument("--results", type=Path, help="RESULTS.md whose tables take the rows, in place of older ones")
+    parser.add_argument(
+        "--name", help="name of the table row (default: the last two directories of the hypothesis file)"
+    )
+    parser.add_argument("--results", type=Path, help="RESULTS.md to update; rows of the same name are replaced")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -56,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
     from espnet_diverse.scoring.significance import Bootstrap
 
     if (args.zero_shot or args.sizes) and not args.by:
-        raise ConfigError("--zero_shot and --sizes choose among rows; name the tables that make rows, as --by utt2lang")
+        raise ConfigError("--zero_shot and --sizes need rows; give the tables of the rows, such as --by utt2lang")
     metrics = build_metrics(args.metric, args.count_spaces, args.normalise, args.tokenize, _embedder(args))
     bootstrap = Bootstrap(args.samples, args.seed)
     tables = _tables(args)
@@ -71,9 +85,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _embedder(args: argparse.Namespace) -> "Callable[[], Embedder] | None":
-    """What makes the encoder of bertscore, where one is given."""
+    """A function that loads the encoder of bertscore, if one is given."""
     if args.bert_layer is not None and args.bert_path is None:
-        raise ConfigError(f"--bert_layer {args.bert_layer} is of an encoder; give --bert_path PATH as well")
+        raise ConfigError(f"--bert_layer {args.bert_layer} needs an encoder; give --bert_path PATH as well")
     if args.bert_path is None:
         return None
 
@@ -86,7 +100,7 @@ def _embedder(args: argparse.Namespace) -> "Callable[[], Embedder] | None":
 
 
 def _tables(args: argparse.Namespace) -> dict[str, dict[str, str]]:
-    """The tables of --by under their paths."""
+    """The tables of --by, by path."""
     from espnet_diverse.conditions import TABLES
     from espnet_diverse.data.kaldi import read_table
 
@@ -95,7 +109,7 @@ def _tables(args: argparse.Namespace) -> dict[str, dict[str, str]]:
 
 
 def _corpus(args: argparse.Namespace, tables: dict[str, dict[str, str]]) -> "Corpus":
-    """References and systems, with the language of the references where a table beside them or of --by tells it."""
+    """References and systems, with the languages of the references from --by or a table beside the references."""
     from espnet_diverse.data.kaldi import read_table
     from espnet_diverse.scoring.texts import Corpus, system_of
 
@@ -116,16 +130,16 @@ def _name(hypothesis: Path) -> str:
 
 
 def _unknown(zero_shot: list[str], rows: dict) -> list[str]:
-    """A note on zero-shot rows that are not there: a set need not have them, and a name may be misspelt."""
+    """A note on zero-shot rows that do not exist: a set need not have them, but a name may be misspelt."""
     from espnet_diverse.scoring.texts import abridge
 
     known = {*rows, *(group.direction for group in rows.values())}
     unknown = [name for name in zero_shot if name not in known]
-    return [f"zero-shot rows that are not there: {abridge(unknown)}; known: {abridge(rows, 20)}"] if unknown else []
+    return [f"zero-shot rows that do not exist: {abridge(unknown)}; known: {abridge(rows, 20)}"] if unknown else []
 
 
 def _write(args: argparse.Namespace, report: "Report", notes: list[str]) -> None:
-    """Write the reports, and print the tables and notes."""
+    """Write the reports; print the tables and notes."""
     import json
 
     from espnet_diverse.data.atomic_files import write_text

@@ -1,4 +1,4 @@
-"""Collect the shapes of all utterances and, of speech, the mean and variance of their features."""
+"""Collect the shapes of all utterances and, for speech, the mean and variance of the features."""
 
 import argparse
 from pathlib import Path
@@ -10,7 +10,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this command."""
     options.add_config(parser)
     options.add_data(parser)
-    parser.add_argument("--output_dir", type=Path, required=True, help="where to write, for example exp/<tag>/stats")
+    parser.add_argument(
+        "--output_dir", type=Path, required=True, help="directory to write to, for example exp/<tag>/stats"
+    )
 
 
 def inputs(args: argparse.Namespace) -> list[Path]:
@@ -27,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
     """Collect the statistics."""
     from espnet_diverse.training.config import merge
 
-    config = merge(options.fragments(args), args.set)  # before ESPnet's import, which takes seconds
+    config = merge(options.fragments(args), args.set)  # before the import of ESPnet, which takes seconds
     from espnet_diverse.training.stages import collect_stats
 
     collect_stats(config, options.run_data(args), args.output_dir)

@@ -1,6 +1,6 @@
-"""Make the vocabulary of a data directory: tokens.txt, tokens.yaml and, for bpe and unigram, bpe.model.
+"""Build the vocabulary of a data directory: tokens.txt, tokens.yaml and, for bpe and unigram, bpe.model.
 
-The type bert is the vocabulary of a pretrained encoder, which --bert names; its tokenizer.json is kept.
+The type bert is the vocabulary of a pretrained encoder, given by --bert; its tokenizer.json is copied.
 """
 
 import argparse
@@ -17,13 +17,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         required=True,
         nargs="+",
         type=Path,
-        help="transcripts to make it of, one 'utterance text' a line; of several files all",
+        help="transcripts to build the vocabulary from, with one 'utterance text' per line; several files are joined",
     )
-    parser.add_argument("--output_dir", required=True, type=Path, help="directory of the vocabulary")
+    parser.add_argument("--output_dir", required=True, type=Path, help="directory for the vocabulary")
     parser.add_argument("--type", default="char", help="char, bpe, unigram or bert (default: char)")
     parser.add_argument("--vocab_size", type=int, help="number of tokens, special ones included (bpe and unigram only)")
     parser.add_argument(
-        "--bert", metavar="PATH", help="folder or name on the Hub of the pretrained encoder (bert only)"
+        "--bert", metavar="PATH", help="directory of the pretrained encoder, or its name on the Hub (bert only)"
     )
     parser.add_argument(
         "--coverage",
@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         type=Path,
         metavar="TEXT",
-        help="other transcripts to report unknown characters of",
+        help="other transcripts, whose unknown characters are reported",
     )
 
 
@@ -50,7 +50,7 @@ def outputs(args: argparse.Namespace) -> list[Path]:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Make and save the vocabulary; print its size and what it does not cover of the `--coverage` texts."""
+    """Build and save the vocabulary; print its size and the characters of the `--coverage` texts that it lacks."""
     from espnet_diverse.data.kaldi import read_table
     from espnet_diverse.vocabulary import Vocabulary
 
@@ -59,9 +59,11 @@ def run(args: argparse.Namespace) -> int:
     if args.type == "bert" and args.bert and args.vocab_size is None:
         vocabulary = Vocabulary.of_bert(args.bert)
     elif args.bert or args.type == "bert":
-        raise ConfigError("--type bert takes --bert PATH and no --vocab_size, and no other type takes --bert")
+        raise ConfigError(
+            "--type bert needs --bert PATH and no --vocab_size, and other types do not have --bert; correct the options"
+        )
     else:
-        print(f"making a vocabulary of type {args.type} from {len(transcripts)} transcripts", file=sys.stderr)
+        print(f"building a vocabulary of type {args.type} from {len(transcripts)} transcripts", file=sys.stderr)
         vocabulary = Vocabulary.train(transcripts, args.type, args.vocab_size)
     vocabulary.save(args.output_dir)
     print(f"{args.output_dir}: {len(vocabulary)} tokens ({args.type})")

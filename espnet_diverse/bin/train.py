@@ -1,4 +1,4 @@
-"""Train a model with ESPnet's trainer; a run that was stopped goes on after its last finished epoch."""
+"""Train a model with ESPnet's trainer; an interrupted run continues after its last completed epoch."""
 
 import argparse
 from pathlib import Path
@@ -10,14 +10,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this command."""
     options.add_config(parser)
     options.add_data(parser)
-    parser.add_argument("--stats_dir", type=Path, required=True, help="what `espnet-diverse stats` wrote")
+    parser.add_argument("--stats_dir", type=Path, required=True, help="directory that `espnet-diverse stats` wrote")
     parser.add_argument("--output_dir", type=Path, required=True, help="directory of the run, for example exp/<tag>")
     parser.add_argument(
         "--init_param",
         nargs="+",
         default=[],
         metavar="MODEL:PART:PART",
-        help="trained parameters to begin with, for example exp/asr/valid.acc.ave.pth:encoder:encoder",
+        help="pretrained parameters to start from, for example exp/asr/valid.acc.ave.pth:encoder:encoder",
     )
     parser.add_argument("--ngpu", type=int, default=0, help="number of GPUs (default: 0, the CPU)")
 
@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
     """Train."""
     from espnet_diverse.training.config import merge
 
-    config = merge(options.fragments(args), args.set)  # before ESPnet's import, which takes seconds
+    config = merge(options.fragments(args), args.set)  # before the import of ESPnet, which takes seconds
     from espnet_diverse.training.stages import train
 
     if args.init_param:

@@ -1,8 +1,8 @@
-"""Transcribe recordings: files of any length, rate and common format, folders, a list, or - for standard input.
+"""Transcribe recordings: files of any length, rate and common format, directories, a list, or - for standard input.
 
-Long recordings are cut where nobody speaks; silence gives no text. Without --output_dir the transcript of one recording
-is printed as it is, and those of several a line each: the file, a tab, the text. A recording that cannot be read is
-named and skipped, and changes nothing in the others' results: exit code 2, or 1 if none was left.
+Long recordings are split at pauses; silence gives no text. Without --output_dir the transcript of one recording is
+printed as it is; of several recordings, one line each: the file, a tab, the text. A recording that cannot be read is
+reported and skipped, without effect on the others: exit code 2, or 1 if no recording could be transcribed.
 """
 
 import argparse
@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from espnet_diverse.transcription.inputs import Recording
     from espnet_diverse.transcription.result import Transcript
 
-TASKS = {"transcribe": "asr", "translate": "st"}
-_MANY = ("txt", "trn")  # formats that several recordings can be printed in
+TASKS = ("asr", "st")
+OPENS_PACKED_MODELS = True
+_OLDER_TASKS = {"transcribe": "asr", "translate": "st"}
+_MANY = ("txt", "trn")  # formats in which several recordings can be printed
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,43 +33,47 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     from espnet_diverse.transcription.formats import FORMATS
     from espnet_diverse.transcription.segmentation_options import VADS
 
-    parser.add_argument("model", type=Path, metavar="MODEL", help="directory of a run, or a packed model")
-    parser.add_argument("sources", nargs="*", metavar="FILE|DIR|-", help="what to transcribe; folders with all in them")
+    options.add_model(parser)
+    parser.add_argument(
+        "sources", nargs="*", metavar="FILE|DIR|-", help="recordings; of a directory all files, also in subdirectories"
+    )
     parser.add_argument(
         "--list",
         type=Path,
         metavar="FILE",
-        help="a Kaldi wav.scp, or lines of path, language and domain parted by tabs; a first line `path ...` names "
-        "the columns: path language target_language domain",
+        help="a Kaldi wav.scp, or a table of path, language and domain separated by tabs; a first line `path ...` "
+        "names the columns: path language target_language domain",
     )
+    parser.add_argument("--task", type=_task, choices=TASKS, help="required task of the model (default: any)")
     options.add_conditions(parser)
-    parser.add_argument("--task", choices=TASKS, help="what the model must do (default: what it does)")
     out = parser.add_argument_group("output")
-    out.add_argument("--output_dir", type=Path, metavar="DIR", help="write here, one file a recording and format")
+    out.add_argument("--output_dir", type=Path, metavar="DIR", help="directory for one file per recording and format")
     out.add_argument(
-        "--output_format", choices=[*FORMATS, "all"], default="txt", help="json has everything (default: txt)"
+        "--output_format",
+        choices=[*FORMATS, "all"],
+        default="txt",
+        help="json contains everything (default: txt)",
     )
-    out.add_argument("--word_timestamps", action="store_true", help="find when each word is said, for json, srt, vtt")
-    out.add_argument("--nbest", type=int, default=1, metavar="N", help="texts a segment in json (default: 1)")
-    how = parser.add_argument_group("decoding")
-    how.add_argument("--model_file", metavar="FILE", help="path or name in MODEL (default: valid.acc.ave.pth)")
-    how.add_argument("--beam_size", type=int, default=10, metavar="N", help="hypotheses kept a step (default: 10)")
-    how.add_argument("--ctc_weight", type=float, metavar="X", help="share of CTC (default: 0.3; 0 without CTC)")
-    how.add_argument("--batch_size", type=int, default=8, metavar="N", help="segments at a time (default: 8)")
-    how.add_argument("--device", default="cpu", help="cpu or cuda (default: cpu)")
-    options.add_precision(how)
-    how.add_argument(
+    out.add_argument("--word_timestamps", action="store_true", help="add the times of words to json, srt and vtt")
+    options.add_search_options(parser)
+    options.add_device_options(parser)
+    parser.add_argument_group("segmentation").add_argument(
         "--vad",
         choices=VADS,
         default="auto",
-        help="what finds speech: silero (extra vad), energy, none (cut by length alone), or auto: silero, else energy; "
-        "a recording of up to 20 s stays whole (default: auto)",
+        help="voice activity detector: silero (extra vad), energy, none (split by length alone), or auto: silero, else "
+        "energy; a recording of up to 20 s is not split (default: auto)",
     )
 
 
+def _task(name: str) -> str:
+    if name in _OLDER_TASKS:
+        options.notice(f"--task {name} is an older spelling; use --task {_OLDER_TASKS[name]}")
+    return _OLDER_TASKS.get(name, name)
+
+
 def run(args: argparse.Namespace) -> int:
-    """Transcribe; 2 where a recording was skipped."""
-    from espnet_diverse.decoding.options import Options
+    """Transcribe; 2 where a recording could not be read, an error where none could."""
     from espnet_diverse.errors import ConfigError
     from espnet_diverse.transcription.inputs import find_recordings
     from espnet_diverse.transcription.segmentation_options import SegmentationOptions
@@ -75,44 +81,52 @@ def run(args: argparse.Namespace) -> int:
     recordings = find_recordings(args.sources, args.list)
     if args.output_dir is None and (args.output_format == "all" or args.output_format not in _MANY and recordings[1:]):
         many = f" of {len(recordings)} recordings" if recordings[1:] else ""
-        raise ConfigError(f"--output_format {args.output_format}{many} needs --output_dir, the folder to write to")
-    search = Options(beam_size=args.beam_size, ctc_weight=args.ctc_weight, nbest=args.nbest, batch_size=args.batch_size)
+        raise ConfigError(f"--output_format {args.output_format}{many} needs --output_dir, the directory to write to")
+    search_options, device = options.search_options(args), options.device(args)
     segmentation = SegmentationOptions(vad=args.vad)
     if args.output_dir is not None:
         _make_folder(args.output_dir)
         (args.output_dir / "failures.json").unlink(missing_ok=True)
-    logging.basicConfig(format="espnet-diverse transcribe: %(message)s")  # where the program that calls has no other
+    logging.basicConfig(format="espnet-diverse transcribe: %(message)s")  # where the calling program has no handler
     from espnet_diverse.inference import Recognizer  # takes seconds
 
     recognizer = Recognizer(
-        args.model,
+        args.model_dir,
         args.model_file,
-        device=args.device,
+        device=device,
         precision=args.precision,
         compile=args.compile,
         segmentation=segmentation,
-        options=search,
+        options=search_options,
     )
     return transcribe(recognizer, recordings, args)
 
 
 def _make_folder(folder: Path) -> None:
-    """Make the folder for outputs; where that is not possible it must show before the work, which may take long."""
+    """Make the output directory, and check that it can be written to before the work begins."""
     from espnet_diverse.errors import ConfigError
 
     try:
         folder.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
-        raise ConfigError(f"--output_dir {folder}: cannot be written to ({error.strerror}); name another") from error
+        raise ConfigError(f"--output_dir {folder}: cannot be written to ({error.strerror}); give another") from error
 
 
 def transcribe(recognizer: "Recognizer", recordings: Sequence["Recording"], args: argparse.Namespace) -> int:
-    """Transcribe `recordings` with a loaded model, as the options say; the exit code.
+    """Transcribe recordings with a loaded model.
+
+    Args:
+        recognizer: The loaded model.
+        recordings: The recordings.
+        args: Options of this command.
+
+    Returns:
+        The exit code.
 
     Raises:
-        ConfigError: The model does not do what is wanted.
-        DataError: It does not know a language or domain, or no recording could be transcribed.
+        ConfigError: The model does not have the required task.
+        DataError: The model does not know a language or domain, or no recording could be transcribed.
     """
     from espnet_diverse.transcription.inputs import printable
 
@@ -129,7 +143,7 @@ def transcribe(recognizer: "Recognizer", recordings: Sequence["Recording"], args
                 (args.output_dir / f"{recording.name}.{format}").unlink(missing_ok=True)  # of an earlier run
         else:
             _report_language(shown, result)
-            _hand_out(recording, result, args, alone=len(recordings) == 1)
+            _output(recording, result, args, alone=len(recordings) == 1)
     return _finish(failures, len(recordings), args.output_dir)
 
 
@@ -137,11 +151,10 @@ def _check(recognizer: "Recognizer", args: argparse.Namespace, given: Mapping[st
     from espnet_diverse.decoding.condition_ids import completed
     from espnet_diverse.errors import ConfigError
 
-    does = recognizer.search.task
-    if args.task is not None and TASKS[args.task] != does:
-        possible = next(task for task, name in TASKS.items() if name == does)
-        raise ConfigError(f"--task {args.task}: {args.model} is a model of {does}, which can only {possible}")
-    completed(recognizer.search.conditions, given, same_language=does == "asr")
+    task = recognizer.search.task
+    if args.task not in (None, task):
+        raise ConfigError(f"--task {args.task}: {args.model_dir} is a model of task {task}; give another model or task")
+    completed(recognizer.search.conditions, given, same_language=task == "asr")
 
 
 def _results(
@@ -166,21 +179,21 @@ def _results(
 
 
 def _reason(shown: str, error: Exception, debug: bool) -> str:
-    """What is wrong with a recording, in one line that names it."""
+    """The reason of a failure in one line that names the recording."""
     from espnet_diverse.errors import UserError
     from espnet_diverse.transcription.inputs import printable
 
     if debug:
         logging.error("transcribing %s failed", shown, exc_info=error)
-    said = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
-    said = printable(" ".join(said.split()))
-    return said if said.startswith(shown) else f"{shown}: {said}"
+    reason = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+    reason = printable(" ".join(reason.split()))
+    return reason if reason.startswith(shown) else f"{shown}: {reason}"
 
 
 def _report_language(shown: str, transcript: "Transcript") -> None:
     if transcript.language_probabilities:
         language, probability = next(iter(transcript.language_probabilities.items()))
-        print(f"{shown}: language {language} was found ({probability:.0%})", file=sys.stderr, flush=True)
+        print(f"{shown}: identified language {language} ({probability:.0%})", file=sys.stderr, flush=True)
 
 
 def _formats(args: argparse.Namespace) -> list[str]:
@@ -189,7 +202,7 @@ def _formats(args: argparse.Namespace) -> list[str]:
     return list(FORMATS) if args.output_format == "all" else [args.output_format]
 
 
-def _hand_out(recording: "Recording", transcript: "Transcript", args: argparse.Namespace, alone: bool) -> None:
+def _output(recording: "Recording", transcript: "Transcript", args: argparse.Namespace, alone: bool) -> None:
     """Write or print a transcript."""
     from espnet_diverse.transcription.formats import FORMATS, write_transcript
     from espnet_diverse.transcription.inputs import printable

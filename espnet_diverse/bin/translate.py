@@ -1,7 +1,7 @@
-"""Translate text, a line at a time: files or standard input in, standard output or a directory out.
+"""Translate text line by line, from files or standard input to standard output or a directory.
 
-Every line of the output is the translation of the same line of the input; an empty line stays empty. A file that cannot
-be read is named and left out, with exit code 2 where others were translated.
+Each output line is the translation of the input line with the same number; an empty line stays empty. A file that
+cannot be read is reported and skipped: exit code 2, or 1 if no file could be translated.
 """
 
 import argparse
@@ -17,48 +17,47 @@ from espnet_diverse.bin import options
 if TYPE_CHECKING:
     from espnet_diverse.inference import Translation, Translator
 
-FORMATS = {"txt": "txt", "tsv": "tsv", "json": "jsonl"}  # and the suffix of their files
+FORMATS = {"txt": "txt", "tsv": "tsv", "json": "jsonl"}  # suffix of the output file by format
+OPENS_PACKED_MODELS = True
+_DEFAULTS = {"batch_size": 32}  # lines are shorter than utterances
 _STDIN = "-"
-_WINDOW = 16  # batches, so that lines of like length can be translated together
+_WINDOW = 16  # batches, so that lines of similar length can be translated together
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this command."""
-    parser.add_argument("model", type=Path, help="directory of a run of text translation, or a packed model")
+    options.add_model(parser, "directory of a run of text translation, or a packed model")
     parser.add_argument(
-        "files", nargs="*", metavar="FILE", help="text files, or - for standard input (default: standard input)"
+        "sources", nargs="*", metavar="FILE", help="text files, or - for standard input (default: standard input)"
     )
-    parser.add_argument("--text", action="append", default=[], help="translate this line; may be repeated")
-    parser.add_argument("--model_file", help="path or name in the model (default: valid.acc.ave.pth)")
+    parser.add_argument("--text", action="append", default=[], help="line to translate; can be repeated")
     options.add_conditions(parser)
-    parser.add_argument("--beam_size", type=int, default=10, help="hypotheses in a beam (default: 10)")
-    parser.add_argument("--nbest", type=int, default=1, help="translations of a line in json (default: 1)")
-    parser.add_argument("--batch_size", type=int, default=32, help="lines that are translated together (default: 32)")
-    parser.add_argument("--device", default="cpu", help="cpu or cuda (default: cpu)")
-    options.add_precision(parser)
-    parser.add_argument(
+    options.add_search_options(parser, **_DEFAULTS)
+    options.add_device_options(parser)
+    out = parser.add_argument_group("output")
+    out.add_argument(
         "--output_format",
         choices=FORMATS,
         default="txt",
-        help="txt: translations; tsv: source, translation and score; json: an object a line (default: txt)",
+        help="txt: translation; tsv: source, translation and score; json: one object per line with the n-best "
+        "translations (default: txt)",
     )
-    parser.add_argument("--output_dir", type=Path, help="write a file for each input here, and failures.json")
+    out.add_argument("--output_dir", type=Path, help="directory for one file per input, and failures.json")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Translate; 2 where a file was left out, 1 where all were."""
-    from espnet_diverse.decoding.options import Options
+    """Translate; 2 where a file was skipped, 1 where all were."""
     from espnet_diverse.errors import ConfigError
 
-    if args.text and args.files:
-        raise ConfigError(f"both --text and the file {args.files[0]} are given; give one of them")
-    search_options = Options(beam_size=args.beam_size, nbest=args.nbest, batch_size=args.batch_size)
-    inputs = ["text"] if args.text else args.files or [_STDIN]
+    if args.text and args.sources:
+        raise ConfigError(f"both --text and the file {args.sources[0]} are given; give one of them")
+    search_options, device = options.search_options(args, **_DEFAULTS), options.device(args)
+    inputs = ["text"] if args.text else args.sources or [_STDIN]
     outputs = _outputs(args, inputs)
     from espnet_diverse.inference import Translator
 
-    how = {"device": args.device, "precision": args.precision, "compile": args.compile}
-    translator = Translator(args.model, args.model_file, options=search_options, **how)
+    how = {"device": device, "precision": args.precision, "compile": args.compile}
+    translator = Translator(args.model_dir, args.model_file, options=search_options, **how)
     failures = {}
     for name, output in zip(inputs, outputs, strict=True):
         try:
@@ -67,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
             if isinstance(error, BrokenPipeError):
                 raise
             failures[name] = getattr(error, "strerror", None) or str(error)
-            print(f"espnet-diverse translate: {name} was left out: {failures[name]}", file=sys.stderr)
+            print(f"espnet-diverse translate: {name} was skipped: {failures[name]}", file=sys.stderr)
     if args.output_dir:
         from espnet_diverse.decoding.results import write_json
 
@@ -76,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _outputs(args: argparse.Namespace, inputs: list[str]) -> list[Path | None]:
-    """Where each input's translations go; None is standard output."""
+    """Output file of each input; None is standard output."""
     from espnet_diverse.errors import ConfigError
 
     if args.output_dir is None:
@@ -86,12 +85,12 @@ def _outputs(args: argparse.Namespace, inputs: list[str]) -> list[Path | None]:
     for index, stem in enumerate(stems):
         if stem in stems[:index]:
             first = inputs[stems.index(stem)]
-            raise ConfigError(f"{first} and {inputs[index]} would both be written to {stem}; translate them apart")
+            raise ConfigError(f"{first} and {inputs[index]} would both be written to {stem}; translate them separately")
     return [args.output_dir / f"{stem}.{FORMATS[args.output_format]}" for stem in stems]
 
 
 def _lines(name: str) -> Iterable[str]:
-    """The lines of a file, all read before the first is translated, or of standard input as they come."""
+    """The lines of a file, read at once, or of standard input as they arrive."""
     if name == _STDIN:
         return _decoded(sys.stdin.buffer)
     with Path(name).open("rb") as file:
@@ -105,7 +104,7 @@ def _decoded(stream: BinaryIO) -> Iterator[str]:
         try:
             text = line.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError as error:
-            raise UnicodeError(f"line {number} is not utf-8; convert the file with iconv") from error
+            raise UnicodeError(f"line {number} is not UTF-8; convert the file with iconv") from error
         yield clean_text(text.rstrip("\r\n"))[0]
 
 
@@ -114,7 +113,7 @@ def _translate(translator: "Translator", lines: Iterable[str], output: Path | No
     from espnet_diverse.progress import progress
 
     found = _translated(translator, lines, args)
-    if output is None and sys.stdout.isatty():  # where translations show how far they are
+    if output is None and sys.stdout.isatty():  # where the translations themselves show the progress
         for line in found:
             print(line, flush=True)
         return
@@ -128,9 +127,9 @@ def _translate(translator: "Translator", lines: Iterable[str], output: Path | No
 
 
 def _translated(translator: "Translator", lines: Iterable[str], args: argparse.Namespace) -> Iterator[str]:
-    """Lines of the output."""
+    """The output lines."""
     typed = not isinstance(lines, list) and sys.stdin.isatty()
-    lines, window = iter(lines), 1 if typed else _WINDOW * args.batch_size
+    lines, window = iter(lines), 1 if typed else _WINDOW * translator.search.batch_size
     names = {"language": args.language, "target_language": args.target_language, "domain": args.domain}
     while chunk := list(islice(lines, window)):
         for source, translation in zip(chunk, translator.translate(chunk, **names), strict=True):

@@ -1,4 +1,4 @@
-"""The hypotheses of a batch of utterances during beam search, and the rules by which they end."""
+"""The hypotheses of a batch of utterances during beam search, and the rules that end the search."""
 
 from typing import NamedTuple
 
@@ -12,15 +12,21 @@ _END_STEPS, _END_MARGIN = 3, -10.0  # M and D_end of equation (50) of Watanabe e
 
 
 class Hypothesis(NamedTuple):
-    """Tokens of a hypothesis, without <sos/eos>, and its score."""
+    """A hypothesis: its tokens without <sos/eos>, and its log score."""
 
     tokens: list[int]
     score: float
 
 
 class Choice(NamedTuple):
-    """Hypotheses of the next step, best first, (B, W) each: scores, -inf for none, which one each goes on from, the
-    token that it adds, and the CTC score of that."""
+    """Hypotheses of the next step, best first.
+
+    Attributes:
+        scores: Their scores (B, W); -inf where a row has fewer.
+        parents: Index of the hypothesis that each extends (B, W).
+        tokens: The token that each adds (B, W).
+        ctc: CTC score of that token (B, W).
+    """
 
     scores: Tensor
     parents: Tensor
@@ -28,24 +34,24 @@ class Choice(NamedTuple):
     ctc: Tensor
 
     def pick(self, index: Tensor) -> "Choice":
-        """The hypotheses at `index` (B, W')."""
+        """Select the hypotheses at `index` (B, W')."""
         return Choice(*(x.gather(1, index) for x in self))
 
 
 class Beam:
-    """Hypotheses of B utterances that are not done, W of each.
+    """W hypotheses of each of B active utterances.
 
     Args:
-        least: Steps before which a hypothesis that ends is given up, (B,).
-        greatest: Steps after which all hypotheses end, (B,).
+        least: Minimum number of tokens (B,); a shorter hypothesis that ends is discarded.
+        greatest: Maximum number of tokens (B,), at which all hypotheses end.
         eos: Index of <sos/eos>.
-        options: Of the search; `nbest`, `penalty`, `length_penalty` and whether `maxlenratio` is 0 count here.
+        options: Search options; `nbest`, `penalty`, `length_penalty` and whether `maxlenratio` is 0 are used.
 
     Attributes:
-        rows: Which utterance of the whole batch each row is, (B,).
+        rows: Index of each active utterance in the whole batch (B,).
         tokens: Last token of each hypothesis (B, W).
-        scores: Their scores (B, W); -inf where a row has fewer.
-        found: The best hypotheses of each utterance of the whole batch; of those not done it is empty.
+        scores: Scores of the hypotheses (B, W); -inf where a row has fewer.
+        found: The n-best hypotheses of each utterance of the whole batch; empty while an utterance is active.
     """
 
     def __init__(self, least: Tensor, greatest: Tensor, eos: int, options: Options):
@@ -58,34 +64,40 @@ class Beam:
         self.scores = torch.zeros(batch, 1, dtype=torch.float64, device=least.device)
         self.ended = torch.full(
             (batch, nbest), -torch.inf, dtype=torch.float64, device=least.device
-        )  # scores of the best that ended,
-        self.ended_prefixes = least.new_empty(batch, nbest, 0)  # their tokens,
-        self.best_ended_at = self.ended[:, :0]  # and by step the best that ended there
+        )  # normalised scores of the n-best completed hypotheses
+        self.ended_prefixes = least.new_empty(batch, nbest, 0)  # tokens of these hypotheses
+        self.best_ended_at = self.ended[:, :0]  # best score of the hypotheses completed at each step
         self.found: list[list[Hypothesis]] = [[] for _ in range(batch)]
 
     def advance(self, choice: Choice) -> tuple[Tensor | None, Choice]:
-        """Take a step: end what ends, and let utterances go that are done.
+        """Take a step: finish hypotheses, drop completed utterances.
+
+        Args:
+            choice: The best extensions of the current hypotheses.
 
         Returns:
-            The rows that go on, None where all do, and the hypotheses of these that do, with W as small as may be.
+            Indices of the rows that remain, None where all remain, and their active hypotheses, with W reduced to the
+            largest number of a row.
         """
-        prefixes = torch.cat([_at(self.prefixes, choice.parents), choice.tokens.unsqueeze(-1)], -1)
+        prefixes = torch.cat([_gather(self.prefixes, choice.parents), choice.tokens.unsqueeze(-1)], -1)
         exists = choice.scores > -torch.inf
         ends = exists & ((choice.tokens == self.eos) | (self.step == self.greatest - 1).unsqueeze(1))
-        self._end(choice.scores.masked_fill(~ends | (self.step < self.least).unsqueeze(1), -torch.inf), prefixes)
-        goes_on = exists & ~ends
-        done = self._no_longer_improves() | self._decided(choice.scores.masked_fill(~goes_on, -torch.inf).amax(1))
-        counts = goes_on.sum(1).masked_fill_(done, 0).tolist()
+        self._keep_completed(
+            choice.scores.masked_fill(~ends | (self.step < self.least).unsqueeze(1), -torch.inf), prefixes
+        )
+        active = exists & ~ends
+        done = self._no_longer_improves() | self._decided(choice.scores.masked_fill(~active, -torch.inf).amax(1))
+        counts = active.sum(1).masked_fill_(done, 0).tolist()
         if min(counts) < choice.scores.size(1):
-            order = goes_on.to(torch.uint8).argsort(dim=1, descending=True, stable=True)[:, : max(counts)]
-            choice = choice._replace(scores=choice.scores.masked_fill(~goes_on, -torch.inf)).pick(order)
-            prefixes = _at(prefixes, order)
+            order = active.to(torch.uint8).argsort(dim=1, descending=True, stable=True)[:, : max(counts)]
+            choice = choice._replace(scores=choice.scores.masked_fill(~active, -torch.inf)).pick(order)
+            prefixes = _gather(prefixes, order)
         self.tokens, self.scores, self.prefixes = choice.tokens, choice.scores, prefixes
         self.step += 1
-        return self._let_go(counts, choice)
+        return self._drop_completed(counts, choice)
 
-    def _end(self, scores: Tensor, prefixes: Tensor) -> None:
-        """Keep the best of those that ended before and now; scores (B, W), -inf where one does not end."""
+    def _keep_completed(self, scores: Tensor, prefixes: Tensor) -> None:
+        """Keep the n-best completed hypotheses; scores (B, W) are -inf where a hypothesis is not completed."""
         best = scores.amax(1, keepdim=True)
         self.best_ended_at = torch.cat([self.best_ended_at, best], 1)
         if not bool((best > -torch.inf).any()):
@@ -94,12 +106,12 @@ class Beam:
         before = F.pad(self.ended_prefixes, (0, missing), value=self.eos)
         normalised = scores / prefixes.size(2) ** self.options.length_penalty
         self.ended, index = torch.cat([self.ended, normalised], 1).topk(self.ended.size(1))
-        self.ended_prefixes = _at(torch.cat([before, prefixes], 1), index)
+        self.ended_prefixes = _gather(torch.cat([before, prefixes], 1), index)
 
     def _no_longer_improves(self) -> Tensor:
-        """Whether the best that ended in each of three steps lies far below the best of all, (B,).
+        """Whether the best hypotheses completed at three steps are far below the best of all, (B,).
 
-        The steps are those that ESPnet looks at, 2, 3 and 4 before this one.
+        As in ESPnet these are the steps 2, 3 and 4 before the current one.
         """
         last = self.step - 1
         if self.options.maxlenratio or last < _END_STEPS:
@@ -109,10 +121,10 @@ class Beam:
         return ((at > -torch.inf) & (at - best < _END_MARGIN)).all(1)
 
     def _decided(self, best: Tensor) -> Tensor:
-        """Whether nothing that goes on, of scores `best` (B,) at most, can come among the n-best any more, (B,).
+        """Whether no active hypothesis, with best score `best` (B,), can still enter the n-best list, (B,).
 
-        Log probabilities are at most 0, so that a hypothesis only loses as it grows, but for the penalty, which may be
-        a bonus. ESPnet searches on here; what it finds is the same (Huang et al. 2017, "When to finish?").
+        Log probabilities are at most 0, so that the score of a hypothesis can only increase by the penalty. ESPnet
+        continues to search here, with the same result (Huang et al. 2017, "When to finish?").
         """
         options, left = self.options, (self.greatest - self.step - 1).clamp(min=0)
         reachable = best + max(options.penalty, 0.0) * left
@@ -121,7 +133,7 @@ class Beam:
             reachable = reachable / length**options.length_penalty
         return self.ended[:, -1] >= reachable
 
-    def _let_go(self, counts: list[int], choice: Choice) -> tuple[Tensor | None, Choice]:
+    def _drop_completed(self, counts: list[int], choice: Choice) -> tuple[Tensor | None, Choice]:
         done = [row for row, count in enumerate(counts) if not count]
         if not done:
             return None, choice
@@ -140,6 +152,6 @@ class Beam:
         return prefix[: prefix.index(self.eos)] if self.eos in prefix else prefix
 
 
-def _at(prefixes: Tensor, index: Tensor) -> Tensor:
-    """prefixes (B, W, L), index (B, W') -> (B, W', L)."""
+def _gather(prefixes: Tensor, index: Tensor) -> Tensor:
+    """Select prefixes: (B, W, L), index (B, W') -> (B, W', L)."""
     return prefixes.gather(1, index.unsqueeze(-1).expand(-1, -1, prefixes.size(-1)))

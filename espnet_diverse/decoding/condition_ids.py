@@ -1,10 +1,9 @@
-"""Which conditions each utterance is decoded for: names from the data directory or the user, indices for the model.
+"""Conditions of each utterance for decoding: values from the data directory or the user, as indices for the model.
 
-The tables utt2lang, utt2tgtlang and utt2domain of the data directory name the conditions, and a name that the user
-gives holds for all utterances in place of a table. Where there is no utt2tgtlang and no src_text, the target language
-is the language, as in speech recognition. Language and target language are looked up each by itself, so a pair that
-training has not seen is decoded like any other. A single recording or text has no tables: `completed` and `indices_of`
-are for the names that it is given.
+The tables utt2lang, utt2tgtlang and utt2domain of the data directory give the values; a value from the user replaces
+the table for all utterances. Without utt2tgtlang and src_text the target language is the language, as in speech
+recognition. Language and target language are looked up separately, so a pair that was not in the training data can be
+decoded. A single recording or text has no tables; its values are handled by `completed` and `indices_of`.
 """
 
 import logging
@@ -23,11 +22,11 @@ from espnet_diverse.training.condition_names import condition_table
 
 @dataclass(frozen=True)
 class KnownConditions:
-    """What a model knows of conditions.
+    """The conditions that a model depends on.
 
     Attributes:
-        names: Axes that it needs, each with the names that it knows in the order of their indices.
-        defaults: Name by condition for an utterance that has none of these; the `default_condition` of head selection.
+        names: Known values of each condition, in the order of their indices.
+        defaults: Value of a condition for an utterance without a known value; `default_condition` of head selection.
     """
 
     names: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -35,7 +34,7 @@ class KnownConditions:
 
 
 def known_conditions(model: nn.Module) -> KnownConditions:
-    """What `model` knows of conditions; nothing, where it is a model class of ESPnet's own."""
+    """The conditions that `model` depends on; none for ESPnet's own model classes."""
     selections = [module for module in model.modules() if isinstance(module, HeadSelection)]
     defaults = {condition: name for each in selections for condition, name in each.options.default_condition.items()}
     return KnownConditions(getattr(model, "conditions", {}), defaults)
@@ -44,17 +43,19 @@ def known_conditions(model: nn.Module) -> KnownConditions:
 def condition_indices(
     known: KnownConditions, data_dir: Path, utterances: Iterable[str], given: Mapping[str, str]
 ) -> dict[str, dict[str, int]]:
-    """Condition index of each utterance by condition.
+    """Look up the condition indices of utterances.
 
     Args:
-        known: What the model knows.
-        data_dir: Data directory whose tables name the conditions.
-        utterances: Utterances to be decoded.
-        given: Names by condition that hold for all utterances.
+        known: The conditions that the model depends on.
+        data_dir: Data directory with the tables of the conditions.
+        utterances: Ids of the utterances.
+        given: Values by condition that hold for all utterances.
+
+    Returns:
+        Index by condition for each utterance.
 
     Raises:
-        DataError: A given name is unknown, or an utterance has no name on a condition that the model knows, and the
-            condition no default.
+        DataError: A given value is unknown, or an utterance has no known value of a condition without a default.
     """
     _warn(given, {source for condition in known.names for source in _sources(condition, data_dir)})
     indices: dict[str, dict[str, int]] = {utterance: {} for utterance in utterances}
@@ -70,59 +71,58 @@ def condition_indices(
                 name, defaulted = default, defaulted + 1
             conditions[condition] = names.index(name)
         if defaulted:
-            what = f"{CONDITIONS[condition].label} that the model knows; {default}, its default, is taken"
+            what = f"{CONDITIONS[condition].label} that the model knows; the default {default} is used"
             logging.warning("%d of %d utterances have no %s", defaulted, len(indices), what)
     return indices
 
 
 def completed(known: KnownConditions, given: Mapping[str, str], same_language: bool) -> dict[str, str]:
-    """Name on each condition that the model knows, for one recording or text; a condition that nothing names is left
-    out.
+    """Complete the conditions of one recording or text.
 
     Args:
-        known: What the model knows.
-        given: Names by condition.
-        same_language: Whether the text is in the language of what it is made from, so that one of them names both.
+        known: The conditions that the model depends on.
+        given: Values by condition.
+        same_language: Whether input and output text have the same language, so that one value gives both.
 
     Returns:
-        By condition the given name, that of the other language, the condition's default, or the only name that there
-        is.
+        Value by condition: the given value, that of the other language, the default, or the only known value.
+        Conditions without any of these are missing.
 
     Raises:
-        DataError: A given name is unknown.
+        DataError: A given value is unknown.
     """
     names = {}
-    for condition, there in known.names.items():
+    for condition, values in known.names.items():
         twin = {"lang": "tgtlang", "tgtlang": "lang"}.get(condition) if same_language else None
         name = (
             given.get(condition)
             or given.get(twin)
             or known.defaults.get(condition)
-            or (there[0] if len(there) == 1 else None)
+            or (values[0] if len(values) == 1 else None)
         )
         if name is None:
             continue
-        if name not in there:
-            raise DataError(_refusal(condition, CONDITIONS[condition].option, "", name, there))
+        if name not in values:
+            raise DataError(_refusal(condition, CONDITIONS[condition].option, "", name, values))
         names[condition] = name
     return names
 
 
 def indices_of(known: KnownConditions, names: Mapping[str, str]) -> dict[str, int]:
-    """Index by condition of `names`, which `completed` gave.
+    """Index by condition of `names`, which `completed` returned.
 
     Raises:
-        DataError: The model knows a condition that nothing names.
+        DataError: A condition that the model depends on is missing.
     """
-    for condition, there in known.names.items():
+    for condition, values in known.names.items():
         if condition not in names:
             what, option = CONDITIONS[condition].label, CONDITIONS[condition].option
-            raise DataError(f"the {what} is not known; give {option}; this model knows: {' '.join(there)}")
-    return {condition: there.index(names[condition]) for condition, there in known.names.items()}
+            raise DataError(f"the {what} is missing; give {option}; this model knows: {' '.join(values)}")
+    return {condition: values.index(names[condition]) for condition, values in known.names.items()}
 
 
 def warn_of_unused(known: KnownConditions, given: Mapping[str, str], same_language: bool) -> None:
-    """Warn of each of the names by condition that no part of the model depends on; arguments as of `completed`."""
+    """Warn about given values of conditions that the model does not depend on; arguments are those of `completed`."""
     used, twins = set(known.names), {"lang", "tgtlang"}
     if same_language and used & twins:
         used |= twins
@@ -137,14 +137,14 @@ def _warn(given: Mapping[str, str], used: set[str]) -> None:
 
 
 def _sources(condition: str, data_dir: Path) -> tuple[str, str]:
-    """The condition itself, and that of the table that names it."""
+    """The condition itself, and the condition whose table gives its values."""
     return condition, condition_table(data_dir, condition).name.removeprefix("utt2")
 
 
 def _named(
     condition: str, data_dir: Path, utterances: Iterable[str], given: Mapping[str, str]
 ) -> tuple[str | None, dict[str, str]]:
-    """Where the names of a condition come from, None where there are none, and the name of each utterance."""
+    """The origin of the values of a condition, None where there is none, and the value of each utterance."""
     for source in _sources(condition, data_dir):
         if source in given:
             return CONDITIONS[source].option, dict.fromkeys(utterances, given[source])
@@ -160,6 +160,6 @@ def _refusal(condition: str, origin: str | None, utterance: str, name: str | Non
     if name is not None:
         return f"{origin}: utterance {utterance!r} has the unknown {what} {name!r}; {known}"
     return (
-        f"utterance {utterance!r} has no {what}; name it in utt2{condition} of the data directory, "
+        f"utterance {utterance!r} has no {what}; add it to utt2{condition} of the data directory, "
         f"or give {option}; {known}"
     )

@@ -1,31 +1,31 @@
 """CTC prefix probabilities of a batch of utterances, all hypotheses and all candidates at once.
 
 Watanabe et al. 2017, "Hybrid CTC/attention architecture for end-to-end speech recognition", Algorithm 2, in logarithms.
-With x_t(c) the log probability of label c at frame t, and r_t(h) that of the paths of frames 0 ... t that give the
-labels h, apart by whether the path ends in h's last label (n) or in a blank (b),
+Let x_t(c) be the log probability of label c at frame t, and r_t(h) that of all paths of frames 0 ... t that collapse to
+the labels h, separately for paths that end in h's last label (n) and in a blank (b). Then
 
     phi_t(h, c) = r_t^b(h) where c is h's last label, else log(exp r_t^n(h) + exp r_t^b(h))
     r_t^n(h c) = x_t(c) + log(exp r_{t-1}^n(h c) + exp phi_{t-1}(h, c))
     r_t^b(h c) = x_t(blank) + log(exp r_{t-1}^n(h c) + exp r_{t-1}^b(h c))
     psi(h c) = log sum_t exp(phi_{t-1}(h, c) + x_t(c)),    psi(h eos) = log(exp r_T^n(h) + exp r_T^b(h))
 
-phi_{-1} is 0 for the empty h, otherwise log 0. Candidates need psi alone, which is no recursion. The recursions, needed
-for the hypotheses that survive, are linear in probabilities and have a closed form: with X_t = x_0(c) + ... + x_t(c),
+phi_{-1} is 0 for the empty h, otherwise log 0. Candidates need only psi, which has no recursion. The recursions, which
+only surviving hypotheses need, are linear in probabilities and have a closed form: with X_t = x_0(c) + ... + x_t(c),
 
     r_t^n(h c) = X_t + log sum_{s <= t} exp(phi_{s-1}(h, c) - X_{s-1})
 
-and likewise r^b. X falls far below 0 and such sums are dominated by few terms; they are taken in float64.
+and likewise r^b. X becomes very negative and few terms dominate these sums, so they are computed in float64.
 """
 
 import torch
 from torch import Tensor
 
 IMPOSSIBLE = -1e10
-"""The score of what has probability 0: finite, as ESPnet's, so that every hypothesis can be ranked."""
+"""Log score of events with probability 0; finite, as in ESPnet, so that all hypotheses can be ranked."""
 
 
 class CTCPrefixScorer:
-    """Scores hypotheses by CTC; a state for each of W hypotheses of each of B utterances.
+    """CTC scores of W hypotheses of each of B utterances.
 
     Args:
         log_probs: Log probabilities of labels (B, T, V), label 0 the blank.
@@ -36,31 +36,31 @@ class CTCPrefixScorer:
     def __init__(self, log_probs: Tensor, lengths: Tensor, eos: int):
         batch, time, _ = log_probs.shape
         self.eos = eos
-        #: All utterances' (B * V, T): what a candidate needs stands together; `first` says where an utterance's are.
+        #: Log probabilities of all utterances (B * V, T), contiguous per label; `first` is the offset of an utterance.
         self.labels = log_probs.transpose(1, 2).reshape(-1, time)
         self.first = torch.arange(0, len(self.labels), len(self.labels) // batch, device=lengths.device).view(-1, 1, 1)
-        self.probabilities: Tensor | None = None  # of all labels, where they are asked for (B, T, V)
+        self.probabilities: Tensor | None = None  # (B, T, V), computed when all labels are scored
         padding = torch.arange(time, device=lengths.device) >= lengths.unsqueeze(1)
         self.padding = padding.unsqueeze(1) if bool(padding.any()) else None  # (B, 1, T)
         self.ends = (lengths - 1).view(-1, 1, 1)
         self.blank = log_probs[..., 0].double().cumsum(1).unsqueeze(1)  # (B, 1, T)
         self.before = _shifted(self.blank, 0.0)
-        self.r_b = self.r = self.blank  # (B, W, T); r is that of either ending
+        self.r_b = self.r = self.blank  # (B, W, T); r sums both endings
         self.last = lengths.new_full((batch, 1), eos)
         self.psi = self.blank.new_zeros(batch, 1)
         self.empty = True
 
     def score(self, candidates: Tensor | None) -> Tensor:
-        """log p(candidate | hypothesis) in float64, `IMPOSSIBLE` for blank.
+        """Compute log p(candidate | hypothesis) in float64; blank has the score `IMPOSSIBLE`.
 
         Args:
-            candidates: Labels (B, W, K) that may follow each hypothesis, among them <eos>, or None for all V.
+            candidates: Labels (B, W, K) that can follow each hypothesis, including <eos>; None scores all V labels.
 
         Returns:
-            (B, W, K).
+            Scores (B, W, K).
         """
         either, blank = self._phi(self.r), self._phi(self.r_b)
-        again = self._prefix(blank, self.last.unsqueeze(-1))  # of the last label once more
+        again = self._prefix(blank, self.last.unsqueeze(-1))  # the last label repeated
         end = self.r.gather(2, self.ends.expand(-1, self.r.size(1), 1)).clamp(min=IMPOSSIBLE)
         if candidates is None:
             psi = self._prefix_of_all(either).scatter(-1, self.last.unsqueeze(-1), again)
@@ -72,8 +72,13 @@ class CTCPrefixScorer:
         return psi - self.psi.unsqueeze(-1)
 
     def extend(self, parents: Tensor, tokens: Tensor, scores: Tensor) -> None:
-        """Go on with hypotheses `parents` (B, W), each with one of `tokens` (B, W) behind it, whose `score` was
-        `scores` (B, W)."""
+        """Replace the hypotheses by their extensions.
+
+        Args:
+            parents: Index of the hypothesis that each extends (B, W).
+            tokens: Label that is appended (B, W).
+            scores: Score of that label, from `score` (B, W).
+        """
         rows = parents.unsqueeze(-1).expand(-1, -1, self.labels.size(1))
         repeated = (tokens == self.last.gather(1, parents)).unsqueeze(-1)
         phi = self._phi(torch.where(repeated, self.r_b.gather(1, rows), self.r.gather(1, rows)))
@@ -85,14 +90,14 @@ class CTCPrefixScorer:
         self.last, self.empty = tokens, False
 
     def keep(self, rows: Tensor) -> None:
-        """Go on with the utterances `rows` alone."""
+        """Keep only the utterances `rows`."""
         for name in ("first", "ends", "blank", "before", "r_b", "r", "last", "psi"):
             setattr(self, name, getattr(self, name)[rows])
         self.padding = None if self.padding is None else self.padding[rows]
         self.probabilities = None if self.probabilities is None else self.probabilities[rows]
 
     def _phi(self, r: Tensor) -> Tensor:
-        """phi_{t-1} for each t, log 0 at frames of padding: (B, W, T) -> (B, W, T)."""
+        """phi_{t-1} for each t, log 0 at padding frames: (B, W, T) -> (B, W, T)."""
         phi = _shifted(r, 0.0 if self.empty else -torch.inf)
         return phi if self.padding is None else phi.masked_fill_(self.padding, -torch.inf)
 
@@ -103,10 +108,10 @@ class CTCPrefixScorer:
         return (terms.logsumexp(-1) + top).clamp(min=IMPOSSIBLE)
 
     def _prefix_of_all(self, phi: Tensor) -> Tensor:
-        """psi of all labels (B, W, V): the sum over frames is a product of matrices."""
+        """psi of all labels (B, W, V); the sum over frames is a matrix product."""
         top = phi.amax(-1, keepdim=True).clamp(min=IMPOSSIBLE)
         if self.probabilities is None:
-            count = len(self.labels) // len(self.first)  # asked for in the first step, of all utterances
+            count = len(self.labels) // len(self.first)  # in the first step, with all utterances
             self.probabilities = self.labels.view(-1, count, phi.size(-1)).transpose(1, 2).double().exp()
         return (torch.matmul((phi - top).exp(), self.probabilities).log() + top).clamp(min=IMPOSSIBLE)
 

@@ -12,8 +12,9 @@ and its utterances are searched one by one. `results.rounded_score` says which d
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
@@ -26,7 +27,7 @@ from numpy.typing import NDArray
 from espnet_diverse.data.tables import read_table
 from espnet_diverse.decoding.condition_ids import KnownConditions, condition_indices
 from espnet_diverse.decoding.grouping import each_result, grouped
-from espnet_diverse.decoding.results import FILES, Outcome, Text, line, summary, write_json, write_outcomes
+from espnet_diverse.decoding.results import FILES, Result, Text, line, summary, write_json, write_results
 from espnet_diverse.errors import DataError
 from espnet_diverse.progress import progress
 
@@ -34,14 +35,14 @@ _WINDOW = 16  # batches
 
 
 class Search(Protocol):
-    """What a search must have to decode a data directory.
+    """Interface of a search that can decode a data directory: `Predictor`, or ESPnet's `Search`.
 
     Attributes:
-        device: "cpu" or "cuda".
-        conditions: What its model knows of conditions.
-        table: The table of the data directory that has what is decoded.
-        batch_size: Utterances that it wants at a time.
-        batch_frames: Frames, with those of padding, that it takes at a time if there are several utterances.
+        device: "cpu", "cuda" or "cuda:N".
+        conditions: The conditions that the model depends on.
+        table: Table of the data directory that names the inputs.
+        batch_size: Number of utterances in a batch.
+        batch_frames: Maximum number of frames, padding included, of a batch of several utterances.
     """
 
     device: str
@@ -51,14 +52,14 @@ class Search(Protocol):
     batch_frames: int
 
     def read(self, value: str) -> tuple[NDArray, float]:
-        """What an entry of the table names, by frames, and its seconds, 0 of a text."""
+        """Read the input that an entry of the table names: frames, and the duration in seconds, 0 for text."""
 
     def batch(self, sources: Sequence[NDArray], conditions: Sequence[Mapping[str, int]]) -> list[list[Text]]:
-        """The best texts of each of several utterances, best first, for its indices by condition."""
+        """The n-best texts of each utterance, best first, given its condition indices."""
 
 
 class _Job(NamedTuple):
-    """An utterance to be decoded, its audio file or source text, and its indices by condition."""
+    """An utterance to decode: its id, its audio file or source text, and its condition indices."""
 
     utterance: str
     source: str
@@ -66,7 +67,7 @@ class _Job(NamedTuple):
 
 
 class _Read(NamedTuple):
-    """An utterance that was read."""
+    """An utterance that was read: its frames and the duration in seconds."""
 
     job: _Job
     frames: NDArray
@@ -75,74 +76,75 @@ class _Read(NamedTuple):
 
 def decode(
     search: Search, data_dir: Path, output_dir: Path, nj: int = 1, conditions: Mapping[str, str] | None = None
-) -> list[Outcome]:
-    """Decode a data directory; write text, score, failures.json (utterance: reason) and decode.json (the numbers of
-    `outcomes.summary`), and print a summary.
+) -> list[Result]:
+    """Decode a data directory, write the results and print a summary.
 
-    An utterance that fails costs no other one. One without a hypothesis gets an empty text. Outcomes are sorted.
+    Writes text, score, failures.json (reason by utterance) and decode.json (the numbers of `results.summary`). An
+    utterance that fails does not affect the others; an utterance without a hypothesis gets an empty text.
 
     Args:
-        search: How to decode.
-        data_dir: Kaldi data directory; its wav.scp is read, of text translation its src_text, and its task tables where
-            the model needs them.
-        output_dir: Where to write.
-        nj: Processes to decode with, on the CPU; they share the loaded model.
-        conditions: Names by condition that hold for all utterances, in place of the tables.
+        search: Search with a loaded model.
+        data_dir: Kaldi data directory. Its wav.scp is read, or its src_text for text translation, and the tables of the
+            conditions that the model depends on.
+        output_dir: Directory to write to.
+        nj: Number of processes on the CPU; they share the loaded model.
+        conditions: Values by condition that hold for all utterances, in place of the tables.
+
+    Returns:
+        Results sorted by utterance.
 
     Raises:
-        DataError: The table is wrong, an utterance lacks a task or has an unknown one, or none could be decoded.
+        DataError: A table is malformed, an utterance has a missing or unknown condition, or no utterance could be
+            decoded.
     """
     jobs = _jobs(search, data_dir, conditions or {})
     output_dir.mkdir(parents=True, exist_ok=True)
     for name in FILES:  # of an earlier run, which this one may not replace
         (output_dir / name).unlink(missing_ok=True)
     start = time.monotonic()
-    found = progress(_outcomes(search, jobs, nj), "decode", len(jobs), "utterance")
-    outcomes = sorted(found, key=lambda outcome: outcome.utterance)
+    found = progress(_results(search, jobs, nj), "decode", len(jobs), "utterance")
+    results = sorted(found, key=lambda result: result.utterance)
     elapsed = time.monotonic() - start
-    failures = {outcome.utterance: outcome.failure for outcome in outcomes if outcome.failure is not None}
+    failures = {result.utterance: result.failure for result in results if result.failure is not None}
     write_json(output_dir / "failures.json", failures)
     if len(failures) == len(jobs):
         utterance, failure = next(iter(failures.items()))
         raise DataError(f"{data_dir}: none of {len(jobs)} utterances could be decoded; first {utterance}: {failure}")
-    numbers = summary(outcomes, elapsed)
-    write_outcomes(outcomes, {**numbers, "device": search.device}, output_dir)
+    numbers = summary(results, elapsed)
+    write_results(results, {**numbers, "device": search.device}, output_dir)
     for utterance, failure in failures.items():
         logging.warning("%s was not decoded: %s", utterance, failure)
     print(line(numbers))
-    return outcomes
+    return results
 
 
 def _jobs(search: Search, data_dir: Path, conditions: Mapping[str, str]) -> list[_Job]:
     if search.table == "wav.scp" and (data_dir / "segments").exists():
-        raise DataError(f"{data_dir}: has segments; cut them with espnet-diverse prepare, or take the file away")
+        raise DataError(
+            f"{data_dir}: has segments; cut the audio with espnet-diverse prepare, or remove the file segments"
+        )
     sources = read_table(data_dir / search.table)
     indices = condition_indices(search.conditions, data_dir, sources, conditions)
     return [_Job(utterance, source, indices[utterance]) for utterance, source in sources.items()]
 
 
-_search: Search  # a global, so that forked workers have it without copying or importing anything
-
-
-def _outcomes(search: Search, jobs: Sequence[_Job], nj: int) -> Iterator[Outcome]:
-    global _search
-    _search = search
+def _results(search: Search, jobs: Sequence[_Job], nj: int) -> Iterator[Result]:
     nj = min(nj, len(jobs)) if search.device == "cpu" else 1
-    failed: list[Outcome] = []
-    batches = _batches(_good(search, jobs, failed), search)
-    for outcomes in map(_decode, batches) if nj <= 1 else _spread(_decode, batches, nj):
-        yield from outcomes
+    failed: list[Result] = []
+    batches = _batches(_readable(search, jobs, failed), search)
+    for results in map(partial(_decode, search), batches) if nj <= 1 else _decode_in_workers(search, batches, nj):
+        yield from results
         while failed:
             yield failed.pop()
     yield from failed
 
 
-def _good(search: Search, jobs: Iterable[_Job], failed: list[Outcome]) -> Iterator[_Read]:
-    """Read the utterances; those that cannot be go to `failed`."""
+def _readable(search: Search, jobs: Iterable[_Job], failed: list[Result]) -> Iterator[_Read]:
+    """Read the utterances; add those that cannot be read to `failed`."""
     for job in jobs:
         try:
             yield _Read(job, *search.read(job.source))
-        except Exception as error:  # whatever it is, it must not cost the other utterances
+        except Exception as error:  # of any kind, so that the other utterances are still decoded
             failed.append(_failure(job, error))
 
 
@@ -151,35 +153,51 @@ def _batches(utterances: Iterator[_Read], search: Search) -> Iterator[list[_Read
         yield from grouped(window, lambda one: len(one.frames), search.batch_size, search.batch_frames)
 
 
-def _decode(batch: list[_Read]) -> list[Outcome]:
-    def searched(some: Sequence[_Read]) -> list[list[Text]]:
-        return _search.batch([one.frames for one in some], [one.job.conditions for one in some])
+def _decode(search: Search, batch: list[_Read]) -> list[Result]:
+    def texts(some: Sequence[_Read]) -> list[list[Text]]:
+        return search.batch([one.frames for one in some], [one.job.conditions for one in some])
 
-    results = zip(batch, each_result(searched, batch), strict=True)
-    return [_failure(one.job, x) if isinstance(x, Exception) else _outcome(one, x) for one, x in results]
+    results = zip(batch, each_result(texts, batch), strict=True)
+    return [_failure(one.job, x) if isinstance(x, Exception) else _result(one, x) for one, x in results]
 
 
-def _outcome(one: _Read, best: list[Text]) -> Outcome:
+def _result(one: _Read, best: list[Text]) -> Result:
     if not best:
-        return Outcome(one.job.utterance, seconds=one.seconds)
+        return Result(one.job.utterance, seconds=one.seconds)
     text, tokens, score = best[0]
-    return Outcome(one.job.utterance, text, score, seconds=one.seconds, tokens=len(tokens))
+    return Result(one.job.utterance, text, score, seconds=one.seconds, tokens=len(tokens))
 
 
-def _failure(job: _Job, error: Exception) -> Outcome:
+def _failure(job: _Job, error: Exception) -> Result:
     if isinstance(error, DataError | TooShortUttError):
-        return Outcome(job.utterance, failure=str(error))
+        return Result(job.utterance, failure=str(error))
     logging.error("decoding %s failed", job.utterance, exc_info=error)
-    return Outcome(job.utterance, failure=f"{type(error).__name__}: {error}")
+    return Result(job.utterance, failure=f"{type(error).__name__}: {error}")
 
 
-def _spread(function: Callable, items: Iterator, nj: int) -> Iterator:
-    """`map` in processes, which takes items only as they are needed."""
-    # With one thread a worker enters no OpenMP region, which a forked process must not.
-    with ProcessPoolExecutor(nj, get_context("fork"), torch.set_num_threads, (1,)) as pool:
+class _Worker:
+    """State of a worker process, set once by the pool's initializer; the main process never sets it."""
+
+    search: Search
+
+    @classmethod
+    def start(cls, search: Search) -> None:
+        """Initialise the process. The search comes from the forked parent, so it is neither copied nor pickled."""
+        cls.search = search
+        torch.set_num_threads(1)  # so that no OpenMP region is entered, which a forked process must not do
+
+    @classmethod
+    def decode(cls, batch: list[_Read]) -> list[Result]:
+        """Decode a batch in this process."""
+        return _decode(cls.search, batch)
+
+
+def _decode_in_workers(search: Search, batches: Iterator[list[_Read]], nj: int) -> Iterator[list[Result]]:
+    """Decode batches in `nj` processes; batches are read only as they are needed, and results come in order."""
+    with ProcessPoolExecutor(nj, get_context("fork"), _Worker.start, (search,)) as pool:
         pending: deque = deque()
-        for item in items:
-            pending.append(pool.submit(function, item))
+        for batch in batches:
+            pending.append(pool.submit(_Worker.decode, batch))
             if len(pending) > 2 * nj:
                 yield pending.popleft().result()
         while pending:

@@ -1,4 +1,4 @@
-"""From an utterance to its encoder output: every utterance as if it were alone, many at a time where that is possible.
+"""Encoder outputs of a batch of utterances, each computed as if it were alone, in one batch where that is possible.
 
 ESPnet's own batches give other results than single utterances do: the last frames of a shorter one see padding in the
 short-time Fourier transform and in the subsampling convolutions, which also keep frames of padding. Here features and
@@ -29,28 +29,31 @@ class Encoding:
 
     Args:
         model: ESPnet's model of speech recognition, speech translation or text translation, or ours.
-        device: Where it is.
+        device: Device of the model.
 
     Raises:
-        ModelError: It has parts that are not known here.
+        ModelError: The model has parts that are not supported.
     """
 
     def __init__(self, model: nn.Module, device: str):
         for part in _UNKNOWN_PARTS:
             if getattr(model, part, None) is not None:
-                raise ModelError(f"a model with a {part} has no batched search; decode with search=espnet")
+                raise ModelError(f"a model with a {part} has no batched search; use search=espnet")
         self.model, self.encoder, self.device = model, model.encoder, device
         self.together = isinstance(self.encoder, TransformerEncoder) and not self.encoder.interctc_layer_idx
 
     @torch.inference_mode()
     def features(self, data: NDArray) -> NDArray:
-        """Samples (L,) float32, or indices of the text to be translated, (L,) int64 -> features (T, F).
+        """Compute features (T, F) of one utterance.
+
+        Args:
+            data: Samples (L,) float32, or token indices of a text to translate (L,) int64.
 
         Raises:
             TooShortUttError: There are too few samples for the frontend, or too few frames for the encoder.
         """
         transform = getattr(getattr(self.model, "frontend", None), "stft", None)
-        if transform is not None and len(data) <= transform.n_fft // 2:  # which it mirrors at both ends
+        if transform is not None and len(data) <= transform.n_fft // 2:  # the padding by reflection needs more samples
             count, least = len(data), transform.n_fft // 2 + 1
             raise TooShortUttError(f"{count} samples are too short; the frontend needs {least}", count, least)
         data, lengths = self._one(torch.tensor(data))
@@ -69,11 +72,11 @@ class Encoding:
         """Encode features (T, F) of each of B utterances.
 
         Args:
-            utterances: What `features` returned.
-            conditions: Indices by condition, (B,).
+            utterances: Features of each utterance.
+            conditions: Condition indices (B,) by condition.
 
         Returns:
-            Encoder output (B, T', M) with padding, frames of each utterance (B,).
+            Encoder output (B, T', M) with padding, and the number of frames of each utterance (B,).
         """
         # Copies, which PyTorch aligns: the alignment of NumPy's memory varies, and some kernels sum by it.
         features = [torch.tensor(x, device=self.device) for x in utterances]
@@ -91,7 +94,7 @@ class Encoding:
     def _alone(self, features: Tensor, conditions: Mapping[str, Tensor], row: int) -> Tensor:
         with scope({condition: ids[row : row + 1] for condition, ids in conditions.items()}, collect=False):
             output = self.encoder(*self._one(features))[0]
-        return (output[0] if isinstance(output, tuple) else output)[0]  # without those of intermediate layers
+        return (output[0] if isinstance(output, tuple) else output)[0]  # without the outputs of intermediate layers
 
     def _embed(self, x: Tensor) -> Tensor:
         embed = self.encoder.embed
@@ -100,7 +103,7 @@ class Encoding:
         return embed(x) if isinstance(embed, nn.Sequential) else embed(x, None)[0]
 
     def _one(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """x (T, ...) as a batch (1, T, ...) and its length (1,)."""
+        """A batch of one: x (T, ...) -> (1, T, ...), and its length (1,)."""
         return x.unsqueeze(0).to(self.device), torch.tensor([len(x)], device=self.device)
 
     def _lengths(self, outputs: Sequence[Tensor]) -> Tensor:

@@ -1,9 +1,8 @@
 """Joint CTC/attention decoding by ESPnet's own beam search, one utterance at a time.
 
 Watanabe et al. 2017, "Hybrid CTC/attention architecture for end-to-end speech recognition", section IV: hypotheses are
-ranked by (1 - ctc_weight) log p_attention + ctc_weight log p_ctc + penalty * length. Speech translation is decoded the
-same way; there the text is the translation, and CTC over it is an option of the model that few have. Text translation
-has no CTC.
+ranked by (1 - ctc_weight) log p_attention + ctc_weight log p_ctc + penalty * length. Speech translation is decoded in
+the same way: its text is the translation, and few models have CTC over it. Text translation has no CTC.
 """
 
 import sys
@@ -19,7 +18,8 @@ from numpy.typing import NDArray
 from espnet_diverse.audio.reading import read_audio
 from espnet_diverse.audio.resampling import resample
 from espnet_diverse.decoding.condition_ids import KnownConditions, known_conditions
-from espnet_diverse.decoding.options import Options, ctc_weight, text_task
+from espnet_diverse.decoding.options import Options, has_ctc, text_task
+from espnet_diverse.decoding.precision import check_device
 from espnet_diverse.decoding.results import Text
 from espnet_diverse.registration.import_hooks import swapped
 from espnet_diverse.scope import scope
@@ -29,15 +29,15 @@ _CLASSES = {"asr": asr_inference.Speech2Text, "st": st_inference.Speech2Text, "m
 
 
 class Search:
-    """ESPnet's beam search on one model.
+    """ESPnet's beam search with one model.
 
     Args:
-        speech2text: ESPnet's `Speech2Text`, of speech recognition or translation, or `Text2Text`.
-        conditions: What its model knows of conditions.
+        speech2text: ESPnet's `Speech2Text` of speech recognition or translation, or its `Text2Text`.
+        conditions: The conditions that the model depends on.
 
     Attributes:
-        device: "cpu" or "cuda".
-        table: The table of the data directory that has what is decoded.
+        device: "cpu", "cuda" or "cuda:N".
+        table: Table of the data directory that names the inputs.
         batch_size: 1; utterances are searched one at a time.
         batch_frames: 0.
     """
@@ -51,28 +51,35 @@ class Search:
         self.device = speech2text.device
 
     def __call__(self, source: NDArray, conditions: Mapping[str, int]) -> list[tuple]:
-        """Decode what `read` gave for the indices by condition; the best hypotheses as ESPnet gives them: text, tokens,
-        their indices, and ESPnet's hypothesis."""
+        """Decode one utterance.
+
+        Args:
+            source: What `read` returned.
+            conditions: Condition indices of the utterance.
+
+        Returns:
+            The n-best hypotheses as ESPnet returns them: text, tokens, token indices and ESPnet's hypothesis.
+        """
         ids = {condition: torch.tensor([index], device=self.device) for condition, index in conditions.items()}
         with scope(conditions=ids, collect=False):
             return self.speech2text(source)
 
     def batch(self, sources: Sequence[NDArray], conditions: Sequence[Mapping[str, int]]) -> list[list[Text]]:
-        """The best texts of each of several utterances."""
+        """The n-best texts of each utterance, best first."""
         found = map(self, sources, conditions)
         return [[Text(text, tokens, float(hyp.score)) for text, tokens, _, hyp in best] for best in found]
 
     def read(self, value: str) -> tuple[NDArray, float]:
-        """Samples (T,) float32 and seconds of the audio file that an entry of the table names."""
+        """Read an audio file: samples (T,) float32 at 16 kHz, and its duration in seconds."""
         samples, rate = read_audio(Path(value))
         return resample(samples, rate), len(samples) / rate
 
 
 class TextSearch(Search):
-    """The same for text translation.
+    """ESPnet's beam search of text translation.
 
-    ESPnet takes `maxlenratio` 0 as at most as many tokens as the source has, which cuts translations off. Here it is at
-    most twice as many and 10, and as with speech the search stops when hypotheses no longer improve.
+    With `maxlenratio` 0 ESPnet allows as many tokens as the source has, which truncates translations. Here the maximum
+    is twice as many plus 10, and the search stops when hypotheses no longer improve, as it does for speech.
     """
 
     table = "src_text"
@@ -80,23 +87,20 @@ class TextSearch(Search):
     def __init__(self, speech2text: mt_inference.Text2Text, conditions: KnownConditions):
         super().__init__(speech2text, conditions)
         self.preprocess = TASKS["mt"].build_preprocess_fn(speech2text.mt_train_args, train=False)
-        self.improving = speech2text.maxlenratio == 0
-        if self.improving:
-            speech2text.beam_search.__class__ = _Improving  # as ESPnet itself chooses its batched search
-
-    def __call__(self, source: NDArray, conditions: Mapping[str, int]) -> list[tuple]:
-        """As of `Search`."""
-        if self.improving:
-            self.speech2text.maxlenratio = -(2 * len(source) + 10)  # of ESPnet a number of tokens, where negative
-        return super().__call__(source, conditions)
+        if speech2text.maxlenratio == 0:
+            speech2text.beam_search.__class__ = _TextBeamSearch  # ESPnet selects its batched search in the same way
 
     def read(self, value: str) -> tuple[NDArray, float]:
-        """Token indices (T,) of a text, and no seconds."""
+        """Token indices (T,) of a text, and 0 seconds."""
         return self.preprocess("", {"src_text": value})["src_text"], 0.0
 
 
-class _Improving(BatchBeamSearch):
-    """ESPnet's search with its end detection also where the number of tokens is bounded."""
+class _TextBeamSearch(BatchBeamSearch):
+    """ESPnet's search with a bound for text in place of `maxlenratio` 0, and with its end detection all the same."""
+
+    def forward(self, x, maxlenratio=0.0, minlenratio=0.0, pre_x=None):
+        bound = -Options().greatest(len(x), of_text=True)  # ESPnet takes a negative ratio as minus the number
+        return super().forward(x, bound, minlenratio, pre_x)
 
     def post_process(self, i, maxlen, minlen, maxlenratio, running_hyps, ended_hyps):
         running = super().post_process(i, maxlen, minlen, maxlenratio, running_hyps, ended_hyps)
@@ -106,23 +110,23 @@ class _Improving(BatchBeamSearch):
 def load_search(
     model_dir: Path, model_file: str | Path | None = None, options: Options | None = None, device: str = "cpu"
 ) -> Search:
-    """The search on a model that is loaded strictly; the task is that of its config.yaml.
+    """Load a model for ESPnet's search; all its weights must fit. Its task is that of its config.yaml.
 
     Args:
         model_dir: Directory of the run.
-        model_file: As of `find_weights`.
-        options: Of the search; their defaults where None.
-        device: "cpu" or "cuda".
+        model_file: Weights, see `find_weights`.
+        options: Search options.
+        device: "cpu", "cuda" or "cuda:N".
 
     Raises:
-        ConfigError: A CTC weight is given for a model that has no CTC over its text.
-        ModelError: A file is missing or damaged, the weights do not fit the configuration, or the model neither
-            recognises nor translates.
+        ConfigError: The device does not exist, or the options ask for CTC and the model was trained without it.
+        ModelError: A file is missing or damaged, the weights do not fit the configuration, or the model writes no text.
     """
+    check_device(device)
     config_file, weights = Path(model_dir) / "config.yaml", find_weights(Path(model_dir), model_file)
-    config, options = read_config(config_file), (options or Options()).of_espnet()
+    config = read_config(config_file)
     task = text_task(config, config_file)
-    options["ctc_weight"] = ctc_weight(config, task, options["ctc_weight"])
+    options = (options or Options()).resolved(has_ctc(config, task)).for_espnet()
     cls = _CLASSES[task]
     with swapped(sys.modules[cls.__module__], **{f"{task.upper()}Task": TASKS[task]}):
         speech2text = cls(config_file, weights, device=device, lm_weight=0.0, **options)

@@ -1,9 +1,9 @@
-"""Linear maps of a loaded model through oneDNN, with weights stored as its kernels read them.
+"""Linear layers of a loaded model with oneDNN, whose weights are stored in the layout of its kernels.
 
-PyTorch hands `nn.Linear` in float32 to a library that rearranges the weights in every call, which costs most where few
-rows are multiplied with many weights, as in beam search. oneDNN, which is built into PyTorch, takes weights that were
-arranged once. Maps of 128 by 128 gain nothing: a call of oneDNN takes longer to begin. Results differ in the order of
-sums. The arranged copy takes as much memory as the weights.
+PyTorch computes `nn.Linear` in float32 with a library that rearranges the weights in every call, which is expensive
+where few rows are multiplied with many weights, as in beam search. oneDNN, which is part of PyTorch, accepts weights
+that were rearranged once. Layers of 128 by 128 gain nothing, because a call of oneDNN has more overhead. Results differ
+in the order of sums. The rearranged copy takes as much memory as the weights.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,8 +17,13 @@ from espnet_diverse.functional.linear import AVAILABLE, arranged, product
 
 
 class FastLinear(nn.Linear):
-    """A linear map with the parameters of another, for inference in float32 on a CPU; else, and for a compiler, it is
-    `nn.Linear`."""
+    """A linear layer that shares the parameters of another and uses oneDNN for inference in float32 on a CPU.
+
+    In all other cases, and under a compiler, it computes `nn.Linear`.
+
+    Args:
+        linear: The layer whose parameters are shared.
+    """
 
     def __init__(self, linear: nn.Linear):
         nn.Module.__init__(self)  # no parameters of its own
@@ -35,7 +40,7 @@ class FastLinear(nn.Linear):
 
 
 def joined(linears: Sequence[nn.Linear]) -> nn.Linear:
-    """One map with the rows of several that have the same input; its parameters are copies."""
+    """Join linear layers with the same input into one with the outputs of all; its parameters are copies."""
     first = linears[0]
     one = nn.Linear(first.in_features, 1, first.bias is not None)
     one.out_features = sum(linear.out_features for linear in linears)
@@ -45,10 +50,14 @@ def joined(linears: Sequence[nn.Linear]) -> nn.Linear:
     return one
 
 
-def exchange_linear(model: nn.Module, make: Callable[[nn.Linear], nn.Module]) -> None:
-    """Exchange the linear maps of a model that stays as it is for what `make` makes of them.
+def replace_linear(model: nn.Module, make: Callable[[nn.Linear], nn.Module]) -> None:
+    """Replace the linear layers of a model, in place.
 
-    The projections of attention with head selection stay: it multiplies with some of their rows.
+    The projections of attention with head selection are not replaced, because it multiplies with some of their rows.
+
+    Args:
+        model: The model; its parameters do not change any more.
+        make: Makes the replacement of a linear layer.
     """
     for parent in list(model.modules()):
         selective = isinstance(parent, MultiHeadAttention) and parent.selection is not None
@@ -58,10 +67,9 @@ def exchange_linear(model: nn.Module, make: Callable[[nn.Linear], nn.Module]) ->
 
 
 def speed_up(model: nn.Module) -> None:
-    """Exchange the linear maps of a model for `FastLinear`, as `exchange_linear` does, where they compute in float32 on
-    a CPU."""
+    """Replace the linear layers of a model by `FastLinear`, in place, where they are in float32 on a CPU."""
     if AVAILABLE:
-        exchange_linear(model, lambda linear: FastLinear(linear) if _is_fit(linear) else linear)
+        replace_linear(model, lambda linear: FastLinear(linear) if _is_fit(linear) else linear)
 
 
 def _is_fit(linear: nn.Linear) -> bool:

@@ -8,18 +8,29 @@ import torch
 from torch import Tensor, nn
 
 from espnet_diverse.decoding.beam import Hypothesis
+from espnet_diverse.decoding.options import Options
 from espnet_diverse.functional.masks import lengths_to_mask
 
 
 class GreedySearch:
-    """What `BeamSearch` does, by the CTC module of a model alone."""
+    """Search by the CTC module of a model alone; called as `BeamSearch` is.
+
+    Args:
+        ctc: ESPnet's CTC module.
+    """
 
     def __init__(self, ctc: nn.Module):
         self.ctc = ctc
 
     @torch.inference_mode()
-    def __call__(self, source: Tensor, lengths: Tensor) -> list[list[Hypothesis]]:
-        """One hypothesis for each utterance, from encoder output (B, T, M) and its numbers of frames (B,)."""
+    def __call__(self, source: Tensor, lengths: Tensor, options: Options) -> list[list[Hypothesis]]:
+        """One hypothesis for each utterance.
+
+        Args:
+            source: Encoder output (B, T, M).
+            lengths: Number of frames of each utterance (B,).
+            options: Search options; none of them affects greedy search.
+        """
         best, labels = self.ctc.log_softmax(source).max(-1)
         valid = lengths_to_mask(lengths, source.size(1))
         new = labels != torch.nn.functional.pad(labels[:, :-1], (1, 0))  # the first unless it is blank, index 0

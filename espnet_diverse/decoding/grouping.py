@@ -1,4 +1,4 @@
-"""Batches of things of like length, and whose fault it is when one fails."""
+"""Batches of items of similar length, and results item by item where a batch fails."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
@@ -10,13 +10,13 @@ Result = TypeVar("Result")
 def grouped(
     items: Iterable[Item], length: Callable[[Item], int], batch_size: int, batch_frames: int
 ) -> Iterator[list[Item]]:
-    """Batches of items, longest first, so that they hold little padding.
+    """Group items into batches, longest first, so that batches hold little padding.
 
     Args:
-        items: What is batched.
-        length: Its number of frames.
-        batch_size: Items that a batch has at most.
-        batch_frames: Frames, with those of padding, that it has at most unless it is one item.
+        items: The items.
+        length: Gives the number of frames of an item.
+        batch_size: Maximum number of items in a batch.
+        batch_frames: Maximum number of frames in a batch, padding included; an item with more has its own batch.
     """
     batch: list[Item] = []
     for item in sorted(items, key=length, reverse=True):
@@ -31,8 +31,8 @@ def grouped(
 def each_result(
     function: Callable[[Sequence[Item]], Sequence[Result]], batch: Sequence[Item]
 ) -> list[Result | Exception]:
-    """What `function` gives for each item of a batch, or the error; where the batch fails, each item is tried alone."""
+    """Results of `function` for a batch; where it raises, results or exceptions of each item alone."""
     try:
         return list(function(batch))
-    except Exception as error:  # whatever it is, it must not cost the other items
+    except Exception as error:  # of any kind, so that the other items still have results
         return [error] if len(batch) == 1 else [found for one in batch for found in each_result(function, [one])]

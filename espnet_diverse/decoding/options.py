@@ -1,53 +1,74 @@
-"""Options of the beam search: the keys of conf/decode."""
+"""Search options: the keys of conf/decode, and the options of the commands that search."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import Field, asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from espnet_diverse.errors import ConfigError, ModelError
 
 SEARCHES = ("batched", "greedy", "sampling", "espnet")
+SAMPLING = ("temperature", "top_k", "seed")
+"""Names of the options that only affect sampling."""
 TEXT_TASKS = ("asr", "st", "mt")
-_OURS = ("search", "batch_size", "length_penalty", "temperature", "top_k", "seed")
 PRECISIONS = ("float32", "int8", "bfloat16")
+_OURS = ("search", "batch_size", "length_penalty", *SAMPLING)
+
+
+def _option(default: Any, kind: type, text: str, shown: str = "", choices: tuple[str, ...] | None = None) -> Any:
+    """A field with what a command's help says of it; `shown` describes the default where its value does not."""
+    return field(default=default, metadata={"type": kind, "help": text, "shown": shown, "choices": choices})
 
 
 @dataclass(frozen=True)
 class Options:
-    """Options of the search.
+    """Search options.
 
     Attributes:
-        beam_size: Hypotheses that are kept at each step.
-        ctc_weight: Share of the CTC score, 0 to 1; the rest is the attention decoder's. None is 0.3 for a model that
-            was trained with CTC over the text that it writes, and 0 for one that was not.
-        penalty: Added to a hypothesis's score for each token.
-        length_penalty: Of the hypotheses that ended, those are the best whose score divided by their number of tokens,
-            <sos/eos> included, to this power is the greatest (Wu et al. 2016, "Google's neural machine translation
-            system", in the form of fairseq); 0 is no division, and ESPnet's search knows nothing else.
-        minlenratio, maxlenratio: Bounds of the number of tokens as a share of encoder frames, or the number itself
-            where negative; maxlenratio 0 stops when hypotheses no longer improve.
-        nbest: Hypotheses that are wanted of each utterance.
-        search: "batched", our beam search; "greedy", by CTC alone, which the other options do not concern; "sampling",
-            `nbest` draws from the attention decoder, see `decoding/sampling.py`; "espnet", ESPnet's beam search, one
-            utterance at a time.
-        batch_size: Utterances that are decoded together, except by ESPnet's search.
-        temperature: Of sampling: log probabilities are divided by it.
-        top_k: Of sampling: tokens that one is drawn from, the most probable ones; 0 is all.
-        seed: Of sampling.
+        beam_size: Number of hypotheses kept at each step.
+        ctc_weight: Weight of the CTC score, 0 to 1; the attention decoder has the rest. None is 0.3 for a model that
+            was trained with CTC over its output text, and 0 for other models.
+        penalty: Score added to a hypothesis for each token.
+        length_penalty: Completed hypotheses are ranked by their score divided by their number of tokens, including
+            <sos/eos>, to this power (Wu et al. 2016, "Google's neural machine translation system", in the form of
+            fairseq). 0 means no division; ESPnet's search supports nothing else.
+        minlenratio: Minimum number of tokens as a fraction of the encoder frames; a negative value is minus the number
+            itself.
+        maxlenratio: Maximum number of tokens in the same form; 0 stops when hypotheses no longer improve.
+        nbest: Number of hypotheses returned for each utterance.
+        search: "batched" is our beam search; "greedy" decodes by CTC alone and ignores the other options; "sampling"
+            draws `nbest` texts from the attention decoder, see `decoding/sampling.py`; "espnet" is ESPnet's beam
+            search, one utterance at a time.
+        batch_size: Maximum number of utterances decoded together; ESPnet's search ignores it.
+        temperature: For sampling, the number by which log probabilities are divided.
+        top_k: For sampling, the number of most probable tokens to draw from; 0 is all.
+        seed: For sampling, the random seed.
+
+    Raises:
+        ConfigError: A value is out of range, or two values exclude each other.
     """
 
-    beam_size: int = 10
-    ctc_weight: float | None = None
-    penalty: float = 0.0
-    minlenratio: float = 0.0
-    maxlenratio: float = 0.0
-    nbest: int = 1
-    search: str = "batched"
-    batch_size: int = 8
-    length_penalty: float = 0.0
-    temperature: float = 1.0
-    top_k: int = 0
-    seed: int = 0
+    beam_size: int = _option(10, int, "number of hypotheses kept at each step")
+    ctc_weight: float | None = _option(
+        None, float, "weight of the CTC score, 0 to 1", "0.3, or 0 for a model trained without CTC"
+    )
+    penalty: float = _option(0.0, float, "score added for each token")
+    minlenratio: float = _option(
+        0.0, float, "minimum number of tokens as a fraction of the encoder frames; -N means N tokens"
+    )
+    maxlenratio: float = _option(
+        0.0,
+        float,
+        "maximum number of tokens as a fraction of the encoder frames; -N means N tokens",
+        "0, stop when hypotheses no longer improve",
+    )
+    nbest: int = _option(1, int, "number of hypotheses returned for each utterance")
+    search: str = _option("batched", str, "search algorithm", choices=SEARCHES)
+    batch_size: int = _option(8, int, "maximum number of utterances decoded together")
+    length_penalty: float = _option(0.0, float, "power of the number of tokens by which scores are divided")
+    temperature: float = _option(1.0, float, "temperature of --search sampling")
+    top_k: int = _option(0, int, "number of most probable tokens that --search sampling draws from", "0, all")
+    seed: int = _option(0, int, "random seed of --search sampling")
 
     def __post_init__(self):
         for name in ("beam_size", "nbest", "batch_size"):
@@ -55,48 +76,93 @@ class Options:
             if not isinstance(value, int) or value < 1:
                 raise ConfigError(f"{name} {value!r} is not allowed; give a whole number of at least 1")
         if self.ctc_weight is not None and not 0 <= self.ctc_weight <= 1:
-            raise ConfigError(f"ctc_weight {self.ctc_weight} is not allowed; it lies between 0 and 1")
+            raise ConfigError(f"ctc_weight {self.ctc_weight} is not allowed; give a number between 0 and 1")
         if self.search not in SEARCHES:
             raise ConfigError(f"search {self.search!r} is unknown; known: {' '.join(SEARCHES)}")
         for name in ("top_k", "seed"):
             if not isinstance(value := getattr(self, name), int) or value < 0:
                 raise ConfigError(f"{name} {value!r} is not allowed; give a whole number of at least 0")
         if not self.temperature > 0:
-            raise ConfigError(f"temperature {self.temperature} is not allowed; it is greater than 0")
+            raise ConfigError(f"temperature {self.temperature} is not allowed; give a number greater than 0")
         if not self.length_penalty >= 0:
-            raise ConfigError(f"length_penalty {self.length_penalty} is not allowed; it is at least 0")
+            raise ConfigError(f"length_penalty {self.length_penalty} is not allowed; give a number of at least 0")
         if self.length_penalty and self.search != "batched":
             raise ConfigError(f"length_penalty {self.length_penalty} is for search=batched, not {self.search}; set 0")
         if self.search == "sampling" and self.ctc_weight:
             raise ConfigError(f"ctc_weight {self.ctc_weight} is not possible with search=sampling; set ctc_weight=0")
 
     def least(self, frames: int, ratio: float | None = None) -> int:
-        """Tokens that a hypothesis has at least, for an utterance of so many encoder frames; `ratio` in place of
-        `minlenratio`."""
+        """Minimum number of tokens for an utterance.
+
+        Args:
+            frames: Number of encoder frames of the utterance.
+            ratio: Replaces `minlenratio` where it is given.
+        """
         return _bound(self.minlenratio if ratio is None else ratio, frames)
 
     def greatest(self, frames: int, of_text: bool) -> int:
-        """Tokens that it has at most. ESPnet takes `maxlenratio` 0 as at most as many tokens as the encoder has
-        positions, which cuts translations of text off; then it is twice as many as the text has tokens, and 10."""
+        """Maximum number of tokens for an utterance.
+
+        With `maxlenratio` 0 ESPnet allows as many tokens as the encoder has positions, which truncates translations of
+        text. For text the maximum is therefore twice the number of source tokens, plus 10.
+
+        Args:
+            frames: Number of encoder frames of the utterance.
+            of_text: Whether the source is text.
+        """
         if self.maxlenratio:
             return max(1, _bound(self.maxlenratio, frames))
         return 2 * (frames - 1) + 10 if of_text else frames  # the encoder reads <sos/eos> as well
 
-    def of_espnet(self) -> dict:
-        """The options that ESPnet's search has as well."""
+    def for_espnet(self) -> dict:
+        """The options that ESPnet's search also has."""
         return {name: value for name, value in asdict(self).items() if name not in _OURS}
+
+    def resolved(self, has_ctc: bool) -> "Options":
+        """These options with `ctc_weight` as a number.
+
+        Args:
+            has_ctc: Whether the model was trained with CTC over its output text.
+
+        Raises:
+            ConfigError: CTC is asked for, and the model was trained without it.
+        """
+        weight = self.ctc_weight
+        if weight is None:
+            weight = 0.3 if has_ctc and self.search != "sampling" else 0.0
+        if not has_ctc and weight:
+            what = f"ctc_weight {weight} is not possible"
+            raise ConfigError(f"{what}: the model was trained without CTC; set ctc_weight=0")
+        if not has_ctc and self.search == "greedy":
+            raise ConfigError("search=greedy is not possible: the model was trained without CTC; set search=batched")
+        return replace(self, ctc_weight=weight)
+
+
+def declared(option: Field, default: Any = None) -> dict[str, Any]:
+    """Arguments of `ArgumentParser.add_argument` for a field of `Options`; the parsed value is None where not given.
+
+    Args:
+        option: The field.
+        default: Default of a command, shown in place of the field's.
+    """
+    kind, choices = option.metadata["type"], option.metadata["choices"]
+    shown = default if default is not None else option.metadata["shown"] or option.default
+    help = f"{option.metadata['help']} (default: {shown})"
+    if choices:
+        return {"type": kind, "choices": choices, "help": help}
+    return {"type": kind, "metavar": {int: "N", float: "X"}[kind], "help": help}
 
 
 def _bound(ratio: float, length: int) -> int:
-    """ESPnet's bound of the number of tokens: a share of the frames, or the number itself where it is negative."""
+    """ESPnet's bound of the number of tokens: a fraction of the frames, or the number itself where it is negative."""
     return -int(ratio) if ratio < 0 else int(ratio * length)
 
 
 def text_task(config: Mapping, config_file: Path) -> str:
-    """What a model does, from its config.yaml.
+    """Task of a model that writes text, from its config.yaml: "asr", "st" or "mt".
 
     Raises:
-        ModelError: It writes no text.
+        ModelError: The model has another task.
     """
     task = config.get("task", "asr")
     if task not in TEXT_TASKS:
@@ -104,22 +170,16 @@ def text_task(config: Mapping, config_file: Path) -> str:
     return task
 
 
-def ctc_weight(config: Mapping, task: str, wanted: float | None) -> float:
-    """The CTC weight of `Options` as a number, for a model.
+def has_ctc(config: Mapping, task: str) -> bool:
+    """Whether a model was trained with CTC over its output text.
 
     Args:
-        config: Of the model, from its config.yaml.
-        task: What it does.
-        wanted: `Options.ctc_weight`.
-
-    Raises:
-        ConfigError: The model has no CTC over the text that it writes, and is to be decoded with it.
+        config: The model's configuration, from its config.yaml.
+        task: The model's task.
     """
     # ESPnet builds CTC over the text unless the loss gives it no weight; the defaults are those of its models.
     trained = config.get("model_conf") or {}
     weight = trained.get("ctc_weight")
     if weight is None:
         weight = {"asr": 0.5, "st": trained.get("st_mtlalpha", 0.0), "mt": 0.0}[task]
-    if wanted and not weight:
-        raise ConfigError(f"ctc_weight {wanted} is not possible: the model was trained without CTC; set ctc_weight=0")
-    return (0.3 if weight else 0.0) if wanted is None else wanted
+    return bool(weight)

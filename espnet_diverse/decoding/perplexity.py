@@ -2,8 +2,8 @@
 
     perplexity = exp(-1/N sum_n log p(w_n | w_1 ... w_{n-1}))
 
-over the tokens and the end of every text. That depends on the vocabulary; the same sum divided by the number of words
-and ends of texts does not, and is what is compared between vocabularies.
+over the tokens and the end of every text. This number depends on the vocabulary. The same sum divided by the number of
+words and ends of texts does not, and can be compared between vocabularies.
 """
 
 import math
@@ -15,6 +15,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from espnet_diverse.data.tables import read_table, write_table
 from espnet_diverse.decoding.condition_ids import condition_indices, known_conditions
+from espnet_diverse.decoding.precision import check_device
 from espnet_diverse.decoding.results import rounded_score, write_json
 from espnet_diverse.errors import DataError, ModelError
 from espnet_diverse.progress import progress
@@ -30,14 +31,16 @@ class Scorer:
 
     Args:
         model_dir: Directory of the run.
-        model_file: As of `load_model`.
-        device: "cpu" or "cuda".
+        model_file: Weights, see `load_model`.
+        device: "cpu", "cuda" or "cuda:N".
 
     Raises:
-        ModelError: A file is missing or damaged, the weights do not fit, or it is no language model.
+        ConfigError: The device does not exist.
+        ModelError: A file is missing or damaged, the weights do not fit, or the model is not a language model.
     """
 
     def __init__(self, model_dir: Path, model_file: str | Path | None = None, device: str = "cpu"):
+        check_device(device)
         task = read_config(model_dir / "config.yaml").get("task")
         if task != "lm":
             raise ModelError(f"{model_dir}: a model of task {task} has no perplexity; give a run of task lm")
@@ -47,7 +50,7 @@ class Scorer:
 
     @torch.inference_mode()
     def __call__(self, texts: Sequence[Sequence[int]], conditions: Sequence[Mapping[str, int]]) -> list[float]:
-        """log p of each text and its end, from its token indices and its indices by condition."""
+        """Log probability of each text with its end, given its token indices and its condition indices."""
         padded = pad_sequence([torch.tensor(text, device=self.device) for text in texts], batch_first=True)
         lengths = torch.tensor([len(text) for text in texts], device=self.device)
         ids = {
@@ -59,20 +62,23 @@ class Scorer:
 
 
 def perplexity(scorer: Scorer, data_dir: Path, output_dir: Path, conditions: Mapping[str, str] | None = None) -> dict:
-    """Score the texts of a data directory; write score (log p of each) and perplexity.json, which is returned.
+    """Score the texts of a data directory, and write score (log probability of each text) and perplexity.json.
 
     Args:
         scorer: The language model.
-        data_dir: Data directory; its text is read, and its task tables where the model needs them.
-        output_dir: Where to write.
-        conditions: Names by condition that hold for all texts, in place of the tables.
+        data_dir: Data directory; its text is read, and the tables of the conditions that the model depends on.
+        output_dir: Directory to write to.
+        conditions: Values by condition that hold for all texts, in place of the tables.
+
+    Returns:
+        The content of perplexity.json.
 
     Raises:
-        DataError: A table is wrong, or a text lacks a task or has an unknown one.
+        DataError: A table is malformed, or a text has a missing or unknown condition.
     """
     texts = read_table(data_dir / "text")
     if not texts:
-        raise DataError(f"{data_dir / 'text'}: is empty; there is nothing to score")
+        raise DataError(f"{data_dir / 'text'}: is empty; give a data directory with text")
     indices = condition_indices(scorer.conditions, data_dir, texts, conditions or {})
     encoded = {name: scorer.vocabulary.encode(text) for name, text in texts.items()}
     scores: dict[str, float] = {}
@@ -87,7 +93,7 @@ def perplexity(scorer: Scorer, data_dir: Path, output_dir: Path, conditions: Map
 
 
 def line(numbers: Mapping[str, float]) -> str:
-    """The numbers of `perplexity` for people."""
+    """The numbers of `perplexity` as one line of text."""
     return (
         "{texts} texts: perplexity {perplexity:.2f} of {tokens} tokens, {word_perplexity:.2f} of {words} words".format(
             **numbers
@@ -110,7 +116,7 @@ def _summary(texts: Mapping[str, str], encoded: Mapping[str, Sequence[int]], sco
 
 
 def _batches(encoded: Mapping[str, Sequence[int]]) -> Iterator[list[str]]:
-    """Names of texts of similar length, `BATCH_TOKENS` with padding in a batch."""
+    """Ids of texts of similar length, at most `BATCH_TOKENS` tokens in a batch, padding included."""
     batch: list[str] = []
     for name in sorted(encoded, key=lambda name: len(encoded[name])):
         if batch and (len(batch) + 1) * len(encoded[name]) > BATCH_TOKENS:

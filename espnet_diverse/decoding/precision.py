@@ -1,30 +1,30 @@
-"""How exactly a loaded model computes: its linear maps, of 32 bits or of fewer.
+"""Device and precision of a loaded model: float32, or linear layers in int8 or bfloat16.
 
-float32   oneDNN's maps with weights that are arranged once (`fast_linear.py`); results differ in the order of sums.
-int8      PyTorch's dynamic quantisation, on a CPU: weights have 8 bits with a scale for each output, inputs 8 bits with
-          one scale for a whole batch. So what an utterance gives depends, though little, on what it is batched with.
-bfloat16  weights and inputs of linear maps have 16 bits, of which 8 are of the mantissa; on CPUs with instructions for
-          it, and on GPUs.
+float32   oneDNN with weights that are rearranged once (`fast_linear.py`); results differ in the order of sums.
+int8      PyTorch's dynamic quantisation, on a CPU: 8-bit weights with a scale for each output, 8-bit inputs with one
+          scale for a whole batch. The result of an utterance therefore depends slightly on its batch.
+bfloat16  16-bit weights and inputs of linear layers, with 8 bits of precision; on GPUs, and on CPUs that support it.
 
-Linear maps are nearly all of a transformer's work and memory. Whatever they compute in, they take and return float32:
-attention, norms, softmax and scores are not touched.
+Linear layers have nearly all of a transformer's computation and memory. In every precision they take and return
+float32; attention, normalisation, softmax and scores stay in float32.
 """
 
 from collections.abc import Iterable
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.ao.nn.quantized.dynamic import Linear as Int8Linear
 from torch.ao.quantization import per_channel_dynamic_qconfig
 
-from espnet_diverse.decoding.fast_linear import exchange_linear, speed_up
+from espnet_diverse.decoding.fast_linear import replace_linear, speed_up
 from espnet_diverse.decoding.options import PRECISIONS
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.functional.linear import arranged, has_bfloat16, product
 
 
 class HalfLinear(nn.Module):
-    """A linear map in bfloat16 that takes and returns float32, for inference."""
+    """A linear layer in bfloat16 that takes and returns float32, for inference."""
 
     def __init__(self, linear: nn.Linear):
         super().__init__()
@@ -42,13 +42,29 @@ class HalfLinear(nn.Module):
         return multiply(half, self.weight, self.bias).to(x.dtype)
 
 
-def check_precision(precision: str, device: str, compiled: bool = False) -> None:
-    """Refuse what cannot be computed in.
+def check_device(device: str) -> None:
+    """Refuse a device that this machine does not have.
 
     Args:
-        precision: What linear maps are to compute in.
-        device: "cpu" or "cuda".
-        compiled: Whether the encoder's layers are to be compiled.
+        device: "cpu", "cuda" or "cuda:N".
+
+    Raises:
+        ConfigError: It is another name, or there is no such GPU.
+    """
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    kind, _, index = device.partition(":")
+    if device != "cpu" and not (kind == "cuda" and (index or "0").isdecimal() and int(index or 0) < count):
+        there = " ".join(["cpu", *(["cuda"] if count else []), *(f"cuda:{number}" for number in range(count))])
+        raise ConfigError(f"device {device!r} is not possible on this machine; possible: {there}")
+
+
+def check_precision(precision: str, device: str, compiled: bool = False) -> None:
+    """Refuse a precision that is not possible.
+
+    Args:
+        precision: Precision of linear layers.
+        device: "cpu", "cuda" or "cuda:N".
+        compiled: Whether the encoder layers are compiled.
 
     Raises:
         ConfigError: The precision is unknown, or not possible on the device or with compiled layers.
@@ -57,23 +73,23 @@ def check_precision(precision: str, device: str, compiled: bool = False) -> None
         raise ConfigError(f"precision {precision!r} is unknown; known: {' '.join(PRECISIONS)}")
     on_cpu = str(device).startswith("cpu")
     if precision == "int8" and not on_cpu:
-        raise ConfigError(f"precision int8 is not possible on {device}; take bfloat16 there, or device cpu")
+        raise ConfigError(f"precision int8 is not possible on {device}; use bfloat16 there, or device cpu")
     if compiled and on_cpu and precision != "float32":
-        raise ConfigError(f"compile with precision {precision} is not possible on a CPU; take one of them")
+        raise ConfigError(f"compile with precision {precision} is not possible on a CPU; leave one of them out")
 
 
 def set_precision(modules: Iterable[nn.Module], precision: str) -> None:
-    """Exchange the linear maps inside `modules`, which stay as they are and are used without gradients.
+    """Replace the linear layers of modules for inference, in place.
 
     Args:
-        modules: On one device, in float32.
+        modules: Modules on one device, in float32; their parameters do not change any more.
         precision: One of `PRECISIONS`.
     """
     for module in modules:
         if precision == "float32":
             speed_up(module)
         else:
-            exchange_linear(module, _int8 if precision == "int8" else HalfLinear)
+            replace_linear(module, _int8 if precision == "int8" else HalfLinear)
 
 
 def _int8(linear: nn.Linear) -> nn.Module:

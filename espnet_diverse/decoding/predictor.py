@@ -1,8 +1,7 @@
-"""The batched search with a trained model: from utterances to texts."""
+"""Batched search with a trained model: utterances in, texts out."""
 
 from argparse import Namespace
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from threading import Lock
 from typing import NamedTuple
@@ -15,11 +14,12 @@ from torch import Tensor, nn
 
 from espnet_diverse.audio.reading import read_audio
 from espnet_diverse.audio.resampling import resample
+from espnet_diverse.decoding.beam import Hypothesis
 from espnet_diverse.decoding.condition_ids import known_conditions
 from espnet_diverse.decoding.encoding import Encoding
 from espnet_diverse.decoding.greedy import GreedySearch
-from espnet_diverse.decoding.options import Options, ctc_weight, text_task
-from espnet_diverse.decoding.precision import check_precision, set_precision
+from espnet_diverse.decoding.options import Options, has_ctc, text_task
+from espnet_diverse.decoding.precision import check_device, check_precision, set_precision
 from espnet_diverse.decoding.results import Text
 from espnet_diverse.decoding.sampling import SamplingSearch
 from espnet_diverse.decoding.search import BeamSearch
@@ -31,36 +31,45 @@ from espnet_diverse.training.tasks import TASKS, find_weights, read_config
 _BATCH_FRAMES = 24_000  # of features: 240 seconds of 10 ms
 
 
-class Found(NamedTuple):
-    """What was found in an utterance: its best texts, best first, and, where they were asked for, log probabilities of
-    labels by CTC (T, V)."""
+class Prediction(NamedTuple):
+    """Result of one utterance.
+
+    Attributes:
+        texts: The n-best texts, best first.
+        log_probs: CTC log probabilities of labels (T, V), where they were asked for.
+    """
 
     texts: list[Text]
     log_probs: Tensor | None
 
 
-class BatchedSearch:
-    """Our beam search, greedy search, or sampling on one model; threads may share it, which wait for each other.
+class Predictor:
+    """Our beam search, greedy search or sampling with one model.
+
+    A predictor can be shared by threads: search options are arguments of a call and never stored, and a lock lets one
+    call at a time use the model.
 
     Args:
-        model: Of speech recognition, speech translation or text translation.
-        args: What it was trained with.
-        task: What it does: "asr", "st", "mt".
-        options: Of the search; `ctc_weight` is a number.
-        device: Where the model is.
-        precision: What linear maps compute in, one of `options.PRECISIONS`.
+        model: Model of speech recognition, speech translation or text translation.
+        args: Arguments that the model was trained with.
+        task: Task of the model: "asr", "st" or "mt".
+        options: Default search options. `options.search` is the algorithm of every call.
+        device: Device of the model, such as "cpu" or "cuda:0".
+        precision: Precision of linear layers, one of `options.PRECISIONS`.
         compiled: Whether encoder layers are compiled.
 
     Attributes:
-        task: As given.
-        ctc: CTC over the text that the model writes; None where it was trained without.
-        conditions: What the model knows of conditions.
-        table: The table of a data directory that has what is decoded.
-        batch_size: Utterances that are wanted at a time.
-        batch_frames: Frames, with those of padding, that are taken at a time.
+        task: Task of the model.
+        options: Default search options, with `ctc_weight` as a number.
+        ctc: CTC module over the output text; None where the model was trained without it.
+        conditions: The conditions that the model depends on.
+        table: Table of a data directory that names the inputs.
+        batch_size: Default number of utterances in a batch.
+        batch_frames: Maximum number of frames in a batch, padding included.
 
     Raises:
-        ModelError: The model has parts that cannot be searched in batches.
+        ConfigError: The options ask for CTC, and the model was trained without it.
+        ModelError: The model has parts that batched search does not support.
     """
 
     def __init__(
@@ -75,16 +84,10 @@ class BatchedSearch:
     ):
         model.eval()
         self.task, self.ctc = task, getattr(model, "st_ctc" if task == "st" else "ctc", None)
+        self.options = options.resolved(self.ctc is not None)
         self.encoding = Encoding(model, device)
-        if options.search == "greedy":
-            self.search: Callable = GreedySearch(self.ctc)
-            attention = []
-        else:
-            if options.search == "sampling":
-                self.search = SamplingSearch(model.decoder, model.eos, options, of_text=task == "mt")
-            else:
-                self.search = BeamSearch(model.decoder, self.ctc, model.eos, options, of_text=task == "mt")
-            attention = [scorer.attention for _, scorer in self.search.scorers]
+        self.search = _build_search(model, self.ctc, self.options, of_text=task == "mt")
+        attention = [scorer.attention for scorer in getattr(self.search, "scorers", ())]
         set_precision([model, *attention], precision)
         if compiled:
             compile_layers(model.encoder, True)
@@ -95,11 +98,32 @@ class BatchedSearch:
         self.converter = TokenIDConverter(token_list=args.token_list)
         model_of_pieces = {"bpemodel": args.bpemodel} if args.token_type == "bpe" else {}
         self.tokenizer = build_tokenizer(token_type=args.token_type, **model_of_pieces)
-        self._lock = Lock()  # the search has its hypotheses in attributes, and some modules what they computed last
+        self._lock = Lock()  # scorers cache keys of the current batch, and some modules their last output
+
+    def resolve(self, options: Options | None) -> Options:
+        """Search options of a call: `options` with `ctc_weight` as a number, or the default options.
+
+        Raises:
+            ConfigError: The options ask for CTC, and the model was trained without it, or for another search algorithm
+                than that of this predictor.
+        """
+        if options is None:
+            return self.options
+        if options.search != self.options.search:
+            raise ConfigError(
+                f"search={options.search} is not possible: the model was loaded with search={self.options.search}; "
+                "load it again with the other search"
+            )
+        return options.resolved(self.ctc is not None)
 
     def read(self, value: str) -> tuple[NDArray, float]:
-        """Features (T, F) and seconds of the audio file that an entry of the table names; of a text its token indices
-        (T,) and 0.
+        """Read one input of the data directory's table.
+
+        Args:
+            value: Entry of the table: the path of an audio file, or a text to translate.
+
+        Returns:
+            Features (T, F) and the duration of the audio in seconds; of a text its token indices (T,) and 0.
 
         Raises:
             DataError: The file cannot be read.
@@ -111,7 +135,7 @@ class BatchedSearch:
         return self.features(resample(samples, rate)), len(samples) / rate
 
     def features(self, samples: NDArray) -> NDArray:
-        """Samples (L,) float32 at 16 kHz -> features (T, F).
+        """Compute features (T, F) of samples (L,) float32 at 16 kHz.
 
         Raises:
             TooShortUttError: There are too few frames for the encoder.
@@ -119,68 +143,97 @@ class BatchedSearch:
         with self._lock:
             return self.encoding.features(samples)
 
-    def batch(self, sources: Sequence[NDArray], conditions: Sequence[Mapping[str, int]]) -> list[list[Text]]:
-        """Decode what `read` returned, each utterance for its indices by condition -> its best texts, best first."""
-        return [found.texts for found in self.find(sources, conditions)]
+    def batch(
+        self, sources: Sequence[NDArray], conditions: Sequence[Mapping[str, int]], options: Options | None = None
+    ) -> list[list[Text]]:
+        """The n-best texts of each utterance, best first; arguments and errors are those of `find`."""
+        return [found.texts for found in self.find(sources, conditions, options)]
 
     def find(
-        self, sources: Sequence[NDArray], conditions: Sequence[Mapping[str, int]], posteriors: bool = False
-    ) -> list[Found]:
-        """As `batch`, and `posteriors` asks for log probabilities by `ctc`, which there must be."""
+        self,
+        sources: Sequence[NDArray],
+        conditions: Sequence[Mapping[str, int]],
+        options: Options | None = None,
+        posteriors: bool = False,
+    ) -> list[Prediction]:
+        """Decode a batch of utterances.
+
+        Args:
+            sources: What `read` returned for each utterance.
+            conditions: Condition indices of each utterance.
+            options: Search options of this call; by default those that the model was loaded with.
+            posteriors: Whether to return CTC log probabilities; the model must have CTC.
+
+        Raises:
+            ConfigError: The options are not possible with this model, see `resolve`.
+        """
+        options = self.resolve(options)
         ids = {
             condition: torch.tensor([each[condition] for each in conditions], device=self.device)
             for condition in self.conditions.names
         }
         with self._lock, torch.inference_mode():
-            if isinstance(self.search, SamplingSearch):
-                self.search.draw_for(sources)
-            if self.preprocess is not None:
-                sources = [self.encoding.features(source) for source in sources]
-            source, lengths = self.encoding.encode(sources, ids)
+            features = sources if self.preprocess is None else [self.encoding.features(each) for each in sources]
+            source, lengths = self.encoding.encode(features, ids)
             with scope(ids, collect=False):
-                found = self.search(source, lengths)
+                found = self._search(source, lengths, options, sources)
             log_probs = self.ctc.log_softmax(source).cpu() if posteriors else [None] * len(found)
         texts = [[self._text(*hypothesis) for hypothesis in best] for best in found]
         rows = zip(texts, log_probs, lengths.tolist(), strict=True)
-        return [Found(best, None if x is None else x[:length]) for best, x, length in rows]
+        return [Prediction(best, None if x is None else x[:length]) for best, x, length in rows]
+
+    def _search(
+        self, source: Tensor, lengths: Tensor, options: Options, utterances: Sequence[NDArray]
+    ) -> list[list[Hypothesis]]:
+        if isinstance(self.search, SamplingSearch):
+            return self.search(source, lengths, options, utterances)
+        return self.search(source, lengths, options)
 
     def _text(self, indices: list[int], score: float) -> Text:
         tokens = self.converter.ids2tokens([index for index in indices if index])  # without blank, as ESPnet
         return Text(self.tokenizer.tokens2text(tokens), tokens, score)
 
 
-def load_batched_search(
+def _build_search(
+    model: nn.Module, ctc: nn.Module | None, options: Options, of_text: bool
+) -> BeamSearch | GreedySearch | SamplingSearch:
+    if options.search == "greedy":
+        return GreedySearch(ctc)
+    if options.search == "sampling":
+        return SamplingSearch(model.decoder, model.eos, of_text)
+    decoder = None if options.ctc_weight == 1 else model.decoder  # which may be of a class without batched search
+    return BeamSearch(decoder, ctc, model.eos, of_text=of_text)
+
+
+def load_predictor(
     model_dir: Path,
     model_file: str | Path | None = None,
     options: Options | None = None,
     device: str = "cpu",
     precision: str = "float32",
     compiled: bool = False,
-) -> BatchedSearch:
-    """The search on a model that is loaded strictly; the task is that of its config.yaml.
+) -> Predictor:
+    """Load a model for prediction; all its weights must fit. Its task is that of its config.yaml.
 
     Args:
         model_dir: Directory of the run.
-        model_file: As of `find_weights`.
-        options: Of the search; their defaults where None.
-        device: "cpu" or "cuda".
-        precision: What linear maps compute in, one of `options.PRECISIONS`.
+        model_file: Weights, see `find_weights`.
+        options: Default search options.
+        device: "cpu", "cuda" or "cuda:N".
+        precision: Precision of linear layers, one of `options.PRECISIONS`.
         compiled: Whether encoder layers are compiled.
 
     Raises:
-        ConfigError: A CTC weight, or a search by CTC, is given for a model that has no CTC over its text; the precision
-            or compiling is not possible here.
-        ModelError: A file is missing or damaged, the weights do not fit the configuration, or the model cannot be
-            searched in batches.
+        ConfigError: The options ask for CTC, and the model was trained without it; the device does not exist; or the
+            precision or compilation is not possible on it.
+        ModelError: A file is missing or damaged, the weights do not fit the configuration, or the model has parts that
+            batched search does not support.
     """
+    check_device(device)
     check_precision(precision, device, compiled)
     config_file, options = Path(model_dir) / "config.yaml", options or Options()
     weights, config = find_weights(Path(model_dir), model_file), read_config(config_file)
     task = text_task(config, config_file)
-    if options.search == "sampling":
-        options = replace(options, ctc_weight=0.0)
-    options = replace(options, ctc_weight=ctc_weight(config, task, options.ctc_weight))
-    if options.search == "greedy" and not ctc_weight(config, task, None):
-        raise ConfigError(f"{config_file}: search=greedy is not possible: the model was trained without CTC")
+    options = options.resolved(has_ctc(config, task))  # before the model is loaded, which takes seconds
     model, args = TASKS[task].build_model_from_file(config_file, weights, device)
-    return BatchedSearch(model, args, task, options, device, precision, compiled)
+    return Predictor(model, args, task, options, device, precision, compiled)

@@ -1,11 +1,11 @@
-"""A transformer over all hypotheses of a batch of utterances, one position a step, with nothing computed twice.
+"""A transformer over all hypotheses of a batch of utterances, one position per step, with cached keys and values.
 
-The hypotheses of an utterance share most of their prefixes: they are paths of a tree that grows by W nodes a step. Keys
-and values of a node are computed once and stay where they are; when the beam is pruned only the table of which nodes a
-hypothesis has behind it changes. The W hypotheses stand side by side as W queries over the nodes of their utterance, so
-that the batch of every attention is the batch of utterances: source keys are never copied for each hypothesis,
-condition ids are those of the utterances, and nodes that several hypotheses share are read once for all of them. Nodes
-that no hypothesis has behind it any more are removed now and then.
+The hypotheses of an utterance share most of their prefixes: they are paths of a tree that grows by W nodes per step.
+Keys and values of a node are computed once and never moved; when the beam is pruned, only the table of the nodes in
+each hypothesis's prefix changes. The W hypotheses are W queries over the nodes of their utterance, so that the batch of
+every attention is the batch of utterances: source keys are not copied for each hypothesis, condition ids are those of
+the utterances, and nodes that several hypotheses share are read once. Nodes that are in no prefix any more are removed
+from time to time.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -20,20 +20,20 @@ from espnet_diverse.nets.replace_attention import replace_attention
 from espnet_diverse.scope import current
 
 _TIDY_EVERY = 16
-"""Steps between removals of nodes: one copies what is left; between them attention passes over what is not needed."""
+"""Steps between removals of unused nodes: a removal copies the others; without it attention masks the unused nodes."""
 
 _CONDITIONS_KEPT = 8
-"""Tasks whose heads are kept as plain attention at most."""
+"""Maximum number of conditions whose selected heads are cached as plain attention."""
 
 
 class Attention(nn.Module):
-    """Attention of one layer; what it has of its own are copies, no part of the model.
+    """Attention of one layer; its own parameters are copies and not part of the model.
 
     Args:
         own: Self-attention.
-        source: Cross-attention, None where there is none.
-        joint: Projects queries, keys and values of self-attention in one product; made where None is given, but with
-            head selection, which multiplies with some rows.
+        source: Cross-attention, None where the layer has none.
+        joint: Linear layer that projects queries, keys and values of self-attention together. By default it is made
+            from `own`, except with head selection, which multiplies with some of the rows.
     """
 
     def __init__(self, own: MultiHeadAttention, source: MultiHeadAttention | None, joint: nn.Module | None = None):
@@ -47,14 +47,14 @@ class Attention(nn.Module):
         return any(part is not None and part.selection is not None for part in (self.own, self.source))
 
     def of_condition(self) -> "Attention":
-        """Plain attention with the heads of the open scope's condition: choosing them takes longer than attending."""
+        """Plain attention with the heads of the condition in the open scope; selecting them at each step is slow."""
         one = Attention(self.own.pruned(), None if self.source is None else self.source.pruned(), self.joint)
         speed_up(one)
         return one
 
 
 class _Nodes:
-    """Keys of one layer at all nodes, (B, H, N, ...) each, in memory that grows by doubling."""
+    """Cached keys and values of one layer at all nodes, (B, H, N, ...) each; the storage grows by doubling."""
 
     def __init__(self):
         self.count = 0
@@ -110,14 +110,14 @@ class PrefixScorer:
         self._of_condition: dict[tuple[tuple[str, int], ...], list[Attention]] = {}
 
     def begin(self) -> None:
-        """Forget the utterances before; the open scope has the condition ids of those to come."""
+        """Start a new batch of utterances, whose condition ids are in the open scope."""
         self.step = 0
         self.chosen = self._choose()
         self.nodes = [_Nodes() for _ in self.layers]
-        self.behind: Tensor | None = None  # (B, W, N): whether a node is one of the hypothesis's prefix
+        self.behind: Tensor | None = None  # (B, W, N): whether a node is in the hypothesis's prefix
 
     def score(self, tokens: Tensor) -> Tensor:
-        """Read the last token of each hypothesis (B, W), first <sos/eos> -> log probabilities (B, W, V)."""
+        """Log probabilities (B, W, V) of the next token, given the last token of each hypothesis (B, W)."""
         own = torch.eye(tokens.size(1), dtype=torch.bool, device=tokens.device).expand(len(tokens), -1, -1)
         own = self._visible(own, tokens)
         self.behind = own if self.behind is None else torch.cat([self.behind, own], -1)
@@ -128,7 +128,7 @@ class PrefixScorer:
         return self._output(x).log_softmax(-1)
 
     def extend(self, parents: Tensor) -> None:
-        """Go on with hypotheses `parents` (B, W)."""
+        """Replace the hypotheses by extensions of the hypotheses `parents` (B, W)."""
         self.behind = self.behind.gather(1, parents.unsqueeze(-1).expand(-1, -1, self.behind.size(-1)))
         if self.step % _TIDY_EVERY == 0:
             needed = self.behind.any(1)
@@ -139,7 +139,7 @@ class PrefixScorer:
                 layer.select(nodes)
 
     def keep(self, rows: Tensor) -> None:
-        """Go on with the utterances `rows` alone."""
+        """Keep only the utterances `rows`."""
         self.behind = self.behind[rows]
         for layer in self.nodes:
             layer.keep(rows)
@@ -165,7 +165,7 @@ class PrefixScorer:
         return attend
 
     def _choose(self) -> Sequence[Attention]:
-        """Attention of each layer, made plain where heads are selected and all utterances have one condition."""
+        """Attention of each layer; plain attention where all utterances have the same selected heads."""
         if not any(attention.selects() for attention in self.attention):
             return self.attention
         conditions = {condition: ids.unique().tolist() for condition, ids in current().conditions.items()}

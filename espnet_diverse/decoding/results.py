@@ -1,4 +1,4 @@
-"""What decoding a data directory gave: the files it leaves behind and the line it prints."""
+"""Results of decoding a data directory: the files that are written and the line that is printed."""
 
 import json
 import math
@@ -15,16 +15,30 @@ _DECIMALS = 4  # sums of logits of size 10 are off by some 1e-5 in float32
 
 
 class Text(NamedTuple):
-    """A hypothesis for people: its text, its tokens and its log score."""
+    """A hypothesis as text.
+
+    Attributes:
+        text: Detokenised text.
+        tokens: Tokens of the text.
+        score: Log score.
+    """
 
     text: str
     tokens: list[str]
     score: float
 
 
-class Outcome(NamedTuple):
-    """What became of one utterance: its text, its log score and its number of tokens, or why it has none of them; its
-    audio's seconds."""
+class Result(NamedTuple):
+    """Result of one utterance.
+
+    Attributes:
+        utterance: Id of the utterance.
+        text: The best text; empty where there is none.
+        score: Log score of the text.
+        failure: Why the utterance could not be decoded; None where it was.
+        seconds: Duration of the audio; 0 for text.
+        tokens: Number of tokens of the text.
+    """
 
     utterance: str
     text: str = ""
@@ -45,34 +59,36 @@ def rounded_score(score: float) -> float:
     return round(float(f"{score:.{_DIGITS}g}"), _DECIMALS) + 0.0  # not -0.0
 
 
-def summary(outcomes: Sequence[Outcome], elapsed: float) -> dict[str, float]:
-    """The numbers of decode.json; tokens are those of the best hypotheses without the end of sentence. Of text there is
-    no audio_seconds and no real_time_factor.
+def summary(results: Sequence[Result], elapsed: float) -> dict[str, float]:
+    """Compute the numbers of decode.json.
+
+    Tokens are those of the best hypotheses without the end of sentence. For text there is no audio_seconds and no
+    real_time_factor.
 
     Args:
-        outcomes: Of all utterances; at least one was decoded.
-        elapsed: Seconds that decoding took, by the clock.
+        results: Results of all utterances; at least one was decoded.
+        elapsed: Wall-clock seconds that decoding took.
     """
-    done = [outcome for outcome in outcomes if outcome.failure is None]
-    seconds = sum(outcome.seconds for outcome in done)
-    tokens = sum(outcome.tokens for outcome in done)
-    heard = {"audio_seconds": seconds, "real_time_factor": elapsed / seconds} if seconds else {}
+    done = [result for result in results if result.failure is None]
+    seconds = sum(result.seconds for result in done)
+    tokens = sum(result.tokens for result in done)
+    audio = {"audio_seconds": seconds, "real_time_factor": elapsed / seconds} if seconds else {}
     return {
         "utterances": len(done),
-        "failed": len(outcomes) - len(done),
-        "empty": sum(not outcome.text for outcome in done),
+        "failed": len(results) - len(done),
+        "empty": sum(not result.text for result in done),
         "wall_seconds": elapsed,
-        **heard,
+        **audio,
         "tokens": tokens,
         "tokens_per_second": tokens / elapsed,
     }
 
 
-def write_outcomes(outcomes: Sequence[Outcome], numbers: dict[str, float | str], output_dir: Path) -> None:
-    """Write text and score of what was decoded, and `numbers` as decode.json."""
-    done = [outcome for outcome in outcomes if outcome.failure is None]
-    write_table(output_dir / "text", {outcome.utterance: outcome.text for outcome in done})
-    write_table(output_dir / "score", {outcome.utterance: f"{rounded_score(outcome.score):g}" for outcome in done})
+def write_results(results: Sequence[Result], numbers: dict[str, float | str], output_dir: Path) -> None:
+    """Write text and score of the decoded utterances, and `numbers` as decode.json."""
+    done = [result for result in results if result.failure is None]
+    write_table(output_dir / "text", {result.utterance: result.text for result in done})
+    write_table(output_dir / "score", {result.utterance: f"{rounded_score(result.score):g}" for result in done})
     write_json(output_dir / "decode.json", numbers)
 
 
@@ -82,7 +98,7 @@ def write_json(path: Path, content: dict) -> None:
 
 
 def line(numbers: dict[str, float]) -> str:
-    """The numbers of `summary` for people."""
+    """The numbers of `summary` as one line of text."""
     audio, factor = "", ""
     if "audio_seconds" in numbers:
         audio = "{audio_seconds:.0f} s of audio in "

@@ -1,4 +1,4 @@
-"""What ranks the hypotheses of a beam search besides CTC: an attention decoder and a language model."""
+"""Scorers of hypotheses besides CTC: an attention decoder and a language model."""
 
 from collections.abc import Callable
 
@@ -15,36 +15,36 @@ from espnet_diverse.errors import ModelError
 
 
 class DecoderScorer(PrefixScorer):
-    """Scores by an attention decoder.
+    """Scores of an attention decoder.
 
     Args:
         decoder: ESPnet's transformer decoder, or ours.
 
     Raises:
-        ModelError: It is another decoder.
+        ModelError: The decoder is of another class.
     """
 
     def __init__(self, decoder: nn.Module):
         if not isinstance(decoder, TransformerDecoder) or not isinstance(decoder.embed[0], nn.Embedding):
-            raise ModelError(f"{type(decoder).__name__} has no batched search; decode with search=espnet")
+            raise ModelError(f"{type(decoder).__name__} has no batched search; use search=espnet")
         super().__init__(decoder.decoders)
         self.decoder = decoder
 
     def begin(self, source: Tensor, mask: Tensor | None) -> None:
-        """Start with utterances whose encoder output is `source` (B, T, M); mask (B, 1, T) is True at its frames."""
+        """Start a new batch with encoder output `source` (B, T, M); `mask` (B, 1, T) is False at padding."""
         super().begin()
         self.mask = mask
         self.source = [attention.source.cache_kv(source) for attention in self.chosen]
 
     def keep(self, rows: Tensor) -> None:
-        """As of `PrefixScorer`."""
+        """See `PrefixScorer.keep`."""
         super().keep(rows)
         self.mask = None if self.mask is None else self.mask[rows]
         self.source = [each(lambda x: x[rows], cache) for cache in self.source]
 
     def _embed(self, tokens: Tensor) -> Tensor:
         embedding, position = self.decoder.embed
-        if self.step == 0:  # where a start tag of ours takes the place of <sos/eos>
+        if self.step == 0:  # where our start tag replaces <sos/eos>
             return _positioned(embedding(tokens), position, 0)
         return _positioned(nn.Embedding.forward(embedding, tokens), position, self.step)
 
@@ -65,27 +65,27 @@ class DecoderScorer(PrefixScorer):
 
 
 class LanguageModelScorer(PrefixScorer):
-    """Scores by a language model.
+    """Scores of a language model.
 
     Args:
         model: ESPnet's transformer language model, or ours.
 
     Raises:
-        ModelError: It is another language model.
+        ModelError: The language model is of another class.
     """
 
     def __init__(self, model: nn.Module):
         if not isinstance(model, TransformerLM):
-            raise ModelError(f"{type(model).__name__} has no batched search; decode with search=espnet")
+            raise ModelError(f"{type(model).__name__} has no batched search; use search=espnet")
         super().__init__(model.encoder.encoders)
         self.model = model
 
     def begin(self, source: Tensor, mask: Tensor | None) -> None:
-        """Start with as many utterances as `source` (B, T, M) has."""
+        """Start a new batch with the utterances of `source` (B, T, M), whose content is not used."""
         super().begin()
 
     def _visible(self, own: Tensor, tokens: Tensor) -> Tensor:
-        return own & (tokens != 0).unsqueeze(1)  # padding has index 0 in ESPnet's language models, as blank has
+        return own & (tokens != 0).unsqueeze(1)  # in ESPnet's language models padding has the index of blank
 
     def _embed(self, tokens: Tensor) -> Tensor:
         *layers, position = self.model.encoder.embed
@@ -107,7 +107,7 @@ class LanguageModelScorer(PrefixScorer):
 def _residual(
     x: Tensor, norm: nn.Module, inner: Callable[[Tensor], Tensor], before: bool, join: nn.Module | None = None
 ) -> Tensor:
-    """x and what `inner` makes of it, as ESPnet's layers add them up."""
+    """Residual connection of ESPnet's layers around `inner`."""
     normed = norm(x) if before else x
     y = inner(normed)
     x = x + (y if join is None else join(torch.cat([normed, y], -1)))
@@ -115,7 +115,7 @@ def _residual(
 
 
 def _positioned(x: Tensor, position: nn.Module, step: int) -> Tensor:
-    """x (B, W, M), all at position `step`, with its sinusoid; unchanged where a net has no positions."""
+    """Add the sinusoid of position `step` to x (B, W, M); without position encoding x is unchanged."""
     if not isinstance(position, PositionalEncoding):
         return x
     position.extend_pe(x.new_empty(1, step + 1))

@@ -1,1 +1,1 @@
-"""A page on this machine: recognise a recording or translate a text, and look at what the attention heads did."""
+"""A local web page: transcribe a recording or translate a text, and plot the attention heads."""

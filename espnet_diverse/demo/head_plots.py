@@ -1,4 +1,4 @@
-"""Pictures of what the heads of a chosen layer did on one decoded stretch: attention, semantic mask, clusters."""
+"""Plots of the attention heads of a layer on one decoded segment: attention, semantic mask, clusters."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from espnet_diverse.errors import ConfigError
 
 @dataclass(frozen=True)
 class Picture:
-    """A PNG file, a caption that says how to read it, and a text in its place for those who do not see it."""
+    """A plot: a PNG file, a caption that explains it, and an alternative text for screen readers."""
 
     png: bytes
     caption: str
@@ -22,11 +22,11 @@ class Picture:
 
 @dataclass(frozen=True)
 class Sides:
-    """Labels of what was decoded.
+    """Labels of the axes of a plot.
 
     Attributes:
-        written: Tokens of the text.
-        read: Tokens that were translated; None where the encoder has read audio.
+        written: Tokens of the output text.
+        read: Tokens of the source text; None where the source is audio.
     """
 
     written: Sequence[str]
@@ -37,11 +37,11 @@ class Sides:
         return self._source() if kind == "encoder" else [*self.written, "<eos>"]
 
     def keys(self, kind: str) -> Sequence[str] | None:
-        """Labels of its keys; None where they are encoder frames."""
+        """Labels of the keys of a kind of attention; None where they are encoder frames."""
         return ["<sos>", *self.written] if kind == "decoder" else self._source()
 
     def clustered(self, kind: str) -> dict[str, Sequence[str]]:
-        """Labels of what it clusters, where these are tokens; names as of `Observation.posteriors`."""
+        """Labels of the clustered tokens, by the names of `Observation.posteriors`; frames have no labels."""
         labels = {"tokens": self.queries(kind), "queries": self.queries(kind), "frames": self._source()}
         return {name: tokens for name, tokens in labels.items() if tokens is not None}
 
@@ -52,15 +52,15 @@ class Sides:
 def head_pictures(
     seen: dict[str, Observation], kind: str, layer: int, head: int | None, sides: Sides, title: str
 ) -> list[Picture]:
-    """Draw attention weights, with the semantic mask beside them where there is one, and cluster probabilities.
+    """Plot attention weights, the semantic mask where there is one, and cluster probabilities.
 
     Args:
-        seen: What the attentions did, under the keys of `KINDS`.
-        kind: Which attention.
-        layer: Which layer, from 1.
-        head: Which head, from 1; None draws all of the layer.
-        sides: Labels.
-        title: What was decoded, for the titles.
+        seen: Observations of the attentions, by the keys of `KINDS`.
+        kind: Kind of attention, a key of `seen`.
+        layer: Number of the layer, from 1.
+        head: Number of the head, from 1; None plots all heads of the layer.
+        sides: Labels of the axes.
+        title: Title of the segment.
 
     Raises:
         ConfigError: There is no such attention, layer or head.
@@ -70,7 +70,7 @@ def head_pictures(
     layers, heads = seen[kind].weights.shape[:2]
     for name, value, most in (("layer", layer, layers), ("head", 1 if head is None else head, heads)):
         if not 1 <= value <= most:
-            raise ConfigError(f"{name} {value} is not there; the {KINDS[kind]} has {name}s 1 to {most}")
+            raise ConfigError(f"{name} {value} does not exist; the {KINDS[kind]} has {name}s 1 to {most}")
     view = _View(seen[kind], kind, layer - 1, list(range(heads)) if head is None else [head - 1], sides, title)
     with TemporaryDirectory() as folder:
         path = Path(folder) / "heads.png"
@@ -79,7 +79,7 @@ def head_pictures(
 
 @dataclass(frozen=True)
 class _View:
-    """Some heads of one layer, all counted from 0."""
+    """Some heads of one layer; layer and heads are counted from 0."""
 
     seen: Observation
     kind: str
@@ -91,7 +91,7 @@ class _View:
     def attention(self, path: Path) -> Picture:
         maps = HeadMaps.of(self._name(), self.seen, self.layer)
         draw(maps, self.title, path, self.sides.queries(self.kind), self.sides.keys(self.kind), self.heads)
-        caption = "Each row is a query; its colours sum to 1 and say how much of each key it takes. Bright is much."
+        caption = "Each row is a query. Its weights sum to 1; a bright key has a large weight."
         caption += "".join(f" {shown.meaning}" for shown in self.seen.maps.values())
         return Picture(path.read_bytes(), caption, f"{' and '.join(maps.kinds())} of {self._which()}")
 
@@ -99,9 +99,7 @@ class _View:
         posteriors = {clustered: p[self.layer].numpy() for clustered, p in self.seen.posteriors.items()}
         labels = self.sides.clustered(self.kind)
         draw_posteriors(f"{self.title}: {self._name()}", posteriors, labels, path, self.heads)
-        caption = (
-            "Each vertical line sums to 1; a run of one bright cluster is a stretch that the head takes as of one kind."
-        )
+        caption = "Each column sums to 1; a bright cluster has a large probability."
         return Picture(path.read_bytes(), caption, f"cluster probabilities of {self._which()}")
 
     def _name(self) -> str:

@@ -1,4 +1,4 @@
-"""What the page takes at most."""
+"""Limits of the requests of the page."""
 
 from dataclasses import dataclass
 
@@ -7,13 +7,16 @@ from espnet_diverse.errors import ConfigError
 
 @dataclass(frozen=True)
 class Limits:
-    """Bounds of one request.
+    """Limits of the requests of the page.
 
     Attributes:
-        seconds: Of a recording.
-        megabytes: Of an uploaded file.
-        characters: Of a text that is to be translated.
-        waiting: Requests that may wait for the model, which serves one at a time.
+        seconds: Maximum duration of a recording.
+        megabytes: Maximum size of an uploaded file.
+        characters: Maximum length of a text.
+        waiting: Maximum number of requests that wait for the model, which serves one at a time.
+
+    Raises:
+        ConfigError: A limit is not above 0.
     """
 
     seconds: float = 120.0
@@ -24,9 +27,9 @@ class Limits:
     def __post_init__(self):
         for name in ("seconds", "megabytes"):
             if not getattr(self, name) > 0:
-                raise ConfigError(f"--max_{name} {getattr(self, name):g} is no limit; give a number above 0")
+                raise ConfigError(f"--max_{name} {getattr(self, name):g} is not allowed; give a number above 0")
 
     @property
     def bytes(self) -> int:
-        """Of an uploaded file."""
+        """Maximum size of an uploaded file in bytes."""
         return int(self.megabytes * 1e6)

@@ -1,4 +1,4 @@
-"""The last results of the page, and the heads of the model on them."""
+"""Store of the last results of the page, and plots of the attention heads on them."""
 
 import base64
 import secrets
@@ -21,14 +21,14 @@ _KEPT = 4  # results
 
 
 @dataclass(frozen=True)
-class Stretch:
-    """What was decoded at once.
+class DecodedSegment:
+    """A segment of a recording, or a line of a text, with its decoded tokens.
 
     Attributes:
-        source: Samples (L,) float32 at 16 kHz, or a text that was translated.
-        tokens: Tokens of what was written.
-        conditions: Name of its task by condition.
-        title: For pictures.
+        source: Samples (L,) float32 at 16 kHz, or the source text.
+        tokens: Tokens of the output text.
+        conditions: Values by condition.
+        title: Title for plots.
     """
 
     source: NDArray | str
@@ -38,50 +38,50 @@ class Stretch:
 
 
 class Results:
-    """Keeps the last results in memory, and looks at them with the model in float32 on the CPU.
+    """Keeps the last results in memory, and plots attention heads with the model in float32 on the CPU.
 
     Args:
-        model_dir: Directory of the run; it is loaded when heads are first asked for.
-        model_file: As of `load_model`.
-        task: What the model does.
+        model_dir: Directory of the run; the model is loaded when plots are first asked for.
+        model_file: Weights, see `load_model`.
+        task: Task of the model.
     """
 
     def __init__(self, model_dir: Path, model_file: str | Path | None, task: str):
         self.model_dir, self.model_file, self.task = model_dir, model_file, task
-        self._kept: OrderedDict[str, list[Stretch]] = OrderedDict()
-        self._seen: tuple[Stretch | None, dict[str, Observation]] = None, {}
+        self._kept: OrderedDict[str, list[DecodedSegment]] = OrderedDict()
+        self._seen: tuple[DecodedSegment | None, dict[str, Observation]] = None, {}
 
-    def keep(self, stretches: list[Stretch]) -> str:
-        """Keep a result, and forget the oldest; return a name for it."""
+    def keep(self, segments: list[DecodedSegment]) -> str:
+        """Store a result, drop the oldest, and return the id of the new one."""
         name = secrets.token_urlsafe(9)
-        self._kept[name] = stretches
+        self._kept[name] = segments
         while len(self._kept) > _KEPT:
             self._kept.popitem(last=False)
         return name
 
     def heads(self, choices: Mapping[str, str]) -> dict:
-        """Pictures of one layer.
+        """Plot the heads of one layer.
 
         Args:
-            choices: `result`, what `keep` returned; `segment`, which of its stretches, from 0; `attention`, a key of
-                `KINDS`; `layer`, from 1; `head`, from 1, or "all". The last three have defaults.
+            choices: `result`, the id from `keep`; `segment`, the index of the segment; `attention`, a key of `KINDS`;
+                `layer`, from 1; `head`, from 1, or "all". The last three have defaults.
 
         Returns:
-            `attentions` that there are, with their numbers of layers and heads; the `attention`, `layer` and `head`
-            that were drawn; `pictures`.
+            `attentions`, with their numbers of layers and heads; the plotted `attention`, `layer` and `head`; and
+            `pictures`.
 
         Raises:
-            ConfigError: There is no such attention, layer or head.
-            DataError: There is no such result, or nothing was written.
-            ModelError: The model has no attention to look at.
+            ConfigError: There is no such segment, attention, layer or head.
+            DataError: There is no such result, or its text is empty.
+            ModelError: The model has no attention that can be plotted.
         """
-        stretch = self._stretch(choices)
-        seen = self._look(stretch)
+        segment = self._segment(choices)
+        seen = self._look(segment)
         kind = choices.get("attention") or next(reversed(seen))
         layer = whole(choices, "layer") or (len(seen[kind].weights) if kind in seen else 1)
         head = None if choices.get("head") == "all" else whole(choices, "head")
-        sides = Sides(stretch.tokens, self._read(stretch))
-        pictures = head_pictures(seen, kind, layer, head, sides, stretch.title)
+        sides = Sides(segment.tokens, self._read(segment))
+        pictures = head_pictures(seen, kind, layer, head, sides, segment.title)
         shapes = {each: one.weights.shape for each, one in seen.items()}
         return {
             "attentions": [
@@ -97,46 +97,48 @@ class Results:
             ],
         }
 
-    def _stretch(self, choices: Mapping[str, str]) -> Stretch:
-        stretches = self._kept.get(choices.get("result", ""))
-        if stretches is None:
-            raise DataError(f"this result is not kept any more, only the last {_KEPT} are; run it again")
-        segment = whole(choices, "segment") or 0
-        if not 0 <= segment < len(stretches):
-            raise ConfigError(f"segment {segment} is not there; the result has {len(stretches)} segments")
-        if not stretches[segment].tokens:
-            raise DataError(f"{stretches[segment].title}: no text was written, so no head can be shown writing it")
-        return stretches[segment]
+    def _segment(self, choices: Mapping[str, str]) -> DecodedSegment:
+        segments = self._kept.get(choices.get("result", ""))
+        if segments is None:
+            raise DataError(f"only the last {_KEPT} results are kept, and this one is not among them; run it again")
+        index = whole(choices, "segment") or 0
+        if not 0 <= index < len(segments):
+            raise ConfigError(f"segment {index} does not exist; the result has {len(segments)} segments")
+        if not segments[index].tokens:
+            raise DataError(
+                f"{segments[index].title}: the text is empty, so there are no heads to plot; choose another"
+            )
+        return segments[index]
 
     @cached_property
     def _loaded(self):
         model, args = load_model(self.model_dir, self.model_file, task=self.task)
         return model.eval(), args
 
-    def _look(self, stretch: Stretch) -> dict[str, Observation]:
-        if self._seen[0] is not stretch:
+    def _look(self, segment: DecodedSegment) -> dict[str, Observation]:
+        if self._seen[0] is not segment:
             model, args = self._loaded
-            source = self._indices(stretch) if isinstance(stretch.source, str) else stretch.source
-            text = TokenIDConverter(args.token_list).tokens2ids(stretch.tokens)
+            source = self._indices(segment) if isinstance(segment.source, str) else segment.source
+            text = TokenIDConverter(args.token_list).tokens2ids(segment.tokens)
             names = getattr(model, "conditions", {})
             conditions = {
                 condition: list(names[condition]).index(name)
-                for condition, name in stretch.conditions.items()
+                for condition, name in segment.conditions.items()
                 if condition in names
             }
-            self._seen = stretch, observe(model, source, text, conditions)
+            self._seen = segment, observe(model, source, text, conditions)
         if not self._seen[1]:
-            raise ModelError("this model has no attention that keeps one matrix of weights a head")
+            raise ModelError("this model has no attention with one matrix of weights per head; choose another model")
         return self._seen[1]
 
-    def _read(self, stretch: Stretch) -> list[str] | None:
-        """Tokens of a text that was translated."""
-        if not isinstance(stretch.source, str):
+    def _read(self, segment: DecodedSegment) -> list[str] | None:
+        """Tokens of the source text; None where the source is audio."""
+        if not isinstance(segment.source, str):
             return None
-        return [self._loaded[1].src_token_list[index] for index in self._indices(stretch)]
+        return [self._loaded[1].src_token_list[index] for index in self._indices(segment)]
 
-    def _indices(self, stretch: Stretch) -> NDArray:
-        return self._preprocess("", {"src_text": stretch.source})["src_text"]
+    def _indices(self, segment: DecodedSegment) -> NDArray:
+        return self._preprocess("", {"src_text": segment.source})["src_text"]
 
     @cached_property
     def _preprocess(self):

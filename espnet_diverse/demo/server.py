@@ -1,9 +1,9 @@
-"""The page over HTTP, for this machine alone.
+"""HTTP server of the page, for this machine alone.
 
-The server listens on 127.0.0.1. Other pages that are open in the same browser can still send it requests, so it answers
-only those that its own page can have sent: the Host header names this machine, which one that an attacker's name server
-has redirected here does not; Origin is that host; and a body has a content type that a page of another origin may send
-only if the server agrees, which it never does. Nothing is written to disk, and the page loads nothing from elsewhere.
+The server listens on 127.0.0.1. Other pages in the same browser can still send requests to it, so it answers only
+requests that its own page can send. The Host header must name this machine, which prevents DNS rebinding; the Origin
+must be that host; and a body must have a content type that other origins can only send with the server's consent, which
+it never gives. Nothing is written to disk, and the page loads nothing from other hosts.
 """
 
 import json
@@ -22,7 +22,7 @@ from espnet_diverse.errors import ConfigError, UserError
 
 HOST = "127.0.0.1"
 BODY = "application/octet-stream"
-_HOSTS = (HOST, "localhost")  # with any port: that of a tunnel differs from ours
+_HOSTS = (HOST, "localhost")  # with any port, because a tunnel may have another one
 _LENGTH = re.compile("[0-9]{1,15}")
 _STATIC = {
     "/": ("index.html", "text/html; charset=utf-8"),
@@ -55,20 +55,20 @@ _HEADERS = {
 
 
 class Service(Protocol):
-    """What is served. Bodies are what the page sends; choices are the values of its controls by name."""
+    """Interface of the service behind the page; `choices` are the values of its controls by name."""
 
     def about(self) -> dict:
-        """The model, and what can be chosen."""
+        """Describe the model and the choices."""
 
     def run(self, body: bytes, choices: Mapping[str, str]) -> dict:
-        """Recognise a recording, or translate a text."""
+        """Transcribe a recording, or translate a text."""
 
     def heads(self, body: bytes, choices: Mapping[str, str]) -> dict:
-        """Pictures of the heads of a result."""
+        """Plot the attention heads of a result."""
 
 
 class Refusal(NamedTuple):
-    """Why a request is not served."""
+    """The status and the message for a request that is refused."""
 
     status: HTTPStatus
     message: str
@@ -78,15 +78,15 @@ class Server(ThreadingHTTPServer):
     """Serves the page on 127.0.0.1.
 
     Args:
-        port: Where to listen; 0 takes a free one.
-        limits: Of one request.
+        port: Port to listen on; 0 is any free port.
+        limits: Limits of the requests.
 
     Attributes:
-        service: What is served; to be set before the first request is.
-        url: Where the page is.
+        service: The service behind the page; must be set before the first request.
+        url: Address of the page.
 
     Raises:
-        ConfigError: The port is none, or in use.
+        ConfigError: The port is out of range or in use.
     """
 
     daemon_threads = True
@@ -97,8 +97,8 @@ class Server(ThreadingHTTPServer):
         try:
             super().__init__((HOST, port), _Handler)
         except (OSError, OverflowError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "ports lie between 0 and 65535"
-            raise ConfigError(f"--port {port}: {reason}; give another one, or 0 for one that is free") from error
+            reason = error.strerror if isinstance(error, OSError) else "a port is a number from 0 to 65535"
+            raise ConfigError(f"--port {port}: {reason}; give another one, or 0 for any free port") from error
         self.url = f"http://{HOST}:{self.server_port}/"
 
 
@@ -117,7 +117,7 @@ class _Handler(BaseHTTPRequestHandler):
             name, kind = _STATIC[path]
             self._send(HTTPStatus.OK, kind, files(__package__).joinpath("page", name).read_bytes())
         else:
-            self._refuse(Refusal(HTTPStatus.NOT_FOUND, f"{path}: there is no such page"))
+            self._refuse(Refusal(HTTPStatus.NOT_FOUND, f"{path}: not found; open {self.server.url}"))
 
     def do_POST(self) -> None:  # noqa: N802
         path, _, query = self.path.partition("?")
@@ -126,20 +126,20 @@ class _Handler(BaseHTTPRequestHandler):
             self._refuse(refusal)
             return
         if not self.server.places.acquire(blocking=False):
-            busy = f"{self.server.limits.waiting} requests are waiting already; try again in a moment"
+            busy = f"{self.server.limits.waiting} requests are already waiting; try again later"
             self._refuse(Refusal(HTTPStatus.SERVICE_UNAVAILABLE, busy))
             return
         try:
             length = int(self.headers["Content-Length"])
             body = self.rfile.read(length)
-            if len(body) == length:  # else it has gone away
+            if len(body) == length:  # else the client has disconnected
                 choices = dict(parse_qsl(query))
                 self._answer(lambda: getattr(self.server.service, served)(body, choices))
         finally:
             self.server.places.release()
 
     def _foreign(self) -> Refusal | None:
-        """Why a request is not from our page."""
+        """The refusal of a request that is not from our page."""
         host, origin = self.headers.get("Host", ""), self.headers.get("Origin")
         if host.partition(":")[0].lower() not in _HOSTS:
             return Refusal(HTTPStatus.FORBIDDEN, f"host {host!r} is not this machine; open {self.server.url}")
@@ -148,17 +148,17 @@ class _Handler(BaseHTTPRequestHandler):
         return None
 
     def _unfit(self, served: str | None) -> Refusal | None:
-        """Why a body cannot be taken."""
+        """The refusal of a request whose path or body is not valid."""
         if served is None:
-            return Refusal(HTTPStatus.NOT_FOUND, f"{self.path}: there is no such page")
+            return Refusal(HTTPStatus.NOT_FOUND, f"{self.path}: not found; open {self.server.url}")
         if self.headers.get("Content-Type") != BODY:
             return Refusal(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"the content type must be {BODY}")
         length = self.headers.get("Content-Length", "")
         if not _LENGTH.fullmatch(length):
-            return Refusal(HTTPStatus.LENGTH_REQUIRED, "the request has no length")
+            return Refusal(HTTPStatus.LENGTH_REQUIRED, "the request has no valid Content-Length; send one")
         if int(length) > self.server.limits.bytes:
             size, most = int(length) / 1e6, self.server.limits.megabytes
-            message = f"the file has {size:.1f} MB, and at most {most:g} are taken; cut it, or see --max_megabytes"
+            message = f"the file has {size:.1f} MB; the limit is {most:g} MB; cut it, or see --max_megabytes"
             return Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, message)
         return None
 
@@ -167,9 +167,9 @@ class _Handler(BaseHTTPRequestHandler):
             answer, status = serve(), HTTPStatus.OK
         except UserError as error:
             answer, status = {"error": str(error)}, HTTPStatus.BAD_REQUEST
-        except Exception as error:  # a request must not end the server
+        except Exception as error:  # of any kind, because a request must not stop the server
             logging.exception("a request failed")
-            message = f"the model failed ({type(error).__name__}); the terminal that serves this page says more"
+            message = f"the model failed ({type(error).__name__}); see the terminal of espnet-diverse demo for details"
             answer, status = {"error": message}, HTTPStatus.INTERNAL_SERVER_ERROR
         self._send(status, "application/json", json.dumps(answer, ensure_ascii=False, allow_nan=False).encode())
 
@@ -187,5 +187,5 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
 
     def log_message(self, format: str, *args: object) -> None:
-        """Requests are logged, not printed."""
+        """Log requests instead of printing them."""
         logging.info("%s %s", self.address_string(), format % args)

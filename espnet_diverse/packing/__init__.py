@@ -1,1 +1,1 @@
-"""Models as files to hand on: packed with a model card, with ESPnet's archives read and written; ONNX; safetensors."""
+"""Models as files to share: packed models with a model card, readable by ESPnet; pruning; ONNX and safetensors."""

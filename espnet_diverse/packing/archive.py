@@ -1,10 +1,10 @@
-"""Packed models: what is in one, and how one is opened without running anything in it.
+"""Packed models: their content, and unpacking without running any of it.
 
-The format is ESPnet's (`espnet2.main_funcs.pack_funcs`): a zip whose meta.yaml names config.yaml and the weights by the
-arguments of ESPnet's inference classes. Its paths, and those in config.yaml, are names of members. Ours may also hold
-the weights as `model.safetensors` beside config.yaml; those are preferred.
+The format is ESPnet's (`espnet2.main_funcs.pack_funcs`): a zip file whose meta.yaml gives the paths of config.yaml and
+the weights, under the argument names of ESPnet's inference classes. These paths, and those in config.yaml, are names of
+members. Our archives can also have the weights as `model.safetensors` beside config.yaml; those are preferred.
 
-Opening makes the directory of a run of it, in which every file has its usual name.
+Unpacking makes the directory of a run, in which every file has its usual name.
 """
 
 import os
@@ -32,29 +32,32 @@ NAMES = {
     **{task: (f"{task}_train_config", f"{task}_model_file") for task in ("asr", "st", "mt", "s2t")},
     "lm": ("lm_train_config", "lm_file"),
 }
-"""How ESPnet calls config.yaml and the weights of a task."""
+"""ESPnet's argument names of config.yaml and the weights, by task."""
 
 _CACHE = "ESPNET_DIVERSE_CACHE"
-_LAYOUT = "1"  # of the directories in the cache; raise it when what opening makes changes
+_LAYOUT = "1"  # version of the directories in the cache; increase it when unpacking changes
 _FILES = 10_000
-_BYTES = 1 << 26  # that any archive may unpack to
-_RATIO = 20  # of its own size that it may unpack to beyond that
+_BYTES = 1 << 26  # unpacked size that is allowed for any archive
+_RATIO = 20  # multiple of the archive's size that is allowed in addition
 
 
 def weights_name(task: str) -> str:
-    """Name of the weights in the directory of a run, those that commands take by default."""
+    """Name of the weights that commands use by default, in the directory of a run."""
     return "valid.loss.ave.pth" if task == "lm" else "valid.acc.ave.pth"
 
 
 def unpacked(model: str | Path) -> Path:
-    """The directory of a run: `model` itself or, where it is a packed model, what it is unpacked to.
+    """The directory of a run: `model` itself, or the directory that a packed model is unpacked to.
 
-    That happens once; the directory stays in $ESPNET_DIVERSE_CACHE, by default ~/.cache/espnet_diverse, under the
+    A file is unpacked once; its directory stays in $ESPNET_DIVERSE_CACHE, by default ~/.cache/espnet_diverse, under the
     SHA-256 digest of the file.
 
+    Args:
+        model: Directory of a run, or a packed model.
+
     Raises:
-        ModelError: There is nothing, or a folder that is no run. The file is no packed model, is damaged, or holds what
-            is not to be trusted.
+        ModelError: The path does not exist, the directory is not that of a run, or the file is not a packed model, is
+            damaged, or has content that is not allowed.
     """
     model = Path(model)
     if not model.exists():
@@ -62,12 +65,12 @@ def unpacked(model: str | Path) -> Path:
     if model.is_dir():
         if not (model / "config.yaml").is_file():
             raise ModelError(
-                f"{model}: is no directory of a run, for it has no config.yaml; give one, or a packed model"
+                f"{model}: is not the directory of a run, because it has no config.yaml; give one, or a packed model"
             )
         return model
     if not is_zipfile(model):
-        what = "is no zip file, as packed models are, or a torn one"
-        raise ModelError(f"{model}: {what}; give a model before everything else, or get the file again")
+        what = "is not a packed model, which is a zip file, or is incomplete"
+        raise ModelError(f"{model}: {what}; check that the first argument is a model, or download the file again")
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     cache = Path(os.environ.get(_CACHE) or Path(home, "espnet_diverse"))
     target = cache / "models" / _LAYOUT / digest(model)
@@ -83,26 +86,28 @@ class Members:
 
     Args:
         model: Path of the archive, for messages.
-        folder: What it was unpacked to.
+        folder: Directory that it was unpacked to.
 
     Raises:
-        ModelError: There is no meta.yaml, or it is not ESPnet's.
+        ModelError: meta.yaml is missing, or is not in ESPnet's format.
     """
 
     def __init__(self, model: Path, folder: Path):
         self.model, self.folder = model, folder
         found = sorted(folder.rglob(META), key=lambda path: len(path.parts))
         if not found:
-            raise ModelError(f"{model}: has no {META} and is no packed model; espnet-diverse pack makes one")
+            raise ModelError(f"{model}: has no {META}, so it is not a packed model; make one with espnet-diverse pack")
         meta = read_yaml(found[0], f"{model}: {META}")
         tables = meta.get("yaml_files"), meta.get("files")
         if not all(isinstance(table, dict) for table in tables):
-            raise ModelError(f"{model}: {META} is not that of a packed model; it names yaml_files and files")
+            raise ModelError(
+                f"{model}: {META} is not that of a packed model, which has yaml_files and files; pack the model again"
+            )
         self.configs, self.files = tables
         task = next((task for task, (config, _) in NAMES.items() if config in self.configs), None)
         if task is None:
             held = " ".join(map(str, self.configs)) or "nothing"
-            raise ModelError(f"{model}: holds {held}; models of these tasks can be used: {' '.join(NAMES)}")
+            raise ModelError(f"{model}: contains {held}; supported tasks: {' '.join(NAMES)}")
         self.task = task
 
     def config(self) -> Path:
@@ -116,21 +121,25 @@ class Members:
         return beside if beside.is_file() else self.member(self.files.get(name), name)
 
     def member(self, name: object, what: str) -> Path:
-        """Path of a member that is called for as `what`.
+        """Path of a member.
+
+        Args:
+            name: Name of the member.
+            what: What it is, for messages.
 
         Raises:
-            ModelError: It is not there.
+            ModelError: The member does not exist.
         """
         # An absolute path has lost its root in the archive.
         inside = PurePosixPath(str(name).lstrip("/"))
         path = self.folder / inside
         if name is None or ".." in inside.parts or not path.is_file():
-            raise ModelError(f"{self.model}: {what} is to be {name}, which is not in the archive; pack the model again")
+            raise ModelError(f"{self.model}: {what} is {name}, which is not in the archive; pack the model again")
         return path
 
 
 def _arrange(members: Members, folder: Path) -> None:
-    """Make the directory of a run in `folder`; files keep no name that the archive gives them."""
+    """Make the directory of a run in `folder`; file names never come from the archive."""
     config = read_yaml(members.config(), f"{members.model}: config.yaml")
     check_config(config, members.model)
     config["task"] = members.task
@@ -148,12 +157,12 @@ def _arrange(members: Members, folder: Path) -> None:
 
 
 def place(key: str, path: Path) -> str:
-    """Where the file that `key` of config.yaml names lies in the directory of a run, and in a packed model."""
+    """Path of the file for `key` of config.yaml, in the directory of a run and in a packed model."""
     return f"src_tokens/{path.name}" if key == "src_bpemodel" else path.name
 
 
 def _arrange_vocabulary(members: Members, config: Mapping, folder: Path) -> None:
-    """Copy the vocabularies; ESPnet's archives have none, and that of the text is made of config.yaml there."""
+    """Copy the vocabularies; in ESPnet's archives, which have none, that of the text is made from config.yaml."""
     for part in ("", "src_tokens"):
         for name in VOCABULARY:
             path = members.config().parent / part / name
@@ -162,7 +171,7 @@ def _arrange_vocabulary(members: Members, config: Mapping, folder: Path) -> None
     tokens = config.get("token_list")
     if not (folder / "tokens.yaml").is_file() and isinstance(tokens, list):
         model = Path(folder, config["bpemodel"]).read_bytes() if config.get("bpemodel") else None
-        with suppress(UserError):  # words, phonemes: nothing but decoding is possible then
+        with suppress(UserError):  # words or phonemes: then only decoding is possible
             Vocabulary(str(config.get("token_type")), list(map(str, tokens)), model).save(folder)
 
 
@@ -177,15 +186,15 @@ def _unzip(model: Path, folder: Path) -> None:
         unzip(model, folder, max_bytes=_BYTES + _RATIO * size, max_files=_FILES)
     except DataError as error:
         raise ModelError(str(error)) from error
-    except (ValueError, LZMAError, struct.error) as error:  # of damaged fields
-        raise ModelError(f"{model}: cannot be unpacked ({error}); delete the archive and fetch it again") from error
+    except (ValueError, LZMAError, struct.error) as error:  # from damaged fields
+        raise ModelError(f"{model}: cannot be unpacked ({error}); delete the archive and download it again") from error
 
 
 @contextmanager
 def _appearing(target: Path) -> Iterator[tuple[Path, Path]]:
-    """Yield an empty folder for work, and another that becomes `target` at the end.
+    """Yield an empty directory for work, and another that becomes `target` at the end.
 
-    Several processes may do so at once; the first one's folder stays.
+    Several processes can do so at once; the directory of the first one is kept.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".unpacking", dir=target.parent) as staging:

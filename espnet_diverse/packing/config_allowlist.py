@@ -1,7 +1,7 @@
-"""What a configuration from elsewhere may say.
+"""Allowed values in the configuration of a packed model.
 
-A configuration chooses classes, and some of ESPnet's fetch models, and code with them, when they are built. A packed
-model may choose only classes that are made of ESPnet and this package alone.
+A configuration selects classes, and some of ESPnet's classes download models, with code, when they are built. A packed
+model may only select classes that need nothing but ESPnet and this package.
 """
 
 from collections.abc import Mapping
@@ -33,31 +33,35 @@ _ALLOWED = {
     "lm": {"seq_rnn", "transformer", "diverse_transformer"},
     "model": {"espnet", "maskctc", "pit_espnet", "mt", "discrete_asr", "lm", "lm_multitask", "diverse"},
     "token_type": _TOKENS,
-    "src_token_type": _TOKENS | {"hugging_face"},  # of which one file is read and nothing fetched
+    "src_token_type": _TOKENS | {"hugging_face"},  # reads one file and downloads nothing
 }
-"""What may be chosen; null may always be."""
+"""Allowed values by key; null is always allowed."""
 
 
 def check_config(config: Mapping, model: Path) -> None:
-    """Refuse a configuration that would fetch something, or that no run has.
+    """Refuse a configuration that could download something, or that is malformed.
+
+    Args:
+        config: The configuration.
+        model: Path of the archive, for messages.
 
     Raises:
-        ModelError: The choice that is not allowed, or a section that is no mapping.
+        ModelError: A value is not allowed, or a section is not a mapping.
     """
     for key, section in config.items():
         if str(key).endswith("_conf") and not isinstance(section, dict | None):
-            raise ModelError(f"{model}: {key} of config.yaml is {section!r}; it is a mapping of options")
+            raise ModelError(f"{model}: {key} of config.yaml is {section!r}; it must be a mapping of options")
     for key, allowed in _ALLOWED.items():
         chosen = config.get(key)
         if chosen is not None and str(chosen).lower() not in allowed:
             raise ModelError(
-                f"{model}: {key} {chosen!r} is not allowed in a packed model, for it may fetch and run code; "
+                f"{model}: {key} {chosen!r} is not allowed in a packed model, because it may download and run code; "
                 f"allowed: {' '.join(sorted(allowed))}"
             )
 
 
 class _Loader(yaml.SafeLoader):
-    """Safe YAML without merge keys, of which a few lines can become more than memory holds; no program writes them."""
+    """Safe YAML without merge keys, with which a few lines can expand beyond the memory."""
 
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
         for key, _ in node.value:
@@ -66,22 +70,24 @@ class _Loader(yaml.SafeLoader):
 
 
 def read_yaml(path: Path, shown: str) -> dict:
-    """Read a mapping.
+    """Read a YAML file with a mapping.
 
     Args:
-        path: The file.
-        shown: What to call it in messages.
+        path: Path of the file.
+        shown: Name of the file in messages.
 
     Raises:
-        ModelError: It is too large or no mapping in YAML.
+        ModelError: The file is too large, or is not a mapping in YAML.
     """
     if path.stat().st_size > _MOST_BYTES:
-        raise ModelError(f"{shown} has {path.stat().st_size} bytes; {_MOST_BYTES} are allowed")
+        raise ModelError(
+            f"{shown} has {path.stat().st_size} bytes; at most {_MOST_BYTES} are allowed; check where the file is from"
+        )
     try:
         mapping = _Loader(path.read_text(encoding="utf-8")).get_single_data()
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as error:
-        said = " ".join(str(error).split())
-        raise ModelError(f"{shown} is no YAML that can be read ({said}); fetch the file again") from error
+        reason = " ".join(str(error).split())
+        raise ModelError(f"{shown} is not valid YAML ({reason}); download the file again") from error
     if not isinstance(mapping, dict):
-        raise ModelError(f"{shown} holds a {type(mapping).__name__}, not a mapping; fetch the file again")
+        raise ModelError(f"{shown} contains a {type(mapping).__name__}, not a mapping; download the file again")
     return mapping

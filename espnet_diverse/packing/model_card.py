@@ -1,6 +1,6 @@
 """The model card of a packed model: README.md with the front matter of the Hugging Face Hub.
 
-It holds what the run's own files say and what the user adds, and nothing else: a fact that neither gives is left out.
+It contains only what the files of the run state and what the user adds.
 """
 
 import json
@@ -48,15 +48,15 @@ _ATTENTIONS = (("encoder", "attention"), ("decoder", "attention"), ("decoder", "
 
 @dataclass(frozen=True)
 class Facts:
-    """What the user says of a model.
+    """Statements of the user about a model.
 
     Attributes:
-        name: Its name; that of the run's directory where empty.
-        license: Identifier of its licence, such as apache-2.0.
-        languages: Codes of its languages; where there are none, those whose names the model knows.
-        datasets: Names of the data sets.
-        data: A text on the data that it was trained with.
-        results: A Markdown file with results and the commands that gave them, which becomes part of the card.
+        name: Name of the model; by default the name of the run's directory.
+        license: Identifier of the licence, such as apache-2.0.
+        languages: Language codes; by default the languages that the model knows.
+        datasets: Names of the training data sets.
+        data: Description of the training data.
+        results: Markdown file with results and the commands that produced them, included in the card.
     """
 
     name: str = ""
@@ -68,13 +68,13 @@ class Facts:
 
 
 def card(model_dir: Path, config: Mapping, model: nn.Module, facts: Facts, file: str) -> str:
-    """The model card.
+    """Write the text of a model card.
 
     Args:
         model_dir: Directory of the run; scores are read from its decode/*/score.json, commands from its plan.tsv.
-        config: Its configuration.
+        config: Configuration of the run.
         model: The model.
-        facts: What the user says.
+        facts: Statements of the user.
         file: Name of the packed model.
 
     Raises:
@@ -121,7 +121,7 @@ def _languages(config: Mapping) -> list[str]:
 
 
 def _model(config: Mapping, model: nn.Module) -> dict[str, str]:
-    """Rows of the table on the model."""
+    """Rows of the table about the model."""
     rows = {"parameters": f"{sum(parameter.numel() for parameter in model.parameters()) / 1e6:.2f} M"}
     for net in ("encoder", "decoder", "lm"):
         if config.get(net):
@@ -143,7 +143,7 @@ def _size(options: Mapping) -> Iterator[str]:
 
 
 def _attentions(config: Mapping) -> Iterator[tuple[str, str, Mapping]]:
-    """Where an attention of ours is, its core, and the options that were given."""
+    """Place of each attention of this package, its core, and its options."""
     for net, kind in (*_ATTENTIONS, ("lm", "attention")):
         options = dict((config.get(f"{net}_conf") or {}).get(kind) or {})
         if options:
@@ -162,7 +162,7 @@ def _scores(model_dir: Path) -> Iterator[tuple[str, dict]]:
 
 
 def _results(scores: Mapping[str, Mapping]) -> str:
-    """A row for each set and metric, and for each language, direction or domain in it."""
+    """One row for each set and metric, and for each language, direction or domain in the set."""
     lines = []
     for folder, score in scores.items():
         for metric, groups in score["metrics"].items():
@@ -175,7 +175,7 @@ def _results(scores: Mapping[str, Mapping]) -> str:
 
 
 def _commands(model_dir: Path, scores: Mapping[str, Mapping]) -> str:
-    """The commands of the plan that the run was made by: training, and the decoding and scoring of what has scores."""
+    """The commands of the run's plan: training, and decoding and scoring of the sets that have scores."""
     plan = model_dir / "plan.tsv"
     lines = plan.read_text(encoding="utf-8").splitlines() if plan.is_file() else []
     stages = [line.partition("\t")[::2] for line in lines]

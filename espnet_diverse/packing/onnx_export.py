@@ -1,11 +1,11 @@
 """ONNX export of encoder and CTC: features in, log probabilities of labels out, for any batch and length.
 
-The graph begins after the frontend, with the normalisation of features where the model has one. So whoever runs it
-computes log mel features as the frontend does; its options, the labels and the rest that is needed stand in the
-metadata of the file. Joint search needs the decoder, which is not exported. The graph holds ESPnet's table of 5000
-positions: at 40 ms a position it takes 200 seconds at once.
+The graph begins after the frontend, with the normalisation of features where the model has one. Its input is log mel
+features, computed as by the frontend; the metadata of the file holds the options of the frontend and the labels. Joint
+search needs the decoder, which is not exported. The graph contains ESPnet's table of 5000 positions: with 40 ms per
+position, inputs can have up to 200 seconds.
 
-The cores are traced as they compute when their weights are asked for: in plain steps, without blocks of scores.
+The cores are traced in the form that keeps attention weights: in plain steps, without blocks of scores.
 """
 
 import json
@@ -40,21 +40,21 @@ _OUTPUTS = {
 
 
 class EncoderCTC(nn.Module):
-    """What is exported of a model.
+    """The exported part of a model.
 
     Args:
-        model: Of speech recognition, or of translation with CTC over its text.
+        model: Model of speech recognition, or of speech translation with CTC over its text.
         task: "asr" or "st".
 
     Raises:
-        ModelError: It has no CTC over its text, or an encoder that cannot be exported.
+        ModelError: The model has no CTC over its text, or a part that cannot be exported.
     """
 
     def __init__(self, model: nn.Module, task: str):
         super().__init__()
         ctc = getattr(model, {"asr": "ctc", "st": "st_ctc"}.get(task, ""), None)
         if ctc is None:
-            raise ModelError(f"a model of task {task} without CTC over its text cannot be exported; train it with CTC")
+            raise ModelError(f"a model of task {task} without CTC over its text cannot be exported; train one with CTC")
         if not isinstance(model.encoder, _ENCODERS):
             name = type(model.encoder).__name__
             raise ModelError(f"{name} cannot be exported; transformer, conformer and e_branchformer encoders can")
@@ -75,18 +75,18 @@ def export(model: nn.Module, args: Namespace, output: Path, conditions: Mapping[
     """Write the graph of encoder and CTC.
 
     Args:
-        model: A loaded model; it is in evaluation mode then.
-        args: What it was trained with.
-        output: The file.
-        conditions: Name by condition of the task that the graph is for, where the encoder goes by it.
-        int8: Quantise the weights of linear maps to 8 bits, by ONNX Runtime.
+        model: A loaded model; it is set to evaluation mode.
+        args: Arguments that it was trained with.
+        output: Path of the file.
+        conditions: Values by condition for which the graph is made, where the encoder depends on them.
+        int8: Whether to quantise the weights of linear layers to 8 bits with ONNX Runtime.
 
     Returns:
         `output`.
 
     Raises:
-        ConfigError: The packages of the extra are missing, or a task is missing or unknown.
-        ModelError: As of `EncoderCTC`.
+        ConfigError: The packages of the extra `onnx` are missing, or a condition is missing or unknown.
+        ModelError: The model cannot be exported, see `EncoderCTC`.
     """
     onnx = _import_onnx()
     net = EncoderCTC(model.eval(), getattr(args, "task", "asr"))
@@ -108,21 +108,21 @@ def export(model: nn.Module, args: Namespace, output: Path, conditions: Mapping[
 
 def _import_onnx() -> ModuleType:
     try:
-        import_onnxruntime()  # what checks and quantises
+        import_onnxruntime()  # for checks and quantisation
         import onnx
-        import onnxscript  # noqa: F401  what torch.onnx asks for
+        import onnxscript  # noqa: F401  needed by torch.onnx
     except ImportError as error:
         raise ConfigError(f"ONNX needs {error.name}; install it: pip install 'espnet_diverse[onnx]'") from error
     return onnx
 
 
 def _condition_ids(model: nn.Module, conditions: Mapping[str, str]) -> dict[str, Tensor]:
-    """Index by condition that the graph is for, each (1,)."""
+    """Index of each condition for which the graph is made, each (1,)."""
     ids = {}
     for condition, names in known_conditions(model).names.items():
         name = conditions.get(condition, conditions.get("lang") if condition == "tgtlang" else None)
         if name is None:
-            continue  # whether the encoder needs it shows when it runs
+            continue  # tracing fails where the encoder needs it
         if name not in names:
             raise ConfigError(f"{CONDITIONS[condition].option} {name} is unknown; this model knows: {' '.join(names)}")
         ids[condition] = torch.tensor([names.index(name)])
@@ -135,15 +135,15 @@ def _trace(net: EncoderCTC, ids: Mapping[str, Tensor], features: int, path: Path
     with scope(ids, keep_attention=True, collect=False), warnings.catch_warnings():
         try:
             net(*example)
-        except ValueError as error:  # of a task that is missing
-            todo = "name it, --language, --target_language or --domain"
+        except ValueError as error:  # of a missing condition
+            todo = "give it by --language, --target_language or --domain"
             raise ConfigError(f"the graph is for one language or domain: {error}; {todo}") from error
-        warnings.simplefilter("ignore")  # of the tracer, on sizes that are constants by intent
+        warnings.simplefilter("ignore")  # of the tracer, about sizes that are constants by intent
         torch.onnx.export(
             net,
             example,
             path,
-            dynamo=False,  # the newer exporter takes sizes that decide between ways of computing as constants
+            dynamo=False,  # the newer exporter makes sizes constant that select a code path
             opset_version=OPSET,
             input_names=list(_INPUTS),
             output_names=list(_OUTPUTS),
@@ -156,7 +156,7 @@ def _quantise(path: Path) -> Path:
 
     quantised = path.with_name("int8.onnx")
     level = logging.root.level
-    logging.root.setLevel(logging.ERROR)  # it recommends preparations that change no result
+    logging.root.setLevel(logging.ERROR)  # it recommends preparations that do not change the result
     try:
         quantize_dynamic(path, quantised, op_types_to_quantize=["MatMul", "Gemm"], weight_type=QuantType.QInt8)
     finally:
@@ -165,7 +165,7 @@ def _quantise(path: Path) -> Path:
 
 
 def _metadata(args: Namespace, features: int, conditions: Mapping[str, str]) -> dict[str, str]:
-    """What running the graph takes to know: all values are text, those that are not words in JSON."""
+    """Metadata for running the graph; values are strings, or JSON where they are not strings."""
     content = {
         "tokens": args.token_list,
         "blank": 0,

@@ -1,4 +1,4 @@
-"""Packing the directory of a run into one file, which ESPnet reads, too; `archive` tells the format."""
+"""Packing the directory of a run into one file, which ESPnet can also read; `archive.py` describes the format."""
 
 import sys
 import zipfile
@@ -19,7 +19,7 @@ from espnet_diverse.training.config import named_files
 from espnet_diverse.training.tasks import find_weights, load_model, read_config
 
 WEIGHTS = {"both": (".pth", ".safetensors"), "pth": (".pth",), "safetensors": (".safetensors",)}
-"""Files of weights by the name of the choice; ESPnet reads only the first kind."""
+"""Suffixes of the weights by choice; ESPnet only reads .pth."""
 
 _OF_THE_MACHINE = {
     "output_dir": None,
@@ -31,8 +31,8 @@ _OF_THE_MACHINE = {
     "train_shape_file": [],
     "valid_shape_file": [],
 }
-"""Paths that a config.yaml holds for training alone, and what stands for them in a packed model."""
-_EPOCH = (1980, 1, 1, 0, 0, 0)  # the date of all members, so that the same model gives the same file
+"""Keys of config.yaml that only training uses and that hold paths, and their values in a packed model."""
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # date of all members, so that packing is reproducible
 
 
 def pack(
@@ -42,26 +42,26 @@ def pack(
     model_file: str | Path | None = None,
     weights: str = "both",
 ) -> Path:
-    """Write a packed model with its model card. A model that does not load is not packed.
+    """Write a packed model with its model card. A model that cannot be loaded is not packed.
 
     Args:
         model_dir: Directory of the run.
-        output: The file; its name ends in .zip.
-        facts: For the model card.
-        model_file: Weights, as of `find_weights`; by default those that commands take.
-        weights: A key of `WEIGHTS`.
+        output: Path of the file; its name ends in .zip.
+        facts: Statements for the model card.
+        model_file: Weights, see `find_weights`; by default those that commands use.
+        weights: Format of the weights, a key of `WEIGHTS`.
 
     Returns:
         `output`; the same model and facts give the same content.
 
     Raises:
-        ConfigError: The name of `output` or the kind of weights is not allowed.
+        ConfigError: The name of `output` or the format of the weights is not allowed.
         ModelError: A file is missing or damaged, or the weights do not fit the configuration.
     """
     if output.suffix != ".zip":
-        raise ConfigError(f"{output}: a packed model is a zip; give a name that ends in .zip")
+        raise ConfigError(f"{output}: a packed model is a zip file; the name must end in .zip")
     if weights not in WEIGHTS:
-        raise ConfigError(f"weights {weights!r} are unknown; known: {' '.join(WEIGHTS)}")
+        raise ConfigError(f"weights {weights!r} is unknown; known: {' '.join(WEIGHTS)}")
     config = read_config(model_dir / "config.yaml")
     task = config.get("task", "asr")
     source = find_weights(model_dir, model_file or weights_name(task))
@@ -81,7 +81,7 @@ def pack(
 
 
 def _files(model_dir: Path, config: dict) -> dict[str, bytes]:
-    """Content by member of the vocabularies and of what config.yaml names; it names the members then."""
+    """Content of the vocabularies and of the files in config.yaml, by member; `config` is changed to these names."""
     members = {}
     for folder in (Path(), Path("src_tokens")):
         paths = {(folder / name).as_posix(): model_dir / folder / name for name in VOCABULARY}
@@ -116,7 +116,7 @@ def _weights(state: Mapping[str, torch.Tensor], suffix: str) -> bytes:
 
 
 def _write(output: Path, members: Mapping[str, bytes]) -> None:
-    """Write the archive under a temporary name first; weights, which do not compress, are stored as they are."""
+    """Write the archive under a temporary name first; weights, which do not compress, are stored uncompressed."""
     output.parent.mkdir(parents=True, exist_ok=True)
     partial = output.with_name(f".{output.name}.partial")
     try:

@@ -1,8 +1,8 @@
-"""Pruning: the model of one language or domain, cut out of a multilingual or multi-domain one.
+"""Pruning a model with head selection to one language or domain.
 
-Of every attention with head selection the heads stay that the condition picks, so that plain attention computes what
-the selection did. The tag of the target language becomes the embedding of <sos/eos>. A net of which nothing else is
-ours is renamed to ESPnet's own, which then loads without this package.
+Every attention with head selection keeps the heads that the condition selects, so that plain attention computes the
+same result. The tag of the target language becomes the embedding of <sos/eos>. A net without any other option of this
+package is renamed to ESPnet's own, so that the model loads without this package.
 """
 
 import copy
@@ -28,7 +28,7 @@ from espnet_diverse.training.tasks import find_weights, load_model, read_config
 
 _NETS = {"encoder": ENCODERS, "decoder": DECODERS}
 _PLAIN_MODEL = {"asr": "espnet", "st": "espnet", "mt": "mt", "s2t": "espnet"}
-_UNUSED = (None, {}, {"core": "softmax"})  # values at which an option of ours does nothing
+_UNUSED = (None, {}, {"core": "softmax"})  # values with which an option of this package has no effect
 _VOCABULARY = ("tokens.txt", "tokens.yaml", "bpe.model", "tokenizer.json")
 
 
@@ -39,20 +39,20 @@ def prune(
 
     Args:
         model_dir: Directory of the run.
-        output_dir: Where to write; another directory.
-        conditions: Name by condition of `conditions.CONDITIONS`; without one the target language is the language.
-        model_file: Weights, as of `find_weights`.
+        output_dir: Directory to write to, other than `model_dir`.
+        conditions: Values by condition; without a target language it is the language.
+        model_file: Weights, see `find_weights`.
 
     Returns:
         Path of the weights, which keep the name of `model_file`.
 
     Raises:
-        ConfigError: A name is unknown or missing, nothing in the model goes by a condition, or `output_dir` is
+        ConfigError: A value is unknown or missing, the model does not depend on any condition, or `output_dir` is
             `model_dir`.
         ModelError: A file is missing or damaged, or the weights do not fit the configuration.
     """
     if output_dir.resolve() == model_dir.resolve():
-        raise ConfigError(f"{output_dir}: is the directory of the model that is pruned; give another one")
+        raise ConfigError(f"{output_dir}: is the directory of the model itself; give another one")
     weights = find_weights(model_dir, model_file)
     config = read_config(model_dir / "config.yaml")
     model, _ = load_model(model_dir, weights, task=config.get("task", "asr"))
@@ -65,10 +65,14 @@ def prune(
 
 
 def prune_model(model: nn.Module, conditions: Mapping[str, str]) -> None:
-    """Keep of `model`, in place, what the named conditions use; it is in evaluation mode then.
+    """Prune a model in place and set it to evaluation mode.
+
+    Args:
+        model: The model.
+        conditions: Values by condition.
 
     Raises:
-        ConfigError: As of `prune`.
+        ConfigError: A value is unknown or missing, or the model does not depend on any condition.
     """
     ids = {condition: torch.tensor([index]) for condition, index in _indices(model, conditions).items()}
     model.eval()
@@ -81,7 +85,7 @@ def prune_model(model: nn.Module, conditions: Mapping[str, str]) -> None:
 
 
 def pruned_config(config: Mapping, model: nn.Module) -> dict:
-    """The configuration of a run after `prune_model`: `config` without what was pruned."""
+    """The configuration of a run after `prune_model`: `config` without the options of head selection and tags."""
     config = copy.deepcopy(dict(config))
     for part, nets in _NETS.items():
         section = config.get(f"{part}_conf") or {}
@@ -95,7 +99,7 @@ def pruned_config(config: Mapping, model: nn.Module) -> dict:
 
 
 def _espnets_options(section: Mapping, net: type) -> dict | None:
-    """The options of `net` for ESPnet's class that it is derived from; None where one of ours does something."""
+    """The options of `net` for ESPnet's base class; None where an option of this package has an effect."""
     theirs = next(kind for kind in net.__mro__ if kind.__module__.startswith("espnet2."))
     known = inspect.signature(theirs).parameters
     gated = section.get("input_layer") == GATED
@@ -106,7 +110,7 @@ def _espnets_options(section: Mapping, net: type) -> dict | None:
 
 
 def _rename_model(config: dict, model: nn.Module) -> None:
-    """Take our name and options off the model where both nets are ESPnet's; else keep the conditions still used."""
+    """Rename the model to ESPnet's where both nets are ESPnet's; else keep the conditions that are still used."""
     used = {condition for module in model.modules() if isinstance(module, ConditionRows) for condition in module.by}
     options = dict(config.get("model_conf") or {})
     names = {
@@ -117,26 +121,28 @@ def _rename_model(config: dict, model: nn.Module) -> None:
         return
     task = config.get("task", "asr")
     if task == "st" and "ctc_weight" in options:
-        options["st_mtlalpha"] = options.pop("ctc_weight")  # ESPnet's name of it
+        options["st_mtlalpha"] = options.pop("ctc_weight")  # ESPnet's name of the option
     config["model"], config["model_conf"] = _PLAIN_MODEL[task], options
 
 
 def _indices(model: nn.Module, conditions: Mapping[str, str]) -> dict[str, int]:
-    """Index of the condition on each condition that something to prune goes by."""
+    """Index of the value of each condition that the prunable parts depend on."""
     selections = [module.selection for module in model.modules() if isinstance(module, MultiHeadAttention)]
     rows = [module.rows for module in model.modules() if isinstance(module, TaggedEmbedding)]
     known = {condition: names for each in selections if each is not None for condition, names in each.names.items()}
     known |= {condition: names for each in rows for condition, names in zip(each.by, each.names, strict=True)}
     if not known:
-        raise ConfigError("nothing in this model goes by language or domain; there is nothing to prune")
+        raise ConfigError(
+            "no part of this model depends on a language or domain, so it cannot be pruned; give another model"
+        )
     given = dict(conditions)
     if "tgtlang" in known and "lang" in given:
         given.setdefault("tgtlang", given["lang"])
     for condition in conditions:
         if condition not in known and not (condition == "lang" and "tgtlang" in known):
             raise ConfigError(
-                f"{CONDITIONS[condition].option} {conditions[condition]}: nothing in this model goes by {condition}; "
-                "leave it out"
+                f"{CONDITIONS[condition].option} {conditions[condition]}: no part of this model depends on the "
+                f"{CONDITIONS[condition].label}; leave it out"
             )
     for condition, names in known.items():
         if given.get(condition) not in names:
@@ -146,14 +152,14 @@ def _indices(model: nn.Module, conditions: Mapping[str, str]) -> dict[str, int]:
 
 
 def _untagged(embedding: TaggedEmbedding, sos: int) -> nn.Embedding:
-    """The embedding of tokens with the tag of the open scope's condition for <sos/eos>, which only ever comes first."""
+    """The embedding of tokens, with the tag of the condition in the open scope for <sos/eos>, which is always first."""
     weight = embedding.weight.clone()
     weight[sos] = embedding.start(embedding.rows(1))[0]
     return nn.Embedding(*weight.shape, _weight=weight)
 
 
 def _copy_files(config: dict, model_dir: Path, output_dir: Path) -> None:
-    """Copy what loading the model takes, and let `config` name the copies."""
+    """Copy the files that loading the model needs, and change `config` to the copies."""
     for folder in (model_dir, model_dir / "src_tokens"):
         for name in _VOCABULARY:
             if (folder / name).is_file():

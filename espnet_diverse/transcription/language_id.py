@@ -17,19 +17,23 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from espnet_diverse.decoding.ctc_prefix import IMPOSSIBLE
-from espnet_diverse.decoding.predictor import BatchedSearch
+from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.predictor import Predictor
 
 _TEMPERATURE = 0.1  # of greatest likelihood on the dev sets of three models of seven and ten languages
 
 
-def spoken_conditions(search: BatchedSearch) -> list[str]:
+def spoken_conditions(search: Predictor) -> list[str]:
     """Conditions of a model that hold the spoken language; in speech recognition the text is in that language too."""
     spoken = ("lang", "tgtlang") if search.task == "asr" else ("lang",)
     return [condition for condition in spoken if condition in search.conditions.names]
 
 
 def identify_language(
-    search: BatchedSearch, features: Sequence[NDArray], conditions: Mapping[str, int]
+    search: Predictor,
+    features: Sequence[NDArray],
+    conditions: Mapping[str, int],
+    options: Options | None = None,
 ) -> dict[str, float]:
     """Probabilities of the languages of a model for a recording.
 
@@ -37,6 +41,7 @@ def identify_language(
         search: Search with a model of speech recognition or speech translation.
         features: Features of the first segments of speech of the recording, (T, F) each; at least one.
         conditions: Indices by condition of what is known about the recording.
+        options: Search options; by default those that the model was loaded with.
 
     Returns:
         Probabilities by language, highest first; empty if the model has no condition for the spoken language, or if
@@ -50,17 +55,19 @@ def identify_language(
     candidates = [
         {**conditions, **{condition: names[condition].index(name) for condition in unknown}} for name in languages
     ]
-    scores, tokens = sum(_scores(search, segment, candidates) for segment in features).unbind()
+    scores, tokens = sum(_scores(search, segment, candidates, options) for segment in features).unbind()
     found = (scores / (_TEMPERATURE * tokens)).softmax(0).tolist()
     return dict(sorted(zip(languages, found, strict=True), key=lambda one: -one[1]))
 
 
-def _scores(search: BatchedSearch, segment: NDArray, candidates: Sequence[Mapping[str, int]]) -> Tensor:
+def _scores(
+    search: Predictor, segment: NDArray, candidates: Sequence[Mapping[str, int]], options: Options | None
+) -> Tensor:
     """Log scores of the best texts of a segment for N candidates, and their numbers of tokens, (2, N) float64."""
     size = max(1, search.batch_frames // len(segment))
     scores = []
     for first in range(0, len(candidates), size):
         batch = candidates[first : first + size]
-        found = search.batch([segment] * len(batch), batch)
+        found = search.batch([segment] * len(batch), batch, options)
         scores += [(best[0].score, len(best[0].tokens) + 1) if best else (IMPOSSIBLE, 1) for best in found]
     return torch.tensor(scores, dtype=torch.float64).T

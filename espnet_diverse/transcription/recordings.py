@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from espnet_diverse.audio.sources import Source, open_audio
 from espnet_diverse.decoding.condition_ids import KnownConditions, completed, indices_of, warn_of_unused
 from espnet_diverse.decoding.grouping import each_result, grouped
-from espnet_diverse.decoding.predictor import BatchedSearch, Found
+from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.predictor import Prediction, Predictor
 from espnet_diverse.transcription.alignment import align_words, check_ctc, frame_times
 from espnet_diverse.transcription.language_id import identify_language, spoken_conditions
 from espnet_diverse.transcription.result import Alternative, Segment, Transcript
@@ -102,15 +103,22 @@ class Transcription:
         search: Search with a model of speech recognition or speech translation.
         segmentation: Options of splitting recordings into segments of speech.
         word_timestamps: Whether transcripts get words with times and confidences.
+        options: Search options; by default those that the model was loaded with.
 
     Raises:
         ConfigError: Word times are requested and the model has no CTC.
         ModelError: Word times are requested and the model's frontend has no hop length.
     """
 
-    def __init__(self, search: BatchedSearch, segmentation: SegmentationOptions, word_timestamps: bool = False):
-        self.search, self.segmentation = search, segmentation
-        self.window = _WINDOW * search.batch_size
+    def __init__(
+        self,
+        search: Predictor,
+        segmentation: SegmentationOptions,
+        word_timestamps: bool = False,
+        options: Options | None = None,
+    ):
+        self.search, self.segmentation, self.options = search, segmentation, search.resolve(options)
+        self.window = _WINDOW * self.options.batch_size
         self.same_language = search.task == "asr"
         self.warned: dict[str, str] = {}
         self.frames = None
@@ -186,7 +194,7 @@ class Transcription:
                 {condition: names for condition, names in known.names.items() if condition not in spoken}
             )
             indices = indices_of(others, recording.conditions)  # raises before time is spent on detection
-            recording.probabilities = identify_language(self.search, _first_seconds(beginning), indices)
+            recording.probabilities = identify_language(self.search, _first_seconds(beginning), indices, self.options)
             language = dict.fromkeys(spoken, next(iter(recording.probabilities)))
             recording.conditions = completed(known, language | dict(given), self.same_language)
             recording.language = self._spoken(recording.conditions)
@@ -198,7 +206,7 @@ class Transcription:
 
     def _decode(self, chunks: Sequence[_Chunk]) -> None:
         """Decode chunks and add the results to their recordings."""
-        size, frames = self.search.batch_size, self.search.batch_frames
+        size, frames = self.options.batch_size, self.search.batch_frames
         for batch in grouped(chunks, lambda chunk: len(chunk.features), size, frames):
             for chunk, found in zip(batch, each_result(self._search_batch, batch), strict=True):
                 chunk.recording.waiting -= 1
@@ -208,11 +216,13 @@ class Transcription:
                     chunk.recording.failure = error
                 chunk.recording.report(chunk.covered)
 
-    def _search_batch(self, batch: Sequence[_Chunk]) -> list[Found]:
+    def _search_batch(self, batch: Sequence[_Chunk]) -> list[Prediction]:
         conditions = [chunk.recording.indices for chunk in batch]
-        return self.search.find([chunk.features for chunk in batch], conditions, posteriors=self.frames is not None)
+        return self.search.find(
+            [chunk.features for chunk in batch], conditions, self.options, posteriors=self.frames is not None
+        )
 
-    def _segment(self, chunk: _Chunk, found: Found | Exception) -> Segment:
+    def _segment(self, chunk: _Chunk, found: Prediction | Exception) -> Segment:
         if isinstance(found, Exception):
             raise found
         if not found.texts:

@@ -101,7 +101,7 @@ def test_what_is_not_there_is_named(run):
 def test_the_command_writes_table_numbers_and_picture(run, tmp_path, capfd):
     output_dir = tmp_path / "compare"
     assert main(["compare", str(run), str(run), "--names", "first", "--output_dir", str(output_dir)]) == 1
-    assert "--names has 1 names for 2 runs; give each run one, or none" in capfd.readouterr().err
+    assert "--names has 1 names for 2 runs; give one name per run, or none" in capfd.readouterr().err
     assert main(["compare", str(run), str(run), "--names", "first", "second", "--output_dir", str(output_dir)]) == 0
     assert (output_dir / "compare.md").read_text() == capfd.readouterr().out
     numbers = json.loads((output_dir / "compare.json").read_text())

@@ -10,7 +10,7 @@ def test_back_translated_data_combines_with_other_data(tiny_translation, tmp_pat
     paths = ["--data_dir", str(mono), "--output_dir", str(tmp_path / "bt"), "--target_language", "xx"]
     search = ["--set", "beam_size=2", "--set", "minlenratio=1", "--max_ratio", "99"]
     assert main(["augment", "back", "--model_dir", str(run.model_dir), *paths, *search]) == 0
-    assert f"{tmp_path / 'bt'}: 2 pairs, 0 left out" in capsys.readouterr().out
+    assert f"{tmp_path / 'bt'}: 2 pairs, 0 dropped" in capsys.readouterr().out
     data = read_data_dir(tmp_path / "bt")
     assert data.text == {"bt-m1": "abc", "bt-m2": "ddab"} and set(data.src_text) == set(data.text)
     assert data.conditions == {

@@ -95,9 +95,7 @@ def test_an_utterance_without_its_domain_is_refused(translation, arguments, tmp_
     (tmp_path / "data" / "utt2domain").write_text("test-00 news\ntest-02 talk\n")
     arguments[-1] = str(tmp_path / "data")
     assert main(["decode", *arguments, "--output_dir", str(tmp_path)]) == 1
-    said = (
-        "utterance 'test-01' has no domain; name it in utt2domain of the data directory, or give --domain; this model"
-    )
+    said = "utterance 'test-01' has no domain; add it to utt2domain of the data directory, or give --domain; this model"
     assert said in capfd.readouterr().err
     assert len(decoded(arguments, tmp_path, "--domain", "talk")) == 3
 

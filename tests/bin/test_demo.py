@@ -25,7 +25,7 @@ def test_it_serves_until_interrupted(tiny_run, tmp_path):
         try:
             line = process.stdout.readline()
             url = line.split()[0]
-            assert line == f"{url} shows {tiny_run.model_dir.name}; Ctrl+C ends it\n"
+            assert line == f"{url} serves {tiny_run.model_dir.name}; press Ctrl+C to stop\n"
             with urllib.request.urlopen(f"{url}about", timeout=60) as answer:
                 assert json.load(answer)["task"] == "asr"
             process.send_signal(signal.SIGINT)
@@ -39,9 +39,9 @@ def test_it_serves_until_interrupted(tiny_run, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--max_seconds", "0"], "--max_seconds 0 is no limit; give a number above 0"),
-        (["--port", "70000"], "--port 70000: ports lie between 0 and 65535; give another one"),
-        (["--port", "0"], "is no directory of a run, for it has no config.yaml"),
+        (["--max_seconds", "0"], "--max_seconds 0 is not allowed; give a number above 0"),
+        (["--port", "70000"], "--port 70000: a port is a number from 0 to 65535; give another one"),
+        (["--port", "0"], "is not the directory of a run, because it has no config.yaml"),
         (["--port", "0", "--vad", "ears"], "vad 'ears' is unknown"),
     ],
 )
@@ -55,6 +55,4 @@ def test_a_port_in_use_is_told_before_the_model_is_read(tmp_path, capsys):
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         assert main(["demo", str(tmp_path / "no model"), "--port", str(port)]) == 1
-    assert (
-        f"--port {port}: Address already in use; give another one, or 0 for one that is free" in capsys.readouterr().err
-    )
+    assert f"--port {port}: Address already in use; give another one, or 0 for any free port" in capsys.readouterr().err

@@ -1,14 +1,138 @@
 import argparse
+import shutil
+from dataclasses import fields
 from pathlib import Path
 
-from espnet_diverse.bin import options
+import pytest
+
+from espnet_diverse.bin import options, translate
+from espnet_diverse.bin.main import COMMANDS, command_parser, main
+from espnet_diverse.bin.plan_steps import make_step
+from espnet_diverse.decoding.options import Options
+from espnet_diverse.errors import ConfigError
+
+SEARCHING = ("decode", "transcribe", "translate", "augment")
+READING = (*SEARCHING, "perplexity", "analyse", "figure", "export", "pack", "prune", "average", "demo")
+OTHERS = {"decode": ["--data_dir", "d", "--output_dir", "o"], "transcribe": [], "translate": []}
+OTHERS |= dict.fromkeys(("perplexity", "analyse", "figure"), OTHERS["decode"])
+OTHERS |= {"augment": ["back", *OTHERS["decode"]], "export": ["onnx", "--output", "o"], "pack": ["--output", "o"]}
+OTHERS |= {"prune": ["--output_dir", "o"], "average": [], "demo": []}
+
+
+def parse(command, *arguments):
+    _, parser = command_parser(command)
+    args = parser.parse_intermixed_args([*OTHERS[command], *map(str, arguments)])
+    options.settle_model(args)
+    return args
+
+
+@pytest.mark.parametrize("command", SEARCHING)
+def test_every_search_option_has_the_name_and_the_default_of_its_field(command, capsys):
+    args = parse(command, "--model_dir", "m")
+    defaults = translate._DEFAULTS if command == "translate" else {}
+    assert options.search_options(args, **defaults) == Options(**defaults)
+    assert set(defaults) <= {"batch_size"}
+    _, parser = command_parser(command)
+    actions = {action.dest: action for action in parser._actions}
+    for option in fields(Options):
+        action = actions[option.name]
+        assert action.option_strings == [f"--{option.name}"] and action.default is None
+        shown = defaults.get(option.name, option.metadata["shown"] or option.default)
+        assert action.help == f"{option.metadata['help']} (default: {shown})"
+
+
+@pytest.mark.parametrize("command", SEARCHING)
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("beam_size", 5), ("ctc_weight", 0.25), ("nbest", 2), ("maxlenratio", -3.0), ("length_penalty", 1.0)],
+)
+def test_the_three_ways_to_give_a_search_option_are_one(command, name, value, tmp_path):
+    (tmp_path / "search.yaml").write_text(f"{name}: {value}\n")
+    ways = [f"--{name}", value], ["--set", f"{name}={value}"], ["--config", tmp_path / "search.yaml"]
+    found = [options.search_options(parse(command, "--model_dir", "m", *way)) for way in ways]
+    assert found == [Options(**{name: value})] * 3
+
+
+def test_the_command_line_comes_before_a_file_and_does_not_contradict_itself(tmp_path):
+    (tmp_path / "search.yaml").write_text("beam_size: 7\nnbest: 3\n")
+    file = ("--model_dir", "m", "--config", tmp_path / "search.yaml")
+    assert options.search_options(parse("decode", *file, "--beam_size", 5)) == Options(beam_size=5, nbest=3)
+    twice = parse("decode", *file, "--beam_size", 5, "--set", "beam_size=5")
+    assert options.search_options(twice) == Options(beam_size=5, nbest=3)
+    with pytest.raises(ConfigError, match="--beam_size 5 and --set beam_size=3 contradict each other; give one"):
+        options.search_options(parse("decode", *file, "--beam_size", 5, "--set", "beam_size=3"))
+    with pytest.raises(ConfigError, match="--set beam=3: key 'beam' is unknown; did you mean 'beam_size'"):
+        options.search_options(parse("translate", "m", "--set", "beam=3"))
+
+
+def test_options_of_sampling_need_sampling(capsys):
+    sampling = parse("decode", "m", "--search", "sampling", "--top_k", 5, "--seed", 1)
+    assert options.search_options(sampling) == Options(search="sampling", top_k=5, seed=1)
+    with pytest.raises(ConfigError, match="--top_k is for --search sampling; add that, or leave it out"):
+        options.search_options(parse("decode", "m", "--top_k", 5))
+    options.notice.cache_clear()
+    assert options.search_options(parse("augment", "m", "--search", "beam")) == Options()
+    assert capsys.readouterr().err == "espnet-diverse: --search beam is an older spelling; use --search batched\n"
+
+
+@pytest.mark.parametrize("command", READING)
+def test_a_model_has_two_spellings(command):
+    assert parse(command, "exp/a") == parse(command, "--model_dir", "exp/a")
+    assert parse(command, "exp/a").model_dir == Path("exp/a")
+    with pytest.raises(ConfigError, match="no model is given; give MODEL or --model_dir DIR"):
+        parse(command)
+    if command not in ("transcribe", "translate"):
+        with pytest.raises(ConfigError, match="MODEL exp/a and --model_dir exp/b are both given; give one of them"):
+            parse(command, "exp/a", "--model_dir", "exp/b")
+
+
+@pytest.mark.parametrize("command", ["transcribe", "translate"])
+def test_files_follow_either_spelling_of_the_model(command):
+    first = parse(command, "exp/a", "./b", "--nbest", 2, "-")
+    second = parse(command, "--model_dir", "exp/a", "./b", "--nbest", 2, "-")
+    assert first == second and (first.model_dir, first.sources) == (Path("exp/a"), ["./b", "-"])
+
+
+def test_every_command_that_reads_a_model_takes_both_spellings():
+    actions = {name: {action.dest for action in command_parser(name)[1]._actions} for name in COMMANDS}
+    assert {name for name, there in actions.items() if "model_dir" in there} == set(READING)
+    assert all("model" in actions[name] for name in READING)
+
+
+def test_a_plan_takes_both_spellings(tmp_path):
+    steps = [
+        make_step("decode", ["espnet-diverse", "decode", *OTHERS["decode"], *model])
+        for model in (["exp/a"], ["--model_dir", "exp/a"])
+    ]
+    assert steps[0].record(tmp_path).path == steps[1].record(tmp_path).path
+    assert steps[0]._args == steps[1]._args
+
+
+def test_the_device_has_one_spelling_and_an_older_one(capsys):
+    options.notice.cache_clear()
+    assert options.device(parse("decode", "m")) == options.device(parse("perplexity", "m", "--ngpu", 0)) == "cpu"
+    assert options.device(parse("translate", "m", "--device", "cuda:1")) == "cuda:1"
+    assert capsys.readouterr().err == ""
+    assert options.device(parse("decode", "m", "--ngpu", 1)) == options.device(parse("demo", "m", "--ngpu", 1))
+    assert capsys.readouterr().err == "espnet-diverse: --ngpu 1 is an older spelling; use --device cuda\n"
+    assert options.device(parse("decode", "m", "--ngpu", 1, "--device", "cuda:1")) == "cuda:1"
+    with pytest.raises(ConfigError, match="--device cpu and --ngpu 1 contradict each other; give --device alone"):
+        options.device(parse("decode", "m", "--ngpu", 1, "--device", "cpu"))
+
+
+@pytest.mark.parametrize("command", ["decode", "transcribe", "translate", "perplexity"])
+def test_a_device_that_is_not_there_is_refused(command, tmp_path, capsys):
+    (tmp_path / "config.yaml").touch()
+    arguments = ["--data_dir", "d", "--output_dir", str(tmp_path)] if command in ("decode", "perplexity") else []
+    arguments += ["a.wav"] if command == "transcribe" else []
+    assert main([command, "--model_dir", str(tmp_path), *arguments, "--device", "cuda:99"]) == 1
+    assert "error: device 'cuda:99' is not possible on this machine; possible: cpu" in capsys.readouterr().err
 
 
 def test_the_model_file_is_a_name_in_the_run_or_a_path_or_left_to_the_task(tmp_path):
     (tmp_path / "9epoch.pth").touch()
     parser = argparse.ArgumentParser()
-    parser.add_argument("--model_dir", type=Path)
-    options.add_model_file(parser, default=None)
+    options.add_model(parser, model_file=None)
 
     def read(*arguments):
         first, *others = options.model_inputs(parser.parse_args(["--model_dir", str(tmp_path), *arguments]))
@@ -18,3 +142,11 @@ def test_the_model_file_is_a_name_in_the_run_or_a_path_or_left_to_the_task(tmp_p
     assert read("--model_file", "9epoch.pth") == [tmp_path / "9epoch.pth"]
     assert read("--model_file", "else/where.pth") == [Path("else/where.pth")]
     assert read() == []
+
+
+def test_help_of_decode_lists_every_search_option(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(shutil.get_terminal_size().columns))
+    with pytest.raises(SystemExit):
+        main(["decode", "--help"])
+    shown = capsys.readouterr().out
+    assert all(f"--{option.name} " in shown for option in fields(Options)) and "--set KEY=VALUE" in shown

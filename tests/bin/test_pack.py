@@ -45,7 +45,9 @@ def test_other_commands_take_it(tiny_run, packed, tmp_path, capfd):
     assert all(torch.equal(found[name], tensor) for name, tensor in expected.items())
     (tmp_path / "no.zip").write_text("no")
     assert main(["decode", "--model_dir", str(tmp_path / "no.zip"), *data]) == 1
-    assert "error: " in (said := capfd.readouterr().err) and "no.zip: is no zip file" in said
+    assert (
+        "error: " in (said := capfd.readouterr().err) and "no.zip: is not a packed model, which is a zip file" in said
+    )
 
 
 def test_a_plan_runs_a_stage_again_for_another_archive_under_the_same_name(tiny_run, tmp_path):
@@ -53,10 +55,10 @@ def test_a_plan_runs_a_stage_again_for_another_archive_under_the_same_name(tiny_
     (tmp_path / "out").mkdir()
     arguments = ["--data_dir", str(tiny_run.test_dir), "--output_dir", str(tmp_path / "out")]
     step = make_step("look", ["espnet-diverse", "figure", "--model_dir", str(tmp_path / "model.zip"), *arguments])
-    step.stamp(tmp_path / "stamps").save(0)
-    assert step.stamp(tmp_path / "stamps").reason() is None
+    step.record(tmp_path / "stamps").save(0)
+    assert step.record(tmp_path / "stamps").reason() is None
     (tmp_path / "model.zip").write_bytes(b"second")
-    assert step.stamp(tmp_path / "stamps").reason() == f"{tmp_path / 'model.zip'} changed"
+    assert step.record(tmp_path / "stamps").reason() == f"{tmp_path / 'model.zip'} changed"
 
 
 def test_export_writes_onnx(tiny_run, tmp_path, capfd):
@@ -64,6 +66,6 @@ def test_export_writes_onnx(tiny_run, tmp_path, capfd):
     assert main(["export", "onnx", *arguments, str(tmp_path / "m.onnx"), "--int8"]) == 0
     assert capfd.readouterr().out.strip() == str(tmp_path / "m.onnx") and (tmp_path / "m.onnx").stat().st_size > 1000
     assert main(["export", "onnx", *arguments, str(tmp_path / "m.pt")]) == 1
-    assert "m.pt: give a name that ends in .onnx" in capfd.readouterr().err
+    assert "m.pt: the name must end in .onnx" in capfd.readouterr().err
     assert main(["export", "safetensors", *arguments, str(tmp_path / "m.safetensors"), "--int8"]) == 1
-    assert "--int8 is an option of onnx; leave it out" in capfd.readouterr().err
+    assert "--int8 is only for onnx; leave it out" in capfd.readouterr().err

@@ -161,9 +161,9 @@ def test_items_left_out_do_not_stop_the_plan_and_are_remembered(fake, capfd):
     fake.code = 2
     assert plan(COPY, "later\ttouch later") == 2
     assert Path("later").exists()
-    assert "[copy] done in 0 s, some items left out\n" in capfd.readouterr().out
+    assert "[copy] done in 0 s, some items skipped\n" in capfd.readouterr().out
     assert plan(COPY) == 2
-    assert capfd.readouterr().out == "[copy] up to date, some items left out\n"
+    assert capfd.readouterr().out == "[copy] up to date, some items skipped\n"
 
 
 def test_a_stage_that_does_not_write_what_it_promised_fails(fake, capfd):
@@ -198,7 +198,7 @@ def test_nothing_is_handed_to_a_shell(fake):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("copy espnet-diverse fake", "stage 'copy espnet-diverse fake': has no command; write the stage's name, a tab"),
+        ("copy espnet-diverse fake", "stage 'copy espnet-diverse fake': has no command; write the name of the stage"),
         ("copy\t", "stage 'copy': has no command"),
         ("copy\tcat 'x", "No closing quotation"),
         ("copy\tespnet-diverse fakes", "espnet-diverse fakes: no such command; known: prepare"),
@@ -230,7 +230,7 @@ def test_a_missing_plan_or_program_is_one_line(fake, capfd):
     assert run_command("plan", ["nowhere.tsv"]) == 1
     assert "plan nowhere.tsv is not found; give the path" in capfd.readouterr().err
     assert plan("x\tno_such_program 1") == 1
-    assert "no_such_program cannot be run: No such file or directory; check its path" in capfd.readouterr().err
+    assert "no_such_program cannot be run: No such file or directory; check the path" in capfd.readouterr().err
 
 
 def test_stages_leave_the_process_as_it_was(fake):
@@ -257,8 +257,9 @@ def test_stages_leave_the_process_as_it_was(fake):
     assert seen == [["espnet-diverse", "fake", "--source", "a", "--target", "b"]]
 
 
-def test_stamps_lie_where_they_are_asked_for(fake):
-    plan(COPY, options=("--stamps_dir", "exp/.stamps"))
+@pytest.mark.parametrize("option", ["--cache_dir", "--stamps_dir"])
+def test_the_stage_cache_is_where_it_is_asked_for(fake, option):
+    plan(COPY, options=(option, "exp/.stamps"))
     assert len(list(Path("exp/.stamps").iterdir())) == 1
     assert not Path(".stamps").exists()
 

@@ -66,7 +66,7 @@ def test_drops_and_conversions_are_printed(tmp_path, corpus_dir, prepare, capsys
     assert prepare("--on_missing", "drop", "--audio_format", "flac") == 0
     assert capsys.readouterr().out.splitlines()[:2] == [
         f"train: 1 utterances, 0.00 hours, 1 speakers, 1 dropped (listed in {tmp_path}/data/train/dropped.tsv)",
-        "train: 1 recordings of 8000 Hz, 2 channels brought to 16 kHz mono",
+        "train: 1 recordings of 8000 Hz, 2 channels converted to 16 kHz mono",
     ]
     assert (tmp_path / "data/train/dropped.tsv").read_text().endswith("BAC009S0002W0999\taudio without transcript\n")
     assert read_data_dir(tmp_path / "data" / "train").wav_scp["BAC009S0002W0122"].endswith(".flac")
@@ -147,7 +147,7 @@ def test_all_faults_are_listed_on_request(tmp_path, corpus_dir, prepare, capsys)
     ("options", "what"),
     [
         (["--nj", "0"], "--nj 0: must be 1 or more"),
-        (["--download"], "give exactly one of --corpus_dir DIR, --corpus synthetic, --download"),
+        (["--download"], "give exactly one of --corpus_dir DIR, --corpus synthetic and --download"),
         (["--on_missing", "skip"], "on_missing 'skip': must be error or drop"),
         (["--max_seconds", "0.01"], "limits of 0.1 and 0.01 seconds"),
     ],
@@ -159,7 +159,7 @@ def test_bad_options(prepare, capsys, options, what):
 
 def test_no_source_and_unknown_corpus(tmp_path, capsys):
     assert main(["prepare", "aishell", "--output_dir", str(tmp_path / "data")]) == 1
-    assert "where is the corpus? give exactly one of" in capsys.readouterr().err
+    assert "no unique corpus is given; give exactly one of" in capsys.readouterr().err
     assert main(["prepare", "aishel", "--output_dir", str(tmp_path / "data")]) == 1
     assert "unknown corpus 'aishel'; known: aishell" in capsys.readouterr().err
 

@@ -105,7 +105,7 @@ def test_directions_have_rows_and_trained_and_zero_shot_averages(score, tmp_path
     expected = {"": "40.0", "es-en": "16.7", "fr-en": "50.0", "pt-es": "100.0", "AVG": "55.6", "AVG-T": "33.3"}
     expected |= {"AVG-Z": "100.0", "High": "16.7", "Low": "75.0"}
     assert errors == {f"decode/test {name}".strip(): error for name, error in expected.items()}
-    assert "zero-shot rows that are not there: it-es; known: es-en fr-en pt-es\n" in printed.err
+    assert "zero-shot rows that do not exist: it-es; known: es-en fr-en pt-es\n" in printed.err
     cer = summary_of(tmp_path)["metrics"]["cer"]
     assert (list(cer), list(cer["rows"])) == (["overall", "rows", "averages"], ["es-en", "fr-en", "pt-es"])
     assert cer["averages"]["AVG-T"]["mean_of"] == ["es-en", "fr-en"]
@@ -214,7 +214,7 @@ def test_the_seed_and_the_number_of_resamples_are_in_the_signature(score, tmp_pa
         ),
         ("a x\n", "a x\n", "--by utt2domain", "data/utt2domain: cannot be read (No such file or directory)"),
         ("a x\n", "a x\n", "--by ./utt2lang", "utt2lang: cannot be read"),
-        ("a x\n", "a x\n", "--zero_shot es-en", "--zero_shot and --sizes choose among rows; name the tables that make"),
+        ("a x\n", "a x\n", "--zero_shot es-en", "--zero_shot and --sizes need rows; give the tables of the rows"),
         ("a x\n", "a x\n", "--by more", "more:1: missing columns: has 'a' alone"),
     ],
 )

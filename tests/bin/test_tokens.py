@@ -28,7 +28,7 @@ def test_sentencepiece(type, text, tmp_path, capfd):
     vocabulary = Vocabulary.load(output)
     assert (vocabulary.type, len(vocabulary)) == (type, 9)
     # sentencepiece's own log, some hundred lines, stays away.
-    assert capfd.readouterr().err == f"making a vocabulary of type {type} from 2 transcripts\n"
+    assert capfd.readouterr().err == f"building a vocabulary of type {type} from 2 transcripts\n"
 
 
 def test_several_texts_make_one_vocabulary(text, tmp_path):

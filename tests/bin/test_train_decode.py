@@ -91,7 +91,7 @@ def test_figure_draws_the_named_utterance(tiny_run, tmp_path, capfd):
     args = parsed(figure, arguments)
     assert all(path.exists() for path in figure.inputs(args) + figure.outputs(args))
     assert main(["figure", *arguments, "--utterance", "test-99"]) == 1
-    assert "utterance 'test-99' is not in text and wav.scp; 'test-00' is" in capfd.readouterr().err
+    assert "utterance 'test-99' is not in text and wav.scp; give another, such as 'test-00'" in capfd.readouterr().err
 
 
 def test_a_wrong_key_is_one_line(tiny_run, tmp_path, capfd):

@@ -121,7 +121,7 @@ def test_help_answers_at_once():
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     imported = {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines()}
     assert not imported & {"torch", "numpy", "espnet2", "espnet", "soundfile", "soxr", "onnxruntime"}
-    assert "MODEL [FILE|DIR|- ...]" in done.stdout and "{auto,silero,energy,none}" in done.stdout
+    assert "[MODEL] [FILE|DIR|- ...]" in done.stdout and "{auto,silero,energy,none}" in done.stdout
 
 
 def test_folders_give_files_with_what_decode_gives(tiny_run, decoded, tmp_path, capsys):
@@ -183,11 +183,16 @@ def test_what_failed_leaves_nothing_of_an_earlier_run(tiny_run, tmp_path, capsys
         ([], "no recording is named; give files, folders, - for standard input, or --list"),
         (["gone.wav"], "gone.wav: no such audio file; correct the path or get the file"),
         (["a.wav", "b.wav"], "none of 2 recordings could be transcribed; first a.wav: no such audio file"),
-        (["a.wav", "--output_format", "all"], "--output_format all needs --output_dir, the folder to write to"),
+        (["a.wav", "--output_format", "all"], "--output_format all needs --output_dir, the directory to write to"),
         (["a.wav", "b.wav", "--output_format", "srt"], "--output_format srt of 2 recordings needs --output_dir"),
-        (["a.wav", "--output_dir", __file__], f"--output_dir {__file__}: cannot be written to (File exists); name"),
+        (
+            ["a.wav", "--output_dir", __file__],
+            f"--output_dir {__file__}: cannot be written to (File exists); give another",
+        ),
         (["a.wav", "--output_dir", "/dev/null/x"], "--output_dir /dev/null/x: cannot be written to (Not a directory)"),
-        (["a.wav", "--task", "translate"], "is a model of asr, which can only transcribe"),
+        (["a.wav", "--task", "st"], "is a model of task asr; give another model or task"),
+        (["a.wav", "--task", "translate"], "--task st: "),
+        (["a.wav", "--beam_size", "5", "--set", "beam_size=3"], "--beam_size 5 and --set beam_size=3 contradict"),
         (["a.wav", "--beam_size", "0"], "beam_size 0 is not allowed"),
         (["a.wav", "--device", "tpu"], "device 'tpu' is not possible on this machine"),
     ],
@@ -226,14 +231,14 @@ def test_the_language_that_was_found_is_reported(multilingual, capsys):
     assert call("model", "a.wav") == 0
     assert multilingual.asked == [{}]
     said = capsys.readouterr()
-    assert said.out == "hola\n" and "a.wav: language es was found (90%)\n" in said.err
+    assert said.out == "hola\n" and "a.wav: identified language es (90%)\n" in said.err
 
 
 def test_languages_of_a_list_come_before_that_of_the_command(multilingual, tmp_path, capsys):
     (tmp_path / "list.tsv").write_text("a.wav\tde\tnews\n")
     assert call("model", "b.wav", "--list", tmp_path / "list.tsv", "--language", "es") == 0
     assert multilingual.asked == [{"lang": "es"}, {"lang": "de", "domain": "news"}]
-    assert "was found" not in capsys.readouterr().err
+    assert "identified" not in capsys.readouterr().err
 
 
 def test_unknown_languages_are_named_before_anything_is_read(multilingual, capsys):

@@ -10,7 +10,7 @@ import pytest
 from espnet_diverse.bin.main import main
 from espnet_diverse.decoding.decode_dir import decode
 from espnet_diverse.decoding.options import Options
-from espnet_diverse.decoding.predictor import load_batched_search
+from espnet_diverse.decoding.predictor import load_predictor
 
 BEAM = ["--beam_size", "3", "--batch_size", "8"]
 
@@ -19,10 +19,10 @@ BEAM = ["--beam_size", "3", "--batch_size", "8"]
 def decoded(tiny_translation, tmp_path_factory):
     """Source, text and score of the test data, by the decode command's own function."""
     run = tiny_translation
-    search = load_batched_search(run.model_dir, options=Options(beam_size=3))
-    outcomes = decode(search, run.test_dir, tmp_path_factory.mktemp("decoded"))
+    search = load_predictor(run.model_dir, options=Options(beam_size=3))
+    results = decode(search, run.test_dir, tmp_path_factory.mktemp("decoded"))
     sources = [line.split()[1] for line in (run.test_dir / "src_text").read_text().splitlines()]
-    return [(source, one.text, one.score) for source, one in zip(sources, outcomes, strict=True)]
+    return [(source, one.text, one.score) for source, one in zip(sources, results, strict=True)]
 
 
 @pytest.fixture
@@ -73,17 +73,17 @@ def test_a_bad_file_costs_no_good_one(translate, decoded, tmp_path, capsys):
     assert len((tmp_path / "out" / "a.txt").read_text().splitlines()) == 2
     failures = json.loads((tmp_path / "out" / "failures.json").read_text())
     assert failures == {
-        str(bad[0]): "line 2 is not utf-8; convert the file with iconv",
+        str(bad[0]): "line 2 is not UTF-8; convert the file with iconv",
         str(bad[1]): "No such file or directory",
     }
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["a.txt", "b.txt", "failures.json"]
-    assert f"translate: {bad[1]} was left out: No such file or directory" in capsys.readouterr().err
+    assert f"translate: {bad[1]} was skipped: No such file or directory" in capsys.readouterr().err
     assert translate(*bad) == 1
 
 
 def test_two_inputs_do_not_share_an_output(translate, tmp_path, capsys):
     assert translate("x/a.txt", "y/a.txt", "--output_dir", tmp_path) == 1
-    assert "x/a.txt and y/a.txt would both be written to a; translate them apart" in capsys.readouterr().err
+    assert "x/a.txt and y/a.txt would both be written to a; translate them separately" in capsys.readouterr().err
 
 
 def test_text_and_files_exclude_each_other(translate, capsys):

@@ -70,7 +70,7 @@ def test_unknown_names_are_refused(data_dir, known, given, said):
 
 def test_an_utterance_without_a_name_is_refused(data_dir):
     said = (
-        "utterance 'c' has no language; name it in utt2lang of the data directory, or give --language; this model knows"
+        "utterance 'c' has no language; add it to utt2lang of the data directory, or give --language; this model knows"
     )
     with pytest.raises(DataError, match=said):
         indices(KNOWN, data_dir, [*UTTERANCES, "c"], {})
@@ -103,7 +103,7 @@ def test_a_model_with_a_default_takes_it(data_dir, caplog):
     with caplog.at_level(logging.WARNING):
         chosen = condition_indices(known, data_dir, [*UTTERANCES, "c"], {})
     assert chosen == {"a": {"lang": 1}, "b": {"lang": 0}, "c": {"lang": 1}}
-    said = "2 of 3 utterances have no language that the model knows; fr, its default, is taken"
+    said = "2 of 3 utterances have no language that the model knows; the default fr is used"
     assert caplog.messages == [said]
     with pytest.raises(DataError, match="--language ar: unknown language; this model knows: de fr"):
         condition_indices(known, data_dir, UTTERANCES, {"lang": "ar"})
@@ -137,7 +137,7 @@ def test_names_of_one_recording_are_completed(given, same_language, expected):
 
 def test_indices_of_one_recording():
     assert indices_of(KnownConditions(KNOWN), {"lang": "de", "tgtlang": "es"}) == {"lang": 1, "tgtlang": 2}
-    said = "the target language is not known; give --target_language; this model knows: de en es"
+    said = "the target language is missing; give --target_language; this model knows: de en es"
     with pytest.raises(DataError, match=said):
         indices_of(KnownConditions(KNOWN), {"lang": "de"})
     with pytest.raises(DataError, match="--language xx: unknown language; this model knows: ar de"):

@@ -6,17 +6,18 @@ import numpy as np
 import pytest
 import soundfile
 
+from espnet_diverse.decoding import decode_dir
 from espnet_diverse.decoding.condition_ids import KnownConditions
 from espnet_diverse.decoding.decode_dir import decode
 from espnet_diverse.decoding.options import Options
-from espnet_diverse.decoding.predictor import load_batched_search
+from espnet_diverse.decoding.predictor import load_predictor
 from espnet_diverse.decoding.results import Text
 from espnet_diverse.errors import DataError
 
 
 @pytest.fixture(scope="module")
 def search(tiny_run):
-    return load_batched_search(tiny_run.model_dir, options=Options(beam_size=3, ctc_weight=0.4, batch_size=2))
+    return load_predictor(tiny_run.model_dir, options=Options(beam_size=3, ctc_weight=0.4, batch_size=2))
 
 
 def read(path):
@@ -43,20 +44,20 @@ def flawed(tiny_run, tmp_path):
 def test_a_bad_utterance_costs_no_other_and_workers_give_the_same(tiny_run, search, flawed, tmp_path, capsys):
     """The batches are the same, so that even unrounded scores are."""
     decode(search, tiny_run.test_dir, tmp_path / "clean")
-    outcomes = decode(search, flawed, tmp_path / "one")
+    results = decode(search, flawed, tmp_path / "one")
     workers = decode(search, flawed, tmp_path / "two", nj=2)
-    assert [one.score for one in outcomes] == [one.score for one in workers]
+    assert [one.score for one in results] == [one.score for one in workers]
     for name in ("text", "score"):
         contents = [(tmp_path / folder / name).read_bytes() for folder in ("clean", "one", "two")]
         assert contents[0] == contents[1] == contents[2]
-    assert [outcome.utterance for outcome in outcomes] == sorted(outcome.utterance for outcome in outcomes)
+    assert [result.utterance for result in results] == sorted(result.utterance for result in results)
     failures = json.loads((tmp_path / "two" / "failures.json").read_text())
     assert failures == json.loads((tmp_path / "one" / "failures.json").read_text())
     assert set(failures) == {"bad-gone", "bad-nan", "bad-short", "test-01-text"}
     assert "no such audio file" in failures["bad-gone"] and "NaN or infinite samples" in failures["bad-nan"]
     assert "too short" in failures["bad-short"] and "not readable as audio" in failures["test-01-text"]
     assert "decoded 3 of 7 utterances (4 failed, 0 empty)" in capsys.readouterr().out
-    assert [outcome.utterance for outcome in outcomes if outcome.failure] == sorted(failures)
+    assert [result.utterance for result in results if result.failure] == sorted(failures)
 
 
 def test_what_is_written_is_the_same_in_other_batches(tiny_run, search, tmp_path, monkeypatch, other_sums):
@@ -94,7 +95,7 @@ def test_other_rates_and_channels_are_converted(tiny_run, search, tmp_path):
 
 def test_segments_are_refused(search, tmp_path):
     (tmp_path / "segments").write_text("part long 0.1 0.6\n")
-    with pytest.raises(DataError, match="has segments; cut them with espnet-diverse prepare"):
+    with pytest.raises(DataError, match="has segments; cut the audio with espnet-diverse prepare"):
         decode(search, tmp_path, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
@@ -131,10 +132,17 @@ class Broken(Silent):
 
 
 def test_an_utterance_without_a_hypothesis_has_an_empty_text(tiny_run, tmp_path, capsys):
-    outcomes = decode(Silent(), tiny_run.test_dir, tmp_path)
+    results = decode(Silent(), tiny_run.test_dir, tmp_path)
     assert read(tmp_path / "text") == {"test-00": "", "test-01": "", "test-02": ""}
-    assert read(tmp_path / "score")["test-00"] == "-inf" and outcomes[0].score == -math.inf
-    assert "(0 failed, 3 empty)" in capsys.readouterr().out and outcomes[0].failure is None
+    assert read(tmp_path / "score")["test-00"] == "-inf" and results[0].score == -math.inf
+    assert "(0 failed, 3 empty)" in capsys.readouterr().out and results[0].failure is None
+
+
+@pytest.mark.parametrize("nj", [1, 2])
+def test_the_search_is_not_kept_in_the_main_process(tiny_run, tmp_path, nj):
+    before = vars(decode_dir).keys()
+    decode(Silent(), tiny_run.test_dir, tmp_path, nj=nj)
+    assert vars(decode_dir).keys() == before and not hasattr(decode_dir._Worker, "search")
 
 
 def test_when_nothing_can_be_decoded_there_is_no_text(tiny_run, tmp_path):
@@ -167,8 +175,8 @@ def test_a_window_bounds_what_is_read_before_it_is_searched(tmp_path):
 def test_an_utterance_that_breaks_its_batch_fails_alone(tmp_path, caplog):
     search = Broken()
     search.longest = 8
-    outcomes = decode(search, numbered(tmp_path / "data", [9, 8, 7]), tmp_path / "out")
+    results = decode(search, numbered(tmp_path / "data", [9, 8, 7]), tmp_path / "out")
     assert search.asked == [[9, 8, 7], [9], [8], [7]]
-    assert [outcome.failure for outcome in outcomes] == ["MemoryError: no room", None, None]
+    assert [result.failure for result in results] == ["MemoryError: no room", None, None]
     assert read(tmp_path / "out" / "text") == {"u001": "found", "u002": "found"}
     assert "u000 was not decoded: MemoryError: no room" in caplog.text

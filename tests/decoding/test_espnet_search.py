@@ -28,7 +28,7 @@ def read(path):
 
 
 def test_text_and_scores_are_those_of_espnet(tiny_run, search, tmp_path, capsys):
-    outcomes = decode(search, tiny_run.test_dir, tmp_path)
+    results = decode(search, tiny_run.test_dir, tmp_path)
     theirs = Speech2Text(
         tiny_run.model_dir / "config.yaml",
         tiny_run.model_dir / "valid.acc.ave.pth",
@@ -39,12 +39,12 @@ def test_text_and_scores_are_those_of_espnet(tiny_run, search, tmp_path, capsys)
     )
     text, score = read(tmp_path / "text"), read(tmp_path / "score")
     assert list(text) == list(score) == ["test-00", "test-01", "test-02"]
-    for outcome in outcomes:
+    for result in results:
         expected, _, _, hypothesis = theirs(
-            soundfile.read(tiny_run.test_dir / f"{outcome.utterance}.wav", dtype="float32")[0]
+            soundfile.read(tiny_run.test_dir / f"{result.utterance}.wav", dtype="float32")[0]
         )[0]
-        assert text[outcome.utterance] == outcome.text == expected
-        assert float(score[outcome.utterance]) == pytest.approx(float(hypothesis.score), abs=1e-3)
+        assert text[result.utterance] == result.text == expected
+        assert float(score[result.utterance]) == pytest.approx(float(hypothesis.score), abs=1e-3)
     assert json.loads((tmp_path / "failures.json").read_text()) == {}
     assert "decoded 3 of 3 utterances (0 failed, 0 empty), 2 s of audio in" in capsys.readouterr().out
     numbers = json.loads((tmp_path / "decode.json").read_text())

@@ -3,6 +3,7 @@ import torch
 from espnet2.asr.ctc import CTC
 
 from espnet_diverse.decoding.greedy import GreedySearch
+from espnet_diverse.decoding.options import Options
 
 
 class Given(torch.nn.Module):
@@ -16,7 +17,7 @@ def test_repeated_labels_are_merged_and_blanks_taken_out():
     paths = [[0, 1, 1, 0, 1, 2, 2], [2, 2, 0, 0, 2, 1, 1], [0, 0, 0, 0, 1, 1, 1]]
     lengths = torch.tensor([7, 5, 4])
     log_probs = torch.full((3, 7, 3), -3.0).scatter(-1, torch.tensor(paths).unsqueeze(-1), -0.5)
-    found = GreedySearch(Given())(log_probs, lengths)
+    found = GreedySearch(Given())(log_probs, lengths, Options(search="greedy"))
     assert [[hyp.tokens for hyp in best] for best in found] == [[[1, 1, 2]], [[2, 2]], [[]]]
     assert [best[0].score for best in found] == [-3.5, -2.5, -2.0]
 
@@ -26,7 +27,7 @@ def test_a_batch_gives_what_espnets_argmax_gives():
     ctc = CTC(6, 8).eval()
     ctc.ctc_lo.weight.data *= 5
     source = torch.randn(4, 30, 8)
-    found = GreedySearch(ctc)(source, torch.tensor([30, 12, 7, 1]))
+    found = GreedySearch(ctc)(source, torch.tensor([30, 12, 7, 1]), Options(search="greedy"))
     for row, frames in enumerate((30, 12, 7, 1)):
         path = ctc.argmax(source[row : row + 1, :frames])[0].unique_consecutive()
         assert found[row][0].tokens == [int(label) for label in path if label]

@@ -13,7 +13,7 @@ from espnet_diverse.decoding.decode_dir import decode
 from espnet_diverse.decoding.fast_linear import FastLinear
 from espnet_diverse.decoding.options import Options
 from espnet_diverse.decoding.precision import HalfLinear, Int8Linear, check_precision, set_precision
-from espnet_diverse.decoding.predictor import load_batched_search
+from espnet_diverse.decoding.predictor import load_predictor
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.training.precision import compile_layers
 
@@ -60,19 +60,19 @@ def test_projections_of_selected_heads_stay_as_they_are(precision):
 @pytest.mark.parametrize("search", ["batched", "greedy"])
 def test_a_model_is_searched_in_any_precision(tiny_run, tmp_path, precision, bound, search):
     options = Options(beam_size=4, ctc_weight=0.4, search=search)
-    exact = load_batched_search(tiny_run.model_dir, options=options)
-    rough = load_batched_search(tiny_run.model_dir, options=options, precision=precision)
+    exact = load_predictor(tiny_run.model_dir, options=options)
+    rough = load_predictor(tiny_run.model_dir, options=options, precision=precision)
     if search == "batched":
-        assert type(rough.search.scorers[0][1].attention[0].joint) is CLASSES[precision]
+        assert type(rough.search.scorers[0].attention[0].joint) is CLASSES[precision]
     expected = decode(exact, tiny_run.test_dir, tmp_path / "exact")
     for one, other in zip(decode(rough, tiny_run.test_dir, tmp_path / "rough"), expected, strict=True):
         assert one.failure is None and one.score == pytest.approx(other.score, rel=bound) and one.score != other.score
 
 
 def test_a_translation_model_is_searched_in_8_bits(tiny_translation, tmp_path):
-    rough = load_batched_search(tiny_translation.model_dir, options=Options(beam_size=3), precision="int8")
+    rough = load_predictor(tiny_translation.model_dir, options=Options(beam_size=3), precision="int8")
     expected = decode(
-        load_batched_search(tiny_translation.model_dir, options=Options(beam_size=3)),
+        load_predictor(tiny_translation.model_dir, options=Options(beam_size=3)),
         *(tiny_translation.test_dir, tmp_path / "exact"),
     )
     for one, other in zip(decode(rough, tiny_translation.test_dir, tmp_path / "rough"), expected, strict=True):
@@ -83,8 +83,8 @@ def test_a_translation_model_is_searched_in_8_bits(tiny_translation, tmp_path):
     ("precision", "device", "compiled", "said"),
     [
         ("int4", "cpu", False, "precision 'int4' is unknown; known: float32 int8 bfloat16"),
-        ("int8", "cuda", False, "precision int8 is not possible on cuda; take bfloat16 there, or device cpu"),
-        ("int8", "cpu", True, "compile with precision int8 is not possible on a CPU; take one of them"),
+        ("int8", "cuda", False, "precision int8 is not possible on cuda; use bfloat16 there, or device cpu"),
+        ("int8", "cpu", True, "compile with precision int8 is not possible on a CPU; leave one of them out"),
     ],
 )
 def test_an_impossible_precision_is_refused(precision, device, compiled, said):
@@ -101,8 +101,8 @@ def test_compiled_layers_give_the_same(tiny_run, tmp_path, monkeypatch):
 
     monkeypatch.setattr(predictor, "compile_layers", compile_quickly)
     options = Options(beam_size=3, ctc_weight=0.4)
-    expected = decode(load_batched_search(tiny_run.model_dir, options=options), tiny_run.test_dir, tmp_path / "plain")
-    search = load_batched_search(tiny_run.model_dir, options=options, compiled=True)
+    expected = decode(load_predictor(tiny_run.model_dir, options=options), tiny_run.test_dir, tmp_path / "plain")
+    search = load_predictor(tiny_run.model_dir, options=options, compiled=True)
     for one, other in zip(decode(search, tiny_run.test_dir, tmp_path / "compiled"), expected, strict=True):
         assert one.text == other.text and one.score == pytest.approx(other.score, abs=1e-3)
     assert compiled == [True]
@@ -111,14 +111,14 @@ def test_compiled_layers_give_the_same(tiny_run, tmp_path, monkeypatch):
 def test_without_a_compiler_nothing_is_compiled(tiny_run, monkeypatch):
     monkeypatch.setenv("CXX", "no-such-compiler")
     with pytest.raises(ConfigError, match=r"compile is not possible: there is no C\+\+ compiler no-such-compiler"):
-        load_batched_search(tiny_run.model_dir, compiled=True)
+        load_predictor(tiny_run.model_dir, compiled=True)
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--precision", "int8", "--set", "search=espnet"], "search=espnet has no --precision and no --compile"),
-        (["--compile", "--nj", "2"], "--compile and --nj 2 are not possible together; take one of them"),
+        (["--precision", "int8", "--set", "search=espnet"], "search=espnet supports neither --precision nor --compile"),
+        (["--compile", "--nj", "2"], "--compile and --nj 2 cannot be combined; give one of them"),
     ],
 )
 def test_the_command_refuses_what_does_not_go_together(tiny_run, tmp_path, capsys, options, said):
@@ -131,7 +131,7 @@ def test_the_command_decodes_in_8_bits(tiny_run, tmp_path):
     paths = ["--data_dir", str(tiny_run.test_dir), "--output_dir", str(tmp_path / "command")]
     options = ["--precision", "int8", "--set", "beam_size=2"]
     assert main(["decode", "--model_dir", str(tiny_run.model_dir), *paths, *options]) == 0
-    search = load_batched_search(tiny_run.model_dir, options=Options(beam_size=2), precision="int8")
+    search = load_predictor(tiny_run.model_dir, options=Options(beam_size=2), precision="int8")
     decode(search, tiny_run.test_dir, tmp_path / "function")
     scores = [(tmp_path / name / "score").read_text() for name in ("command", "function")]
     assert scores[0] == scores[1] != ""

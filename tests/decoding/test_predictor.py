@@ -1,6 +1,7 @@
 """The batched search on a trained model, against ESPnet's."""
 
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ from espnet_diverse.decoding.condition_ids import KnownConditions
 from espnet_diverse.decoding.decode_dir import decode
 from espnet_diverse.decoding.espnet_search import load_search
 from espnet_diverse.decoding.options import Options
-from espnet_diverse.decoding.predictor import load_batched_search
+from espnet_diverse.decoding.predictor import load_predictor
 from espnet_diverse.errors import ConfigError, ModelError
 from espnet_diverse.scope import current
 from espnet_diverse.training import checkpoint
@@ -20,14 +21,14 @@ from espnet_diverse.training import checkpoint
 def test_texts_and_scores_are_those_of_espnet(tiny_run, tmp_path, changed):
     options = Options(**{"beam_size": 4, "ctc_weight": 0.4} | changed)
     theirs = decode(load_search(tiny_run.model_dir, options=options), tiny_run.test_dir, tmp_path / "theirs")
-    ours = decode(load_batched_search(tiny_run.model_dir, options=options), tiny_run.test_dir, tmp_path / "ours")
+    ours = decode(load_predictor(tiny_run.model_dir, options=options), tiny_run.test_dir, tmp_path / "ours")
     for one, other in zip(ours, theirs, strict=True):
         assert (one.utterance, one.text, one.tokens) == (other.utterance, other.text, other.tokens)
         assert one.score == pytest.approx(other.score, abs=1e-4)
 
 
 def test_the_best_hypotheses_come_in_order(tiny_run):
-    search = load_batched_search(tiny_run.model_dir, options=Options(beam_size=4, nbest=3))
+    search = load_predictor(tiny_run.model_dir, options=Options(beam_size=4, nbest=3))
     frames, seconds = search.read(str(tiny_run.test_dir / "test-00.wav"))
     (best,) = search.batch([frames], [{}])
     assert seconds == 0.75 and len(best) == 3
@@ -36,9 +37,9 @@ def test_the_best_hypotheses_come_in_order(tiny_run):
 
 
 def test_greedy_search_reads_ctc_alone(tiny_run, tmp_path):
-    search = load_batched_search(tiny_run.model_dir, options=Options(search="greedy"))
-    outcomes = decode(search, tiny_run.test_dir, tmp_path)
-    assert len(outcomes) == 3 and all(outcome.score < 0 for outcome in outcomes)
+    search = load_predictor(tiny_run.model_dir, options=Options(search="greedy"))
+    results = decode(search, tiny_run.test_dir, tmp_path)
+    assert len(results) == 3 and all(result.score < 0 for result in results)
 
 
 def test_each_utterance_is_decoded_for_its_own_tasks(tiny_run, tmp_path):
@@ -46,9 +47,9 @@ def test_each_utterance_is_decoded_for_its_own_tasks(tiny_run, tmp_path):
     data_dir.mkdir()
     shutil.copy(tiny_run.test_dir / "wav.scp", data_dir)
     (data_dir / "utt2lang").write_text("test-00 de\ntest-01 ar\ntest-02 de\n")
-    search, heard = load_batched_search(tiny_run.model_dir), []
+    search, heard = load_predictor(tiny_run.model_dir), []
 
-    def listen(source, lengths):
+    def listen(source, lengths, options):
         heard.append({condition: ids.tolist() for condition, ids in current().conditions.items()})
         return [[] for _ in lengths]
 
@@ -57,12 +58,47 @@ def test_each_utterance_is_decoded_for_its_own_tasks(tiny_run, tmp_path):
     assert heard == [{"lang": [1, 0, 1], "tgtlang": [1, 0, 1]}] and current().conditions == {}
 
 
+@pytest.fixture(scope="module")
+def predictor(tiny_run):
+    return load_predictor(tiny_run.model_dir, options=Options(beam_size=1))
+
+
+def test_options_of_a_call_give_what_a_predictor_with_these_options_gives(tiny_run, predictor):
+    frames = predictor.read(str(tiny_run.test_dir / "test-00.wav"))[0]
+    for changed in ({"beam_size": 4, "nbest": 3}, {"ctc_weight": 0.0}, {"ctc_weight": 0.9, "penalty": 0.5}):
+        options = Options(**changed)
+        alone = load_predictor(tiny_run.model_dir, options=options)
+        assert predictor.batch([frames], [{}], options) == alone.batch([frames], [{}])
+    assert predictor.options == Options(beam_size=1, ctc_weight=0.3)
+
+
+def test_threads_with_other_options_do_not_change_each_other(tiny_run, predictor):
+    frames = predictor.read(str(tiny_run.test_dir / "test-01.wav"))[0]
+    several = [Options(beam_size=1), Options(beam_size=8, nbest=8), Options(beam_size=2, nbest=2, penalty=2.0)]
+    alone = [predictor.batch([frames], [{}], options) for options in several]
+    assert [len(best) for (best,) in alone] == [1, 8, 2]
+    with ThreadPoolExecutor(3) as pool:
+        together = list(pool.map(lambda options: predictor.batch([frames], [{}], options), several * 8))
+    assert together == alone * 8
+
+
+def test_options_of_a_call_that_are_not_possible(tiny_run, tiny_translation, predictor):
+    with pytest.raises(ConfigError, match="search=greedy is not possible: the model was loaded with search=batched"):
+        predictor.batch([], [], Options(search="greedy"))
+    by_ctc = load_predictor(tiny_run.model_dir, options=Options(ctc_weight=1.0))
+    frames = by_ctc.read(str(tiny_run.test_dir / "test-01.wav"))[0]
+    with pytest.raises(ConfigError, match="ctc_weight 0.5 needs a decoder, .* set ctc_weight=1"):
+        by_ctc.batch([frames], [{}], Options(ctc_weight=0.5))
+    with pytest.raises(ConfigError, match="ctc_weight 0.3 is not possible: the model was trained without CTC"):
+        load_predictor(tiny_translation.model_dir).resolve(Options(ctc_weight=0.3))
+
+
 def test_weights_are_checked(tiny_run, tmp_path):
     state = checkpoint.load(tiny_run.model_dir / "valid.acc.ave.pth")
     del state["ctc.ctc_lo.bias"]
     torch.save(state, tmp_path / "bad.pth")
     with pytest.raises(ModelError, match=r"bad\.pth does not fit .* 1 missing: ctc\.ctc_lo\.bias"):
-        load_batched_search(tiny_run.model_dir, tmp_path / "bad.pth")
+        load_predictor(tiny_run.model_dir, tmp_path / "bad.pth")
 
 
 @pytest.mark.parametrize(
@@ -84,4 +120,4 @@ def test_a_model_that_cannot_be_searched_so_is_refused(tiny_run, tmp_path, chang
     config = yaml.safe_load((tiny_run.model_dir / "config.yaml").read_text()) | changed
     (tmp_path / "config.yaml").write_text(yaml.safe_dump(config))
     with pytest.raises(error, match=said):
-        load_batched_search(tmp_path, options=options)
+        load_predictor(tmp_path, options=options)

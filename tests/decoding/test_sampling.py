@@ -9,7 +9,7 @@ from scipy.stats import chisquare
 from torch.nn.utils.rnn import pad_sequence
 
 from espnet_diverse.decoding.options import Options
-from espnet_diverse.decoding.predictor import load_batched_search
+from espnet_diverse.decoding.predictor import load_predictor
 from espnet_diverse.decoding.sampling import SamplingSearch
 from espnet_diverse.errors import ConfigError, ModelError
 from espnet_diverse.nets.decoder import DiverseTransformerDecoder
@@ -35,10 +35,10 @@ def small():
 def search(decoder, sources, conditions=None, **changed):
     """Draws for utterances that are told apart by their encoder output."""
     option = Options(**{"search": "sampling", "maxlenratio": -STEPS} | changed)
-    sampling = SamplingSearch(decoder, decoder.output_layer.out_features - 1, option)
-    sampling.draw_for([source.numpy() for source in sources])
+    sampling, lengths = SamplingSearch(decoder, decoder.output_layer.out_features - 1), [len(x) for x in sources]
     with scope(conditions or {"lang": torch.tensor([0])}, collect=False):
-        return sampling(pad_sequence(sources, batch_first=True), torch.tensor([len(x) for x in sources]))
+        padded = pad_sequence(sources, batch_first=True)
+        return sampling(padded, torch.tensor(lengths), option, [source.numpy() for source in sources])
 
 
 @torch.no_grad()
@@ -153,7 +153,7 @@ def test_the_most_probable_token_alone_is_greedy(small):
 
 def test_a_trained_model_is_drawn_from_by_its_text(tiny_translation, other_sums):
     options = Options(search="sampling", nbest=4, seed=7)
-    drawn = load_batched_search(tiny_translation.model_dir, options=options)
+    drawn = load_predictor(tiny_translation.model_dir, options=options)
     sources = [drawn.read(text)[0] for text in ("abcd", "da")]
     first, second = drawn.batch(sources, [{}, {}])
     assert drawn.batch(sources, [{}, {}]) == [first, second] and len(first) == 4
@@ -167,11 +167,11 @@ def test_a_trained_model_is_drawn_from_by_its_text(tiny_translation, other_sums)
 
 
 def test_speech_is_drawn_from_the_decoder_alone(tiny_run):
-    assert load_batched_search(tiny_run.model_dir, options=Options(search="sampling")).search.options.ctc_weight == 0
+    assert load_predictor(tiny_run.model_dir, options=Options(search="sampling")).options.ctc_weight == 0
     with pytest.raises(ConfigError, match="ctc_weight 0.3 is not possible with search=sampling; set ctc_weight=0"):
         Options(search="sampling", ctc_weight=0.3)
 
 
 def test_another_decoder_is_refused():
-    with pytest.raises(ModelError, match="Linear has no batched search; decode with search=espnet"):
-        SamplingSearch(torch.nn.Linear(1, 1), 5, Options(search="sampling"))
+    with pytest.raises(ModelError, match="Linear has no batched search; use search=espnet"):
+        SamplingSearch(torch.nn.Linear(1, 1), 5)

@@ -11,7 +11,7 @@ from torch.nn.utils.rnn import pad_sequence
 from espnet_diverse.decoding.fast_linear import speed_up
 from espnet_diverse.decoding.options import Options
 from espnet_diverse.decoding.search import BeamSearch
-from espnet_diverse.errors import ModelError
+from espnet_diverse.errors import ConfigError, ModelError
 from espnet_diverse.nets.language_model import DiverseTransformerLM
 from espnet_diverse.scope import scope
 
@@ -44,8 +44,8 @@ def espnet(decoder, ctc, source, option, lm=None, lm_weight=0.0):
 
 def batched(decoder, ctc, sources, option, **more):
     lengths = torch.tensor([len(source) for source in sources])
-    search = BeamSearch(decoder, ctc, decoder.output_layer.out_features - 1, option, **more)
-    return search(pad_sequence(sources, batch_first=True), lengths)
+    search = BeamSearch(decoder, ctc, decoder.output_layer.out_features - 1, **more)
+    return search(pad_sequence(sources, batch_first=True), lengths, option)
 
 
 def assert_same(ours, theirs):
@@ -121,10 +121,10 @@ def test_each_utterance_is_searched_for_its_own_tasks(build, sources, changed):
             theirs.append(espnet(decoder, ctc, source, options()))
     with scope(TASKS, collect=False):
         assert_same(batched(decoder, ctc, sources, options()), theirs)
-    search = BeamSearch(decoder, ctc, decoder.output_layer.out_features - 1, options())
+    search = BeamSearch(decoder, ctc, decoder.output_layer.out_features - 1)
     for row in (1, 0, 1, 3):  # one task at a time, some again
         with scope({condition: ids[row : row + 1] for condition, ids in TASKS.items()}, collect=False):
-            assert_same(search(sources[row][None], torch.tensor([len(sources[row])])), theirs[row : row + 1])
+            assert_same(search(sources[row][None], torch.tensor([len(sources[row])]), options()), theirs[row : row + 1])
 
 
 @pytest.mark.parametrize("position", [None, "sinusoidal"])
@@ -195,12 +195,22 @@ def test_hypotheses_that_all_end_too_early_are_none(build, sources):
 
 def test_another_decoder_or_language_model_is_refused(build):
     decoder, ctc = build()
-    with pytest.raises(ModelError, match="Linear has no batched search; decode with search=espnet"):
-        BeamSearch(torch.nn.Linear(1, 1), ctc, 29, options())
-    with pytest.raises(ModelError, match="Linear has no batched search; decode with search=espnet"):
-        BeamSearch(decoder, ctc, 29, options(), torch.nn.Linear(1, 1), 0.5)
+    with pytest.raises(ModelError, match="Linear has no batched search; use search=espnet"):
+        BeamSearch(torch.nn.Linear(1, 1), ctc, 29)
+    with pytest.raises(ModelError, match="Linear has no batched search; use search=espnet"):
+        BeamSearch(decoder, ctc, 29, torch.nn.Linear(1, 1), 0.5)
+
+
+def test_a_missing_part_is_refused(build, sources):
+    decoder, ctc = build()
+    for search, weight, said in (
+        (BeamSearch(decoder, None, 29), 0.3, "ctc_weight 0.3 needs CTC, .* set ctc_weight=0"),
+        (BeamSearch(None, ctc, 29), 0.3, "ctc_weight 0.3 needs a decoder, .* set ctc_weight=1"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            search(sources[0][None], torch.tensor([40]), options(ctc_weight=weight))
 
 
 def test_a_language_model_has_no_negative_weight(build):
     with pytest.raises(ValueError, match="lm_weight -0.1 is negative; give 0 or more"):
-        BeamSearch(*build(), 29, options(), lm_weight=-0.1)
+        BeamSearch(*build(), 29, lm_weight=-0.1)

@@ -45,6 +45,7 @@ def test_a_data_directory_is_decoded(tiny_translation, tmp_path, capsys):
 def test_a_translation_may_be_twice_as_long_as_its_source_and_ten(wordy):
     tokens, _ = wordy.read("abc")
     assert len(wordy(tokens, {})[0][2]) == 2 * 3 + 10
+    assert wordy.speech2text.maxlenratio == 0  # the length of one text is not left to the next
 
 
 def test_a_given_bound_is_espnets(tiny_translation):

@@ -11,7 +11,7 @@ LENGTHS = {"minlenratio": -3.0, "maxlenratio": -6.0}  # from three tokens to six
 
 
 def _loaded(model_dir):
-    from espnet_diverse.demo.services import load_service
+    from espnet_diverse.demo.task_services import load_service
     from espnet_diverse.transcription.segmentation_options import SegmentationOptions
 
     service = load_service(model_dir, None, LIMITS, SegmentationOptions(vad="none"))

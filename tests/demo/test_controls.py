@@ -15,7 +15,7 @@ def control(argument, label, names, free=None):
 
 def test_a_language_that_is_spoken_can_be_found():
     known = KnownConditions(LANGUAGES, {"domain": "talks"})
-    language = control("language", "Language", ["el", "es"], "find it")
+    language = control("language", "Language", ["el", "es"], "identify it")
     domain = control("domain", "Domain", ["read", "talks"], "default (talks)")
     assert condition_controls(known, "asr") == [language, domain]  # the text is in the language that is spoken
     target = control("target_language", "Target language", ["el", "es"])
@@ -44,11 +44,11 @@ def test_search_options():
 @pytest.mark.parametrize(
     ("chosen", "message"),
     [
-        ({"beam_size": "51"}, "beam_size 51 is not allowed; it lies between 1 and 50"),
-        ({"beam_size": "-1"}, "beam_size -1 is not allowed; it lies between 1 and 50"),
-        ({"nbest": "0"}, "nbest 0 is not allowed; it lies between 1 and 50"),
-        ({"nbest": "many"}, "nbest 'many' is no whole number"),
-        ({"beam_size": "2", "nbest": "3"}, "nbest 3 is more than beam_size 2 texts; raise beam_size"),
+        ({"beam_size": "51"}, "beam_size 51 is not allowed; give a number between 1 and 50"),
+        ({"beam_size": "-1"}, "beam_size -1 is not allowed; give a number between 1 and 50"),
+        ({"nbest": "0"}, "nbest 0 is not allowed; give a number between 1 and 50"),
+        ({"nbest": "many"}, "nbest 'many' is not a whole number"),
+        ({"beam_size": "2", "nbest": "3"}, "nbest 3 is greater than beam_size 2; increase beam_size"),
     ],
 )
 def test_search_options_that_are_not_allowed(chosen, message):

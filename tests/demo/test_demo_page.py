@@ -129,22 +129,22 @@ def test_an_upload_gives_text_words_and_heads(opened, of_speech, tiny_run):
 def test_errors_are_one_line_and_the_page_goes_on(opened, of_speech, tiny_run, tmp_path):
     page, _ = opened(of_speech)
     page.click("#go")
-    assert page.inner_text("#error") == "Choose an audio file, or record one, first."
+    assert page.inner_text("#error") == "Choose an audio file or make a recording first."
     (tmp_path / "letter.wav").write_text("Dear friend, " * 99)
     recognise(page, tmp_path / "letter.wav")
     said = page.inner_text("#error")
     assert said.startswith("letter.wav: ") and "\n" not in said and page.is_hidden("#result")
     soundfile.write(tmp_path / "long.wav", np.zeros(8000 * 3), 8000)
     recognise(page, tmp_path / "long.wav")
-    assert page.inner_text("#error").startswith("long.wav lasts 3.0 seconds, and at most 2 are taken")
+    assert page.inner_text("#error").startswith("long.wav lasts 3.0 seconds; the limit is 2 seconds")
     sent = len(of_speech.service.sent)
     (tmp_path / "large.wav").write_bytes(bytes(600_000))
     recognise(page, tmp_path / "large.wav")
-    assert page.inner_text("#error") == "The file has 0.6 MB, and at most 0.5 are taken."
+    assert page.inner_text("#error") == "The file has 0.6 MB; the limit is 0.5 MB."
     assert len(of_speech.service.sent) == sent
     page.fill("[name=nbest]", "11")
     recognise(page, tiny_run.test_dir / "test-00.wav")
-    assert page.inner_text("#error") == "nbest 11 is more than beam_size 10 texts; raise beam_size"
+    assert page.inner_text("#error") == "nbest 11 is greater than beam_size 10; increase beam_size"
     page.fill("[name=nbest]", "1")
     recognise(page, tiny_run.test_dir / "test-00.wav")
     assert page.inner_text("#error") == "" and page.is_visible("#result")
@@ -181,7 +181,7 @@ def test_text_is_translated(opened, of_text):
     page, heard = opened(of_text)
     assert page.is_hidden("#speech") and page.inner_text("#go") == "Translate"
     page.click("#go")
-    assert page.inner_text("#error") == "Write a text first."
+    assert page.inner_text("#error") == "Enter a text first."
     page.fill("#text", "abc\ndcba")
     page.click("#go")
     page.wait_for_selector("#result:not([hidden])")

@@ -90,9 +90,9 @@ def test_clusters_of_a_text_have_its_tokens(drawn):
     ("kind", "layer", "head", "message"),
     [
         ("sideways", 1, 1, "attention 'sideways' is unknown; known: encoder decoder cross"),
-        ("encoder", 3, 1, "layer 3 is not there; the encoder self-attention has layers 1 to 2"),
-        ("cross", 0, None, "layer 0 is not there; the decoder cross-attention has layers 1 to 2"),
-        ("encoder", 1, 4, "head 4 is not there; the encoder self-attention has heads 1 to 3"),
+        ("encoder", 3, 1, "layer 3 does not exist; the encoder self-attention has layers 1 to 2"),
+        ("cross", 0, None, "layer 0 does not exist; the decoder cross-attention has layers 1 to 2"),
+        ("encoder", 1, 4, "head 4 does not exist; the encoder self-attention has heads 1 to 3"),
     ],
 )
 def test_what_is_not_there(kind, layer, head, message):

@@ -157,14 +157,17 @@ def test_content_types_that_any_page_may_send_are_refused(server, kind):
 @pytest.mark.parametrize("length", [None, "-1", "many", "1" * 5000, "٣"])
 def test_a_body_without_a_length_is_refused(server, length):
     headers = {"Content_Length": length if length is None else length.encode()}
-    assert ask(server, "POST", "/run", **headers)[::2] == (411, {"error": "the request has no length"})
+    assert ask(server, "POST", "/run", **headers)[::2] == (
+        411,
+        {"error": "the request has no valid Content-Length; send one"},
+    )
 
 
 def test_a_file_that_is_too_large_is_refused_before_it_is_read(server):
     assert ask(server, "POST", "/run", bytes(1000))[0] == 200
     status, _, said = ask(server, "POST", "/run", Content_Length="2500000")
     assert status == 413
-    assert said["error"] == "the file has 2.5 MB, and at most 0.001 are taken; cut it, or see --max_megabytes"
+    assert said["error"] == "the file has 2.5 MB; the limit is 0.001 MB; cut it, or see --max_megabytes"
 
 
 def test_a_body_that_ends_early_is_not_served(server):
@@ -184,7 +187,7 @@ def test_a_body_that_ends_early_is_not_served(server):
 def test_only_the_page_is_there(server, path):
     for method in ("GET", "POST"):
         status, _, said = ask(server, method, path, None if method == "GET" else b"")
-        assert status == 404 and said["error"].endswith(": there is no such page")
+        assert status == 404 and said["error"].endswith(f": not found; open {server.url}")
 
 
 def test_choices_arrive(server):
@@ -198,7 +201,7 @@ def test_errors_are_one_line_and_end_nothing(server, caplog):
     assert (status, said) == (400, {"error": "talk.wav: is wrong; give another"})
     with caplog.at_level(logging.ERROR):
         status, _, said = ask(server, "POST", "/run", b"broken")
-    expected = "the model failed (RuntimeError); the terminal that serves this page says more"
+    expected = "the model failed (RuntimeError); see the terminal of espnet-diverse demo for details"
     assert (status, said) == (500, {"error": expected})
     assert "a secret of the model" in caplog.text
     assert ask(server, "POST", "/run", b"fine")[0] == 200
@@ -213,7 +216,7 @@ def test_no_more_wait_than_are_allowed():
             thread.start()
             assert server.service.begun.acquire(timeout=20)
         status, _, said = ask(server, "POST", "/heads", b"")
-        assert status == 503 and said["error"] == "2 requests are waiting already; try again in a moment"
+        assert status == 503 and said["error"] == "2 requests are already waiting; try again later"
         assert ask(server, "GET", "/about")[0] == 200
         server.service.may.set()
         for thread in threads:
@@ -223,15 +226,15 @@ def test_no_more_wait_than_are_allowed():
 
 def test_ports_that_cannot_be_had(server):
     port = server.server_port
-    with pytest.raises(ConfigError, match=rf"--port {port}: Address already in use; give another one, or 0 for one"):
+    with pytest.raises(ConfigError, match=rf"--port {port}: Address already in use; give another one, or 0 for any"):
         Server(port, Limits())
-    with pytest.raises(ConfigError, match=r"--port 99999: ports lie between 0 and 65535; give another one"):
+    with pytest.raises(ConfigError, match=r"--port 99999: a port is a number from 0 to 65535; give another one"):
         Server(99999, Limits())
 
 
 @pytest.mark.parametrize("value", [0, -1, float("nan")])
 def test_limits_that_are_none(value):
-    with pytest.raises(ConfigError, match=rf"--max_seconds {value:g} is no limit; give a number above 0"):
+    with pytest.raises(ConfigError, match=rf"--max_seconds {value:g} is not allowed; give a number above 0"):
         Limits(seconds=value)
-    with pytest.raises(ConfigError, match=rf"--max_megabytes {value:g} is no limit; give a number above 0"):
+    with pytest.raises(ConfigError, match=rf"--max_megabytes {value:g} is not allowed; give a number above 0"):
         Limits(megabytes=value)

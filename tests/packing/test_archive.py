@@ -113,9 +113,9 @@ def test_the_same_model_gives_the_same_file_without_paths_of_the_machine(tiny_ru
 
 
 def test_what_is_packed_without_the_run_it_was_is_refused(tiny_run, tmp_path):
-    with pytest.raises(ConfigError, match=r"model\.tgz: a packed model is a zip; give a name that ends in \.zip"):
+    with pytest.raises(ConfigError, match=r"model\.tgz: a packed model is a zip file; the name must end in \.zip"):
         pack(tiny_run.model_dir, tmp_path / "model.tgz", Facts())
-    with pytest.raises(ConfigError, match="weights 'h5' are unknown; known: both pth safetensors"):
+    with pytest.raises(ConfigError, match="weights 'h5' is unknown; known: both pth safetensors"):
         pack(tiny_run.model_dir, tmp_path / "model.zip", Facts(), weights="h5")
     with pytest.raises(ModelError, match=r"9epoch\.pth: no such model file"):
         pack(tiny_run.model_dir, tmp_path / "model.zip", Facts(), model_file="9epoch.pth")
@@ -135,12 +135,12 @@ def test_what_is_no_model_is_named(tmp_path):
     with pytest.raises(ModelError, match=r"gone: no such model; give the directory of a run, or a packed model"):
         unpacked(tmp_path / "gone")
     with pytest.raises(
-        ModelError, match=r"is no directory of a run, for it has no config\.yaml; give one, or a packed"
+        ModelError, match=r"is not the directory of a run, because it has no config\.yaml; give one, or a packed"
     ):
         unpacked(tmp_path)
     (tmp_path / "a.wav").write_bytes(b"RIFF")
     with pytest.raises(
-        ModelError, match=r"a\.wav: is no zip file, as packed models are, or a torn one; give a model bef"
+        ModelError, match=r"a\.wav: is not a packed model, which is a zip file, or is incomplete; check"
     ):
         unpacked(tmp_path / "a.wav")
 
@@ -185,23 +185,29 @@ BOMB = "lol: &a [{}]\n" + "b: {<<: *a}\n"
         ({"../evil": ""}, "member '../evil' points outside; the archive is not to be trusted"),
         ({"/evil": ""}, "member '/evil' points outside; the archive is not to be trusted"),
         ({"large": bytes(1 << 27)}, "bytes and 10000 members are allowed"),
-        ({"meta": "- 1"}, "meta.yaml holds a list, not a mapping"),
-        ({"meta": "a: [1"}, "meta.yaml is no YAML that can be read"),
-        ({"meta": BOMB}, "meta.yaml is no YAML that can be read .*merge keys are not allowed"),
-        ({"meta": "[" * 50_000}, "meta.yaml is no YAML that can be read"),
-        ({"meta": " " * (1 << 24) + "a: 1"}, "meta.yaml has 16777220 bytes; 16777216 are allowed"),
-        ({"meta": {"files": {}}}, "meta.yaml is not that of a packed model; it names yaml_files and files"),
-        ({"meta": {"files": {}, "yaml_files": {"tts_train_config": "c"}}}, "holds tts_train_config; models of these"),
-        ({"meta": META | {"files": {}}}, "asr_model_file is to be None, which is not in the archive"),
-        ({"meta": META | {"files": {"asr_model_file": "../../m"}}}, r"asr_model_file is to be ../../m, which is not"),
+        ({"meta": "- 1"}, "meta.yaml contains a list, not a mapping"),
+        ({"meta": "a: [1"}, "meta.yaml is not valid YAML"),
+        ({"meta": BOMB}, "meta.yaml is not valid YAML .*merge keys are not allowed"),
+        ({"meta": "[" * 50_000}, "meta.yaml is not valid YAML"),
+        ({"meta": " " * (1 << 24) + "a: 1"}, "meta.yaml has 16777220 bytes; at most 16777216 are allowed"),
+        ({"meta": {"files": {}}}, "meta.yaml is not that of a packed model, which has yaml_files and files"),
+        (
+            {"meta": {"files": {}, "yaml_files": {"tts_train_config": "c"}}},
+            "contains tts_train_config; supported tasks",
+        ),
+        ({"meta": META | {"files": {}}}, "asr_model_file is None, which is not in the archive"),
+        ({"meta": META | {"files": {"asr_model_file": "../../m"}}}, r"asr_model_file is ../../m, which is not"),
         (
             {"config": CONFIG | {"bpemodel": "/etc/passwd"}},
-            "bpemodel is to be /etc/passwd, which is not in the archive",
+            "bpemodel is /etc/passwd, which is not in the archive",
         ),
         ({"config": CONFIG | {"frontend": "s3prl"}}, "frontend 's3prl' is not allowed .*; allowed: bert default embed"),
-        ({"config": CONFIG | {"decoder": "hugging_face_transformers"}}, "decoder 'hugging_face_.* may fetch and run"),
+        (
+            {"config": CONFIG | {"decoder": "hugging_face_transformers"}},
+            "decoder 'hugging_face_.* may download and run",
+        ),
         ({"config": CONFIG | {"token_type": "whisper_en"}}, "token_type 'whisper_en' is not allowed"),
-        ({"config": CONFIG | {"normalize_conf": [1]}}, r"normalize_conf of config.yaml is \[1\]; it is a mapping"),
+        ({"config": CONFIG | {"normalize_conf": [1]}}, r"normalize_conf of config.yaml is \[1\]; it must be a mapping"),
     ],
 )
 def test_what_is_not_to_be_trusted_is_refused(tmp_path, cache, changes, said):
@@ -228,7 +234,7 @@ def test_links_encryption_and_other_files_are_refused(tmp_path):
     path = tmp_path / "notes.txt"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("a.txt", "a")
-    with pytest.raises(ModelError, match=r"has no meta\.yaml and is no packed model; espnet-diverse pack makes one"):
+    with pytest.raises(ModelError, match=r"has no meta\.yaml, so it is not a packed model; make one"):
         unpacked(path)
 
 

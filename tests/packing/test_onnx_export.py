@@ -105,7 +105,7 @@ def test_a_graph_is_for_one_language(tmp_path):
     path = export(model, args, tmp_path / "el.onnx", {"lang": "el"})
     assert max(differences(model, path, {"lang": torch.tensor([1])})) < 1e-4
     assert min(differences(model, path, {"lang": torch.tensor([0])})) > 1e-2
-    with pytest.raises(ConfigError, match="for one language or domain: .*lang.*; name it, --language, --target_lang"):
+    with pytest.raises(ConfigError, match="for one language or domain: .*lang.*; give it by --language, --target_lang"):
         export(model, args, tmp_path / "none.onnx", {})
     with pytest.raises(ConfigError, match="--language xx is unknown; this model knows: de el"):
         export(model, args, tmp_path / "none.onnx", {"lang": "xx"})
@@ -117,7 +117,7 @@ def test_what_cannot_be_exported(tmp_path, monkeypatch):
         with pytest.raises(ModelError, match=said):
             export(model, arguments(**changes), tmp_path / "model.onnx", {})
 
-    refused(Model(), "a model of task mt without CTC over its text cannot be exported; train it with CTC", task="mt")
+    refused(Model(), "a model of task mt without CTC over its text cannot be exported; train one with CTC", task="mt")
     streaming = Model("contextual_block_transformer")
     refused(streaming, "DiverseContextualBlockTransformerEncoder cannot be exported; transformer, conformer and")
     model = Model()

@@ -164,7 +164,7 @@ def test_a_model_of_translation_keeps_its_ctc_weight_under_espnets_name(tmp_path
         ({}, "--language is missing; this model knows: ar de el"),
         ({"lang": "fr"}, "--language 'fr' is unknown; this model knows: ar de el"),
         ({"lang": "de", "tgtlang": "fr"}, "--target_language 'fr' is unknown; this model knows: ar de el"),
-        ({"lang": "de", "domain": "talk"}, "--domain talk: nothing in this model goes by domain; leave it out"),
+        ({"lang": "de", "domain": "talk"}, "--domain talk: no part of this model depends on the domain; leave it out"),
     ],
 )
 def test_a_task_that_is_wrong_is_named(tmp_path, conditions, text):
@@ -176,10 +176,10 @@ def test_a_task_that_is_wrong_is_named(tmp_path, conditions, text):
 
 def test_there_must_be_something_to_prune_and_another_place_for_it(tiny_run, tmp_path):
     with pytest.raises(
-        ConfigError, match="nothing in this model goes by language or domain; there is nothing to prune"
+        ConfigError, match="no part of this model depends on a language or domain, so it cannot be pruned"
     ):
         prune(tiny_run.model_dir, tmp_path / "pruned", {"lang": "de"})
-    with pytest.raises(ConfigError, match="is the directory of the model that is pruned; give another one"):
+    with pytest.raises(ConfigError, match="is the directory of the model itself; give another one"):
         prune(tiny_run.model_dir, tiny_run.model_dir, {"lang": "de"})
 
 

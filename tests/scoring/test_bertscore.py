@@ -88,7 +88,7 @@ def test_the_command(tiny_bert, tmp_path, capsys):
             "metric bertscore needs an encoder of the language; give its folder, --bert_path P",
         ),
         (["--bert_path", "x"], "--bert_path is for bertscore, and the metrics are cer; leave it out"),
-        (["--bert_layer", "1"], "--bert_layer 1 is of an encoder; give --bert_path PATH as well"),
+        (["--bert_layer", "1"], "--bert_layer 1 needs an encoder; give --bert_path PATH as well"),
         (["--metric", "bertscore", "--bert_path", "/nowhere"], "/nowhere: cannot be read as a pretrained encoder"),
     ):
         assert main([*arguments, *wrong]) == 1

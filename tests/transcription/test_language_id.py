@@ -9,7 +9,7 @@ import torch
 
 from espnet_diverse.decoding.condition_ids import KnownConditions
 from espnet_diverse.decoding.options import Options
-from espnet_diverse.decoding.predictor import BatchedSearch
+from espnet_diverse.decoding.predictor import Predictor
 from espnet_diverse.decoding.results import Text
 from espnet_diverse.training.config import merge
 from espnet_diverse.training.tasks import ASRTask
@@ -26,7 +26,7 @@ class Given:
         self.scores, self.tokens, self.task, self.batch_frames = scores, tokens, task, batch_frames
         self.conditions, self.asked = KnownConditions(names), []
 
-    def batch(self, sources, conditions):
+    def batch(self, sources, conditions, options=None):
         self.asked.append(conditions)
         return [self.text(each.get("lang", each.get("tgtlang"))) for each in conditions]
 
@@ -126,7 +126,7 @@ def bilingual():
         output[-1] += embedding.weight.data[TOKENS.index(word)] / 10
     model.decoder.output_layer.weight.data, model.decoder.output_layer.bias.data = output, torch.zeros(len(TOKENS))
     model.ctc.ctc_lo.weight.data.zero_()
-    return BatchedSearch(model, args, "asr", Options(beam_size=4, ctc_weight=0.5)), model.ctc.ctc_lo.bias.data
+    return Predictor(model, args, "asr", Options(beam_size=4, ctc_weight=0.5)), model.ctc.ctc_lo.bias.data
 
 
 @pytest.mark.parametrize(("heard", "next_best"), itertools.permutations(WORDS, 2))

@@ -1,16 +1,16 @@
-// The page: asks the server what model it has, sends it a recording or a text, and shows what comes back.
+// The page: gets the description of the model, sends a recording or a text, and shows the result.
 
 import {readable, record} from "/recording.js";
 import {details, element, facts, figures, segmentName} from "/result.js";
 
 const at = (id) => document.getElementById(id);
-let model;  // what /about says
-let source;  // the file that is to be recognised
-let result;  // what /run said last
-let recording;  // while one is made
-let shown;  // the attention whose heads are shown
+let model;  // answer of /about
+let source;  // the audio file
+let result;  // last answer of /run
+let recording;  // recording in progress
+let shown;  // kind of the plotted attention
 let drawing = false;
-let again = false;  // whether something else was chosen while drawing
+let again = false;  // whether the choice changed during plotting
 
 async function ask(path, choices, body) {
   const options = body === undefined ? {} : {method: "POST", headers: {"Content-Type": "application/octet-stream"}, body};
@@ -18,20 +18,20 @@ async function ask(path, choices, body) {
   try {
     answer = await fetch(`${path}?${new URLSearchParams(choices)}`, options);
   } catch {
-    throw new Error("The server does not answer. Is espnet-diverse demo still running in its terminal?");
+    throw new Error("The server does not answer. Check that espnet-diverse demo is still running.");
   }
-  const said = await answer.json();
-  if (!answer.ok) throw new Error(said.error);
-  return said;
+  const content = await answer.json();
+  if (!answer.ok) throw new Error(content.error);
+  return content;
 }
 
-/** Do something that takes time: say so, count the seconds, and show an error where one comes. */
+/** Run an action: show what is being done and for how many seconds, and its error if it fails. */
 async function work(what, status, error, buttons, action) {
   const began = Date.now();
-  const say = () => { status.textContent = `${what} … ${Math.round((Date.now() - began) / 1000)} s`; };
+  const update = () => { status.textContent = `${what} … ${Math.round((Date.now() - began) / 1000)} s`; };
   error.textContent = "";
   status.textContent = `${what} …`;
-  const clock = setInterval(say, 1000);
+  const clock = setInterval(update, 1000);
   buttons.forEach((button) => { button.disabled = true; });
   try {
     await action();
@@ -52,12 +52,12 @@ function describe() {
   const text = model.task === "mt";
   at("speech").hidden = text;
   at("writing").hidden = !text;
-  at("go").textContent = model.task === "asr" ? "Recognise" : "Translate";
+  at("go").textContent = model.task === "asr" ? "Transcribe" : "Translate";
   at("result-title").textContent = model.task === "asr" ? "Text" : "Translation";
   at("segment-name").textContent = text ? "Line" : "Segment";
   at("text").maxLength = model.limits.characters;
-  at("limits").textContent = `At most ${model.limits.seconds} seconds and ${model.limits.megabytes} MB. `
-    + "Nothing leaves this machine.";
+  at("limits").textContent = `Limits: ${model.limits.seconds} seconds, ${model.limits.megabytes} MB. `
+    + "No data leaves this machine.";
   for (const condition of model.conditions) {
     const names = condition.names.map((name) => element("option", {value: name}, name));
     const free = condition.free ? [element("option", {value: ""}, condition.free)] : [];
@@ -78,22 +78,22 @@ function take(file) {
 
 function body() {
   if (model.task === "mt") {
-    if (!at("text").value.trim()) throw new Error("Write a text first.");
+    if (!at("text").value.trim()) throw new Error("Enter a text first.");
     return new Blob([at("text").value]);
   }
-  if (!source) throw new Error("Choose an audio file, or record one, first.");
+  if (!source) throw new Error("Choose an audio file or make a recording first.");
   return readable(source);
 }
 
 async function run() {
   const sent = await body();
   if (sent.size > 1e6 * model.limits.megabytes) {
-    throw new Error(`The file has ${(sent.size / 1e6).toFixed(1)} MB, and at most ${model.limits.megabytes} are taken.`);
+    throw new Error(`The file has ${(sent.size / 1e6).toFixed(1)} MB; the limit is ${model.limits.megabytes} MB.`);
   }
   const choices = {...Object.fromEntries(new FormData(at("ask"))), ...(source ? {name: source.name} : {})};
   result = await ask("/run", choices, sent);
   const written = at("written");
-  written.textContent = result.text || "Nothing was recognised.";
+  written.textContent = result.text || "No speech was found.";
   written.classList.toggle("nothing", !result.text);
   at("facts").textContent = facts(result);
   at("details").replaceChildren(...details(result, play));
@@ -119,34 +119,34 @@ function offerHeads() {
   at("heads").hidden = !filled.length;
 }
 
-/** Fill the controls with what the model has, and set them to what is drawn. */
-function offerLayers(said) {
+/** Fill the controls with the attentions of the model, and select the plotted one. */
+function offerLayers(answer) {
   const {attention, layer, head} = at("look").elements;
-  const drawn = said.attentions.find(({kind}) => kind === said.attention);
-  attention.replaceChildren(...said.attentions.map(({kind, name}) => element("option", {value: kind}, name)));
+  const drawn = answer.attentions.find(({kind}) => kind === answer.attention);
+  attention.replaceChildren(...answer.attentions.map(({kind, name}) => element("option", {value: kind}, name)));
   layer.replaceChildren(...options(drawn.layers));
   head.replaceChildren(element("option", {value: "all"}, "all"), ...options(drawn.heads));
-  [attention.value, layer.value, head.value] = [said.attention, said.layer, said.head];
+  [attention.value, layer.value, head.value] = [answer.attention, answer.layer, answer.head];
   at("choice").hidden = false;
 }
 
 async function look() {
   const choices = Object.fromEntries(new FormData(at("look")));
-  if (choices.attention !== shown) delete choices.layer;  // another one may have fewer
-  const said = await ask("/heads", {result: result.id, ...choices}, "");
-  shown = said.attention;
-  offerLayers(said);
-  at("pictures").replaceChildren(...figures(said.pictures));
+  if (choices.attention !== shown) delete choices.layer;  // which another attention may not have
+  const answer = await ask("/heads", {result: result.id, ...choices}, "");
+  shown = answer.attention;
+  offerLayers(answer);
+  at("pictures").replaceChildren(...figures(answer.pictures));
 }
 
-/** Draw; what is chosen meanwhile is drawn next. */
+/** Plot the chosen heads; if the choice changes meanwhile, plot again. */
 async function lookNow() {
   again = true;
   if (drawing) return;
   drawing = true;
   while (again) {
     again = false;
-    await work("Drawing", at("look-status"), at("look-error"), [at("show")], look);
+    await work("Plotting", at("look-status"), at("look-error"), [at("show")], look);
   }
   drawing = false;
 }
@@ -166,7 +166,7 @@ async function toggleRecording() {
     at("file").value = "";
     take(await recording.file);
   } catch (problem) {
-    at("error").textContent = `There is no recording: ${problem.message}`;
+    at("error").textContent = `Recording failed: ${problem.message}`;
   } finally {
     recording = undefined;
     button.textContent = "Record";
@@ -185,12 +185,12 @@ at("ask").addEventListener("submit", async (event) => {
   event.preventDefault();
   at("result").hidden = at("heads").hidden = true;
   at("progress").hidden = false;
-  const what = model.task === "asr" ? "Recognising" : "Translating";
+  const what = model.task === "asr" ? "Transcribing" : "Translating";
   await work(what, at("status"), at("error"), [at("go")], run);
   at("progress").hidden = true;
 });
 
-await work("Asking for the model", at("status"), at("error"), [], async () => {
+await work("Loading", at("status"), at("error"), [], async () => {
   model = await ask("/about", {});
   describe();
 });

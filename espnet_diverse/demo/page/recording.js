@@ -1,19 +1,19 @@
-// Recordings: from a file or the microphone to what the server reads, without any program beside it.
+// Recordings from a file or the microphone, converted in the browser to a format that the server reads.
 
 const RATE = 16000;
 const READ_BY_THE_SERVER = /\.(wav|flac|mp3|ogg|oga|opus|aiff?|sph|au)$/i;
 
-/** A file as the server takes it: as it is, or, where only the browser may know its format, as wav. */
+/** A file that the server can read: unchanged, or converted to wav where only the browser may know its format. */
 export async function readable(file) {
   if (READ_BY_THE_SERVER.test(file.name)) return file;
   try {
     return await wav(await file.arrayBuffer());
   } catch {
-    return file;  // the server says what is wrong with it
+    return file;  // the server reports the error
   }
 }
 
-/** Any audio that the browser knows, as an ArrayBuffer -> 16 kHz mono 16-bit wav, a Blob. */
+/** Convert audio that the browser can decode, an ArrayBuffer, to 16 kHz mono 16-bit wav, a Blob. */
 async function wav(encoded) {
   const audio = await new OfflineAudioContext(1, 1, RATE).decodeAudioData(encoded);
   const channels = Array.from({length: audio.numberOfChannels}, (_, index) => audio.getChannelData(index));
@@ -39,9 +39,9 @@ async function wav(encoded) {
 }
 
 /** Record from the microphone.
- * @param seconds After how many to stop.
- * @param tick Is called every second with the seconds so far.
- * @returns {Promise<{stop: function(), file: Promise<File>}>} How to stop, and what was recorded, once it is.
+ * @param seconds Maximum duration.
+ * @param tick Called every second with the seconds so far.
+ * @returns {Promise<{stop: function(), file: Promise<File>}>} A function that stops, and the recorded file.
  */
 export async function record(seconds, tick) {
   const stream = await navigator.mediaDevices.getUserMedia({audio: true});
@@ -51,7 +51,7 @@ export async function record(seconds, tick) {
   const clock = setInterval(() => {
     const passed = (Date.now() - began) / 1000;
     tick(Math.floor(passed));
-    if (passed >= seconds - 1) recorder.stop();  // within the limit, with what the encoder adds
+    if (passed >= seconds - 1) recorder.stop();  // so that the encoder's delay stays within the limit
   }, 1000);
   const file = new Promise((resolve, reject) => {
     recorder.ondataavailable = (event) => pieces.push(event.data);

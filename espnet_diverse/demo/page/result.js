@@ -1,6 +1,6 @@
-// What was found, as elements of the page. All text is set as text, never as markup.
+// Results as elements of the page. Text is always set as text, never as markup.
 
-/** An element with attributes and children: strings become text. */
+/** Make an element with attributes and children; strings become text nodes. */
 export function element(tag, attributes = {}, ...children) {
   const made = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
@@ -8,7 +8,7 @@ export function element(tag, attributes = {}, ...children) {
   return made;
 }
 
-const FEW = 12;  // words that are shown at once
+const FEW = 12;  // maximum number of words that are shown unfolded
 const seconds = (value) => `${value.toFixed(2)} s`;
 const percent = (value) => `${Math.round(100 * value)} %`;
 
@@ -22,26 +22,26 @@ function table(caption, header, rows) {
 }
 
 function alternatives(segment) {
-  const rows = segment.alternatives.map(({text, score}, index) => [`${index + 1}`, text || "(nothing)", score.toFixed(2)]);
+  const rows = segment.alternatives.map(({text, score}, index) => [`${index + 1}`, text || "(empty)", score.toFixed(2)]);
   const header = [["", "number"], ["Text", ""], ["Log score", "number"]];
-  return table(`The ${rows.length} best, best first`, header, rows);
+  return table(`${rows.length}-best list`, header, rows);
 }
 
 function words(segment, play) {
   const rows = segment.words.map((word) => {
     const start = element("button", {type: "button", "aria-label": `Play from ${seconds(word.start)}, ${word.text}`}, seconds(word.start));
     start.addEventListener("click", () => play(word.start));
-    const sure = element("span", {}, `${percent(word.confidence)} `);
-    sure.append(element("meter", {min: 0, max: 1, value: word.confidence, "aria-hidden": "true"}));
-    return [word.text, start, seconds(word.end), sure];
+    const confidence = element("span", {}, `${percent(word.confidence)} `);
+    confidence.append(element("meter", {min: 0, max: 1, value: word.confidence, "aria-hidden": "true"}));
+    return [word.text, start, seconds(word.end), confidence];
   });
-  const header = [["Word", ""], ["From", "number"], ["To", "number"], ["Confidence", "number"]];
+  const header = [["Word", ""], ["Start", "number"], ["End", "number"], ["Confidence", "number"]];
   const open = rows.length <= FEW ? {open: ""} : {};
   return element("details", open, element("summary", {}, `Words (${rows.length})`),
-    table("When each word was said, and how sure CTC is of it", header, rows));
+    table("Time and CTC confidence of each word", header, rows));
 }
 
-/** What is called a segment of a result: a stretch of audio, or a line. */
+/** The name of a segment of a result: a segment of audio, or a line of text. */
 export function segmentName(segment, index) {
   return segment.source === undefined
     ? `Segment ${index + 1}: ${seconds(segment.start)} to ${seconds(segment.end)}`
@@ -57,14 +57,14 @@ export function details(result, play) {
   ]);
 }
 
-/** One line about how the result came about. */
+/** Summary of the result in one line. */
 export function facts(result) {
   const found = result.found.slice(0, 3).map(({name, probability}) => `${name} ${percent(probability)}`).join(", ");
   const count = result.segments.length;
   return [
-    ...(found ? [`Language found: ${found}.`] : []),
-    ...(result.duration ? [`${seconds(result.duration)} of audio; speech in ${count} ${count === 1 ? "stretch" : "stretches"}.`] : []),
-    `Done in ${seconds(result.seconds)}.`,
+    ...(found ? [`Identified language: ${found}.`] : []),
+    ...(result.duration ? [`${seconds(result.duration)} of audio, ${count} ${count === 1 ? "segment" : "segments"} of speech.`] : []),
+    `Processed in ${seconds(result.seconds)}.`,
   ].join(" ");
 }
 

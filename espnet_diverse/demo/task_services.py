@@ -1,4 +1,4 @@
-"""The services of models of speech and of text."""
+"""The services of the page by task: speech recognition and translation, and text translation."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -12,11 +12,11 @@ from espnet_diverse.audio.resampling import RATE
 from espnet_diverse.audio.sources import open_audio
 from espnet_diverse.conditions import CONDITIONS, given
 from espnet_diverse.decoding.condition_ids import completed
-from espnet_diverse.decoding.options import text_task
-from espnet_diverse.decoding.predictor import BatchedSearch
+from espnet_diverse.decoding.options import Options, text_task
+from espnet_diverse.decoding.predictor import Predictor
+from espnet_diverse.demo.base_service import ModelService
 from espnet_diverse.demo.limits import Limits
-from espnet_diverse.demo.results import Results, Stretch
-from espnet_diverse.demo.service import ModelService
+from espnet_diverse.demo.results import DecodedSegment, Results
 from espnet_diverse.errors import DataError, UserError
 from espnet_diverse.inference import Recognizer, Translation, Translator
 from espnet_diverse.packing.archive import unpacked
@@ -27,17 +27,19 @@ from espnet_diverse.transcription.segmentation_options import SegmentationOption
 
 
 class SpeechService(ModelService):
-    """Recognises recordings, or translates them."""
+    """Transcribes or translates recordings."""
 
     def __init__(self, name: str, recognizer: Recognizer, results: Results, limits: Limits):
         super().__init__(name, recognizer.search, results, limits)
         self.recognizer = recognizer
         self.has_words = _has_words(recognizer.search)
 
-    def _run(self, body: bytes, choices: Mapping[str, str]) -> dict:
+    def _run(self, body: bytes, choices: Mapping[str, str], options: Options) -> dict:
         samples = _samples(body, choices.get("name") or "the recording", self.limits.seconds)
-        transcript = self.recognizer.transcribe(samples, RATE, word_timestamps=self.has_words, **_arguments(choices))
-        kept = [_stretch(samples, transcript, index) for index in range(len(transcript.segments))]
+        transcript = self.recognizer.transcribe(
+            samples, RATE, word_timestamps=self.has_words, options=options, **_arguments(choices)
+        )
+        kept = [_kept_segment(samples, transcript, index) for index in range(len(transcript.segments))]
         found = transcript.language_probabilities or {}
         return {
             "id": self.results.keep(kept),
@@ -49,18 +51,18 @@ class SpeechService(ModelService):
 
 
 class TextService(ModelService):
-    """Translates texts, a sentence a line."""
+    """Translates texts that have one sentence per line."""
 
     def __init__(self, name: str, translator: Translator, results: Results, limits: Limits):
         super().__init__(name, translator.search, results, limits)
         self.translator = translator
 
-    def _run(self, body: bytes, choices: Mapping[str, str]) -> dict:
+    def _run(self, body: bytes, choices: Mapping[str, str], options: Options) -> dict:
         lines = _lines(body, self.limits.characters)
-        found = self.translator.translate(lines, **_arguments(choices))
+        found = self.translator.translate(lines, options=options, **_arguments(choices))
         names = completed(self.search.conditions, given(choices), same_language=False)
         kept = [
-            Stretch(line, one.tokens, names, f"line {index}")
+            DecodedSegment(line, one.tokens, names, f"line {index}")
             for index, (line, one) in enumerate(zip(lines, found, strict=True), 1)
         ]
         return {
@@ -77,32 +79,43 @@ def load_service(
     segmentation: SegmentationOptions,
     device: str = "cpu",
     precision: str = "float32",
+    compile: bool = False,
 ) -> ModelService:
-    """The service of a model of speech or text; arguments as of `Recognizer`.
+    """Load a model and make its service.
+
+    Args:
+        model: Directory of a run, or a packed model.
+        model_file: Weights, as a path or a name in the model directory.
+        limits: Limits of one request.
+        segmentation: Options of splitting recordings into segments of speech.
+        device: "cpu", "cuda" or "cuda:N".
+        precision: Precision of linear layers.
+        compile: Whether to compile the encoder layers.
 
     Raises:
         ConfigError: The device, the precision or the segmentation is not possible.
         ModelError: A file is missing or damaged, or the model writes no text.
     """
+    how = {"device": device, "precision": precision, "compile": compile}
     folder = unpacked(model)
     config_file = folder / "config.yaml"
     task = text_task(read_config(config_file), config_file)
     name = model.stem if model.is_file() else model.resolve().name
     results = Results(folder, model_file, task)
     if task == "mt":
-        translator = Translator(folder, model_file, device=device, precision=precision)
+        translator = Translator(folder, model_file, **how)
         return TextService(name, translator, results, limits)
-    recognizer = Recognizer(folder, model_file, device=device, precision=precision, segmentation=segmentation)
+    recognizer = Recognizer(folder, model_file, segmentation=segmentation, **how)
     return SpeechService(name, recognizer, results, limits)
 
 
 def _arguments(choices: Mapping[str, str]) -> dict[str, str]:
-    """Of `Recognizer.transcribe` and `Translator.translate`: the names that were chosen."""
+    """Arguments of `Recognizer.transcribe` and `Translator.translate` for the chosen conditions."""
     return {CONDITIONS[name].argument: value for name, value in given(choices).items()}
 
 
-def _has_words(search: BatchedSearch) -> bool:
-    """Whether times of words can be had."""
+def _has_words(search: Predictor) -> bool:
+    """Whether the model can give word timestamps."""
     try:
         check_ctc(search.ctc)
         frame_times(search.encoding.model)
@@ -111,22 +124,22 @@ def _has_words(search: BatchedSearch) -> bool:
     return True
 
 
-def _samples(body: bytes, name: str, longest: float) -> NDArray:
+def _samples(body: bytes, name: str, max_seconds: float) -> NDArray:
     upload = BytesIO(body)
     upload.name = name
     with open_audio(upload) as audio:
-        if audio.duration > longest:
+        if audio.duration > max_seconds:
             raise DataError(
-                f"{name} lasts {audio.duration:.1f} seconds, and at most {longest:g} are taken; cut it, or start "
+                f"{name} lasts {audio.duration:.1f} seconds; the limit is {max_seconds:g} seconds; cut it, or start "
                 "espnet-diverse demo with a larger --max_seconds"
             )
         return np.concatenate(list(audio.blocks()))
 
 
-def _stretch(samples: NDArray, transcript: Transcript, index: int) -> Stretch:
+def _kept_segment(samples: NDArray, transcript: Transcript, index: int) -> DecodedSegment:
     segment = transcript.segments[index]
     part = samples[round(segment.start * RATE) : round(segment.end * RATE)]
-    return Stretch(part, segment.tokens, transcript.conditions, f"segment {index + 1}")
+    return DecodedSegment(part, segment.tokens, transcript.conditions, f"segment {index + 1}")
 
 
 def _segment(segment: Segment) -> dict:
@@ -139,13 +152,13 @@ def _segment(segment: Segment) -> dict:
     }
 
 
-def _lines(body: bytes, most: int) -> list[str]:
+def _lines(body: bytes, max_characters: int) -> list[str]:
     try:
         text = body.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise DataError("the text is not utf-8") from error
-    if len(text) > most:
-        raise DataError(f"the text has {len(text)} characters, and at most {most} are taken; translate it in parts")
+        raise DataError("the text is not valid UTF-8; send it in UTF-8") from error
+    if len(text) > max_characters:
+        raise DataError(f"the text has {len(text)} characters; the limit is {max_characters}; translate it in parts")
     return [line.strip() for line in text.splitlines() if line.strip()]
 
 

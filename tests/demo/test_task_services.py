@@ -1,7 +1,5 @@
 import base64
 import tempfile
-import threading
-import time
 
 import numpy as np
 import pytest
@@ -9,8 +7,6 @@ import soundfile
 
 from espnet_diverse.decoding.options import Options
 from espnet_diverse.demo import results
-from espnet_diverse.demo.limits import Limits
-from espnet_diverse.demo.service import ModelService
 from espnet_diverse.errors import ConfigError, DataError, ModelError
 from espnet_diverse.inference import Recognizer, Translator
 from espnet_diverse.transcription.segmentation_options import SegmentationOptions
@@ -26,14 +22,6 @@ def recording(tiny_run):
 @pytest.fixture(scope="module")
 def recognised(speech, recording):
     return speech.run(recording.read_bytes(), {**BEAM, "name": "test-00.wav"})
-
-
-def test_what_the_page_is_told(speech, translation, tiny_run):
-    about = speech.about()
-    assert about["name"] == tiny_run.model_dir.name and about["task"] == "asr" and about["conditions"] == []
-    assert about["description"] == "Speech recognition." and (about["beam_size"], about["nbest"]) == (10, 5)
-    assert about["limits"] == {"seconds": 2.0, "megabytes": 0.5, "characters": 60}
-    assert translation.about()["task"] == "mt" and translation.about()["description"] == "Text translation."
 
 
 def test_recognition_is_that_of_the_recognizer(recognised, tiny_run, recording):
@@ -88,18 +76,18 @@ def test_silence_has_no_text_and_no_heads(speech, tmp_path, monkeypatch):
     soundfile.write(tmp_path / "silence.wav", np.zeros(16_000), 16_000)
     found = speech.run((tmp_path / "silence.wav").read_bytes(), {})
     assert (found["text"], found["segments"], found["duration"]) == ("", [], 1.0)
-    with pytest.raises(ConfigError, match="segment 0 is not there; the result has 0 segments"):
+    with pytest.raises(ConfigError, match="segment 0 does not exist; the result has 0 segments"):
         speech.heads(b"", {"result": found["id"]})
 
 
 def test_heads_that_are_not_there(speech, recognised):
     chosen = {"result": recognised["id"]}
     for wrong, message in (
-        ({"result": "no"}, "this result is not kept any more, only the last 4 are; run it again"),
-        ({"segment": "1"}, "segment 1 is not there; the result has 1 segments"),
+        ({"result": "no"}, "only the last 4 results are kept, and this one is not among them; run it again"),
+        ({"segment": "1"}, "segment 1 does not exist; the result has 1 segments"),
         ({"attention": "no"}, "attention 'no' is unknown; known: encoder decoder cross"),
-        ({"head": "3"}, "head 3 is not there; the decoder cross-attention has heads 1 to 2"),
-        ({"layer": "x"}, "layer 'x' is no whole number"),
+        ({"head": "3"}, "head 3 does not exist; the decoder cross-attention has heads 1 to 2"),
+        ({"layer": "x"}, "layer 'x' is not a whole number"),
     ):
         with pytest.raises((ConfigError, DataError), match=message):
             speech.heads(b"", {**chosen, **wrong})
@@ -108,29 +96,29 @@ def test_heads_that_are_not_there(speech, recognised):
 def test_a_model_without_such_attention(translation, monkeypatch):
     monkeypatch.setattr(results, "observe", lambda *_: {})
     found = translation.run(b"abc", {})
-    with pytest.raises(ModelError, match="this model has no attention that keeps one matrix of weights a head"):
+    with pytest.raises(ModelError, match="this model has no attention with one matrix of weights per head"):
         translation.heads(b"", {"result": found["id"]})
 
 
 def test_the_last_results_are_kept(translation):
     names = [translation.run(b"a", {})["id"] for _ in range(5)]
     assert len(set(names)) == 5
-    with pytest.raises(DataError, match="this result is not kept any more"):
+    with pytest.raises(DataError, match="only the last 4 results are kept"):
         translation.heads(b"", {"result": names[0]})
     assert translation.heads(b"", {"result": names[1]})["pictures"]
 
 
 def test_bodies_that_are_refused(speech, translation, tmp_path):
     soundfile.write(tmp_path / "long.flac", np.zeros(16_000 * 3), 16_000)
-    with pytest.raises(DataError, match=r"^long.flac lasts 3.0 seconds, and at most 2 are taken; cut it, or start"):
+    with pytest.raises(DataError, match=r"^long.flac lasts 3.0 seconds; the limit is 2 seconds; cut it, or start"):
         speech.run((tmp_path / "long.flac").read_bytes(), {"name": "long.flac"})
     with pytest.raises(DataError, match=r"^letter.wav: "):
         speech.run(b"Dear friend, " * 99, {"name": "letter.wav"})
     with pytest.raises(DataError, match=r"^the recording: "):
         speech.run(b"", {})
-    with pytest.raises(DataError, match="the text has 61 characters, and at most 60 are taken; translate it in parts"):
+    with pytest.raises(DataError, match="the text has 61 characters; the limit is 60; translate it in parts"):
         translation.run(b"a" * 61, {})
-    with pytest.raises(DataError, match="the text is not utf-8"):
+    with pytest.raises(DataError, match="the text is not valid UTF-8"):
         translation.run(b"\xff", {})
 
 
@@ -141,23 +129,3 @@ def test_nothing_stays_on_disk(speech, recording, tmp_path, monkeypatch):
     with pytest.raises(DataError):
         speech.run(b"no audio", {})
     assert list(tmp_path.iterdir()) == []
-
-
-def test_one_request_at_a_time_goes_through_the_model(translation):
-    class Slow(ModelService):
-        running, most = 0, 0
-
-        def _run(self, body, choices):
-            self.running += 1
-            self.most = max(self.most, self.running)
-            time.sleep(0.02)
-            self.running -= 1
-            return {}
-
-    slow = Slow("slow", translation.search, None, Limits())
-    threads = [threading.Thread(target=slow.run, args=(b"", {})) for _ in range(5)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert slow.most == 1

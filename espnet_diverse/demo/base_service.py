@@ -1,0 +1,91 @@
+"""Base class of the services of the page: requests to one model, served one at a time.
+
+`task_services.py` has the services of speech and of text.
+"""
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from threading import Lock
+
+from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.predictor import Predictor
+from espnet_diverse.demo.controls import condition_controls, search_options
+from espnet_diverse.demo.limits import Limits
+from espnet_diverse.demo.results import Results
+
+_TASK_NAMES = {"asr": "Speech recognition", "st": "Speech translation", "mt": "Text translation"}
+_NBEST = 5
+
+
+class ModelService(ABC):
+    """Serves the requests of the page with one model.
+
+    Requests run one at a time, in the order in which they get the lock. A request's search options are passed down as
+    arguments, so that a request does not change another one.
+
+    Args:
+        name: Name of the model.
+        search: Predictor of the recognizer or translator.
+        results: Store of the last results.
+        limits: Limits of one request.
+
+    Attributes:
+        options: Search options of a request that chooses none.
+    """
+
+    def __init__(self, name: str, search: Predictor, results: Results, limits: Limits):
+        self.name, self.search, self.results, self.limits = name, search, results, limits
+        self.options = search.options
+        self._lock = Lock()
+
+    def about(self) -> dict:
+        """Describe the model to the page: name, task, conditions, defaults and limits."""
+        beam_size = self.options.beam_size
+        return {
+            "name": self.name,
+            "task": self.search.task,
+            "description": self._description(),
+            "conditions": condition_controls(self.search.conditions, self.search.task),
+            "beam_size": beam_size,
+            "nbest": min(_NBEST, beam_size),
+            "limits": {
+                "seconds": self.limits.seconds,
+                "megabytes": self.limits.megabytes,
+                "characters": self.limits.characters,
+            },
+        }
+
+    def run(self, body: bytes, choices: Mapping[str, str]) -> dict:
+        """Transcribe a recording, or translate a text.
+
+        Args:
+            body: An audio file, or a text in UTF-8.
+            choices: `beam_size`, `nbest`, and the arguments of `condition_controls`.
+
+        Returns:
+            `id` for `heads`, `text`, processing time in `seconds`, `duration` of the audio, the languages `found`,
+            and `segments`.
+
+        Raises:
+            ConfigError: A choice is not possible.
+            DataError: The body cannot be read or is too long, or a language is unknown.
+        """
+        options = search_options(self.options, choices)
+        with self._lock:
+            began = time.monotonic()
+            answer = self._run(body, choices, options)
+            return {"duration": 0.0, "found": [], "seconds": time.monotonic() - began, **answer}
+
+    def heads(self, body: bytes, choices: Mapping[str, str]) -> dict:
+        """Plot attention heads on a result; see `Results.heads`."""
+        with self._lock:
+            return self.results.heads(choices)
+
+    def _description(self) -> str:
+        conditions = condition_controls(self.search.conditions, self.search.task)
+        known = "; ".join(f"{condition['label'].lower()}: {', '.join(condition['names'])}" for condition in conditions)
+        return f"{_TASK_NAMES[self.search.task]}{f', {known}' if known else ''}."
+
+    @abstractmethod
+    def _run(self, body: bytes, choices: Mapping[str, str], options: Options) -> dict: ...
