@@ -5,6 +5,7 @@ import importlib
 import sys
 
 from espnet_diverse.errors import UserError
+from espnet_diverse.registration import fast_start
 
 COMMANDS = {
     "prepare": "read a corpus and write Kaldi data directories",
@@ -92,6 +93,7 @@ def _explain(error: BaseException) -> tuple[str, int]:
 def main(arguments: list[str] | None = None) -> int:
     """Entry point of the console script; returns the exit code: 0 done, 1 an error, 2 finished with skipped items."""
     args = _parser().parse_args(arguments)
+    fast_start()
     return run_command(args.command, args.arguments)
 
 

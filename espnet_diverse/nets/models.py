@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
+from espnet.nets.pytorch_backend.nets_utils import th_accuracy
 from espnet2.asr.espnet_model import ESPnetASRModel
 from espnet2.lm.espnet_model import ESPnetLanguageModel
-from espnet2.mt import espnet_model as mt_model
 from espnet2.mt.espnet_model import ESPnetMTModel
 from espnet2.s2t.espnet_model import ESPnetS2TModel
 from espnet2.st.espnet_model import ESPnetSTModel
@@ -17,7 +17,6 @@ from espnet_diverse.functional.sentence_ends import add_sos_eos
 from espnet_diverse.nets.adapter import freeze_base
 from espnet_diverse.nets.label_smoothing import exchange_losses
 from espnet_diverse.nets.replace_attention import signature_with
-from espnet_diverse.registration.import_hooks import swapped
 from espnet_diverse.scope import current, scope
 
 
@@ -103,10 +102,26 @@ class DiverseMTModel(Diverse, ESPnetMTModel):
         _check_shared(options)
         super().__init__(*args, report_bleu=report_bleu, **options)
 
-    def forward(self, *args, **kwargs) -> tuple[Tensor, dict[str, Tensor | None], Tensor]:
-        """As of `Diverse`."""
-        with swapped(mt_model, add_sos_eos=add_sos_eos):
-            return super().forward(*args, **kwargs)
+    # ESPnet's two methods, with our `add_sos_eos`: it has no loop that makes the CPU wait for the GPU.
+
+    def _extract_feats(self, src_text: Tensor, src_text_lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """Tokens (B, T) with their lengths (B,) -> embeddings (B, T + patch_size, M) with theirs."""
+        src_text = src_text[:, : src_text_lengths.max()]
+        tokens, _ = add_sos_eos(src_text, self.src_sos, self.src_eos, self.ignore_id, repeat=self.patch_size)
+        lengths = src_text_lengths + self.patch_size
+        return (tokens, lengths) if self.frontend is None else self.frontend(tokens, lengths)
+
+    def _calc_mt_att_loss(
+        self, encoder_out: Tensor, encoder_out_lens: Tensor, ys_pad: Tensor, ys_pad_lens: Tensor
+    ) -> tuple[Tensor, float, float | None]:
+        """Loss, accuracy and, in validation with `report_bleu`, BLEU of the decoder, given the reference ys_pad (B, T)."""
+        inputs, targets = add_sos_eos(ys_pad, self.sos, self.eos, self.ignore_id)
+        scores, _ = self.decoder(encoder_out, encoder_out_lens, inputs, ys_pad_lens + 1)
+        loss = self.criterion_mt(scores, targets)
+        accuracy = th_accuracy(scores.view(-1, self.vocab_size), targets, ignore_label=self.ignore_id)
+        if self.training or self.mt_error_calculator is None:
+            return loss, accuracy, None
+        return loss, accuracy, self.mt_error_calculator(scores.argmax(dim=-1).cpu(), ys_pad.cpu())
 
 
 class DiverseLanguageModel(Diverse, ESPnetLanguageModel):

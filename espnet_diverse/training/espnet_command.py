@@ -13,7 +13,7 @@ from espnet2.asr.ctc import CTC
 from espnet2.tasks import abs_task
 
 from espnet_diverse.errors import ConfigError
-from espnet_diverse.registration.import_hooks import swapped
+from espnet_diverse.registration import replaced_names
 from espnet_diverse.training.config import Config, check_keys
 
 
@@ -92,7 +92,7 @@ def run(task: type[abs_task.AbsTask], config: Config) -> None:
     parser = task.get_parser()
     parser.set_defaults(**config)
     args: Namespace = parser.parse_args([])
-    with swapped(abs_task, print=_log_line):
+    with replaced_names(abs_task, print=_log_line):
         task.main(args=args)
 
 

@@ -24,7 +24,7 @@ from torch import nn
 
 from espnet_diverse.attention import MultiHeadAttention
 from espnet_diverse.errors import ConfigError
-from espnet_diverse.registration.import_hooks import swapped
+from espnet_diverse.registration import replaced_names
 
 
 @contextmanager
@@ -46,9 +46,9 @@ def mixed_precision(model: nn.Module, device: str) -> Iterator[None]:
     with ExitStack() as stack:
         for module in modules:
             if "autocast" in vars(module):
-                stack.enter_context(swapped(module, autocast=autocast))
+                stack.enter_context(replaced_names(module, autocast=autocast))
         unscaled = partial(espnet_trainer.GradScaler, enabled=False)
-        stack.enter_context(swapped(espnet_trainer, GradScaler=unscaled))
+        stack.enter_context(replaced_names(espnet_trainer, GradScaler=unscaled))
         yield
 
 

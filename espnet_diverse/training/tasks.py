@@ -26,8 +26,8 @@ from espnet_diverse.nets.bert import BertFrontend
 from espnet_diverse.nets.models import DiverseSTModel
 from espnet_diverse.pretrained_tokenizer import PretrainedTokenizer
 from espnet_diverse.progress import progress
-from espnet_diverse.registration.import_hooks import swapped
-from espnet_diverse.registration.lazy_imports import NO_TRANSFORMERS
+from espnet_diverse.registration import replaced_names
+from espnet_diverse.registration.lazy_imports import explain_missing_transformers
 from espnet_diverse.training import checkpoint
 from espnet_diverse.training.batches import balanced_batches
 from espnet_diverse.training.condition_names import ConditionIndices
@@ -68,14 +68,14 @@ class _Diverse:
     def build_sequence_iter_factory(cls, args: Namespace, iter_options, mode: str):
         """ESPnet's batches, or of tokens; in training balanced ones, where `sampling` asks for them."""
         if mode != "train" or args.sampling is None:
-            with swapped(abs_task, build_batch_sampler=build_batch_sampler):
+            with replaced_names(abs_task, build_batch_sampler=build_batch_sampler):
                 return super().build_sequence_iter_factory(args=args, iter_options=iter_options, mode=mode)
         return balanced_batches(args, iter_options, partial(cls.build_dataset, args, iter_options))
 
     @classmethod
     def main_worker(cls, args: Namespace) -> None:
         """ESPnet's work of one process; `init_param` reads files safely and refuses what does not fit."""
-        with swapped(abs_task, load_pretrained_model=initialise):
+        with replaced_names(abs_task, load_pretrained_model=initialise):
             super().main_worker(args)
 
     @classmethod
@@ -91,8 +91,8 @@ class _Diverse:
             if isinstance(error, ConfigError):
                 raise
             said = " ".join(str(error).split()) or "a value that a part of it refuses; --debug shows where"
-            if isinstance(error, ImportError) and "transformers" in said:  # ESPnet asks to install it
-                said = NO_TRANSFORMERS
+            if isinstance(error, ImportError):
+                said = explain_missing_transformers(said)
             raise ConfigError(f"the model of this configuration cannot be built: {said}") from error
 
     @classmethod
@@ -162,7 +162,7 @@ class STTask(_Diverse, st.STTask):
     @classmethod
     def build_model(cls, args: Namespace) -> AbsESPnetModel:
         """As the other conditions."""
-        with swapped(st, ESPnetSTModel=DiverseSTModel):
+        with replaced_names(st, ESPnetSTModel=DiverseSTModel):
             return super().build_model(args)
 
 
@@ -199,7 +199,7 @@ class MTTask(_Diverse, mt.MTTask):
     @classmethod
     def build_preprocess_fn(cls, args: Namespace, train: bool):
         """As the other conditions; a pretrained tokenizer is read from its file alone."""
-        with swapped(preprocessor, build_tokenizer=_build_tokenizer):
+        with replaced_names(preprocessor, build_tokenizer=_build_tokenizer):
             return super().build_preprocess_fn(args, train)
 
 

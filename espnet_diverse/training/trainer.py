@@ -13,7 +13,7 @@ from torch import nn
 
 from espnet_diverse.errors import TrainingError
 from espnet_diverse.progress import progress
-from espnet_diverse.registration.import_hooks import swapped
+from espnet_diverse.registration import replaced_names
 from espnet_diverse.training import checkpoint
 from espnet_diverse.training.averaging import average_best
 from espnet_diverse.training.cpu_layers import quick_on_cpu
@@ -43,7 +43,7 @@ class Trainer(espnet_trainer.Trainer):
         if trainer_options.compile:
             compile_layers(model, trainer_options.compile)
         with (
-            swapped(espnet_trainer, torch=_Torch(), Reporter=EpochTable, average_nbest_models=average_best),
+            replaced_names(espnet_trainer, torch=_Torch(), Reporter=EpochTable, average_nbest_models=average_best),
             mixed_precision(model, device) if trainer_options.use_amp else nullcontext(),
         ):
             super().run(model=model, trainer_options=trainer_options, **parts)
