@@ -17,6 +17,7 @@ from espnet_diverse.attention.multi_head import Core, MultiHeadAttention
 from espnet_diverse.attention.sdma import SDMA
 from espnet_diverse.attention.sma import SMA
 from espnet_diverse.attention.softmax import Softmax
+from espnet_diverse.option_checks import check_names
 
 CORES: dict[str, type[Core]] = {"softmax": Softmax, "sma": SMA, "sdma": SDMA}
 
@@ -35,17 +36,21 @@ def build_core(core: str, size: int, heads: int, cross: bool = False, causal: bo
     Raises:
         ValueError: The name, the preset or one of the options is unknown; the message lists the known ones.
     """
+    chosen = core_options(core, options)
+    return CORES[core](size, heads, chosen, cross, causal)
+
+
+def core_options(core: str, given: Mapping[str, Any]) -> Core.Options:
+    """Options of the core called `core`, a name in `CORES`; `given` are the `options` of `build_core`.
+
+    Raises:
+        ValueError: As `build_core`.
+    """
     if core not in CORES:
         raise ValueError(f"unknown attention {core!r}; known: {' '.join(CORES)}")
-    return CORES[core](size, heads, _options(core, options), cross, causal)
-
-
-def _options(core: str, given: dict[str, Any]) -> Core.Options:
     kind = CORES[core].Options
     known = [field.name for field in dataclasses.fields(kind)] + ["preset"] * bool(kind.PRESETS)
-    unknown = sorted(set(given) - set(known))
-    if unknown:
-        raise ValueError(f"attention {core!r} has no option {unknown[0]!r}; known: {' '.join(known) or 'none'}")
+    check_names(given, known, f"attention {core!r}")
     preset, explicit = given.get("preset"), {name: value for name, value in given.items() if name != "preset"}
     if preset is None:
         return kind(**explicit)

@@ -99,7 +99,7 @@ def hidden(package: str) -> Iterator[None]:
 
 
 def check_at_first_call(typeguard: ModuleType) -> None:
-    """Replace `typeguard.typechecked` by a decorator that adds the checks to functions of ESPnet at their first call."""
+    """Let `typeguard.typechecked` add its checks to functions of ESPnet at their first call."""
     if not hasattr(typeguard.typechecked, "__wrapped__"):
         typeguard.typechecked = _deferred(typeguard.typechecked)
 

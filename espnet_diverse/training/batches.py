@@ -14,7 +14,7 @@ import math
 import tempfile
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +24,7 @@ from espnet2.samplers.abs_sampler import AbsSampler
 
 from espnet_diverse.data.tables import read_table
 from espnet_diverse.errors import ConfigError, DataError
+from espnet_diverse.option_checks import OptionError, read
 from espnet_diverse.training.condition_names import condition_table, conditions_of
 from espnet_diverse.training.text_batches import build_batch_sampler
 
@@ -45,11 +46,13 @@ class Sampling:
     batches: str = "mixed"
 
     def __post_init__(self):
-        object.__setattr__(self, "by", conditions_of(self.by, "sampling"))
+        object.__setattr__(self, "by", conditions_of(self.by))
         if not isinstance(self.temperature, int | float) or not self.temperature >= 1:
-            raise ConfigError(f"sampling: temperature {self.temperature!r} is not allowed; give a number of at least 1")
+            message = f"temperature {self.temperature!r} is not allowed; give a number of at least 1"
+            raise OptionError("temperature", message)
         if self.batches not in BATCHES:
-            raise ConfigError(f"sampling: batches {self.batches!r} is not allowed; give one of {' '.join(BATCHES)}")
+            message = f"batches {self.batches!r} is not allowed; give one of {' '.join(BATCHES)}"
+            raise OptionError("batches", message)
 
     def categories(self, data_dir: Path) -> dict[str, str]:
         """Category of each utterance of a data directory.
@@ -151,10 +154,9 @@ def read_sampling(section: object) -> Sampling | None:
     """
     if section is None:
         return None
-    known = [field.name for field in fields(Sampling)]
-    if not isinstance(section, dict) or "by" not in section or not set(section) <= set(known):
-        raise ConfigError(f"sampling: {section!r} is not allowed; give a mapping with `by`; known: {' '.join(known)}")
-    return Sampling(**section)
+    if not isinstance(section, dict) or "by" not in section:
+        raise ConfigError(f"{section!r} is not allowed; give a mapping of options with `by`")
+    return read(Sampling, section, "sampling")
 
 
 def balanced_batches(args: Namespace, iter_options, build_dataset: Callable) -> SequenceIterFactory:

@@ -10,7 +10,7 @@ Training fills in `conditions`, the names of each of these conditions in the ord
 `model_conf`, by which the model turns names into indices. So config.yaml has all that decoding needs.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +19,8 @@ from espnet_diverse.attention.selection_options import SelectionOptions
 from espnet_diverse.conditions import CONDITIONS
 from espnet_diverse.data.tables import read_table
 from espnet_diverse.errors import ConfigError, DataError
-from espnet_diverse.training.config import Config
+from espnet_diverse.option_checks import OptionError, renamed
+from espnet_diverse.training.config import Config, located
 
 Keys = tuple[str, ...]
 
@@ -34,19 +35,15 @@ def condition_table(data_dir: Path, condition: str) -> Path:
     return data_dir / "utt2lang" if recognised else table
 
 
-def conditions_of(by: object, where: str) -> list[str]:
-    """The conditions that a `by` of the configuration names.
-
-    Args:
-        by: A condition or a list of conditions.
-        where: What the error begins with.
+def conditions_of(by: object) -> list[str]:
+    """The conditions that the option `by` names: a condition or a list of conditions.
 
     Raises:
-        ConfigError: A condition is unknown.
+        OptionError: A condition is unknown.
     """
     conditions = [by] if isinstance(by, str) else by
     if not isinstance(conditions, list) or not conditions or not set(conditions) <= set(CONDITIONS):
-        raise ConfigError(f"{where}: by {by!r} is not allowed; give one or a list of {' '.join(CONDITIONS)}")
+        raise OptionError("by", f"by {by!r} is not allowed; give one or a list of {' '.join(CONDITIONS)}")
     return conditions
 
 
@@ -61,7 +58,10 @@ def fill_in(config: Config, train_dir: Path, valid_dir: Path) -> list[str]:
         DataError: A data directory has no table for a condition, or an utterance a name that is not listed or not
             trained.
     """
-    parts = {keys: conditions_of(by, _shown(config, keys)) for keys, by in _parts(config)}
+    parts = {}
+    for keys, by in _parts(config):
+        with located(config, *keys):
+            parts[keys] = conditions_of(by)
     names: dict[str, list[str]] = {}
     for condition in CONDITIONS:
         asking = [keys for keys, conditions in parts.items() if condition in conditions]
@@ -77,6 +77,11 @@ def fill_in(config: Config, train_dir: Path, valid_dir: Path) -> list[str]:
     if names:
         config.add({"model_conf": {"conditions": names}}, {})
     return sorted(names)
+
+
+def names_of_conditions(config: Mapping) -> Mapping[str, Sequence[str]]:
+    """Values of each condition that the model of a configuration depends on, in the order of their indices."""
+    return renamed(config.get("model_conf") or {}, "model_conf").get("conditions") or {}
 
 
 class ConditionIndices:

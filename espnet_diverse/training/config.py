@@ -6,16 +6,24 @@ A fragment holds ESPnet's own keys and nothing else. Mappings merge; lists and s
 those of an earlier one. Every key remembers the file and line (or `--set`) that it came from, so that errors name it.
 """
 
-import difflib
 import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import yaml
 
 from espnet_diverse.data.atomic_files import write_text
 from espnet_diverse.errors import ConfigError
+from espnet_diverse.option_checks import (
+    OptionError,
+    UnknownOptionError,
+    check_names,
+    hint,
+    present_keys,
+    with_present_names,
+)
 
 CONF_DIR = Path(__file__).resolve().parents[2] / "conf"
 """The shared fragments of the repository, one axis a folder: adapter, attention, decode, heads, losses, model,
@@ -91,10 +99,30 @@ def check_keys(config: Config, known: Collection[str], *section: str) -> None:
     mapping = config
     for key in section:
         mapping = mapping.get(key) or {}
-    for key in mapping:
-        if key not in known:
-            dotted = ".".join((*section, key))
-            raise ConfigError(f"{config.origin(*section, key)}: key {dotted!r} is unknown; {_hint(key, known)}")
+    with located(config, *section):
+        check_names(mapping, sorted(known), ".".join(section))
+
+
+@contextmanager
+def located(config: Config, *section: str) -> Iterator[None]:
+    """Make errors about options in a section of a configuration name the file and line that the option came from.
+
+    Args:
+        config: The merged configuration.
+        section: Path of keys of the section whose options are checked or read in the block.
+
+    Raises:
+        ConfigError: In place of any ValueError or TypeError of the block.
+    """
+    try:
+        yield
+    except UnknownOptionError as error:
+        keys = (*section, error.name)
+        message = f"key {'.'.join(keys)!r} is unknown; {hint(error.name, error.known)}"
+        raise ConfigError(f"{config.origin(*keys)}: {message}") from error
+    except (TypeError, ValueError) as error:
+        keys = (*section, error.name) if isinstance(error, OptionError) else section
+        raise ConfigError(f"{config.origin(*keys)}: {'.'.join(section)}: {error}") from error
 
 
 def differences(old: dict, new: dict) -> list[str]:
@@ -136,15 +164,6 @@ def _leaves(mapping: dict, *keys: str) -> Iterator[tuple[str, object]]:
             yield ".".join((*keys, str(key))), value
 
 
-def _hint(key: str, known: Collection[str]) -> str:
-    near = difflib.get_close_matches(key, known, n=1)
-    if near:
-        return f"did you mean {near[0]!r}?"
-    if len(known) <= 30:
-        return f"known: {' '.join(sorted(known))}"
-    return f"the nearest of {len(known)} known ones: {' '.join(difflib.get_close_matches(key, known, n=5, cutoff=0))}"
-
-
 def _find_one(name: str, folders: list[Path]) -> Path:
     if not name.strip():
         raise ConfigError("a configuration fragment has an empty name; separate the names by single commas")
@@ -174,7 +193,8 @@ def _read(path: Path) -> tuple[dict, dict[tuple[str, ...], str]]:
     if not isinstance(mapping, dict):
         what = "empty" if mapping is None else f"a {type(mapping).__name__}"
         raise ConfigError(f"{shown}: the file is {what}; a configuration fragment is a mapping of keys to values")
-    return mapping, {keys: f"{shown}:{line}" for keys, line in lines.items()}
+    origins = {present_keys(keys): f"{shown}:{line}" for keys, line in lines.items()}
+    return with_present_names(mapping, shown), origins
 
 
 def _apply(config: Config, override: str) -> None:
@@ -197,7 +217,7 @@ def _apply(config: Config, override: str) -> None:
             raise ConfigError(f"{shown}: {where} and has no keys below it; set {keys[depth - 1]} itself")
     for key in reversed(keys):
         value = {key: value}
-    config.add(value, origins)
+    config.add(with_present_names(value, shown), {present_keys(path): origin for path, origin in origins.items()})
 
 
 def _parse(text: str, shown: str) -> tuple[object, dict[tuple[str, ...], int]]:

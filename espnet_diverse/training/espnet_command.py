@@ -6,15 +6,22 @@ import sys
 from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import torch
 from espnet2.asr.ctc import CTC
 from espnet2.tasks import abs_task
 
+from espnet_diverse.attention import CORES, core_options
+from espnet_diverse.attention.selection_options import selection_options
 from espnet_diverse.errors import ConfigError
+from espnet_diverse.nets.adapter import AdapterOptions
+from espnet_diverse.nets.condition_rows import read_options
+from espnet_diverse.nets.start_tag import StartTagOptions
+from espnet_diverse.option_checks import OptionError
 from espnet_diverse.registration import replaced_names
-from espnet_diverse.training.config import Config, check_keys
+from espnet_diverse.training.config import Config, check_keys, located
 
 
 @contextmanager
@@ -68,7 +75,10 @@ def check(task: type[abs_task.AbsTask], config: Config) -> None:
         if not isinstance(chosen, str) or chosen.lower() not in classes:
             known = " ".join(sorted(classes))
             raise ConfigError(f"{config.origin(name)}: unknown {name} {chosen!r}; known: {known}")
-        _check_section(config, f"{name}_conf", classes[chosen.lower()])
+        chosen_class = classes[chosen.lower()]
+        _check_section(config, f"{name}_conf", chosen_class)
+        if chosen_class.__module__.startswith("espnet_diverse."):
+            _check_parts(config, f"{name}_conf")
     _check_section(config, "ctc_conf", CTC)
 
 
@@ -78,6 +88,37 @@ def _check_section(config: Config, section: str, cls: type) -> None:
     parameters = inspect.signature(cls).parameters
     if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
         check_keys(config, parameters, section)
+
+
+def _check_parts(config: Config, section: str) -> None:
+    """Check the options of the parts of one of our nets, for example of `encoder_conf.attention`."""
+    for part, read in _PARTS.items():
+        options = (config.get(section) or {}).get(part)
+        if options is None:
+            continue
+        with located(config, section, part):
+            if not isinstance(options, dict):
+                raise ConfigError(f"{options!r} is not a mapping of options")
+            read({key: value for key, value in options.items() if key != "selection"})
+        if options.get("selection") is not None:
+            with located(config, section, part, "selection"):
+                selection_options(options["selection"])
+
+
+def _read_attention(options: dict) -> None:
+    core = options.pop("core", "softmax")
+    if core not in CORES:
+        raise OptionError("core", f"unknown core {core!r}; known: {' '.join(CORES)}")
+    core_options(core, options)
+
+
+_PARTS = {
+    "attention": _read_attention,
+    "cross_attention": _read_attention,
+    "adapter": partial(read_options, AdapterOptions, "adapter"),
+    "start_tag": partial(read_options, StartTagOptions, "start_tag"),
+}
+"""Parts of our nets that have options, and what reads them."""
 
 
 def check_gpus(ngpu: int) -> None:

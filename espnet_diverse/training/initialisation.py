@@ -18,6 +18,7 @@ from espnet_diverse.errors import ModelError
 from espnet_diverse.nets.adapter import Adapters
 from espnet_diverse.nets.start_tag import TaggedEmbedding
 from espnet_diverse.training import checkpoint
+from espnet_diverse.training.condition_names import names_of_conditions
 
 Label = tuple[str, ...]
 _NAMED = 5
@@ -90,7 +91,7 @@ def _known_conditions(path: Path) -> dict[str, list[str]]:
         config = yaml.safe_load((path.parent / "config.yaml").read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
-    return (config.get("model_conf") or {}).get("conditions") or {}
+    return names_of_conditions(config)
 
 
 def _by_condition(

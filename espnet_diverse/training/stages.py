@@ -16,11 +16,12 @@ from espnet_diverse.data.atomic_files import staged_directory, write_text
 from espnet_diverse.data.tables import read_table
 from espnet_diverse.data.validate import validate
 from espnet_diverse.errors import ConfigError, DataError
+from espnet_diverse.option_checks import with_present_names
 from espnet_diverse.progress import progress
 from espnet_diverse.training import espnet_command
 from espnet_diverse.training.batches import read_sampling
 from espnet_diverse.training.condition_names import condition_table, fill_in
-from espnet_diverse.training.config import Config, differences, save
+from espnet_diverse.training.config import Config, differences, located, save
 from espnet_diverse.training.run_data import FOLD_LENGTH, PREFIX, RunData, Tokens, check_audio, check_data, existing
 from espnet_diverse.training.tasks import TASKS
 
@@ -129,7 +130,9 @@ def _fill(config: Config, data: RunData, tokens: Tokens) -> Config:
     if axes and filled["model"] != "diverse":
         has = f"model {filled['model']!r} knows no {axes[0]}"
         raise ConfigError(f"{config.origin('model')}: {has}, which parts of it go by; take model: diverse")
-    if (sampling := read_sampling(config.get("sampling"))) is not None:
+    with located(config, "sampling"):
+        sampling = read_sampling(config.get("sampling"))
+    if sampling is not None:
         sampling.categories(data.train_dir)
     for phase, data_dir in data.phases().items():
         files = [(data_dir / file, name, kind) for file, name, kind in entries]
@@ -144,7 +147,8 @@ def _changes(config: Config, output_dir: Path) -> list[str]:
     before = output_dir / "train.yaml"
     if not (before.exists() and (output_dir / "checkpoint.pth").exists() and config.get("resume", True)):
         return []
-    return differences(yaml.safe_load(before.read_text(encoding="utf-8")) or {}, config)
+    trained = yaml.safe_load(before.read_text(encoding="utf-8")) or {}
+    return differences(with_present_names(trained, str(before)), config)
 
 
 def _write_lengths(text: Path, target: Path, tokens: Tokens, name: str) -> None:

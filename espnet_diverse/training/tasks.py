@@ -24,13 +24,14 @@ from espnet_diverse.conditions import CONDITIONS
 from espnet_diverse.errors import ConfigError, ModelError
 from espnet_diverse.nets.bert import BertFrontend
 from espnet_diverse.nets.models import DiverseSTModel
+from espnet_diverse.option_checks import with_present_names
 from espnet_diverse.pretrained_tokenizer import PretrainedTokenizer
 from espnet_diverse.progress import progress
 from espnet_diverse.registration import replaced_names
 from espnet_diverse.registration.lazy_imports import explain_missing_transformers
 from espnet_diverse.training import checkpoint
 from espnet_diverse.training.batches import balanced_batches
-from espnet_diverse.training.condition_names import ConditionIndices
+from espnet_diverse.training.condition_names import ConditionIndices, names_of_conditions
 from espnet_diverse.training.config import named_files
 from espnet_diverse.training.initialisation import initialise
 from espnet_diverse.training.text_batches import build_batch_sampler
@@ -61,7 +62,7 @@ class _Diverse:
     def build_preprocess_fn(cls, args: Namespace, train: bool):
         """ESPnet's preprocessor; where the model has conditions it also turns their names into indices."""
         preprocess = super().build_preprocess_fn(args, train)
-        names = (getattr(args, "model_conf", None) or {}).get("conditions")
+        names = names_of_conditions(vars(args))
         return ConditionIndices(preprocess, names) if names else preprocess
 
     @classmethod
@@ -265,6 +266,7 @@ def read_config(config_file: Path) -> dict:
         config = yaml.safe_load(config_file.read_text(encoding="utf-8"))
     except OSError as error:
         raise ModelError(f"{config_file}: cannot be read ({error.strerror})") from error
+    config = with_present_names(config, str(config_file))
     for section, key in named_files(config):
         section[key] = str(_located(section[key], key, config_file))
     if config.get("frontend") == "bert":  # its weights are in the model's own file

@@ -99,7 +99,7 @@ def test_the_share_of_ctc_in_translation_has_two_names():
     names = {"token_list": TOKENS, "src_token_list": TOKENS, "encoder_conf": ENCODER, "decoder_conf": DECODER}
     nets = {"encoder": "diverse_transformer", "decoder": "diverse_transformer"}
     assert build("st", **nets, **names, model_conf={"ctc_weight": 0.2}).st_mtlalpha == 0.2
-    with pytest.raises(ConfigError, match=r"ctc_weight 0\.2 and st_mtlalpha 0\.1 are one; give one"):
+    with pytest.raises(ConfigError, match=r"ctc_weight 0\.2 and st_mtlalpha 0\.1 are the same option; give one"):
         build("st", **nets, **names, model_conf={"ctc_weight": 0.2, "st_mtlalpha": 0.1})
 
 
