@@ -17,7 +17,7 @@ from espnet_diverse.attention.multi_head import Core, MultiHeadAttention
 from espnet_diverse.attention.sdma import SDMA
 from espnet_diverse.attention.sma import SMA
 from espnet_diverse.attention.softmax import Softmax
-from espnet_diverse.option_checks import check_names
+from espnet_diverse.option_checks import OptionError, check_names
 
 CORES: dict[str, type[Core]] = {"softmax": Softmax, "sma": SMA, "sdma": SDMA}
 
@@ -47,7 +47,7 @@ def core_options(core: str, given: Mapping[str, Any]) -> Core.Options:
         ValueError: As `build_core`.
     """
     if core not in CORES:
-        raise ValueError(f"unknown attention {core!r}; known: {' '.join(CORES)}")
+        raise OptionError("core", f"unknown attention {core!r}; known: {' '.join(CORES)}")
     kind = CORES[core].Options
     known = [field.name for field in dataclasses.fields(kind)] + ["preset"] * bool(kind.PRESETS)
     check_names(given, known, f"attention {core!r}")

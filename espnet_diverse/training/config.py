@@ -2,8 +2,8 @@
 
     merge(["model/transformer_6x6", "attention/sdma", "./conf/train.yaml"], ["optim_conf.lr=1e-3"])
 
-A fragment holds ESPnet's own keys and nothing else. Mappings merge; lists and scalars of a later fragment replace
-those of an earlier one. Every key remembers the file and line (or `--set`) that it came from, so that errors name it.
+A fragment has ESPnet's keys and nothing else. Mappings are merged; lists and scalars of a later fragment replace those
+of an earlier one. The file and line (or `--set`) of every key is kept, so that errors can name it.
 """
 
 import os
@@ -26,25 +26,25 @@ from espnet_diverse.option_checks import (
 )
 
 CONF_DIR = Path(__file__).resolve().parents[2] / "conf"
-"""The shared fragments of the repository, one axis a folder: adapter, attention, decode, heads, losses, model,
+"""The shared fragments of the repository, a folder for each choice: adapter, attention, decode, heads, losses, model,
 sampling, tag, update."""
 
 
 class Config(dict):
-    """A merged configuration that knows where its keys came from."""
+    """A merged configuration that keeps the origins of its keys."""
 
     def __init__(self):
         super().__init__()
         self._origins: dict[tuple[str, ...], str] = {}
 
     def origin(self, *keys: str) -> str:
-        """File and line, or `--set` argument, that gave the key under the path `keys`, or the nearest key above it."""
+        """File and line, or `--set` argument, of the key with the path `keys`, or else of the nearest key above it."""
         while keys and keys not in self._origins:
             keys = keys[:-1]
         return self._origins.get(keys, "configuration")
 
     def add(self, mapping: dict, origins: dict[tuple[str, ...], str]) -> None:
-        """Merge `mapping` into this configuration; `origins` tells where each path of keys in it came from."""
+        """Merge `mapping`, whose paths of keys have the given `origins`, into this configuration."""
         self.update(_merged(self, mapping))
         self._origins.update(origins)
 
@@ -55,12 +55,12 @@ def merge(
     """Merge `fragments` left to right, then apply `overrides`.
 
     Args:
-        fragments: Names as `find` takes them.
-        overrides: `key.sub=value` arguments of `--set`; the value is YAML, and 1e-3 is a number.
-        search: Folders to look in, see `find`.
+        fragments: Names of fragments, see `find`.
+        overrides: `key.sub=value` arguments of `--set`; values are YAML, except that 1e-3 is a number.
+        search: Folders with fragments, see `find`.
 
     Raises:
-        ConfigError: A fragment is not found, is not a YAML mapping or holds a key twice, or an override is malformed.
+        ConfigError: A fragment is not found, is not a YAML mapping or has a key twice, or an override is malformed.
     """
     config = Config()
     for path in find(fragments, search):
@@ -75,26 +75,26 @@ def find(fragments: Iterable[str | Path], search: Sequence[str | Path] | None = 
 
     Args:
         fragments: File names with or without `.yaml`, for example `model/tiny` or `./conf/train.yaml`.
-        search: Folders in which relative names are looked up, in this order; by default the working directory and
-            then `CONF_DIR`.
+        search: Folders in which relative names are looked up, in this order; by default the working directory, then
+            `CONF_DIR`.
 
     Raises:
-        ConfigError: A fragment is in none of the folders; the message lists what is there.
+        ConfigError: A fragment is in none of the folders; the message lists their fragments.
     """
     folders = [Path(), CONF_DIR] if search is None else [Path(folder) for folder in search]
     return [_find_one(str(name), folders) for name in fragments]
 
 
 def check_keys(config: Config, known: Collection[str], *section: str) -> None:
-    """Refuse a key that is not in `known`.
+    """Check that all keys of a section are known.
 
     Args:
         config: The merged configuration.
-        known: The keys that are allowed.
-        section: Path of keys of the mapping to check, for example "encoder_conf"; the whole configuration by default.
+        known: Keys that are allowed.
+        section: Path of keys of the section, for example "encoder_conf"; by default the whole configuration.
 
     Raises:
-        ConfigError: An unknown key; the message names the file and line it came from and the key that was likely meant.
+        ConfigError: A key is unknown; the message names its file and line and the most similar known key.
     """
     mapping = config
     for key in section:
@@ -126,24 +126,24 @@ def located(config: Config, *section: str) -> Iterator[None]:
 
 
 def differences(old: dict, new: dict) -> list[str]:
-    """The values in which two configurations differ, as "key.sub: old -> new"."""
+    """Differences between two configurations, each as "key.sub: old -> new"."""
     before, after = (dict(_leaves(config)) for config in (old, new))
     keys = [key for key in {**before, **after} if (key in before, before.get(key)) != (key in after, after.get(key))]
     return [f"{key}: {before.get(key, 'not set')} -> {after.get(key, 'not set')}" for key in keys]
 
 
 def save(config: dict, path: str | Path) -> None:
-    """Write `config` as YAML to `path`, whose folder is made; a reader never meets a part of the file."""
+    """Write `config` as YAML to `path`, atomically; its folder is created."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_text(path, yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True))
 
 
 def named_files(config: dict) -> list[tuple[dict, str]]:
-    """Where the config.yaml of a run names files that the model needs: each a mapping and its key."""
+    """Entries of the config.yaml of a run that name files which the model needs: for each its section and key."""
     normalise = config.get("normalize_conf") or {}
-    places = (config, "bpemodel"), (config, "src_bpemodel"), (normalise, "stats_file")
-    return [(section, key) for section, key in places if section.get(key)]
+    entries = (config, "bpemodel"), (config, "src_bpemodel"), (normalise, "stats_file")
+    return [(section, key) for section, key in entries if section.get(key)]
 
 
 class _Loader(yaml.SafeLoader):
@@ -156,7 +156,7 @@ _Loader.add_implicit_resolver(
 
 
 def _leaves(mapping: dict, *keys: str) -> Iterator[tuple[str, object]]:
-    """Each value that is no mapping, with the path of its keys, dotted."""
+    """The values that are not mappings, each after its path of keys joined by dots."""
     for key, value in mapping.items():
         if isinstance(value, dict) and value:
             yield from _leaves(value, *keys, str(key))
@@ -183,7 +183,7 @@ def _find_one(name: str, folders: list[Path]) -> Path:
 
 
 def _read(path: Path) -> tuple[dict, dict[tuple[str, ...], str]]:
-    """The mapping in a YAML file, and the file and line of each of its paths of keys."""
+    """The mapping in a YAML file, and file and line of each of its paths of keys."""
     shown = os.path.relpath(path)
     try:
         text = path.read_text(encoding="utf-8")
@@ -198,7 +198,7 @@ def _read(path: Path) -> tuple[dict, dict[tuple[str, ...], str]]:
 
 
 def _apply(config: Config, override: str) -> None:
-    """Apply one `key.sub=value`."""
+    """Apply one override, `key.sub=value`."""
     shown = f"--set {override}"
     dotted, equals, text = override.partition("=")
     keys = tuple(dotted.strip().split("."))
@@ -221,7 +221,7 @@ def _apply(config: Config, override: str) -> None:
 
 
 def _parse(text: str, shown: str) -> tuple[object, dict[tuple[str, ...], int]]:
-    """The value of a YAML text and the line of each of its paths of keys; `shown` names the text in errors."""
+    """The value of a YAML text, and the line of each path of keys; `shown` names the text in messages."""
     loader = _Loader(text)
     try:
         node = loader.get_single_node()
@@ -237,7 +237,7 @@ def _parse(text: str, shown: str) -> tuple[object, dict[tuple[str, ...], int]]:
 
 
 def _check_node(node: yaml.Node | None, keys: tuple[str, ...], lines: dict[tuple[str, ...], int], shown: str) -> None:
-    """Refuse a key that stands twice in one mapping or is not text; note the line of every key."""
+    """Check that keys are text and occur once in their mapping; add the line of each key to `lines`."""
     if isinstance(node, yaml.SequenceNode):
         for item in node.value:
             _check_node(item, (*keys, "[]"), lines, shown)
@@ -251,14 +251,14 @@ def _check_node(node: yaml.Node | None, keys: tuple[str, ...], lines: dict[tuple
         if name.tag != "tag:yaml.org,2002:str":
             raise ConfigError(f"{shown}:{line}: key {name.value!r} is not text; put it in quotes")
         if name.value in seen:
-            raise ConfigError(f"{shown}:{line}: key {name.value!r} stands already on line {seen[name.value]}; keep one")
+            raise ConfigError(f"{shown}:{line}: key {name.value!r} is already on line {seen[name.value]}; keep one")
         seen[name.value] = line
         lines[(*keys, name.value)] = line
         _check_node(value, (*keys, name.value), lines, shown)
 
 
 def _merged(old: object, new: object) -> object:
-    """`new` over `old`. Mappings and lists are copied: YAML aliases share theirs, and a saved file would show it."""
+    """`new` merged into `old`, as a copy: with YAML aliases, mappings and lists are shared, also in a saved file."""
     if isinstance(new, dict):
         base = old if isinstance(old, dict) else {}
         return {**base, **{key: _merged(base.get(key), value) for key, value in new.items()}}

@@ -1,21 +1,21 @@
-"""What the statistics of an epoch tell of an attention that does not learn as it is meant to."""
+"""Detecting in the statistics of an epoch that an attention does not learn as intended."""
 
 from collections.abc import Mapping
 
-#: Share of heads, over all modules, from which on clusters that separate nothing are worth a word.
+#: Warn about clusters that separate nothing if they occur in at least this share of the heads of all modules.
 SHARE = 0.25
 _MIXTURES = {"z": "tokens", "q": "queries"}
 _WEIGHTS = {"kl": "lambda_k", "diversity": "lambda_d", "head_mi": "lambda_q"}
-#: (22) lies the logarithm of the sequence length away from the bound (15) that it stands for: a constant without
-#: gradient, which makes most of its size and is no weight.
+#: (22) differs from the bound (15) that it estimates by the logarithm of the sequence length, a constant without
+#: gradient that makes up most of its value; its size says nothing about its weight.
 _WITHOUT_SCALE = "query_mi"
 
 
 def findings(stats: Mapping[str, float]) -> list[str]:
-    """One sentence for each thing amiss in the training statistics of an epoch, which are those of `Diverse.forward`.
+    """One sentence for each problem in the training statistics of an epoch, which are those of `Diverse.forward`.
 
-    Clusters that have collapsed (perplexity of their usage under 1.5) or that tell no tokens apart (posteriors all but
-    uniform), and auxiliary losses that outweigh the task's.
+    Problems are clusters that have collapsed (perplexity of their usage under 1.5), clusters that do not distinguish
+    tokens (nearly uniform posteriors), and auxiliary losses that are larger than the loss of the task.
     """
     found = []
     for suffix, clustered in _MIXTURES.items():

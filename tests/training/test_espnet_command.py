@@ -57,7 +57,7 @@ def test_the_shared_fragments_are_accepted():
         ("encoder=diverse", "--set encoder=diverse: unknown encoder 'diverse'; known: .*diverse_transformer"),
         ("optim=adamm", "unknown optim 'adamm'; known: .*adam "),
         ("scheduler=warm", "unknown scheduler 'warm'; known: .*warmuplr"),
-        ("encoder_conf=3", "--set encoder_conf=3: encoder_conf is 3; it is a mapping of options"),
+        ("encoder_conf=3", "--set encoder_conf=3: encoder_conf is 3; give a mapping of options"),
     ],
 )
 def test_what_the_user_cannot_have_meant_is_refused(override, said):
@@ -97,7 +97,10 @@ def test_a_nested_key_is_refused_with_file_and_line(tmp_path, section, text, lin
 @pytest.mark.parametrize(
     ("override", "said"),
     [
-        ("encoder_conf.attention.core=sdmaa", "encoder_conf.attention: unknown core 'sdmaa'; known: softmax sma sdma"),
+        (
+            "encoder_conf.attention.core=sdmaa",
+            "encoder_conf.attention: unknown attention 'sdmaa'; known: softmax",
+        ),
         ("encoder_conf.attention=sdma", "encoder_conf.attention: 'sdma' is not a mapping of options"),
         ("encoder_conf.attention.preset=best", "encoder_conf.attention: attention 'sdma' has no preset 'best'; known"),
         ("encoder_conf.attention.lambda_k=-1", "encoder_conf.attention: lambda_k -1 is negative; give 0 or more"),
