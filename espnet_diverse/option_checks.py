@@ -39,7 +39,7 @@ class UnknownOptionError(OptionError):
     """
 
     def __init__(self, owner: str, name: str, known: Collection[str]):
-        super().__init__(name, f"{owner} has no option {name!r}; {hint(name, known)}")
+        super().__init__(name, f"{owner} has no option {name!r}; known: {' '.join(known) or 'none'}")
         self.known = known
 
 
@@ -77,7 +77,7 @@ def hint(name: str, known: Collection[str]) -> str:
     if near:
         return f"did you mean {near[0]!r}?"
     if len(known) <= 30:
-        return f"known: {' '.join(known) or 'none'}"
+        return f"known: {' '.join(known)}"
     return f"the nearest of {len(known)} known ones: {' '.join(difflib.get_close_matches(name, known, n=5, cutoff=0))}"
 
 
