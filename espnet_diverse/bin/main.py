@@ -72,7 +72,7 @@ def run_command(name: str, arguments: list[str]) -> int:
 
 
 def _unpack_model(args: argparse.Namespace) -> None:
-    """Let --model_dir be a packed model: exchange it for the directory of a run that it is unpacked to."""
+    """Let --model_dir be a packed model: replace it by the directory of a run that it is unpacked to."""
     model_dir = getattr(args, "model_dir", None)
     if model_dir is not None and model_dir.is_file():
         from espnet_diverse.packing.archive import unpacked
@@ -93,7 +93,7 @@ def _explain(error: BaseException) -> tuple[str, int]:
 def main(arguments: list[str] | None = None) -> int:
     """Entry point of the console script; returns the exit code: 0 done, 1 an error, 2 finished with skipped items."""
     args = _parser().parse_args(arguments)
-    fast_start()
+    fast_start()  # here and not above, so that an import of this module changes nothing of the process
     return run_command(args.command, args.arguments)
 
 

@@ -44,6 +44,19 @@ def test_espnet_finds_transformers_that_were_imported_before():
     assert said == "True\n"
 
 
+def test_our_command_starts_fast_and_its_import_does_not():
+    said = run(
+        "import sys\n"
+        "from espnet_diverse.bin.main import main\n"
+        "names = lambda: [type(finder).__name__ for finder in sys.meta_path]\n"
+        "print('_FastStart' in names())\n"
+        "try: main(['average', '--help'])\n"
+        "except SystemExit: print('_FastStart' in names())"
+    )
+    lines = said.splitlines()
+    assert (lines[0], lines[-1]) == ("False", "True")
+
+
 def test_a_second_call_and_a_switched_off_one_do_nothing(monkeypatch):
     monkeypatch.setattr(sys, "meta_path", [f for f in sys.meta_path if not isinstance(f, lazy_imports._FastStart)])
     finders = len(sys.meta_path)
