@@ -26,6 +26,7 @@ import torch
 import training_step
 
 from espnet_diverse.progress import progress
+from espnet_diverse.registration import fast_start
 
 
 @dataclass
@@ -40,6 +41,7 @@ class Row:
 def main(argv: list[str] | None = None) -> None:
     """Measure, print the tables, and write all measurements to --output."""
     args = _arguments(argv)
+    fast_start()
     if args.threads:
         torch.set_num_threads(args.threads)
     if args.keep_memory and not measuring.keep_freed_memory():

@@ -23,6 +23,7 @@ from espnet_diverse.attention import MultiHeadAttention, build_attention
 from espnet_diverse.attention.head_gather import AllHeads
 from espnet_diverse.functional.masks import lengths_to_mask
 from espnet_diverse.progress import progress
+from espnet_diverse.registration import fast_start
 from espnet_diverse.scope import scope
 
 POOL = 8
@@ -55,6 +56,7 @@ class _ComputeAll(nn.Module):
 def main(argv: list[str] | None = None) -> None:
     """Measure and print the tables."""
     args = _arguments(argv)
+    fast_start()
     torch.set_num_threads(1)
     print(
         f"torch {torch.__version__}, espnet {version('espnet')}, one CPU thread, float32, load "

@@ -29,12 +29,15 @@ from torch import nn
 from torch.amp import GradScaler
 from torch.optim import Optimizer
 
+from espnet_diverse.registration import fast_start
+
 EPOCH = 1
 
 
 def main() -> None:
     """Measure and print a table."""
     args = arguments()
+    fast_start()
     torch.set_num_threads(args.threads)
     device = torch.device(args.device)
     if args.keep_memory and not keep_freed_memory():

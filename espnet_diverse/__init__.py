@@ -1,11 +1,11 @@
 """Diverse attention for ESPnet.
 
-Importing the package is enough for ESPnet's own entry points to know its classes by name; it is cheap, because that
-happens when ESPnet is imported.
+Importing the package registers its classes with ESPnet by name, for ESPnet's own entry points too, and does nothing
+else. The import is cheap; registration takes place when a task of ESPnet is imported.
 """
 
-from espnet_diverse.registration.import_hooks import install
+from espnet_diverse.registration.espnet_tables import register_on_import
 
 __version__ = "0.1.0"
 
-install()
+register_on_import()

@@ -1,18 +1,18 @@
-"""The errors a user of the package can meet.
+"""Errors that a user of the package can cause and correct.
 
-Every message says what is wrong (with the value, file, line or utterance), what is allowed, and what to do.
-The command line prints it as one line and exits with `exit_code`; a traceback is shown only with `--debug`.
+Every message says what is wrong (with the value, file, line or utterance), what is allowed, and what to do. The command
+line prints the message as one line and exits with `exit_code`; it shows a traceback only with `--debug`.
 """
 
 
 class UserError(ValueError):
-    """Something the user gave is wrong, and the user can mend it."""
+    """Base class: an input is wrong, and the user can correct it."""
 
     exit_code = 1
 
 
 class ConfigError(UserError):
-    """A configuration key or value is unknown or out of range."""
+    """A key or value of the configuration is unknown or out of range."""
 
 
 class DataError(UserError):
@@ -20,8 +20,8 @@ class DataError(UserError):
 
 
 class ModelError(UserError):
-    """A model file is missing, foreign or does not fit its configuration."""
+    """A model file is missing or damaged, or does not fit its configuration."""
 
 
 class TrainingError(UserError):
-    """Training cannot go on or ended in a state that must not be used."""
+    """Training cannot continue, or its result is unusable."""

@@ -1,35 +1,176 @@
-"""Checks of dataclasses of options: each value against the choices or the type of the default of its field."""
+"""Checks of the options of a configuration: their names, former names of renamed options, and their values."""
 
-from dataclasses import Field, field
-from typing import Any
+import difflib
+import logging
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import Field, field, fields
+from functools import cache
+from typing import Any, TypeVar
+
+from espnet_diverse.errors import ConfigError
+
+Options = TypeVar("Options")
+
+RENAMED = {"tasks": "conditions", "default_task": "default_condition"}
+"""Present name of each option that had another name in earlier versions."""
+_RENAMED_IN = {"model_conf", "selection", "adapter", "start_tag"}  # sections with such options
+
+
+class OptionError(ConfigError):
+    """An option that does not exist or has a wrong value.
+
+    Args:
+        name: Name of the option.
+        message: What is wrong.
+    """
+
+    def __init__(self, name: str, message: str):
+        super().__init__(message)
+        self.name = name
+
+
+class UnknownOptionError(OptionError):
+    """An option that does not exist.
+
+    Args:
+        owner: What was given the option, as the message names it, for example "head selection".
+        name: Name of the option.
+        known: Names of the options that exist.
+    """
+
+    def __init__(self, owner: str, name: str, known: Collection[str]):
+        super().__init__(name, f"{owner} has no option {name!r}; known: {' '.join(known) or 'none'}")
+        self.known = known
+
+
+def read(kind: type[Options], given: Mapping[str, Any], owner: str) -> Options:
+    """Build the dataclass `kind` from options by name; former names are accepted with a warning.
+
+    Args:
+        kind: Dataclass of options.
+        given: Options by name.
+        owner: What has the options, as messages name it.
+
+    Raises:
+        UnknownOptionError: An option is not a field of `kind`.
+        ConfigError: An option is given under its former name and its present one.
+    """
+    given = renamed(given, owner)
+    check_names(given, [option.name for option in fields(kind)], owner)
+    return kind(**given)
+
+
+def check_names(given: Collection[str], known: Collection[str], owner: str) -> None:
+    """Refuse options that do not exist; arguments as of `UnknownOptionError`.
+
+    Raises:
+        UnknownOptionError: The first of `given` that is not in `known`.
+    """
+    for name in given:
+        if name not in known:
+            raise UnknownOptionError(owner, name, known)
+
+
+def hint(name: str, known: Collection[str]) -> str:
+    """What an error says after an unknown name: the most similar known name, or all known names."""
+    near = difflib.get_close_matches(name, known, n=1)
+    if near:
+        return f"did you mean {near[0]!r}?"
+    if len(known) <= 30:
+        return f"known: {' '.join(known)}"
+    return f"the nearest of {len(known)} known ones: {' '.join(difflib.get_close_matches(name, known, n=5, cutoff=0))}"
+
+
+def renamed(options: Mapping[str, Any], owner: str) -> dict[str, Any]:
+    """`options` with the present names of renamed options; warns of each former name once in a process.
+
+    Raises:
+        ConfigError: An option is given under both names.
+    """
+    for old in RENAMED.keys() & options.keys():
+        _check_former(old, options, owner)
+        _warn(f"{owner}: option {old!r} is now called {RENAMED[old]!r}; the former name is still read")
+    return {RENAMED.get(name, name): value for name, value in options.items()}
+
+
+def with_present_names(config: Mapping[str, Any], origin: str) -> dict[str, Any]:
+    """A configuration in which all renamed options have their present names; warns once where it had former ones.
+
+    Args:
+        config: The configuration of a run or model, or a fragment of one.
+        origin: Where it comes from, for messages, for example its path.
+
+    Raises:
+        ConfigError: An option is given under both names.
+    """
+    former = list(_former_names(config, (), origin))
+    if not former:
+        return dict(config)
+    listed = ", ".join(f"{'.'.join(keys)} -> {RENAMED[keys[-1]]}" for keys in former)
+    _warn(f"{origin}: former names of options are still read; they are now called: {listed}")
+    return _renamed_below(config, ())
+
+
+def present_keys(keys: tuple[str, ...]) -> tuple[str, ...]:
+    """A path of keys with the present names of renamed options."""
+    above = (None, *keys)
+    return tuple(RENAMED.get(key, key) if above[i] in _RENAMED_IN else key for i, key in enumerate(keys))
 
 
 def one_of(*choices: str) -> Any:
-    """A field that takes one of some names; the first is the default."""
+    """A field that takes one of several names; the first is the default."""
     return field(default=choices[0], metadata={"choices": choices})
 
 
 def check(option: Field, value: Any) -> None:
-    """The type of an option follows from its default; no number may be negative.
+    """Check a value against the choices of its field, or the type of the field's default; no number may be negative.
 
     Raises:
-        ValueError: The value is none of the choices, of another type, or negative.
+        OptionError: The value is none of the choices, of another type, or negative.
     """
     name, choices = option.name, option.metadata.get("choices")
     if choices and value not in choices:
-        raise ValueError(f"unknown {name} {value!r}; known: {' '.join(choices)}")
+        raise OptionError(name, f"unknown {name} {value!r}; known: {' '.join(choices)}")
     if isinstance(option.default, bool) and not isinstance(value, bool):
-        raise ValueError(f"{name} {value!r} is neither true nor false")
+        raise OptionError(name, f"{name} {value!r} is neither true nor false")
     if choices or isinstance(option.default, bool):
         return
     if not is_number(value):
-        raise ValueError(f"{name} {value!r} is no number; YAML reads 5e-4 as text, write 5.0e-4")
+        raise OptionError(name, f"{name} {value!r} is not a number; YAML reads 5e-4 as text, write 5.0e-4")
     if isinstance(option.default, int) and not isinstance(value, int):
-        raise ValueError(f"{name} {value!r} is no whole number")
+        raise OptionError(name, f"{name} {value!r} is not a whole number")
     if value < 0:
-        raise ValueError(f"{name} {value} is negative; give 0 or more")
+        raise OptionError(name, f"{name} {value} is negative; give 0 or more")
 
 
 def is_number(value: Any) -> bool:
     """Whether `value` is an int or a float; a bool is neither."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _former_names(options: Mapping[str, Any], keys: tuple[str, ...], origin: str) -> Iterator[tuple[str, ...]]:
+    """Paths of keys that are former names."""
+    for key, value in options.items():
+        if keys and keys[-1] in _RENAMED_IN and key in RENAMED:
+            _check_former(key, options, f"{origin}: {'.'.join(keys)}")
+            yield (*keys, key)
+        elif isinstance(value, Mapping):
+            yield from _former_names(value, (*keys, str(key)), origin)
+
+
+def _renamed_below(options: Mapping[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
+    names = RENAMED if keys and keys[-1] in _RENAMED_IN else {}
+    return {
+        names.get(key, key): _renamed_below(value, (*keys, str(key))) if isinstance(value, Mapping) else value
+        for key, value in options.items()
+    }
+
+
+def _check_former(old: str, options: Mapping[str, Any], owner: str) -> None:
+    if RENAMED[old] in options:
+        raise ConfigError(f"{owner}: {old} is the former name of {RENAMED[old]}; give {RENAMED[old]} alone")
+
+
+@cache  # attention modules are built many times from one configuration
+def _warn(message: str) -> None:
+    logging.warning(message)

@@ -1,4 +1,4 @@
-"""Progress of long work: a tqdm bar on a terminal, plain lines elsewhere."""
+"""Progress of long operations: a tqdm bar on a terminal, plain lines elsewhere."""
 
 import sys
 import time
@@ -11,14 +11,14 @@ Item = TypeVar("Item")
 def progress(
     items: Iterable[Item], name: str, total: int | None = None, unit: str = "item", every_seconds: float = 10.0
 ) -> Iterator[Item]:
-    """Yield `items`, showing name, count, rate and time left on stderr.
+    """Yield `items`, and show name, count, rate and remaining time on stderr.
 
     Args:
-        items: What is worked through.
+        items: The items to process.
         name: A short label, for example "train epoch 3".
-        total: Number of items; taken from `len(items)` where that is known.
-        unit: What one item is called in the rate.
-        every_seconds: Time between two plain lines when stderr is not a terminal.
+        total: Number of items; by default `len(items)` if `items` has a length.
+        unit: Singular name of an item, for the rate.
+        every_seconds: Seconds between two lines if stderr is not a terminal.
     """
     if total is None and hasattr(items, "__len__"):
         total = len(items)

@@ -1,9 +1,9 @@
-"""Stamps: how a recipe knows that a stage has finished and need not run again.
+"""Stamp files, by which a recipe skips stages that have finished.
 
-A stamp is a small JSON file, written only after its stage has succeeded. It holds the stage's arguments and the
-SHA-256 digest of every input as it was when the stage began. A stage is up to date while its arguments and inputs are
-the same and its outputs are there. Its name comes from the outputs: two stages that write the same files share one
-stamp, so neither takes the other's result for its own.
+A stamp is a small JSON file that is written after its stage has succeeded. It has the stage's arguments and the SHA-256
+digest of every input at the start of the stage. A stage is up to date while its arguments and inputs are unchanged and
+its outputs exist. The name of the file depends on the outputs: two stages that write the same files share one stamp, so
+that neither mistakes the other's result for its own.
 """
 
 import hashlib
@@ -16,14 +16,14 @@ from espnet_diverse.data.atomic_files import write_text
 
 
 class Stamp:
-    """The stamp of one stage; made just before the stage runs, because that is when its inputs are read.
+    """The stamp of one stage. The inputs are read by the constructor, so create it just before the stage runs.
 
     Args:
-        folder: Where the stamps of the recipe lie.
+        folder: Folder with the stamps of the recipe.
         stage: Name of the stage.
-        arguments: What the stage is asked to do.
-        inputs: Files and folders that it reads; they may be missing.
-        outputs: Files and folders that it makes.
+        arguments: Arguments of the stage.
+        inputs: Files and folders that the stage reads; they may be missing.
+        outputs: Files and folders that the stage writes.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class Stamp:
         self.path = Path(folder) / f"{stage}-{hashlib.sha256(identity.encode()).hexdigest()[:12]}.json"
 
     def reason(self) -> str | None:
-        """Why the stage must run, or None where it is up to date."""
+        """Why the stage must run; None if it is up to date."""
         stored = self._stored()
         if stored is None:
             return "not finished before"
@@ -49,20 +49,20 @@ class Stamp:
         return f"{missing} is missing" if missing else None
 
     def missing(self) -> str | None:
-        """The first output that is not there, or None."""
+        """The first output that does not exist; None if all exist."""
         return next((path for path in self._outputs if not Path(path).exists()), None)
 
     def exit_code(self) -> int:
-        """Exit code with which the stage finished, 0 where it did not."""
+        """Exit code with which the stage finished; 0 if it has not finished."""
         stored = self._stored()
         return stored["exit_code"] if stored else 0
 
     def clear(self) -> None:
-        """Forget the last run; called before a new one, which may be interrupted half-way through its outputs."""
+        """Delete the stamp; called before a stage runs, because a run may be interrupted."""
         self.path.unlink(missing_ok=True)
 
     def save(self, exit_code: int) -> None:
-        """Note that the stage has finished."""
+        """Write the stamp of a stage that has finished with `exit_code`."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         content = {"arguments": self._arguments, "inputs": self._inputs, "exit_code": exit_code}
         write_text(self.path, json.dumps(content, indent=1) + "\n")
@@ -77,15 +77,16 @@ class Stamp:
 
 
 def is_data_directory(path: Path) -> bool:
-    """Whether `path` is a Kaldi data directory, of speech or of text alone."""
+    """Whether `path` is a Kaldi data directory, with speech or with text only."""
     return (path / "wav.scp").is_file() or (path / "text").is_file()
 
 
 def digest(path: Path) -> str | None:
-    """SHA-256 of what lies at `path`; None where nothing does.
+    """SHA-256 digest of a file or folder; None if `path` does not exist.
 
-    Of a file its content; of a Kaldi data directory the content of its tables and the sizes of its audio files; of any
-    other folder, which may be a large corpus, the names, sizes and times of the files in it.
+    The digest of a file is that of its content. That of a Kaldi data directory covers the content of its tables and the
+    sizes of its audio files; that of any other folder, which may be a large corpus, the names, sizes and modification
+    times of its files.
     """
     hasher = hashlib.sha256()
     if path.is_file():

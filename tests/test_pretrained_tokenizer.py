@@ -101,7 +101,7 @@ def test_the_missing_package_is_named(tiny_bert, monkeypatch):
 def test_it_is_for_what_is_read(tiny_bert, tmp_path):
     Vocabulary.of_bert(tiny_bert).save(tmp_path)
     with pytest.raises(
-        DataError, match="a vocabulary of type bert is for what is read, .* make another type for text$"
+        DataError, match="a vocabulary of type bert is for the source text, .* make another type for text$"
     ):
         Tokens.load(RunData(tmp_path, tmp_path, tmp_path, "mt"))
 

@@ -91,6 +91,11 @@ def test_transcribe_runs(line, tiny_run, recordings):
         assert said.count("\n") <= 1  # an untrained model has nothing to say
 
 
+def printed(done: subprocess.CompletedProcess) -> str:
+    """What a script printed, without the line that ESPnet prints when it is imported."""
+    return re.sub("Failed to import Flash Attention.*\n", "", done.stdout).strip()
+
+
 def test_the_quick_start_transcribes(tiny_run, recordings):
     (block,) = [block for block in blocks("python") if "Recognizer" in block]
     assert len(block.split("\n\n")) == 2  # two lines, parted as imports are
@@ -98,7 +103,7 @@ def test_the_quick_start_transcribes(tiny_run, recordings):
     (recordings / "exp" / "sdma").symlink_to(tiny_run.model_dir)
     done = shell([sys.executable, "-c", block], recordings)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == run_line(commands("transcribe")[0], {}, recordings).strip()
+    assert printed(done) == run_line(commands("transcribe")[0], {}, recordings).strip()
 
 
 @pytest.mark.parametrize("line", commands("translate"))
@@ -137,7 +142,7 @@ def test_the_python_runs(tiny_run):
     block = block.replace('"exp/sdma/', f'"{tiny_run.model_dir}/')
     done = shell([sys.executable, "-c", block + "\nprint(type(speech2text.asr_model).__name__)"], cwd=ROOT / "tests")
     assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == "DiverseASRModel"
+    assert printed(done) == "DiverseASRModel"
 
 
 def test_links_lead_somewhere():

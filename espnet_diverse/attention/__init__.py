@@ -18,6 +18,7 @@ from espnet_diverse.attention.inspection import AuxiliaryLoss, Diagnosis, HeadMa
 from espnet_diverse.attention.multi_head import MultiHeadAttention
 from espnet_diverse.attention.registry import CORES, check_uses, core_class, known_cores, register_core
 from espnet_diverse.attention.supports import EVERYTHING, Supports
+from espnet_diverse.option_checks import check_names
 
 __all__ = [
     "CORES",
@@ -56,15 +57,19 @@ def build_core(core: str, size: int, heads: int, cross: bool = False, causal: bo
     Raises:
         ValueError: The name, the preset or one of the options is unknown; the message lists the known ones.
     """
-    return core_class(core)(size, heads, _options(core, options), cross, causal)
+    chosen = core_options(core, options)
+    return core_class(core)(size, heads, chosen, cross, causal)
 
 
-def _options(core: str, given: dict[str, Any]) -> Core.Options:
+def core_options(core: str, given: Mapping[str, Any]) -> Core.Options:
+    """Options of the core called `core`, its name; `given` are the `options` of `build_core`.
+
+    Raises:
+        ValueError: As `build_core`.
+    """
     kind = core_class(core).Options
     known = [field.name for field in dataclasses.fields(kind)] + ["preset"] * bool(kind.PRESETS)
-    unknown = sorted(set(given) - set(known))
-    if unknown:
-        raise ValueError(f"attention {core!r} has no option {unknown[0]!r}; known: {' '.join(known) or 'none'}")
+    check_names(given, known, f"attention {core!r}")
     preset, explicit = given.get("preset"), {name: value for name, value in given.items() if name != "preset"}
     if preset is None:
         return kind(**explicit)

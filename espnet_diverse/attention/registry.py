@@ -7,6 +7,7 @@ from espnet_diverse.attention.sdma import SDMA
 from espnet_diverse.attention.sma import SMA
 from espnet_diverse.attention.softmax import Softmax
 from espnet_diverse.attention.supports import USES, Supports
+from espnet_diverse.option_checks import OptionError
 
 CORES: dict[str, type[Core]] = {"softmax": Softmax, "sma": SMA, "sdma": SDMA}
 """The cores of this package."""
@@ -54,11 +55,11 @@ def core_class(name: str) -> type[Core]:
     """Return the class of a core.
 
     Raises:
-        ValueError: The name is unknown; the message lists the known names.
+        ConfigError: The name is unknown; the message lists the known names.
     """
     known = known_cores()
     if name not in known:
-        raise ValueError(f"unknown attention {name!r}; known: {' '.join(known)}; register_core adds others")
+        raise OptionError("core", f"unknown attention {name!r}; known: {' '.join(known)}; register_core adds others")
     return known[name]
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from espnet_diverse.conditions import CONDITIONS
-from espnet_diverse.option_checks import check, one_of
+from espnet_diverse.option_checks import check, one_of, read
 
 
 @dataclass(frozen=True)
@@ -114,8 +114,4 @@ def selection_options(given: Mapping[str, Any]) -> SelectionOptions:
     """
     if not isinstance(given, Mapping):
         raise ValueError(f"selection {given!r} is no mapping of options; write selection: {{strategy: {given}}}")
-    known = [option.name for option in fields(SelectionOptions)]
-    unknown = sorted(set(given) - set(known))
-    if unknown:
-        raise ValueError(f"head selection has no option {unknown[0]!r}; known: {' '.join(known)}")
-    return SelectionOptions(**given)
+    return read(SelectionOptions, given, "head selection")

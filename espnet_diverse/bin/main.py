@@ -7,6 +7,7 @@ import sys
 from espnet_diverse import __version__
 from espnet_diverse.bin.options import settle_model
 from espnet_diverse.errors import UserError
+from espnet_diverse.registration import fast_start
 
 COMMANDS = {
     "prepare": "read a corpus and write Kaldi data directories",
@@ -98,6 +99,7 @@ def _explain(error: BaseException) -> tuple[str, int]:
 def main(arguments: list[str] | None = None) -> int:
     """Entry point of the console script; returns the exit code: 0 success, 1 error, 2 finished with skipped items."""
     args = _parser().parse_args(arguments)
+    fast_start()  # here and not above, so that an import of this module changes nothing of the process
     return run_command(args.command, args.arguments)
 
 

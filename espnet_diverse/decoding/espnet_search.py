@@ -21,7 +21,7 @@ from espnet_diverse.decoding.condition_ids import KnownConditions, known_conditi
 from espnet_diverse.decoding.options import Options, has_ctc, text_task
 from espnet_diverse.decoding.precision import check_device
 from espnet_diverse.decoding.results import Text
-from espnet_diverse.registration.import_hooks import swapped
+from espnet_diverse.registration import replaced_names
 from espnet_diverse.scope import scope
 from espnet_diverse.training.tasks import TASKS, find_weights, read_config
 
@@ -128,7 +128,7 @@ def load_search(
     task = text_task(config, config_file)
     options = (options or Options()).resolved(has_ctc(config, task)).for_espnet()
     cls = _CLASSES[task]
-    with swapped(sys.modules[cls.__module__], **{f"{task.upper()}Task": TASKS[task]}):
+    with replaced_names(sys.modules[cls.__module__], **{f"{task.upper()}Task": TASKS[task]}):
         speech2text = cls(config_file, weights, device=device, lm_weight=0.0, **options)
     search = TextSearch if task == "mt" else Search
     return search(speech2text, known_conditions(getattr(speech2text, f"{task}_model")))

@@ -13,6 +13,7 @@ from torch import nn
 
 from espnet_diverse.conditions import CONDITIONS
 from espnet_diverse.errors import DataError
+from espnet_diverse.training.condition_names import names_of_conditions
 
 _WHAT = {
     "asr": ("Speech recognition", "automatic-speech-recognition"),
@@ -111,12 +112,8 @@ def _front_matter(config: Mapping, facts: Facts, scores: Mapping[str, Mapping]) 
     return f"---\n{yaml.safe_dump(given, sort_keys=False, allow_unicode=True)}---\n"
 
 
-def _conditions(config: Mapping) -> Mapping[str, Sequence[str]]:
-    return (config.get("model_conf") or {}).get("conditions") or {}
-
-
 def _languages(config: Mapping) -> list[str]:
-    names = _conditions(config)
+    names = names_of_conditions(config)
     return list(dict.fromkeys([*names.get("lang", ()), *names.get("tgtlang", ())]))
 
 
@@ -133,7 +130,7 @@ def _model(config: Mapping, model: nn.Module) -> dict[str, str]:
     if rate and config.get("task") not in ("mt", "lm"):
         rows["sampling rate"] = str(rate)
     return rows | {
-        f"{CONDITIONS[condition].label}s": " ".join(names) for condition, names in _conditions(config).items()
+        f"{CONDITIONS[condition].label}s": " ".join(names) for condition, names in names_of_conditions(config).items()
     }
 
 

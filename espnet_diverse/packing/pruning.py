@@ -21,8 +21,10 @@ from espnet_diverse.nets import DECODERS, ENCODERS
 from espnet_diverse.nets.condition_rows import ConditionRows
 from espnet_diverse.nets.start_tag import TaggedEmbedding
 from espnet_diverse.nets.subsampling import GATED
+from espnet_diverse.option_checks import with_present_names
 from espnet_diverse.scope import scope
 from espnet_diverse.training import checkpoint
+from espnet_diverse.training.condition_names import names_of_conditions
 from espnet_diverse.training.config import save
 from espnet_diverse.training.tasks import find_weights, load_model, read_config
 
@@ -86,7 +88,7 @@ def prune_model(model: nn.Module, conditions: Mapping[str, str]) -> None:
 
 def pruned_config(config: Mapping, model: nn.Module) -> dict:
     """The configuration of a run after `prune_model`: `config` without the options of head selection and tags."""
-    config = copy.deepcopy(dict(config))
+    config = copy.deepcopy(with_present_names(config, "config.yaml"))
     for part, nets in _NETS.items():
         section = config.get(f"{part}_conf") or {}
         for key in ("attention", "cross_attention"):
@@ -113,9 +115,8 @@ def _rename_model(config: dict, model: nn.Module) -> None:
     """Rename the model to ESPnet's where both nets are ESPnet's; else keep the conditions that are still used."""
     used = {condition for module in model.modules() if isinstance(module, ConditionRows) for condition in module.by}
     options = dict(config.get("model_conf") or {})
-    names = {
-        condition: listed for condition, listed in (options.pop("conditions", None) or {}).items() if condition in used
-    }
+    options.pop("conditions", None)
+    names = {condition: values for condition, values in names_of_conditions(config).items() if condition in used}
     if any(str(config.get(part)).startswith("diverse_") for part in _NETS):
         config["model_conf"] = options | ({"conditions": names} if names else {})
         return

@@ -1,25 +1,34 @@
-"""What ESPnet does when it is imported and hardly anybody needs: most of the time in which a command would start.
+"""A faster and quieter import of ESPnet, for programs that ask for it with `fast_start`.
 
-Three things, which `import_hooks` puts off for ESPnet's modules alone:
+Most of the time that a command takes to start is spent on packages that ESPnet imports and few runs use:
 
-- It imports packages for one feature each. Those of `LAZY` are executed when they are used.
-- It imports transformers, for classes that wrap models of Hugging Face and for an adapter. While the modules
-  `WITHOUT_TRANSFORMERS` are executed the package looks absent, which ESPnet is prepared for. Those classes of ESPnet
-  are thereby not offered; they are where transformers was imported before ESPnet. Nothing else is affected:
-  transformers is imported as always by whoever needs it, such as our own `nets/pretrained.py`.
-- `typeguard.typechecked` parses and compiles a whole module anew for each function that it decorates. A function of
-  ESPnet is given its checks at its first call.
+- Packages that serve a single feature (`LAZY`) are executed when they are used.
+- transformers is hidden from the modules `WITHOUT_TRANSFORMERS` while they are executed; ESPnet then works without its
+  wrappers of Hugging Face models. Everything else, such as our `nets/pretrained.py`, imports transformers as usual.
+- `typeguard.typechecked` parses and compiles a whole module for each function that it decorates. A function of ESPnet
+  gets its type checks at its first call.
+- Warnings about ESPnet's own code are ignored, and what it prints on stdout while it is imported goes to the log.
 """
 
 import functools
-import importlib.abc
+import importlib.util
+import io
+import logging
+import os
 import sys
+import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
+from functools import partial
 from types import FunctionType, ModuleType
 
+from espnet_diverse.registration.import_hooks import HookedLoader, ImportHooks, LazyLoader
+
+SWITCH = "ESPNET_DIVERSE_FAST_START"
+"""Environment variable; 0 turns `fast_start` off."""
+
 LAZY = frozenset({"g2p_en", "hydra", "nltk", "tacotron_cleaner", "tacotron_cleaner.cleaners"})
-"""English phonemes (whose import makes nltk download files, or complain that it cannot), state spaces, BLEU in
+"""English phonemes (whose import makes nltk download files, or complain that it cannot), state-space models, BLEU in
 training, and spelt-out numbers."""
 
 WITHOUT_TRANSFORMERS = frozenset(
@@ -36,17 +45,50 @@ WITHOUT_TRANSFORMERS = frozenset(
         "espnet2.text.qwen2audio_tokenizer",
     }
 )
+# It prints "Failed to import Flash Attention" on stdout, which would end up in piped output.
+_PRINTING = "espnet.nets.pytorch_backend.transformer.attention"
 
-NO_TRANSFORMERS = (
-    "ESPnet's own classes for models of Hugging Face are not offered; for text take frontend bert, "
-    "or in Python import transformers before espnet_diverse"
-)
+
+class _FastStart(ImportHooks):
+    """The finder of `fast_start`."""
+
+
+def fast_start() -> None:
+    """Make the import of ESPnet faster and quieter in this process; call it before ESPnet is imported.
+
+    It affects the whole process, so it is meant for programs: `espnet-diverse` calls it, `import espnet_diverse` does
+    not. A second call does nothing, nor does any call where the environment variable `SWITCH` is 0.
+    """
+    if os.environ.get(SWITCH) == "0" or _started():
+        return
+    wrappers = {
+        _PRINTING: partial(HookedLoader, around=_stdout_to_log),
+        "typeguard": partial(HookedLoader, after=check_at_first_call),
+        **dict.fromkeys(LAZY, LazyLoader),
+        **dict.fromkeys(WITHOUT_TRANSFORMERS, partial(HookedLoader, around=partial(hidden, "transformers"))),
+    }
+    _FastStart(wrappers).install()
+    warnings.filterwarnings("ignore", category=FutureWarning, module=r"espnet2?\.")  # torch.cuda.amp, in every run
+    # From ESPnet's dependencies, when Python compiles them for the first time.
+    warnings.filterwarnings("ignore", category=SyntaxWarning, module=r".*site-packages")
+    if "typeguard" in sys.modules:
+        check_at_first_call(sys.modules["typeguard"])
+
+
+def explain_missing_transformers(message: str) -> str:
+    """ESPnet's message about a missing package; a true one where it is `fast_start` that hides transformers."""
+    if "transformers" not in message or not _started() or importlib.util.find_spec("transformers") is None:
+        return message
+    return (
+        "this command starts without ESPnet's wrappers of Hugging Face models, to start faster; "
+        f"set the environment variable {SWITCH}=0 and run it again (for reading text, frontend bert needs no such step)"
+    )
 
 
 @contextmanager
-def absent(package: str) -> Iterator[None]:
-    """Let `package` and all in it look absent while the block runs; a package that was imported before stays there."""
-    if package in sys.modules:  # imported, or absent already
+def hidden(package: str) -> Iterator[None]:
+    """Make the import of `package` fail while the block runs; a package that has been imported stays available."""
+    if package in sys.modules:  # imported, or hidden already
         yield
         return
     sys.modules[package] = None  # the import system raises ModuleNotFoundError
@@ -57,15 +99,28 @@ def absent(package: str) -> Iterator[None]:
 
 
 def check_at_first_call(typeguard: ModuleType) -> None:
-    """Exchange `typeguard.typechecked` for one that puts off its work for the functions of ESPnet."""
+    """Let `typeguard.typechecked` add its checks to functions of ESPnet at their first call."""
     if not hasattr(typeguard.typechecked, "__wrapped__"):
-        typeguard.typechecked = _put_off(typeguard.typechecked)
+        typeguard.typechecked = _deferred(typeguard.typechecked)
 
 
-def _put_off(typechecked: Callable) -> Callable:
+def _started() -> bool:
+    return any(isinstance(finder, _FastStart) for finder in sys.meta_path)
+
+
+@contextmanager
+def _stdout_to_log() -> Iterator[None]:
+    printed = io.StringIO()
+    with redirect_stdout(printed):
+        yield
+    # Not `logging.debug`, which would give the root logger a handler.
+    logging.getLogger(__name__).debug(printed.getvalue().strip())
+
+
+def _deferred(typechecked: Callable) -> Callable:
     @functools.wraps(typechecked)
     def decorate(target=None, **options):
-        # What is defined in a function is left alone: its checks need the frame around it, which is gone later.
+        # Functions defined inside functions are left alone: their checks need the enclosing frame.
         if options or not isinstance(target, FunctionType) or "<locals>" in target.__qualname__:
             return typechecked(target, **options)
         return _checked_later(target, typechecked) if target.__module__.startswith("espnet2.") else typechecked(target)
@@ -84,29 +139,3 @@ def _checked_later(function: Callable, typechecked: Callable) -> Callable:
         return checked(*args, **kwargs)
 
     return call
-
-
-class LazyLoader(importlib.abc.Loader):
-    """Makes a module that is executed when its first public name is asked for.
-
-    `importlib.util.LazyLoader` would do so at any attribute, also at `__spec__` and `__file__`, which the import system
-    and `inspect` ask of every module.
-    """
-
-    def __init__(self, loader: importlib.abc.Loader):
-        self.loader = loader
-
-    def create_module(self, spec):
-        return _LazyModule(spec.name)
-
-    def exec_module(self, module):
-        module.__spec__.loader = module.__loader__ = self.loader
-
-
-class _LazyModule(ModuleType):
-    def __getattr__(self, name):
-        if name.startswith("__"):
-            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
-        self.__class__ = ModuleType
-        self.__loader__.exec_module(self)
-        return getattr(self, name)

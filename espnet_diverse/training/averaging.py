@@ -1,8 +1,8 @@
 """Averaging the best epochs of a training run.
 
-ESPnet's own `average_nbest_models` is not used: with several criteria it sums into the epoch that it has loaded for
-the first one, and so averages an average for the next; it adds up integers, gives a single epoch where fewer than
-asked for were trained, fails on a missing epoch, and runs code that an epoch file may carry.
+ESPnet's own `average_nbest_models` is not used. With several criteria it accumulates into the epoch that it loaded for
+the first one, so the next criterion averages an average. It also sums integers, returns a single epoch if fewer than
+requested were trained, fails on a missing epoch, and runs code that an epoch file may contain.
 """
 
 import logging
@@ -16,7 +16,7 @@ from espnet_diverse.errors import ConfigError, ModelError
 from espnet_diverse.training import checkpoint
 
 Stats = dict[int, dict[str, dict[str, float]]]
-"""ESPnet's record of a run: epoch, then "train" or "valid", then the name of a figure."""
+"""ESPnet's record of a run: epoch, then "train" or "valid", then the name of a statistic."""
 
 
 def average(model_dir: str | Path, metric: str = "valid.acc", number: int = 5) -> Path:
@@ -25,13 +25,13 @@ def average(model_dir: str | Path, metric: str = "valid.acc", number: int = 5) -
     Args:
         model_dir: Directory of the run.
         metric: One of the run's `best_model_criterion`, as phase and name, for example "valid.acc".
-        number: How many epochs; fewer where fewer have been kept, with a warning.
+        number: Number of epochs to average; if fewer have been kept, these are averaged, with a warning.
 
     Returns:
         Path of the averaged model.
 
     Raises:
-        ConfigError: The metric or number is not allowed.
+        ConfigError: The metric is none of the run's criteria, or the number is less than 1.
         ModelError: The run has not finished an epoch.
     """
     model_dir = Path(model_dir)
@@ -51,7 +51,7 @@ def average(model_dir: str | Path, metric: str = "valid.acc", number: int = 5) -
 
 
 def average_best(output_dir: Path, reporter, best_model_criterion, nbest, suffix: str | None = None, **_) -> None:
-    """Stand in for ESPnet's `average_nbest_models`: one `<metric>.ave.pth` a criterion, of max(nbest) epochs."""
+    """Replacement of ESPnet's `average_nbest_models`: writes `<metric>.ave.pth` of max(nbest) epochs per criterion."""
     for phase, name, mode in best_model_criterion:
         metric = f"{phase}.{name}"
         if reporter.has(phase, name):
@@ -60,7 +60,7 @@ def average_best(output_dir: Path, reporter, best_model_criterion, nbest, suffix
 
 
 def _ranked(stats: Stats, metric: str, mode: str) -> list[int]:
-    """Epochs from best to worst by `metric`; of equal ones the later is better."""
+    """Epochs from best to worst by `metric`; of equal epochs the later one ranks higher."""
     phase, name = metric.split(".", 1)
     values = {epoch: phases.get(phase, {}).get(name, math.nan) for epoch, phases in stats.items()}
     finite = [epoch for epoch, value in values.items() if math.isfinite(value)]
@@ -85,7 +85,7 @@ def _write_average(model_dir: Path, epochs: list[int], path: Path) -> None:
 
 
 def _mean(files: list[Path]) -> dict[str, Tensor]:
-    """Floating-point tensors are averaged in double precision; of integers the newest, the last file's, is taken."""
+    """Mean of floating-point tensors, computed in double precision; integer tensors are those of the last file."""
     total: dict[str, Tensor] = {}
     for file in files:
         state = checkpoint.load(file)

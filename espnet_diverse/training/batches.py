@@ -1,12 +1,12 @@
-"""Batches in which small languages are heard more often: sampling with a temperature.
+"""Batches in which small languages are sampled more often: sampling with a temperature.
 
 Arivazhagan et al. 2019, "Massively multilingual neural machine translation in the wild", section 3.2: an utterance is
 of category l with probability
 
     p_l = n_l^(1/T) / sum_k n_k^(1/T)
 
-where n_l utterances of the training data are of category l. T = 1 keeps the data as they are; the larger T, the more
-equal the shares are. Epochs have as many batches as without sampling.
+where n_l is the number of utterances of category l in the training data. T = 1 keeps the distribution of the data; the
+larger T, the closer the distribution is to uniform. Epochs have as many batches as without sampling.
 """
 
 import logging
@@ -14,7 +14,7 @@ import math
 import tempfile
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +24,7 @@ from espnet2.samplers.abs_sampler import AbsSampler
 
 from espnet_diverse.data.tables import read_table
 from espnet_diverse.errors import ConfigError, DataError
+from espnet_diverse.option_checks import OptionError, read
 from espnet_diverse.training.condition_names import condition_table, conditions_of
 from espnet_diverse.training.text_batches import build_batch_sampler
 
@@ -35,9 +36,9 @@ class Sampling:
     """The section `sampling` of the configuration.
 
     Attributes:
-        by: Conditions whose values make the categories; of several conditions every combination is one.
-        temperature: T, at least 1; .inf gives every category the same share.
-        batches: "mixed", or "single" for batches of one category each.
+        by: Condition whose values are the categories, or several conditions, whose combinations are the categories.
+        temperature: Temperature T, at least 1; with .inf all categories are equally likely.
+        batches: "mixed", or "single" for batches that each have utterances of one category.
     """
 
     by: str | Sequence[str]
@@ -45,17 +46,19 @@ class Sampling:
     batches: str = "mixed"
 
     def __post_init__(self):
-        object.__setattr__(self, "by", conditions_of(self.by, "sampling"))
+        object.__setattr__(self, "by", conditions_of(self.by))
         if not isinstance(self.temperature, int | float) or not self.temperature >= 1:
-            raise ConfigError(f"sampling: temperature {self.temperature!r} is not allowed; give a number of at least 1")
+            message = f"temperature {self.temperature!r} is not allowed; give a number of at least 1"
+            raise OptionError("temperature", message)
         if self.batches not in BATCHES:
-            raise ConfigError(f"sampling: batches {self.batches!r} is not allowed; give one of {' '.join(BATCHES)}")
+            message = f"batches {self.batches!r} is not allowed; give one of {' '.join(BATCHES)}"
+            raise OptionError("batches", message)
 
     def categories(self, data_dir: Path) -> dict[str, str]:
         """Category of each utterance of a data directory.
 
         Raises:
-            DataError: A table is missing.
+            DataError: The table of a condition is missing.
         """
         tables = [condition_table(data_dir, condition) for condition in self.by]
         for table in tables:
@@ -66,22 +69,23 @@ class Sampling:
 
 
 def probabilities(counts: Mapping[str, int], temperature: float) -> dict[str, float]:
-    """p_l of every category, from n_l utterances each."""
+    """Probability p_l of each category l, given its number of utterances n_l."""
     powers = {category: count ** (1 / temperature) for category, count in counts.items()}
     return {category: power / sum(powers.values()) for category, power in powers.items()}
 
 
 class BalancedSampler(AbsSampler):
-    """Batches of utterances that are drawn anew for every epoch; ESPnet's samplers cut them to size.
+    """Batches of utterances that are sampled again for every epoch; ESPnet's samplers divide them into batches.
 
     Within a category every utterance is drawn once before one is drawn again.
 
     Args:
         categories: Category of each utterance.
-        sampling: How to sample.
-        shapes: Lines of each of ESPnet's shape files, "length" or "length,width" of each utterance.
+        sampling: Options of sampling.
+        shapes: For each of ESPnet's shape files, "length" or "length,width" of each utterance.
         options: Arguments of `build_batch_sampler`, except the shape files.
-        shard: Of every batch, this process takes the utterances rank, rank + world, ...: (rank, world).
+        shard: Rank of this process and number of processes; of every batch, the process with rank r of n takes the
+            utterances r, r + n, r + 2 n, ...
     """
 
     def __init__(
@@ -112,7 +116,7 @@ class BalancedSampler(AbsSampler):
         return f"{type(self).__name__}(N-batch={self.count}, {shares})"
 
     def generate(self, seed: int) -> list[tuple[str, ...]]:
-        """The batches of an epoch; ESPnet gives the sum of its number and the seed of training."""
+        """The batches of an epoch; ESPnet passes the sum of the epoch and the seed of training."""
         rank, world = self.shard
         random = np.random.default_rng(seed)
         batches: list[tuple[str, ...]] = []
@@ -124,7 +128,7 @@ class BalancedSampler(AbsSampler):
         return [batch[rank::world] for batch in batches[: self.count]]
 
     def _draw(self, random: np.random.Generator) -> dict[str, list[str]]:
-        """Utterances of each category, as many in all as there are."""
+        """Utterances of each category; in total as many as the training data has."""
         wanted = random.multinomial(len(self.shapes[0]), list(self.probabilities.values()))
         drawn = {}
         for category, number in zip(self.probabilities, wanted, strict=True):
@@ -134,7 +138,7 @@ class BalancedSampler(AbsSampler):
         return drawn
 
     def _cut(self, utterances: list[str]) -> list[tuple[str, ...]]:
-        """Cut utterances, some of which stand there more than once, into batches with ESPnet's sampler."""
+        """Divide utterances, some of which occur more than once, into batches with ESPnet's sampler."""
         with tempfile.TemporaryDirectory() as folder:
             files = [Path(folder) / str(number) for number in range(len(self.shapes))]
             for file, shapes in zip(files, self.shapes, strict=True):
@@ -144,26 +148,25 @@ class BalancedSampler(AbsSampler):
 
 
 def read_sampling(section: object) -> Sampling | None:
-    """The section `sampling` of a configuration; None where there is none.
+    """The section `sampling` of a configuration; None if there is none.
 
     Raises:
-        ConfigError: It is no mapping, or an option is unknown, missing or not allowed.
+        ConfigError: The section is not a mapping, or an option is unknown, missing or not allowed.
     """
     if section is None:
         return None
-    known = [field.name for field in fields(Sampling)]
-    if not isinstance(section, dict) or "by" not in section or not set(section) <= set(known):
-        raise ConfigError(f"sampling: {section!r} is not allowed; give a mapping with `by`; known: {' '.join(known)}")
-    return Sampling(**section)
+    if not isinstance(section, dict) or "by" not in section:
+        raise ConfigError(f"{section!r} is not allowed; give a mapping of options with `by`")
+    return read(Sampling, section, "sampling")
 
 
 def balanced_batches(args: Namespace, iter_options, build_dataset: Callable) -> SequenceIterFactory:
-    """In place of ESPnet's `build_sequence_iter_factory` for training with `sampling`.
+    """Replacement of ESPnet's `build_sequence_iter_factory` for training with `sampling`.
 
     Args:
         args: Arguments of ESPnet's training command.
-        iter_options: What ESPnet's `build_iter_options` returns.
-        build_dataset: Makes the dataset of a set of utterances.
+        iter_options: Result of ESPnet's `build_iter_options`.
+        build_dataset: Function that makes the dataset of a set of utterances.
     """
     world = (torch.distributed.get_rank(), torch.distributed.get_world_size()) if iter_options.distributed else (0, 1)
     options = {

@@ -1,6 +1,6 @@
-"""Checkpoint files: written atomically, read without running code that they carry, and fitted without gaps.
+"""Checkpoint files: written atomically, read without running code that they contain, and loaded strictly.
 
-A file whose name ends in .safetensors has that format, which can hold nothing but named tensors.
+A file whose name ends in .safetensors has that format, which holds nothing but named tensors.
 """
 
 import datetime
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from espnet_diverse.errors import ModelError
 
-# What ESPnet's checkpoints hold beside tensors and plain containers: the figures of its reporter.
+# Besides tensors and plain containers, ESPnet's checkpoints hold the statistics of its reporter.
 _ALLOWED = [
     np.float64().__reduce__()[0],  # the scalar constructor, which NumPy 2 moved to another module
     np.dtype,
@@ -29,7 +29,7 @@ SAFETENSORS = ".safetensors"
 
 
 def save(state: object, path: str | Path) -> None:
-    """Write `state` so that a reader, also after a crash or a power cut, meets the old file or the new one whole."""
+    """Write `state` atomically: after a crash or a power failure, either the old or the new file is there, complete."""
     path = Path(path)
     temporary = path.with_name(f".{path.name}.tmp{os.getpid()}")
     try:
@@ -52,16 +52,16 @@ def write(state: object, file: BinaryIO, suffix: str = ".pth") -> None:
     if suffix != SAFETENSORS:
         torch.save(state, file)
         return
-    # Tensors of their own, because the format refuses those that share memory, such as tied embeddings.
+    # The format does not allow tensors that share memory, such as tied embeddings, so they are copied.
     tensors = {name: tensor.detach().clone().contiguous() for name, tensor in state.items()}
     file.write(safetensors.torch.save(tensors))
 
 
 def load(path: str | Path, device: str | torch.device = "cpu") -> dict:
-    """Read a checkpoint; only tensors, plain containers and ESPnet's figures are allowed in it.
+    """Read a checkpoint that holds nothing but tensors, plain containers and ESPnet's statistics.
 
     Raises:
-        ModelError: The file is missing, damaged or foreign, or holds other objects, which could run code.
+        ModelError: The file is missing or damaged, is not a checkpoint, or holds other objects, which could run code.
     """
     try:
         if Path(path).suffix == SAFETENSORS:
@@ -72,7 +72,7 @@ def load(path: str | Path, device: str | torch.device = "cpu") -> dict:
     except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
         raise ModelError(f"{path}: cannot be read ({error.strerror})") from error
     except pickle.UnpicklingError as error:
-        raise ModelError(f"{path}: is no checkpoint or holds objects that are not allowed in one") from error
+        raise ModelError(f"{path}: is not a checkpoint or holds objects that are not allowed in one") from error
     except (RuntimeError, EOFError, OSError, ValueError, KeyError, SafetensorError) as error:
         raise ModelError(f"{path}: the file is damaged; use another checkpoint or train again") from error
     if not isinstance(state, dict):
@@ -80,16 +80,16 @@ def load(path: str | Path, device: str | torch.device = "cpu") -> dict:
     return state
 
 
-def fit(model: nn.Module, state: dict[str, Tensor], source: str | Path) -> None:
-    """Load `state` into `model`, whose parameters and buffers it must hold exactly.
+def load_strict(model: nn.Module, state: dict[str, Tensor], source: str | Path) -> None:
+    """Load `state` into `model`; both must have the same parameters and buffers.
 
     Args:
         model: The model that the configuration builds.
-        state: Named tensors.
-        source: Where `state` comes from, for the error.
+        state: Parameters and buffers by name.
+        source: The file that `state` was read from, for messages.
 
     Raises:
-        ModelError: Names of parameters that are missing, extra or of another shape.
+        ModelError: Parameters are missing, unknown or of another shape; the message lists them.
     """
     expected = model.state_dict()
     missing = [name for name in expected if name not in state]

@@ -1,16 +1,15 @@
-"""Names of conditions: which languages and domains the data has, and which parts of a model differ by them.
+"""Values of conditions: the languages and domains of the data, and the parts of a model that depend on them.
 
-A part of a model that differs by condition says so by `by`, a condition of `conditions.CONDITIONS` or a list of
-conditions:
+A part of a model that depends on conditions has the option `by`, a key of `conditions.CONDITIONS` or a list of them:
 
     encoder_conf: {attention: {selection: {strategy: group, by: [lang]}}}
     decoder_conf: {start_tag: {by: tgtlang}}
 
-Training fills in `conditions`, the names of each of these conditions in the order of their indices, in that part and in
-`model_conf`, by which the model turns names into indices. So config.yaml has all that decoding needs.
+Training adds the option `conditions`, the values of each of these conditions in the order of their indices, to that
+part and to `model_conf`. config.yaml thus has all information that decoding needs to turn values into indices.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,49 +18,51 @@ from espnet_diverse.attention.selection_options import SelectionOptions
 from espnet_diverse.conditions import CONDITIONS
 from espnet_diverse.data.tables import read_table
 from espnet_diverse.errors import ConfigError, DataError
-from espnet_diverse.training.config import Config
+from espnet_diverse.option_checks import OptionError, renamed
+from espnet_diverse.training.config import Config, located
 
 Keys = tuple[str, ...]
 
 
 def condition_table(data_dir: Path, condition: str) -> Path:
-    """The table that names the condition of each utterance on a condition; it need not exist.
+    """The table with the value of a condition for each utterance; it need not exist.
 
     Without utt2tgtlang the target language is the language, unless `text` is a translation (there is a src_text).
     """
     table = data_dir / f"utt2{condition}"
-    recognised = condition == "tgtlang" and not table.exists() and not (data_dir / "src_text").exists()
-    return data_dir / "utt2lang" if recognised else table
+    transcribed = condition == "tgtlang" and not table.exists() and not (data_dir / "src_text").exists()
+    return data_dir / "utt2lang" if transcribed else table
 
 
-def conditions_of(by: object, where: str) -> list[str]:
-    """The conditions that a `by` of the configuration names.
-
-    Args:
-        by: A condition or a list of conditions.
-        where: What the error begins with.
+def conditions_of(by: object) -> list[str]:
+    """The conditions that the option `by` names: a condition or a list of conditions.
 
     Raises:
-        ConfigError: A condition is unknown.
+        OptionError: A condition is unknown.
     """
     conditions = [by] if isinstance(by, str) else by
     if not isinstance(conditions, list) or not conditions or not set(conditions) <= set(CONDITIONS):
-        raise ConfigError(f"{where}: by {by!r} is not allowed; give one or a list of {' '.join(CONDITIONS)}")
+        raise OptionError("by", f"by {by!r} is not allowed; give one or a list of {' '.join(CONDITIONS)}")
     return conditions
 
 
 def fill_in(config: Config, train_dir: Path, valid_dir: Path) -> list[str]:
-    """Fill in `conditions` where `config` has parts that differ by condition; return the conditions that the model
-    needs, sorted.
+    """Fill in the option `conditions` of `model_conf` and of the parts of the model that depend on conditions.
 
-    Names are those of the training data, sorted, unless the configuration lists them, in its order.
+    The values are those of the training data, sorted, or those that the configuration lists, in its order.
+
+    Returns:
+        The conditions that the model depends on, sorted.
 
     Raises:
-        ConfigError: A condition is unknown, lists of one condition differ, or a listed name has no training data.
-        DataError: A data directory has no table for a condition, or an utterance a name that is not listed or not
-            trained.
+        ConfigError: A condition is unknown, two lists for one condition differ, or a listed value has no training data.
+        DataError: A data directory has no table for a condition, or an utterance has a value that is not listed or not
+            in the training data.
     """
-    parts = {keys: conditions_of(by, _shown(config, keys)) for keys, by in _parts(config)}
+    parts = {}
+    for keys, by in _parts(config):
+        with located(config, *keys):
+            parts[keys] = conditions_of(by)
     names: dict[str, list[str]] = {}
     for condition in CONDITIONS:
         asking = [keys for keys, conditions in parts.items() if condition in conditions]
@@ -79,22 +80,27 @@ def fill_in(config: Config, train_dir: Path, valid_dir: Path) -> list[str]:
     return sorted(names)
 
 
+def names_of_conditions(config: Mapping) -> Mapping[str, Sequence[str]]:
+    """Values of each condition that the model of a configuration depends on, in the order of their indices."""
+    return renamed(config.get("model_conf") or {}, "model_conf").get("conditions") or {}
+
+
 class ConditionIndices:
-    """ESPnet's preprocessor of an utterance, which also turns names of conditions into indices.
+    """ESPnet's preprocessor of utterances, which also turns values of conditions into indices.
 
     Args:
-        preprocess: ESPnet's own; None where it is switched off.
-        names: Names of each condition in the order of their indices.
+        preprocess: ESPnet's preprocessor; None if it is switched off.
+        names: Values of each condition in the order of their indices.
     """
 
     def __init__(self, preprocess, names: Mapping[str, list[str]]):
         self.preprocess, self.names = preprocess, names
 
     def __call__(self, utterance: str, data: dict) -> dict[str, np.ndarray]:
-        """Data of one utterance by name; the name of its condition on a condition becomes an index, (1,) int64.
+        """Data of one utterance by name; the value of each condition becomes an index, (1,) int64.
 
         Raises:
-            DataError: The name is unknown.
+            DataError: The value is unknown.
         """
         given = {condition: data.pop(condition) for condition in self.names if condition in data}
         data = data if self.preprocess is None else self.preprocess(utterance, data)
@@ -106,12 +112,12 @@ class ConditionIndices:
 
 
 def _parts(config: Mapping, keys: Keys = ()) -> Iterator[tuple[Keys, object]]:
-    """Path of keys and `by` of every part of the nets that differs by condition."""
+    """Path of keys and option `by` of every part of the nets that depends on conditions."""
     for key, value in config.items():
         inside = (*keys, key)
         if not isinstance(value, dict) or inside[0] not in ("encoder_conf", "decoder_conf"):
             continue
-        if key == "selection":  # the only part with a default, and with a null setting
+        if key == "selection":  # the only part for which `by` has a default, and that can be off
             if value.get("strategy", "none") != "none":
                 yield inside, value.get("by", list(SelectionOptions.by))
         elif value.get("by") is not None:
@@ -120,7 +126,7 @@ def _parts(config: Mapping, keys: Keys = ()) -> Iterator[tuple[Keys, object]]:
 
 
 def _names(config: Config, condition: str, asking: list[Keys], train_dir: Path) -> list[str]:
-    """Names of a condition: as listed by the user, all of them trained, or all of the training data, sorted."""
+    """Values of a condition: those that the configuration lists, or all of the training data, sorted."""
     table = condition_table(train_dir, condition)
     if not table.is_file():
         raise DataError(_missing(train_dir, condition, _shown(config, asking[0])))
@@ -130,16 +136,15 @@ def _names(config: Config, condition: str, asking: list[Keys], train_dir: Path) 
         listed = _listed(config, keys, condition)
         if listed is None:
             continue
-        strangers = [name for name in listed if name not in trained]
-        if strangers:
+        untrained = [name for name in listed if name not in trained]
+        if untrained:
             has = f"{table} has: {' '.join(trained)}"
             raise ConfigError(
-                f"{_shown(config, keys)}: conditions lists {strangers[0]!r}, which has no training data; {has}"
+                f"{_shown(config, keys)}: conditions lists {untrained[0]!r}, which has no training data; {has}"
             )
         if chosen is not trained and listed != chosen:
-            raise ConfigError(
-                f"{_shown(config, keys)}: conditions of {condition} are {listed} here and {chosen} elsewhere; list one"
-            )
+            differ = f"conditions of {condition} are {listed} here and {chosen} elsewhere"
+            raise ConfigError(f"{_shown(config, keys)}: {differ}; list the same values")
         chosen = listed
     return chosen
 
@@ -157,7 +162,7 @@ def _listed(config: Config, keys: Keys, condition: str) -> list[str] | None:
         or not all(isinstance(name, str) for name in listed)
     ):
         raise ConfigError(
-            f"{_shown(config, keys)}: conditions of {condition} are {listed!r}; give a list of different names"
+            f"{_shown(config, keys)}: conditions of {condition} are {listed!r}; give a list of different values"
         )
     return list(listed)
 
@@ -172,7 +177,7 @@ def _check_table(data_dir: Path, condition: str, names: list[str], where: str) -
 
 
 def _missing(data_dir: Path, condition: str, where: str) -> str:
-    return f"{where}: goes by {condition}, and {data_dir} has no table utt2{condition}; add it, or change `by`"
+    return f"{where}: depends on {condition}, but {data_dir} has no table utt2{condition}; add it, or change `by`"
 
 
 def _unknown(condition: str, name: str, names: list[str]) -> str:
@@ -180,5 +185,5 @@ def _unknown(condition: str, name: str, names: list[str]) -> str:
 
 
 def _shown(config: Config, keys: Keys) -> str:
-    """A part of the configuration as errors name it: where it comes from, and its path of keys."""
+    """A part of the configuration as messages name it: its file and line, and its path of keys."""
     return f"{config.origin(*keys)}: {'.'.join(keys)}"

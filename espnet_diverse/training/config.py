@@ -2,20 +2,28 @@
 
     merge(["model/transformer_6x6", "attention/sdma", "./conf/train.yaml"], ["optim_conf.lr=1e-3"])
 
-A fragment holds ESPnet's own keys and nothing else. Mappings merge; lists and scalars of a later fragment replace
-those of an earlier one. Every key remembers the file and line (or `--set`) that it came from, so that errors name it.
+A fragment has ESPnet's keys and nothing else. Mappings are merged; lists and scalars of a later fragment replace those
+of an earlier one. The file and line (or `--set`) of every key is kept, so that errors can name it.
 """
 
-import difflib
 import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import yaml
 
 from espnet_diverse.data.atomic_files import write_text
 from espnet_diverse.errors import ConfigError
+from espnet_diverse.option_checks import (
+    OptionError,
+    UnknownOptionError,
+    check_names,
+    hint,
+    present_keys,
+    with_present_names,
+)
 
 
 def _conf_dir() -> Path:
@@ -31,20 +39,20 @@ update."""
 
 
 class Config(dict):
-    """A merged configuration that knows where its keys came from."""
+    """A merged configuration that keeps the origins of its keys."""
 
     def __init__(self):
         super().__init__()
         self._origins: dict[tuple[str, ...], str] = {}
 
     def origin(self, *keys: str) -> str:
-        """File and line, or `--set` argument, that gave the key under the path `keys`, or the nearest key above it."""
+        """File and line, or `--set` argument, of the key with the path `keys`, or else of the nearest key above it."""
         while keys and keys not in self._origins:
             keys = keys[:-1]
         return self._origins.get(keys, "configuration")
 
     def add(self, mapping: dict, origins: dict[tuple[str, ...], str]) -> None:
-        """Merge `mapping` into this configuration; `origins` tells where each path of keys in it came from."""
+        """Merge `mapping`, whose paths of keys have the given `origins`, into this configuration."""
         self.update(_merged(self, mapping))
         self._origins.update(origins)
 
@@ -55,12 +63,12 @@ def merge(
     """Merge `fragments` left to right, then apply `overrides`.
 
     Args:
-        fragments: Names as `find` takes them.
-        overrides: `key.sub=value` arguments of `--set`; the value is YAML, and 1e-3 is a number.
-        search: Folders to look in, see `find`.
+        fragments: Names of fragments, see `find`.
+        overrides: `key.sub=value` arguments of `--set`; values are YAML, except that 1e-3 is a number.
+        search: Folders with fragments, see `find`.
 
     Raises:
-        ConfigError: A fragment is not found, is not a YAML mapping or holds a key twice, or an override is malformed.
+        ConfigError: A fragment is not found, is not a YAML mapping or has a key twice, or an override is malformed.
     """
     config = Config()
     for path in find(fragments, search):
@@ -75,55 +83,75 @@ def find(fragments: Iterable[str | Path], search: Sequence[str | Path] | None = 
 
     Args:
         fragments: File names with or without `.yaml`, for example `model/tiny` or `./conf/train.yaml`.
-        search: Folders in which relative names are looked up, in this order; by default the working directory and
-            then `CONF_DIR`.
+        search: Folders in which relative names are looked up, in this order; by default the working directory, then
+            `CONF_DIR`.
 
     Raises:
-        ConfigError: A fragment is in none of the folders; the message lists what is there.
+        ConfigError: A fragment is in none of the folders; the message lists their fragments.
     """
     folders = [Path(), CONF_DIR] if search is None else [Path(folder) for folder in search]
     return [_find_one(str(name), folders) for name in fragments]
 
 
 def check_keys(config: Config, known: Collection[str], *section: str) -> None:
-    """Refuse a key that is not in `known`.
+    """Check that all keys of a section are known.
 
     Args:
         config: The merged configuration.
-        known: The keys that are allowed.
-        section: Path of keys of the mapping to check, for example "encoder_conf"; the whole configuration by default.
+        known: Keys that are allowed.
+        section: Path of keys of the section, for example "encoder_conf"; by default the whole configuration.
 
     Raises:
-        ConfigError: An unknown key; the message names the file and line it came from and the key that was likely meant.
+        ConfigError: A key is unknown; the message names its file and line and the most similar known key.
     """
     mapping = config
     for key in section:
         mapping = mapping.get(key) or {}
-    for key in mapping:
-        if key not in known:
-            dotted = ".".join((*section, key))
-            raise ConfigError(f"{config.origin(*section, key)}: key {dotted!r} is unknown; {_hint(key, known)}")
+    with located(config, *section):
+        check_names(mapping, sorted(known), ".".join(section))
+
+
+@contextmanager
+def located(config: Config, *section: str) -> Iterator[None]:
+    """Make errors about options in a section of a configuration name the file and line that the option came from.
+
+    Args:
+        config: The merged configuration.
+        section: Path of keys of the section whose options are checked or read in the block.
+
+    Raises:
+        ConfigError: In place of any ValueError or TypeError of the block.
+    """
+    try:
+        yield
+    except UnknownOptionError as error:
+        keys = (*section, error.name)
+        message = f"key {'.'.join(keys)!r} is unknown; {hint(error.name, error.known)}"
+        raise ConfigError(f"{config.origin(*keys)}: {message}") from error
+    except (TypeError, ValueError) as error:
+        keys = (*section, error.name) if isinstance(error, OptionError) else section
+        raise ConfigError(f"{config.origin(*keys)}: {'.'.join(section)}: {error}") from error
 
 
 def differences(old: dict, new: dict) -> list[str]:
-    """The values in which two configurations differ, as "key.sub: old -> new"."""
+    """Differences between two configurations, each as "key.sub: old -> new"."""
     before, after = (dict(_leaves(config)) for config in (old, new))
     keys = [key for key in {**before, **after} if (key in before, before.get(key)) != (key in after, after.get(key))]
     return [f"{key}: {before.get(key, 'not set')} -> {after.get(key, 'not set')}" for key in keys]
 
 
 def save(config: dict, path: str | Path) -> None:
-    """Write `config` as YAML to `path`, whose folder is made; a reader never meets a part of the file."""
+    """Write `config` as YAML to `path`, atomically; its folder is created."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_text(path, yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True))
 
 
 def named_files(config: dict) -> list[tuple[dict, str]]:
-    """Where the config.yaml of a run names files that the model needs: each a mapping and its key."""
+    """Entries of the config.yaml of a run that name files which the model needs: for each its section and key."""
     normalise = config.get("normalize_conf") or {}
-    places = (config, "bpemodel"), (config, "src_bpemodel"), (normalise, "stats_file")
-    return [(section, key) for section, key in places if section.get(key)]
+    entries = (config, "bpemodel"), (config, "src_bpemodel"), (normalise, "stats_file")
+    return [(section, key) for section, key in entries if section.get(key)]
 
 
 class _Loader(yaml.SafeLoader):
@@ -136,21 +164,12 @@ _Loader.add_implicit_resolver(
 
 
 def _leaves(mapping: dict, *keys: str) -> Iterator[tuple[str, object]]:
-    """Each value that is no mapping, with the path of its keys, dotted."""
+    """The values that are not mappings, each after its path of keys joined by dots."""
     for key, value in mapping.items():
         if isinstance(value, dict) and value:
             yield from _leaves(value, *keys, str(key))
         else:
             yield ".".join((*keys, str(key))), value
-
-
-def _hint(key: str, known: Collection[str]) -> str:
-    near = difflib.get_close_matches(key, known, n=1)
-    if near:
-        return f"did you mean {near[0]!r}?"
-    if len(known) <= 30:
-        return f"known: {' '.join(sorted(known))}"
-    return f"the nearest of {len(known)} known ones: {' '.join(difflib.get_close_matches(key, known, n=5, cutoff=0))}"
 
 
 def _find_one(name: str, folders: list[Path]) -> Path:
@@ -172,7 +191,7 @@ def _find_one(name: str, folders: list[Path]) -> Path:
 
 
 def _read(path: Path) -> tuple[dict, dict[tuple[str, ...], str]]:
-    """The mapping in a YAML file, and the file and line of each of its paths of keys."""
+    """The mapping in a YAML file, and file and line of each of its paths of keys."""
     shown = os.path.relpath(path)
     try:
         text = path.read_text(encoding="utf-8")
@@ -182,11 +201,12 @@ def _read(path: Path) -> tuple[dict, dict[tuple[str, ...], str]]:
     if not isinstance(mapping, dict):
         what = "empty" if mapping is None else f"a {type(mapping).__name__}"
         raise ConfigError(f"{shown}: the file is {what}; a configuration fragment is a mapping of keys to values")
-    return mapping, {keys: f"{shown}:{line}" for keys, line in lines.items()}
+    origins = {present_keys(keys): f"{shown}:{line}" for keys, line in lines.items()}
+    return with_present_names(mapping, shown), origins
 
 
 def _apply(config: Config, override: str) -> None:
-    """Apply one `key.sub=value`."""
+    """Apply one override, `key.sub=value`."""
     shown = f"--set {override}"
     dotted, equals, text = override.partition("=")
     keys = tuple(dotted.strip().split("."))
@@ -205,11 +225,11 @@ def _apply(config: Config, override: str) -> None:
             raise ConfigError(f"{shown}: {where} and has no keys below it; set {keys[depth - 1]} itself")
     for key in reversed(keys):
         value = {key: value}
-    config.add(value, origins)
+    config.add(with_present_names(value, shown), {present_keys(path): origin for path, origin in origins.items()})
 
 
 def _parse(text: str, shown: str) -> tuple[object, dict[tuple[str, ...], int]]:
-    """The value of a YAML text and the line of each of its paths of keys; `shown` names the text in errors."""
+    """The value of a YAML text, and the line of each path of keys; `shown` names the text in messages."""
     loader = _Loader(text)
     try:
         node = loader.get_single_node()
@@ -225,7 +245,7 @@ def _parse(text: str, shown: str) -> tuple[object, dict[tuple[str, ...], int]]:
 
 
 def _check_node(node: yaml.Node | None, keys: tuple[str, ...], lines: dict[tuple[str, ...], int], shown: str) -> None:
-    """Refuse a key that stands twice in one mapping or is not text; note the line of every key."""
+    """Check that keys are text and occur once in their mapping; add the line of each key to `lines`."""
     if isinstance(node, yaml.SequenceNode):
         for item in node.value:
             _check_node(item, (*keys, "[]"), lines, shown)
@@ -239,14 +259,14 @@ def _check_node(node: yaml.Node | None, keys: tuple[str, ...], lines: dict[tuple
         if name.tag != "tag:yaml.org,2002:str":
             raise ConfigError(f"{shown}:{line}: key {name.value!r} is not text; put it in quotes")
         if name.value in seen:
-            raise ConfigError(f"{shown}:{line}: key {name.value!r} stands already on line {seen[name.value]}; keep one")
+            raise ConfigError(f"{shown}:{line}: key {name.value!r} is already on line {seen[name.value]}; keep one")
         seen[name.value] = line
         lines[(*keys, name.value)] = line
         _check_node(value, (*keys, name.value), lines, shown)
 
 
 def _merged(old: object, new: object) -> object:
-    """`new` over `old`. Mappings and lists are copied: YAML aliases share theirs, and a saved file would show it."""
+    """`new` merged into `old`, as a copy: with YAML aliases, mappings and lists are shared, also in a saved file."""
     if isinstance(new, dict):
         base = old if isinstance(old, dict) else {}
         return {**base, **{key: _merged(base.get(key), value) for key, value in new.items()}}

@@ -1,7 +1,7 @@
-"""Linear maps and dropout of a model in the forms that a CPU computes quickly, while it trains.
+"""Faster implementations of the linear maps and dropouts of a model on a CPU, while it trains.
 
-The modules stay what they are, with their parameters and hooks: their `forward` alone is exchanged. Where the quick
-form does not fit, under autocast or on a GPU, each does what it did before.
+Only the `forward` of the modules is replaced; their parameters and hooks stay. Under autocast and on a GPU, where the
+faster implementations do not apply, the modules compute as before.
 """
 
 from collections.abc import Iterator
@@ -16,21 +16,21 @@ from espnet_diverse.functional.linear import AVAILABLE, linear
 
 
 @contextmanager
-def quick_on_cpu(model: nn.Module) -> Iterator[None]:
-    """Have the linear maps and dropouts of `model` computed quickly in the block."""
-    fit = {module for module in _not_compiled(model) if type(module) in _FORWARDS}
-    exchanged = [module for module in fit if "forward" not in vars(module)]
-    for module in exchanged:
+def fast_on_cpu(model: nn.Module) -> Iterator[None]:
+    """Use the faster implementations in `model` while the block runs."""
+    suitable = {module for module in _not_compiled(model) if type(module) in _FORWARDS}
+    replaced = [module for module in suitable if "forward" not in vars(module)]
+    for module in replaced:
         module.forward = MethodType(_FORWARDS[type(module)], module)
     try:
         yield
     finally:
-        for module in exchanged:
+        for module in replaced:
             del module.forward
 
 
 def _not_compiled(module: nn.Module) -> Iterator[nn.Module]:
-    """The module and all in it, without those that are compiled: their compiler has forms of its own."""
+    """The module and its submodules, except those that `torch.compile` optimises itself."""
     if module._compiled_call_impl is None:
         yield module
         for child in module.children():

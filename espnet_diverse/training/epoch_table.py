@@ -1,4 +1,4 @@
-"""One line of figures for each epoch, on the console, and a warning where they tell that something is amiss."""
+"""One line of statistics for each epoch on the console, and warnings about problems that they show."""
 
 import logging
 import math
@@ -11,16 +11,16 @@ _SHOWN = [("train", "loss"), ("train", "acc"), ("valid", "loss"), ("valid", "acc
 
 
 class EpochTable(Reporter):
-    """ESPnet's reporter; also prints a table, one row when the validation of an epoch has ended, and warns then.
+    """ESPnet's reporter; after the validation of each epoch it also prints a row of a table, and warns of problems.
 
-    The number of an epoch is one of the figures of its validation: with `[valid, epoch, max]` in `best_model_criterion`
-    the last epochs are kept, and averaged as valid.epoch.ave.pth.
+    The number of the epoch is one of the statistics of its validation: with `[valid, epoch, max]` in
+    `best_model_criterion` the last epochs are kept, and averaged as valid.epoch.ave.pth.
     """
 
     _columns: list[tuple[str, str]] | None = None
 
     def finish_epoch(self, sub_reporter: SubReporter) -> None:
-        """Keep the figures of `sub_reporter`, as ESPnet does, and print the row of a finished epoch."""
+        """Keep the statistics of `sub_reporter`, as ESPnet does, and print the row of a finished epoch."""
         super().finish_epoch(sub_reporter)
         if sub_reporter.key != "valid":
             return
@@ -31,9 +31,9 @@ class EpochTable(Reporter):
             self._columns = [column for column in _SHOWN + auxiliary if column[1] in phases[column[0]]]
             print(self._row([*map(_title, self._columns), "lr", "seconds"], "epoch"), flush=True)
         seconds = sum(phases[phase]["time"].total_seconds() for phase in ("train", "valid"))
-        figures = [phases[phase].get(name, math.nan) for phase, name in self._columns]
-        figures += [phases["train"].get("optim0_lr0", math.nan), seconds]
-        print(self._row([f"{figure:.4g}" for figure in figures], str(self.epoch)), flush=True)
+        values = [phases[phase].get(name, math.nan) for phase, name in self._columns]
+        values += [phases["train"].get("optim0_lr0", math.nan), seconds]
+        print(self._row([f"{value:.4g}" for value in values], str(self.epoch)), flush=True)
         for finding in findings(phases["train"]):
             logging.warning("epoch %d: %s", self.epoch, finding)
 

@@ -1,4 +1,4 @@
-"""Running ESPnet's commands inside this process: checked arguments in, a quiet console, everything in a log file."""
+"""Running ESPnet's commands in this process: arguments are checked, the console is quiet, a file gets the whole log."""
 
 import inspect
 import logging
@@ -6,23 +6,29 @@ import sys
 from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import torch
 from espnet2.asr.ctc import CTC
 from espnet2.tasks import abs_task
 
+from espnet_diverse.attention import core_options
+from espnet_diverse.attention.selection_options import selection_options
 from espnet_diverse.errors import ConfigError
-from espnet_diverse.registration.import_hooks import swapped
-from espnet_diverse.training.config import Config, check_keys
+from espnet_diverse.nets.adapter import AdapterOptions
+from espnet_diverse.nets.condition_rows import read_options
+from espnet_diverse.nets.start_tag import StartTagOptions
+from espnet_diverse.registration import replaced_names
+from espnet_diverse.training.config import Config, check_keys, located
 
 
 @contextmanager
 def logged(path: str | Path) -> Iterator[None]:
     """Append every log record and Python warning to the file `path`; show warnings and errors on the console too.
 
-    ESPnet sets logging up once a process, with a call that does nothing while there are handlers. So each stage brings
-    its own and takes them away at its end.
+    ESPnet configures logging once in a process, with a call that does nothing where there are handlers. Each stage
+    therefore adds handlers of its own and removes them at its end.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -32,7 +38,7 @@ def logged(path: str | Path) -> Iterator[None]:
     file.setFormatter(logging.Formatter("%(asctime)s (%(module)s:%(lineno)d) %(levelname)s: %(message)s"))
     console = logging.StreamHandler(sys.stderr)
     console.setLevel(logging.WARNING)
-    console.addFilter(lambda record: record.name != "py.warnings")  # of libraries; the user can do nothing about them
+    console.addFilter(lambda record: record.name != "py.warnings")  # from libraries; users cannot act on them
     console.setFormatter(logging.Formatter("%(levelname)s: %(message)s"))
     before = root.handlers[:]
     # A library that logs while it is imported leaves a handler that would show everything.
@@ -50,14 +56,15 @@ def logged(path: str | Path) -> Iterator[None]:
 
 
 def check(task: type[abs_task.AbsTask], config: Config) -> None:
-    """Refuse what the user cannot have meant, before anything is built.
+    """Check the names of keys and classes, and the options of our parts of the nets, before anything is built.
 
     Raises:
-        ConfigError: A key that the task or the class that it configures does not know, or the name of an unknown class.
+        ConfigError: A key is unknown to the task or to the class that it configures, a class is unknown, or an option
+            has a wrong value.
     """
     check_keys(config, vars(task.get_parser().parse_args([])))
     tables = {choices.name: (choices.classes, choices.default) for choices in task.class_choices_list}
-    if models := getattr(task, "models", None):  # of a task in which ESPnet's model is no choice
+    if models := getattr(task, "models", None):  # ST, for which ESPnet has no choice of models
         tables["model"] = (models, "diverse")
     tables["optim"] = (abs_task.optim_classes, "adadelta")
     tables["scheduler"] = (abs_task.scheduler_classes, None)
@@ -68,34 +75,69 @@ def check(task: type[abs_task.AbsTask], config: Config) -> None:
         if not isinstance(chosen, str) or chosen.lower() not in classes:
             known = " ".join(sorted(classes))
             raise ConfigError(f"{config.origin(name)}: unknown {name} {chosen!r}; known: {known}")
-        _check_section(config, f"{name}_conf", classes[chosen.lower()])
+        chosen_class = classes[chosen.lower()]
+        _check_section(config, f"{name}_conf", chosen_class)
+        if chosen_class.__module__.startswith("espnet_diverse."):
+            _check_parts(config, f"{name}_conf")
     _check_section(config, "ctc_conf", CTC)
 
 
 def _check_section(config: Config, section: str, cls: type) -> None:
     if not isinstance(config.get(section, {}), dict | None):
-        raise ConfigError(f"{config.origin(section)}: {section} is {config[section]!r}; it is a mapping of options")
+        raise ConfigError(f"{config.origin(section)}: {section} is {config[section]!r}; give a mapping of options")
     parameters = inspect.signature(cls).parameters
     if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
         check_keys(config, parameters, section)
 
 
+def _check_parts(config: Config, section: str) -> None:
+    """Check the options of the parts of one of our nets, for example of `encoder_conf.attention`."""
+    for part, read in _PARTS.items():
+        options = (config.get(section) or {}).get(part)
+        if options is None:
+            continue
+        with located(config, section, part):
+            if not isinstance(options, dict):
+                raise ConfigError(f"{options!r} is not a mapping of options")
+            read({key: value for key, value in options.items() if key != "selection"})
+        if options.get("selection") is not None:
+            with located(config, section, part, "selection"):
+                selection_options(options["selection"])
+
+
+def _read_attention(options: dict) -> None:
+    core_options(options.pop("core", "softmax"), options)
+
+
+_PARTS = {
+    "attention": _read_attention,
+    "cross_attention": _read_attention,
+    "adapter": partial(read_options, AdapterOptions, "adapter"),
+    "start_tag": partial(read_options, StartTagOptions, "start_tag"),
+}
+"""Parts of our nets that have options, and what reads them."""
+
+
 def check_gpus(ngpu: int) -> None:
-    """Refuse a number of GPUs that this machine does not have."""
-    there = torch.cuda.device_count()
-    if not 0 <= ngpu <= there:
-        raise ConfigError(f"--ngpu {ngpu} is not possible; this machine has {there} usable GPUs")
+    """Check that this machine has `ngpu` GPUs.
+
+    Raises:
+        ConfigError: It has fewer, or the number is negative.
+    """
+    usable = torch.cuda.device_count()
+    if not 0 <= ngpu <= usable:
+        raise ConfigError(f"--ngpu {ngpu} is not possible; this machine has {usable} usable GPUs")
 
 
 def run(task: type[abs_task.AbsTask], config: Config) -> None:
-    """Run ESPnet's command (training, or statistics with `collect_stats`) with `config`, which `check` has seen."""
+    """Run ESPnet's training command, or with `collect_stats` that for statistics, with a checked configuration."""
     parser = task.get_parser()
     parser.set_defaults(**config)
     args: Namespace = parser.parse_args([])
-    with swapped(abs_task, print=_log_line):
+    with replaced_names(abs_task, print=_log_line):
         task.main(args=args)
 
 
 def _log_line(*words: object, **_) -> None:
-    """In place of ESPnet's print of the command line on stderr."""
+    """Replacement of `print` where ESPnet prints the command line on stderr."""
     logging.info(" ".join(map(str, words)))

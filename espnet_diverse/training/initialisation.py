@@ -1,7 +1,6 @@
-"""Initialising a part of a model from a trained one: the encoder of speech translation from that of recognition.
+"""Initialising parts of a model from a trained model, for example the encoder of speech translation from recognition.
 
-What belongs to a language or domain goes to the same one, by name: the trained model may know more of them, in another
-order.
+Parameters of a language or domain are copied by its name: the trained model may have more of them, in another order.
 """
 
 import logging
@@ -18,6 +17,7 @@ from espnet_diverse.errors import ModelError
 from espnet_diverse.nets.adapter import Adapters
 from espnet_diverse.nets.start_tag import TaggedEmbedding
 from espnet_diverse.training import checkpoint
+from espnet_diverse.training.condition_names import names_of_conditions
 
 Label = tuple[str, ...]
 _NAMED = 5
@@ -29,17 +29,18 @@ def initialise(
     ignore_init_mismatch: bool = False,
     map_location: str | torch.device = "cpu",
 ) -> None:
-    """Copy parameters of a trained model, in place of ESPnet's `load_pretrained_model`.
+    """Copy parameters of a trained model; replacement of ESPnet's `load_pretrained_model`.
 
-    Parameters that the trained model does not have, for example those of adapters, stay as they are.
+    Parameters that the trained model does not have, for example those of adapters, keep their values.
 
     Args:
-        init_param: `file:source:target:excluded`, for example `exp/asr/valid.acc.ave.pth:encoder:encoder`: what the
-            file holds under the name `source`, except names that begin with one of `excluded` (joined by commas), goes
-            under the name `target` of the model. All after the file may be left out.
-        model: The model, in which they are set.
-        ignore_init_mismatch: Leave out, with a warning, what the model does not have or has in another shape.
-        map_location: Where the file is loaded to.
+        init_param: `file:source:target:excluded`, for example `exp/asr/valid.acc.ave.pth:encoder:encoder`. Parameters
+            of the file below the name `source` are copied to those of the model below the name `target`, except
+            parameters whose names begin with one of `excluded` (separated by commas). Everything after the file may be
+            omitted.
+        model: The model whose parameters are set.
+        ignore_init_mismatch: Whether to skip, with a warning, parameters that the model lacks or has in another shape.
+        map_location: Device to which the file is loaded.
 
     Raises:
         ModelError: The file is missing or damaged, a name is unknown, or parameters do not fit.
@@ -47,8 +48,8 @@ def initialise(
     path, source, target, excluded = (init_param.split(":") + [""] * 3)[:4]
     state = checkpoint.load(path, map_location)
     state = state.get("model", state)  # checkpoint.pth holds the model beside the optimizer
-    left_out = tuple(excluded.split(",")) if excluded else ()
-    state = {name: value for name, value in state.items() if not name.startswith(left_out)}
+    skipped = tuple(excluded.split(",")) if excluded else ()
+    state = {name: value for name, value in state.items() if not name.startswith(skipped)}
     expected = _under(target, model.state_dict(), "the model")
     part = model.get_submodule(target)
     given, faults = _by_condition(part, _under(source, state, path), _known_conditions(Path(path)))
@@ -56,10 +57,10 @@ def initialise(
     fitting = {name: value for name, value in given.items() if name not in faults}
     if faults:
         named = ", ".join(f"{name} {fault}" for name, fault in list(faults.items())[:_NAMED])
-        said = f"{path}: {len(faults)} of {len(given)} parameters do not fit the model: {named}"
+        message = f"{path}: {len(faults)} of {len(given)} parameters do not fit the model: {named}"
         if not ignore_init_mismatch:
-            raise ModelError(f"{said}; take the same configuration, exclude them, or set ignore_init_mismatch")
-        logging.warning(said)
+            raise ModelError(f"{message}; take the same configuration, exclude them, or set ignore_init_mismatch")
+        logging.warning(message)
     if not fitting:
         raise ModelError(f"init_param {init_param}: no parameter of {path} fits the model")
     part.load_state_dict(expected | fitting)
@@ -68,7 +69,7 @@ def initialise(
 
 
 def _under(prefix: str, state: Mapping[str, Tensor], where: str) -> dict[str, Tensor]:
-    """What `state` holds under a name, without it; everything where it is empty."""
+    """Parameters of `state` below the name `prefix`, which is removed from their names; all if it is empty."""
     if not prefix:
         return dict(state)
     found = {name.removeprefix(f"{prefix}."): value for name, value in state.items() if name.startswith(f"{prefix}.")}
@@ -85,18 +86,18 @@ def _fault(value: Tensor, expected: Tensor | None) -> str | None:
 
 
 def _known_conditions(path: Path) -> dict[str, list[str]]:
-    """Names of each condition that a trained model knows, from the config.yaml beside its file; none without one."""
+    """Values of each condition that a trained model depends on, from the config.yaml in its directory, if any."""
     try:
         config = yaml.safe_load((path.parent / "config.yaml").read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
-    return (config.get("model_conf") or {}).get("conditions") or {}
+    return names_of_conditions(config)
 
 
 def _by_condition(
     part: nn.Module, given: dict[str, Tensor], known: Mapping[str, list[str]]
 ) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """`given` with the rows of conditions as `part` has them, and why that is not possible for some of them."""
+    """`given` with rows in the order of `part`, and the faults of parameters for which that is not possible."""
     given, faults = dict(given), {}
     for name, conditions, labels in _condition_rows(part):
         if name not in given or not set(conditions) <= set(known):
@@ -119,11 +120,11 @@ def _by_condition(
 
 
 def _condition_rows(part: nn.Module) -> Iterator[tuple[str, list[str], list[Label]]]:
-    """Parameters with a row a task: their name, the conditions of conditions, and the names of each row."""
+    """Parameters with a row for each value of conditions: their name, the conditions, and the label of each row."""
     for name, module in part.named_modules():
         if isinstance(module, LearnedSelection):
             for condition, names in module.names.items():
-                yield f"{name}.logits_{condition}", [condition], [(task,) for task in names]
+                yield f"{name}.logits_{condition}", [condition], [(value,) for value in names]
         if isinstance(module, Adapters):
             for parameter, _ in module.named_parameters():
                 yield f"{name}.{parameter}", module.rows.by, module.rows.labels

@@ -1,14 +1,14 @@
 """Training in bfloat16, and with compiled layers.
 
 `use_amp: true` computes linear maps and attention in bfloat16 under PyTorch's autocast, on a GPU or a CPU; parameters,
-their updates and checkpoints stay float32. ESPnet's own `use_amp` does nothing on a CPU, and takes float16 on a GPU
-without bfloat16, which the squared distances of semantic masks overflow; here that is refused. bfloat16 has the range
-of float32, so no loss is scaled.
+their updates and checkpoints stay float32. ESPnet's own `use_amp` has no effect on a CPU, and uses float16 on a GPU
+without bfloat16, where the squared distances of semantic masks overflow; here that is an error. bfloat16 has the range
+of float32, so the loss is not scaled.
 
-`compile: true` has the layers of encoder and decoder compiled by `torch.compile` at their first batch; the name of one
-of its backends, such as aot_eager, does so by that. What is compiled has the parameters and names of what is not. Our
-attention is left out: its losses go to the scope that is open around the whole pass, and its backward passes write into
-memory that they share, which the compiler gets wrong.
+`compile: true` compiles the layers of encoder and decoder with `torch.compile` at their first batch; the name of a
+backend, such as aot_eager, selects that backend. Parameters and their names stay the same. Our attention modules are
+not compiled: their losses go to the scope that is open around the whole forward pass, and their backward passes share
+memory in a way that the compiler does not handle.
 """
 
 import os
@@ -24,12 +24,16 @@ from torch import nn
 
 from espnet_diverse.attention import MultiHeadAttention
 from espnet_diverse.errors import ConfigError
-from espnet_diverse.registration.import_hooks import swapped
+from espnet_diverse.registration import replaced_names
 
 
 @contextmanager
 def mixed_precision(model: nn.Module, device: str) -> Iterator[None]:
-    """Have ESPnet's trainer and `model` compute in bfloat16 on `device`, "cpu" or "cuda", where they ask for autocast.
+    """Make autocast in ESPnet's trainer and in the modules of `model` use bfloat16 while the block runs.
+
+    Args:
+        model: The model that is trained.
+        device: "cpu" or "cuda".
 
     Raises:
         ConfigError: The GPU has no bfloat16.
@@ -41,26 +45,26 @@ def mixed_precision(model: nn.Module, device: str) -> Iterator[None]:
     def autocast(enabled: bool = True, **_) -> torch.autocast:
         return torch.autocast(device, torch.bfloat16, enabled=enabled)
 
-    # ESPnet's models leave autocast while they extract features, by the name that their module imports.
+    # ESPnet's models switch autocast off while they extract features, by a global name of their module.
     modules = {sys.modules[cls.__module__] for cls in type(model).__mro__} | {espnet_trainer}
     with ExitStack() as stack:
         for module in modules:
             if "autocast" in vars(module):
-                stack.enter_context(swapped(module, autocast=autocast))
+                stack.enter_context(replaced_names(module, autocast=autocast))
         unscaled = partial(espnet_trainer.GradScaler, enabled=False)
-        stack.enter_context(swapped(espnet_trainer, GradScaler=unscaled))
+        stack.enter_context(replaced_names(espnet_trainer, GradScaler=unscaled))
         yield
 
 
 def compile_layers(model: nn.Module, backend: str | bool) -> None:
-    """Compile the layers of a model's encoder and decoder, or of its language model, for any length.
+    """Compile the layers of a model's encoder and decoder, or of its language model, for all lengths.
 
     Args:
-        model: ESPnet's, or ours.
-        backend: True is PyTorch's own, inductor.
+        model: A model of ESPnet or of this package.
+        backend: Name of a backend of `torch.compile`; True selects PyTorch's default, inductor.
 
     Raises:
-        ConfigError: The backend is unknown, this machine has no compiler, or there are no layers.
+        ConfigError: The backend is unknown, this machine has no compiler, or the model has no layers of a transformer.
     """
     known = torch._dynamo.list_backends(exclude_tags=())
     if backend is not True and backend not in known:

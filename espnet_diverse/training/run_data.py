@@ -1,4 +1,4 @@
-"""What a run is made of: the data that each task reads, and the vocabularies of its texts."""
+"""The data of a training run: what each task reads, and the vocabularies of its texts."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,21 +16,21 @@ _TEXT = ("text", "text", "text")
 _SOURCE = ("src_text", "src_text", "text")
 
 DATA = {"asr": (_SPEECH, _TEXT), "st": (_SPEECH, _TEXT, _SOURCE), "mt": (_TEXT, _SOURCE), "lm": (_TEXT,)}
-"""What each task reads: file of the data directory, ESPnet's name for it, its type."""
+"""Data of each task: table in the data directory, ESPnet's name for it, and its type."""
 
 FOLD_LENGTH = {"sound": 80000, "text": 150}
-PREFIX = {"text": "", "src_text": "src_"}  # of ESPnet's keys for the vocabulary of each text
+PREFIX = {"text": "", "src_text": "src_"}  # ESPnet's keys for the vocabulary of each text begin with it
 
 
 @dataclass(frozen=True)
 class RunData:
-    """Where the data and the vocabularies of a run lie.
+    """Directories with the data and the vocabularies of a run.
 
     Attributes:
         train_dir, valid_dir: Data directories for training and validation.
         tokens_dir: Vocabulary of the text.
-        task: A name in `DATA`.
-        src_tokens_dir: Vocabulary of what is translated, src_text; None is that of the text.
+        task: Name of the task, a key of `DATA`.
+        src_tokens_dir: Vocabulary of the source text, src_text; None is that of the text.
     """
 
     train_dir: Path
@@ -45,11 +45,11 @@ class RunData:
         return _SPEECH in DATA[self.task]
 
     def phases(self) -> dict[str, Path]:
-        """Data directory of each phase, under ESPnet's name of it."""
+        """Data directory of each phase, by ESPnet's name of the phase."""
         return {"train": self.train_dir, "valid": self.valid_dir}
 
     def entries(self, config: Config) -> list[tuple[str, str, str]]:
-        """What the run reads, as in `DATA`: of translation the transcripts only where a loss needs them."""
+        """The entries of `DATA` that the run reads; for speech translation, transcripts only if a loss needs them."""
         weights = config.get("model_conf") or {}
         transcribed = bool(weights.get("asr_weight") or weights.get("mt_weight"))
         return [entry for entry in DATA[self.task] if self.task != "st" or transcribed or entry != _SOURCE]
@@ -57,17 +57,17 @@ class RunData:
 
 @dataclass(frozen=True)
 class Tokens:
-    """The vocabulary of each text of a task, and the folder that it lies in."""
+    """The vocabulary of each text of a task, and its folder."""
 
     vocabularies: dict[str, Vocabulary]
     folders: dict[str, Path]
 
     @classmethod
     def load(cls, data: RunData) -> "Tokens":
-        """The vocabularies of a run.
+        """Load the vocabularies of a run.
 
         Raises:
-            DataError: A vocabulary is missing or damaged, or an encoder's that is not to read the text.
+            DataError: A vocabulary is missing or damaged, or is one of BERT for a text that is not read by BERT.
         """
         folders = {"text": data.tokens_dir}
         if _SOURCE in DATA[data.task]:
@@ -75,24 +75,22 @@ class Tokens:
         tokens = cls({name: Vocabulary.load(folder) for name, folder in folders.items()}, folders)
         for name, vocabulary in tokens.vocabularies.items():
             if vocabulary.type == "bert" and (data.task, name) != ("mt", "src_text"):
-                raise DataError(
-                    f"{folders[name]}: a vocabulary of type bert is for what is read, --src_tokens_dir with --task mt; "
-                    f"make another type for {name}"
-                )
+                use = "a vocabulary of type bert is for the source text, --src_tokens_dir with --task mt"
+                raise DataError(f"{folders[name]}: {use}; make another type for {name}")
         return tokens
 
     def save(self, model_dir: Path) -> None:
-        """Write them into the directory of a run."""
+        """Write the vocabularies into the directory of a run."""
         for name, vocabulary in self.vocabularies.items():
             vocabulary.save(self.moved(model_dir).folders[name])
 
     def moved(self, model_dir: Path) -> "Tokens":
-        """The same, as they lie in the directory of a run."""
+        """The same vocabularies with their folders in the directory of a run."""
         places = {"text": model_dir, "src_text": model_dir / "src_tokens"}
         return Tokens(self.vocabularies, {name: places[name] for name in self.folders})
 
     def keys(self) -> dict[str, str | None]:
-        """ESPnet's keys for all of this; paths are absolute, so that ESPnet finds them from any working directory."""
+        """ESPnet's keys for the vocabularies; paths are absolute, so they hold in any working directory."""
         keys = {}
         for name, vocabulary in self.vocabularies.items():
             folder = self.folders[name].absolute()
@@ -103,15 +101,15 @@ class Tokens:
         return keys
 
     def shape(self, name: str) -> str:
-        """The shape file of the data that ESPnet calls `name`."""
+        """Name of the shape file of the data that ESPnet calls `name`."""
         return f"{name}_shape.{self.vocabularies[name].token_type}" if name in self.vocabularies else f"{name}_shape"
 
 
 def check_data(path: Path, tables: list[Path]) -> None:
-    """Refuse a data directory that ESPnet would misread: it reads `tables` itself and mends nothing.
+    """Check a data directory for faults, and its `tables` for formats that ESPnet would misread.
 
     Raises:
-        DataError: All faults of the directory, or the first thing that ESPnet would misread.
+        DataError: The directory has faults, or ESPnet would misread a table.
     """
     speech = path / _SPEECH[0] in tables
     validate(path, speech, prepared=True)
@@ -134,22 +132,26 @@ def check_data(path: Path, tables: list[Path]) -> None:
 
 
 def check_audio(path: Path, task: str) -> None:
-    """Refuse a data directory of text alone for a task that reads audio.
+    """Check that the data directory for a task that reads audio has audio.
 
     Raises:
-        DataError: It has no wav.scp, or an empty one.
+        DataError: The directory has no wav.scp, or an empty one.
     """
     table = path / _SPEECH[0]
     if not table.is_file() or not table.read_bytes().strip():
         has = f"has no wav.scp with the audio that --task {task} reads"
-        raise DataError(f"{path}: {has}; give a directory with audio, or --task mt or lm for one of text alone")
+        raise DataError(f"{path}: {has}; give a directory with audio, or --task mt or lm for one with text only")
 
 
 def existing(path: Path, command: str = "stats") -> Path:
-    """`path`, which is a file that the named command writes.
+    """Return `path` if it is a file.
+
+    Args:
+        path: A file that `espnet-diverse` writes.
+        command: The command that writes it, for the message.
 
     Raises:
-        DataError: It is not there.
+        DataError: The file does not exist.
     """
     if not path.is_file():
         raise DataError(f"{path}: no such file; espnet-diverse {command} writes it")

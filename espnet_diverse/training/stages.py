@@ -1,7 +1,7 @@
 """The two stages that ESPnet carries out: collecting statistics, and training.
 
-The user's configuration says what the model is and how it learns; where files are and what follows from them is filled
-in here. The directory of a run holds all that loading the model takes: vocabulary, feature statistics, config.yaml.
+The user's configuration defines the model and its training; paths, and options that follow from the data, are filled in
+here. The directory of a run has all files that loading the model needs: vocabulary, feature statistics, config.yaml.
 """
 
 import copy
@@ -16,11 +16,12 @@ from espnet_diverse.data.atomic_files import staged_directory, write_text
 from espnet_diverse.data.tables import read_table
 from espnet_diverse.data.validate import validate
 from espnet_diverse.errors import ConfigError, DataError
+from espnet_diverse.option_checks import with_present_names
 from espnet_diverse.progress import progress
 from espnet_diverse.training import espnet_command
 from espnet_diverse.training.batches import read_sampling
 from espnet_diverse.training.condition_names import condition_table, fill_in
-from espnet_diverse.training.config import Config, differences, save
+from espnet_diverse.training.config import Config, differences, located, save
 from espnet_diverse.training.run_data import FOLD_LENGTH, PREFIX, RunData, Tokens, check_audio, check_data, existing
 from espnet_diverse.training.tasks import TASKS
 
@@ -29,23 +30,24 @@ _FILLED_IN = (
     *(f"{prefix}{key}" for prefix in PREFIX.values() for key in ("token_list", "token_type", "bpemodel")),
     *(f"{phase}_{what}" for phase in ("train", "valid") for what in ("data_path_and_name_and_type", "shape_file")),
 )
-# ESPnet's plots take 10 seconds an epoch. Of normalize, and of fold_length (80000 samples, 150 tokens), which
-# `batch_type: folded` alone uses, the values are those of ESPnet's recipes.
+# ESPnet's plots take 10 seconds per epoch. The values of normalize and of fold_length (80000 samples, 150 tokens; used
+# by `batch_type: folded` only) are those of ESPnet's recipes.
 _DEFAULTS = {
     "model": "diverse",
     "use_matplotlib": False,
     "num_att_plot": 0,
     "resume": True,
 }
-_UNKNOWN, _MOST_UNKNOWN = 1, 0.1  # index of <unk>, and the share above which a vocabulary is that of another text
+_UNKNOWN = 1  # index of <unk>
+_MOST_UNKNOWN = 0.1  # with a larger share of <unk>, the vocabulary must be that of another text
 
 
 def collect_stats(config: Config, data: RunData, output_dir: Path) -> None:
-    """Write shapes of all utterances, and of speech sums of their features, in train/ and valid/ under `output_dir`.
+    """Write the shapes of all utterances and, for speech, sums of their features to `output_dir`/{train,valid}.
 
     Raises:
         ConfigError: The configuration is wrong.
-        DataError: A data directory is wrong, all faults of it listed, or the statistics are not finite.
+        DataError: A data directory has faults, all of which are listed, or the statistics are not finite.
     """
     tokens = Tokens.load(data)
     filled = _fill(config, data, tokens)
@@ -54,7 +56,7 @@ def collect_stats(config: Config, data: RunData, output_dir: Path) -> None:
         check_data(data_dir, [Path(file) for file, _, _ in filled[f"{phase}_data_path_and_name_and_type"]])
     with staged_directory(output_dir) as staging, espnet_command.logged(staging / "stats.log"):
         if data.speech:
-            # Normalising needs the statistics that are collected here.
+            # Normalisation needs the statistics that are collected here.
             filled.update(collect_stats=True, normalize=None, normalize_conf={}, ngpu=0, output_dir=str(staging))
             espnet_command.run(TASKS[data.task], filled)
         for phase, data_dir in data.phases().items():
@@ -69,12 +71,12 @@ def collect_stats(config: Config, data: RunData, output_dir: Path) -> None:
 
 
 def train(config: Config, data: RunData, stats_dir: Path, output_dir: Path, ngpu: int = 0) -> None:
-    """Train, or go on from the last finished epoch.
+    """Train, or continue from the last finished epoch.
 
     Args:
-        config: What the user configures, as `merge` returns it; saved as train.yaml.
-        data: What to train with.
-        stats_dir: What `collect_stats` wrote.
+        config: The user's configuration, as `merge` returns it; saved as train.yaml.
+        data: Data and vocabularies.
+        stats_dir: Directory that `collect_stats` wrote.
         output_dir: Directory of the run.
         ngpu: Number of GPUs.
 
@@ -82,7 +84,7 @@ def train(config: Config, data: RunData, stats_dir: Path, output_dir: Path, ngpu
         ConfigError: The configuration is wrong.
         DataError: Data, vocabulary or statistics are missing or wrong.
         ModelError: A model that `init_param` names is missing or does not fit.
-        TrainingError: Training came to a state that must not be used.
+        TrainingError: Training failed; see `Trainer.run`.
     """
     espnet_command.check_gpus(ngpu)
     tokens = Tokens.load(data)
@@ -106,16 +108,16 @@ def train(config: Config, data: RunData, stats_dir: Path, output_dir: Path, ngpu
     save(config, output_dir / "train.yaml")
     with espnet_command.logged(output_dir / "train.log"):
         if changed:
-            said = f"{output_dir}: training goes on with other settings than it had: {'; '.join(changed)}"
-            logging.warning(f"{said}; for a run of its own give another --output_dir")
+            message = f"{output_dir}: training continues with changed settings: {'; '.join(changed)}"
+            logging.warning(f"{message}; give another --output_dir for a separate run")
         espnet_command.run(TASKS[data.task], filled)
 
 
 def _fill(config: Config, data: RunData, tokens: Tokens) -> Config:
-    """Add what follows from the files."""
+    """`config` with the options that follow from the data and the vocabularies."""
     for key in _FILLED_IN:
         if key in config:
-            raise ConfigError(f"{config.origin(key)}: key {key!r} is filled in by the command line; take it out")
+            raise ConfigError(f"{config.origin(key)}: key {key!r} is filled in by the command line; remove it")
     filled = copy.deepcopy(config)
     for data_dir in data.phases().values() if data.speech else ():
         check_audio(data_dir, data.task)
@@ -125,30 +127,33 @@ def _fill(config: Config, data: RunData, tokens: Tokens) -> Config:
         defaults["normalize"] = "global_mvn"
     filled.add({key: value for key, value in defaults.items() if key not in config}, {})
     filled.update(tokens.keys())
-    axes = fill_in(filled, data.train_dir, data.valid_dir)
-    if axes and filled["model"] != "diverse":
-        has = f"model {filled['model']!r} knows no {axes[0]}"
-        raise ConfigError(f"{config.origin('model')}: {has}, which parts of it go by; take model: diverse")
-    if (sampling := read_sampling(config.get("sampling"))) is not None:
+    conditions = fill_in(filled, data.train_dir, data.valid_dir)
+    if conditions and filled["model"] != "diverse":
+        has = f"model {filled['model']!r} does not support {conditions[0]}"
+        raise ConfigError(f"{config.origin('model')}: {has}, on which parts of it depend; set model: diverse")
+    with located(config, "sampling"):
+        sampling = read_sampling(config.get("sampling"))
+    if sampling is not None:
         sampling.categories(data.train_dir)
     for phase, data_dir in data.phases().items():
         files = [(data_dir / file, name, kind) for file, name, kind in entries]
-        files += [(condition_table(data_dir, condition), condition, "text") for condition in axes]
+        files += [(condition_table(data_dir, condition), condition, "text") for condition in conditions]
         triples = [(str(existing(file.absolute(), "prepare")), name, kind) for file, name, kind in files]
         filled[f"{phase}_data_path_and_name_and_type"] = triples
     return filled
 
 
 def _changes(config: Config, output_dir: Path) -> list[str]:
-    """What `config` says otherwise than the run that is to go on."""
+    """Differences between `config` and the configuration of the run that is continued."""
     before = output_dir / "train.yaml"
     if not (before.exists() and (output_dir / "checkpoint.pth").exists() and config.get("resume", True)):
         return []
-    return differences(yaml.safe_load(before.read_text(encoding="utf-8")) or {}, config)
+    trained = yaml.safe_load(before.read_text(encoding="utf-8")) or {}
+    return differences(with_present_names(trained, str(before)), config)
 
 
 def _write_lengths(text: Path, target: Path, tokens: Tokens, name: str) -> None:
-    """Number of tokens of each text, which ESPnet finds by running the model over all data."""
+    """Write the number of tokens of each text, which ESPnet would find by running the model on all data."""
     texts, vocabulary = read_table(text), tokens.vocabularies[name]
     lines, total, unknown = [], 0, 0
     for utterance, line in progress(texts.items(), f"{target.parent.name} {name}", len(texts), "line"):
@@ -156,14 +161,14 @@ def _write_lengths(text: Path, target: Path, tokens: Tokens, name: str) -> None:
         total, unknown = total + len(indices), unknown + indices.count(_UNKNOWN)
         lines.append(f"{utterance} {len(indices)}\n")
     if unknown > _MOST_UNKNOWN * total:
-        has = f"the vocabulary {tokens.folders[name]} does not hold {unknown} of its {total} tokens"
+        has = f"the vocabulary {tokens.folders[name]} lacks {unknown} of its {total} tokens"
         raise DataError(f"{text}: {has}; make a vocabulary of this text with espnet-diverse tokens")
     target.parent.mkdir(exist_ok=True)
     write_text(target, "".join(lines))
 
 
 def _write_sizes(source: Path, target: Path, tokens: Tokens, name: str) -> None:
-    """Lengths of texts, and the size of their vocabulary: `batch_type: numel` counts elements."""
+    """Write the lengths of texts with the size of their vocabulary, as `batch_type: numel` needs."""
     size = len(tokens.vocabularies[name])
     write_text(target, "".join(f"{line},{size}\n" for line in source.read_text(encoding="utf-8").splitlines()))
 
@@ -172,9 +177,7 @@ def _check_finite(path: Path) -> None:
     with np.load(existing(path)) as statistics:
         bad = [name for name in statistics.files if not np.isfinite(statistics[name]).all()]
     if bad:
-        raise DataError(
-            f"{path}: {' and '.join(bad)} of the features are not finite; look for NaN samples in the audio"
-        )
+        raise DataError(f"{path}: {' and '.join(bad)} of the features are not finite; check the audio for NaN samples")
 
 
 def _copy(source: Path, target: Path) -> None:

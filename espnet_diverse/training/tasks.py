@@ -1,6 +1,6 @@
-"""ESPnet's conditions with our trainer, our models and a strict loader.
+"""ESPnet's tasks with our trainer, our models and strict loading of models.
 
-Importing this module registers our classes in ESPnet's tables, as importing ESPnet's conditions after the package does.
+Importing this module registers our classes in ESPnet's tables, as the import of ESPnet's own tasks does.
 """
 
 import logging
@@ -24,29 +24,29 @@ from espnet_diverse.conditions import CONDITIONS
 from espnet_diverse.errors import ConfigError, ModelError
 from espnet_diverse.nets.bert import BertFrontend
 from espnet_diverse.nets.models import DiverseSTModel
+from espnet_diverse.option_checks import with_present_names
 from espnet_diverse.pretrained_tokenizer import PretrainedTokenizer
 from espnet_diverse.progress import progress
-from espnet_diverse.registration.import_hooks import swapped
-from espnet_diverse.registration.lazy_imports import NO_TRANSFORMERS
+from espnet_diverse.registration import replaced_names
+from espnet_diverse.registration.lazy_imports import explain_missing_transformers
 from espnet_diverse.training import checkpoint
 from espnet_diverse.training.batches import balanced_batches
-from espnet_diverse.training.condition_names import ConditionIndices
+from espnet_diverse.training.condition_names import ConditionIndices, names_of_conditions
 from espnet_diverse.training.config import named_files
 from espnet_diverse.training.initialisation import initialise
 from espnet_diverse.training.text_batches import build_batch_sampler
 from espnet_diverse.training.trainer import Trainer
 
 
-class _Diverse:
-    """Before a task of ESPnet in the bases."""
+class _TaskMixin:
+    """What our tasks have in common; before a task of ESPnet in the bases."""
 
     trainer = Trainer
     name: str
 
     @classmethod
     def add_task_arguments(cls, parser: ArgumentParser) -> None:
-        """Declare ESPnet's arguments and ours: `task`, which config.yaml is to hold, `sampling` of batches, and
-        `compile`."""
+        """Declare ESPnet's arguments and ours: `task`, which goes into config.yaml, `sampling` and `compile`."""
         super().add_task_arguments(parser)
         parser.add_argument("--task", default=cls.name)
         parser.add_argument("--sampling", default=None)
@@ -54,28 +54,28 @@ class _Diverse:
 
     @classmethod
     def optional_data_names(cls, train: bool = True, inference: bool = False) -> tuple[str, ...]:
-        """ESPnet's names of data that may be given, and the conditions of conditions."""
+        """ESPnet's names of optional data, and the conditions."""
         return (*super().optional_data_names(train, inference), *CONDITIONS)
 
     @classmethod
     def build_preprocess_fn(cls, args: Namespace, train: bool):
-        """ESPnet's preprocessor; where the model has conditions it also turns their names into indices."""
+        """ESPnet's preprocessor; it also turns values of conditions into indices if the model depends on any."""
         preprocess = super().build_preprocess_fn(args, train)
-        names = (getattr(args, "model_conf", None) or {}).get("conditions")
+        names = names_of_conditions(vars(args))
         return ConditionIndices(preprocess, names) if names else preprocess
 
     @classmethod
     def build_sequence_iter_factory(cls, args: Namespace, iter_options, mode: str):
-        """ESPnet's batches, or of tokens; in training balanced ones, where `sampling` asks for them."""
+        """Batches of ESPnet's types or of type tokens; in training balanced ones if `sampling` is set."""
         if mode != "train" or args.sampling is None:
-            with swapped(abs_task, build_batch_sampler=build_batch_sampler):
+            with replaced_names(abs_task, build_batch_sampler=build_batch_sampler):
                 return super().build_sequence_iter_factory(args=args, iter_options=iter_options, mode=mode)
         return balanced_batches(args, iter_options, partial(cls.build_dataset, args, iter_options))
 
     @classmethod
     def main_worker(cls, args: Namespace) -> None:
-        """ESPnet's work of one process; `init_param` reads files safely and refuses what does not fit."""
-        with swapped(abs_task, load_pretrained_model=initialise):
+        """Run one process of ESPnet's command; `init_param` reads files safely and checks that they fit."""
+        with replaced_names(abs_task, load_pretrained_model=initialise):
             super().main_worker(args)
 
     @classmethod
@@ -83,25 +83,27 @@ class _Diverse:
         """Build the model of a configuration.
 
         Raises:
-            ConfigError: A value that the constructor of a part refuses, or a part whose package is missing.
+            ConfigError: The constructor of a part refuses a value, or a package that it needs is missing.
         """
         try:
             return super().build_model(args)
         except (AssertionError, ImportError, KeyError, RuntimeError, TypeError, TypeCheckError, ValueError) as error:
             if isinstance(error, ConfigError):
                 raise
-            said = " ".join(str(error).split()) or "a value that a part of it refuses; --debug shows where"
-            if isinstance(error, ImportError) and "transformers" in said:  # ESPnet asks to install it
-                said = NO_TRANSFORMERS
+            said = " ".join(str(error).split()) or "a part of it refuses a value; --debug shows which"
+            if isinstance(error, ImportError):
+                said = explain_missing_transformers(said)
             raise ConfigError(f"the model of this configuration cannot be built: {said}") from error
 
     @classmethod
     def build_model_from_file(cls, config_file=None, model_file=None, device: str = "cpu"):
-        """Load a trained model; ESPnet's own loader takes a file with missing parameters and runs code it may carry.
+        """Load a trained model strictly and safely.
+
+        ESPnet's own loader accepts files with missing parameters, and runs code that a file may contain.
 
         Args:
-            config_file: The config.yaml of a run; beside `model_file` where not given.
-            model_file: Weights; None leaves the model as it was initialised.
+            config_file: The config.yaml of a run; by default that in the directory of `model_file`.
+            model_file: Weights; None returns the model as it was initialised.
             device: "cpu" or "cuda".
 
         Returns:
@@ -115,12 +117,12 @@ class _Diverse:
         args = Namespace(**read_config(config_file))
         model = cls.build_model(args)
         if model_file is not None:
-            checkpoint.fit(model, checkpoint.load(model_file), model_file)
+            checkpoint.load_strict(model, checkpoint.load(model_file), model_file)
         return model.to(device), args
 
     @classmethod
     def build_streaming_iterator(cls, data_path_and_name_and_type, *args, mode=None, batch_size=1, **kwargs):
-        """ESPnet's iterator over data files; with a progress bar where statistics are collected."""
+        """ESPnet's iterator over data files; shows progress when statistics are collected."""
         loader = super().build_streaming_iterator(
             data_path_and_name_and_type, *args, mode=mode, batch_size=batch_size, **kwargs
         )
@@ -128,11 +130,11 @@ class _Diverse:
             return loader
         with Path(data_path_and_name_and_type[0][0]).open(encoding="utf-8") as file:
             total = ceil(sum(1 for _ in file) / batch_size)
-        return _Shown(loader, f"stats {mode}", total)
+        return _WithProgress(loader, f"stats {mode}", total)
 
 
-class _Shown:
-    """An iterable that shows its progress; ESPnet wants to iterate over it once."""
+class _WithProgress:
+    """An iterable that shows its progress."""
 
     def __init__(self, items, name: str, total: int):
         self.items, self.name, self.total = items, name, total
@@ -141,75 +143,75 @@ class _Shown:
         return progress(self.items, self.name, self.total, "step")
 
 
-class ASRTask(_Diverse, asr.ASRTask):
+class ASRTask(_TaskMixin, asr.ASRTask):
     """Speech recognition."""
 
     name = "asr"
 
 
-class STTask(_Diverse, st.STTask):
-    """Speech translation; ESPnet names its model class in code, so it is exchanged while the model is built."""
+class STTask(_TaskMixin, st.STTask):
+    """Speech translation; ESPnet hard-codes the model class, so its name is replaced while the model is built."""
 
     name = "st"
     models = {"diverse": DiverseSTModel}
 
     @classmethod
     def add_task_arguments(cls, parser: ArgumentParser) -> None:
-        """As the other conditions, and `model`, so that a fragment of conf/model serves every task."""
+        """As in the other tasks, and `model`, so that a fragment of conf/model serves every task."""
         super().add_task_arguments(parser)
         parser.add_argument("--model", default="diverse")
 
     @classmethod
     def build_model(cls, args: Namespace) -> AbsESPnetModel:
-        """As the other conditions."""
-        with swapped(st, ESPnetSTModel=DiverseSTModel):
+        """As in the other tasks."""
+        with replaced_names(st, ESPnetSTModel=DiverseSTModel):
             return super().build_model(args)
 
 
 def _build_tokenizer(token_type: str, bpemodel: str | None = None, **options):
-    """In place of ESPnet's `build_tokenizer`, whose pretrained tokenizers are folders that may name code."""
+    """Replacement of ESPnet's `build_tokenizer`, whose pretrained tokenizers are folders that may refer to code."""
     if token_type == "hugging_face":
         return PretrainedTokenizer(Path(bpemodel).read_bytes())
     return build_tokenizer(token_type=token_type, bpemodel=bpemodel, **options)
 
 
-class MTTask(_Diverse, mt.MTTask):
+class MTTask(_TaskMixin, mt.MTTask):
     """Text translation."""
 
     name = "mt"
 
     @classmethod
     def build_model(cls, args: Namespace) -> AbsESPnetModel:
-        """As the other conditions, with embeddings of variance 1 / width.
+        """As in the other tasks, with embeddings of variance 1 / width.
 
         Vaswani et al. 2017, "Attention is all you need", section 3.4, multiply embeddings by the square root of the
-        width, as ESPnet does, which draws them with variance 1: they would hide the positions, and as shared weights
-        of the output begin with a loss of tens of nats.
+        width. ESPnet does so too, but draws them with variance 1: they would hide the positions, and as shared weights
+        of the output give an initial loss of tens of nats.
         """
         model = super().build_model(args)
         embeddings = {module.weight for module in model.modules() if isinstance(module, nn.Embedding)}
         with torch.no_grad():
             for weight in embeddings:
                 weight.mul_(weight.size(1) ** -0.5)
-        if isinstance(model.frontend, BertFrontend):  # after every initialisation, which is not meant for it
+        if isinstance(model.frontend, BertFrontend):  # after every initialisation, which would overwrite it
             args.frontend_conf = {**args.frontend_conf, "bert_config": model.frontend.bert_config}
             model.frontend.load_pretrained()
         return model
 
     @classmethod
     def build_preprocess_fn(cls, args: Namespace, train: bool):
-        """As the other conditions; a pretrained tokenizer is read from its file alone."""
-        with swapped(preprocessor, build_tokenizer=_build_tokenizer):
+        """As in the other tasks; a pretrained tokenizer is read from a single file."""
+        with replaced_names(preprocessor, build_tokenizer=_build_tokenizer):
             return super().build_preprocess_fn(args, train)
 
 
-class LMTask(_Diverse, lm.LMTask):
+class LMTask(_TaskMixin, lm.LMTask):
     """Language modelling."""
 
     name = "lm"
 
 
-class S2TTask(_Diverse, s2t.S2TTask):
+class S2TTask(_TaskMixin, s2t.S2TTask):
     """Multitask speech to text."""
 
     name = "s2t"
@@ -219,13 +221,13 @@ TASKS: dict[str, type[AbsTask]] = {task.name: task for task in (ASRTask, STTask,
 
 
 def load_model(model_dir: str | Path, model_file: str | Path | None = None, device: str = "cpu", task: str = "asr"):
-    """Load the model of a run, from whatever working directory.
+    """Load the model of a run; works from any working directory.
 
     Args:
         model_dir: Directory of the run; it may have been moved.
-        model_file: Weights, a path or a name in `model_dir`; by default valid.acc.ave.pth.
+        model_file: Weights, as a path or a name in `model_dir`; by default valid.acc.ave.pth.
         device: "cpu" or "cuda".
-        task: A name in `TASKS`.
+        task: Name of the task, a key of `TASKS`.
 
     Returns:
         The model, in training mode as ESPnet builds it, and the arguments that it was trained with.
@@ -240,7 +242,10 @@ def load_model(model_dir: str | Path, model_file: str | Path | None = None, devi
 def find_weights(model_dir: Path, model_file: str | Path | None = None) -> Path:
     """Path of `model_file`, given as a path or as a name in `model_dir`; valid.acc.ave.pth by default.
 
-    Weights of the same name that end in .safetensors stand in for those that end in .pth.
+    If there is no such .pth file, a file of the same name that ends in .safetensors is taken.
+
+    Raises:
+        ModelError: There is neither; the message lists the model files of the directory.
     """
     model_file = Path(model_file or "valid.acc.ave.pth")
     safe = [model_dir / model_file.with_suffix(".safetensors")] if model_file.suffix == ".pth" else []
@@ -248,15 +253,16 @@ def find_weights(model_dir: Path, model_file: str | Path | None = None) -> Path:
         if path.is_file():
             return path
     files = (path.name for suffix in ("pth", "safetensors") for path in model_dir.glob(f"*.{suffix}"))
-    there = " ".join(sorted(files)) or "none"
-    raise ModelError(f"{model_dir / model_file}: no such model file; model files there: {there}")
+    present = " ".join(sorted(files)) or "none"
+    raise ModelError(f"{model_dir / model_file}: no such model file; model files there: {present}")
 
 
 def read_config(config_file: Path) -> dict:
-    """Read the config.yaml of a run and find the files that it names.
+    """Read the config.yaml of a run and locate the files that it names.
 
-    Paths in it are absolute, or relative to the directory in which ESPnet was started. A copy beside config.yaml is
-    preferred, so that a run that was moved or copied stands alone.
+    Its paths are absolute, or relative to the directory in which ESPnet was started. A copy in the directory of
+    config.yaml is preferred, so that a run that was moved or copied needs no other files. Former names of options are
+    replaced by the present ones, with a warning.
 
     Raises:
         ModelError: config.yaml or a file that it names is missing.
@@ -265,6 +271,7 @@ def read_config(config_file: Path) -> dict:
         config = yaml.safe_load(config_file.read_text(encoding="utf-8"))
     except OSError as error:
         raise ModelError(f"{config_file}: cannot be read ({error.strerror})") from error
+    config = with_present_names(config, str(config_file))
     for section, key in named_files(config):
         section[key] = str(_located(section[key], key, config_file))
     if config.get("frontend") == "bert":  # its weights are in the model's own file
@@ -274,7 +281,7 @@ def read_config(config_file: Path) -> dict:
 
 def _located(name: str, key: str, config_file: Path) -> Path:
     folder = config_file.resolve().parent
-    beside = [folder.joinpath(*Path(name).parts[-2:]), folder / Path(name).name]  # with its own folder, or without
+    beside = [folder.joinpath(*Path(name).parts[-2:]), folder / Path(name).name]  # with its folder, or without
     candidates = [*beside, Path(name), *(parent / name for parent in folder.parents)]
     for path in candidates:
         if path.is_file():

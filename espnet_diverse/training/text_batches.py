@@ -1,12 +1,12 @@
-"""Batches of text that are bucketed by length and hold a number of tokens.
+"""Batches of text that are bucketed by length and limited by their number of tokens.
 
-`batch_type: tokens` is beside ESPnet's own types. Sentences are sorted by the length of the target and then that of the
-source, so that those of a batch are of nearly one length, and a batch takes as many as its longest sentence allows:
+`batch_type: tokens` is an addition to ESPnet's types. Sentences are sorted by the length of the target, then by that of
+the source, so that the sentences of a batch have similar lengths. A batch has as many sentences as this allows:
 
     sentences * max(longest target, longest source) <= batch_bins
 
-with the begin or end of sentence as a token. ESPnet's types sort by the target alone; they add up both sides, and
-`numel` multiplies each by the size of its vocabulary.
+where the begin or end of the sentence counts as a token. ESPnet's types sort by the target alone and limit the sum of
+both sides; `numel` also multiplies each side by the size of its vocabulary.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,13 +21,13 @@ TYPE = "tokens"
 
 
 class TokenBatches(AbsSampler):
-    """Batches of ids; the order of the batches is that of their lengths, and training shuffles it.
+    """Batches of utterance names, ordered by length; training shuffles the batches.
 
     Args:
         shape_files: ESPnet's shape files, the target first.
-        batch_bins: Tokens of a batch on its longer side, padding included.
-        min_batch_size: The least number of sentences, whatever their length.
-        drop_last: Leave out the last batch, which is not full, where there are others.
+        batch_bins: Number of tokens of a batch on its longer side, including padding.
+        min_batch_size: Minimum number of sentences in a batch.
+        drop_last: Whether to leave out the last batch, which is not full, if there are others.
 
     Raises:
         ConfigError: `batch_bins` is less than 1.
@@ -66,7 +66,7 @@ class TokenBatches(AbsSampler):
 
 
 def build_batch_sampler(type: str, shape_files: Sequence[str], **options) -> AbsSampler:
-    """In place of ESPnet's `build_batch_sampler`: also of the type "tokens"; `options` are ESPnet's."""
+    """Replacement of ESPnet's `build_batch_sampler` that also knows the type "tokens"; `options` are ESPnet's."""
     if type != TYPE:
         return espnet.build_batch_sampler(type=type, shape_files=shape_files, **options)
     return TokenBatches(shape_files, options["batch_bins"], options["min_batch_size"], options["drop_last"])

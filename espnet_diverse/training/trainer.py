@@ -1,4 +1,4 @@
-"""ESPnet's trainer with progress, safe checkpoints, and no way to end well with a broken model."""
+"""ESPnet's trainer with progress, safe checkpoints, and errors where training fails numerically."""
 
 from argparse import Namespace
 from collections.abc import Iterator
@@ -13,16 +13,16 @@ from torch import nn
 
 from espnet_diverse.errors import TrainingError
 from espnet_diverse.progress import progress
-from espnet_diverse.registration.import_hooks import swapped
+from espnet_diverse.registration import replaced_names
 from espnet_diverse.training import checkpoint
 from espnet_diverse.training.averaging import average_best
-from espnet_diverse.training.cpu_layers import quick_on_cpu
+from espnet_diverse.training.cpu_layers import fast_on_cpu
 from espnet_diverse.training.epoch_table import EpochTable
 from espnet_diverse.training.precision import compile_layers, mixed_precision
 
 
 class Trainer(espnet_trainer.Trainer):
-    """ESPnet's trainer; its loop is unchanged, and what it calls by name is exchanged while it runs."""
+    """ESPnet's trainer; its loop is unchanged, but some functions that it calls by a global name are replaced."""
 
     @classmethod
     def build_options(cls, args: Namespace) -> espnet_trainer.TrainerOptions:
@@ -36,24 +36,24 @@ class Trainer(espnet_trainer.Trainer):
         """Train; the arguments are those of ESPnet's `run`.
 
         Raises:
-            ConfigError: bfloat16 or compiling is not possible here.
-            TrainingError: An epoch made no update, or left a parameter or the validation loss not finite.
+            ConfigError: This machine does not support bfloat16 or compilation.
+            TrainingError: An epoch made no update, or a parameter or the validation loss is not finite.
         """
         device = "cuda" if trainer_options.ngpu else "cpu"
         if trainer_options.compile:
             compile_layers(model, trainer_options.compile)
         with (
-            swapped(espnet_trainer, torch=_Torch(), Reporter=EpochTable, average_nbest_models=average_best),
+            replaced_names(espnet_trainer, torch=_Torch(), Reporter=EpochTable, average_nbest_models=average_best),
             mixed_precision(model, device) if trainer_options.use_amp else nullcontext(),
         ):
             super().run(model=model, trainer_options=trainer_options, **parts)
 
     @classmethod
     def train_one_epoch(cls, model, iterator, reporter, options, **parts) -> bool:
-        """Train one epoch; checks that it made an update and left every parameter finite, before anything is saved."""
+        """Train one epoch; check that it made an update and that parameters are finite before anything is saved."""
         epoch = reporter.get_epoch()
         steps = _Steps(iterator, f"train epoch {epoch}", reporter)
-        with quick_on_cpu(model):
+        with fast_on_cpu(model):
             idle = super().train_one_epoch(model=model, iterator=steps, reporter=reporter, options=options, **parts)
         if idle:
             raise TrainingError(f"epoch {epoch}: no update was made; {_why_idle(steps, options.accum_grad)}")
@@ -62,17 +62,17 @@ class Trainer(espnet_trainer.Trainer):
 
     @classmethod
     def validate_one_epoch(cls, model, iterator, reporter, **parts) -> None:
-        """Validate; checks that the loss is finite, because the best epochs are chosen by it."""
+        """Validate; check that the loss, by which the best epochs are chosen, is finite."""
         epoch = reporter.get_epoch()
         steps = _Steps(iterator, f"valid epoch {epoch}", reporter)
-        with quick_on_cpu(model):
+        with fast_on_cpu(model):
             super().validate_one_epoch(model=model, iterator=steps, reporter=reporter, **parts)
         if steps.bad:
             raise TrainingError(f"epoch {epoch}: the validation loss is not finite, first of {_named(steps.bad)}")
 
 
 class _Torch(ModuleType):
-    """`torch` as ESPnet's trainer is to see it: checkpoints are written atomically and read without running code."""
+    """`torch` for ESPnet's trainer: checkpoints are written atomically and read without running code."""
 
     def __init__(self):
         super().__init__("torch")
@@ -87,9 +87,9 @@ class _Torch(ModuleType):
 
 
 class _Steps:
-    """The iterator of an epoch, which shows its progress and remembers the first batch whose loss was not finite.
+    """The iterator of an epoch; shows its progress and keeps the first batch whose loss was not finite.
 
-    ESPnet registers the figures of a batch before it asks for the next one.
+    ESPnet registers the statistics of a batch before it requests the next one.
     """
 
     def __init__(self, iterator, name: str, reporter: SubReporter):
@@ -114,10 +114,10 @@ class _Steps:
 def _why_idle(steps: _Steps, accum_grad: int) -> str:
     if steps.count < accum_grad:
         return f"it has {steps.count} batches, fewer than accum_grad {accum_grad}; lower accum_grad or the batch size"
-    cure = "look at their audio and transcripts, or lower the learning rate"
+    advice = "check their audio and transcripts, or lower the learning rate"
     if steps.bad:
-        return f"the loss is not finite, first of {_named(steps.bad)}; {cure}"
-    return f"the gradients are not finite, last of {_named(steps.last)}; {cure}"
+        return f"the loss is not finite, first of {_named(steps.bad)}; {advice}"
+    return f"the gradients are not finite, last of {_named(steps.last)}; {advice}"
 
 
 def _named(utterances: list[str], limit: int = 5) -> str:
@@ -130,5 +130,5 @@ def _check_finite(model: nn.Module, epoch: int) -> None:
         if tensor.is_floating_point() and not torch.isfinite(tensor).all():
             raise TrainingError(
                 f"epoch {epoch}: {name} is no longer finite; nothing of this epoch was saved: "
-                "lower the learning rate or look at the data"
+                "lower the learning rate or check the data"
             )

@@ -98,7 +98,8 @@ def test_a_wrong_key_is_one_line(tiny_run, tmp_path, capfd):
     arguments = [*tiny_run.config, *tiny_run.data(), "--output_dir", str(tmp_path / "stats")]
     assert main(["stats", *arguments, "--set", "encoder_conf.attention.core=sdmma"]) == 1
     error = capfd.readouterr().err.splitlines()[-1]
-    assert error == "espnet-diverse stats: error: unknown attention 'sdmma'; known: softmax sma sdma"
+    begin = "espnet-diverse stats: error: --set encoder_conf.attention.core=sdmma: encoder_conf.attention: "
+    assert error == f"{begin}unknown attention 'sdmma'; known: softmax sma sdma"
     assert main(["stats", *arguments, "--set", "max_epok=1"]) == 1
     assert "--set max_epok=1: key 'max_epok' is unknown; did you mean 'max_epoch'?" in capfd.readouterr().err
     assert not (tmp_path / "stats").exists()

@@ -13,7 +13,7 @@ from espnet_diverse.decoding.decode_dir import decode
 from espnet_diverse.decoding.espnet_search import load_search
 from espnet_diverse.decoding.options import Options
 from espnet_diverse.errors import ConfigError, DataError
-from espnet_diverse.registration.import_hooks import swapped
+from espnet_diverse.registration import replaced_names
 from espnet_diverse.training.tasks import MTTask
 
 
@@ -52,7 +52,7 @@ def test_a_given_bound_is_espnets(tiny_translation):
     run = tiny_translation
     options = {"beam_size": 3, "maxlenratio": 1.5, "penalty": 0.3, "minlenratio": 0.0}
     search = load_search(run.model_dir, options=Options(**options))
-    with swapped(mt_inference, MTTask=MTTask):
+    with replaced_names(mt_inference, MTTask=MTTask):
         files = (run.model_dir / "config.yaml", run.model_dir / "valid.acc.ave.pth")
         theirs = mt_inference.Text2Text(*files, ctc_weight=0.0, lm_weight=0.0, **options)
     for source in read_table(run.test_dir / "src_text").values():

@@ -1,5 +1,9 @@
+import threading
+
 import pytest
 import torch
+from espnet2.mt import espnet_model
+from espnet2.mt.espnet_model import ESPnetMTModel
 
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.nets.models import MODELS, Diverse
@@ -95,7 +99,7 @@ def test_the_share_of_ctc_in_translation_has_two_names():
     names = {"token_list": TOKENS, "src_token_list": TOKENS, "encoder_conf": ENCODER, "decoder_conf": DECODER}
     nets = {"encoder": "diverse_transformer", "decoder": "diverse_transformer"}
     assert build("st", **nets, **names, model_conf={"ctc_weight": 0.2}).st_mtlalpha == 0.2
-    with pytest.raises(ConfigError, match=r"ctc_weight 0\.2 and st_mtlalpha 0\.1 are one; give one"):
+    with pytest.raises(ConfigError, match=r"ctc_weight 0\.2 and st_mtlalpha 0\.1 are the same option; give one"):
         build("st", **nets, **names, model_conf={"ctc_weight": 0.2, "st_mtlalpha": 0.1})
 
 
@@ -106,3 +110,62 @@ def test_the_language_model_trains_too():
     loss, stats, _ = model(torch.tensor([[2, 3, 2], [3, 2, 0]]), LENGTHS)
     loss.backward()
     assert loss > stats["loss_task"] and stats["aux_diversity_z"] > 0
+
+
+def translation_model(**options):
+    """A text translation model without dropout, and a batch for it."""
+    plain = {"dropout_rate": 0.0, "positional_dropout_rate": 0.0}
+    options = {
+        "src_token_list": TOKENS,
+        "frontend": "embed",
+        "frontend_conf": {"embed_dim": 8, "positional_dropout_rate": 0.0},
+        "encoder": "diverse_transformer",
+        "encoder_conf": ENCODER | plain | {"input_layer": None, "attention_dropout_rate": 0.0},
+        "decoder": "diverse_transformer",
+        "decoder_conf": DECODER | plain | {"self_attention_dropout_rate": 0.0, "src_attention_dropout_rate": 0.0},
+        "model_conf": {"report_bleu": True, "lsm_weight": 0.1},
+    } | options
+    torch.manual_seed(0)
+    batch = {"text": TEXT, "text_lengths": LENGTHS, "src_text_lengths": LENGTHS}
+    batch["src_text"] = torch.tensor([[3, 3, 2], [2, 3, -1]])
+    return build("mt", **options), batch
+
+
+def test_text_translation_computes_what_espnets_model_computes():
+    ours, batch = translation_model(model="diverse")
+    theirs, _ = translation_model(model="mt")
+    assert type(theirs) is ESPnetMTModel
+    theirs.load_state_dict(ours.state_dict())
+    for training in (True, False):
+        results = [model.train(training)(**batch) for model in (ours, theirs)]
+        (loss, stats, weight), (expected, expected_stats, expected_weight) = results
+        torch.testing.assert_close(loss, expected)
+        assert stats["acc"] == expected_stats["acc"] and weight == expected_weight
+        assert stats["bleu"] == expected_stats["bleu"] and (stats["bleu"] is None) == training
+    source = batch["src_text"], batch["src_text_lengths"]
+    for encoded, wanted in zip(ours.encode(*source), theirs.encode(*source), strict=True):
+        assert torch.equal(encoded, wanted)
+
+
+def test_forward_passes_that_overlap_in_two_threads_leave_espnet_unchanged():
+    model, batch = translation_model(model="diverse")
+    before = espnet_model.add_sos_eos
+    inside = {name: threading.Event() for name in ("first", "second")}
+    first_done = threading.Event()
+
+    def meet(*_):
+        name = threading.current_thread().name
+        inside[name].set()
+        # The second pass begins within the first and ends after it.
+        assert (inside["second"] if name == "first" else first_done).wait(20)
+
+    model.decoder.register_forward_pre_hook(meet)
+    first = threading.Thread(target=lambda: model(**batch), name="first")
+    second = threading.Thread(target=lambda: model(**batch), name="second")
+    first.start()
+    assert inside["first"].wait(20)
+    second.start()
+    first.join(20)
+    first_done.set()
+    second.join(20)
+    assert espnet_model.add_sos_eos is before

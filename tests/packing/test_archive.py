@@ -250,7 +250,7 @@ def test_code_in_a_packed_model_is_not_run(tiny_run, packed, tmp_path):
         for name in source.namelist():
             if name != "model.safetensors":
                 archive.writestr(name, weights.getvalue() if name.endswith(".pth") else source.read(name))
-    with pytest.raises(ModelError, match=r"valid\.acc\.ave\.pth: is no checkpoint or holds objects that are not"):
+    with pytest.raises(ModelError, match=r"valid\.acc\.ave\.pth: is not a checkpoint or holds objects that are not"):
         load_model(unpacked(evil))
     assert not (tmp_path / "ran").exists()
 

@@ -1,73 +1,59 @@
-import subprocess
+"""Modules whose import is hooked, in a folder of their own."""
+
+import importlib
 import sys
-from types import SimpleNamespace
+from contextlib import contextmanager
+from functools import partial
 
 import pytest
 
-import espnet_diverse
-from espnet_diverse.registration import import_hooks
-
-FRESH = """
-import sys
-import espnet_diverse
-assert "torch" not in sys.modules and "espnet2" not in sys.modules
-from espnet2.bin.asr_inference import Speech2Text
-from espnet2.tasks import asr, lm, mt, s2t, st
-for task in (asr, mt, s2t, st):
-    assert "diverse_conformer" in task.encoder_choices.classes, task
-    assert "diverse_transformer" in task.decoder_choices.classes, task
-for task in (asr, lm, mt, s2t):
-    assert "diverse" in task.model_choices.classes, task
-assert "diverse_transformer" in lm.lm_choices.classes
-import g2p_en
-assert "g2p_en.g2p" not in sys.modules
-import numpy, soundfile
-model_dir, audio = sys.argv[1:]
-search = Speech2Text(f"{model_dir}/config.yaml", f"{model_dir}/valid.acc.ave.pth", lm_weight=0.0, beam_size=2)
-assert type(search.asr_model.encoder).__name__ == "DiverseTransformerEncoder"
-text, *_ = search(soundfile.read(audio, dtype="float32")[0])[0]
-assert set(text) <= set("abcd")
-"""
+from espnet_diverse.registration.import_hooks import HookedLoader, ImportHooks, LazyLoader
 
 
-def test_espnets_own_recognizer_loads_our_model_from_another_directory_and_nothing_is_printed(tiny_run, tmp_path):
-    audio = tiny_run.test_dir / "test-00.wav"
-    command = [sys.executable, "-c", FRESH, str(tiny_run.model_dir), str(audio)]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == ""
-    assert done.stderr == ""
-    assert list(tmp_path.iterdir()) == []
+@pytest.fixture
+def hooked(monkeypatch, tmp_path):
+    """Imports a module of the given source, with its loader wrapped."""
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
+    monkeypatch.setattr(sys, "hook_events", [], raising=False)
+
+    def hooked(source: str, wrapper):
+        (tmp_path / "hooked_module.py").write_text(source)
+        ImportHooks({"hooked_module": wrapper}).install()
+        return importlib.import_module("hooked_module")
+
+    yield hooked
+    sys.modules.pop("hooked_module", None)
 
 
-def test_tasks_that_were_imported_before_are_served_by_install(monkeypatch):
-    from espnet2.tasks import asr
+def test_code_runs_around_and_after_the_execution_of_a_module(hooked):
+    @contextmanager
+    def around():
+        sys.hook_events.append("enter")
+        yield
+        sys.hook_events.append("leave")
 
-    monkeypatch.setattr(sys, "meta_path", [f for f in sys.meta_path if not isinstance(f, import_hooks._Finder)])
-    monkeypatch.delitem(asr.model_choices.classes, "diverse")
-    monkeypatch.delitem(asr.encoder_choices.classes, "diverse_transformer")
-    espnet_diverse.install()
-    assert "diverse" in asr.model_choices.classes and "diverse_transformer" in asr.encoder_choices.classes
-    finders = len(sys.meta_path)
-    espnet_diverse.install()
-    assert len(sys.meta_path) == finders
+    def after(module):
+        sys.hook_events.append(module.value)
 
-
-def test_a_class_of_the_wrong_type_is_refused():
-    choices = SimpleNamespace(name="encoder", base_type=int, classes={})
-    with pytest.raises(TypeError, match="encoder 'x' is a str; it must be a int"):
-        import_hooks._enter(choices, {"x": str})
-    assert choices.classes == {}
+    source = "import sys\nsys.hook_events.append('executed')\nvalue = 3\n"
+    module = hooked(source, partial(HookedLoader, around=around, after=after))
+    assert sys.hook_events == ["enter", "executed", "leave", 3]
+    assert not isinstance(module.__loader__, HookedLoader) and module.__spec__.loader is module.__loader__
 
 
-def test_a_missing_g2p_en_is_an_ordinary_import_error(monkeypatch):
-    finder = import_hooks._Finder()
-    monkeypatch.setattr(sys, "meta_path", [finder])
-    assert finder.find_spec("g2p_en") is None
+def test_a_lazy_module_is_executed_when_it_is_used(hooked):
+    module = hooked("import sys\nsys.hook_events.append('executed')\nclass G2p: pass\n", LazyLoader)
+    assert module.__spec__.name == "hooked_module" and not hasattr(module, "__wrapped__")
+    assert sys.hook_events == []
+    assert module.G2p.__name__ == "G2p"
+    assert sys.hook_events == ["executed"]
+    with pytest.raises(AttributeError, match="G3p"):
+        _ = module.G3p
 
 
-def test_swapped_restores_names_and_builtins():
-    module = SimpleNamespace(value=1)
-    with import_hooks.swapped(module, value=2, print=3):
-        assert (module.value, module.print) == (2, 3)
-    assert vars(module) == {"value": 1}
+def test_a_missing_module_is_an_ordinary_import_error(monkeypatch):
+    hooks = ImportHooks({"g2p_en": LazyLoader})
+    monkeypatch.setattr(sys, "meta_path", [hooks])
+    assert hooks.find_spec("g2p_en") is None
+    assert hooks.find_spec("json") is None

@@ -1,4 +1,4 @@
-"""What is put off when ESPnet is imported: it is not there at once, and there when it is used."""
+"""What `fast_start` defers is not executed at once, and available when it is used."""
 
 import subprocess
 import sys
@@ -7,17 +7,21 @@ from types import ModuleType
 import pytest
 
 from espnet_diverse.registration import lazy_imports
+from espnet_diverse.registration.lazy_imports import explain_missing_transformers
 
 
 def run(code: str) -> str:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
 
 
-def test_importing_the_tasks_and_espnets_recognizer_leaves_heavy_packages_out():
+FAST = "from espnet_diverse.registration import fast_start\nfast_start()\n"
+
+
+def test_importing_the_tasks_and_espnets_recognizer_leaves_heavy_packages_out_and_says_nothing():
     said = run(
-        "import sys\n"
+        f"{FAST}import sys\n"
         "import espnet_diverse.training.espnet_command, espnet_diverse.training.tasks\n"
         "from espnet2.bin import asr_inference, mt_inference, st_inference\n"
         "heavy = ('transformers', 'inflect', 'sklearn', 'sympy', 'torch._dynamo', 'nltk.translate', 'hydra.core')\n"
@@ -32,12 +36,48 @@ def test_importing_the_tasks_and_espnets_recognizer_leaves_heavy_packages_out():
 
 def test_espnet_finds_transformers_that_were_imported_before():
     said = run(
-        "import espnet_diverse, sys, types\n"
+        f"{FAST}import sys, types\n"
         "sys.modules['transformers'] = types.SimpleNamespace(AutoTokenizer=None)\n"
         "from espnet2.text import hugging_face_tokenizer as tokenizer\n"
         "print(tokenizer.is_transformers_available)"
     )
     assert said == "True\n"
+
+
+def test_our_command_starts_fast_and_its_import_does_not():
+    said = run(
+        "import sys\n"
+        "from espnet_diverse.bin.main import main\n"
+        "names = lambda: [type(finder).__name__ for finder in sys.meta_path]\n"
+        "print('_FastStart' in names())\n"
+        "try: main(['average', '--help'])\n"
+        "except SystemExit: print('_FastStart' in names())"
+    )
+    lines = said.splitlines()
+    assert (lines[0], lines[-1]) == ("False", "True")
+
+
+def test_a_second_call_and_a_switched_off_one_do_nothing(monkeypatch):
+    monkeypatch.setattr(sys, "meta_path", [f for f in sys.meta_path if not isinstance(f, lazy_imports._FastStart)])
+    finders = len(sys.meta_path)
+    monkeypatch.setenv(lazy_imports.SWITCH, "0")
+    lazy_imports.fast_start()
+    assert len(sys.meta_path) == finders
+    monkeypatch.delenv(lazy_imports.SWITCH)
+    for _ in range(2):
+        lazy_imports.fast_start()
+        assert len(sys.meta_path) == finders + 1
+
+
+def test_the_message_about_hidden_transformers_says_how_to_get_them(monkeypatch):
+    espnets = "`transformers` is not available. Please install it via `pip install transformers`"
+    assert "set the environment variable ESPNET_DIVERSE_FAST_START=0" in explain_missing_transformers(espnets)
+    assert explain_missing_transformers("no module six") == "no module six"
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert explain_missing_transformers(espnets) == espnets
+    monkeypatch.undo()
+    monkeypatch.setattr(sys, "meta_path", [f for f in sys.meta_path if not isinstance(f, lazy_imports._FastStart)])
+    assert explain_missing_transformers(espnets) == espnets
 
 
 @pytest.fixture
@@ -52,20 +92,20 @@ def package(monkeypatch, tmp_path):
         sys.modules.pop(name, None)
 
 
-def test_an_absent_package_is_back_after_the_block_and_after_an_error_in_it(package):
-    with pytest.raises(KeyError), lazy_imports.absent(package):
+def test_a_hidden_package_is_back_after_the_block_and_after_an_error_in_it(package):
+    with pytest.raises(KeyError), lazy_imports.hidden(package):
         with pytest.raises(ModuleNotFoundError, match="some_package"):
             import some_package
         with pytest.raises(ModuleNotFoundError, match="some_package"):
             import some_package.inner
-        with lazy_imports.absent(package):
+        with lazy_imports.hidden(package):
             pass
         with pytest.raises(ModuleNotFoundError, match="some_package"):
             import some_package
         raise KeyError
     import some_package.inner
 
-    with lazy_imports.absent(package):
+    with lazy_imports.hidden(package):
         import some_package  # noqa: F401
 
 
@@ -121,19 +161,3 @@ def test_espnet_checks_types_as_before():
             CTC("five", 4)
     with pytest.raises(TypeCheckError, match='argument "args"'):
         ASRTask.build_preprocess_fn("args", True)
-
-
-def test_g2p_en_is_executed_when_it_is_used(monkeypatch, tmp_path):
-    (tmp_path / "g2p_en.py").write_text("import sys\nsys.g2p_en_ran = True\nclass G2p: pass\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delitem(sys.modules, "g2p_en", raising=False)
-    monkeypatch.setattr(sys, "g2p_en_ran", False, raising=False)
-    import g2p_en
-
-    assert g2p_en.__spec__.name == "g2p_en" and not hasattr(g2p_en, "__wrapped__")
-    assert not sys.g2p_en_ran
-    assert g2p_en.G2p.__name__ == "G2p"
-    assert sys.g2p_en_ran
-    with pytest.raises(AttributeError, match="G3p"):
-        _ = g2p_en.G3p
-    monkeypatch.delitem(sys.modules, "g2p_en")

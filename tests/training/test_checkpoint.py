@@ -57,7 +57,7 @@ def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path, monkeypatch):
 
 def test_code_in_a_checkpoint_is_not_run(tmp_path):
     torch.save({"w": Payload(tmp_path / "ran")}, tmp_path / "bad.pth")
-    with pytest.raises(ModelError, match=r"bad\.pth: is no checkpoint or holds objects that are not allowed"):
+    with pytest.raises(ModelError, match=r"bad\.pth: is not a checkpoint or holds objects that are not allowed"):
         checkpoint.load(tmp_path / "bad.pth")
     assert not (tmp_path / "ran").exists()
 
@@ -70,7 +70,7 @@ def test_missing_damaged_and_foreign_files_are_refused(tmp_path):
     content = path.read_bytes()
     for kept in (0, 10, len(content) // 2, len(content) - 10):
         path.write_bytes(content[:kept])
-        with pytest.raises(ModelError, match=r"torn\.pth: (the file is damaged|is no checkpoint)"):
+        with pytest.raises(ModelError, match=r"torn\.pth: (the file is damaged|is not a checkpoint)"):
             checkpoint.load(path)
     checkpoint.save([1, 2], path)
     with pytest.raises(ModelError, match="holds a list, not the named parameters"):
@@ -80,13 +80,13 @@ def test_missing_damaged_and_foreign_files_are_refused(tmp_path):
 def test_weights_must_fit_exactly():
     model = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.Linear(3, 1))
     good = model.state_dict()
-    checkpoint.fit(model, good, "good.pth")
+    checkpoint.load_strict(model, good, "good.pth")
     bad = {name: tensor for name, tensor in good.items() if name != "1.weight"} | {
         "0.bias": torch.zeros(4),
         **{f"extra.{index}": torch.zeros(1) for index in range(6)},
     }
     with pytest.raises(ModelError) as error:
-        checkpoint.fit(model, bad, "bad.pth")
+        checkpoint.load_strict(model, bad, "bad.pth")
     assert str(error.value) == (
         "bad.pth does not fit the model of its configuration; parameters 1 missing: 1.weight; "
         "6 extra: extra.0, extra.1, extra.2, extra.3, extra.4, ...; 1 of another shape: 0.bias (4,) for (3,)"

@@ -58,7 +58,7 @@ def test_the_target_language_is_the_language_unless_the_text_is_a_translation(da
     assert condition_table(train, "tgtlang") == train / "utt2lang"
     (train / "src_text").touch()
     assert condition_table(train, "tgtlang") == train / "utt2tgtlang"
-    with pytest.raises(DataError, match=r"goes by tgtlang, and .*/train has no table utt2tgtlang; add it, or change"):
+    with pytest.raises(DataError, match=r"depends on tgtlang, but .*/train has no table utt2tgtlang; add it"):
         filled(data, TAG)
     write(train, utt2tgtlang="en en en en")
     with pytest.raises(DataError, match=r"valid/utt2lang: utt0: tgtlang 'de' is not among .*; known: en"):
@@ -87,10 +87,10 @@ def test_the_user_may_order_and_extend_no_names(data):
         (
             [GROUP, "model_conf.conditions={lang: [ru, ar, de]}", f"{LISTED}={{lang: [ar, de, ru]}}"],
             ConfigError,
-            r"conditions of lang are \['ar', 'de', 'ru'\] here and \['ru', 'ar', 'de'\] elsewhere; list one",
+            r"conditions of lang are \['ar', 'de', 'ru'\] here and \['ru', 'ar', 'de'\] elsewhere; list the same",
         ),
         ([GROUP, "model_conf.conditions={lang: [ru, ru]}"], ConfigError, r"\['ru', 'ru'\]; give a list of different"),
-        ([GROUP, "model_conf.conditions={lang: ru}"], ConfigError, "lang are 'ru'; give a list of different names"),
+        ([GROUP, "model_conf.conditions={lang: ru}"], ConfigError, "lang are 'ru'; give a list of different values"),
         (
             ["encoder_conf.adapter={by: language}"],
             ConfigError,
@@ -109,7 +109,7 @@ def test_the_error_names_file_and_line_of_the_part(data, tmp_path):
     path.write_text("encoder_conf:\n  adapter:\n    by: domain\n")
     (data[0] / "utt2domain").unlink()
     with pytest.raises(
-        DataError, match=r"mine\.yaml:2: encoder_conf\.adapter: goes by domain, and .*train has no table"
+        DataError, match=r"mine\.yaml:2: encoder_conf\.adapter: depends on domain, but .*train has no table"
     ):
         fill_in(merge([path]), *data)
 

@@ -83,8 +83,8 @@ def test_overrides_come_last_and_merge_mappings(write):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("x: 1\ny:\n  z: 1\n  z: 2\n", r"a\.yaml:4: key 'z' stands already on line 3; keep one"),
-        ("x: [{y: 1, y: 2}]", r"a\.yaml:1: key 'y' stands already on line 1"),
+        ("x: 1\ny:\n  z: 1\n  z: 2\n", r"a\.yaml:4: key 'z' is already on line 3; keep one"),
+        ("x: [{y: 1, y: 2}]", r"a\.yaml:1: key 'y' is already on line 1"),
         ("- x\n", r"a\.yaml: the file is a list; a configuration fragment is a mapping"),
         ("# nothing\n", r"a\.yaml: the file is empty; a configuration fragment is a mapping"),
         ("x: 1\nno: 2\n", r"a\.yaml:2: key 'no' is not text; put it in quotes"),
@@ -121,7 +121,7 @@ def test_an_unknown_fragment_lists_those_in_its_folder(write):
         ("n.sub.x=1", r"--set n.sub.x=1: n is 3 \(a.yaml:1\) and has no keys below it; set n itself"),
         ("l.x=1", r"--set l.x=1: l is \[1\] \(a.yaml:2\) and has no keys"),
         ("x=[1", r"--set x=\[1:1: not valid YAML"),
-        ("x={a: 1, a: 2}", "key 'a' stands already"),
+        ("x={a: 1, a: 2}", "key 'a' is already"),
     ],
 )
 def test_a_faulty_override_is_refused(write, override, message):
@@ -146,6 +146,16 @@ def test_unknown_keys_name_where_they_came_from_and_what_was_meant(write):
         check_keys(merge([], ["enc.q=1"]), many)
     check_keys(merge([], ["encoder=b"]), known)
     check_keys(merge([], ["encoder=b"]), {"q"}, "model_conf", "sub")
+
+
+def test_former_names_of_options_become_the_present_ones_with_their_origins(write):
+    a = write("a.yaml", "model_conf:\n  tasks: {lang: [de]}\n")
+    config = merge([a], ["encoder_conf.attention.selection.default_task.lang=de"])
+    assert config["model_conf"] == {"conditions": {"lang": ["de"]}}
+    assert config["encoder_conf"] == {"attention": {"selection": {"default_condition": {"lang": "de"}}}}
+    assert config.origin("model_conf", "conditions", "lang") == "a.yaml:2"
+    given = config.origin("encoder_conf", "attention", "selection", "default_condition", "lang")
+    assert given == "--set encoder_conf.attention.selection.default_task.lang=de"
 
 
 def test_origin_is_the_last_that_set_the_key(write):

@@ -4,7 +4,7 @@ from torch import nn
 
 from espnet_diverse.functional import dropout as dropout_module
 from espnet_diverse.functional import linear as linear_module
-from espnet_diverse.training.cpu_layers import quick_on_cpu
+from espnet_diverse.training.cpu_layers import fast_on_cpu
 
 
 class Product(nn.Linear):
@@ -34,7 +34,7 @@ def counted(monkeypatch):
 def test_in_the_block_the_quick_forms_compute_and_after_it_the_others(model, counted):
     before = [dict(vars(module)) for module in model.modules()]
     x = torch.randn(4, 6)
-    with quick_on_cpu(model):
+    with fast_on_cpu(model):
         model(x)
         assert counted == {"linear": 2, "dropout": 1}
         model.eval()(x)
@@ -52,7 +52,7 @@ def test_output_and_gradients_stay(model):
     for quick in (True, False):
         model.zero_grad()
         if quick:
-            with quick_on_cpu(model):
+            with fast_on_cpu(model):
                 loss = model(x).pow(2).sum()
         else:
             loss = model(x).pow(2).sum()
@@ -64,13 +64,13 @@ def test_output_and_gradients_stay(model):
 def test_hooks_are_called(model):
     seen = []
     model[0].register_forward_hook(lambda *_: seen.append("hook"))
-    with quick_on_cpu(model):
+    with fast_on_cpu(model):
         model(torch.randn(2, 6))
     assert seen == ["hook"]
 
 
 def test_what_does_not_fit_is_computed_as_before(model, counted):
-    with quick_on_cpu(model):
+    with fast_on_cpu(model):
         with torch.autocast("cpu", torch.bfloat16):
             assert model(torch.randn(4, 6)).dtype == torch.bfloat16
         model[0](torch.randn(0, 6))
@@ -84,7 +84,7 @@ def test_what_does_not_fit_is_computed_as_before(model, counted):
 
 
 def test_blocks_within_one_another(model, counted):
-    with quick_on_cpu(model), quick_on_cpu(model):
+    with fast_on_cpu(model), fast_on_cpu(model):
         model(torch.randn(4, 6))
     assert counted == {"linear": 2, "dropout": 1}
     assert all("forward" not in vars(module) for module in model.modules())
@@ -92,14 +92,14 @@ def test_blocks_within_one_another(model, counted):
 
 def test_what_is_compiled_stays(model, counted):
     model[3].compile(backend="eager")
-    with quick_on_cpu(model):
+    with fast_on_cpu(model):
         model(torch.randn(4, 6))
     assert counted == {"linear": 1, "dropout": 1}
 
 
 def test_a_module_in_two_places(model, counted):
     twice = nn.Sequential(model[0], nn.ReLU(), nn.Linear(8, 6), model[0])
-    with quick_on_cpu(twice):
+    with fast_on_cpu(twice):
         twice(torch.randn(4, 6))
     assert counted["linear"] == 3
     assert all("forward" not in vars(module) for module in twice.modules())

@@ -57,7 +57,7 @@ def test_the_shared_fragments_are_accepted():
         ("encoder=diverse", "--set encoder=diverse: unknown encoder 'diverse'; known: .*diverse_transformer"),
         ("optim=adamm", "unknown optim 'adamm'; known: .*adam "),
         ("scheduler=warm", "unknown scheduler 'warm'; known: .*warmuplr"),
-        ("encoder_conf=3", "--set encoder_conf=3: encoder_conf is 3; it is a mapping of options"),
+        ("encoder_conf=3", "--set encoder_conf=3: encoder_conf is 3; give a mapping of options"),
     ],
 )
 def test_what_the_user_cannot_have_meant_is_refused(override, said):
@@ -72,6 +72,60 @@ def test_a_key_in_a_file_is_refused_with_file_and_line(tmp_path):
         ConfigError, match=r"mine\.yaml:3: key 'encoder_conf.attenton' is unknown; did you mean 'attention'"
     ):
         espnet_command.check(ASRTask, merge(["model/tiny", path]))
+
+
+@pytest.mark.parametrize(
+    ("section", "text", "line", "said"),
+    [
+        ("encoder_conf", "  attention:\n    core: sdma\n    n_cluster_z: 3\n", 4, "n_clusters_z"),
+        ("decoder_conf", "  cross_attention:\n    core: sma\n    n_cluster_z: 3\n", 4, "n_clusters_z"),
+        ("encoder_conf", "  attention:\n    selection:\n      strategy: none\n      pol: 8\n", 5, "pool"),
+        ("encoder_conf", "  adapter:\n    by: lang\n    botleneck: 8\n", 4, "bottleneck"),
+        ("decoder_conf", "  start_tag:\n    by: lang\n    condition: 8\n", 4, "conditions"),
+    ],
+)
+def test_a_nested_key_is_refused_with_file_and_line(tmp_path, section, text, line, said):
+    path = tmp_path / "mine.yaml"
+    path.write_text(f"{section}:\n{text}")
+    with pytest.raises(ConfigError) as error:
+        espnet_command.check(ASRTask, merge(["model/tiny", path]))
+    shown, key = str(error.value).split(": key ")
+    assert shown.endswith(f"mine.yaml:{line}") and key.startswith(f"'{section}.")
+    assert key.endswith(f" is unknown; did you mean {said!r}?")
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        (
+            "encoder_conf.attention.core=sdmaa",
+            "encoder_conf.attention: unknown attention 'sdmaa'; known: softmax",
+        ),
+        ("encoder_conf.attention=sdma", "encoder_conf.attention: 'sdma' is not a mapping of options"),
+        ("encoder_conf.attention.preset=best", "encoder_conf.attention: attention 'sdma' has no preset 'best'; known"),
+        ("encoder_conf.attention.lambda_k=-1", "encoder_conf.attention: lambda_k -1 is negative; give 0 or more"),
+        ("encoder_conf.attention.selection.strategy=no", "encoder_conf.attention.selection: unknown strategy False"),
+        ("encoder_conf.attention.selection=group", "encoder_conf.attention.selection: selection 'group' is no mapping"),
+        ("decoder_conf.adapter.bottleneck=8", "decoder_conf.adapter: adapter.by is missing; choose from: lang"),
+    ],
+)
+def test_a_nested_value_is_refused_with_its_origin(override, said):
+    with pytest.raises(ConfigError) as error:
+        espnet_command.check(ASRTask, merge(["model/tiny", "attention/sdma"], [override]))
+    assert said in str(error.value)
+    assert str(error.value).startswith((f"--set {override}: ", "../", "conf/", "/"))
+
+
+def test_the_line_of_a_wrong_value_is_named(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text("encoder_conf:\n  attention:\n    core: sma\n    nu: 0.5\n    lambda_k: -1\n")
+    with pytest.raises(ConfigError, match=r"mine\.yaml:5: encoder_conf.attention: lambda_k -1 is negative"):
+        espnet_command.check(ASRTask, merge(["model/tiny", path]))
+
+
+def test_sections_of_espnets_own_nets_are_left_to_espnet():
+    with pytest.raises(ConfigError, match="'encoder_conf.attention' is unknown"):
+        checked("encoder=transformer", "encoder_conf={attention: {core: sma}}")
 
 
 def test_names_are_taken_in_any_case_and_null_means_none():

@@ -150,7 +150,7 @@ def test_a_model_of_espnet_has_no_languages(plain, data, tmp_path, capfd):
     arguments = [*plain, *data, *BY_LANGUAGE, "--set", "model=espnet"]
     assert main(["stats", *arguments, "--output_dir", str(tmp_path / "stats")]) == 1
     error = capfd.readouterr().err.splitlines()[-1]
-    assert "--set model=espnet: model 'espnet' knows no lang, which parts of it go by; take model: diverse" in error
+    assert "--set model=espnet: model 'espnet' does not support lang, on which parts of it depend; set model" in error
 
 
 def test_balanced_batches_train(plain, data, tmp_path):

@@ -98,9 +98,15 @@ def test_keys_that_the_command_fills_in_are_refused(tiny_run, tmp_path):
 
 
 def test_an_unknown_attention_leaves_nothing(tiny_run, tmp_path):
-    with pytest.raises(ConfigError, match="unknown attention 'sdmaa'; known: softmax sma sdma"):
+    unknown = "--set encoder_conf.attention.core=sdmaa: encoder_conf.attention: unknown attention 'sdmaa'; known: so"
+    with pytest.raises(ConfigError, match=unknown):
         collect(tiny_run, tiny_run.train_dir, tmp_path, "encoder_conf.attention.core=sdmaa")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unknown_option_of_sampling_is_refused_with_its_origin(tiny_run, tmp_path):
+    with pytest.raises(ConfigError, match="^--set sampling.temp=5: key 'sampling.temp' is unknown; known: by temp"):
+        collect(tiny_run, tiny_run.train_dir, tmp_path, "sampling.by=lang", "sampling.temp=5")
 
 
 def test_training_without_statistics(tiny_run, tmp_path):

@@ -125,9 +125,7 @@ def test_a_vocabulary_of_another_text_is_refused(data, tmp_path):
     Vocabulary.train(["wxyz"], "char").save(tmp_path / "tokens")
     wrong = RunData(data.train_dir, data.valid_dir, tmp_path / "tokens", "mt", data.src_tokens_dir)
     config = merge([data.train_dir.parent / "mt.yaml"])
-    with pytest.raises(
-        DataError, match=r"train/text: the vocabulary .*tokens does not hold \d+ of its \d+ tokens; make"
-    ):
+    with pytest.raises(DataError, match=r"train/text: the vocabulary .*tokens lacks \d+ of its \d+ tokens; make"):
         stages.collect_stats(config, wrong, tmp_path / "stats")
 
 

@@ -43,7 +43,7 @@ def test_a_resumed_run_equals_one_that_was_not_stopped(tiny_run, tmp_path, capfd
     assert train(tiny_run, tmp_path / "resumed", "max_epoch=2") == 0
     shown = capfd.readouterr()
     assert [line.split()[0] for line in shown.out.splitlines()] == ["epoch", "2"]
-    assert "resumed: training goes on with other settings than it had: max_epoch: 1 -> 2; for a run of" in shown.err
+    assert "resumed: training continues with changed settings: max_epoch: 1 -> 2; give another" in shown.err
     assert train(tiny_run, tmp_path / "straight", "max_epoch=2") == 0
     assert "settings" not in capfd.readouterr().err
     resumed, straight = (checkpoint.load(tmp_path / name / "2epoch.pth") for name in ("resumed", "straight"))
@@ -82,7 +82,7 @@ def test_an_epoch_without_an_update_names_utterances(tiny_run, tmp_path, capfd, 
     assert train(tiny_run, tmp_path / "exp", "batch_size=12", train_dir=bad) == 1
     error = capfd.readouterr().err.splitlines()[-1]
     assert "epoch 1: no update was made; the loss is not finite, first of utterances train-" in error
-    assert "and 7 more; look at their audio and transcripts, or lower the learning rate" in error
+    assert "and 7 more; check their audio and transcripts, or lower the learning rate" in error
 
 
 def test_a_validation_loss_that_is_not_finite_ends_training(tiny_run, tmp_path, capfd, poisoned):
@@ -114,7 +114,7 @@ def test_code_in_a_checkpoint_is_not_run_on_resume(tiny_run, tmp_path, capfd):
     (tmp_path / "exp").mkdir()
     torch.save({"model": Payload()}, tmp_path / "exp" / "checkpoint.pth")
     assert train(tiny_run, tmp_path / "exp") == 1
-    assert "checkpoint.pth: is no checkpoint or holds objects" in capfd.readouterr().err
+    assert "checkpoint.pth: is not a checkpoint or holds objects" in capfd.readouterr().err
     assert (tmp_path / "victim").exists()
 
 

@@ -1,0 +1,60 @@
+"""Registering our classes by name in the tables of ESPnet's tasks, when the tasks are imported.
+
+`import espnet_diverse` calls `register_on_import`, which imports nothing heavy and changes nothing but those tables.
+"""
+
+import sys
+from functools import partial
+
+from espnet_diverse.registration.import_hooks import HookedLoader, ImportHooks
+
+TASK_MODULES = {f"espnet2.tasks.{task}": task for task in ("asr", "st", "mt", "lm", "s2t")}
+
+
+class _Registering(ImportHooks):
+    """The finder of `register_on_import`."""
+
+
+def register_on_import() -> None:
+    """Register our classes when a task of ESPnet is imported; tasks that have been imported are served at once."""
+    if any(isinstance(finder, _Registering) for finder in sys.meta_path):
+        return
+    after = {module: lambda _, task=task: register(task) for module, task in TASK_MODULES.items()}
+    _Registering({module: partial(HookedLoader, after=call) for module, call in after.items()}).install()
+    for module, task in TASK_MODULES.items():
+        if module in sys.modules:
+            register(task)
+
+
+def register(task: str) -> None:
+    """Add our frontends, encoders, decoders, language models and model to the tables of ESPnet's task module.
+
+    Args:
+        task: "asr", "st", "mt", "lm" or "s2t"; its module has been imported.
+
+    Raises:
+        TypeError: One of our classes is not of the type that the table demands.
+    """
+    from espnet_diverse.nets import DECODERS, ENCODERS, LANGUAGE_MODELS, TEXT_FRONTENDS
+    from espnet_diverse.nets.models import MODELS
+
+    tables = {
+        "frontend_choices": TEXT_FRONTENDS if task == "mt" else {},
+        "encoder_choices": ENCODERS,
+        "decoder_choices": DECODERS,
+        "lm_choices": LANGUAGE_MODELS,
+        "model_choices": {"diverse": MODELS[task]},
+    }
+    module = sys.modules[f"espnet2.tasks.{task}"]
+    for table, classes in tables.items():
+        choices = getattr(module, table, None)  # no task has all of them; ESPnet's ST hard-codes its model class
+        if choices is not None:
+            _add(choices, classes)
+
+
+def _add(choices, classes: dict[str, type]) -> None:
+    # ESPnet checks types only in the constructor of a table.
+    for name, cls in classes.items():
+        if choices.base_type is not None and not issubclass(cls, choices.base_type):
+            raise TypeError(f"{choices.name} {name!r} is a {cls.__name__}; it must be a {choices.base_type.__name__}")
+    choices.classes.update(classes)

@@ -1,0 +1,36 @@
+"""Replacing global names of ESPnet's modules for the time of a command.
+
+ESPnet calls some functions and classes by a fixed global name and offers no method to override. Replacing the name
+affects the whole process, so it is done around whole commands (training, loading a model), never in a forward pass.
+"""
+
+import threading
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import ModuleType
+
+_LOCKS: defaultdict[str, threading.RLock] = defaultdict(threading.RLock)
+
+
+@contextmanager
+def replaced_names(module: ModuleType, **values: object) -> Iterator[None]:
+    """Replace global names of a module while the block runs.
+
+    Blocks of one thread may nest. Blocks of several threads for the same module wait for each other; if they
+    overlapped, the last to end would restore what another one had set.
+
+    Args:
+        module: The module of ESPnet.
+        values: Value of each name; a name that the module lacks, such as the builtin `print`, is added.
+    """
+    with _LOCKS[module.__name__]:
+        names = vars(module)
+        before = {name: names[name] for name in values if name in names}
+        names.update(values)
+        try:
+            yield
+        finally:
+            for name in values:
+                del names[name]
+            names.update(before)

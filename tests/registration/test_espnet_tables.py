@@ -1,0 +1,134 @@
+"""`import espnet_diverse` registers names with ESPnet, and does nothing else."""
+
+import json
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from espnet_diverse.registration import espnet_tables
+
+STATE = """
+import json, sys, warnings
+finders, filters = list(sys.meta_path), list(warnings.filters)
+{imports}
+added = [type(finder).__module__ for finder in sys.meta_path if finder not in finders]
+same_filters = warnings.filters == filters
+heavy = [name for name in ("torch", "espnet2", "typeguard") if name in sys.modules]
+import typeguard
+from espnet2.tasks import asr, lm, mt, s2t, st
+from espnet2.asr.decoder import hugging_face_transformers_decoder as decoder
+from espnet2.asr.encoder import hugging_face_transformers_encoder as encoder
+from espnet2.text import hugging_face_tokenizer as tokenizer
+tables = {{
+    f"{{task.__name__}} {{name}}": [str(each) for each in choices.classes]
+    for task in (asr, lm, mt, s2t, st)
+    for name, choices in vars(task).items()
+    if isinstance(getattr(choices, "classes", None), dict)
+}}
+print("STATE", json.dumps({{
+    "tables": tables,
+    "transformers": [module.is_transformers_available for module in (decoder, encoder, tokenizer)],
+    "typechecked": typeguard.typechecked.__code__.co_filename,
+    "same_filters": same_filters,
+    "added": added,
+    "heavy": heavy,
+    "lazy": [name for name, module in sys.modules.items() if "espnet_diverse" in type(module).__module__],
+    "hidden": [name for name in ("transformers", "nltk", "g2p_en") if sys.modules.get(name, sys) is None],
+}}))
+"""
+
+
+def state_after(imports: str) -> dict:
+    """What ESPnet offers, and what the process looks like, in a fresh process that begins with `imports`."""
+    code = STATE.format(imports=imports)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(next(line for line in done.stdout.splitlines() if line.startswith("STATE"))[len("STATE") :])
+
+
+@pytest.fixture(scope="module")
+def plain():
+    """ESPnet without this package."""
+    return state_after("")
+
+
+@pytest.fixture(scope="module")
+def registered():
+    """ESPnet after `import espnet_diverse`."""
+    return state_after("import espnet_diverse")
+
+
+def test_espnets_tables_hold_its_own_classes_and_ours(plain, registered):
+    nets = {"diverse_transformer", "diverse_conformer", "diverse_e_branchformer"}
+    nets |= {"diverse_contextual_block_transformer"}
+    ours = {"encoder_choices": nets, "decoder_choices": {"diverse_transformer"}, "lm_choices": {"diverse_transformer"}}
+    assert registered["tables"].keys() == plain["tables"].keys()
+    for key, classes in plain["tables"].items():
+        task, table = key.split()
+        added = ours.get(table, {"diverse"} if table == "model_choices" else set())
+        if table == "frontend_choices" and task.endswith(".mt"):
+            added = {"bert"}
+        assert set(registered["tables"][key]) == set(classes) | added, key
+
+
+def test_the_import_changes_nothing_else_of_the_process(plain, registered):
+    assert plain["transformers"] == registered["transformers"] == [True] * 3
+    assert registered["added"] == ["espnet_diverse.registration.espnet_tables"]
+    assert registered["heavy"] == registered["lazy"] == registered["hidden"] == []
+    assert registered["same_filters"]
+    assert registered["typechecked"] == plain["typechecked"]
+
+
+def test_espnets_own_command_knows_our_names():
+    code = (
+        "import espnet_diverse, runpy, sys\n"
+        "sys.argv = ['asr_train', '--encoder', 'diverse_conformer', '--print_config']\n"
+        "runpy.run_module('espnet2.bin.asr_train', run_name='__main__', alter_sys=True)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "encoder: diverse_conformer" in done.stdout and "conv_channels: 1024" in done.stdout
+
+
+RECOGNISE = """
+import sys
+import espnet_diverse
+from espnet2.bin.asr_inference import Speech2Text
+import soundfile
+model_dir, audio = sys.argv[1:]
+search = Speech2Text(f"{model_dir}/config.yaml", f"{model_dir}/valid.acc.ave.pth", lm_weight=0.0, beam_size=2)
+assert type(search.asr_model.encoder).__name__ == "DiverseTransformerEncoder"
+text, *_ = search(soundfile.read(audio, dtype="float32")[0])[0]
+assert set(text) <= set("abcd")
+"""
+
+
+def test_espnets_own_recognizer_loads_our_model_from_another_directory(tiny_run, tmp_path):
+    audio = tiny_run.test_dir / "test-00.wav"
+    command = [sys.executable, "-c", RECOGNISE, str(tiny_run.model_dir), str(audio)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_tasks_that_were_imported_before_are_served_at_once(monkeypatch):
+    from espnet2.tasks import asr
+
+    others = [finder for finder in sys.meta_path if not isinstance(finder, espnet_tables._Registering)]
+    monkeypatch.setattr(sys, "meta_path", others)
+    monkeypatch.delitem(asr.model_choices.classes, "diverse")
+    monkeypatch.delitem(asr.encoder_choices.classes, "diverse_transformer")
+    espnet_tables.register_on_import()
+    assert "diverse" in asr.model_choices.classes and "diverse_transformer" in asr.encoder_choices.classes
+    finders = len(sys.meta_path)
+    espnet_tables.register_on_import()
+    assert len(sys.meta_path) == finders
+
+
+def test_a_class_of_the_wrong_type_is_refused():
+    choices = SimpleNamespace(name="encoder", base_type=int, classes={})
+    with pytest.raises(TypeError, match="encoder 'x' is a str; it must be a int"):
+        espnet_tables._add(choices, {"x": str})
+    assert choices.classes == {}

@@ -1,0 +1,57 @@
+import threading
+from types import ModuleType
+
+import pytest
+
+from espnet_diverse.registration import replaced_names
+
+
+@pytest.fixture
+def module():
+    module = ModuleType("some_module")
+    module.value = 1
+    return module
+
+
+def test_names_are_restored_and_builtins_taken_away_again(module):
+    before = dict(vars(module))
+    with replaced_names(module, value=2, print=3):
+        assert (module.value, module.print) == (2, 3)
+        with replaced_names(module, value=4):
+            assert module.value == 4
+        assert module.value == 2
+    assert vars(module) == before
+
+
+def test_names_are_restored_after_an_error(module):
+    with pytest.raises(KeyError), replaced_names(module, value=2):
+        raise KeyError
+    assert module.value == 1
+
+
+def test_threads_that_replace_the_same_name_wait_for_each_other(module):
+    first_inside, first_may_end, second_started = threading.Event(), threading.Event(), threading.Event()
+    seen = []
+
+    def first():
+        with replaced_names(module, value="first"):
+            first_inside.set()
+            assert first_may_end.wait(10)
+            seen.append(module.value)
+
+    def second():
+        second_started.set()
+        with replaced_names(module, value="second"):
+            seen.append(module.value)
+
+    threads = [threading.Thread(target=first), threading.Thread(target=second)]
+    threads[0].start()
+    assert first_inside.wait(10)
+    threads[1].start()
+    assert second_started.wait(10)
+    threads[1].join(0.2)  # where blocks may overlap, the second thread ends here
+    first_may_end.set()
+    for thread in threads:
+        thread.join(10)
+    assert seen == ["first", "second"]
+    assert module.value == 1
