@@ -1,0 +1,1 @@
+"""Kaldi data directories: read, write, check, format and combine. Knows no nets."""
