@@ -14,7 +14,9 @@ def reference() -> str:
     """A section for each command: what it does, and its help."""
     from espnet_diverse.bin.main import COMMANDS
 
-    return "\n".join(f"### {name}\n\n{_sentence(text)}\n\n```text\n{_help(name)}```\n" for name, text in COMMANDS.items())
+    return "\n".join(
+        f"### {name}\n\n{_sentence(text)}\n\n```text\n{_help(name)}```\n" for name, text in COMMANDS.items()
+    )
 
 
 def _sentence(text: str) -> str:

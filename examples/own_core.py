@@ -20,7 +20,7 @@ from espnet_diverse.bin.main import main
 class Cosine(Core):
     """Scaled cosine attention, Henry et al. 2020, "Query-Key Normalization for Transformers", equation (6).
 
-        A_ij = softmax_j(g cos(q_i, k_j)),    context = A V,    g a learned scale of each head
+    A_ij = softmax_j(g cos(q_i, k_j)),    context = A V,    g a learned scale of each head
     """
 
     supports = Supports()  # self-attention over padded batches, and nothing else

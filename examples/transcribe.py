@@ -2,8 +2,8 @@
 
     python examples/transcribe.py exp/sdma talk.wav interview.mp3
 
-The model is the directory of a run, or one file from `espnet-diverse pack`. A model of several languages finds which one
-is spoken, unless `Request(path, conditions={"lang": "de"})` names it.
+The model is the directory of a run, or one file from `espnet-diverse pack`. A model of several languages finds which
+one is spoken, unless `Request(path, conditions={"lang": "de"})` names it.
 """
 
 import sys
