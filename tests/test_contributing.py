@@ -5,12 +5,10 @@ import re
 import shlex
 import shutil
 
-import numpy as np
 import pytest
 from references.markdown import ROOT, blocks, lines, run
 from test_docs import load
 
-from espnet_diverse.audio.files import write_audio
 from espnet_diverse.errors import DataError
 
 PAGE = ROOT / "CONTRIBUTING.md"
@@ -41,7 +39,7 @@ def test_the_corpus_reads_a_tree(tmp_path):
         chapter = tmp_path / folder / "19" / "198"
         chapter.mkdir(parents=True)
         (chapter / "19-198.trans.txt").write_text("19-198-0000 NORTHANGER ABBEY\n")
-        write_audio(chapter / "19-198-0000.flac", np.zeros(1600, dtype=np.float32))
+        (chapter / "19-198-0000.flac").touch()
     sets = corpus.prepare(tmp_path)
     assert tuple(sets) == corpus.SETS
     assert sets["dev"].text == {"19-198-0000": "northanger abbey"}

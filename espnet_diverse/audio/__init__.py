@@ -1,1 +1,1 @@
-"""Everything that reads and writes sound; training and transcription use the same reader. Knows no nets."""
+"""Reading sound: files, streams, resampling and segments."""

@@ -1,1 +1,1 @@
-"""Kaldi data directories: read, write, check, format and combine. Knows no nets."""
+"""Kaldi data directories: reading, writing, checking, formatting and combining."""

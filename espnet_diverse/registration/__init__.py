@@ -1,1 +1,1 @@
-"""Registration of our classes in ESPnet's tables: the one room that touches names of ESPnet."""
+"""Registration of this package's classes with ESPnet."""

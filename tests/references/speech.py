@@ -2,12 +2,13 @@
 
 from pathlib import Path
 
-from espnet_diverse.audio.files import write_audio
+import soundfile
+
 from espnet_diverse.corpora.synthetic.speech_synthesis import Line, Voice, synthesize
 
 
 def write_speech(path: Path, text: str) -> Path:
     """Write English text, spoken by a synthetic voice, as a recording of 16 kHz; return its path."""
     (samples,) = synthesize([Line(text, "en", Voice("m3", 160, 50), 40.0, 0)], 1)
-    write_audio(path, samples)
+    soundfile.write(path, samples, 16_000)
     return path

@@ -1,1 +1,1 @@
-"""What several corpora share: downloads, directions of translation, aligned text, tables of releases."""
+"""What the readers of several corpora share."""
