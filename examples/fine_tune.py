@@ -9,12 +9,12 @@
 import sys
 from pathlib import Path
 
-from espnet_diverse.bin.main import run_command
+from espnet_diverse.bin.main import main as espnet_diverse
 
 
 def run(command: str, *arguments: object) -> None:
     """Run one command of espnet-diverse in this process; leave the program where it fails."""
-    if code := run_command(command, [str(argument) for argument in arguments]):
+    if code := espnet_diverse([command, *map(str, arguments)]):
         sys.exit(code)
 
 
