@@ -10,7 +10,7 @@ import test_layers
 import yaml
 from references.markdown import ROOT, blocks, lines, plan, recipe_lines, run
 
-from espnet_diverse.attention import CORES
+from espnet_diverse.attention import CORES, build_attention
 from espnet_diverse.bin.main import COMMANDS, command_parser
 from espnet_diverse.conditions import CONDITIONS
 
@@ -51,7 +51,9 @@ def test_the_site_has_the_help_of_every_command(site):
 
 
 def test_the_site_shows_docstrings_and_options(site):
-    assert "Build a multi-head attention around the core called" in (site / "api" / "attention.html").read_text()
+    reference = (site / "api" / "attention.html").read_text(encoding="utf-8")
+    assert 'id="espnet_diverse.attention.build_attention"' in reference
+    assert build_attention.__doc__.partition("`")[0] in reference
     attentions = (site / "attentions.html").read_text(encoding="utf-8")
     for option in ("n_clusters_z", "lambda_q"):
         assert f"<code>{option}</code>" in attentions
@@ -210,8 +212,6 @@ def load(source, path):
 
 def test_the_core_of_the_page_takes_means(tmp_path):
     import torch
-
-    from espnet_diverse.attention import build_attention
 
     (block,) = [block for block in blocks(PAGES["attentions"], "python") if "register_core" in block]
     mean = load(block, tmp_path / "mean.py").Mean
