@@ -45,3 +45,7 @@ $(VENV)/.ready: setup.py constraints.txt
 
 clean:
 	rm -rf egs/*/*/data egs/*/*/exp egs/*/*/downloads
+
+.PHONY: docs
+docs: $(VENV)/.ready  ## The documentation into build/docs; any link or name that leads nowhere is an error.
+	$(BIN)/mkdocs build --strict

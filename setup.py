@@ -78,6 +78,8 @@ setup(
         "test": [
             "espeakng-loader>=0.2.4",
             "imageio-ffmpeg>=0.5",
+            "mkdocs>=1.6",
+            "mkdocstrings[python]>=1.0",
             "mypy>=1.15",
             "onnx>=1.17",
             "onnxruntime>=1.20",
@@ -93,6 +95,7 @@ setup(
         ],
         "bert": ["transformers>=5.0"],
         "demo": ["espeakng-loader>=0.2.4"],
+        "docs": ["mkdocs>=1.6", "mkdocstrings[python]>=1.0"],
         "browser": ["playwright>=1.50"],  # tests the page in a Chromium, where there is one
         "onnx": ["onnx>=1.17", "onnxruntime>=1.20", "onnxscript>=0.5"],
         "media": ["imageio-ffmpeg>=0.5"],

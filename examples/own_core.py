@@ -1,0 +1,49 @@
+"""A core of one's own: softmax over cosines, used by its name in a configuration. No other file needs a change.
+
+    python examples/own_core.py train --config model/small,examples/own_core.yaml ...
+
+is `espnet-diverse train` in a process that knows the core; decode, transcribe and analyse work in the same way.
+"""
+
+import sys
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from espnet_diverse.attention import Core, Heads, Supports, register_core
+from espnet_diverse.bin.main import main
+
+
+@register_core("cosine")
+class Cosine(Core):
+    """Scaled cosine attention, Henry et al. 2020, "Query-Key Normalization for Transformers", equation (6).
+
+    A_ij = softmax_j(g cos(q_i, k_j)),    context = A V,    g a learned scale of each head
+    """
+
+    supports = Supports()  # self-attention over padded batches, and nothing else
+
+    @dataclass(frozen=True)
+    class Options(Core.Options):
+        """scale: What g starts from."""
+
+        scale: float = 10.0
+
+    def __init__(self, size: int, heads: int, options=None, cross: bool = False, causal: bool = False):
+        super().__init__(size, heads, options, cross, causal)
+        self.scale = nn.Parameter(torch.full((heads, 1, 1), self.options.scale))
+
+    def forward(self, heads: Heads) -> tuple[Tensor, None]:
+        """Heads -> context (B, H, Tq, D)."""
+        q, k = F.normalize(heads.q, dim=-1), F.normalize(heads.k, dim=-1)
+        scores = self.scale * (q @ k.transpose(-2, -1))  # (B, H, Tq, Tk)
+        if heads.mask is not None:
+            scores = scores.masked_fill(~heads.mask, torch.finfo(scores.dtype).min)
+        weights = scores.softmax(dim=-1)
+        return F.dropout(weights, heads.dropout) @ heads.v, None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,225 @@
+"""What the pages of docs/ and CONTRIBUTING.md say is so: names exist, commands parse, tables are complete."""
+
+import ast
+import importlib.util
+import re
+import shlex
+
+import pytest
+import test_layers
+import yaml
+from references.markdown import ROOT, blocks, lines, plan, recipe_lines, run
+
+from espnet_diverse.attention import CORES, build_attention
+from espnet_diverse.bin.main import COMMANDS, command_parser
+from espnet_diverse.conditions import CONDITIONS
+
+DOCS = ROOT / "docs"
+PAGES = {page.stem: page for page in sorted(DOCS.glob("*.md"))}
+ALL = [*PAGES.values(), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+FRAGMENTS = {f"{path.parent.name}/{path.stem}" for path in (ROOT / "conf").glob("*/*.yaml")}
+EXAMPLES = {"attention/cosine", "count"}  # what CONTRIBUTING.md adds in its worked examples
+
+each_page = pytest.mark.parametrize("page", ALL, ids=lambda page: page.name)
+
+
+def text(name):
+    return PAGES[name].read_text(encoding="utf-8")
+
+
+def first_column(markdown):
+    """Everything in backquotes in the first cell of each row of a table, one list a row."""
+    rows = re.findall(r"^\| ([^|]*)\|", markdown, flags=re.MULTILINE)
+    return [found for row in rows if (found := re.findall(r"`([^`]+)`", row))]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The site, built with --strict: a link, an anchor or a name that leads nowhere is an error."""
+    pytest.importorskip("mkdocstrings_handlers.python", reason="the site needs the extra docs")
+    folder = tmp_path_factory.mktemp("site")
+    done = run(["mkdocs", "build", "--strict", "--quiet", "--site-dir", folder])
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_the_site_has_the_help_of_every_command(site):
+    html = (site / "commands.html").read_text(encoding="utf-8")
+    for name in COMMANDS:
+        assert f'<h3 id="{name}">' in html, name
+        assert f"usage: espnet-diverse {name} " in html, name
+
+
+def test_the_site_shows_docstrings_and_options(site):
+    reference = (site / "api" / "attention.html").read_text(encoding="utf-8")
+    assert 'id="espnet_diverse.attention.build_attention"' in reference
+    assert build_attention.__doc__.splitlines()[0].partition("`")[0] in reference
+    attentions = (site / "attentions.html").read_text(encoding="utf-8")
+    for option in ("n_clusters_z", "lambda_q"):
+        assert f"<code>{option}</code>" in attentions
+
+
+def test_the_site_fetches_nothing_from_elsewhere(site):
+    for page in site.rglob("*.html"):
+        loaded = re.findall(r'<(?:script|link|img)[^>]* (?:src|href)="(https?:)?//', page.read_text(encoding="utf-8"))
+        assert not loaded, page
+
+
+def test_every_room_has_a_page_of_the_reference():
+    shown = {
+        name
+        for page in (DOCS / "api").glob("*.md")
+        for name in re.findall(r"^::: espnet_diverse\.(\w+)", page.read_text(), flags=re.MULTILINE)
+    }
+    rooms = {test_layers.part(path) for path in test_layers.MODULES} - {"__init__"}
+    assert rooms - shown == {"bin", "demo"}  # whose reference is --help
+    assert shown <= rooms
+
+
+def test_the_architecture_has_the_layers_of_the_test():
+    drawn = text("architecture").split("## Layers")[1].split("## Conventions")[0]
+    layers, beside = drawn.split("Rooms beside them")
+    assert [set(row) for row in first_column(layers)] == test_layers.LAYERS
+    assert [set(row) for row in first_column(beside)] == test_layers.BESIDE
+    may = re.findall(r"^\| (`.*?) \|.*\| (yes|no) \|$", layers, flags=re.MULTILINE)
+    assert {
+        room for rooms, answer in may if answer == "yes" for room in re.findall(r"`(\w+)`", rooms)
+    } == test_layers.ESPNET
+
+
+def test_the_glossary_is_sorted_and_has_no_term_twice():
+    terms = re.findall(r"^\| ([^|`]+) \| .+ \|$", text("architecture").split("## Glossary")[1], flags=re.MULTILINE)[1:]
+    assert 20 <= len(terms) <= 30
+    assert [term.casefold() for term in terms] == sorted({term.casefold() for term in terms})
+
+
+@each_page
+def test_files_that_are_named_exist(page):
+    there = [
+        f"/{path.relative_to(ROOT)}"
+        for folder in ("espnet_diverse", "tests", "benchmarks", "examples", "docs", "conf", "egs")
+        for path in (ROOT / folder).rglob("*.*")
+    ]
+    there += [f"/{path.name}" for path in ROOT.iterdir()]
+    kept = "\n".join(line for line in page.read_text(encoding="utf-8").splitlines() if " new: " not in line)
+    named = re.findall(r"`([\w./]+\.(?:py|md|txt|sh))(?:::\w+)?`", re.sub(r"```.*?```", "", kept, flags=re.DOTALL))
+    written = {"README.md", "RESULTS.md", "score.md", "alignment.txt", "run.sh"}  # by recipes and commands
+    for name in set(named) - written:
+        assert any(path.endswith(f"/{name}") for path in there), name
+
+
+@each_page
+def test_fragments_that_are_named_exist(page):
+    kinds = "|".join({fragment.split("/")[0] for fragment in FRAGMENTS})
+    named = re.findall(rf"(?<![\w./])((?:{kinds})/[a-z]\w+)(?![\w./*])", page.read_text(encoding="utf-8"))
+    assert set(named) - FRAGMENTS - EXAMPLES - {"decode/test"} == set()
+
+
+@each_page
+def test_commands_parse(page):
+    for line in lines(page):
+        if line.startswith("espnet-diverse ") and line != "espnet-diverse --help":
+            _, name, *words = shlex.split(line)
+            if name not in EXAMPLES:
+                command_parser(name)[1].parse_intermixed_args(words)
+
+
+@each_page
+def test_make_targets_exist(page):
+    targets = re.findall(r"`?make ([a-z]+)\b(?:`|   )", page.read_text(encoding="utf-8"))
+    if targets:
+        done = run(["make", "-n", *sorted(set(targets))])
+        assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(("folder", "line"), [call for page in PAGES.values() for call in recipe_lines(page)])
+def test_recipe_commands_plan(folder, line, tmp_path):
+    assert "espnet-diverse" in plan(folder, line, tmp_path)
+
+
+def test_every_command_is_in_the_table_of_commands():
+    table = text("commands").split("## Training")[0]
+    rows = re.findall(r"^\| [^|]+ \| (`.+`) \|$", table, flags=re.MULTILINE)
+    assert sorted(name for row in rows for name in re.findall(r"`(\w+)`", row)) == sorted(COMMANDS)
+
+
+def test_every_recipe_is_in_the_table_of_recipes():
+    table = text("recipes").split("## Run one")[0]
+    on_disk = {str(path.parent.relative_to(ROOT / "egs")) for path in (ROOT / "egs").glob("*/*/run.sh")}
+    assert {name for row in first_column(table) for name in row} == on_disk
+
+
+def test_every_folder_of_fragments_is_explained():
+    (table,) = re.findall(r"^\| folder of `conf/`.*?\n\n", text("recipes"), flags=re.MULTILINE | re.DOTALL)
+    named = {name for row in first_column(table) for name in row} - {"conf/"}
+    assert named == {fragment.split("/")[0] for fragment in FRAGMENTS}
+
+
+def test_the_conditions_are_those_of_the_code():
+    table = text("conditions").split("A part of the model")[0]
+    rows = re.findall(r"^\| `(\w+)` \| `(\w+)` \| `(--\w+)` \|", table, flags=re.MULTILINE)
+    assert rows == [(name, f"utt2{name}", condition.option) for name, condition in CONDITIONS.items()]
+
+
+@pytest.mark.parametrize("stem", CORES)
+def test_every_attention_is_explained(stem):
+    page = text("attentions")
+    assert re.search(rf"^\| `{stem}` \|", page, flags=re.MULTILINE)
+    (section,) = re.findall(rf"^## {stem}\n(.*?)(?=^## )", page, flags=re.MULTILINE | re.DOTALL)
+    assert "```text" in section  # the equations
+    for told in (r"\*\*Softmax-equivalent setting\*\*", r"\*\*Cost\*\*", r"\(\d+\)", r"20\d\d|the SDMA paper"):
+        assert re.search(told, section), told
+
+
+def test_the_extras_are_those_of_setup():
+    tree = ast.parse((ROOT / "setup.py").read_text(encoding="utf-8"))
+    (extras,) = [
+        node.value for node in ast.walk(tree) if isinstance(node, ast.keyword) and node.arg == "extras_require"
+    ]
+    section = text("install").split("## Extras")[1].split("## CPU")[0]
+    assert {name for row in first_column(section) for name in row} == {key.value for key in extras.keys}
+
+
+def test_the_configuration_of_the_attentions_builds():
+    from espnet_diverse.nets import DECODERS, ENCODERS
+
+    (block,) = blocks(PAGES["attentions"], "yaml")
+    config = yaml.safe_load(block)
+    encoder = ENCODERS[config["encoder"]](80, **config["encoder_conf"])
+    decoder = DECODERS[config["decoder"]](10, encoder.output_size(), **config["decoder_conf"])
+    assert encoder.encoders[0].self_attn.core.options.scale_s == "anneal"  # of the preset
+    assert type(decoder.decoders[0].src_attn.core).__name__ == "SMA"
+
+
+def test_the_head_selection_of_the_page_is_possible():
+    from espnet_diverse.attention.selection_options import selection_options
+
+    (block,) = blocks(PAGES["conditions"], "yaml")
+    for section in yaml.safe_load(block).values():
+        selection = section["attention"]["selection"]
+        names = {condition: ["a", "b"] for condition in selection["by"]}
+        assert selection_options(selection | {"conditions": names}).strategy in ("group", "subset")
+
+
+def load(source, path):
+    """The module that a block of code is."""
+    path.write_text(source, encoding="utf-8")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_core_of_the_page_takes_means(tmp_path):
+    import torch
+
+    (block,) = [block for block in blocks(PAGES["attentions"], "python") if "register_core" in block]
+    mean = load(block, tmp_path / "mean.py").Mean
+    x = torch.randn(2, 5, 8)
+    mask = torch.arange(5) < torch.tensor([[[5]], [[3]]])
+    module = build_attention("mean", 8, 2).eval()
+    assert isinstance(module.core, mean)
+    values = module.linear_v(x)
+    expected = torch.stack([values[0].mean(0), values[1, :3].mean(0)])
+    torch.testing.assert_close(module(x, x, x, mask), module.linear_out(expected).unsqueeze(1).expand(2, 5, 8))
+    torch.testing.assert_close(module(x, x, x, None)[0], module(x, x, x, mask)[0])

@@ -1,0 +1,97 @@
+"""The scripts of examples/ run as a user runs them, on tiny models."""
+
+import sys
+from pathlib import Path
+
+import pytest
+import soundfile
+import torch
+from conftest import OVERRIDES
+from references.markdown import ROOT, run
+from references.speech import write_speech
+
+EXAMPLES = ROOT / "examples"
+SCRIPTS = sorted(EXAMPLES.glob("*.py"))
+
+
+def example(name, *arguments, cwd: Path = ROOT):
+    return run([sys.executable, EXAMPLES / name, *arguments], cwd)
+
+
+def settings(**changes):
+    """--set arguments of a tiny model, with changes."""
+    return [word for key, value in (OVERRIDES | changes).items() for word in ("--set", f"{key}={value}")]
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.name)
+def test_scripts_are_short(script):
+    assert len(script.read_text(encoding="utf-8").splitlines()) < 60
+
+
+def test_every_script_is_run_here():
+    assert [script.name for script in SCRIPTS] == ["fine_tune.py", "own_core.py", "transcribe.py"]
+
+
+def test_transcribe_prints_segments_and_what_cannot_be_read(tiny_run, tmp_path):
+    recording = write_speech(tmp_path / "talk.wav", "good morning to all of you")
+    (tmp_path / "torn.wav").write_bytes(b"RIFF")
+    done = example("transcribe.py", tiny_run.model_dir, recording, tmp_path / "torn.wav")
+    assert done.returncode == 2, done.stderr
+    first, segment, *_ = done.stdout.splitlines()
+    seconds = soundfile.info(recording).duration
+    assert first == f"{recording}: {seconds:.1f} s, language not known to the model"
+    assert segment.split()[:2] == ["0.00", f"{seconds:.2f}"]
+    assert f"{tmp_path / 'torn.wav'}: " in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def train(tiny_run, output, *more):
+    """Train for an epoch with the core of the example."""
+    config = ["--config", f"model/tiny,{EXAMPLES / 'own_core.yaml'}", *settings(max_epoch=1)]
+    paths = ["--stats_dir", tiny_run.stats_dir, "--output_dir", output]
+    return example("own_core.py", "train", *config, *more, *tiny_run.data(), *paths)
+
+
+def test_a_core_of_ones_own_trains_and_decodes(tiny_run, tmp_path):
+    run_dir = tmp_path / "exp"
+    done = train(tiny_run, run_dir)
+    assert done.returncode == 0, done.stderr
+    state = torch.load(run_dir / "1epoch.pth", weights_only=True)
+    scale = state["encoder.encoders.0.self_attn.core.scale"]
+    assert scale.shape == (2, 1, 1)
+    assert not torch.equal(scale, torch.full_like(scale, 8.0))  # that of the YAML file, which has learned
+    model = ["--model_dir", run_dir, "--model_file", "1epoch.pth"]
+    decoding = ["--data_dir", tiny_run.test_dir, "--output_dir", tmp_path / "decode", "--set", "beam_size=2"]
+    done = example("own_core.py", "decode", *model, *decoding)
+    assert done.returncode == 0, done.stderr
+    assert len((tmp_path / "decode" / "text").read_text().splitlines()) == 3
+
+
+def test_a_core_of_ones_own_is_refused_by_a_conformer(tiny_run, tmp_path):
+    done = train(tiny_run, tmp_path / "exp", "--set", "encoder=diverse_conformer")
+    assert done.returncode == 1
+    assert "attention 'cosine' does not support relative position" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not list(tmp_path.glob("exp/*.pth"))
+
+
+def test_a_core_of_ones_own_is_refused_by_a_decoder(tiny_run, tmp_path):
+    done = train(tiny_run, tmp_path / "exp", "--set", "decoder_conf.attention.core=cosine")
+    assert done.returncode == 1
+    assert "attention 'cosine' does not support c" in done.stderr  # causal attention, or cached decoding
+
+
+def test_fine_tuning_begins_with_the_trained_weights(tiny_run, tmp_path):
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "train").symlink_to(tiny_run.valid_dir)
+    (data / "dev").symlink_to(tiny_run.test_dir)
+    still = ["--set", "max_epoch=1", "--set", "optim=sgd", "--set", "optim_conf={lr: 0.0}"]
+    done = example("fine_tune.py", tiny_run.model_dir, data, tmp_path / "exp", *still)
+    assert done.returncode == 0, done.stderr
+    before = torch.load(tiny_run.model_dir / "valid.acc.ave.pth", weights_only=True)
+    after = torch.load(tmp_path / "exp" / "valid.acc.ave.pth", weights_only=True)
+    learned = [name for name in before if before[name].is_floating_point() and "updates" not in name]
+    assert len(learned) > 50
+    for name in learned:
+        torch.testing.assert_close(after[name], before[name], msg=name)

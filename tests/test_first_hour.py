@@ -1,0 +1,54 @@
+"""The page docs/first_hour.md, followed from the tables of one's own recordings to the comparison of two runs."""
+
+import shlex
+import sys
+
+import pytest
+import soundfile
+from conftest import write_data_dir
+from references.markdown import ROOT, blocks, lines, run
+from references.speech import write_speech
+
+PAGE = ROOT / "docs" / "first_hour.md"
+COMMANDS = [line for line in lines(PAGE) if line.startswith("espnet-diverse ")]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with tables and recordings of 8 kHz, as the page begins with them."""
+    root = tmp_path_factory.mktemp("first_hour")
+    for seed, (name, count) in enumerate((("train", 12), ("dev", 4), ("test", 3))):
+        for path in write_data_dir(root / "mine" / name, count, seed).glob("*.wav"):
+            samples, _ = soundfile.read(path)
+            soundfile.write(path, samples, 8000)
+    (root / "recordings").mkdir()
+    write_speech(root / "talk.wav", "good morning to all of you")
+    write_speech(root / "recordings" / "second.wav", "the train leaves at nine")
+    (config,) = blocks(PAGE, "yaml")
+    (root / "mine.yaml").write_text(config.replace("max_epoch: 20", "max_epoch: 2"))
+    return root
+
+
+@pytest.mark.slow
+def test_every_step_follows_from_the_one_before(folder):
+    (code,) = blocks(PAGE, "python")
+    done = run([sys.executable, "-c", code], folder)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("train: 12 utterances")
+    said = {}
+    for line in COMMANDS:
+        if "exp/softmax" in line:  # the second run of the page; here it is the first once more
+            (folder / "exp" / "softmax").symlink_to(folder / "exp" / "mine")
+        done = run(shlex.split(line), folder)
+        assert done.returncode == 0, f"{line}\n{done.stderr}"
+        said[line.split()[1]] = done.stdout
+    assert "| encoder self-attention |" in said["analyse"]
+    assert said["compare"].startswith("|")
+    written = ["exp/mine/decode/test/score.md", "transcripts/second.srt", "mine.zip", "exp/mine/analysis/analysis.html"]
+    assert [name for name in written if not (folder / name).is_file()] == []
+
+
+def test_the_page_names_every_command_that_a_first_model_takes():
+    names = [line.split()[1] for line in COMMANDS]
+    steps = ["tokens", "stats", "train", "average", "decode", "score", "transcribe", "transcribe", "pack", "analyse"]
+    assert names == [*steps, "compare"]
