@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+import subprocess
 import sys
 
 import pytest

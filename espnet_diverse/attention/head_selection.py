@@ -18,6 +18,7 @@ which are the same for all samples, are projected for all P heads if a batch mix
 """
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from typing import Any
 
 import torch
@@ -41,7 +42,7 @@ from espnet_diverse.scope import current
 _FIRST, _LAST = -4.605170185988091, 0.0  # log 0.01 and log 1: where logits start, as released
 
 
-def build_selection(options: Mapping[str, Any] | None, heads: int) -> nn.Module | None:
+def build_selection(options: Mapping[str, Any] | None, heads: int) -> "HeadSelection | None":
     """Build the head selection of an attention.
 
     Args:
@@ -114,7 +115,7 @@ class HeadSelection(nn.Module):
 
     def _ids(self, condition: str, batch: int) -> list[int]:
         names, shared = self.names[condition], current()
-        ids = shared.condition(condition, batch).tolist() if condition in shared.conditions else [None] * batch
+        ids: list = shared.condition(condition, batch).tolist() if condition in shared.conditions else [None] * batch
         if all(i in range(len(names)) for i in ids):
             return ids
         if condition in self.options.default_condition:
@@ -130,6 +131,8 @@ class HeadSelection(nn.Module):
 
 class StaticSelection(HeadSelection):
     """Each family of languages or domains has its own H heads; nothing is learned."""
+
+    _slots: Tensor
 
     def __init__(self, heads: int, options: SelectionOptions):
         super().__init__(heads, options)
@@ -198,7 +201,7 @@ class LearnedSelection(HeadSelection):
 
     def _choose(self, values: Sequence[tuple[int, ...]], members: Sequence[int]) -> tuple[Tensor, Tensor | None]:
         indices = zip(self.names, zip(*values, strict=True), strict=True)
-        phi = sum(self.logits(condition)[list(index)] for condition, index in indices)  # (G, P)
+        phi = reduce(torch.add, (self.logits(condition)[list(index)] for condition, index in indices))  # (G, P)
         if not self.training:
             return self._pick(phi), None
         updates = self.updates(self.logits(next(iter(self.names))))

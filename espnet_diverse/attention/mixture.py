@@ -65,7 +65,7 @@ class Mixture(nn.Module):
             for parameter in self.parameters():
                 nn.init.xavier_normal_(parameter)
         with torch.no_grad():
-            self.mean /= learning_rate_scale
+            self.mean.div_(learning_rate_scale)
 
     def components(self) -> tuple[Tensor, Tensor, Tensor]:
         """Return log prior (G, C), mean (G, C, D) and log variance (G, C, D)."""

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from espnet_diverse.attention.core import Core, Heads, KVCache
 from espnet_diverse.attention.head_gather import AllHeads
+from espnet_diverse.attention.head_selection import HeadSelection
 from espnet_diverse.scope import current
 
 
@@ -45,7 +46,7 @@ class MultiHeadAttention(nn.Module):
         core: Core,
         dropout: float = 0.0,
         relative: bool = False,
-        selection: nn.Module | None = None,
+        selection: HeadSelection | None = None,
     ):
         nn.Module.__init__(self)  # not super(): `nets` adds ESPnet's class as a second base for its type alone
         if size % heads:
@@ -97,7 +98,7 @@ class MultiHeadAttention(nn.Module):
         v = self._split(selected.project_values(self.linear_v, inputs.value[:1] if once else inputs.value))
         k, v = (x.expand(query.size(0), -1, -1, -1) for x in (k, v))
         heads = Heads(q, k, v, query, key, q, inputs, _bool_mask(mask))
-        if self.relative:
+        if pos_emb is not None:
             heads.q = q + selected.rows(self.pos_bias_u).unsqueeze(-2)
             heads.position = self._position_term(q, pos_emb, selected)
         heads.dropout = self.dropout_rate if self.training else 0.0

@@ -1,6 +1,7 @@
 """Attention cores by name: those of this package, and those that a user's program registers."""
 
 from collections.abc import Callable, Sequence
+from typing import overload
 
 from espnet_diverse.attention.core import Core
 from espnet_diverse.attention.sdma import SDMA
@@ -15,6 +16,10 @@ CORES: dict[str, type[Core]] = {"softmax": Softmax, "sma": SMA, "sdma": SDMA}
 _registered: dict[str, type[Core]] = {}
 
 
+@overload
+def register_core(name: str, core: None = None) -> Callable[[type[Core]], type[Core]]: ...
+@overload
+def register_core(name: str, core: type[Core]) -> type[Core]: ...
 def register_core(name: str, core: type[Core] | None = None) -> Callable[[type[Core]], type[Core]] | type[Core]:
     """Make a core available under a name, in configurations too; a function, or a decorator if `core` is left out.
 
@@ -40,7 +45,7 @@ def register_core(name: str, core: type[Core] | None = None) -> Callable[[type[C
     if not isinstance(core, type) or not issubclass(core, Core):
         raise ValueError(f"{core!r} cannot be registered as attention {name!r}; give a subclass of Core")
     known = known_cores().get(name)
-    if name in CORES or (known is not None and known.__qualname__ != core.__qualname__):
+    if known is not None and (name in CORES or known.__qualname__ != core.__qualname__):
         raise ValueError(f"the name {name!r} belongs to the attention core {known.__qualname__}; choose another name")
     _registered[name] = core
     return core

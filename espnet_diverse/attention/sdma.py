@@ -34,6 +34,7 @@ class SDMA(SMA):
     """Semantic mask attention with mutual-information losses on the queries, which make the heads differ."""
 
     Options = SDMAOptions
+    options: SDMAOptions
     SOFTMAX_EQUIVALENT = SMA.SOFTMAX_EQUIVALENT | {"lambda_q": 0.0, "lambda_x": 0.0}
     DIAGNOSES = SMA.DIAGNOSES + cluster_diagnoses("q", "queries")
     LOSSES = SMA.LOSSES | {
@@ -56,8 +57,8 @@ class SDMA(SMA):
         """Compute the context (B, H, Tq, D), and the weights Ahat (B, H, Tq, Tk) if needed, else None."""
         noise, collect = self._query_noise(heads), current().collect
         if collect or heads.need_weights:
-            noisy = noise is not None and self.options.noise_order == "before"
-            q = heads.raw_q + noise if noisy else heads.raw_q
+            noisy = self.options.noise_order == "before"
+            q = heads.raw_q if noise is None or not noisy else heads.raw_q + noise
             queries = self.query_mixture(divided(q, self.query_scale * self.scale()))
         if collect:
             self._collect_query_losses(heads, queries)

@@ -18,6 +18,8 @@ Cost: that of softmax plus O(T C (D + C)); the mixed weights are computed in blo
 """
 
 from dataclasses import replace
+from functools import reduce
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -25,7 +27,7 @@ from torch import Tensor
 
 from espnet_diverse.attention.cluster_usage import cluster_diagnoses, cluster_usage
 from espnet_diverse.attention.core import Core, Heads, Inputs
-from espnet_diverse.attention.inspection import AuxiliaryLoss, HeadMap, Inspection
+from espnet_diverse.attention.inspection import AuxiliaryLoss, Diagnosis, HeadMap, Inspection
 from espnet_diverse.attention.mixture import Clustering, Mixture
 from espnet_diverse.attention.noise import LearnedVariance, gaussian_noise
 from espnet_diverse.attention.sdma_options import SMAOptions
@@ -42,9 +44,10 @@ class SMA(Core):
     """Attention re-weighted by a semantic mask of clustered tokens."""
 
     Options = SMAOptions
+    options: SMAOptions
     supports = replace(EVERYTHING, half_precision=False)  # log densities are too coarse in half precision
     SOFTMAX_EQUIVALENT = {"nu": 0.0, "noise_std": 0.0, "lambda_k": 0.0, "lambda_d": 0.0}
-    DIAGNOSES = cluster_diagnoses("z", "tokens")
+    DIAGNOSES: ClassVar[tuple[Diagnosis, ...]] = cluster_diagnoses("z", "tokens")
     LOSSES = {"kl_z": AuxiliaryLoss("lambda_k"), "diversity_z": AuxiliaryLoss("lambda_d")}
 
     def __init__(
@@ -77,7 +80,9 @@ class SMA(Core):
         """Compute the context (B, H, Tq, D), and the weights Ahat (B, H, Tq, Tk) if needed, else None."""
         if heads.key_features is not None:
             return self._attend(heads, self._cluster(heads.query).p, heads.key_features)
-        clustered = heads.perturbed if self.options.noise_order == "before" else heads
+        clustered: Heads | Inputs = heads
+        if heads.perturbed is not None and self.options.noise_order == "before":
+            clustered = heads.perturbed
         query = self._cluster(clustered.query)
         key = query if heads.key is heads.query else self._cluster(clustered.key)
         self._collect_token_losses(heads, query, key)
@@ -120,7 +125,7 @@ class SMA(Core):
 
     def scale(self) -> float | Tensor:
         """Return s of Algorithm 1; with `scale_s: anneal` it falls from 10 to 1 while gamma grows to 0.9."""
-        if self.options.scale_s != "anneal":
+        if not isinstance(self.options.scale_s, str):  # the only text that is allowed is "anneal"
             return self.options.scale_s
         return 10 * (1 - gamma_schedule(self._count(), 0.9, self.options.gamma_rate))
 
@@ -134,8 +139,10 @@ class SMA(Core):
         if key is not query:  # cross-attention clusters the tokens of both sides with one mixture
             counted = self._counted(key, key_side_mask(heads))
             sides.append((key, counted, self._variance(heads.key, self.memory_variance)))
-        scope.add_loss("kl_z", self.options.lambda_k * sum(self._kl(self.token_mixture, *side) for side in sides))
-        scope.add_loss("diversity_z", self.options.lambda_d * sum(self._spread(c, valid) for c, valid, _ in sides))
+        kl = reduce(torch.add, (self._kl(self.token_mixture, *side) for side in sides))
+        spread = reduce(torch.add, (self._spread(c, valid) for c, valid, _ in sides))
+        scope.add_loss("kl_z", self.options.lambda_k * kl)
+        scope.add_loss("diversity_z", self.options.lambda_d * spread)
         scope.add_stat("gamma", self.gamma())
         self._collect_usage("z", key, key_side_mask(heads))
 
@@ -157,7 +164,7 @@ class SMA(Core):
         return valid_tokens(mask if self.options.losses_over == "valid" else None, clustering.x)
 
     def _variance(self, x: Tensor, learned: LearnedVariance | None) -> float | Tensor:
-        return self.options.approx_var if learned is None else learned(x)
+        return float(self.options.approx_var) if learned is None else learned(x)
 
     def _token_noise(self, x: Tensor, learned: LearnedVariance | None) -> Tensor:
         std = self.options.noise_std

@@ -25,11 +25,11 @@ class Softmax(Core):
         if heads.need_weights:
             weights = masked_softmax(heads.scores(), heads.mask)
             return F.dropout(weights, heads.dropout) @ heads.v, weights
-        bias = heads.mask
-        if heads.position is not None:
-            bias = heads.scaled_position()
-            if heads.mask is not None:
-                bias = bias.masked_fill(~heads.mask, -torch.inf)
+        bias = heads.scaled_position()
+        if bias is None:
+            bias = heads.mask
+        elif heads.mask is not None:
+            bias = bias.masked_fill(~heads.mask, -torch.inf)
         return F.scaled_dot_product_attention(heads.q, heads.k, heads.v, bias, heads.dropout), None
 
 

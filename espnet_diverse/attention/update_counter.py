@@ -16,17 +16,19 @@ class UpdateCounter(nn.Module):
     that checkpoint averaging averages it like the weights.
     """
 
+    count: Tensor
+
     def __init__(self):
         super().__init__()
         self.register_buffer("count", torch.zeros(()))
-        self._version: int | None = None
+        self._seen: int | None = None  # not `_version`, which a module has for its state dict
 
     def forward(self, watched: Tensor) -> Tensor:
         """Count an update if `watched` has changed since the last forward pass in training; return the count ()."""
         if self.training:
-            if self._version is not None and self._version != watched._version:
+            if self._seen is not None and self._seen != watched._version:
                 self.count = self.count + 1
-            self._version = watched._version
+            self._seen = watched._version
         return self.count
 
     def _load_from_state_dict(self, *args, **kwargs):
@@ -36,4 +38,4 @@ class UpdateCounter(nn.Module):
         therefore counts one update in its first forward pass.
         """
         super()._load_from_state_dict(*args, **kwargs)
-        self._version = _UNSEEN if self.count > 0 else None
+        self._seen = _UNSEEN if self.count > 0 else None

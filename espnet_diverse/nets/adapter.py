@@ -17,6 +17,7 @@ Cost: N * bottleneck * (2 M + 1) + 3 N M parameters for each layer of width M wi
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import sqrt
+from typing import cast
 
 import torch
 import torch.nn.functional as F
@@ -144,11 +145,12 @@ def _adapt(layer: nn.Module, _args: tuple, named: dict[str, object], output: tup
     In cached decoding that output is the cache, to which the adapter has been applied before, and one new position.
     """
     x, *rest = output
+    adapter = cast(Adapters, layer.adapter)
     if isinstance(x, tuple):  # with its relative positions
-        return ((layer.adapter(x[0]), *x[1:]), *rest)
+        return ((adapter(x[0]), *x[1:]), *rest)
     if named.get("cache") is not None:
-        return (torch.cat([x[:, :-1], layer.adapter(x[:, -1:])], dim=1), *rest)
-    return (layer.adapter(x), *rest)
+        return (torch.cat([x[:, :-1], adapter(x[:, -1:])], dim=1), *rest)
+    return (adapter(x), *rest)
 
 
 def freeze_base(model: nn.Module) -> None:

@@ -50,10 +50,11 @@ class BertFrontend(AbsFrontend):
         bert_config: dict | None = None,
     ):
         super().__init__()
-        if bert is None and bert_config is None:
-            raise ConfigError("frontend_conf.bert is not given; name the encoder, --set frontend_conf.bert=PATH")
-        self.pretrained, self.trainable = bert, trainable
-        self.bert_config = bert_config or pretrained.read_config(bert)
+        if not bert_config:
+            if bert is None:
+                raise ConfigError("frontend_conf.bert is not given; name the encoder, --set frontend_conf.bert=PATH")
+            bert_config = pretrained.read_config(bert)
+        self.pretrained, self.trainable, self.bert_config = bert, trainable, bert_config
         self.bert = pretrained.build(self.bert_config).requires_grad_(trainable)
         self.project = nn.Linear(self.bert.config.hidden_size, embed_dim)
         self.dropout = nn.Dropout(positional_dropout_rate)

@@ -27,6 +27,8 @@ class ConditionRows(nn.Module):
         ConfigError: A condition or a value is unknown, listed twice, or missing.
     """
 
+    rows: Tensor
+
     def __init__(
         self,
         option: str,
@@ -99,7 +101,8 @@ class ConditionRows(nn.Module):
                 )
 
     def _check_distinct(self) -> None:
-        for listed in (*self.names, self.labels):
+        lists: tuple[list, ...] = (*self.names, self.labels)
+        for listed in lists:
             twice = next((entry for entry in listed if listed.count(entry) > 1), None)
             if twice is not None:
                 shown = twice if isinstance(twice, str) else " ".join(twice)

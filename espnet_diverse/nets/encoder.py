@@ -4,6 +4,9 @@ Each class is ESPnet's encoder; after its constructor has run, the self-attentio
 Without our options the attention is softmax, and output and state dict equal ESPnet's.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 from espnet.nets.pytorch_backend.transformer.subsampling import Conv2dSubsampling
 from espnet2.asr.encoder.conformer_encoder import ConformerEncoder
 from espnet2.asr.encoder.contextual_block_transformer_encoder import ContextualBlockTransformerEncoder
@@ -35,6 +38,9 @@ class _WithAttention:
     """
 
     attribute = "self_attn"
+    encoders: Any  # as ESPnet's class makes them
+    embed: Any
+    output_size: Callable[[], int]
 
     def __init__(
         self,
@@ -46,7 +52,8 @@ class _WithAttention:
         **options,
     ):
         gated = options.get("input_layer") == GATED
-        super().__init__(input_size, *args, **(options | {"input_layer": "conv2d"} if gated else options))
+        theirs = options | {"input_layer": "conv2d"} if gated else options
+        super().__init__(input_size, *args, **theirs)  # type: ignore[call-arg]  # of ESPnet's class in the bases
         if gated:
             self.embed = self._gated_subsampling(input_size, conv_channels)
         net = type(self).__name__

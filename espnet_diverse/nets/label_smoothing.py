@@ -1,5 +1,7 @@
 """A faster label smoothing loss that needs less memory, in place of ESPnet's."""
 
+from typing import Any
+
 from espnet.nets.pytorch_backend.transformer.label_smoothing_loss import LabelSmoothingLoss as Theirs
 from torch import Tensor, nn
 
@@ -30,6 +32,7 @@ class LabelSmoothingLoss(nn.Module):
 
 def replace_losses(model: nn.Module) -> None:
     """Replace each label smoothing loss of ESPnet that `model` has as an attribute by ours."""
+    theirs: Any  # ESPnet has no types
     for name, theirs in model.named_children():
         if type(theirs) is Theirs and theirs.smoothing < 1:
             setattr(model, name, LabelSmoothingLoss(theirs.padding_idx, theirs.smoothing, theirs.normalize_length))

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -36,7 +37,7 @@ def read_config(model: str | Path) -> dict:
     return {name: value for name, value in config.to_diff_dict().items() if name not in ("auto_map", "dtype")}
 
 
-def build(config: dict) -> nn.Module:
+def build(config: dict) -> Any:
     """Build an encoder with random weights.
 
     Args:
@@ -51,7 +52,7 @@ def build(config: dict) -> nn.Module:
         return _without_heads(transformers.AutoModel.from_config(known, trust_remote_code=False))
 
 
-def load(model: str | Path) -> nn.Module:
+def load(model: str | Path) -> Any:
     """Load a trained encoder in evaluation mode.
 
     Args:
@@ -71,7 +72,7 @@ def load(model: str | Path) -> nn.Module:
     return _without_heads(encoder).float()
 
 
-def positions(encoder: nn.Module) -> int:
+def positions(encoder: Any) -> int:
     """Return the greatest number of tokens that an encoder reads, including the special tokens around a text."""
     table = getattr(getattr(encoder, "embeddings", None), "position_embeddings", None)
     if isinstance(table, nn.Embedding):  # positions of RoBERTa begin after padding

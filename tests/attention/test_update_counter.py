@@ -28,3 +28,10 @@ def test_counter_goes_on_after_loading_as_if_there_had_been_no_stop():
         with torch.no_grad():
             weight.add_(1)
     assert float(resumed.count) == float(straight.count) == 5
+
+
+def test_counter_leaves_the_format_version_of_the_state_dict_alone():
+    """Every module has a `_version`, which PyTorch writes into the metadata of state dicts."""
+    counter, weight = UpdateCounter(), torch.nn.Parameter(torch.zeros(2))
+    counter(weight)
+    assert counter.state_dict()._metadata[""] == {"version": 1}
