@@ -4,13 +4,14 @@ import ast
 import importlib.util
 import re
 import shlex
+import sys
 
 import pytest
 import test_layers
 import yaml
 from references.markdown import ROOT, blocks, lines, plan, recipe_lines, run
 
-from espnet_diverse.attention import CORES, build_attention
+from espnet_diverse.attention import CORES, build_attention, registry
 from espnet_diverse.bin.main import COMMANDS, command_parser
 from espnet_diverse.conditions import CONDITIONS
 
@@ -38,7 +39,7 @@ def site(tmp_path_factory):
     """The site, built with --strict: a link, an anchor or a name that leads nowhere is an error."""
     pytest.importorskip("mkdocstrings_handlers.python", reason="the site needs the extra docs")
     folder = tmp_path_factory.mktemp("site")
-    done = run(["mkdocs", "build", "--strict", "--quiet", "--site-dir", folder])
+    done = run([sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", folder])
     assert done.returncode == 0, done.stderr
     return folder
 
@@ -210,8 +211,10 @@ def load(source, path):
     return module
 
 
-def test_the_core_of_the_page_takes_means(tmp_path):
+def test_the_core_of_the_page_takes_means(tmp_path, monkeypatch):
     import torch
+
+    monkeypatch.setattr(registry, "_registered", {})
 
     (block,) = [block for block in blocks(PAGES["attentions"], "python") if "register_core" in block]
     mean = load(block, tmp_path / "mean.py").Mean

@@ -7,7 +7,7 @@ import pytest
 import soundfile
 import torch
 from conftest import OVERRIDES
-from references.markdown import ROOT, run
+from references.markdown import ROOT, printed, run
 from references.speech import write_speech
 
 EXAMPLES = ROOT / "examples"
@@ -37,7 +37,7 @@ def test_transcribe_prints_segments_and_what_cannot_be_read(tiny_run, tmp_path):
     (tmp_path / "torn.wav").write_bytes(b"RIFF")
     done = example("transcribe.py", tiny_run.model_dir, recording, tmp_path / "torn.wav")
     assert done.returncode == 2, done.stderr
-    first, segment, *_ = done.stdout.splitlines()
+    first, segment, *_ = printed(done).splitlines()
     seconds = soundfile.info(recording).duration
     assert first == f"{recording}: {seconds:.1f} s, language not known to the model"
     assert segment.split()[:2] == ["0.00", f"{seconds:.2f}"]

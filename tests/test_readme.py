@@ -3,12 +3,11 @@
 import json
 import re
 import shlex
-import subprocess
 import sys
 
 import pytest
 import yaml
-from references.markdown import ROOT, blocks, lines, plan, recipe_lines, run
+from references.markdown import ROOT, blocks, lines, plan, printed, recipe_lines, run
 from references.speech import write_speech
 
 README = ROOT / "README.md"
@@ -63,11 +62,6 @@ def test_transcribe_runs(line, tiny_run, recordings):
         assert [segment["end"] for segment in written["segments"]] == [written["duration"]]
     else:
         assert said.count("\n") <= 1  # an untrained model has nothing to say
-
-
-def printed(done: subprocess.CompletedProcess) -> str:
-    """What a script printed, without the line that ESPnet prints when it is imported."""
-    return re.sub("Failed to import Flash Attention.*\n", "", done.stdout).strip()
 
 
 def test_the_quick_start_transcribes(tiny_run, recordings):

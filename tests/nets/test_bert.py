@@ -200,6 +200,6 @@ def test_embeddings_are_not_shared_with_a_pretrained_encoder(fused, tiny_bert):
     args.src_token_list = args.token_list
     args.model_conf["share_encoder_decoder_input_embed"] = True
     with pytest.raises(
-        ConfigError, match="share_encoder_decoder_input_embed: the frontend has no embeddings of its ow"
+        ConfigError, match="share_encoder_decoder_input_embed: the frontend has no embeddings; set false"
     ):
         MTTask.build_model(args)

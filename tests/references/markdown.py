@@ -44,3 +44,8 @@ def plan(folder: str, line: str, somewhere: Path) -> str:
     done = run([*words, *([] if "--dry_run" in words else ["--dry_run"])], ROOT / folder)
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def printed(done: subprocess.CompletedProcess) -> str:
+    """What a script printed, without the line that ESPnet prints when it is imported."""
+    return re.sub("Failed to import Flash Attention.*\n", "", done.stdout).strip()
