@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from espnet_diverse.audio.sources import Source
-from espnet_diverse.conditions import given
+from espnet_diverse.conditions import values_by_condition
 from espnet_diverse.decoding.condition_ids import completed, indices_of, warn_of_unused
 from espnet_diverse.decoding.grouping import grouped
 from espnet_diverse.decoding.options import Options
@@ -90,7 +90,7 @@ class Recognizer:
             ConfigError: Word timestamps are asked for and the model has no CTC, or a search option is not possible.
             DataError: The recording cannot be read, or a language or domain is unknown or missing.
         """
-        names = given({"language": language, "target_language": target_language, "domain": domain})
+        names = values_by_condition({"language": language, "target_language": target_language, "domain": domain})
         (result,) = self.transcribe_all([Request(audio, rate, names)], word_timestamps, options)
         if isinstance(result, Exception):
             raise result
@@ -172,7 +172,7 @@ class Translator:
             ConfigError: A search option is not possible with this model.
             DataError: A language or domain is unknown or missing.
         """
-        names = given({"language": language, "target_language": target_language, "domain": domain})
+        names = values_by_condition({"language": language, "target_language": target_language, "domain": domain})
         if isinstance(text, str):
             return self._translate([text], names, options)[0]
         return self._translate(text, names, options)

@@ -6,7 +6,7 @@ from dataclasses import fields
 from functools import cache
 from pathlib import Path
 
-from espnet_diverse.conditions import CONDITIONS, given
+from espnet_diverse.conditions import CONDITIONS, values_by_condition
 from espnet_diverse.decoding.options import PRECISIONS, SAMPLING, Options, declared
 from espnet_diverse.errors import ConfigError
 
@@ -200,7 +200,7 @@ def add_conditions(parser: argparse.ArgumentParser) -> None:
 
 def conditions(args: argparse.Namespace) -> dict[str, str]:
     """Values by condition, from the options of `add_conditions`."""
-    return given(vars(args))
+    return values_by_condition(vars(args))
 
 
 def fragments(args: argparse.Namespace) -> list[str]:
