@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from espnet_diverse.bin import options
 from espnet_diverse.conditions import as_arguments
+from espnet_diverse.decoding.options import TRANSLATION_SEARCHES
 
 if TYPE_CHECKING:
     from espnet_diverse.inference import Translation, Translator
@@ -33,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--text", action="append", default=[], help="line to translate; can be repeated")
     options.add_conditions(parser)
-    options.add_search_options(parser, **_DEFAULTS)
+    options.add_search_options(parser, TRANSLATION_SEARCHES, **_DEFAULTS)
     options.add_device_options(parser)
     out = parser.add_argument_group("output")
     out.add_argument(
