@@ -29,17 +29,22 @@ class Condition(NamedTuple):
 
 
 CONDITIONS: dict[str, Condition] = {
-    "lang": Condition("language", "language", "language that is spoken"),
-    "tgtlang": Condition("target language", "target_language", "language of the text (default: the language)"),
-    "domain": Condition("domain", "domain", "domain of the recordings"),
+    "lang": Condition("language", "language", "language of the input: of the speech, or of the source text"),
+    "tgtlang": Condition(
+        "target language", "target_language", "language of the output text (default: that of the input)"
+    ),
+    "domain": Condition("domain", "domain", "domain of the recordings or texts"),
 }
 """Conditions by name. A model numbers the values of a condition in the order in which its config.yaml lists them."""
 
 TABLES: tuple[str, ...] = tuple(f"utt2{name}" for name in CONDITIONS)
 """Tables of a Kaldi data directory that give the value of one condition for every utterance."""
 
+LANGUAGE_TABLES: tuple[str, ...] = tuple(f"utt2{name}" for name in ("lang", "tgtlang"))
+"""Those of `TABLES` whose values are languages."""
 
-def given(arguments: Mapping[str, str | None]) -> dict[str, str]:
+
+def values_by_condition(arguments: Mapping[str, str | None]) -> dict[str, str]:
     """Return the values of conditions among `arguments`, by condition.
 
     Args:
@@ -47,3 +52,8 @@ def given(arguments: Mapping[str, str | None]) -> dict[str, str]:
     """
     values = {name: arguments.get(condition.argument) for name, condition in CONDITIONS.items()}
     return {name: value for name, value in values.items() if value}
+
+
+def as_arguments(values: Mapping[str, str]) -> dict[str, str]:
+    """Return values by condition as keyword arguments of `Recognizer.transcribe` and `Translator.translate`."""
+    return {CONDITIONS[name].argument: value for name, value in values.items()}

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from espnet_diverse.audio.sources import Source
-from espnet_diverse.conditions import given
+from espnet_diverse.conditions import values_by_condition
 from espnet_diverse.decoding.condition_ids import completed, indices_of, warn_of_unused
 from espnet_diverse.decoding.grouping import grouped
-from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.options import SPEECH_SEARCHES, TRANSLATION_SEARCHES, Options
 from espnet_diverse.decoding.predictor import Predictor, load_predictor
 from espnet_diverse.errors import ConfigError, ModelError
 from espnet_diverse.packing.archive import unpacked
@@ -60,6 +60,7 @@ class Recognizer:
     ):
         self.segmentation = segmentation or SegmentationOptions()
         self.segmentation.detector()  # raises ConfigError where it is not installed, before the model is loaded
+        _check_search(options, SPEECH_SEARCHES)
         self.search = _load(model, model_file, options, device, precision, compile)
         if self.search.task == "mt":
             raise ModelError(f"{model}: translates text, not speech; use Translator, or espnet-diverse translate")
@@ -90,7 +91,7 @@ class Recognizer:
             ConfigError: Word timestamps are asked for and the model has no CTC, or a search option is not possible.
             DataError: The recording cannot be read, or a language or domain is unknown or missing.
         """
-        names = given({"language": language, "target_language": target_language, "domain": domain})
+        names = values_by_condition({"language": language, "target_language": target_language, "domain": domain})
         (result,) = self.transcribe_all([Request(audio, rate, names)], word_timestamps, options)
         if isinstance(result, Exception):
             raise result
@@ -146,6 +147,7 @@ class Translator:
         compile: bool = False,
         options: Options | None = None,
     ):
+        _check_search(options, TRANSLATION_SEARCHES)
         self.search = _load(model, model_file, options, device, precision, compile)
         if self.search.task != "mt":
             raise ModelError(f"{model}: reads speech, not text; use Recognizer, or espnet-diverse transcribe")
@@ -172,7 +174,7 @@ class Translator:
             ConfigError: A search option is not possible with this model.
             DataError: A language or domain is unknown or missing.
         """
-        names = given({"language": language, "target_language": target_language, "domain": domain})
+        names = values_by_condition({"language": language, "target_language": target_language, "domain": domain})
         if isinstance(text, str):
             return self._translate([text], names, options)[0]
         return self._translate(text, names, options)
@@ -194,6 +196,12 @@ class Translator:
         return found
 
 
+def _check_search(options: Options | None, searches: Sequence[str]) -> None:
+    if options is not None and options.search not in searches:
+        other = "; use espnet-diverse decode for it" if options.search == "espnet" else ""
+        raise ConfigError(f"search={options.search} is not possible here; possible: {' '.join(searches)}{other}")
+
+
 def _load(
     model: str | Path,
     model_file: str | Path | None,
@@ -202,6 +210,4 @@ def _load(
     precision: str,
     compiled: bool,
 ) -> Predictor:
-    if options is not None and options.search == "espnet":
-        raise ConfigError("search 'espnet' is not possible here; use batched or greedy, or espnet-diverse decode")
     return load_predictor(unpacked(Path(model)), model_file, options, device, precision, compiled)

@@ -287,7 +287,12 @@ def test_translations_are_those_of_decode(tiny_translation, tmp_path):
         (
             lambda speech, text: Recognizer(speech, options=Options(search="espnet")),
             ConfigError,
-            "search 'espnet' is not possible here",
+            "search=espnet is not possible here; possible: batched greedy sampling; use espnet-diverse decode for it",
+        ),
+        (
+            lambda speech, text: Translator(text, options=Options(search="greedy")),
+            ConfigError,
+            "search=greedy is not possible here; possible: batched sampling$",
         ),
     ],
 )

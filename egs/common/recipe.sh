@@ -139,10 +139,10 @@ stage_decode() {
     for name in $test_sets; do
         if [[ $task == lm ]]; then
             espnet-diverse perplexity "${model[@]}" --data_dir "$data_dir/$name" --output_dir "$decode_dir/$name" \
-                --results "$exp_dir/RESULTS.md" --ngpu "$((ngpu > 0))"
+                --results "$exp_dir/RESULTS.md" --device "$device"
         else
             espnet-diverse decode "${model[@]}" --config "$decode_config" --data_dir "$data_dir/$name" \
-                --output_dir "$decode_dir/$name" --nj "$nj" --ngpu "$((ngpu > 0))"
+                --output_dir "$decode_dir/$name" --nj "$nj" --device "$device"
         fi
     done
 }
@@ -174,7 +174,7 @@ finish() { # keep the plan beside its results if there are any
 }
 
 run_stages() {
-    local first last number switches=(--stamps_dir exp/.stamps)
+    local first last number switches=(--cache_dir exp/.stamps)
     # Below, bash evaluates it as arithmetic, which would run a command inside an array index.
     [[ $ngpu =~ ^(0|[1-9][0-9]*)$ ]] || die "--ngpu '$ngpu' is not a number of GPUs; give 0, 1, 2 and so on"
     [[ -z $corpus || -z $corpus_dir ]] || die "--corpus and --corpus_dir exclude each other; give one of them"
@@ -182,6 +182,8 @@ run_stages() {
     last=$(stage_number "$stop_stage")
     ((first <= last)) || die "--stage $stage comes after --stop_stage $stop_stage; swap them"
     : "${tag:=$(experiment_tag)}" "${data_dir:=data${corpus:+/$corpus}}"
+    device=cpu
+    [[ $ngpu == 0 ]] || device=cuda
     exp_dir=exp/$tag decode_dir=exp/$tag/$(stems "$decode_config")
     [[ $dry_run == false ]] || switches+=(--dry_run)
     plan=$(mktemp)

@@ -37,7 +37,7 @@ _ATTRIBUTES = {"self_attn": "self", "attn": "self", "src_attn": "cross"}
 
 @dataclass(frozen=True)
 class Observation:
-    """What the attentions of one kind, N layers of H heads, computed for one utterance.
+    """What the attentions of one kind, N layers of H heads, computed for one utterance; all tensors are on the CPU.
 
     Attributes:
         weights: Attention weights, after any re-weighting by the core, (N, H, Tq, Tk).
@@ -102,17 +102,17 @@ def _observation(kind: str, modules: list[nn.Module], outputs: dict[nn.Module, l
     """Stack what the layers report; `q_norm` returns the queries, in ESPnet's attention too."""
     reports = [_inspection(module) for module in modules]
     maps = {
-        name: replace(shown, values=torch.stack([report.maps[name].values[0] for report in reports]))
+        name: replace(shown, values=torch.stack([report.maps[name].values[0] for report in reports]).cpu())
         for name, shown in reports[0].maps.items()
         if all(name in report.maps for report in reports)
     }
     posteriors = {
-        _INPUTS[kind].get(name, name): torch.stack([report.posteriors[name][0] for report in reports])
+        _INPUTS[kind].get(name, name): torch.stack([report.posteriors[name][0] for report in reports]).cpu()
         for name in reports[0].posteriors
         if all(name in report.posteriors for report in reports)
     }
-    weights = torch.stack([module.attn[0] for module in modules])
-    return Observation(weights, outputs[modules[-1].q_norm][0][0], maps, posteriors)
+    weights = torch.stack([module.attn[0] for module in modules]).cpu()
+    return Observation(weights, outputs[modules[-1].q_norm][0][0].cpu(), maps, posteriors)
 
 
 def _inspection(module: nn.Module) -> Inspection:

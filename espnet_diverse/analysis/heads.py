@@ -74,8 +74,8 @@ def _last(model: AbsESPnetModel, net: str, attributes: tuple[str, ...]) -> HeadM
     kind = "cross-attention" if name.endswith("src_attn") else "self-attention"
     return HeadMaps(
         f"{net} layer {int(name.split('.')[2]) + 1} {kind}",
-        module.attn[0].numpy(),
-        {shown.title: shown.values[0].numpy() for shown in maps.values()},
+        module.attn[0].cpu().numpy(),
+        {shown.title: shown.values[0].cpu().numpy() for shown in maps.values()},
     )
 
 

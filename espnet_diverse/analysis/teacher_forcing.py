@@ -14,12 +14,13 @@ from espnet_diverse.training.tasks import load_model, read_config
 TASKS = ("asr", "st")
 
 
-def load(model_dir: Path, model_file: str | Path | None = None) -> AbsESPnetModel:
-    """Load the model of a run in evaluation mode on the CPU.
+def load(model_dir: Path, model_file: str | Path | None = None, device: str = "cpu") -> AbsESPnetModel:
+    """Load the model of a run in evaluation mode.
 
     Args:
         model_dir: Directory of the run.
         model_file: File with the weights, as in `training.tasks.load_model`.
+        device: "cpu", "cuda" or "cuda:N".
 
     Raises:
         ModelError: A file is missing or damaged, the weights do not fit, or the model does not read speech.
@@ -27,7 +28,7 @@ def load(model_dir: Path, model_file: str | Path | None = None) -> AbsESPnetMode
     task = read_config(model_dir / "config.yaml").get("task", "asr")
     if task not in TASKS:
         raise ModelError(f"{model_dir}: a model of task {task} does not read speech; known: {' '.join(TASKS)}")
-    model, _ = load_model(model_dir, model_file, task=task)
+    model, _ = load_model(model_dir, model_file, device, task)
     return model.eval()
 
 
@@ -37,15 +38,17 @@ def run_teacher_forced(
     """Run encoder and decoder on one utterance; the attention modules keep their weights.
 
     Args:
-        model: A model in evaluation mode, on the CPU.
+        model: A model in evaluation mode, on any device.
         speech: Samples of the audio, (T,) float32.
         text: Token indices of the target of the decoder.
         conditions: Index of the value of each condition that the model needs.
     """
-    samples, tokens = torch.from_numpy(speech).unsqueeze(0), torch.tensor([[model.sos, *text]])
-    ids = {condition: torch.tensor([index]) for condition, index in (conditions or {}).items()}
+    device = next(model.parameters()).device
+    samples = torch.from_numpy(speech).unsqueeze(0).to(device)
+    tokens = torch.tensor([[model.sos, *text]], device=device)
+    ids = {condition: torch.tensor([index], device=device) for condition, index in (conditions or {}).items()}
     with torch.no_grad(), scope(ids, keep_attention=True):
-        frames, lengths = model.encode(samples, torch.tensor([samples.size(1)]))[:2]
+        frames, lengths = model.encode(samples, torch.tensor([samples.size(1)], device=device))[:2]
         if isinstance(frames, tuple):  # with the frames of intermediate layers
             frames = frames[0]
-        model.decoder(frames, lengths, tokens, torch.tensor([tokens.size(1)]))
+        model.decoder(frames, lengths, tokens, torch.tensor([tokens.size(1)], device=device))

@@ -22,6 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--figure_utterance", metavar="ID", help="utterance whose attention maps are plotted (default: the first)"
     )
     options.add_conditions(parser)
+    options.add_device_options(parser, precision=False)
 
 
 def inputs(args: argparse.Namespace) -> list[Path]:
@@ -39,6 +40,7 @@ def run(args: argparse.Namespace) -> int:
     from espnet_diverse.data.kaldi import read_data_dir
     from espnet_diverse.vocabulary import Vocabulary
 
+    device = options.device(args)
     data = read_data_dir(args.data_dir)
     vocabulary = Vocabulary.load(args.model_dir)
     from espnet_diverse.analysis import redundancy
@@ -47,12 +49,14 @@ def run(args: argparse.Namespace) -> int:
     from espnet_diverse.analysis.report import Example, write_report
     from espnet_diverse.analysis.teacher_forcing import load
     from espnet_diverse.decoding.condition_ids import condition_indices, known_conditions
+    from espnet_diverse.decoding.precision import check_device
     from espnet_diverse.training.espnet_command import logged
 
     chosen = choose_utterances(data, args.utterances)
     named = [args.figure_utterance] if args.figure_utterance else []
+    check_device(device)
     with logged(args.output_dir / "analyse.log"):
-        model = load(args.model_dir, args.model_file)
+        model = load(args.model_dir, args.model_file, device)
         conditions = condition_indices(
             known_conditions(model), args.data_dir, [*chosen, *named], options.conditions(args)
         )

@@ -43,8 +43,10 @@ def run(args: argparse.Namespace) -> int:
     from espnet_diverse.bin import decode
     from espnet_diverse.data.augmentation import Monolingual, augment
     from espnet_diverse.data.kaldi import read_data_dir, read_table, write_data_dir
+    from espnet_diverse.decoding.precision import check_device
 
-    options.search_options(args)  # so that a wrong option is refused before anything is written
+    options.search_options(args)  # a wrong option is refused before anything is written
+    check_device(options.device(args))
     sentences = Monolingual.of(read_data_dir(args.data_dir))
     work = args.output_dir / "translation"  # keeps the model's input and output for inspection
     write_data_dir(sentences.to_translate(), work / "input")

@@ -19,9 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--max_megabytes", type=float, default=20.0, help="maximum size of a file in MB (default: 20)")
     options.add_device_options(parser)
-    parser.add_argument(
-        "--vad", default="auto", help="voice activity detector: auto, silero, energy or none (default: auto)"
-    )
+    options.add_segmentation_options(parser)
     parser.add_argument("--open", action="store_true", help="open the page in the browser")
 
 
@@ -29,14 +27,13 @@ def run(args: argparse.Namespace) -> int:
     """Serve until interrupted."""
     from espnet_diverse.demo.limits import Limits
     from espnet_diverse.demo.server import Server
+    from espnet_diverse.transcription.segmentation_options import SegmentationOptions
 
-    limits = Limits(args.max_seconds, args.max_megabytes)
+    limits, segmentation = Limits(args.max_seconds, args.max_megabytes), SegmentationOptions(args.vad)
+    how = {"device": options.device(args), "precision": args.precision, "compile": args.compile}
     with Server(args.port, limits) as server:  # a port in use is reported before the model is loaded
         from espnet_diverse.demo.task_services import load_service
-        from espnet_diverse.transcription.segmentation_options import SegmentationOptions
 
-        segmentation = SegmentationOptions(args.vad)
-        how = {"device": options.device(args), "precision": args.precision, "compile": args.compile}
         server.service = load_service(args.model_dir, args.model_file, limits, segmentation, **how)
         print(f"{server.url} serves {server.service.name}; press Ctrl+C to stop", flush=True)
         if args.open:

@@ -13,6 +13,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output_dir", type=Path, required=True, help="directory for the PNG files")
     parser.add_argument("--utterance", help="id of the utterance (default: the first)")
     options.add_conditions(parser)
+    options.add_device_options(parser, precision=False)
 
 
 def inputs(args: argparse.Namespace) -> list[Path]:
@@ -33,6 +34,7 @@ def run(args: argparse.Namespace) -> int:
     from espnet_diverse.errors import DataError
     from espnet_diverse.vocabulary import Vocabulary
 
+    device = options.device(args)
     data = read_data_dir(args.data_dir)
     utterance = args.utterance or min(data.text)
     if utterance not in data.text or utterance not in data.wav_scp:
@@ -43,10 +45,12 @@ def run(args: argparse.Namespace) -> int:
     from espnet_diverse.analysis.heads import draw, head_maps
     from espnet_diverse.analysis.teacher_forcing import load
     from espnet_diverse.decoding.condition_ids import condition_indices, known_conditions
+    from espnet_diverse.decoding.precision import check_device
     from espnet_diverse.training.espnet_command import logged
 
+    check_device(device)
     with logged(args.output_dir / "figure.log"):
-        model = load(args.model_dir, args.model_file)
+        model = load(args.model_dir, args.model_file, device)
         conditions = condition_indices(known_conditions(model), args.data_dir, [utterance], options.conditions(args))
         encoder, decoder = head_maps(model, speech, vocabulary.encode(data.text[utterance]), conditions[utterance])
         tokens = [*vocabulary.tokenise(data.text[utterance]), "<eos>"]

@@ -2,19 +2,18 @@
 
 import argparse
 import sys
+from collections.abc import Sequence
 from dataclasses import fields
 from functools import cache
 from pathlib import Path
 
-from espnet_diverse.conditions import CONDITIONS, given
-from espnet_diverse.decoding.options import PRECISIONS, SAMPLING, Options, declared
+from espnet_diverse.conditions import CONDITIONS, values_by_condition
+from espnet_diverse.decoding.options import PRECISIONS, SAMPLING, SEARCHES, Options, declared
 from espnet_diverse.errors import ConfigError
 
 TASKS = ("asr", "st", "mt", "lm")
-
-
-_SEARCH = """Each option can also be given as --set KEY=VALUE or as a key of a --config file, with the same meaning.
-Values of the command line override those of files."""
+_SEARCH_HELP = """Each option can also be given as --set KEY=VALUE or as a key of a --config file, with the same
+meaning. Values of the command line override those of files."""
 
 
 @cache
@@ -99,21 +98,24 @@ def settle_model(args: argparse.Namespace) -> None:
         raise ConfigError("no model is given; give MODEL or --model_dir DIR")
 
 
-def add_search_options(parser: argparse.ArgumentParser, **defaults: object) -> None:
+def add_search_options(parser: argparse.ArgumentParser, searches: Sequence[str] = SEARCHES, **defaults: object) -> None:
     """Declare the search options: every field of `Options`, --config and --set; `search_options` reads them.
 
     Args:
         parser: Parser of the command.
+        searches: Search algorithms that the command supports.
         defaults: Defaults of the command that differ from those of `Options`.
     """
-    group = parser.add_argument_group("search options", _SEARCH)
+    group = parser.add_argument_group("search options", _SEARCH_HELP)
     for option in fields(Options):
         declaration = declared(option, defaults.get(option.name))
-        group.add_argument(f"--{option.name}", **declaration | ({"type": _search} if option.name == "search" else {}))
+        if option.name == "search":
+            declaration |= {"type": _present_search, "choices": searches}
+        group.add_argument(f"--{option.name}", **declaration)
     add_config(group, required=False)
 
 
-def _search(name: str) -> str:
+def _present_search(name: str) -> str:
     if name == "beam":  # of earlier versions of `augment`
         notice("--search beam is an older spelling; use --search batched")
         return "batched"
@@ -128,22 +130,27 @@ def search_options(args: argparse.Namespace, **defaults: object) -> Options:
         defaults: As of `add_search_options`.
 
     Raises:
-        ConfigError: A key or value is not allowed, or an option has one value by its name and another by --set.
+        ConfigError: A key or value is not allowed, or an option has one value by its name and another by --set; the
+            message begins with the file and line, or the option, that the value comes from.
     """
-    from espnet_diverse.training.config import check_keys, merge
+    from espnet_diverse.training.config import check_keys, located, merge
 
     names = [option.name for option in fields(Options)]
-    given = {name: value for name in names if (value := getattr(args, name)) is not None}
     changed, config = merge([], args.set), merge(fragments(args), args.set)
     check_keys(config, names)
-    for name, value in given.items():
+    for name in names:
+        value = getattr(args, name)
+        if value is None:
+            continue
         if changed.get(name, value) != value:
             other = f"--set {name}={changed[name]}"
             raise ConfigError(f"--{name} {value} and {other} contradict each other; give one of them")
-    options = Options(**{**defaults, **config, **given})
+        config.add({name: value}, {(name,): f"--{name} {value}"})
+    with located(config):
+        options = Options(**{**defaults, **config})
     for name in SAMPLING:
-        if name in given and options.search != "sampling":
-            raise ConfigError(f"--{name} is for --search sampling; add that, or leave it out")
+        if name in config and options.search != "sampling":
+            raise ConfigError(f"{config.origin(name)}: {name} is for --search sampling; add that, or leave it out")
     return options
 
 
@@ -164,7 +171,7 @@ def add_device_options(parser: argparse.ArgumentParser, precision: bool = True) 
     """
     group = parser.add_argument_group("device options")
     group.add_argument("--device", metavar="cpu|cuda|cuda:N", help="device to compute on (default: cpu)")
-    group.add_argument("--ngpu", type=int, choices=(0, 1), help="older spelling: 0 is --device cpu, 1 is --device cuda")
+    group.add_argument("--ngpu", type=int, choices=(0, 1), help=argparse.SUPPRESS)  # older spelling
     if precision:
         group.add_argument(
             "--precision",
@@ -186,9 +193,21 @@ def device(args: argparse.Namespace) -> str:
     named = "cuda" if args.ngpu else "cpu"
     if args.device is not None and args.device.partition(":")[0] != named:
         raise ConfigError(f"--device {args.device} and --ngpu {args.ngpu} contradict each other; give --device alone")
-    if args.ngpu:
-        notice(f"--ngpu {args.ngpu} is an older spelling; use --device {named}")
+    notice(f"--ngpu {args.ngpu} is an older spelling; use --device {named}")
     return args.device or named
+
+
+def add_segmentation_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of splitting recordings into segments of speech."""
+    from espnet_diverse.transcription.segmentation_options import VADS
+
+    parser.add_argument_group("segmentation").add_argument(
+        "--vad",
+        choices=VADS,
+        default="auto",
+        help="voice activity detector: silero (extra vad), energy, none (split by length alone), or auto: silero, else "
+        "energy; a recording of up to 20 s is not split (default: auto)",
+    )
 
 
 def add_conditions(parser: argparse.ArgumentParser) -> None:
@@ -200,7 +219,7 @@ def add_conditions(parser: argparse.ArgumentParser) -> None:
 
 def conditions(args: argparse.Namespace) -> dict[str, str]:
     """Values by condition, from the options of `add_conditions`."""
-    return given(vars(args))
+    return values_by_condition(vars(args))
 
 
 def fragments(args: argparse.Namespace) -> list[str]:

@@ -11,6 +11,7 @@ import shlex
 import time
 from pathlib import Path
 
+from espnet_diverse.bin.options import notice
 from espnet_diverse.errors import ConfigError, UserError
 
 
@@ -19,12 +20,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", type=Path, help="the plan")
     parser.add_argument(
         "--cache_dir",
-        "--stamps_dir",  # its older spelling
         type=Path,
         metavar="DIR",
         help="stage cache, with one record per finished stage (default: .stamps beside FILE)",
     )
+    parser.add_argument("--stamps_dir", dest="cache_dir", type=_older_cache, help=argparse.SUPPRESS)
     parser.add_argument("--dry_run", action="store_true", help="only print the commands that would run now")
+
+
+def _older_cache(path: str) -> Path:
+    notice(f"--stamps_dir {path} is an older spelling; use --cache_dir {path}")
+    return Path(path)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -110,6 +110,7 @@ def _tables(args: argparse.Namespace) -> dict[str, dict[str, str]]:
 
 def _corpus(args: argparse.Namespace, tables: dict[str, dict[str, str]]) -> "Corpus":
     """References and systems, with the languages of the references from --by or a table beside the references."""
+    from espnet_diverse.conditions import LANGUAGE_TABLES
     from espnet_diverse.data.kaldi import read_table
     from espnet_diverse.scoring.texts import Corpus, system_of
 
@@ -117,7 +118,7 @@ def _corpus(args: argparse.Namespace, tables: dict[str, dict[str, str]]) -> "Cor
     system = system_of(args.name or _name(args.hypothesis), references, read_table(args.hypothesis, "hypothesis"))
     baseline = args.baseline and system_of(_name(args.baseline), references, read_table(args.baseline, "hypothesis"))
     languages = {}
-    for name in ("utt2lang", "utt2tgtlang"):
+    for name in LANGUAGE_TABLES:
         named = [table for path, table in tables.items() if Path(path).name == name]
         beside = args.reference.parent / name
         for table in named or ([read_table(beside)] if beside.is_file() else []):

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from espnet_diverse.bin import options
+from espnet_diverse.decoding.options import SPEECH_SEARCHES
 
 if TYPE_CHECKING:
     from espnet_diverse.inference import Recognizer
@@ -31,7 +32,6 @@ _MANY = ("txt", "trn")  # formats in which several recordings can be printed
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this command."""
     from espnet_diverse.transcription.formats import FORMATS
-    from espnet_diverse.transcription.segmentation_options import VADS
 
     options.add_model(parser)
     parser.add_argument(
@@ -55,15 +55,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="json contains everything (default: txt)",
     )
     out.add_argument("--word_timestamps", action="store_true", help="add the times of words to json, srt and vtt")
-    options.add_search_options(parser)
+    options.add_search_options(parser, SPEECH_SEARCHES)
     options.add_device_options(parser)
-    parser.add_argument_group("segmentation").add_argument(
-        "--vad",
-        choices=VADS,
-        default="auto",
-        help="voice activity detector: silero (extra vad), energy, none (split by length alone), or auto: silero, else "
-        "energy; a recording of up to 20 s is not split (default: auto)",
-    )
+    options.add_segmentation_options(parser)
 
 
 def _task(name: str) -> str:

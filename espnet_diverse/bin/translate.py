@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from espnet_diverse.bin import options
+from espnet_diverse.conditions import as_arguments
+from espnet_diverse.decoding.options import TRANSLATION_SEARCHES
 
 if TYPE_CHECKING:
     from espnet_diverse.inference import Translation, Translator
@@ -32,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--text", action="append", default=[], help="line to translate; can be repeated")
     options.add_conditions(parser)
-    options.add_search_options(parser, **_DEFAULTS)
+    options.add_search_options(parser, TRANSLATION_SEARCHES, **_DEFAULTS)
     options.add_device_options(parser)
     out = parser.add_argument_group("output")
     out.add_argument(
@@ -130,7 +132,7 @@ def _translated(translator: "Translator", lines: Iterable[str], args: argparse.N
     """The output lines."""
     typed = not isinstance(lines, list) and sys.stdin.isatty()
     lines, window = iter(lines), 1 if typed else _WINDOW * translator.search.batch_size
-    names = {"language": args.language, "target_language": args.target_language, "domain": args.domain}
+    names = as_arguments(options.conditions(args))
     while chunk := list(islice(lines, window)):
         for source, translation in zip(chunk, translator.translate(chunk, **names), strict=True):
             yield _written(source, translation, args.output_format)

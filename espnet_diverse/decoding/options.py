@@ -1,13 +1,19 @@
 """Search options: the keys of conf/decode, and the options of the commands that search."""
 
 from collections.abc import Mapping
-from dataclasses import Field, asdict, dataclass, field, replace
+from dataclasses import Field, asdict, dataclass, field, fields, replace
+from math import inf
 from pathlib import Path
 from typing import Any
 
 from espnet_diverse.errors import ConfigError, ModelError
+from espnet_diverse.option_checks import OptionError, is_number
 
-SEARCHES = ("batched", "greedy", "sampling", "espnet")
+SPEECH_SEARCHES = ("batched", "greedy", "sampling")
+"""Searches of `Recognizer`."""
+TRANSLATION_SEARCHES = ("batched", "sampling")
+"""Searches of `Translator`: models of text translation have no CTC, which greedy search needs."""
+SEARCHES = (*SPEECH_SEARCHES, "espnet")
 SAMPLING = ("temperature", "top_k", "seed")
 """Names of the options that only affect sampling."""
 TEXT_TASKS = ("asr", "st", "mt")
@@ -15,9 +21,12 @@ PRECISIONS = ("float32", "int8", "bfloat16")
 _OURS = ("search", "batch_size", "length_penalty", *SAMPLING)
 
 
-def _option(default: Any, kind: type, text: str, shown: str = "", choices: tuple[str, ...] | None = None) -> Any:
-    """A field with what a command's help says of it; `shown` describes the default where its value does not."""
-    return field(default=default, metadata={"type": kind, "help": text, "shown": shown, "choices": choices})
+def _option(
+    default: Any, kind: type, text: str, shown: str = "", least: float = -inf, choices: tuple[str, ...] | None = None
+) -> Any:
+    """A field with its least value and what a command's help says of it; `shown` describes a default in words."""
+    about = {"type": kind, "help": text, "shown": shown, "least": least, "choices": choices}
+    return field(default=default, metadata=about)
 
 
 @dataclass(frozen=True)
@@ -45,10 +54,10 @@ class Options:
         seed: For sampling, the random seed.
 
     Raises:
-        ConfigError: A value is out of range, or two values exclude each other.
+        OptionError: A value has the wrong type or is out of range, or two values exclude each other.
     """
 
-    beam_size: int = _option(10, int, "number of hypotheses kept at each step")
+    beam_size: int = _option(10, int, "number of hypotheses kept at each step", least=1)
     ctc_weight: float | None = _option(
         None, float, "weight of the CTC score, 0 to 1", "0.3, or 0 for a model trained without CTC"
     )
@@ -62,34 +71,27 @@ class Options:
         "maximum number of tokens as a fraction of the encoder frames; -N means N tokens",
         "0, stop when hypotheses no longer improve",
     )
-    nbest: int = _option(1, int, "number of hypotheses returned for each utterance")
+    nbest: int = _option(1, int, "number of hypotheses returned for each utterance", least=1)
     search: str = _option("batched", str, "search algorithm", choices=SEARCHES)
-    batch_size: int = _option(8, int, "maximum number of utterances decoded together")
-    length_penalty: float = _option(0.0, float, "power of the number of tokens by which scores are divided")
+    batch_size: int = _option(8, int, "maximum number of utterances decoded together", least=1)
+    length_penalty: float = _option(0.0, float, "power of the number of tokens by which scores are divided", least=0)
     temperature: float = _option(1.0, float, "temperature of --search sampling")
-    top_k: int = _option(0, int, "number of most probable tokens that --search sampling draws from", "0, all")
-    seed: int = _option(0, int, "random seed of --search sampling")
+    top_k: int = _option(0, int, "number of most probable tokens that --search sampling draws from", "0, all", least=0)
+    seed: int = _option(0, int, "random seed of --search sampling", least=0)
 
     def __post_init__(self):
-        for name in ("beam_size", "nbest", "batch_size"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or value < 1:
-                raise ConfigError(f"{name} {value!r} is not allowed; give a whole number of at least 1")
+        for option in fields(self):
+            _check(option, getattr(self, option.name))
         if self.ctc_weight is not None and not 0 <= self.ctc_weight <= 1:
-            raise ConfigError(f"ctc_weight {self.ctc_weight} is not allowed; give a number between 0 and 1")
-        if self.search not in SEARCHES:
-            raise ConfigError(f"search {self.search!r} is unknown; known: {' '.join(SEARCHES)}")
-        for name in ("top_k", "seed"):
-            if not isinstance(value := getattr(self, name), int) or value < 0:
-                raise ConfigError(f"{name} {value!r} is not allowed; give a whole number of at least 0")
-        if not self.temperature > 0:
-            raise ConfigError(f"temperature {self.temperature} is not allowed; give a number greater than 0")
-        if not self.length_penalty >= 0:
-            raise ConfigError(f"length_penalty {self.length_penalty} is not allowed; give a number of at least 0")
+            raise _refusal("ctc_weight", self.ctc_weight, "give a number between 0 and 1")
+        if self.temperature <= 0:
+            raise _refusal("temperature", self.temperature, "give a number greater than 0")
         if self.length_penalty and self.search != "batched":
-            raise ConfigError(f"length_penalty {self.length_penalty} is for search=batched, not {self.search}; set 0")
+            message = f"length_penalty {self.length_penalty} is for search=batched, not {self.search}; set 0"
+            raise OptionError("length_penalty", message)
         if self.search == "sampling" and self.ctc_weight:
-            raise ConfigError(f"ctc_weight {self.ctc_weight} is not possible with search=sampling; set ctc_weight=0")
+            message = f"ctc_weight {self.ctc_weight} is not possible with search=sampling; set ctc_weight=0"
+            raise OptionError("ctc_weight", message)
 
     def least(self, frames: int, ratio: float | None = None) -> int:
         """Minimum number of tokens for an utterance.
@@ -151,6 +153,31 @@ def declared(option: Field, default: Any = None) -> dict[str, Any]:
     if choices:
         return {"type": kind, "choices": choices, "help": help}
     return {"type": kind, "metavar": {int: "N", float: "X"}[kind], "help": help}
+
+
+def _check(option: Field, value: Any) -> None:
+    """Check a value against the choices of its field, or against the type and the least value of its field.
+
+    `option_checks.check` allows no negative number and has no least value of 1.
+
+    Raises:
+        OptionError: The value is not allowed.
+    """
+    kind, least, choices = (option.metadata[key] for key in ("type", "least", "choices"))
+    if choices:
+        if value not in choices:
+            raise OptionError(option.name, f"{option.name} {value!r} is unknown; known: {' '.join(choices)}")
+        return
+    if value is None and option.default is None:
+        return
+    number = is_number(value) and -inf < value < inf  # false for NaN
+    if not number or value < least or kind is int and not isinstance(value, int):
+        what = "whole number" if kind is int else "number"
+        raise _refusal(option.name, value, f"give a {what}" + (f" of at least {least}" if least > -inf else ""))
+
+
+def _refusal(name: str, value: Any, advice: str) -> OptionError:
+    return OptionError(name, f"{name} {value!r} is not allowed; {advice}")
 
 
 def _bound(ratio: float, length: int) -> int:

@@ -71,7 +71,7 @@ def perplexity(scorer: Scorer, data_dir: Path, output_dir: Path, conditions: Map
         conditions: Values by condition that hold for all texts, in place of the tables.
 
     Returns:
-        The content of perplexity.json.
+        The content of perplexity.json, rounded by `results.rounded_score`.
 
     Raises:
         DataError: A table is malformed, or a text has a missing or unknown condition.
@@ -109,9 +109,9 @@ def _summary(texts: Mapping[str, str], encoded: Mapping[str, Sequence[int]], sco
         "tokens": tokens,
         "unknown_tokens": sum(list(indices).count(1) for indices in encoded.values()),
         "words": words,
-        "log_likelihood": score,
-        "perplexity": math.exp(-score / tokens),
-        "word_perplexity": math.exp(-score / words),
+        "log_likelihood": rounded_score(score),
+        "perplexity": rounded_score(math.exp(-score / tokens)),
+        "word_perplexity": rounded_score(math.exp(-score / words)),
     }
 
 

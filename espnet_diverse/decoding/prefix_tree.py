@@ -22,8 +22,8 @@ from espnet_diverse.scope import current
 _TIDY_EVERY = 16
 """Steps between removals of unused nodes: a removal copies the others; without it attention masks the unused nodes."""
 
-_CONDITIONS_KEPT = 8
-"""Maximum number of conditions whose selected heads are cached as plain attention."""
+_COMBINATIONS_KEPT = 8
+"""Maximum number of combinations of values of conditions whose selected heads are cached as plain attention."""
 
 
 class Attention(nn.Module):
@@ -46,8 +46,11 @@ class Attention(nn.Module):
         """Whether heads are selected by condition."""
         return any(part is not None and part.selection is not None for part in (self.own, self.source))
 
-    def of_condition(self) -> "Attention":
-        """Plain attention with the heads of the condition in the open scope; selecting them at each step is slow."""
+    def of_values(self) -> "Attention":
+        """Plain attention with the heads that the values of conditions in the open scope select.
+
+        Selecting them again at each step is slow.
+        """
         one = Attention(self.own.pruned(), None if self.source is None else self.source.pruned(), self.joint)
         speed_up(one)
         return one
@@ -107,7 +110,7 @@ class PrefixScorer:
         self.attention = nn.ModuleList(
             Attention(layer.self_attn, getattr(layer, "src_attn", None)) for layer in self.layers
         )
-        self._of_condition: dict[tuple[tuple[str, int], ...], list[Attention]] = {}
+        self._of_combination: dict[tuple[tuple[str, int], ...], list[Attention]] = {}
 
     def begin(self) -> None:
         """Start a new batch of utterances, whose condition ids are in the open scope."""
@@ -168,15 +171,15 @@ class PrefixScorer:
         """Attention of each layer; plain attention where all utterances have the same selected heads."""
         if not any(attention.selects() for attention in self.attention):
             return self.attention
-        conditions = {condition: ids.unique().tolist() for condition, ids in current().conditions.items()}
-        if any(len(ids) > 1 for ids in conditions.values()):
+        values = {condition: ids.unique().tolist() for condition, ids in current().conditions.items()}
+        if any(len(ids) > 1 for ids in values.values()):
             return self.attention
-        condition = tuple((condition, *ids) for condition, ids in conditions.items())
-        if condition not in self._of_condition:
-            if len(self._of_condition) == _CONDITIONS_KEPT:
-                self._of_condition.clear()
-            self._of_condition[condition] = [attention.of_condition() for attention in self.attention]
-        return self._of_condition[condition]
+        combination = tuple((condition, *ids) for condition, ids in values.items())
+        if combination not in self._of_combination:
+            if len(self._of_combination) == _COMBINATIONS_KEPT:
+                self._of_combination.clear()
+            self._of_combination[combination] = [attention.of_values() for attention in self.attention]
+        return self._of_combination[combination]
 
 
 def each(function: Callable[[Tensor], Tensor], cache: KVCache) -> KVCache:

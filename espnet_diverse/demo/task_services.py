@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from espnet_diverse.audio.resampling import RATE
 from espnet_diverse.audio.sources import open_audio
-from espnet_diverse.conditions import CONDITIONS, given
+from espnet_diverse.conditions import as_arguments, values_by_condition
 from espnet_diverse.decoding.condition_ids import completed
 from espnet_diverse.decoding.options import Options, text_task
 from espnet_diverse.decoding.predictor import Predictor
@@ -60,7 +60,7 @@ class TextService(ModelService):
     def _run(self, body: bytes, choices: Mapping[str, str], options: Options) -> dict:
         lines = _lines(body, self.limits.characters)
         found = self.translator.translate(lines, options=options, **_arguments(choices))
-        names = completed(self.search.conditions, given(choices), same_language=False)
+        names = completed(self.search.conditions, values_by_condition(choices), same_language=False)
         kept = [
             DecodedSegment(line, one.tokens, names, f"line {index}")
             for index, (line, one) in enumerate(zip(lines, found, strict=True), 1)
@@ -111,7 +111,7 @@ def load_service(
 
 def _arguments(choices: Mapping[str, str]) -> dict[str, str]:
     """Arguments of `Recognizer.transcribe` and `Translator.translate` for the chosen conditions."""
-    return {CONDITIONS[name].argument: value for name, value in given(choices).items()}
+    return as_arguments(values_by_condition(choices))
 
 
 def _has_words(search: Predictor) -> bool:

@@ -130,7 +130,8 @@ def located(config: Config, *section: str) -> Iterator[None]:
         raise ConfigError(f"{config.origin(*keys)}: {message}") from error
     except (TypeError, ValueError) as error:
         keys = (*section, error.name) if isinstance(error, OptionError) else section
-        raise ConfigError(f"{config.origin(*keys)}: {'.'.join(section)}: {error}") from error
+        where = [config.origin(*keys), *([".".join(section)] if section else [])]
+        raise ConfigError(f"{': '.join(where)}: {error}") from error
 
 
 def differences(old: dict, new: dict) -> list[str]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from espnet_diverse.audio.sources import STDIN
+from espnet_diverse.conditions import CONDITIONS
 from espnet_diverse.data.faults import Fault, refuse
 from espnet_diverse.data.tables import numbered_lines, read_table
 from espnet_diverse.errors import DataError
@@ -20,7 +21,7 @@ from espnet_diverse.training.condition_names import condition_table
 _LIBSNDFILE = "wav flac mp3 ogg oga opus sph aif aiff au caf w64 rf64"
 _FFMPEG = "m4a mp4 mov 3gp webm mkv mka aac wma amr"
 SUFFIXES = frozenset(f".{name}" for name in f"{_LIBSNDFILE} {_FFMPEG}".split())
-COLUMNS = {"path": "path", "language": "lang", "target_language": "tgtlang", "domain": "domain"}
+COLUMNS = {"path": "path"} | {condition.argument: name for name, condition in CONDITIONS.items()}
 """Columns of a list, and the conditions that they give a value of."""
 _MAX_NAME_BYTES = 200  # file systems allow 255, and suffixes need some of them
 _RESERVED_NAME = "failures"  # failures.json is no transcript
@@ -99,7 +100,7 @@ def _of_scp(table: Path) -> list[Recording]:
     folder = table.parent
     if (folder / "segments").exists():
         raise DataError(f"{folder}: has segments; extract them with espnet-diverse prepare, or remove the file")
-    paths = {condition: condition_table(folder, condition) for condition in COLUMNS.values() if condition != "path"}
+    paths = {condition: condition_table(folder, condition) for condition in CONDITIONS}
     names = {condition: read_table(path) for condition, path in paths.items() if path.exists()}
     # Ids have no suffix; this one is removed again by `_named`.
     return [

@@ -1,5 +1,6 @@
 import shutil
 
+import numpy as np
 import pytest
 import soundfile
 import torch
@@ -8,7 +9,7 @@ import yaml
 from espnet_diverse.analysis.collect import attentions
 from espnet_diverse.analysis.teacher_forcing import load, run_teacher_forced
 from espnet_diverse.errors import ModelError
-from espnet_diverse.scope import scope
+from espnet_diverse.scope import current, scope
 
 TEXT = [2, 3, 4]
 
@@ -25,6 +26,23 @@ def test_weights_are_those_of_the_models_own_forward_pass(tiny_run):
     assert len(modules) == 3
     for module, weights in zip(modules, forced, strict=True):
         torch.testing.assert_close(module.attn, weights, rtol=0, atol=0)
+
+
+def test_inputs_are_on_the_device_of_the_model():
+    devices = []
+
+    class Recording(torch.nn.Linear):
+        sos = 1
+
+        def encode(self, samples, lengths):
+            devices.extend(tensor.device.type for tensor in (samples, lengths, current().conditions["lang"]))
+            return samples, lengths
+
+        def decoder(self, frames, lengths, tokens, token_lengths):
+            devices.extend(tensor.device.type for tensor in (tokens, token_lengths))
+
+    run_teacher_forced(Recording(1, 1, device="meta"), np.zeros(8, np.float32), TEXT, {"lang": 0})
+    assert devices == ["meta"] * 5
 
 
 def test_a_model_that_reads_no_speech(tiny_run, tmp_path):

@@ -38,4 +38,15 @@ def test_sampling_is_seeded_and_is_not_beam_search(tiny_translation, tmp_path, c
     assert sources("b", *sampling, "--seed", "3", "--nj", "2", "--set", "batch_size=1") == first
     assert sources("c", *sampling, "--seed", "4") != first != sources("d")
     assert main(["augment", "back", "--model_dir", "x", "--data_dir", "x", "--output_dir", "x", "--top_k", "5"]) == 1
-    assert "--top_k is for --search sampling; add that, or leave it out" in capsys.readouterr().err
+    assert "--top_k 5: top_k is for --search sampling; add that, or leave it out" in capsys.readouterr().err
+
+
+def test_a_wrong_device_is_refused_before_anything_is_written(tmp_path, capsys):
+    (mono := tmp_path / "mono").mkdir()
+    (mono / "text").write_text("m1 abc\n")
+    (tmp_path / "exp").mkdir()
+    (tmp_path / "exp" / "config.yaml").touch()
+    paths = ["--data_dir", str(mono), "--output_dir", str(tmp_path / "bt")]
+    assert main(["augment", "back", str(tmp_path / "exp"), *paths, "--device", "cuda:99"]) == 1
+    assert "device 'cuda:99' is not possible on this machine" in capsys.readouterr().err
+    assert not (tmp_path / "bt").exists()

@@ -42,7 +42,6 @@ def test_it_serves_until_interrupted(tiny_run, tmp_path):
         (["--max_seconds", "0"], "--max_seconds 0 is not allowed; give a number above 0"),
         (["--port", "70000"], "--port 70000: a port is a number from 0 to 65535; give another one"),
         (["--port", "0"], "is not the directory of a run, because it has no config.yaml"),
-        (["--port", "0", "--vad", "ears"], "vad 'ears' is unknown"),
     ],
 )
 def test_what_cannot_be_served(options, message, tmp_path, capsys):
@@ -56,3 +55,10 @@ def test_a_port_in_use_is_told_before_the_model_is_read(tmp_path, capsys):
         port = other.getsockname()[1]
         assert main(["demo", str(tmp_path / "no model"), "--port", str(port)]) == 1
     assert f"--port {port}: Address already in use; give another one, or 0 for any free port" in capsys.readouterr().err
+
+
+def test_contradicting_devices_are_told_before_the_port_is_opened(tmp_path, capsys):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = str(other.getsockname()[1])
+        assert main(["demo", str(tmp_path), "--port", port, "--ngpu", "1", "--device", "cpu"]) == 1
+    assert "--device cpu and --ngpu 1 contradict each other; give --device alone" in capsys.readouterr().err

@@ -65,14 +65,54 @@ def test_the_command_line_comes_before_a_file_and_does_not_contradict_itself(tmp
         options.search_options(parse("translate", "m", "--set", "beam=3"))
 
 
-def test_options_of_sampling_need_sampling(capsys):
+def test_options_of_sampling_need_sampling(tmp_path, capsys):
     sampling = parse("decode", "m", "--search", "sampling", "--top_k", 5, "--seed", 1)
     assert options.search_options(sampling) == Options(search="sampling", top_k=5, seed=1)
-    with pytest.raises(ConfigError, match="--top_k is for --search sampling; add that, or leave it out"):
+    with pytest.raises(ConfigError, match="--top_k 5: top_k is for --search sampling; add that, or leave it out"):
         options.search_options(parse("decode", "m", "--top_k", 5))
+    with pytest.raises(ConfigError, match="--set temperature=2: temperature is for --search sampling; add that"):
+        options.search_options(parse("decode", "m", "--set", "temperature=2"))
+    (tmp_path / "search.yaml").write_text("beam_size: 5\nseed: 1\n")
+    with pytest.raises(ConfigError, match="search.yaml:2: seed is for --search sampling; add that, or leave it out"):
+        options.search_options(parse("decode", "m", "--config", tmp_path / "search.yaml"))
     options.notice.cache_clear()
     assert options.search_options(parse("augment", "m", "--search", "beam")) == Options()
     assert capsys.readouterr().err == "espnet-diverse: --search beam is an older spelling; use --search batched\n"
+
+
+def test_a_wrong_value_is_told_with_its_origin(tmp_path):
+    (tmp_path / "search.yaml").write_text("nbest: 2\nbeam_size: 2.5\n")
+    said = "search.yaml:2: beam_size 2.5 is not allowed; give a whole number of at least 1"
+    with pytest.raises(ConfigError, match=said):
+        options.search_options(parse("decode", "m", "--config", tmp_path / "search.yaml"))
+    with pytest.raises(ConfigError, match="^--beam_size 0: beam_size 0 is not allowed; give a whole number"):
+        options.search_options(parse("decode", "m", "--beam_size", 0))
+    with pytest.raises(ConfigError, match="^--set ctc_weight=abc: ctc_weight 'abc' is not allowed; give a number"):
+        options.search_options(parse("decode", "m", "--set", "ctc_weight=abc"))
+    with pytest.raises(ConfigError, match="^--length_penalty 1.0: length_penalty 1.0 is for search=batched"):
+        options.search_options(parse("decode", "m", "--length_penalty", 1, "--search", "greedy"))
+
+
+@pytest.mark.parametrize(
+    ("command", "searches"),
+    [
+        ("decode", ("batched", "greedy", "sampling", "espnet")),
+        ("transcribe", ("batched", "greedy", "sampling")),
+        ("translate", ("batched", "sampling")),
+    ],
+)
+def test_a_command_offers_the_searches_that_it_has(command, searches):
+    _, parser = command_parser(command)
+    (action,) = (action for action in parser._actions if action.dest == "search")
+    assert action.choices == searches
+
+
+@pytest.mark.parametrize("command", ["transcribe", "demo"])
+def test_segmentation_has_choices_and_a_group(command):
+    _, parser = command_parser(command)
+    (group,) = (group for group in parser._action_groups if group.title == "segmentation")
+    (action,) = group._group_actions
+    assert action.dest == "vad" and action.choices == ("auto", "silero", "energy", "none")
 
 
 @pytest.mark.parametrize("command", READING)
@@ -110,9 +150,12 @@ def test_a_plan_takes_both_spellings(tmp_path):
 
 def test_the_device_has_one_spelling_and_an_older_one(capsys):
     options.notice.cache_clear()
-    assert options.device(parse("decode", "m")) == options.device(parse("perplexity", "m", "--ngpu", 0)) == "cpu"
+    assert options.device(parse("decode", "m")) == options.device(parse("analyse", "m")) == "cpu"
     assert options.device(parse("translate", "m", "--device", "cuda:1")) == "cuda:1"
     assert capsys.readouterr().err == ""
+    assert options.device(parse("perplexity", "m", "--ngpu", 0)) == "cpu"
+    assert capsys.readouterr().err == "espnet-diverse: --ngpu 0 is an older spelling; use --device cpu\n"
+    assert "--ngpu" not in command_parser("decode")[1].format_help()
     assert options.device(parse("decode", "m", "--ngpu", 1)) == options.device(parse("demo", "m", "--ngpu", 1))
     assert capsys.readouterr().err == "espnet-diverse: --ngpu 1 is an older spelling; use --device cuda\n"
     assert options.device(parse("decode", "m", "--ngpu", 1, "--device", "cuda:1")) == "cuda:1"
@@ -123,8 +166,9 @@ def test_the_device_has_one_spelling_and_an_older_one(capsys):
 @pytest.mark.parametrize("command", ["decode", "transcribe", "translate", "perplexity"])
 def test_a_device_that_is_not_there_is_refused(command, tmp_path, capsys):
     (tmp_path / "config.yaml").touch()
-    arguments = ["--data_dir", "d", "--output_dir", str(tmp_path)] if command in ("decode", "perplexity") else []
-    arguments += ["a.wav"] if command == "transcribe" else []
+    arguments = ["--data_dir", "d", "--output_dir", str(tmp_path / "out")]
+    if command in ("transcribe", "translate"):
+        arguments = ["a.wav"] if command == "transcribe" else []
     assert main([command, "--model_dir", str(tmp_path), *arguments, "--device", "cuda:99"]) == 1
     assert "error: device 'cuda:99' is not possible on this machine; possible: cpu" in capsys.readouterr().err
 

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from espnet_diverse.bin import main
-from espnet_diverse.bin.main import run_command
+from espnet_diverse.bin.main import command_parser, run_command
+from espnet_diverse.bin.options import notice
 from espnet_diverse.errors import DataError
 
 
@@ -257,11 +258,20 @@ def test_stages_leave_the_process_as_it_was(fake):
     assert seen == [["espnet-diverse", "fake", "--source", "a", "--target", "b"]]
 
 
-@pytest.mark.parametrize("option", ["--cache_dir", "--stamps_dir"])
-def test_the_stage_cache_is_where_it_is_asked_for(fake, option):
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("--cache_dir", ""),
+        ("--stamps_dir", "--stamps_dir exp/.stamps is an older spelling; use --cache_dir exp/.stamps"),
+    ],
+)
+def test_the_stage_cache_is_where_it_is_asked_for(fake, option, said, capsys):
+    notice.cache_clear()
     plan(COPY, options=(option, "exp/.stamps"))
     assert len(list(Path("exp/.stamps").iterdir())) == 1
     assert not Path(".stamps").exists()
+    assert capsys.readouterr().err == (f"espnet-diverse: {said}\n" if said else "")
+    assert "--stamps_dir" not in command_parser("plan")[1].format_help()
 
 
 def test_help_is_quick_and_imports_nothing_heavy():

@@ -1,3 +1,4 @@
+import json
 import math
 
 import pytest
@@ -43,9 +44,14 @@ def test_the_perplexity_of_a_uniform_model_is_the_number_of_its_tokens(scorer, t
     numbers = perplexity(scorer, write(tmp_path / "data", TEXTS), tmp_path / "out")
     tokens, words = 4 + 1 + 3 + 3, 2 + 1 + 1 + 3
     assert numbers["tokens"] == tokens and numbers["words"] == words and numbers["unknown_tokens"] == 1  # the space
-    assert numbers["perplexity"] == pytest.approx(5)
-    assert numbers["word_perplexity"] == pytest.approx(math.exp(tokens * math.log(5) / words))
     assert (tmp_path / "out" / "score").read_text().splitlines()[1] == f"u2 {-2 * math.log(5):.4f}"
+    written = json.loads((tmp_path / "out" / "perplexity.json").read_text())
+    log_likelihood, by_word = round(-tokens * math.log(5), 4), round(5 ** (tokens / words), 4)
+    assert written == numbers
+    assert written == {
+        **{"texts": 3, "tokens": tokens, "unknown_tokens": 1, "words": words},
+        **{"log_likelihood": log_likelihood, "perplexity": 5.0, "word_perplexity": by_word},
+    }
     assert line(numbers) == f"3 texts: perplexity 5.00 of 11 tokens, {5 ** (11 / 7):.2f} of 7 words"
 
 

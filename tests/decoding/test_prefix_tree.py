@@ -66,7 +66,7 @@ def test_nodes_that_no_hypothesis_needs_are_removed(build, monkeypatch):
 
 
 def test_heads_of_one_task_are_chosen_once(build, monkeypatch):
-    monkeypatch.setattr(prefix_tree, "_CONDITIONS_KEPT", 2)
+    monkeypatch.setattr(prefix_tree, "_COMBINATIONS_KEPT", 2)
     selection = {"strategy": "group", "pool": 8, "conditions": {"lang": ["ar", "de", "fr"]}}
     decoder = build(attention={"selection": selection})[0]
     before = {name: parameter.clone() for name, parameter in decoder.named_parameters()}
@@ -80,7 +80,7 @@ def test_heads_of_one_task_are_chosen_once(build, monkeypatch):
         with scope({"lang": torch.tensor([0, 1])}, collect=False):
             scorer.begin(torch.randn(2, 11, 32), None)
     assert all(attention.selects() for attention in scorer.chosen)
-    assert len(scorer._of_condition) == 1  # of those before, the third task took the place
+    assert len(scorer._of_combination) == 1  # of those before, the third task took the place
     assert before.keys() == dict(decoder.named_parameters()).keys()
     assert all(before[name].equal(parameter) for name, parameter in decoder.named_parameters())
 

@@ -1,6 +1,6 @@
 import pytest
 
-from espnet_diverse.conditions import given
+from espnet_diverse.conditions import values_by_condition
 from espnet_diverse.decoding.condition_ids import KnownConditions
 from espnet_diverse.decoding.options import Options
 from espnet_diverse.demo.controls import condition_controls, search_options, whole
@@ -32,7 +32,7 @@ def test_what_cannot_be_left_open():
 
 def test_tasks_by_axis():
     chosen = {"language": "", "target_language": "es", "domain": "read", "beam_size": "3"}
-    assert given(chosen) == {"tgtlang": "es", "domain": "read"}
+    assert values_by_condition(chosen) == {"tgtlang": "es", "domain": "read"}
 
 
 def test_search_options():

@@ -132,7 +132,7 @@ def test_dry_run_prints_the_plan_and_makes_nothing(recipe):
     assert {argv[0] for _, argv in plan} == {"espnet-diverse"}
     names = ["prepare", "tokens", "stats", "train", "average", "decode", "decode", "score", "score", "figure"]
     assert [argv[1] for _, argv in plan] == names
-    assert result.stdout.endswith("options: --stamps_dir exp/.stamps --dry_run\n")
+    assert result.stdout.endswith("options: --cache_dir exp/.stamps --dry_run\n")
     assert "experiment exp/synthetic_small_sdma_demo, data data/synthetic" in result.stderr
     assert sorted(recipe.folder.rglob("*")) == before
 
@@ -253,6 +253,15 @@ def test_the_environment_does_not_set_options(recipe):
     _, argv = commands(recipe("--stop_stage", "1", tag="intruder", nj="77", corpus="intruder"))[0]
     assert value(argv, "--nj") != "77"
     assert "intruder" not in argv
+
+
+@pytest.mark.parametrize(("ngpu", "device"), [("0", "cpu"), ("1", "cuda"), ("2", "cuda")])
+def test_gpus_of_a_recipe_are_those_of_training_and_the_device_of_decoding(recipe, ngpu, device):
+    plan = commands(recipe("--ngpu", ngpu, "--dry_run"))
+    train = [argv for _, argv in plan if argv[1] == "train"]
+    decode = [argv for _, argv in plan if argv[1] == "decode"]
+    assert [value(argv, "--ngpu") for argv in train] == [ngpu]
+    assert decode and all(value(argv, "--device") == device and "--ngpu" not in argv for argv in decode)
 
 
 def test_exit_code_and_plan_of_the_run_are_kept(recipe):
