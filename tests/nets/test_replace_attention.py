@@ -126,8 +126,8 @@ def test_what_is_declared_is_enough(supporting, name):
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"causal": True}, "attention 'mean' has no option 'causal'; known: none"),
-        ({"size": 3}, "attention 'mean' has no option 'size'; known: none"),
+        ({"causal": True}, "attention 'mean' has no option"),
+        ({"size": 3}, "attention 'mean' has no option"),
         ({"core": "maen"}, "unknown attention 'maen'; did you mean 'mean'"),
         ({"core": "sdma", "n_clusters_z": 0}, "0 clusters make no mixture; give at least 1"),
         ({"selection": {**POOL, "pool": 3}}, "a pool of 3 does not make 2 groups"),
