@@ -1,5 +1,6 @@
 """One stem everywhere: an attention's module, class, fragment, tests and README row have the same name."""
 
+import ast
 import importlib
 import re
 from pathlib import Path
@@ -46,7 +47,23 @@ def test_every_attention_fragment_belongs_to_a_core():
 def test_the_core_is_tested_against_an_oracle_and_its_gradients_are_checked(stem):
     text = (TESTS / f"test_{stem}.py").read_text(encoding="utf-8")
     assert re.search(rf"build_core\(\"{stem}\"|\b{CORES[stem].__name__}\(", text)
-    assert "oracle." in text and "gradcheck(" in text
+    called = called_in_tests(text)
+    assert any("oracle" in name.split(".")[:-1] for name in called), called
+    assert any(name.split(".")[-1] == "gradcheck" for name in called), called
+
+
+def called_in_tests(text):
+    """Dotted names of everything that the test functions of a module call themselves."""
+    tests = [
+        node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
+    ]
+    calls = [node for test in tests for node in ast.walk(test) if isinstance(node, ast.Call)]
+    return {ast.unparse(call.func) for call in calls}
+
+
+@pytest.mark.parametrize("body", ["# gradcheck(f)", "'gradcheck(f)'", "import gradcheck", "g = gradcheck"])
+def test_a_name_that_is_not_called_in_a_test_does_not_count(body):
+    assert called_in_tests(f"def helper():\n    gradcheck(f)\n\ndef test_it():\n    {body}\n    pass") == set()
 
 
 @each_stem

@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, fontManager, get_font
 from numpy.typing import NDArray
 from pypinyin import Style, lazy_pinyin
+from torch import nn
 
 from espnet_diverse.analysis.collect import Observation
 from espnet_diverse.analysis.teacher_forcing import run_teacher_forced
@@ -24,7 +25,7 @@ class HeadMaps:
     Attributes:
         layer: Name of the module, for example "encoder layer 6 self-attention".
         attention: Attention weights (H, Tq, Tk); rows sum to 1.
-        others: Other matrices of the core (H, Tq, Tk) by title, such as a semantic mask; rows sum to 1.
+        others: Other matrices of the core (H, Tq, Tk) by title, as in `Inspection.maps`; rows sum to 1.
     """
 
     layer: str
@@ -51,24 +52,24 @@ def head_maps(
     of `run_teacher_forced`.
 
     Raises:
-        ModelError: The encoder or the decoder has no such attention.
+        ModelError: The encoder or the decoder has no such attention, or its core does not support explicit weights.
     """
     run_teacher_forced(model, speech, text, conditions)
     return _last(model, "encoder", ("self_attn", "attn")), _last(model, "decoder", ("src_attn",))
 
 
 def _last(model: AbsESPnetModel, net: str, attributes: tuple[str, ...]) -> HeadMaps:
-    found = [
+    attentions = [
         (name, module)
         for name, module in model.named_modules()
-        if isinstance(module, MultiHeadedAttention)
+        if isinstance(module, MultiHeadedAttention | MultiHeadAttention)
         and name.startswith(f"{net}.{net}s.")
         and name.endswith(attributes)
-        and module.attn is not None
-        and len(module.attn) == 1  # a block-wise encoder has its blocks in the batch dimension
     ]
+    # A block-wise encoder has its blocks in the batch dimension.
+    found = [(name, each) for name, each in attentions if each.attn is not None and len(each.attn) == 1]
     if not found:
-        raise ModelError(f"the {net} has no attention whose weights could be drawn")
+        raise ModelError(_why_not_drawn(net, [module for _, module in attentions]))
     name, module = found[-1]
     maps = module.core.inspect().maps if isinstance(module, MultiHeadAttention) else {}
     kind = "cross-attention" if name.endswith("src_attn") else "self-attention"
@@ -77,6 +78,13 @@ def _last(model: AbsESPnetModel, net: str, attributes: tuple[str, ...]) -> HeadM
         module.attn[0].cpu().numpy(),
         {shown.title: shown.values[0].cpu().numpy() for shown in maps.values()},
     )
+
+
+def _why_not_drawn(net: str, attentions: Sequence[nn.Module]) -> str:
+    for module in attentions:
+        if isinstance(module, MultiHeadAttention) and not module.core.supports.explicit_weights:
+            return f"attention {module.core.name!r} of the {net} does not support explicit weights, which are drawn"
+    return f"the {net} has no attention whose weights could be drawn"
 
 
 def draw(

@@ -128,7 +128,7 @@ def _redundancy_section(page: Page, survey: Survey, folder: Path) -> None:
 def _cluster_section(page: Page, survey: Survey, folder: Path) -> None:
     page.heading("Clusters")
     if not survey.clusters:
-        page.paragraph("This model's attention has no clusters: cluster usage and semantic masks are left out.")
+        page.paragraph("This model's attention has no clusters: cluster usage is left out.")
         return
     page.table(clusters.HEADER, clusters.rows(survey.clusters))
     page.terms(CLUSTER_TERMS)

@@ -18,7 +18,7 @@ from espnet_diverse.attention.inspection import AuxiliaryLoss, Diagnosis, HeadMa
 from espnet_diverse.attention.multi_head import MultiHeadAttention
 from espnet_diverse.attention.registry import CORES, check_uses, core_class, known_cores, register_core
 from espnet_diverse.attention.supports import EVERYTHING, Supports
-from espnet_diverse.option_checks import check_names
+from espnet_diverse.option_checks import OptionError, check_names
 
 __all__ = [
     "CORES",
@@ -35,6 +35,7 @@ __all__ = [
     "Supports",
     "build_attention",
     "build_core",
+    "build_core_of",
     "build_selection",
     "check_uses",
     "known_cores",
@@ -57,8 +58,20 @@ def build_core(core: str, size: int, heads: int, cross: bool = False, causal: bo
     Raises:
         ValueError: The name, the preset or one of the options is unknown; the message lists the known ones.
     """
-    chosen = core_options(core, options)
-    return core_class(core)(size, heads, chosen, cross, causal)
+    return build_core_of(core, size, heads, options, cross, causal)
+
+
+def build_core_of(
+    core: str, size: int, heads: int, given: Mapping[str, Any], cross: bool = False, causal: bool = False
+) -> Core:
+    """Build a core by name, like `build_core`, with options from a configuration, which may have any names.
+
+    Raises:
+        ValueError: As `build_core`.
+    """
+    built = core_class(core)(size, heads, core_options(core, given), cross, causal)
+    built.name = core
+    return built
 
 
 def core_options(core: str, given: Mapping[str, Any]) -> Core.Options:
@@ -73,8 +86,8 @@ def core_options(core: str, given: Mapping[str, Any]) -> Core.Options:
     preset, explicit = given.get("preset"), {name: value for name, value in given.items() if name != "preset"}
     if preset is None:
         return kind(**explicit)
-    if preset not in kind.PRESETS:
-        raise ValueError(f"attention {core!r} has no preset {preset!r}; known: {' '.join(kind.PRESETS)}")
+    if not isinstance(preset, str) or preset not in kind.PRESETS:
+        raise OptionError("preset", f"attention {core!r} has no preset {preset!r}; known: {' '.join(kind.PRESETS)}")
     return kind(**(kind.PRESETS[preset] | explicit))
 
 

@@ -106,6 +106,7 @@ class Core(nn.Module):
         causal: Whether it is self-attention in which no query attends to later keys.
 
     Attributes:
+        name: Name of the core in messages: the one it was built by, or else that of its class.
         supports: What the core can be used for; nets refuse everything else when they are built.
         SOFTMAX_EQUIVALENT: Options at which the core equals softmax attention, or None if there are none.
         DIAGNOSES: What high values of the core's training statistics mean.
@@ -133,6 +134,7 @@ class Core(nn.Module):
         causal: bool = False,
     ):
         super().__init__()
+        self.name = type(self).__name__
         self.causal = causal
         self.heads = heads
         self.width = size // heads

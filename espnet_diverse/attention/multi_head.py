@@ -131,7 +131,9 @@ class MultiHeadAttention(nn.Module):
         q, k, v = (self._split(part) for part in joint(x).chunk(3, dim=-1))
         return self.q_norm(q), KVCache(self.k_norm(k), v, self.core.key_features(x))
 
-    def attend_cached(self, q: Tensor, query: Tensor, cache: KVCache, mask: Tensor | None) -> Tensor:
+    def attend_cached(
+        self, q: Tensor, query: Tensor, cache: KVCache, mask: Tensor | None, length: int | None = None
+    ) -> Tensor:
         """Compute `forward` in evaluation with cached keys and absolute position -> (B, Tq, M).
 
         The result of a query does not depend on other queries, so hypotheses that share keys can be queries side by
@@ -142,14 +144,17 @@ class MultiHeadAttention(nn.Module):
             query: Input of the queries (B, Tq, M).
             cache: The keys and values.
             mask: True = may attend, (B, 1 or Tq, Tk).
+            length: Number of positions, which is checked against the core's limit. Hypotheses side by side have several
+                keys and queries for one position. By default every key and every query is a position.
 
         Raises:
-            ValueError: There are more queries or keys than the core supports.
+            ValueError: There are more positions than the core supports.
         """
-        self.check_length(q.size(2), cache.k.size(2))
+        self.check_length(*((q.size(2), cache.k.size(2)) if length is None else (length,)))
         features = cache.features
         heads = Heads(q, cache.k, cache.v, query, query, q, mask=_bool_mask(mask), key_features=features)
-        return self._merge(self._attend(heads)[0])
+        context, self.attn = self._attend(heads)
+        return self._merge(context)
 
     def check_length(self, *lengths: int) -> None:
         """Check numbers of queries or keys.
@@ -157,7 +162,7 @@ class MultiHeadAttention(nn.Module):
         Raises:
             ValueError: The core does not support as many.
         """
-        self.core.supports.check_length(type(self.core).__name__, *lengths)
+        self.core.supports.check_length(self.core.name, *lengths)
 
     def prune(self) -> None:
         """Become attention without selection, with the heads of the open scope's condition; the others are removed.

@@ -8,7 +8,7 @@ from espnet_diverse.attention.sdma import SDMA
 from espnet_diverse.attention.sma import SMA
 from espnet_diverse.attention.softmax import Softmax
 from espnet_diverse.attention.supports import USES, Supports
-from espnet_diverse.option_checks import OptionError
+from espnet_diverse.option_checks import OptionError, hint
 
 CORES: dict[str, type[Core]] = {"softmax": Softmax, "sma": SMA, "sdma": SDMA}
 """The cores of this package."""
@@ -27,8 +27,8 @@ def register_core(name: str, core: type[Core] | None = None) -> Callable[[type[C
         class MeanAttention(Core):
             def forward(self, heads): ...
 
-    A configuration with `attention: {core: mean}` then works in this process. A class registered again under its name,
-    as in a notebook, replaces the earlier one.
+    A configuration with `attention: {core: mean}` then works in this process. A class that is defined again in the same
+    module, as in a notebook, replaces the earlier one.
 
     Args:
         name: Name of the core in configurations.
@@ -38,15 +38,20 @@ def register_core(name: str, core: type[Core] | None = None) -> Callable[[type[C
         The class, or a decorator that registers one and returns it.
 
     Raises:
-        ValueError: `core` is not a subclass of `Core`, or the name belongs to another core.
+        ValueError: `core` is not a subclass of `Core`, its `supports` is not a `Supports`, or the name belongs to
+            another core.
     """
     if core is None:
         return lambda decorated: register_core(name, decorated)
     if not isinstance(core, type) or not issubclass(core, Core):
         raise ValueError(f"{core!r} cannot be registered as attention {name!r}; give a subclass of Core")
+    if not isinstance(core.supports, Supports):
+        shown = f"supports of {_full_name(core)} is {core.supports!r}"
+        raise ValueError(f"{shown}; give an instance, such as `supports = Supports(causal=True)`")
     known = known_cores().get(name)
-    if known is not None and (name in CORES or known.__qualname__ != core.__qualname__):
-        raise ValueError(f"the name {name!r} belongs to the attention core {known.__qualname__}; choose another name")
+    if known is not None and (name in CORES or _full_name(known) != _full_name(core)):
+        owner = f"the name {name!r} belongs to the attention core {_full_name(known)}"
+        raise ValueError(f"{owner}; choose another name for {_full_name(core)}")
     _registered[name] = core
     return core
 
@@ -60,11 +65,13 @@ def core_class(name: str) -> type[Core]:
     """Return the class of a core.
 
     Raises:
-        ConfigError: The name is unknown; the message lists the known names.
+        ConfigError: The name is unknown; the message has the most similar known name, or all of them.
     """
     known = known_cores()
+    if not isinstance(name, str):
+        raise OptionError("core", f"core {name!r} is not a name; give one of: {' '.join(known)}")
     if name not in known:
-        raise OptionError("core", f"unknown attention {name!r}; known: {' '.join(known)}; register_core adds others")
+        raise OptionError("core", f"unknown attention {name!r}; {hint(name, known)} (register_core adds others)")
     return known[name]
 
 
@@ -82,5 +89,10 @@ def check_uses(name: str, supports: Supports, uses: Sequence[str]) -> None:
     missing = supports.missing(uses)
     if missing is None:
         return
-    able = [known for known, core in known_cores().items() if getattr(core.supports, missing)]
+    others = {known: core for known, core in known_cores().items() if known != name}  # options may limit a core
+    able = [known for known, core in others.items() if getattr(core.supports, missing)]
     raise ValueError(f"attention {name!r} does not support {USES[missing]}; choose one that does: {' '.join(able)}")
+
+
+def _full_name(core: type[Core]) -> str:
+    return f"{core.__module__}.{core.__qualname__}"

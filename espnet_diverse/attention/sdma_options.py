@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 from espnet_diverse.attention.core import Core
-from espnet_diverse.option_checks import check, is_number, one_of
+from espnet_diverse.option_checks import OptionError, check, is_number, one_of
 
 
 @dataclass(frozen=True)
@@ -95,13 +95,15 @@ class SMAOptions(Core.Options):
             if option.name not in ("scale_s", "approx_var"):  # a number or a name
                 check(option, getattr(self, option.name))
         if self.scale_s != "anneal" and not _is_positive(self.scale_s):
-            raise ValueError(f"scale_s {self.scale_s!r} is no scale; give a number above 0, or anneal")
+            raise OptionError("scale_s", f"scale_s {self.scale_s!r} is no scale; give a number above 0, or anneal")
         if self.approx_var != "learned" and not _is_positive(self.approx_var):
-            raise ValueError(f"approx_var {self.approx_var!r} is no variance; give a number above 0, or learned")
+            message = f"approx_var {self.approx_var!r} is no variance; give a number above 0, or learned"
+            raise OptionError("approx_var", message)
         if self.nu > 1:
-            raise ValueError(f"nu {self.nu} is out of range; the bound of the mixing rate lies between 0 and 1")
+            raise OptionError("nu", f"nu {self.nu} is out of range; the bound of the mixing rate lies between 0 and 1")
         if self.centroid_learning_rate_scale == 0:
-            raise ValueError("centroid_learning_rate_scale 0 would divide by zero; give a number above 0")
+            name = "centroid_learning_rate_scale"
+            raise OptionError(name, f"{name} 0 would divide by zero; give a number above 0")
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from espnet_diverse.conditions import CONDITIONS
-from espnet_diverse.option_checks import check, one_of, read
+from espnet_diverse.option_checks import OptionError, check, one_of, read
 
 
 @dataclass(frozen=True)
@@ -63,10 +63,10 @@ class SelectionOptions:
                 check(option, getattr(self, option.name))
         for name in ("tau", "tau_final", "tau_steps"):
             if getattr(self, name) == 0:
-                raise ValueError(f"{name} 0 would divide by zero; give a number above 0")
-        if not self.selected_by or not set(self.selected_by) <= set(CONDITIONS):
-            raise ValueError(
-                f"head selection by {self.by!r} is not possible; give one or a list of {' '.join(CONDITIONS)}"
+                raise OptionError(name, f"{name} 0 would divide by zero; give a number above 0")
+        if not self.selected_by or not all(condition in tuple(CONDITIONS) for condition in self.selected_by):
+            raise OptionError(
+                "by", f"head selection by {self.by!r} is not possible; give one or a list of {' '.join(CONDITIONS)}"
             )
         if self.strategy != "none":
             self._check_names()
@@ -80,29 +80,34 @@ class SelectionOptions:
         for condition in self.selected_by:
             names = list(self.conditions.get(condition) or ())
             if not names:
-                raise ValueError(
+                raise OptionError(
+                    "conditions",
                     f"head selection by {condition} has no names; training fills conditions in from the data, "
-                    "or list them"
+                    "or list them",
                 )
             default = self.default_condition.get(condition, names[0])
             if default not in names:
-                raise ValueError(f"default_condition {default!r} is unknown; known: {' '.join(names)}")
-        if self.strategy == "static" and len(self.selected_by) > 1:
-            raise ValueError(
-                f"strategy static goes by one condition, not by {' and '.join(self.selected_by)}; choose one"
-            )
+                message = f"default_condition {default!r} is unknown; known: {' '.join(names)}"
+                raise OptionError("default_condition", message)
+        if self.strategy == "static":
+            if len(self.selected_by) > 1:
+                raise OptionError(
+                    "by", f"strategy static goes by one condition, not by {' and '.join(self.selected_by)}; choose one"
+                )
+            self.families_of(names)
 
     def families_of(self, names: Sequence[str]) -> list[list[str]]:
         """Return the families of a static selection of values `names`.
 
         Raises:
-            ValueError: A name is in no family or in two.
+            OptionError: A name is in no family or in two.
         """
         families = [[name] for name in names] if self.families is None else [list(family) for family in self.families]
         listed = [name for family in families for name in family]
         for name in [*names, *listed]:
             if listed.count(name) != 1:
-                raise ValueError(f"{name!r} is in {listed.count(name)} families; put every name into one")
+                message = f"{name!r} is in {listed.count(name)} families; put every name into one"
+                raise OptionError("families", message)
         return families
 
 

@@ -79,6 +79,7 @@ class SMA(Core):
     def forward(self, heads: Heads) -> tuple[Tensor, Tensor | None]:
         """Compute the context (B, H, Tq, D), and the weights Ahat (B, H, Tq, Tk) if needed, else None."""
         if heads.key_features is not None:
+            self._seen = Inspection()
             return self._attend(heads, self._cluster(heads.query).p, heads.key_features)
         clustered: Heads | Inputs = heads
         if heads.perturbed is not None and self.options.noise_order == "before":

@@ -35,7 +35,7 @@ class Supports:
             the model computes in half precision.
         max_length: The greatest number of queries or keys, or None for any number. A core whose limit depends on its
             options sets its attribute `supports` in its constructor. A longer input is refused when the net is built if
-            its length is known by then, and otherwise at the first such input.
+            its length is known by then, by training before the first step, and otherwise at the first such input.
     """
 
     padding: bool = True

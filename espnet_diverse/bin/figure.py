@@ -1,4 +1,4 @@
-"""Plot the attention heads of a model on one utterance: semantic mask and attention of the last layers."""
+"""Plot the attention heads of the last layers of a model on one utterance, and other maps that their cores report."""
 
 import argparse
 from pathlib import Path

@@ -163,7 +163,7 @@ class PrefixScorer:
         def attend(x: Tensor) -> Tensor:
             attention = self.chosen[index]
             q, new = attention.own.project_qkv(x, attention.joint)
-            return attention.own.attend_cached(q, x, self.nodes[index].add(new), self.behind)
+            return attention.own.attend_cached(q, x, self.nodes[index].add(new), self.behind, self.step + 1)
 
         return attend
 

@@ -50,8 +50,8 @@ class DecoderScorer(PrefixScorer):
 
     def _layer(self, layer: DecoderLayer, index: int, x: Tensor) -> Tensor:
         def look(x: Tensor) -> Tensor:
-            attention = self.chosen[index].source
-            return attention.attend_cached(attention.project_query(x), x, self.source[index], self.mask)
+            attention, source = self.chosen[index].source, self.source[index]
+            return attention.attend_cached(attention.project_query(x), x, source, self.mask, source.k.size(2))
 
         before = layer.normalize_before
         joins = (layer.concat_linear1, layer.concat_linear2) if layer.concat_after else (None, None)

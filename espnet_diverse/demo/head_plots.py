@@ -1,4 +1,4 @@
-"""Plots of the attention heads of a layer on one decoded segment: attention, semantic mask, clusters."""
+"""Plots of the attention heads of a layer on one decoded segment: attention weights and what the core reports."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -52,7 +52,7 @@ class Sides:
 def head_pictures(
     seen: dict[str, Observation], kind: str, layer: int, head: int | None, sides: Sides, title: str
 ) -> list[Picture]:
-    """Plot attention weights, the semantic mask where there is one, and cluster probabilities.
+    """Plot attention weights with the other maps that the cores report, and cluster probabilities where there are any.
 
     Args:
         seen: Observations of the attentions, by the keys of `KINDS`.

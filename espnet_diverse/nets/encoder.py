@@ -61,7 +61,7 @@ class _WithAttention:
         insert_adapters(self.encoders, adapter)
 
     def _attention_length(self) -> int | None:
-        """Return the number of positions of every call of the attention, or None if it depends on the input."""
+        """Return the greatest number of positions of a call of the attention, or None if it depends on the input."""
         return None
 
     def _gated_subsampling(self, input_size: int, channels: int) -> GatedConvSubsampling:

@@ -11,7 +11,7 @@ from espnet.nets.pytorch_backend.transformer.attention import (
 from espnet.nets.pytorch_backend.transformer.contextual_block_encoder_layer import ContextualBlockEncoderLayer
 from torch import nn
 
-from espnet_diverse.attention import MultiHeadAttention, build_core, build_selection, check_uses
+from espnet_diverse.attention import MultiHeadAttention, build_core_of, build_selection, check_uses
 from espnet_diverse.errors import ConfigError, DataError
 
 _RELATIVE = (RelPositionMultiHeadedAttention, LegacyRelPositionMultiHeadedAttention)
@@ -59,7 +59,7 @@ def replace_attention(
             softmax, which equals ESPnet's attention.
         causal: Whether it is self-attention in which no query attends to later keys.
         net: Name of the net, for messages.
-        length: Number of positions of every call, if it is known.
+        length: Greatest number of positions of a call, if it is known.
 
     Raises:
         ConfigError: The core or an option is unknown, the core does not support this use, or ESPnet's attention of this
@@ -67,10 +67,12 @@ def replace_attention(
     """
     for number, layer in enumerate(layers, start=1):
         theirs = getattr(layer, attribute)
-        if isinstance(layer, ContextualBlockEncoderLayer) and (attention or {}).get("selection"):
-            raise ConfigError("head selection does not fit the contextual block encoder; choose another encoder")
-        kind = {"cross": attribute == "src_attn", "causal": causal}
         where = f"{net}, {attribute} of layer {number}"
+        if isinstance(layer, ContextualBlockEncoderLayer) and (attention or {}).get("selection"):
+            raise ConfigError(
+                f"{where}: head selection does not fit the contextual block encoder; choose another encoder"
+            )
+        kind = {"cross": attribute == "src_attn", "causal": causal}
         setattr(layer, attribute, _counterpart(theirs, attention or {"core": "softmax"}, kind, where, length))
 
 
@@ -79,24 +81,21 @@ def _counterpart(
 ) -> WeightlessAttention:
     if not isinstance(theirs, MultiHeadedAttention):
         raise ConfigError(
-            f"attention of type {type(theirs).__name__} cannot be replaced; "
+            f"{where}: attention of type {type(theirs).__name__} cannot be replaced; "
             "choose selfattn, rel_selfattn or legacy_rel_selfattn"
         )
     if getattr(theirs, "zero_triu", False):
-        raise ConfigError("zero_triu: true is not supported with a replaced attention; set it to false")
+        raise ConfigError(f"{where}: zero_triu: true is not supported with a replaced attention; set it to false")
     relative = isinstance(theirs, _RELATIVE)
     size = theirs.h * theirs.d_k
     options = dict(attention)
     name = options.pop("core", "softmax")
     try:
         selection = build_selection(options.pop("selection", None), theirs.h)
-        core = build_core(name, size, theirs.h, **kind, **options)
-    except (ValueError, TypeError) as error:
-        raise ConfigError(str(error)) from error
-    try:
+        core = build_core_of(name, size, theirs.h, options, **kind)
         check_uses(name, core.supports, _uses(relative, selection is not None, **kind))
         core.supports.check_length(name, length or 0)
-    except ValueError as error:
+    except (ValueError, TypeError) as error:
         raise ConfigError(f"{where}: {error}") from error
     attention_class = Attention if core.supports.explicit_weights else WeightlessAttention
     ours = attention_class(size, theirs.h, core, theirs.dropout_rate, relative, selection)

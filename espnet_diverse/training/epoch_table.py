@@ -2,9 +2,11 @@
 
 import logging
 import math
+from collections.abc import Collection
 
 from espnet2.train.reporter import Reporter, SubReporter
 
+from espnet_diverse.attention import Core
 from espnet_diverse.training.diagnosis import findings
 
 _SHOWN = [("train", "loss"), ("train", "acc"), ("valid", "loss"), ("valid", "acc"), ("valid", "cer_ctc")]
@@ -15,9 +17,16 @@ class EpochTable(Reporter):
 
     The number of the epoch is one of the statistics of its validation: with `[valid, epoch, max]` in
     `best_model_criterion` the last epochs are kept, and averaged as valid.epoch.ave.pth.
+
+    Args:
+        cores: Classes of the cores of the model, whose statistics and losses may show problems.
     """
 
     _columns: list[tuple[str, str]] | None = None
+
+    def __init__(self, cores: Collection[type[Core]] = ()):
+        super().__init__()
+        self.cores = cores
 
     def finish_epoch(self, sub_reporter: SubReporter) -> None:
         """Keep the statistics of `sub_reporter`, as ESPnet does, and print the row of a finished epoch."""
@@ -34,7 +43,7 @@ class EpochTable(Reporter):
         values = [phases[phase].get(name, math.nan) for phase, name in self._columns]
         values += [phases["train"].get("optim0_lr0", math.nan), seconds]
         print(self._row([f"{value:.4g}" for value in values], str(self.epoch)), flush=True)
-        for finding in findings(phases["train"]):
+        for finding in findings(phases["train"], self.cores):
             logging.warning("epoch %d: %s", self.epoch, finding)
 
     def _row(self, cells: list[str], epoch: str) -> str:

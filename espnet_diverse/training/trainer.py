@@ -3,6 +3,7 @@
 from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import nullcontext
+from functools import partial
 from types import ModuleType
 
 import numpy as np
@@ -17,7 +18,9 @@ from espnet_diverse.registration import replaced_names
 from espnet_diverse.training import checkpoint
 from espnet_diverse.training.averaging import average_best
 from espnet_diverse.training.cpu_layers import fast_on_cpu
+from espnet_diverse.training.diagnosis import cores_of
 from espnet_diverse.training.epoch_table import EpochTable
+from espnet_diverse.training.length_check import check_lengths, shape_files
 from espnet_diverse.training.precision import compile_layers, mixed_precision
 
 
@@ -26,9 +29,10 @@ class Trainer(espnet_trainer.Trainer):
 
     @classmethod
     def build_options(cls, args: Namespace) -> espnet_trainer.TrainerOptions:
-        """ESPnet's options, and our `compile`."""
+        """ESPnet's options, our `compile`, and the shape files of the data."""
         options = super().build_options(args)
         options.compile = args.compile
+        options.shape_files = shape_files(args)
         return options
 
     @classmethod
@@ -37,13 +41,16 @@ class Trainer(espnet_trainer.Trainer):
 
         Raises:
             ConfigError: This machine does not support bfloat16 or compilation.
+            DataError: An utterance is longer than a core of the model supports.
             TrainingError: An epoch made no update, or a parameter or the validation loss is not finite.
         """
+        check_lengths(model, trainer_options.shape_files)
         device = "cuda" if trainer_options.ngpu else "cpu"
         if trainer_options.compile:
             compile_layers(model, trainer_options.compile)
+        table = partial(EpochTable, cores_of(model))
         with (
-            replaced_names(espnet_trainer, torch=_Torch(), Reporter=EpochTable, average_nbest_models=average_best),
+            replaced_names(espnet_trainer, torch=_Torch(), Reporter=table, average_nbest_models=average_best),
             mixed_precision(model, device) if trainer_options.use_amp else nullcontext(),
         ):
             super().run(model=model, trainer_options=trainer_options, **parts)

@@ -5,6 +5,7 @@ import soundfile
 
 from espnet_diverse.analysis import heads
 from espnet_diverse.analysis.heads import HeadMaps, draw, drawable, head_maps
+from espnet_diverse.attention import Supports
 from espnet_diverse.errors import ModelError
 from espnet_diverse.training.tasks import load_model
 
@@ -46,6 +47,16 @@ def test_a_net_without_such_attention(tiny_run):
     model, _ = load_model(tiny_run.model_dir)
     with pytest.raises(ModelError, match="the decoder has no attention whose weights could be drawn"):
         heads._last(model, "decoder", ("src_attn",))
+
+
+def test_a_core_without_explicit_weights_is_named(tiny_run):
+    model, _ = load_model(tiny_run.model_dir)
+    model = model.eval()
+    for layer in model.encoder.encoders:
+        layer.self_attn.core.supports = Supports()
+    speech, _ = soundfile.read(tiny_run.test_dir / "test-00.wav", dtype="float32")
+    with pytest.raises(ModelError, match="attention 'sdma' of the encoder does not support explicit weights"):
+        head_maps(model, speech, [2, 3, 4])
 
 
 def test_labels_that_no_font_has_are_spelled(monkeypatch):

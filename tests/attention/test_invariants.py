@@ -1,7 +1,5 @@
 """The invariants of everything that a core declares in `supports`; a new core of the package gets them from CORES."""
 
-from dataclasses import replace
-
 import pytest
 import torch
 
@@ -220,23 +218,15 @@ def test_attention_dropout_acts_in_training_only(core):
 
 
 @supporting()
-def test_length_is_limited_as_declared(core):
-    """A limit of the core itself, or else an assumed one: one position more is refused, in the full pass and cached."""
+def test_a_declared_limit_of_length_is_the_true_one(core):
+    """A core that declares a limit must work up to it; one that declares none must work at any length."""
     module, (x, _) = make(core), inputs()
-    limit = module.core.supports.max_length or 6
-    module.core.supports = replace(module.core.supports, max_length=limit)
-    long = x[:1, :1].expand(-1, limit + 1, -1)
-    assert module(long[:, :limit], long[:, :limit], long[:, :limit], None).shape[1] == limit
-    text = f"supports at most {limit} positions, and {limit + 1} are needed; shorten the input or choose another core"
-    with pytest.raises(ValueError, match=text):
-        module(long, long, long, None)
-    if module.core.supports.cached_decoding:
-        with pytest.raises(ValueError, match=text):
-            module.attend_cached(module.project_query(x), x, module.cache_kv(long), None)
+    long = x[:1, :1].expand(-1, module.core.supports.max_length or 300, -1)
+    assert torch.isfinite(module(long, long, long, None)).all()
 
 
 def test_unknown_names_list_the_known_ones():
-    with pytest.raises(ValueError, match="unknown attention 'softmaxx'; known: softmax sma sdma"):
+    with pytest.raises(ValueError, match="unknown attention 'softmaxx'; did you mean 'softmax'?"):
         build_attention("softmaxx", SIZE, HEADS)
     with pytest.raises(ValueError, match="attention 'sma' has no option 'n_cluster'; known: n_clusters_z"):
         build_attention("sma", SIZE, HEADS, n_cluster=3)

@@ -1,5 +1,7 @@
 """What all cores share: projections, relative position, and when weights are kept."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -60,6 +62,39 @@ def test_a_core_without_explicit_weights_is_never_asked_for_them():
     with scope(keep_attention=True):
         module(x, x, x, None)
     assert not module.core.asked and module.attn is None
+
+
+def test_length_is_limited_in_the_full_pass_and_with_a_cache():
+    module, x = make(replace(EVERYTHING, max_length=TIME)), torch.randn(1, TIME + 1, SIZE)
+    short, name = x[:, :TIME], r"attention 'Asked' supports at most 5 positions, and 6 are needed"
+    module(short, short, short, None)
+    q, cache = module.project_qkv(x)
+    for too_long in (
+        lambda: module(x, x, x, None),
+        lambda: module(short, x, x, None),
+        lambda: module.attend_cached(q, x, cache, None),
+        lambda: module.attend_cached(q[:, :, :1], x[:, :1], cache, None, length=TIME + 1),
+    ):
+        with pytest.raises(ValueError, match=name):
+            too_long()
+
+
+def test_keys_of_several_hypotheses_may_be_more_than_the_limit_of_positions():
+    module, x = make(replace(EVERYTHING, max_length=TIME)), torch.randn(1, TIME + 3, SIZE)
+    q, cache = module.project_qkv(x)
+    assert module.attend_cached(q, x, cache, None, length=TIME).shape == x.shape
+
+
+@pytest.mark.parametrize("core", ["softmax", "sma", "sdma"])
+def test_nothing_of_an_analysis_stays_after_a_cached_call(core):
+    module, x = build_attention(core, SIZE, HEADS).eval(), torch.randn(2, TIME, SIZE)
+    with scope(keep_attention=True):
+        module(x, x, x, None)
+    assert module.attn is not None
+    q, cache = module.project_qkv(x)
+    module.attend_cached(q, x, cache, None)
+    assert module.attn is None
+    assert not module.core.inspect().maps and not module.core.inspect().posteriors
 
 
 def test_one_joint_projection_gives_what_three_give():

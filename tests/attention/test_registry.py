@@ -49,10 +49,24 @@ def test_a_class_may_be_defined_again():
 @pytest.mark.parametrize(
     ("name", "core", "text"),
     [
-        ("sdma", Mean, "the name 'sdma' belongs to the attention core SDMA; choose another name"),
-        ("taken", Mean, "the name 'taken' belongs to the attention core Other; choose another name"),
+        (
+            "sdma",
+            Mean,
+            "the name 'sdma' belongs to the attention core espnet_diverse.attention.sdma.SDMA; choose another",
+        ),
+        (
+            "taken",
+            Mean,
+            r"the name 'taken' belongs to the attention core \S+\.Other; choose another name for \S+\.Mean",
+        ),
         ("mean", Mean(8, 2), "cannot be registered as attention 'mean'; give a subclass of Core"),
         ("mean", int, "<class 'int'> cannot be registered as attention 'mean'; give a subclass of Core"),
+        (
+            "mean",
+            type("Of", (Mean,), {"supports": Supports}),
+            "supports of .*Of is <class .*Supports'>; give an instance",
+        ),
+        ("mean", type("Of", (Mean,), {"supports": {"causal": True}}), "supports of .*Of is {'causal': True}; give an"),
     ],
 )
 def test_what_cannot_be_registered_is_named(name, core, text):
@@ -61,10 +75,30 @@ def test_what_cannot_be_registered_is_named(name, core, text):
         register_core(name, core)
 
 
-def test_unknown_names_list_the_registered_ones():
+def test_classes_of_one_name_in_two_modules_do_not_replace_each_other():
+    register_core("mean", type("Mean", (Mean,), {"__module__": "one"}))
+    with pytest.raises(ValueError, match="the name 'mean' belongs to the attention core one.Mean; .* for two.Mean"):
+        register_core("mean", type("Mean", (Mean,), {"__module__": "two"}))
+
+
+def test_a_notebook_may_define_its_class_again():
+    register_core("mean", type("Mean", (Mean,), {"__module__": "__main__"}))
+    again = type("Mean", (Mean,), {"__module__": "__main__"})
+    assert register_core("mean", again) is again and known_cores()["mean"] is again
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("maen", r"unknown attention 'maen'; did you mean 'mean'\? \(register_core adds others\)"),
+        ("xyz", r"unknown attention 'xyz'; known: softmax sma sdma mean \(register_core adds others\)"),
+        (["mean"], r"core \['mean'\] is not a name; give one of: softmax sma sdma mean$"),
+    ],
+)
+def test_an_unknown_name_has_a_hint(name, text):
     register_core("mean", Mean)
-    with pytest.raises(ValueError, match="unknown attention 'man'; known: softmax sma sdma mean; register_core adds"):
-        build_attention("man", 8, 2)
+    with pytest.raises(ValueError, match=text):
+        build_attention(name, 8, 2)
 
 
 def test_the_message_names_the_cores_that_support_a_use():
@@ -75,6 +109,11 @@ def test_the_message_names_the_cores_that_support_a_use():
         check_uses("mean", Mean.supports, ["padding", "cross_attention"])
     with pytest.raises(ValueError, match="does not support batches with padding; .*: softmax sma sdma mean$"):
         check_uses("mine", Supports(padding=False), ["padding"])
+
+
+def test_a_core_that_its_options_limit_is_not_recommended_in_its_place():
+    with pytest.raises(ValueError, match="attention 'sma' does not support cross-attention; .*: softmax sdma$"):
+        check_uses("sma", Supports(), ["cross_attention"])
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from espnet_diverse.attention import build_attention, build_core
 from espnet_diverse.attention.sdma_options import SDMAOptions, SMAOptions
 from espnet_diverse.functional import information
 from espnet_diverse.functional.mixture import responsibility
+from espnet_diverse.option_checks import OptionError
 from espnet_diverse.scope import scope
 
 SIZE, HEADS, WIDTH = 16, 4, 4
@@ -102,6 +103,23 @@ def test_every_preset_builds_and_is_documented(core):
 def test_a_wrong_value_is_named(options, text):
     with pytest.raises(ValueError, match=text):
         build_attention("sdma", SIZE, HEADS, **options)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("preset", "published"),
+        ("preset", ["paper"]),
+        ("scale_s", 0),
+        ("approx_var", 0.0),
+        ("nu", 1.5),
+        ("centroid_learning_rate_scale", 0),
+    ],
+)
+def test_an_error_has_the_name_of_the_option_so_that_its_line_is_found(name, value):
+    with pytest.raises(OptionError) as caught:
+        build_core("sdma", SIZE, HEADS, **{name: value})
+    assert caught.value.name == name
 
 
 def test_softmax_has_no_presets():

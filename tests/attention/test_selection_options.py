@@ -4,7 +4,9 @@ import pytest
 import torch
 
 from espnet_diverse.attention import build_attention, head_selection
+from espnet_diverse.attention.selection_options import selection_options
 from espnet_diverse.functional.selection import bernoulli_kl, official_kl, soft_sample
+from espnet_diverse.option_checks import OptionError
 from espnet_diverse.scope import scope
 
 SIZE, HEADS = 16, 4
@@ -126,6 +128,25 @@ def test_pruning_wants_one_task():
 def test_options_that_are_not_allowed_are_named(options, text):
     with pytest.raises(ValueError, match=text):
         build_attention("softmax", SIZE, HEADS, selection={"conditions": {"lang": LANGUAGES}} | options)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("tau", {"tau": 0.0}),
+        ("by", {"by": "speaker"}),
+        ("by", {"by": [["lang"]]}),
+        ("by", {"strategy": "static", "by": ["lang", "domain"]}),
+        ("conditions", {"conditions": {}}),
+        ("default_condition", {"default_condition": {"lang": "fr"}}),
+        ("families", {"strategy": "static", "families": [["ar"], ["de"]]}),
+    ],
+)
+def test_an_error_has_the_name_of_the_option_so_that_its_line_is_found(name, options):
+    given = {"strategy": "group", "conditions": {"lang": LANGUAGES, "domain": DOMAINS}} | options
+    with pytest.raises(OptionError) as caught:
+        selection_options(given)
+    assert caught.value.name == name
 
 
 def test_a_name_in_place_of_options_is_refused():

@@ -100,7 +100,7 @@ def test_softmax_has_no_clusters_and_the_page_says_so(softmax_dir, tiny_run, tmp
     printed = capfd.readouterr().out.splitlines()
     assert printed[0].startswith("| attention |") and printed[-1] == str(tmp_path / "analysis.html")
     page = Reader(tmp_path / "analysis.html")
-    assert "This model's attention has no clusters: cluster usage and semantic masks are left out." in page.text
+    assert "This model's attention has no clusters: cluster usage is left out." in page.text
     assert len(page.images) == 3 + 3 + 1  # redundancy, attention; queries
     numbers = json.loads((tmp_path / "analysis.json").read_text())
     assert numbers["clusters"] == {} and numbers["utterances"] == 2

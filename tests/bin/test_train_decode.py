@@ -99,7 +99,7 @@ def test_a_wrong_key_is_one_line(tiny_run, tmp_path, capfd):
     assert main(["stats", *arguments, "--set", "encoder_conf.attention.core=sdmma"]) == 1
     error = capfd.readouterr().err.splitlines()[-1]
     begin = "espnet-diverse stats: error: --set encoder_conf.attention.core=sdmma: encoder_conf.attention: "
-    assert error == f"{begin}unknown attention 'sdmma'; known: softmax sma sdma; register_core adds others"
+    assert error == f"{begin}unknown attention 'sdmma'; did you mean 'sdma'? (register_core adds others)"
     assert main(["stats", *arguments, "--set", "max_epok=1"]) == 1
     assert "--set max_epok=1: key 'max_epok' is unknown; did you mean 'max_epoch'?" in capfd.readouterr().err
     assert not (tmp_path / "stats").exists()

@@ -1,5 +1,7 @@
 """The batched search against ESPnet's, which takes one utterance at a time."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from espnet.nets.batch_beam_search import BatchBeamSearch
@@ -8,10 +10,11 @@ from espnet.nets.scorers.length_bonus import LengthBonus
 from espnet2.asr.decoder.transformer_decoder import TransformerDecoder
 from torch.nn.utils.rnn import pad_sequence
 
+from espnet_diverse.attention import EVERYTHING
 from espnet_diverse.decoding.fast_linear import speed_up
 from espnet_diverse.decoding.options import Options
 from espnet_diverse.decoding.search import BeamSearch
-from espnet_diverse.errors import ConfigError, ModelError
+from espnet_diverse.errors import ConfigError, DataError, ModelError
 from espnet_diverse.nets.language_model import DiverseTransformerLM
 from espnet_diverse.scope import scope
 
@@ -78,6 +81,23 @@ def test_hypotheses_and_scores_are_those_of_espnet(build, sources, changed):
     option = options(**changed)
     theirs = [espnet(decoder, ctc, source, option) for source in sources]
     assert_same(batched(decoder, ctc, sources, option), theirs)
+
+
+@pytest.mark.parametrize("changed", [{"ctc_weight": 0.3}, {"ctc_weight": 0.0}], ids=str)
+def test_a_limited_core_counts_positions_and_not_hypotheses(build, sources, changed):
+    """The beam has more nodes than the core has positions, and the shortest source is shorter than the beam."""
+    decoder, ctc = build()
+    option = options(beam_size=5, maxlenratio=-12, **changed)
+    expected = batched(decoder, ctc, sources[-2:], option)
+    assert max(len(hyp.tokens) for found in expected for hyp in found) > 3
+    for layer in decoder.decoders:
+        for attention in (layer.self_attn, layer.src_attn):
+            attention.core.supports = replace(EVERYTHING, max_length=13)
+    assert batched(decoder, ctc, sources[-2:], option) == expected
+    for layer in decoder.decoders:
+        layer.self_attn.core.supports = replace(EVERYTHING, max_length=2)
+    with pytest.raises(DataError, match="attention 'softmax' supports at most 2 positions, and 3 are needed"):
+        batched(decoder, ctc, sources[-2:], option)
 
 
 @pytest.mark.parametrize(

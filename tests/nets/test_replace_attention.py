@@ -123,6 +123,22 @@ def test_what_is_declared_is_enough(supporting, name):
     assert isinstance(build(), nn.Module)
 
 
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"causal": True}, "attention 'mean' has no option"),
+        ({"size": 3}, "attention 'mean' has no option"),
+        ({"core": "maen"}, "unknown attention 'maen'; did you mean 'mean'"),
+        ({"core": "sdma", "n_clusters_z": 0}, "0 clusters make no mixture; give at least 1"),
+        ({"selection": {**POOL, "pool": 3}}, "a pool of 3 does not make 2 groups"),
+    ],
+)
+def test_an_error_names_net_and_layer(supporting, options, text):
+    supporting(EVERYTHING)
+    with pytest.raises(ConfigError, match=f"^DiverseTransformerEncoder, self_attn of layer 1: {text}"):
+        encoder(**options)
+
+
 def test_a_core_of_self_attention_alone_trains_in_an_encoder(supporting):
     supporting(Supports())
     net, speech = encoder(), torch.randn(2, 90, 20)
@@ -166,5 +182,5 @@ def test_an_unknown_length_is_refused_at_the_first_longer_input(supporting):
     supporting(Supports(max_length=21))
     net = encoder().eval()
     net(torch.randn(1, 90, 20), torch.tensor([90]))
-    with pytest.raises(DataError, match="attention 'Mean' supports at most 21 positions, and 22 are needed"):
+    with pytest.raises(DataError, match="attention 'mean' supports at most 21 positions, and 22 are needed"):
         net(torch.randn(1, 94, 20), torch.tensor([94]))

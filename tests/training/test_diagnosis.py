@@ -3,11 +3,15 @@
 import logging
 
 import pytest
+from torch import nn
 
-from espnet_diverse.attention import AuxiliaryLoss, Core, Diagnosis, register_core, registry
-from espnet_diverse.training.diagnosis import findings
+from espnet_diverse.attention import AuxiliaryLoss, Core, Diagnosis, build_attention, register_core, registry
+from espnet_diverse.attention.sdma import SDMA
+from espnet_diverse.attention.softmax import Softmax
+from espnet_diverse.training.diagnosis import cores_of, findings
 from espnet_diverse.training.epoch_table import EpochTable
 
+OURS = [SDMA]
 HEALTHY = {
     "loss": 60.0,
     "loss_task": 50.0,
@@ -19,9 +23,9 @@ HEALTHY = {
 
 
 def test_a_healthy_epoch_is_not_spoken_of():
-    assert findings(HEALTHY) == []
-    assert findings({"loss": 1.0, "loss_task": 1.0}) == []  # softmax attention
-    assert findings(HEALTHY | {"aux_query_mi": 500.0}) == []  # mostly a constant, log T
+    assert findings(HEALTHY, OURS) == []
+    assert findings({"loss": 1.0, "loss_task": 1.0}, [Softmax]) == []  # softmax attention
+    assert findings(HEALTHY | {"aux_query_mi": 500.0}, OURS) == []  # mostly a constant, log T
 
 
 @pytest.mark.parametrize(
@@ -40,27 +44,40 @@ def test_a_healthy_epoch_is_not_spoken_of():
     ],
 )
 def test_one_sentence_for_each_thing_amiss(stats, text):
-    (finding,) = findings(HEALTHY | stats)
+    (finding,) = findings(HEALTHY | stats, OURS)
     assert text in finding
 
 
-def test_a_registered_core_says_what_its_statistics_mean(monkeypatch):
-    class Mine(Core):
-        DIAGNOSES = (Diagnosis("dead_units", 0.5, "{value:.0%} of the units are dead", "lower the learning rate"),)
-        LOSSES = {"spread": AuxiliaryLoss("spread_weight"), "constant": AuxiliaryLoss("none", comparable=False)}
+class Mine(Core):
+    DIAGNOSES = (
+        Diagnosis("dead_units", 0.5, "{value:.0%} of the units are dead", "lower the learning rate"),
+        Diagnosis("collapsed_z", 0.0, "mine", "nothing"),
+    )
+    LOSSES = {"spread": AuxiliaryLoss("spread_weight"), "constant": AuxiliaryLoss("none", comparable=False)}
 
-    monkeypatch.setattr(registry, "_registered", {})
+
+def test_a_core_says_what_its_statistics_mean():
     stats = {"loss_task": 1.0, "dead_units": 0.6, "aux_spread": 2.0, "aux_constant": 9.0}
-    assert "above all constant (9); lower its weight" in findings(stats)[0]
+    assert "above all constant (9); lower its weight" in findings(stats, OURS)[0]
+    assert findings(stats, [Mine])[0] == "60% of the units are dead; lower the learning rate"
+    assert findings(stats, [Mine])[-1] == (
+        "the auxiliary losses (2) outweigh the task's (1), above all spread (2); lower spread_weight"
+    )
+
+
+def test_a_registered_core_that_the_model_does_not_have_changes_no_warning(monkeypatch):
+    monkeypatch.setattr(registry, "_registered", {})
+    model = nn.ModuleList(
+        [build_attention("sdma", 8, 2), build_attention("sdma", 8, 2), build_attention("softmax", 8, 2)]
+    )
     register_core("mine", Mine)
-    assert findings(stats) == [
-        "60% of the units are dead; lower the learning rate",
-        "the auxiliary losses (2) outweigh the task's (1), above all spread (2); lower spread_weight",
-    ]
+    assert cores_of(model) == [SDMA, Softmax]
+    assert findings(HEALTHY, cores_of(model)) == []
+    assert findings(HEALTHY, [*cores_of(model), Mine]) == ["mine; nothing"]
 
 
 def test_each_epoch_warns_once_after_its_validation(caplog, capsys):
-    table = EpochTable()
+    table = EpochTable(OURS)
     with caplog.at_level(logging.WARNING):
         for epoch, share in ((1, 0.75), (2, 0.0)):
             table.set_epoch(epoch)

@@ -99,7 +99,7 @@ def test_a_nested_key_is_refused_with_file_and_line(tmp_path, section, text, lin
     [
         (
             "encoder_conf.attention.core=sdmaa",
-            "encoder_conf.attention: unknown attention 'sdmaa'; known: softmax",
+            "encoder_conf.attention: unknown attention 'sdmaa'; did you mean 'sdma'?",
         ),
         ("encoder_conf.attention=sdma", "encoder_conf.attention: 'sdma' is not a mapping of options"),
         ("encoder_conf.attention.preset=best", "encoder_conf.attention: attention 'sdma' has no preset 'best'; known"),
@@ -116,10 +116,38 @@ def test_a_nested_value_is_refused_with_its_origin(override, said):
     assert str(error.value).startswith((f"--set {override}: ", "../", "conf/", "/"))
 
 
-def test_the_line_of_a_wrong_value_is_named(tmp_path):
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("lambda_k: -1", "lambda_k -1 is negative"),
+        ("nu: 1.5", "nu 1.5 is out of range"),
+        ("scale_s: 0", "scale_s 0 is no scale"),
+        ("approx_var: 0", "approx_var 0 is no variance"),
+        ("centroid_learning_rate_scale: 0", "centroid_learning_rate_scale 0 would divide by zero"),
+        ("preset: best", "attention 'sma' has no preset 'best'"),
+    ],
+)
+def test_the_line_of_a_wrong_value_is_named(tmp_path, line, said):
     path = tmp_path / "mine.yaml"
-    path.write_text("encoder_conf:\n  attention:\n    core: sma\n    nu: 0.5\n    lambda_k: -1\n")
-    with pytest.raises(ConfigError, match=r"mine\.yaml:5: encoder_conf.attention: lambda_k -1 is negative"):
+    path.write_text(f"encoder_conf:\n  attention:\n    core: sma\n    kl_direction: paper\n    {line}\n")
+    with pytest.raises(ConfigError, match=rf"mine\.yaml:5: encoder_conf.attention: {said}"):
+        espnet_command.check(ASRTask, merge(["model/tiny", path]))
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("tau: 0", "tau 0 would divide by zero"),
+        ("by: speaker", "head selection by 'speaker' is not possible"),
+        ("default_condition: {lang: fr}", "default_condition 'fr' is unknown; known: de en"),
+        ("families: [[de]]", "'en' is in 0 families"),
+    ],
+)
+def test_the_line_of_a_wrong_value_of_head_selection_is_named(tmp_path, line, said):
+    path = tmp_path / "mine.yaml"
+    given = f"strategy: static\n      conditions: {{lang: [de, en]}}\n      {line}"
+    path.write_text(f"encoder_conf:\n  attention:\n    selection:\n      {given}\n")
+    with pytest.raises(ConfigError, match=rf"mine\.yaml:6: encoder_conf.attention.selection: {said}"):
         espnet_command.check(ASRTask, merge(["model/tiny", path]))
 
 

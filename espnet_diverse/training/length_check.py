@@ -1,0 +1,123 @@
+"""Checks before the first step of training that no utterance is longer than the attention of a model supports.
+
+How many positions an attention has depends on frontend and subsampling. The model therefore computes them: it is given
+silence, or a text of one token, of the length of the longest utterance.
+"""
+
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from espnet_diverse.attention import MultiHeadAttention
+from espnet_diverse.data.tables import read_table
+from espnet_diverse.errors import DataError
+
+_TOKEN = 1  # <unk>; 0 is padding in language models
+
+
+@dataclass(frozen=True)
+class ShapeFile:
+    """A shape file of a training or validation set.
+
+    Attributes:
+        path: The file; a line is the id of an utterance and its shape, whose first number is the length.
+        name: ESPnet's name of the data, for example "speech".
+        sound: Whether the data are audio samples; otherwise they are tokens.
+    """
+
+    path: Path
+    name: str
+    sound: bool
+
+    def lengths(self) -> dict[str, int]:
+        """Return the length of each utterance, in samples or tokens."""
+        return {utterance: int(shape.split(",")[0]) for utterance, shape in read_table(self.path).items()}
+
+
+def shape_files(args: Namespace) -> list[list[ShapeFile]]:
+    """Return the shape files of the training set and of the validation set, from the arguments of ESPnet's command."""
+    phases = (
+        (args.train_shape_file, args.train_data_path_and_name_and_type),
+        (args.valid_shape_file, args.valid_data_path_and_name_and_type),
+    )  # the data of conditions come last and have no shapes
+    return [
+        [ShapeFile(Path(path), name, kind == "sound") for path, (_, name, kind) in zip(paths, data, strict=False)]
+        for paths, data in phases
+    ]
+
+
+def length_limits(model: nn.Module) -> dict[str, int]:
+    """Return the greatest number of positions of each attention of a model that has a limit, by name of the module."""
+    found = {
+        name: module.core.supports.max_length
+        for name, module in model.named_modules()
+        if isinstance(module, MultiHeadAttention)
+    }
+    return {name: limit for name, limit in found.items() if limit is not None}
+
+
+def check_lengths(model: nn.Module, phases: Sequence[Sequence[ShapeFile]]) -> None:
+    """Check that the longest utterances are no longer than the model supports; without limits this costs nothing.
+
+    Args:
+        model: The model of a task.
+        phases: Shape files of each set, see `shape_files`.
+
+    Raises:
+        DataError: An utterance is too long; the message names the set, the utterance and the attention.
+    """
+    if not length_limits(model):
+        return
+    for files in phases:
+        lengths = {file.name: file.lengths() for file in files}
+        for file in files:
+            longest = max(lengths[file.name], key=lengths[file.name].__getitem__)
+            try:
+                _try(model, {each: lengths[each.name][longest] for each in files})
+            except _TooLongError as error:
+                raise DataError(f"{file.path.parent}: utterance {longest!r}: {error}") from error
+
+
+class _TooLongError(Exception):
+    """An attention has too many positions."""
+
+
+def _try(model: nn.Module, lengths: dict[ShapeFile, int]) -> None:
+    """Run the model in evaluation on one utterance with data of the given lengths."""
+    device = next(model.parameters()).device
+    batch: dict[str, Tensor] = {}
+    for file, length in lengths.items():
+        empty = torch.zeros(1, length) if file.sound else torch.full((1, length), _TOKEN)
+        batch |= {file.name: empty, f"{file.name}_lengths": torch.tensor([length])}
+    batch |= {condition: torch.zeros(1, 1, dtype=torch.long) for condition in getattr(model, "conditions", {})}
+    with _checked(model), torch.no_grad():
+        model(**{name: value.to(device) for name, value in batch.items()})
+
+
+@contextmanager
+def _checked(model: nn.Module) -> Iterator[None]:
+    """Put the model into evaluation mode, and let its attentions name themselves in errors about their lengths."""
+
+    def check(name: str, module: MultiHeadAttention, query: Tensor, key: Tensor) -> None:
+        try:
+            module.check_length(query.size(1), key.size(1))
+        except ValueError as error:
+            raise _TooLongError(f"{name}: {error}") from error
+
+    modes = {module: module.training for module in model.modules()}
+    with ExitStack() as hooks:
+        for name in length_limits(model):
+            module = model.get_submodule(name)
+            hook = module.register_forward_pre_hook(lambda module, given, name=name: check(name, module, *given[:2]))
+            hooks.callback(hook.remove)
+        try:
+            model.eval()
+            yield
+        finally:
+            for module, mode in modes.items():
+                module.training = mode
