@@ -82,7 +82,7 @@ def fill_in(config: Config, train_dir: Path, valid_dir: Path) -> list[str]:
 
 def names_of_conditions(config: Mapping) -> Mapping[str, Sequence[str]]:
     """Values of each condition that the model of a configuration depends on, in the order of their indices."""
-    return renamed(config.get("model_conf") or {}, "model_conf").get("conditions") or {}
+    return renamed(config.get("model_conf") or {}, ["conditions"], "model_conf").get("conditions") or {}
 
 
 class ConditionIndices:
