@@ -11,6 +11,7 @@ from espnet_diverse.bin.main import main
 from espnet_diverse.data.kaldi import read_table
 from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.nets.models import Diverse
+from espnet_diverse.packing.pruning import prune
 from espnet_diverse.training import stages
 from espnet_diverse.training.config import merge
 from espnet_diverse.training.run_data import RunData
@@ -161,6 +162,12 @@ def test_a_language_model_selects_heads_by_language(tiny_translation, tmp_path):
         assert main(["perplexity", *model_file, *scored]) == 0
         found[name] = yaml.safe_load((tmp_path / name / "perplexity.json").read_text())["perplexity"]
     assert abs(found["yy"] - found["zz"]) > 1e-4 * found["yy"]
+    prune(tmp_path / "exp", tmp_path / "pruned", {"tgtlang": "zz"}, "apart.pth")
+    scored = ["--data_dir", str(data), "--output_dir", str(tmp_path / "plain")]
+    assert main(["perplexity", "--model_dir", str(tmp_path / "pruned"), "--model_file", "apart.pth", *scored]) == 0
+    plain = yaml.safe_load((tmp_path / "plain" / "perplexity.json").read_text())["perplexity"]
+    assert plain == pytest.approx(found["zz"], rel=1e-5)
+    assert yaml.safe_load((tmp_path / "pruned" / "config.yaml").read_text())["lm"] == "transformer"
 
 
 def test_a_language_model_trains_and_its_last_epochs_are_averaged(tiny_translation, tmp_path):
