@@ -1,7 +1,8 @@
 """Diverse attention for ESPnet.
 
-Importing the package registers its classes with ESPnet by name, for ESPnet's own entry points too, and does nothing
-else. The import is cheap; registration takes place when a task of ESPnet is imported.
+Importing the package registers its classes with ESPnet by name, for ESPnet's own entry points too. The import is cheap:
+it adds one finder to `sys.meta_path`, which registers the classes when a task of ESPnet is imported, and does nothing
+else.
 """
 
 from espnet_diverse.registration.espnet_tables import register_on_import

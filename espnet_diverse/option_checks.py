@@ -13,7 +13,10 @@ Options = TypeVar("Options")
 
 RENAMED = {"tasks": "conditions", "default_task": "default_condition"}
 """Present name of each option that had another name in earlier versions."""
-_RENAMED_IN = {"model_conf", "selection", "adapter", "start_tag"}  # sections with such options
+_RENAMED_IN = {
+    "selection": frozenset(RENAMED),
+    **dict.fromkeys(("model_conf", "adapter", "start_tag"), frozenset({"tasks"})),
+}  # former names by the section that has the option; elsewhere they are unknown options
 
 
 class OptionError(ConfigError):
@@ -40,7 +43,7 @@ class UnknownOptionError(OptionError):
 
     def __init__(self, owner: str, name: str, known: Collection[str]):
         super().__init__(name, f"{owner} has no option {name!r}; known: {' '.join(known) or 'none'}")
-        self.known = known
+        self.owner, self.known = owner, known
 
 
 def read(kind: type[Options], given: Mapping[str, Any], owner: str) -> Options:
@@ -55,8 +58,9 @@ def read(kind: type[Options], given: Mapping[str, Any], owner: str) -> Options:
         UnknownOptionError: An option is not a field of `kind`.
         ConfigError: An option is given under its former name and its present one.
     """
-    given = renamed(given, owner)
-    check_names(given, [option.name for option in fields(kind)], owner)
+    known = [option.name for option in fields(kind)]
+    given = renamed(given, known, owner)
+    check_names(given, known, owner)
     return kind(**given)
 
 
@@ -71,8 +75,16 @@ def check_names(given: Collection[str], known: Collection[str], owner: str) -> N
             raise UnknownOptionError(owner, name, known)
 
 
-def hint(name: str, known: Collection[str]) -> str:
-    """What an error says after an unknown name: the most similar known name, or all known names."""
+def hint(name: str, known: Collection[str], owner: str) -> str:
+    """What an error says after an unknown name: the most similar known name, or all known names.
+
+    Args:
+        name: The unknown name.
+        known: Names of the options that exist.
+        owner: What was given the option, for the message where it has no options.
+    """
+    if not known:
+        return f"{owner} has no options"
     near = difflib.get_close_matches(name, known, n=1)
     if near:
         return f"did you mean {near[0]!r}?"
@@ -81,16 +93,22 @@ def hint(name: str, known: Collection[str]) -> str:
     return f"the nearest of {len(known)} known ones: {' '.join(difflib.get_close_matches(name, known, n=5, cutoff=0))}"
 
 
-def renamed(options: Mapping[str, Any], owner: str) -> dict[str, Any]:
+def renamed(options: Mapping[str, Any], known: Collection[str], owner: str) -> dict[str, Any]:
     """`options` with the present names of renamed options; warns of each former name once in a process.
+
+    Args:
+        options: Options by name.
+        known: Names of the options that exist; a former name of another option is left as it is.
+        owner: What has the options, as messages name it.
 
     Raises:
         ConfigError: An option is given under both names.
     """
-    for old in RENAMED.keys() & options.keys():
+    former = {old: new for old, new in RENAMED.items() if old in options and new in known}
+    for old, new in former.items():
         _check_former(old, options, owner)
-        _warn(f"{owner}: option {old!r} is now called {RENAMED[old]!r}; the former name is still read")
-    return {RENAMED.get(name, name): value for name, value in options.items()}
+        _warn(f"{owner}: option {old!r} is now called {new!r}; the former name is still read")
+    return {former.get(name, name): value for name, value in options.items()}
 
 
 def with_present_names(config: Mapping[str, Any], origin: str) -> dict[str, Any]:
@@ -113,8 +131,7 @@ def with_present_names(config: Mapping[str, Any], origin: str) -> dict[str, Any]
 
 def present_keys(keys: tuple[str, ...]) -> tuple[str, ...]:
     """A path of keys with the present names of renamed options."""
-    above = (None, *keys)
-    return tuple(RENAMED.get(key, key) if above[i] in _RENAMED_IN else key for i, key in enumerate(keys))
+    return tuple(RENAMED[key] if _is_former(key, keys[:i]) else key for i, key in enumerate(keys))
 
 
 def one_of(*choices: str) -> Any:
@@ -151,7 +168,7 @@ def is_number(value: Any) -> bool:
 def _former_names(options: Mapping[str, Any], keys: tuple[str, ...], origin: str) -> Iterator[tuple[str, ...]]:
     """Paths of keys that are former names."""
     for key, value in options.items():
-        if keys and keys[-1] in _RENAMED_IN and key in RENAMED:
+        if _is_former(key, keys):
             _check_former(key, options, f"{origin}: {'.'.join(keys)}")
             yield (*keys, key)
         elif isinstance(value, Mapping):
@@ -159,11 +176,17 @@ def _former_names(options: Mapping[str, Any], keys: tuple[str, ...], origin: str
 
 
 def _renamed_below(options: Mapping[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
-    names = RENAMED if keys and keys[-1] in _RENAMED_IN else {}
     return {
-        names.get(key, key): _renamed_below(value, (*keys, str(key))) if isinstance(value, Mapping) else value
+        RENAMED[key] if _is_former(key, keys) else key: (
+            _renamed_below(value, (*keys, str(key))) if isinstance(value, Mapping) else value
+        )
         for key, value in options.items()
     }
+
+
+def _is_former(key: str, section: tuple[str, ...]) -> bool:
+    """Whether `key` is the former name of an option of a section, given by its path of keys."""
+    return bool(section) and key in _RENAMED_IN.get(section[-1], ())
 
 
 def _check_former(old: str, options: Mapping[str, Any], owner: str) -> None:

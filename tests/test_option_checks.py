@@ -36,8 +36,9 @@ def test_an_unknown_option_is_refused():
 
 
 def test_the_hint_is_the_most_similar_name_or_the_known_ones():
-    assert hint("pol", ["pool", "conditions"]) == "did you mean 'pool'?"
-    assert hint("x", ["pool", "conditions"]) == "known: pool conditions"
+    assert hint("pol", ["pool", "conditions"], "selection") == "did you mean 'pool'?"
+    assert hint("x", ["pool", "conditions"], "selection") == "known: pool conditions"
+    assert hint("x", [], "attention 'softmax'") == "attention 'softmax' has no options"
 
 
 def test_a_former_name_is_read_and_warned_of_once(warned):
@@ -46,10 +47,19 @@ def test_a_former_name_is_read_and_warned_of_once(warned):
     assert warned.messages == ["selection: option 'tasks' is now called 'conditions'; the former name is still read"]
 
 
+def test_a_former_name_of_another_option_is_an_unknown_option(warned):
+    with pytest.raises(UnknownOptionError, match="selection has no option 'default_task'; known: pool conditions"):
+        read(Options, {"default_task": {"lang": "de"}}, "selection")
+    config = {"decoder_conf": {"adapter": {"default_task": {"lang": "de"}}}}
+    assert with_present_names(config, "a.yaml") == config
+    assert present_keys(("adapter", "default_task")) == ("adapter", "default_task")
+    assert warned.messages == []
+
+
 def test_both_names_of_an_option_are_refused():
     given = {"default_task": {"lang": "de"}, "default_condition": {"lang": "en"}}
     with pytest.raises(ConfigError, match="default_task is the former name of default_condition; give default_cond"):
-        renamed(given, "selection")
+        renamed(given, ["default_condition"], "selection")
     with pytest.raises(ConfigError, match="a.yaml: x.selection: default_task is the former name"):
         with_present_names({"x": {"selection": given}}, "a.yaml")
 

@@ -115,8 +115,9 @@ def read_options(kind: type, option: str, given: Mapping[str, object]):
     Raises:
         ConfigError: An option is unknown, or `by` is missing.
     """
-    given = renamed(given, option)
-    check_names(given, [field.name for field in fields(kind)], option)
+    known = [field.name for field in fields(kind)]
+    given = renamed(given, known, option)
+    check_names(given, known, option)
     if not given.get("by"):
         raise ConfigError(f"{option}.by is missing; choose from: {' '.join(CONDITIONS)}")
     return kind(**given)

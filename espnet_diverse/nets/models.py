@@ -31,7 +31,7 @@ class Diverse:
     """
 
     def __init__(self, *args, **options):
-        options = renamed(options, "model_conf")
+        options = renamed(options, ["conditions"], "model_conf")
         conditions = options.pop("conditions", None)
         super().__init__(*args, **options)
         self.conditions = conditions or {}

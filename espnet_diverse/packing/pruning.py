@@ -17,7 +17,7 @@ from torch import nn
 from espnet_diverse.attention import MultiHeadAttention
 from espnet_diverse.conditions import CONDITIONS
 from espnet_diverse.errors import ConfigError
-from espnet_diverse.nets import DECODERS, ENCODERS
+from espnet_diverse.nets import DECODERS, ENCODERS, LANGUAGE_MODELS
 from espnet_diverse.nets.condition_rows import ConditionRows
 from espnet_diverse.nets.start_tag import TaggedEmbedding
 from espnet_diverse.nets.subsampling import GATED
@@ -28,8 +28,8 @@ from espnet_diverse.training.condition_names import names_of_conditions
 from espnet_diverse.training.config import save
 from espnet_diverse.training.tasks import find_weights, load_model, read_config
 
-_NETS = {"encoder": ENCODERS, "decoder": DECODERS}
-_PLAIN_MODEL = {"asr": "espnet", "st": "espnet", "mt": "mt", "s2t": "espnet"}
+_NETS = {"encoder": ENCODERS, "decoder": DECODERS, "lm": LANGUAGE_MODELS}
+_PLAIN_MODEL = {"asr": "espnet", "st": "espnet", "mt": "mt", "s2t": "espnet", "lm": "lm"}
 _UNUSED = (None, {}, {"core": "softmax"})  # values with which an option of this package has no effect
 _VOCABULARY = ("tokens.txt", "tokens.yaml", "bpe.model", "tokenizer.json")
 

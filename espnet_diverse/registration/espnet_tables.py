@@ -1,6 +1,7 @@
 """Registering our classes by name in the tables of ESPnet's tasks, when the tasks are imported.
 
-`import espnet_diverse` calls `register_on_import`, which imports nothing heavy and changes nothing but those tables.
+`import espnet_diverse` calls `register_on_import`, which imports nothing heavy. It changes those tables, and adds one
+finder to `sys.meta_path`, which sees the import of ESPnet's tasks; it changes nothing else.
 """
 
 import sys

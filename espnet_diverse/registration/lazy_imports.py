@@ -7,7 +7,8 @@ Most of the time that a command takes to start is spent on packages that ESPnet 
   wrappers of Hugging Face models. Everything else, such as our `nets/pretrained.py`, imports transformers as usual.
 - `typeguard.typechecked` parses and compiles a whole module for each function that it decorates. A function of ESPnet
   gets its type checks at its first call.
-- Warnings about ESPnet's own code are ignored, and what it prints on stdout while it is imported goes to the log.
+- FutureWarnings raised by ESPnet's modules and SyntaxWarnings about the code of ESPnet and of some of its dependencies
+  (`_UNTIDY`) are ignored, and what ESPnet prints on stdout while it is imported goes to the log.
 """
 
 import functools
@@ -45,6 +46,8 @@ WITHOUT_TRANSFORMERS = frozenset(
         "espnet2.text.qwen2audio_tokenizer",
     }
 )
+# Packages whose code Python warns about when it compiles them for the first time.
+_UNTIDY = ("espnet", "espnet2", "jamo", "tacotron_cleaner")
 # It prints "Failed to import Flash Attention" on stdout, which would end up in piped output.
 _PRINTING = "espnet.nets.pytorch_backend.transformer.attention"
 
@@ -69,8 +72,7 @@ def fast_start() -> None:
     }
     _FastStart(wrappers).install()
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"espnet2?\.")  # torch.cuda.amp, in every run
-    # From ESPnet's dependencies, when Python compiles them for the first time.
-    warnings.filterwarnings("ignore", category=SyntaxWarning, module=r".*site-packages")
+    warnings.filterwarnings("ignore", category=SyntaxWarning, module=rf".*[/\\]({'|'.join(_UNTIDY)})[/\\]")
     if "typeguard" in sys.modules:
         check_at_first_call(sys.modules["typeguard"])
 

@@ -4,13 +4,13 @@ ESPnet calls some functions and classes by a fixed global name and offers no met
 affects the whole process, so it is done around whole commands (training, loading a model), never in a forward pass.
 """
 
-import threading
-from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import Lock, RLock
 from types import ModuleType
 
-_LOCKS: defaultdict[str, threading.RLock] = defaultdict(threading.RLock)
+_LOCKS: dict[str, RLock] = {}
+_MAKING_LOCKS = Lock()  # so that two threads cannot make two locks for one module
 
 
 @contextmanager
@@ -24,7 +24,9 @@ def replaced_names(module: ModuleType, **values: object) -> Iterator[None]:
         module: The module of ESPnet.
         values: Value of each name; a name that the module lacks, such as the builtin `print`, is added.
     """
-    with _LOCKS[module.__name__]:
+    with _MAKING_LOCKS:
+        lock = _LOCKS.setdefault(module.__name__, RLock())
+    with lock:
         names = vars(module)
         before = {name: names[name] for name in values if name in names}
         names.update(values)

@@ -9,11 +9,11 @@ import logging
 import math
 from pathlib import Path
 
-import yaml
 from torch import Tensor
 
 from espnet_diverse.errors import ConfigError, ModelError
 from espnet_diverse.training import checkpoint
+from espnet_diverse.training.config import load
 
 Stats = dict[int, dict[str, dict[str, float]]]
 """ESPnet's record of a run: epoch, then "train" or "valid", then the name of a statistic."""
@@ -32,15 +32,12 @@ def average(model_dir: str | Path, metric: str = "valid.acc", number: int = 5) -
 
     Raises:
         ConfigError: The metric is none of the run's criteria, or the number is less than 1.
-        ModelError: The run has not finished an epoch.
+        ModelError: The run has not finished an epoch, or its config.yaml is missing or damaged.
     """
     model_dir = Path(model_dir)
     if number < 1:
         raise ConfigError(f"{number} epochs cannot be averaged; give a number of at least 1")
-    try:
-        config = yaml.safe_load((model_dir / "config.yaml").read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ModelError(f"{model_dir}/config.yaml: cannot be read ({error.strerror}); train a model first") from error
+    config = load(model_dir / "config.yaml")
     modes = {f"{phase}.{name}": mode for phase, name, mode in config["best_model_criterion"]}
     if metric not in modes:
         raise ConfigError(f"unknown metric {metric!r}; best_model_criterion of this run has: {' '.join(modes)}")

@@ -22,6 +22,7 @@ from espnet_diverse.option_checks import OptionError, renamed
 from espnet_diverse.training.config import Config, located
 
 Keys = tuple[str, ...]
+_NETS = ("encoder_conf", "decoder_conf", "lm_conf")  # sections of the nets that can have such parts
 
 
 def condition_table(data_dir: Path, condition: str) -> Path:
@@ -82,7 +83,7 @@ def fill_in(config: Config, train_dir: Path, valid_dir: Path) -> list[str]:
 
 def names_of_conditions(config: Mapping) -> Mapping[str, Sequence[str]]:
     """Values of each condition that the model of a configuration depends on, in the order of their indices."""
-    return renamed(config.get("model_conf") or {}, "model_conf").get("conditions") or {}
+    return renamed(config.get("model_conf") or {}, ["conditions"], "model_conf").get("conditions") or {}
 
 
 class ConditionIndices:
@@ -115,7 +116,7 @@ def _parts(config: Mapping, keys: Keys = ()) -> Iterator[tuple[Keys, object]]:
     """Path of keys and option `by` of every part of the nets that depends on conditions."""
     for key, value in config.items():
         inside = (*keys, key)
-        if not isinstance(value, dict) or inside[0] not in ("encoder_conf", "decoder_conf"):
+        if not isinstance(value, dict) or inside[0] not in _NETS:
             continue
         if key == "selection":  # the only part for which `by` has a default, and that can be off
             if value.get("strategy", "none") != "none":

@@ -6,16 +6,17 @@ A fragment has ESPnet's keys and nothing else. Mappings are merged; lists and sc
 of an earlier one. The file and line (or `--set`) of every key is kept, so that errors can name it.
 """
 
+import logging
 import os
-import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 import yaml
 
 from espnet_diverse.data.atomic_files import write_text
-from espnet_diverse.errors import ConfigError
+from espnet_diverse.errors import ConfigError, ModelError
 from espnet_diverse.option_checks import (
     OptionError,
     UnknownOptionError,
@@ -24,6 +25,7 @@ from espnet_diverse.option_checks import (
     present_keys,
     with_present_names,
 )
+from espnet_diverse.training.yaml_lines import fault, kind, parse
 
 
 def _conf_dir() -> Path:
@@ -84,7 +86,7 @@ def find(fragments: Iterable[str | Path], search: Sequence[str | Path] | None = 
     Args:
         fragments: File names with or without `.yaml`, for example `model/tiny` or `./conf/train.yaml`.
         search: Folders in which relative names are looked up, in this order; by default the working directory, then
-            `CONF_DIR`.
+            `CONF_DIR`. A warning names a file that takes the place of one in a later folder.
 
     Raises:
         ConfigError: A fragment is in none of the folders; the message lists their fragments.
@@ -126,7 +128,7 @@ def located(config: Config, *section: str) -> Iterator[None]:
         yield
     except UnknownOptionError as error:
         keys = (*section, error.name)
-        message = f"key {'.'.join(keys)!r} is unknown; {hint(error.name, error.known)}"
+        message = f"key {'.'.join(keys)!r} is unknown; {hint(error.name, error.known, error.owner)}"
         raise ConfigError(f"{config.origin(*keys)}: {message}") from error
     except (TypeError, ValueError) as error:
         keys = (*section, error.name) if isinstance(error, OptionError) else section
@@ -148,20 +150,28 @@ def save(config: dict, path: str | Path) -> None:
     write_text(path, yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True))
 
 
+def load(path: Path) -> dict:
+    """Read the configuration of a run, as `save` or ESPnet wrote it.
+
+    Raises:
+        ModelError: The file cannot be read, is not valid YAML, or is not a mapping.
+    """
+    try:
+        config = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ModelError(f"{path}: cannot be read ({error.strerror}); give the directory of a trained model") from error
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: not UTF-8, or an impossible date
+        raise ModelError(f"{fault(error, str(path))}; copy the file again") from error
+    if not isinstance(config, dict):
+        raise ModelError(f"{path}: the file is {kind(config)}, not the configuration of a run; copy the file again")
+    return config
+
+
 def named_files(config: dict) -> list[tuple[dict, str]]:
     """Entries of the config.yaml of a run that name files which the model needs: for each its section and key."""
     normalise = config.get("normalize_conf") or {}
     entries = (config, "bpemodel"), (config, "src_bpemodel"), (normalise, "stats_file")
     return [(section, key) for section, key in entries if section.get(key)]
-
-
-class _Loader(yaml.SafeLoader):
-    """Safe YAML in which 1e-3 is a number, as in YAML 1.2; PyYAML alone reads it as text."""
-
-
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"), list("-+.0123456789")
-)
 
 
 def _leaves(mapping: dict, *keys: str) -> Iterator[tuple[str, object]]:
@@ -176,10 +186,11 @@ def _leaves(mapping: dict, *keys: str) -> Iterator[tuple[str, object]]:
 def _find_one(name: str, folders: list[Path]) -> Path:
     if not name.strip():
         raise ConfigError("a configuration fragment has an empty name; separate the names by single commas")
-    for folder in folders:
-        for path in (folder / name, folder / f"{name}.yaml"):
-            if path.is_file():
-                return path
+    candidates = (next(filter(Path.is_file, (folder / name, folder / f"{name}.yaml")), None) for folder in folders)
+    if found := [path for path in candidates if path is not None]:
+        for other in {path.resolve() for path in found} - {found[0].resolve()}:
+            _warn_of_replaced(name, found[0].resolve(), other)
+        return found[0]
     inside = Path(name).parent
     there = sorted({path.stem for folder in folders for path in (folder / inside).glob("*.yaml")})
     if there:
@@ -191,6 +202,11 @@ def _find_one(name: str, folders: list[Path]) -> Path:
     raise ConfigError(f"configuration fragment {name!r} is not found in {looked}; {known}")
 
 
+@cache  # a command may look up its fragments several times
+def _warn_of_replaced(name: str, path: Path, other: Path) -> None:
+    logging.warning("configuration fragment %s: %s is used instead of %s", name, path, other)
+
+
 def _read(path: Path) -> tuple[dict, dict[tuple[str, ...], str]]:
     """The mapping in a YAML file, and file and line of each of its paths of keys."""
     shown = os.path.relpath(path)
@@ -198,10 +214,11 @@ def _read(path: Path) -> tuple[dict, dict[tuple[str, ...], str]]:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise ConfigError(f"{shown}: not UTF-8 at byte {error.start}; save the file as UTF-8") from error
-    mapping, lines = _parse(text, shown)
+    mapping, lines = parse(text, shown)
     if not isinstance(mapping, dict):
-        what = "empty" if mapping is None else f"a {type(mapping).__name__}"
-        raise ConfigError(f"{shown}: the file is {what}; a configuration fragment is a mapping of keys to values")
+        raise ConfigError(
+            f"{shown}: the file is {kind(mapping)}; a configuration fragment is a mapping of keys to values"
+        )
     origins = {present_keys(keys): f"{shown}:{line}" for keys, line in lines.items()}
     return with_present_names(mapping, shown), origins
 
@@ -213,7 +230,7 @@ def _apply(config: Config, override: str) -> None:
     keys = tuple(dotted.strip().split("."))
     if not equals or not all(keys):
         raise ConfigError(f"{shown}: write --set key=value or --set key.sub=value")
-    value, _ = _parse(text, shown)
+    value, _ = parse(text, shown)
     origins = {keys: shown}
     below: object = config
     for depth, key in enumerate(keys[:-1], start=1):
@@ -227,43 +244,6 @@ def _apply(config: Config, override: str) -> None:
     for key in reversed(keys):
         value = {key: value}
     config.add(with_present_names(value, shown), {present_keys(path): origin for path, origin in origins.items()})
-
-
-def _parse(text: str, shown: str) -> tuple[object, dict[tuple[str, ...], int]]:
-    """The value of a YAML text, and the line of each path of keys; `shown` names the text in messages."""
-    loader = _Loader(text)
-    try:
-        node = loader.get_single_node()
-        lines: dict[tuple[str, ...], int] = {}
-        _check_node(node, (), lines, shown)
-        return None if node is None else loader.construct_document(node), lines
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"{shown}:{mark.line + 1}" if mark else shown
-        raise ConfigError(f"{where}: not valid YAML: {getattr(error, 'problem', None) or error}") from error
-    finally:
-        loader.dispose()
-
-
-def _check_node(node: yaml.Node | None, keys: tuple[str, ...], lines: dict[tuple[str, ...], int], shown: str) -> None:
-    """Check that keys are text and occur once in their mapping; add the line of each key to `lines`."""
-    if isinstance(node, yaml.SequenceNode):
-        for item in node.value:
-            _check_node(item, (*keys, "[]"), lines, shown)
-    if not isinstance(node, yaml.MappingNode):
-        return
-    seen: dict[str, int] = {}
-    for name, value in node.value:
-        line = name.start_mark.line + 1
-        if name.tag == "tag:yaml.org,2002:merge":
-            continue
-        if name.tag != "tag:yaml.org,2002:str":
-            raise ConfigError(f"{shown}:{line}: key {name.value!r} is not text; put it in quotes")
-        if name.value in seen:
-            raise ConfigError(f"{shown}:{line}: key {name.value!r} is already on line {seen[name.value]}; keep one")
-        seen[name.value] = line
-        lines[(*keys, name.value)] = line
-        _check_node(value, (*keys, name.value), lines, shown)
 
 
 def _merged(old: object, new: object) -> object:

@@ -99,19 +99,20 @@ def _check_parts(config: Config, section: str) -> None:
         with located(config, section, part):
             if not isinstance(options, dict):
                 raise ConfigError(f"{options!r} is not a mapping of options")
-            read({key: value for key, value in options.items() if key != "selection"})
-        if options.get("selection") is not None:
+            read(options)
+        if part in _ATTENTIONS and options.get("selection") is not None:
             with located(config, section, part, "selection"):
                 selection_options(options["selection"])
 
 
 def _read_attention(options: dict) -> None:
-    core_options(options.pop("core", "softmax"), options)
+    of_core = {name: value for name, value in options.items() if name not in ("core", "selection")}
+    core_options(options.get("core", "softmax"), of_core)
 
 
+_ATTENTIONS = ("attention", "cross_attention")
 _PARTS = {
-    "attention": _read_attention,
-    "cross_attention": _read_attention,
+    **dict.fromkeys(_ATTENTIONS, _read_attention),
     "adapter": partial(read_options, AdapterOptions, "adapter"),
     "start_tag": partial(read_options, StartTagOptions, "start_tag"),
 }

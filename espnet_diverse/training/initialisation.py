@@ -9,7 +9,6 @@ from itertools import product
 from pathlib import Path
 
 import torch
-import yaml
 from torch import Tensor, nn
 
 from espnet_diverse.attention.head_selection import LearnedSelection, StaticSelection
@@ -18,6 +17,7 @@ from espnet_diverse.nets.adapter import Adapters
 from espnet_diverse.nets.start_tag import TaggedEmbedding
 from espnet_diverse.training import checkpoint
 from espnet_diverse.training.condition_names import names_of_conditions
+from espnet_diverse.training.config import load
 
 Label = tuple[str, ...]
 _NAMED = 5
@@ -43,7 +43,8 @@ def initialise(
         map_location: Device to which the file is loaded.
 
     Raises:
-        ModelError: The file is missing or damaged, a name is unknown, or parameters do not fit.
+        ModelError: The file or the config.yaml in its directory is damaged, the file is missing, a name is unknown, or
+            parameters do not fit.
     """
     path, source, target, excluded = (init_param.split(":") + [""] * 3)[:4]
     state = checkpoint.load(path, map_location)
@@ -87,11 +88,8 @@ def _fault(value: Tensor, expected: Tensor | None) -> str | None:
 
 def _known_conditions(path: Path) -> dict[str, list[str]]:
     """Values of each condition that a trained model depends on, from the config.yaml in its directory, if any."""
-    try:
-        config = yaml.safe_load((path.parent / "config.yaml").read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
-    return names_of_conditions(config)
+    config_file = path.parent / "config.yaml"
+    return names_of_conditions(load(config_file)) if config_file.exists() else {}
 
 
 def _by_condition(

@@ -10,7 +10,6 @@ import shutil
 from pathlib import Path
 
 import numpy as np
-import yaml
 
 from espnet_diverse.data.atomic_files import staged_directory, write_text
 from espnet_diverse.data.tables import read_table
@@ -21,7 +20,7 @@ from espnet_diverse.progress import progress
 from espnet_diverse.training import espnet_command
 from espnet_diverse.training.batches import read_sampling
 from espnet_diverse.training.condition_names import condition_table, fill_in
-from espnet_diverse.training.config import Config, differences, located, save
+from espnet_diverse.training.config import Config, differences, load, located, save
 from espnet_diverse.training.run_data import FOLD_LENGTH, PREFIX, RunData, Tokens, check_audio, check_data, existing
 from espnet_diverse.training.tasks import TASKS
 
@@ -148,8 +147,7 @@ def _changes(config: Config, output_dir: Path) -> list[str]:
     before = output_dir / "train.yaml"
     if not (before.exists() and (output_dir / "checkpoint.pth").exists() and config.get("resume", True)):
         return []
-    trained = yaml.safe_load(before.read_text(encoding="utf-8")) or {}
-    return differences(with_present_names(trained, str(before)), config)
+    return differences(with_present_names(load(before), str(before)), config)
 
 
 def _write_lengths(text: Path, target: Path, tokens: Tokens, name: str) -> None:

@@ -11,7 +11,6 @@ from math import ceil
 from pathlib import Path
 
 import torch
-import yaml
 from espnet2.tasks import abs_task, asr, lm, mt, s2t, st
 from espnet2.tasks.abs_task import AbsTask
 from espnet2.text.build_tokenizer import build_tokenizer
@@ -32,7 +31,7 @@ from espnet_diverse.registration.lazy_imports import explain_missing_transformer
 from espnet_diverse.training import checkpoint
 from espnet_diverse.training.batches import balanced_batches
 from espnet_diverse.training.condition_names import ConditionIndices, names_of_conditions
-from espnet_diverse.training.config import named_files
+from espnet_diverse.training.config import load, named_files
 from espnet_diverse.training.initialisation import initialise
 from espnet_diverse.training.text_batches import build_batch_sampler
 from espnet_diverse.training.trainer import Trainer
@@ -59,8 +58,16 @@ class _TaskMixin:
 
     @classmethod
     def build_preprocess_fn(cls, args: Namespace, train: bool):
-        """ESPnet's preprocessor; it also turns values of conditions into indices if the model depends on any."""
-        preprocess = super().build_preprocess_fn(args, train)
+        """ESPnet's preprocessor; it also turns values of conditions into indices if the model depends on any.
+
+        Raises:
+            ConfigError: A package that the preprocessor needs is missing.
+        """
+        try:
+            preprocess = super().build_preprocess_fn(args, train)
+        except ImportError as error:
+            said = explain_missing_transformers(" ".join(str(error).split()))
+            raise ConfigError(f"the preprocessor of this configuration cannot be built: {said}") from error
         names = names_of_conditions(vars(args))
         return ConditionIndices(preprocess, names) if names else preprocess
 
@@ -265,13 +272,9 @@ def read_config(config_file: Path) -> dict:
     replaced by the present ones, with a warning.
 
     Raises:
-        ModelError: config.yaml or a file that it names is missing.
+        ModelError: config.yaml or a file that it names is missing, or config.yaml is not a mapping in YAML.
     """
-    try:
-        config = yaml.safe_load(config_file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ModelError(f"{config_file}: cannot be read ({error.strerror})") from error
-    config = with_present_names(config, str(config_file))
+    config = with_present_names(load(config_file), str(config_file))
     for section, key in named_files(config):
         section[key] = str(_located(section[key], key, config_file))
     if config.get("frontend") == "bert":  # its weights are in the model's own file

@@ -1,4 +1,5 @@
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -131,11 +132,27 @@ def translation_model(**options):
     return build("mt", **options), batch
 
 
-def test_text_translation_computes_what_espnets_model_computes():
-    ours, batch = translation_model(model="diverse")
-    theirs, _ = translation_model(model="mt")
+def random_batch(seed: int) -> dict[str, torch.Tensor]:
+    """Texts of one to seven tokens; source and target are padded by one column more than the longest text."""
+    random = torch.Generator().manual_seed(seed)
+    batch = {}
+    for name in ("text", "src_text"):
+        lengths = torch.randint(1, 8, (5,), generator=random)
+        tokens = torch.randint(1, len(TOKENS) - 1, (5, int(lengths.max()) + 1), generator=random)
+        padding = torch.arange(tokens.size(1)) >= lengths[:, None]
+        batch |= {name: tokens.masked_fill(padding, -1), f"{name}_lengths": lengths}
+    return batch
+
+
+@pytest.mark.parametrize("patch_size", [1, 3])
+@pytest.mark.parametrize("seed", [None, 0, 1, 2])
+def test_text_translation_computes_what_espnets_model_computes(seed, patch_size):
+    conf = {"model_conf": {"report_bleu": True, "lsm_weight": 0.1, "patch_size": patch_size}}
+    ours, batch = translation_model(model="diverse", **conf)
+    theirs, _ = translation_model(model="mt", **conf)
     assert type(theirs) is ESPnetMTModel
     theirs.load_state_dict(ours.state_dict())
+    batch = batch if seed is None else random_batch(seed)
     for training in (True, False):
         results = [model.train(training)(**batch) for model in (ours, theirs)]
         (loss, stats, weight), (expected, expected_stats, expected_weight) = results
@@ -145,27 +162,29 @@ def test_text_translation_computes_what_espnets_model_computes():
     source = batch["src_text"], batch["src_text_lengths"]
     for encoded, wanted in zip(ours.encode(*source), theirs.encode(*source), strict=True):
         assert torch.equal(encoded, wanted)
+    assert encoded.tolist() == (source[1] + patch_size).tolist()
 
 
 def test_forward_passes_that_overlap_in_two_threads_leave_espnet_unchanged():
     model, batch = translation_model(model="diverse")
     before = espnet_model.add_sos_eos
+    expected = model(**batch)[0]
     inside = {name: threading.Event() for name in ("first", "second")}
     first_done = threading.Event()
 
     def meet(*_):
-        name = threading.current_thread().name
+        name = threading.current_thread().name.partition("_")[0]
         inside[name].set()
         # The second pass begins within the first and ends after it.
         assert (inside["second"] if name == "first" else first_done).wait(20)
 
     model.decoder.register_forward_pre_hook(meet)
-    first = threading.Thread(target=lambda: model(**batch), name="first")
-    second = threading.Thread(target=lambda: model(**batch), name="second")
-    first.start()
-    assert inside["first"].wait(20)
-    second.start()
-    first.join(20)
-    first_done.set()
-    second.join(20)
+    with ThreadPoolExecutor(1, "first") as first_pool, ThreadPoolExecutor(1, "second") as second_pool:
+        first = first_pool.submit(model, **batch)
+        assert inside["first"].wait(20)
+        second = second_pool.submit(model, **batch)
+        losses = [first.result(20)[0]]  # `result` raises what was raised in the thread
+        first_done.set()
+        losses.append(second.result(20)[0])
+    assert [loss.tolist() for loss in losses] == [expected.tolist()] * 2
     assert espnet_model.add_sos_eos is before

@@ -1,4 +1,4 @@
-"""`import espnet_diverse` registers names with ESPnet, and does nothing else."""
+"""`import espnet_diverse` registers names with ESPnet through one finder, and does nothing else."""
 
 import json
 import subprocess

@@ -69,6 +69,16 @@ def test_a_second_call_and_a_switched_off_one_do_nothing(monkeypatch):
         assert len(sys.meta_path) == finders + 1
 
 
+def test_only_warnings_about_the_code_of_espnet_and_its_dependencies_are_ignored():
+    said = run(
+        f"{FAST}import warnings\n"
+        "warnings.showwarning = lambda message, category, filename, *rest: print(filename)\n"
+        "for name in ('espnet2/tasks/asr.py', 'jamo/jamo.py', 'mine/model.py', 'my_espnet2/model.py'):\n"
+        "    compile('1 is 1', f'/lib/site-packages/{name}', 'exec')"
+    )
+    assert said.split() == ["/lib/site-packages/mine/model.py", "/lib/site-packages/my_espnet2/model.py"]
+
+
 def test_the_message_about_hidden_transformers_says_how_to_get_them(monkeypatch):
     espnets = "`transformers` is not available. Please install it via `pip install transformers`"
     assert "set the environment variable ESPNET_DIVERSE_FAST_START=0" in explain_missing_transformers(espnets)

@@ -1,9 +1,10 @@
 import threading
+import time
 from types import ModuleType
 
 import pytest
 
-from espnet_diverse.registration import replaced_names
+from espnet_diverse.registration import replace_names, replaced_names
 
 
 @pytest.fixture
@@ -55,3 +56,28 @@ def test_threads_that_replace_the_same_name_wait_for_each_other(module):
         thread.join(10)
     assert seen == ["first", "second"]
     assert module.value == 1
+
+
+def test_threads_that_begin_with_a_module_at_once_share_its_lock(monkeypatch):
+    made, seen = threading.Barrier(2), []
+
+    def slow_lock():
+        time.sleep(0.1)  # the other thread asks for the lock in the meantime
+        return threading.RLock()
+
+    def replace():
+        made.wait(10)
+        with replaced_names(fresh):
+            seen.append("in")
+            time.sleep(0.2)
+            seen.append("out")
+
+    fresh = ModuleType("module_without_a_lock")
+    monkeypatch.setattr(replace_names, "RLock", slow_lock)
+    monkeypatch.setattr(replace_names, "_LOCKS", {})
+    threads = [threading.Thread(target=replace) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    assert seen == ["in", "out", "in", "out"]

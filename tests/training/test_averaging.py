@@ -74,7 +74,7 @@ def test_wrong_requests(model_dir, tmp_path_factory):
         averaging.average(model_dir, "valid.cer")
     with pytest.raises(ConfigError, match="0 epochs cannot be averaged"):
         averaging.average(model_dir, number=0)
-    with pytest.raises(ModelError, match=r"config\.yaml: cannot be read \(No such file.*train a model first"):
+    with pytest.raises(ModelError, match=r"config\.yaml: cannot be read \(No such file.*give the directory of"):
         averaging.average(tmp_path_factory.mktemp("empty"))
 
 

@@ -97,6 +97,7 @@ def test_the_section_of_the_configuration():
         (5, "5 is not allowed; give a mapping of options with `by`"),
         ({"temperature": 5}, "give a mapping of options with `by`"),
         ({"by": "lang", "temp": 5}, "sampling has no option 'temp'; known: by temperature batches"),
+        ({"by": "lang", "tasks": 5}, "sampling has no option 'tasks'; known: by temperature batches"),
         ({"by": "language"}, "by 'language' is not allowed; give one or a list of lang tgtlang domain"),
         ({"by": "lang", "temperature": 0.5}, "temperature 0.5 is not allowed; give a number of at least 1"),
         ({"by": "lang", "temperature": "5"}, "temperature '5' is not allowed"),

@@ -44,6 +44,12 @@ def test_names_of_the_training_data_go_where_they_are_asked_for(data):
     }
 
 
+def test_a_language_model_has_parts_by_condition_too(data):
+    conditions, config = filled(data, "lm_conf.attention.selection={strategy: group}")
+    selection = {"strategy": "group", "by": ["lang"], "conditions": {"lang": ["ar", "de", "ru"]}}
+    assert conditions == ["lang"] and config["lm_conf"] == {"attention": {"selection": selection}}
+
+
 @pytest.mark.parametrize(
     "override", ["encoder_conf.adapter=null", "encoder_conf.attention.selection={strategy: none, by: lang}"]
 )

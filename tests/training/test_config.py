@@ -4,10 +4,15 @@ import math
 from pathlib import Path
 
 import pytest
+import torch
 import yaml
 
-from espnet_diverse.errors import ConfigError
-from espnet_diverse.training.config import CONF_DIR, check_keys, differences, find, merge, save
+from espnet_diverse.errors import ConfigError, ModelError
+from espnet_diverse.training import checkpoint
+from espnet_diverse.training.averaging import average
+from espnet_diverse.training.config import CONF_DIR, check_keys, differences, find, load, merge, save
+from espnet_diverse.training.initialisation import initialise
+from espnet_diverse.training.tasks import read_config
 
 ROOT = CONF_DIR.parent
 
@@ -48,6 +53,41 @@ def test_names_work_with_and_without_ending_and_fall_back_to_the_shared_folder(w
     write("model/tiny.yaml", "x: 2")
     assert find(["model/tiny"]) == [Path("model/tiny.yaml")]
     assert find(["tiny"], search=["model"]) == [Path("model/tiny.yaml")]
+
+
+def test_a_local_file_in_place_of_a_shared_fragment_is_named_once(write, caplog):
+    find([write("mine.yaml", "x: 1"), "model/tiny", CONF_DIR / "model" / "tiny.yaml"])
+    assert caplog.messages == []
+    write("model/tiny.yaml", "x: 2")
+    for _ in range(2):
+        find(["model/tiny"])
+    local, shared = Path("model/tiny.yaml").resolve(), (CONF_DIR / "model" / "tiny.yaml").resolve()
+    assert caplog.messages == [f"configuration fragment model/tiny: {local} is used instead of {shared}"]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", r"config\.yaml: the file is empty, not the configuration of a run; copy the file again"),
+        (b"- 1\n", r"config\.yaml: the file is a list, not the configuration of a run"),
+        (b"a: 1\nb: [1\nc: 2\n", r"config\.yaml:3: not valid YAML: expected ',' or ']'.*; copy the file again"),
+        (b"a: !!python/object/apply:os.getcwd []\n", r"config\.yaml:1: not valid YAML: could not determine"),
+        (b"a: 2020-99-99\n", r"config\.yaml: not valid YAML: month must be in 1..12"),
+        (b"a: \xe9\n", r"config\.yaml: not valid YAML: 'utf-8' codec"),
+        (None, r"config\.yaml: cannot be read \(No such file or directory\); give the directory of a trained model"),
+    ],
+)
+def test_a_damaged_configuration_of_a_run_is_refused_by_all_that_read_it(tmp_path, content, said):
+    path = tmp_path / "config.yaml"
+    if content is not None:
+        path.write_bytes(content)
+        checkpoint.save({"weight": torch.ones(1)}, tmp_path / "model.pth")
+        with pytest.raises(ModelError, match=said):
+            initialise(str(tmp_path / "model.pth"), torch.nn.Linear(1, 1, bias=False))
+    for read in (load, read_config, lambda _: average(tmp_path)):
+        with pytest.raises(ModelError, match=said) as error:
+            read(path)
+        assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(

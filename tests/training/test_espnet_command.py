@@ -52,6 +52,10 @@ def test_the_shared_fragments_are_accepted():
         ("decoder_conf.self_atention_dropout_rate=0", "did you mean 'self_attention_dropout_rate'"),
         ("frontend_conf.n_mel=3", "'frontend_conf.n_mel' is unknown; did you mean 'n_mels'"),
         ("model_conf.ctc_wait=0.3", "did you mean 'ctc_weight'"),
+        (
+            "encoder_conf={attention: {core: softmax, clusters: 3}}",
+            "key 'encoder_conf.attention.clusters' is unknown; attention 'softmax' has no options",
+        ),
         ("optim_conf.learning_rate=1", "'optim_conf.learning_rate' is unknown; known: .*lr"),
         ("ctc_conf.dropout=1", "'ctc_conf.dropout' is unknown; did you mean 'dropout_rate'"),
         ("encoder=diverse", "--set encoder=diverse: unknown encoder 'diverse'; known: .*diverse_transformer"),
@@ -92,6 +96,12 @@ def test_a_nested_key_is_refused_with_file_and_line(tmp_path, section, text, lin
     shown, key = str(error.value).split(": key ")
     assert shown.endswith(f"mine.yaml:{line}") and key.startswith(f"'{section}.")
     assert key.endswith(f" is unknown; did you mean {said!r}?")
+
+
+@pytest.mark.parametrize("part", ["adapter", "start_tag"])
+def test_head_selection_is_an_option_of_attention_alone(part):
+    with pytest.raises(ConfigError, match=f"key 'decoder_conf.{part}.selection' is unknown; known: by"):
+        checked(f"decoder_conf.{part}={{by: lang, selection: {{strategy: group}}}}")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
 import shutil
+from argparse import Namespace
 
 import pytest
 import torch
@@ -93,3 +94,15 @@ def test_a_class_of_espnets_that_needs_transformers_says_how_to_get_it(copied, m
     (copied / "config.yaml").write_text(yaml.safe_dump(config))
     with pytest.raises(ConfigError, match="cannot be built: this command starts without .* set the environment"):
         load_model(copied)
+
+
+def test_a_tokenizer_of_espnets_that_needs_transformers_says_how_to_get_it(copied, monkeypatch):
+    from espnet2.text import hugging_face_tokenizer
+
+    monkeypatch.setattr(hugging_face_tokenizer, "is_transformers_available", False)
+    args = Namespace(**read_config(copied / "config.yaml"))
+    args.token_type, args.bpemodel = "hugging_face", "bert"
+    with pytest.raises(
+        ConfigError, match="preprocessor .* cannot be built: this command starts without .* set the env"
+    ):
+        ASRTask.build_preprocess_fn(args, train=False)

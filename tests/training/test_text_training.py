@@ -11,6 +11,7 @@ from espnet_diverse.bin.main import main
 from espnet_diverse.data.kaldi import read_table
 from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.nets.models import Diverse
+from espnet_diverse.packing.pruning import prune
 from espnet_diverse.training import stages
 from espnet_diverse.training.config import merge
 from espnet_diverse.training.run_data import RunData
@@ -135,6 +136,38 @@ def test_data_without_a_source_is_refused(data, tmp_path):
     config = merge([data.train_dir.parent / "mt.yaml"])
     with pytest.raises(DataError, match="train/src_text: no such file; espnet-diverse prepare writes it"):
         stages.collect_stats(config, RunData(copy, data.valid_dir, data.tokens_dir, "mt"), tmp_path / "stats")
+
+
+def test_a_language_model_selects_heads_by_language(tiny_translation, tmp_path):
+    run = tiny_translation
+    (tmp_path / "lm.yaml").write_text(LM)
+    by_language = "lm_conf.attention={core: softmax, selection: {strategy: group, by: tgtlang, pool: 4}}"
+    arguments = ["--config", str(tmp_path / "lm.yaml"), "--task", "lm", *run.data(), "--set", by_language]
+    assert main(["stats", *arguments, "--output_dir", str(tmp_path / "stats")]) == 0
+    paths = ["--stats_dir", str(tmp_path / "stats"), "--output_dir", str(tmp_path / "exp")]
+    assert main(["train", *arguments, *paths, "--set", "max_epoch=1"]) == 0
+    model, _ = load_model(tmp_path / "exp", "1epoch.pth", task="lm")
+    assert model.conditions == {"tgtlang": ["yy", "zz"]}
+    logits = "lm.encoder.encoders.0.self_attn.selection.logits_tgtlang"
+    state = model.state_dict()
+    with torch.no_grad():  # the two languages use different heads for certain
+        state[logits].copy_(torch.tensor([[1.0, 1, -1, -1], [-1, -1, 1, 1]]))
+    torch.save(state, tmp_path / "exp" / "apart.pth")
+    data = shutil.copytree(run.test_dir, tmp_path / "test")
+    (data / "utt2tgtlang").unlink()  # the command line gives the language
+    found = {}
+    for name in ("yy", "zz"):
+        scored = ["--data_dir", str(data), "--output_dir", str(tmp_path / name), "--target_language", name]
+        model_file = ["--model_dir", str(tmp_path / "exp"), "--model_file", "apart.pth"]
+        assert main(["perplexity", *model_file, *scored]) == 0
+        found[name] = yaml.safe_load((tmp_path / name / "perplexity.json").read_text())["perplexity"]
+    assert abs(found["yy"] - found["zz"]) > 1e-4 * found["yy"]
+    prune(tmp_path / "exp", tmp_path / "pruned", {"tgtlang": "zz"}, "apart.pth")
+    scored = ["--data_dir", str(data), "--output_dir", str(tmp_path / "plain")]
+    assert main(["perplexity", "--model_dir", str(tmp_path / "pruned"), "--model_file", "apart.pth", *scored]) == 0
+    plain = yaml.safe_load((tmp_path / "plain" / "perplexity.json").read_text())["perplexity"]
+    assert plain == pytest.approx(found["zz"], rel=1e-5)
+    assert yaml.safe_load((tmp_path / "pruned" / "config.yaml").read_text())["lm"] == "transformer"
 
 
 def test_a_language_model_trains_and_its_last_epochs_are_averaged(tiny_translation, tmp_path):

@@ -1,0 +1,74 @@
+"""YAML texts that users write: safe parsing with the line of every key, and errors that name the line."""
+
+import re
+
+import yaml
+
+from espnet_diverse.errors import ConfigError
+
+
+class _Loader(yaml.SafeLoader):
+    """Safe YAML in which 1e-3 is a number, as in YAML 1.2; PyYAML alone reads it as text."""
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"), list("-+.0123456789")
+)
+
+
+def parse(text: str, shown: str) -> tuple[object, dict[tuple[str, ...], int]]:
+    """Parse a YAML text.
+
+    Args:
+        text: The text; numbers such as 1e-3 are floats, as in YAML 1.2.
+        shown: Name of the text in messages.
+
+    Returns:
+        The value, and the line of each path of keys.
+
+    Raises:
+        ConfigError: The text is not valid YAML, or a key is not text or occurs twice in a mapping.
+    """
+    loader = _Loader(text)
+    try:
+        node = loader.get_single_node()
+        lines: dict[tuple[str, ...], int] = {}
+        _check_node(node, (), lines, shown)
+        return None if node is None else loader.construct_document(node), lines
+    except yaml.YAMLError as error:
+        raise ConfigError(fault(error, shown)) from error
+    finally:
+        loader.dispose()
+
+
+def kind(content: object) -> str:
+    """What a file contains that should be a mapping, for messages."""
+    return "empty" if content is None else f"a {type(content).__name__}"
+
+
+def fault(error: Exception, shown: str) -> str:
+    """What is wrong with a YAML text and in which line, as one line; `shown` names the text."""
+    mark = getattr(error, "problem_mark", None)
+    where = f"{shown}:{mark.line + 1}" if mark else shown
+    return f"{where}: not valid YAML: {' '.join(str(getattr(error, 'problem', None) or error).split())}"
+
+
+def _check_node(node: yaml.Node | None, keys: tuple[str, ...], lines: dict[tuple[str, ...], int], shown: str) -> None:
+    """Check that keys are text and occur once in their mapping; add the line of each key to `lines`."""
+    if isinstance(node, yaml.SequenceNode):
+        for item in node.value:
+            _check_node(item, (*keys, "[]"), lines, shown)
+    if not isinstance(node, yaml.MappingNode):
+        return
+    seen: dict[str, int] = {}
+    for name, value in node.value:
+        line = name.start_mark.line + 1
+        if name.tag == "tag:yaml.org,2002:merge":
+            continue
+        if name.tag != "tag:yaml.org,2002:str":
+            raise ConfigError(f"{shown}:{line}: key {name.value!r} is not text; put it in quotes")
+        if name.value in seen:
+            raise ConfigError(f"{shown}:{line}: key {name.value!r} is already on line {seen[name.value]}; keep one")
+        seen[name.value] = line
+        lines[(*keys, name.value)] = line
+        _check_node(value, (*keys, name.value), lines, shown)
