@@ -1,7 +1,7 @@
 """Records of finished stages, by which a recipe skips stages that are up to date.
 
-A record is a small JSON file that is written after a stage has succeeded. It contains the arguments of the stage and the
-SHA-256 digest of every input at the start of the stage. A stage is up to date while its arguments and inputs are
+A record is a small JSON file that is written after a stage has succeeded. It contains the arguments of the stage and
+the SHA-256 digest of every input at the start of the stage. A stage is up to date while its arguments and inputs are
 unchanged and its outputs exist. The file name depends on the outputs: two stages that write the same files share one
 record, so each of them runs again after the other has replaced its outputs. Recipes keep the records in `exp/.stamps`.
 """

@@ -1,8 +1,8 @@
-"""The reader of audio files, for training and transcription alike.
+"""The reader of audio files, for preparation, decoding and transcription alike.
 
 libsndfile decodes most files directly: wav, flac, mp3, ogg, opus, sph and more. Other files are first converted to a
-temporary 16 kHz mono wav: m4a, mp4, webm, wma, amr and aac by ffmpeg, and files that have a wrong or no length header or
-that hold several recordings by `unsized.write_joined`.
+temporary 16 kHz mono wav: m4a, mp4, webm, wma, amr and aac by ffmpeg (`media.convert`), and files that have a wrong or
+no length header or several recordings in them by `unsized.write_joined`.
 """
 
 import tempfile
