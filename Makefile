@@ -6,7 +6,7 @@ export OMP_NUM_THREADS ?= 1
 # Where it is set, every process compiles its modules anew, 4 seconds of torch and ESPnet.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo test test-cpu lint trust bench clean
+.PHONY: demo test test-cpu lint docs trust bench clean
 
 demo: $(VENV)/.ready  ## Train and score an SDMA transformer on a synthetic corpus like Aishell-1; 3 to 8 minutes on two cores.
 	egs/aishell/asr1/run.sh --corpus synthetic
@@ -19,7 +19,7 @@ CPU_TESTS := tests/decoding tests/nets/test_against_espnet.py tests/transcriptio
 	tests/test_inference.py tests/bin/test_translate.py tests/bin/test_augment.py
 
 # With the kernels of two older CPUs; in the second run every number of rows has an order of its own.
-test-cpu: $(VENV)/.ready  ## Some tests again with the kernels of other CPUs, 2 minutes on two cores; part of CI.
+test-cpu: $(VENV)/.ready  ## Some tests again with the kernels of other CPUs, 2 minutes on two cores.
 	ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2 \
 		$(BIN)/python -m pytest -n 2 --dist loadfile $(CPU_TESTS)
 	ONEDNN_MAX_CPU_ISA=SSE41 MKL_CBWR=COMPATIBLE ATEN_CPU_CAPABILITY=default \
@@ -29,6 +29,9 @@ lint: $(VENV)/.ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+docs: $(VENV)/.ready  ## The documentation into build/docs; a link or name that leads nowhere is an error.
+	$(BIN)/mkdocs build --strict
 
 trust: $(VENV)/.ready  ## Long proofs.
 	$(BIN)/python -m pytest -m trust
@@ -46,6 +49,3 @@ $(VENV)/.ready: setup.py constraints.txt
 clean:
 	rm -rf egs/*/*/data egs/*/*/exp egs/*/*/downloads
 
-.PHONY: docs
-docs: $(VENV)/.ready  ## The documentation into build/docs; any link or name that leads nowhere is an error.
-	$(BIN)/mkdocs build --strict

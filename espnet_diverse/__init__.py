@@ -7,6 +7,6 @@ else.
 
 from espnet_diverse.registration.espnet_tables import register_on_import
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 register_on_import()

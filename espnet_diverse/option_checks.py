@@ -24,7 +24,7 @@ class OptionError(ConfigError):
 
     Args:
         name: Name of the option.
-        message: What is wrong.
+        message: Text of the error.
     """
 
     def __init__(self, name: str, message: str):
@@ -36,7 +36,7 @@ class UnknownOptionError(OptionError):
     """An option that does not exist.
 
     Args:
-        owner: What was given the option, as the message names it, for example "head selection".
+        owner: Part of the program that the option was given to, such as "head selection", for the message.
         name: Name of the option.
         known: Names of the options that exist.
     """
@@ -52,7 +52,7 @@ def read(kind: type[Options], given: Mapping[str, Any], owner: str) -> Options:
     Args:
         kind: Dataclass of options.
         given: Options by name.
-        owner: What has the options, as messages name it.
+        owner: Part of the program that the options belong to, such as "head selection", for messages.
 
     Raises:
         UnknownOptionError: An option is not a field of `kind`.
@@ -65,7 +65,12 @@ def read(kind: type[Options], given: Mapping[str, Any], owner: str) -> Options:
 
 
 def check_names(given: Collection[str], known: Collection[str], owner: str) -> None:
-    """Refuse options that do not exist; arguments as of `UnknownOptionError`.
+    """Refuse options that do not exist.
+
+    Args:
+        given: Names of the given options.
+        known: Names of the options that exist.
+        owner: Part of the program that the options belong to, for the message.
 
     Raises:
         UnknownOptionError: The first of `given` that is not in `known`.
@@ -116,7 +121,7 @@ def with_present_names(config: Mapping[str, Any], origin: str) -> dict[str, Any]
 
     Args:
         config: The configuration of a run or model, or a fragment of one.
-        origin: Where it comes from, for messages, for example its path.
+        origin: Origin of the configuration for messages, for example its path.
 
     Raises:
         ConfigError: An option is given under both names.

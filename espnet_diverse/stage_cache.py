@@ -1,9 +1,9 @@
-"""Stamp files, by which a recipe skips stages that have finished.
+"""Records of finished stages, by which a recipe skips stages that are up to date.
 
-A stamp is a small JSON file that is written after its stage has succeeded. It has the stage's arguments and the SHA-256
-digest of every input at the start of the stage. A stage is up to date while its arguments and inputs are unchanged and
-its outputs exist. The name of the file depends on the outputs: two stages that write the same files share one stamp, so
-that neither mistakes the other's result for its own.
+A record is a small JSON file that is written after a stage has succeeded. It contains the arguments of the stage and
+the SHA-256 digest of every input at the start of the stage. A stage is up to date while its arguments and inputs are
+unchanged and its outputs exist. The file name depends on the outputs: two stages that write the same files share one
+record, so each of them runs again after the other has replaced its outputs. Recipes keep the records in `exp/.stamps`.
 """
 
 import hashlib
@@ -15,11 +15,11 @@ from pathlib import Path
 from espnet_diverse.data.atomic_files import write_text
 
 
-class Stamp:
-    """The stamp of one stage. The inputs are read by the constructor, so create it just before the stage runs.
+class StageRecord:
+    """The record of one stage. The constructor reads the inputs, so create it just before the stage runs.
 
     Args:
-        folder: Folder with the stamps of the recipe.
+        folder: Folder with the records of the recipe.
         stage: Name of the stage.
         arguments: Arguments of the stage.
         inputs: Files and folders that the stage reads; they may be missing.
@@ -58,11 +58,11 @@ class Stamp:
         return stored["exit_code"] if stored else 0
 
     def clear(self) -> None:
-        """Delete the stamp; called before a stage runs, because a run may be interrupted."""
+        """Delete the record; called before a stage runs, because a run may be interrupted."""
         self.path.unlink(missing_ok=True)
 
     def save(self, exit_code: int) -> None:
-        """Write the stamp of a stage that has finished with `exit_code`."""
+        """Write the record of a stage that has finished with `exit_code`."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         content = {"arguments": self._arguments, "inputs": self._inputs, "exit_code": exit_code}
         write_text(self.path, json.dumps(content, indent=1) + "\n")
@@ -70,7 +70,7 @@ class Stamp:
     def _stored(self) -> dict | None:
         try:
             stored = json.loads(self.path.read_text(encoding="utf-8"))
-        except (FileNotFoundError, ValueError):  # an unreadable stamp proves nothing
+        except (FileNotFoundError, ValueError):  # an unreadable record is treated as missing
             return None
         complete = isinstance(stored, dict) and stored.keys() >= {"arguments", "inputs", "exit_code"}
         return stored if complete else None

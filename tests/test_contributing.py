@@ -68,6 +68,9 @@ def test_the_recipe_plans(tmp_path):
     (folder / "conf" / "train.yaml").write_text("max_epoch: 1\n")
     for link in (path for path in folder.rglob("*") if path.is_symlink()):
         assert link.exists(), link
+    files = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
+    assert {name for name, path in files.items() if not path.is_symlink()} == {"run.sh", "conf/train.yaml"}
+    assert files.keys() >= {"path.sh", "cmd.sh", "local/data.sh", "conf/demo.yaml", "conf/decode.yaml"}
     done = run(["bash", "run.sh", "--corpus", "synthetic", "--dry_run"], folder)
     assert done.returncode == 0, done.stderr
     assert "espnet-diverse prepare aishell" in done.stdout

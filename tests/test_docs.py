@@ -19,6 +19,8 @@ DOCS = ROOT / "docs"
 PAGES = {page.stem: page for page in sorted(DOCS.glob("*.md"))}
 ALL = [*PAGES.values(), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
 FRAGMENTS = {f"{path.parent.name}/{path.stem}" for path in (ROOT / "conf").glob("*/*.yaml")}
+PROSE = [ROOT / "CHANGELOG.md", ROOT / "benchmarks" / "README.md", *sorted((ROOT / "egs").glob("**/README.md"))]
+PROSE += sorted((ROOT / "egs").glob("*/*/RESULTS.md"))
 EXAMPLES = {"attention/cosine", "count"}  # what CONTRIBUTING.md adds in its worked examples
 
 each_page = pytest.mark.parametrize("page", ALL, ids=lambda page: page.name)
@@ -36,8 +38,10 @@ def first_column(markdown):
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    """The site, built with --strict: a link, an anchor or a name that leads nowhere is an error."""
-    pytest.importorskip("mkdocstrings_handlers.python", reason="the site needs the extra docs")
+    """The site, built with --strict in 20 seconds: a link, an anchor or a name that leads nowhere is an error.
+
+    The extra test includes what this needs, so that it is never skipped.
+    """
     folder = tmp_path_factory.mktemp("site")
     done = run([sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", folder])
     assert done.returncode == 0, done.stderr
@@ -82,6 +86,9 @@ def test_the_architecture_has_the_layers_of_the_test():
     layers, beside = drawn.split("Rooms beside them")
     assert [set(row) for row in first_column(layers)] == test_layers.LAYERS
     assert [set(row) for row in first_column(beside)] == test_layers.BESIDE
+    exception = re.search(r"`attention` may import only ((?:`\w+`(?: and )?)+) of\s", beside)
+    assert "every layer from `nets` up may import them." in beside
+    assert set(re.findall(r"`(\w+)`", exception[1])) == test_layers.ATTENTION_BESIDE
     may = re.findall(r"^\| (`.*?) \|.*\| (yes|no) \|$", layers, flags=re.MULTILINE)
     assert {
         room for rooms, answer in may if answer == "yes" for room in re.findall(r"`(\w+)`", rooms)
@@ -107,6 +114,13 @@ def test_files_that_are_named_exist(page):
     written = {"README.md", "RESULTS.md", "score.md", "alignment.txt", "run.sh"}  # by recipes and commands
     for name in set(named) - written:
         assert any(path.endswith(f"/{name}") for path in there), name
+
+
+@pytest.mark.parametrize("page", [*ALL, *PROSE], ids=lambda page: str(page.relative_to(ROOT)))
+def test_lines_of_prose_have_at_most_120_characters(page):
+    """Rows of tables, blocks of code and commands may have more."""
+    prose = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    assert [line for line in prose.splitlines() if len(line) > 120 and line[:1] not in ("|", "`", " ")] == []
 
 
 @each_page

@@ -1,11 +1,11 @@
-"""Stamps: a finished stage is a no-op until its arguments, inputs or outputs change."""
+"""Records of stages: a finished stage is a no-op until its arguments, inputs or outputs change."""
 
 import os
 from pathlib import Path
 
 import pytest
 
-from espnet_diverse.stage_cache import Stamp, digest, is_data_directory
+from espnet_diverse.stage_cache import StageRecord, digest, is_data_directory
 
 
 @pytest.fixture
@@ -21,25 +21,25 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def stamp(arguments=("x", "y"), inputs=("in", "data"), outputs=("out",), stage="train"):
-    return Stamp(Path(".stamps"), stage, arguments, map(Path, inputs), map(Path, outputs))
+def record(arguments=("x", "y"), inputs=("in", "data"), outputs=("out",), stage="train"):
+    return StageRecord(Path(".stamps"), stage, arguments, map(Path, inputs), map(Path, outputs))
 
 
-def test_a_stage_runs_until_its_stamp_is_saved(folder):
-    assert stamp().reason() == "not finished before"
+def test_a_stage_runs_until_its_record_is_saved(folder):
+    assert record().reason() == "not finished before"
     assert not Path(".stamps").exists()
-    stamp().save(0)
-    assert stamp().reason() is None
-    assert stamp().exit_code() == 0
+    record().save(0)
+    assert record().reason() is None
+    assert record().exit_code() == 0
     assert [path.suffix for path in Path(".stamps").iterdir()] == [".json"]
-    stamp().clear()
-    stamp().clear()
-    assert stamp().reason() == "not finished before"
+    record().clear()
+    record().clear()
+    assert record().reason() == "not finished before"
 
 
 def test_changed_arguments_run_the_stage_again(folder):
-    stamp().save(0)
-    assert stamp(arguments=("x", "z")).reason() == "its arguments changed"
+    record().save(0)
+    assert record(arguments=("x", "z")).reason() == "its arguments changed"
 
 
 @pytest.mark.parametrize(
@@ -54,50 +54,50 @@ def test_changed_arguments_run_the_stage_again(folder):
     ],
 )
 def test_a_changed_input_or_missing_output_runs_the_stage_again(folder, change, reason):
-    stamp().save(0)
+    record().save(0)
     change()
-    assert stamp().reason() == reason
+    assert record().reason() == reason
 
 
 def test_touching_and_hidden_files_change_nothing(folder):
-    stamp().save(0)
+    record().save(0)
     os.utime("in")
     Path("data/.text.partial").write_text("half")
-    assert stamp().reason() is None
+    assert record().reason() is None
 
 
 def test_an_input_that_changes_while_the_stage_runs_runs_it_again(folder):
-    before = stamp()
+    before = record()
     Path("in").write_text("changed meanwhile")
     before.save(0)
-    assert stamp().reason() == "in changed"
+    assert record().reason() == "in changed"
 
 
 def test_two_commands_with_the_same_outputs_do_not_trust_each_other(folder):
-    stamp(arguments=("a",)).save(0)
-    stamp(arguments=("b",)).save(0)
-    assert stamp(arguments=("a",)).reason() == "its arguments changed"
-    assert stamp(stage="stats").reason() == "not finished before"
-    assert stamp(outputs=("elsewhere",)).reason() == "not finished before"
+    record(arguments=("a",)).save(0)
+    record(arguments=("b",)).save(0)
+    assert record(arguments=("a",)).reason() == "its arguments changed"
+    assert record(stage="stats").reason() == "not finished before"
+    assert record(outputs=("elsewhere",)).reason() == "not finished before"
 
 
 def test_the_exit_code_is_remembered(folder):
-    assert stamp().exit_code() == 0
-    stamp().save(2)
-    assert stamp().exit_code() == 2
+    assert record().exit_code() == 0
+    record().save(2)
+    assert record().exit_code() == 2
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"arguments": []}', "\x00"])
-def test_a_damaged_stamp_proves_nothing(folder, content):
-    stamp().save(0)
-    stamp().path.write_text(content)
-    assert stamp().reason() == "not finished before"
-    assert stamp().exit_code() == 0
+def test_a_damaged_record_counts_as_missing(folder, content):
+    record().save(0)
+    record().path.write_text(content)
+    assert record().reason() == "not finished before"
+    assert record().exit_code() == 0
 
 
 def test_the_first_missing_output_is_named(folder):
-    assert stamp().missing() is None
-    assert stamp(outputs=("out", "z", "b")).missing() == "b"
+    assert record().missing() is None
+    assert record(outputs=("out", "z", "b")).missing() == "b"
 
 
 def test_digests_tell_kinds_of_inputs_apart(folder):

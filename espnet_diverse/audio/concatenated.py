@@ -1,8 +1,10 @@
-"""Where one recording ends and the next begins in an mp3 or ogg file that holds several.
+"""Find the recordings in an mp3 or ogg file that holds several, one after the other.
 
-Both formats allow concatenation, and players go on with the next recording. libsndfile ends with the first one. The end
-of an mp3 recording shows in the header that its first frame may hold (Xing, Info or VBRI, a count of frames), or in a
-frame of another rate or number of channels; an ogg recording begins with a page that begins a stream.
+Both formats allow concatenation. Players play all recordings of such a file, but libsndfile stops after the first one.
+
+- mp3: the first frame of a recording may hold a header (Xing, Info or VBRI) that counts its frames. A recording ends
+  after that many frames, before the next such header, or before a frame with another rate or number of channels.
+- ogg: a recording begins with a page whose flag says that it begins a stream.
 """
 
 from collections.abc import Iterator
@@ -18,17 +20,17 @@ _KILOBITS = {
     False: (0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160),
 }
 """Bit rates of layer III, for MPEG-1 and for the other versions."""
-_MIN_FRAMES_IN_A_ROW = 3  # fewer frames, each beginning where the one before ends, may be chance
-_EXTRA_FRAMES = 5  # this many more than counted are no recording of their own: writers count differently
+_MIN_FRAMES_IN_A_ROW = 3  # fewer adjacent frames may be bytes that look like frames by chance
+_EXTRA_FRAMES = 5  # so few frames beyond the count are no new recording, because writers count differently
 
 
 class Part(NamedTuple):
     """One recording of a file.
 
     Attributes:
-        start, end: Its bytes in the file.
-        frames_in_header: For mp3 the number of frames that its header gives; 0 without a header.
-        frames_found: For mp3 the number of frames that there are.
+        start, end: Offsets of the first byte of the recording and of the byte after its last one.
+        frames_in_header: Number of mp3 frames that the header of the recording gives; 0 without a header.
+        frames_found: Number of mp3 frames that are in the file.
     """
 
     start: int

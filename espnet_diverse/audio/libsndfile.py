@@ -43,8 +43,8 @@ class AudioInfo:
         frames: Number of samples of each channel; an estimate for mp3 and the like.
         container: libsndfile's name of the file format.
         subtype: libsndfile's name of the sample format.
-        converted_from: What the file is where libsndfile alone cannot read all of it, such as "concatenated mp3". The
-            other attributes are then those of the converted audio.
+        converted_from: Kind of the file, such as "concatenated mp3", if it had to be converted before libsndfile could
+            read it; otherwise "". The other attributes are those of the converted audio.
     """
 
     rate: int
@@ -72,11 +72,11 @@ class AudioInfo:
 
 
 def check_file(path: Path, name: str | Path) -> None:
-    """Refuse what is no readable, non-empty file.
+    """Refuse a path that is not a readable, non-empty file.
 
     Args:
-        path: The file.
-        name: Its name in errors.
+        path: Path of the file.
+        name: Name of the file in error messages.
 
     Raises:
         DataError: The file is missing, no regular file, unreadable or empty.
@@ -138,11 +138,11 @@ def mono_blocks(
     """Decode samples in blocks, so that a wrong length in a header cannot ask for more memory than the file fills.
 
     Args:
-        audio: An open file that `sound_info` accepts.
-        name: Its name in errors.
-        start: The first frame.
-        wanted: Number of frames; by default all to the end.
-        largest: Frames of a block at most; with many channels fewer.
+        audio: Open file that `sound_info` accepts.
+        name: Name of the file in error messages.
+        start: Index of the first frame.
+        wanted: Number of frames to decode; by default all frames to the end of the file.
+        largest: Maximum number of frames in a block; blocks of many channels have fewer.
 
     Yields:
         Blocks (L,) float32 at the rate of the file, the channels averaged.
@@ -167,11 +167,11 @@ def decoded_blocks(
     """Decode from the current position of an open file, without regard to the length in its header.
 
     Args:
-        audio: The file; it need not be seekable.
-        name: Its name in errors.
-        start: Its current position in frames, for error messages.
-        wanted: Number of frames at most.
-        largest: Frames of a block at most.
+        audio: Open file; it need not be seekable.
+        name: Name of the file in error messages.
+        start: Current position in the file in frames, for error messages.
+        wanted: Maximum number of frames to decode.
+        largest: Maximum number of frames in a block.
 
     Yields:
         Blocks as from `mono_blocks`, until the end of the file or `wanted`.

@@ -51,10 +51,10 @@ def convert(path: Path, name: str, kind: MediaFormat, wav: Path) -> None:
     """Write the first audio track of a file as 16 kHz mono 16-bit wav (115 MB an hour).
 
     Args:
-        path: The file.
-        name: Its name in errors.
-        kind: Its format, from `media_format`.
-        wav: Where to write.
+        path: Path of the file.
+        name: Name of the file in error messages.
+        kind: Format of the file, from `media_format`.
+        wav: Path of the wav file to write.
 
     Raises:
         DataError: There is no ffmpeg, the file has no audio, or it is damaged.
@@ -79,9 +79,9 @@ def _fault(log: str, code: int, wav: Path) -> str | None:
     """What ffmpeg found wrong, or None.
 
     Args:
-        log: Its messages.
-        code: Its exit code.
-        wav: Its output.
+        log: Messages of ffmpeg.
+        code: Exit code of ffmpeg.
+        wav: Path of the wav file that ffmpeg wrote.
     """
     errors = _ERROR.findall(log)
     if code or "partial file" in " ".join(errors):

@@ -1,7 +1,8 @@
-"""The reader of audio files, for training and transcription alike.
+"""The reader of audio files, for preparation, decoding and transcription alike.
 
-Most files are decoded by libsndfile where they lie. What it cannot read to its end is first converted to a temporary
-16 kHz mono wav: m4a, mp4, webm and the like by ffmpeg, and audio with missing or wrong length headers part by part.
+libsndfile decodes most files directly: wav, flac, mp3, ogg, opus, sph and more. Other files are first converted to a
+temporary 16 kHz mono wav: m4a, mp4, webm, wma, amr and aac by ffmpeg (`media.convert`), and files that have a wrong or
+no length header or several recordings in them by `unsized.write_joined`.
 """
 
 import tempfile
@@ -27,9 +28,9 @@ class AudioFile:
     """An open audio file, whose samples may be read more than once.
 
     Attributes:
-        name: Its name in errors.
-        info: Its header.
-        path: What libsndfile decodes: the file itself, or the temporary wav that it was converted to.
+        name: Name of the file in error messages.
+        info: Header of the file; if the file was converted, that of the temporary wav.
+        path: Path that libsndfile decodes: the file itself, or the temporary wav that it was converted to.
     """
 
     name: str
@@ -37,7 +38,7 @@ class AudioFile:
     path: Path
 
     def blocks(self, start: int = 0, wanted: int | None = None, largest: int = BLOCK_SAMPLES) -> Iterator[NDArray]:
-        """Decode samples; arguments, blocks and errors are those of `libsndfile.mono_blocks`."""
+        """Decode samples in blocks; see `libsndfile.mono_blocks` for the arguments, the blocks and the errors."""
         with open_sound(self.path, self.name) as sound:
             yield from mono_blocks(sound, self.name, start, wanted, largest)
 
@@ -61,7 +62,7 @@ class AudioFile:
         """Decode the file where its header cannot show all faults.
 
         Returns:
-            Its number of samples.
+            Number of samples of the file.
 
         Raises:
             DataError: The file is damaged or truncated, or holds NaN, infinite or unscaled samples.
@@ -74,12 +75,12 @@ def open_file(path: Path, name: str | None = None) -> Iterator[AudioFile]:
     """Open an audio file and check its header; a temporary wav, if any, lives until the block ends.
 
     Args:
-        path: The file.
-        name: Its name in errors; by default its path.
+        path: Path of the file.
+        name: Name of the file in error messages; by default the path.
 
     Raises:
-        DataError: The file is missing, unreadable, empty, truncated or no audio, or only ffmpeg reads it and there is
-            none.
+        DataError: The file is missing, unreadable, empty, truncated or no audio, or needs ffmpeg and no ffmpeg is
+            installed.
     """
     name = str(path) if name is None else name
     with ExitStack() as stack:
@@ -98,7 +99,7 @@ def read_audio(path: Path, segment: Segment | None = None) -> tuple[NDArray, int
     """Read a file, or one segment of it.
 
     Returns:
-        Samples (T,) float32, the channels averaged, and their rate in Hz.
+        Samples (T,) float32, the channels averaged, and the sampling rate in Hz.
 
     Raises:
         DataError: What `open_file` and `AudioFile.read` raise.

@@ -18,7 +18,7 @@ def resample(samples: NDArray, rate: float, speed: float = 1.0) -> NDArray:
 
     Args:
         samples: Samples (T,) float32.
-        rate: Their rate in Hz.
+        rate: Sampling rate of `samples` in Hz.
         speed: Speed factor.
 
     Returns:

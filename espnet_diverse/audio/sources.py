@@ -35,10 +35,11 @@ class Audio:
     """A recording that was checked.
 
     Attributes:
-        name: Its name in messages.
-        duration: Its length in seconds, up to the end of the last sample at 16 kHz.
-        rate: Its own rate in Hz.
-        decode: Returns its samples from the beginning, mono, at its own rate, in blocks of at most `largest` frames.
+        name: Name of the recording in messages.
+        duration: Length of the recording in seconds, up to the end of the last sample at 16 kHz.
+        rate: Sampling rate of the recording in Hz.
+        decode: Function that decodes the recording from the beginning, mono, at `rate`, in blocks of at most `largest`
+            frames.
     """
 
     name: str
@@ -61,7 +62,7 @@ def open_audio(source: Source, rate: int | None = None) -> Iterator[Audio]:
     Args:
         source: A path; "-" for standard input; a binary file object, read from its position to its end; or samples,
             (T,) or (T, channels), int16, int32, or floating-point between -1 and 1.
-        rate: The rate of samples in Hz. Files know theirs.
+        rate: Sampling rate in Hz; required for samples, ignored for files, whose headers have it.
 
     Raises:
         DataError: The source cannot be read, is damaged, truncated, empty, no audio, or holds NaN or infinite samples,

@@ -33,7 +33,7 @@ class Unsized(NamedTuple):
 
 
 def find_unsized(path: Path) -> Unsized | None:
-    """Tell whether libsndfile would cut a file short; None where it reads all of it, or knows best what is wrong."""
+    """Detect a file that libsndfile would cut short; None if it reads the whole file or refuses it with an error."""
     head = _head(path)
     if head[:4] == _FLAC:
         length = int.from_bytes(head[21:26]) & (1 << 36) - 1  # in samples
@@ -48,10 +48,10 @@ def write_joined(path: Path, parts: Sequence[Part], name: str | Path, wav: Path)
     """Decode the parts of a file and write them as one 16 kHz mono float wav (230 MB an hour).
 
     Args:
-        path: The file.
-        parts: The recordings in it, from `find_unsized`.
-        name: Its name in errors.
-        wav: Where to write.
+        path: Path of the file.
+        parts: Recordings in the file, from `find_unsized`.
+        name: Name of the file in error messages.
+        wav: Path of the wav file to write.
 
     Raises:
         DataError: A part is truncated or cannot be decoded.

@@ -15,7 +15,7 @@ from pathlib import Path
 from espnet_diverse.bin.main import COMMANDS, command_parser, run_command
 from espnet_diverse.bin.options import settle_model
 from espnet_diverse.errors import ConfigError
-from espnet_diverse.stage_cache import Stamp, is_data_directory
+from espnet_diverse.stage_cache import StageRecord, is_data_directory
 
 PROGRAM = "espnet-diverse"
 _RESOURCES = {"nj", "ngpu", "device", "debug"}  # options that do not change the result of a command
@@ -58,7 +58,7 @@ class Subcommand:
         self.always = not (hasattr(self._module, "inputs") or hasattr(self._module, "outputs"))
         self._paths("inputs")  # may raise ConfigError, for example for an unknown configuration fragment
 
-    def record(self, cache: Path) -> Stamp:
+    def record(self, cache: Path) -> StageRecord:
         """The record of this step in the stage cache, with the current inputs."""
         given = {
             name: f"--{name} {value}"
@@ -66,7 +66,7 @@ class Subcommand:
             if name not in _RESOURCES and value != self._parser.get_default(name)
         }
         inputs = [*self._paths("inputs"), *self._packed_model()]
-        return Stamp(cache, self.stage, [*self.argv[:2], *given.values()], inputs, self._paths("outputs"))
+        return StageRecord(cache, self.stage, [*self.argv[:2], *given.values()], inputs, self._paths("outputs"))
 
     def run(self) -> int:
         """Run the command; return its exit code."""
@@ -94,10 +94,10 @@ class Program:
     def __init__(self, stage: str, argv: list[str]):
         self.stage, self.argv = stage, argv
 
-    def record(self, cache: Path) -> Stamp:
+    def record(self, cache: Path) -> StageRecord:
         """The record of this step in the stage cache, with the current inputs."""
         inputs = [Path(word) for word in self.argv if Path(word).is_file() or is_data_directory(Path(word))]
-        return Stamp(cache, self.stage, self.argv, inputs, [])
+        return StageRecord(cache, self.stage, self.argv, inputs, [])
 
     def run(self) -> int:
         """Run the program; return its exit code, 128 + n after signal n, and 1 for 2, which means skipped items."""

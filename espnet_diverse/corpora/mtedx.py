@@ -10,8 +10,9 @@ Official layout, after unpacking mtedx_es.tgz (to es-es), mtedx_es-en.tgz (to es
     <src>-<tgt>/data/{train,valid,test}/txt/<split>.<src>     one transcript a line, parallel to both
     <src>-<tgt>/data/{train,valid,test}/txt/<split>.<tgt>     one translation a line
 
-`valid` becomes dev. The yaml file is read if there is no `segments`. Audio may also be in another format that
-libsndfile reads, such as wav or ogg. A talk has one speaker, who is named after the talk.
+`valid` becomes dev. The yaml file is read if there is no `segments`. Audio may
+also be in another format: wav, mp3, ogg, opus and sph are read through libsndfile, m4a, mp4, webm, wma, amr and aac
+through ffmpeg. A talk has one speaker, who is named after the talk.
 
 `task="asr"` reads es-es and so on, or the transcripts of the given `pairs`. `task="st"` reads the thirteen directions
 of the head-selection paper, which trains ten and tests the other three zero-shot: those for which the IWSLT 2021

@@ -68,7 +68,7 @@ class Summary:
 
     Attributes:
         utterances: Number of utterances kept, including their speed-perturbed copies.
-        seconds: Their total length in seconds; 0 for text alone.
+        seconds: Total length of these utterances in seconds; 0 for text alone.
         speakers: Number of speakers, including the speed-perturbed ones; 0 for text alone.
         dropped: Number of utterances dropped.
         converted: Number of utterances by what their audio was converted from, such as "8000 Hz, 2 channels".

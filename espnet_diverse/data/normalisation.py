@@ -22,8 +22,8 @@ def for_wer(text: str, language: str = "") -> str:
     """Normalise a transcript for word error rates; normalising the result changes nothing.
 
     Args:
-        text: The transcript.
-        language: Its language code; Turkish and Azerbaijani have their own lower-case letters.
+        text: Transcript to normalise.
+        language: Language code of the transcript; Turkish and Azerbaijani have their own lower-case letters.
 
     Returns:
         The text in lower case and composed form (NFC), with one space between words. Punctuation and symbols (Unicode

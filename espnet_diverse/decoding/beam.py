@@ -22,10 +22,10 @@ class Choice(NamedTuple):
     """Hypotheses of the next step, best first.
 
     Attributes:
-        scores: Their scores (B, W); -inf where a row has fewer.
-        parents: Index of the hypothesis that each extends (B, W).
-        tokens: The token that each adds (B, W).
-        ctc: CTC score of that token (B, W).
+        scores: Scores of the hypotheses (B, W); -inf where a row has fewer than W.
+        parents: Index of the hypothesis that each of them extends (B, W).
+        tokens: Token that each of them adds (B, W).
+        ctc: CTC score of the added token (B, W).
     """
 
     scores: Tensor

@@ -1,12 +1,12 @@
 """Decode a data directory: read, group into batches, search, write.
 
-What an utterance gives must not depend on which others cannot be read. Kernels choose the order of a sum by the shapes
-of their operands, so the last digits depend on what is in a batch. So utterances are read first, and those that can be
-decoded are grouped in their order: by length within a window, so that batches hold little padding, and never with more
-utterances or frames than the search says. The batches are then the same with and without utterances that cannot be
-read, and for any number of processes. (Each of several processes computes in one thread; a single process does so
-under OMP_NUM_THREADS=1.) In other batches, scores agree up to rounding: for example where a batch fails in the search
-and its utterances are searched one by one. `results.rounded_score` says which digits are written.
+Utterances that cannot be read must not change the batches of the others, because the batch changes the last digits of
+a score: kernels choose the order of a sum by the shapes of their operands. So utterances are read first, and those that
+could be read are grouped in their order: by length within a window, so that batches hold little padding, and never with
+more utterances or frames than the search allows. The batches are then the same with and without utterances that cannot
+be read, and for any number of processes. (Each of several processes computes in one thread; a single process does so
+under OMP_NUM_THREADS=1.) In other batches, scores agree up to rounding: for example if a batch fails in the search and
+its utterances are searched one by one. `results.rounded_score` says which digits are written.
 """
 
 import logging

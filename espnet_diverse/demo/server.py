@@ -109,7 +109,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:  # noqa: N802, a name of the standard library
         path = self.path.partition("?")[0]
-        if refusal := self._foreign():
+        if refusal := self._wrong_origin():
             self._refuse(refusal)
         elif path == "/about":
             self._answer(lambda: self.server.service.about())
@@ -122,7 +122,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:  # noqa: N802
         path, _, query = self.path.partition("?")
         served = {"/run": "run", "/heads": "heads"}.get(path)
-        if refusal := self._foreign() or self._unfit(served):
+        if refusal := self._wrong_origin() or self._unfit(served):
             self._refuse(refusal)
             return
         if not self.server.places.acquire(blocking=False):
@@ -138,7 +138,7 @@ class _Handler(BaseHTTPRequestHandler):
         finally:
             self.server.places.release()
 
-    def _foreign(self) -> Refusal | None:
+    def _wrong_origin(self) -> Refusal | None:
         """The refusal of a request that is not from our page."""
         host, origin = self.headers.get("Host", ""), self.headers.get("Origin")
         if host.partition(":")[0].lower() not in _HOSTS:

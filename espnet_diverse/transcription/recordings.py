@@ -50,10 +50,10 @@ class _Chunk(NamedTuple):
     """A chunk of speech to decode.
 
     Attributes:
-        recording: The recording that it belongs to.
-        start, end: Its begin and end in seconds.
-        features: Its features (T, F).
-        covered: Seconds of the recording that are done with it: its own, and those of the pause before it.
+        recording: Recording that contains the chunk.
+        start, end: Begin and end of the chunk in seconds.
+        features: Features of the chunk (T, F).
+        covered: Length of the chunk and of the pause before it in seconds, added to the progress once it is decoded.
     """
 
     recording: "_Recording"

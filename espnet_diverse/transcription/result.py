@@ -28,7 +28,7 @@ class Segment:
     """A segment of speech that was decoded as a whole.
 
     Attributes:
-        start, end: Its begin and end.
+        start, end: Begin and end of the segment.
         text: The best text; empty if nothing was recognised.
         score: The log score of the text.
         tokens: The tokens of the text.

@@ -1,4 +1,4 @@
-"""Head selection around every core: batches that mix conditions, pruning, and what is picked."""
+"""Head selection around every core: batches that mix conditions, pruning, and which heads are selected."""
 
 import copy
 
@@ -120,7 +120,7 @@ def test_pruned_equals_masked(core, strategy, relative):
 
 
 @each_strategy
-def test_expand_kv_with_one_task_and_with_several(strategy):
+def test_expand_kv_with_one_language_and_with_several(strategy):
     module, (x, _) = build("softmax", strategy), inputs(3)
     memory = torch.randn(1, 5, SIZE, dtype=torch.double).expand(3, -1, -1)
     for conditions in ([1], [1, 1, 1], [2, 0, 1]):
@@ -148,10 +148,10 @@ def test_one_family_owns_all_heads_of_plain_attention():
         assert torch.equal(module(x, x, x, None), plain(x, x, x, None))
 
 
-# What is picked
+# Which heads are selected
 
 
-def test_samples_of_one_task_agree_in_training():
+def test_samples_of_one_language_agree_in_training():
     module, (x, _) = build("softmax", "subset").train(), inputs(1)
     seen = set()
     for _ in range(10):
@@ -187,8 +187,8 @@ def test_language_and_domain_together_multiply_the_odds():
     product = selection.logits_lang[2].exp() * selection.logits_domain[1].exp()
     assert selection.picks()[2, 1].tolist() == sorted(product.argsort(descending=True)[:HEADS].tolist())
     with scope({"lang": torch.tensor([0, 2]), "domain": torch.tensor([1])}):
-        picked = selection(2)
-    assert torch.equal(picked.picks, selection.picks()[[0, 2], [1, 1]])
+        chosen = selection(2)
+    assert torch.equal(chosen.picks, selection.picks()[[0, 2], [1, 1]])
     with scope({"lang": torch.tensor([0, 2]), "domain": torch.tensor([1, 1])}):
         mixed = module.train()(x, x, x, None)
     mixed.sum().backward()
@@ -221,7 +221,7 @@ def test_learning_prefers_the_head_that_helps():
     assert selection.picks().tolist() == [[1]]
 
 
-def test_self_attention_sorts_its_samples_by_task_once(monkeypatch):
+def test_self_attention_sorts_its_samples_by_language_once(monkeypatch):
     module, (x, _) = build("softmax", "group"), inputs(3)
     sorts, select = [], torch.Tensor.index_select
 

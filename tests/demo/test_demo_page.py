@@ -44,7 +44,7 @@ def serving(service):
 
 @pytest.fixture(scope="module")
 def browser(tiny_run):
-    # What the microphone hears is a file.
+    # A file takes the place of the microphone.
     heard = tiny_run.test_dir / "test-01.wav"
     media = ["--use-fake-ui-for-media-stream", "--use-fake-device-for-media-stream"]
     flags = ["--no-sandbox", "--disable-gpu", *media, f"--use-file-for-fake-audio-capture={heard}"]

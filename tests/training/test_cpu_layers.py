@@ -31,7 +31,7 @@ def counted(monkeypatch):
     return counts
 
 
-def test_in_the_block_the_quick_forms_compute_and_after_it_the_others(model, counted):
+def test_fast_layers_compute_inside_the_block_and_usual_ones_after_it(model, counted):
     before = [dict(vars(module)) for module in model.modules()]
     x = torch.randn(4, 6)
     with fast_on_cpu(model):

@@ -62,9 +62,9 @@ def test_a_language_without_a_text_is_out_of_question():
 
 
 def test_languages_that_do_not_fit_into_a_batch_are_scored_in_several():
-    whole, parted = (Given([-3.0, -1.0, -2.0], {"lang": LANGUAGES}, batch_frames=size) for size in (1000, 250))
-    assert identify_language(parted, [SEGMENT], {}) == identify_language(whole, [SEGMENT], {})
-    assert [len(conditions) for conditions in parted.asked] == [2, 1] and len(whole.asked) == 1
+    whole, split = (Given([-3.0, -1.0, -2.0], {"lang": LANGUAGES}, batch_frames=size) for size in (1000, 250))
+    assert identify_language(split, [SEGMENT], {}) == identify_language(whole, [SEGMENT], {})
+    assert [len(conditions) for conditions in split.asked] == [2, 1] and len(whole.asked) == 1
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ TOKENS = ["<blank>", "<unk>", *WORDS.values(), "<sos/eos>"]
 
 @pytest.fixture
 def bilingual():
-    """A search by a model whose decoder writes one word, that of the language, whatever it hears, and its CTC."""
+    """A search by a model whose decoder writes one word, that of the language, for any speech, and its CTC."""
     parser = ASRTask.get_parser()
     tag = f"decoder_conf.start_tag={{by: lang, conditions: {{lang: {[*WORDS]}}}}}"
     parts = [tag, f"model_conf.conditions={{lang: {[*WORDS]}}}", "token_type=char", "normalize=utterance_mvn"]
