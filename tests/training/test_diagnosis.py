@@ -1,12 +1,9 @@
 """Warnings at the end of an epoch."""
 
-import logging
-
 import pytest
 
 from espnet_diverse.attention import AuxiliaryLoss, Core, Diagnosis, register_core, registry
 from espnet_diverse.training.diagnosis import findings
-from espnet_diverse.training.epoch_table import EpochTable
 
 HEALTHY = {
     "loss": 60.0,
@@ -57,18 +54,3 @@ def test_a_registered_core_says_what_its_statistics_mean(monkeypatch):
         "60% of the units are dead; lower the learning rate",
         "the auxiliary losses (2) outweigh the task's (1), above all spread (2); lower spread_weight",
     ]
-
-
-def test_each_epoch_warns_once_after_its_validation(caplog, capsys):
-    table = EpochTable()
-    with caplog.at_level(logging.WARNING):
-        for epoch, share in ((1, 0.75), (2, 0.0)):
-            table.set_epoch(epoch)
-            for phase in ("train", "valid"):
-                with table.observe(phase) as figures:
-                    for _ in range(2):
-                        figures.register(HEALTHY | {"collapsed_z": share}, weight=1)
-                        figures.next()
-    warned = [record.message for record in caplog.records if "heads" in record.message]
-    assert len(warned) == 1 and warned[0].startswith("epoch 1: in 75% of the heads all tokens")
-    assert capsys.readouterr().out.count("\n") == 3  # the table: its header and two epochs
