@@ -1,6 +1,4 @@
-"""Synthetic corpora: the official layout, the same bytes every time, nothing half-made."""
-
-import hashlib
+"""What all synthetic corpora share: sentences, speakers, and the module of each."""
 
 import numpy as np
 import pytest
@@ -9,11 +7,6 @@ from espnet_diverse.corpora.synthetic import VOICES, join, load_generator, mtedx
 from espnet_diverse.corpora.synthetic.aishell import SPEAKERS
 from espnet_diverse.corpora.synthetic.grammar import LANGUAGES
 from espnet_diverse.errors import ConfigError
-
-
-def _bytes(folder):
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
 @pytest.mark.parametrize("names", [SPEAKERS, mtedx.SPEAKERS, VOICES], ids=["aishell", "mtedx", "voices"])

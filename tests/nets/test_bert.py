@@ -94,6 +94,13 @@ def test_positions_of_roberta_begin_after_padding(tmp_path):
         frontend(torch.zeros(1, 18, dtype=torch.long), torch.tensor([18]))
 
 
+def test_an_encoder_that_is_not_there_is_refused():
+    with pytest.raises(ConfigError, match=r"^/nowhere/bert: cannot be read as a pretrained encoder"):
+        BertFrontend(9, bert="/nowhere/bert")
+    with pytest.raises(ConfigError, match="frontend_conf.bert is not given; name the encoder, --set frontend_conf.ber"):
+        BertFrontend(9)
+
+
 def test_another_vocabulary_is_refused(tiny_bert):
     frontend = BertFrontend(7, bert=str(tiny_bert))
     with pytest.raises(

@@ -4,6 +4,7 @@ import pytest
 import torch
 from references.espnet_twin import pair
 
+from espnet_diverse.errors import ConfigError
 from espnet_diverse.nets import DECODERS
 from espnet_diverse.scope import scope
 
@@ -41,3 +42,21 @@ def test_cached_decoding_keeps_the_semantic_mask(core):
     for t in range(1, 7):
         logp, states = net.batch_score(ys[:, :t], states, memory)
         torch.testing.assert_close(logp, full[:, t - 1].log_softmax(-1))
+
+
+@pytest.mark.parametrize("collect", [True, False])
+def test_the_scope_is_told_which_targets_are_padding(collect):
+    """Only where statistics are collected; the mask of cross-attention does not tell."""
+    net = DECODERS["diverse_transformer"](11, 16, attention_heads=2, linear_units=24, num_blocks=1).eval()
+    with scope(collect=collect) as shared:
+        net(torch.randn(2, 5, 16), torch.tensor([5, 5]), torch.randint(1, 11, (2, 4)), torch.tensor([4, 2]))
+    expected = [[True] * 4, [True, True, False, False]] if collect else None
+    assert (shared.query_mask.tolist() if collect else shared.query_mask) == expected
+
+
+def test_adapters_need_a_step_that_applies_them():
+    adapter = {"by": "lang", "bottleneck": 4, "conditions": {"lang": ["de"]}}
+    net = DECODERS["diverse_transformer"](11, 16, attention_heads=2, linear_units=24, num_blocks=1, adapter=adapter)
+    said = "^partially autoregressive decoding does not apply adapters; set partial_ar to false$"
+    with pytest.raises(ConfigError, match=said):
+        net.forward_partially_AR(None, None, None, None, None)

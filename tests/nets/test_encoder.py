@@ -1,4 +1,4 @@
-"""Whole encoders and decoders at the softmax-equivalent setting equal ESPnet's: strict state dict, difference 0."""
+"""Encoders at the softmax-equivalent setting equal ESPnet's: strict state dict, difference 0."""
 
 import pytest
 import torch

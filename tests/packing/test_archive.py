@@ -149,11 +149,7 @@ BOMB = "lol: &a [{}]\n" + "b: {<<: *a}\n"
         ({"../evil": ""}, "member '../evil' points outside; the archive is not to be trusted"),
         ({"/evil": ""}, "member '/evil' points outside; the archive is not to be trusted"),
         ({"large": bytes(1 << 27)}, "bytes and 10000 members are allowed"),
-        ({"meta": "- 1"}, "meta.yaml contains a list, not a mapping"),
-        ({"meta": "a: [1"}, "meta.yaml is not valid YAML"),
         ({"meta": BOMB}, "meta.yaml is not valid YAML .*merge keys are not allowed"),
-        ({"meta": "[" * 50_000}, "meta.yaml is not valid YAML"),
-        ({"meta": " " * (1 << 24) + "a: 1"}, "meta.yaml has 16777220 bytes; at most 16777216 are allowed"),
         ({"meta": {"files": {}}}, "meta.yaml is not that of a packed model, which has yaml_files and files"),
         (
             {"meta": {"files": {}, "yaml_files": {"tts_train_config": "c"}}},
@@ -166,12 +162,6 @@ BOMB = "lol: &a [{}]\n" + "b: {<<: *a}\n"
             "bpemodel is /etc/passwd, which is not in the archive",
         ),
         ({"config": CONFIG | {"frontend": "s3prl"}}, "frontend 's3prl' is not allowed .*; allowed: bert default embed"),
-        (
-            {"config": CONFIG | {"decoder": "hugging_face_transformers"}},
-            "decoder 'hugging_face_.* may download and run",
-        ),
-        ({"config": CONFIG | {"token_type": "whisper_en"}}, "token_type 'whisper_en' is not allowed"),
-        ({"config": CONFIG | {"normalize_conf": [1]}}, r"normalize_conf of config.yaml is \[1\]; it must be a mapping"),
     ],
 )
 def test_what_is_not_to_be_trusted_is_refused(tmp_path, cache, changes, said):

@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
 
-from espnet_diverse.errors import ConfigError
 from espnet_diverse.transcription.segmentation import SpeechChunk, split_speech
 from espnet_diverse.transcription.segmentation_options import VADS, SegmentationOptions
 from espnet_diverse.transcription.vad import FRAME, EnergyDetector
@@ -99,13 +98,6 @@ def test_auto_uses_energy_where_silero_is_missing(monkeypatch, speech):
     assert isinstance(SegmentationOptions().detector(), EnergyDetector)
     samples = np.concatenate([silence(9), speech, silence(9), speech])
     assert times(cut(samples)) == times(cut(samples, vad="energy")) != []
-
-
-def test_silero_that_is_missing_is_named(monkeypatch):
-    monkeypatch.setattr("espnet_diverse.transcription.vad.silero_is_installed", lambda: False)
-    message = r"vad silero needs silero-vad and onnxruntime, .*install espnet_diverse\[vad\], or choose vad energy"
-    with pytest.raises(ConfigError, match=message):
-        list(split_speech([silence(1)], SegmentationOptions(vad="silero")))
 
 
 @pytest.mark.parametrize("vad", ["none", "energy"])

@@ -1,19 +1,13 @@
 """Synthetic AISHELL: the official layout, the same bytes every time, nothing half-made."""
 
-import hashlib
-
 import numpy as np
 import pytest
 import soundfile
+from references.data_fixtures import digests
 
 from espnet_diverse.corpora.synthetic import aishell, utterances
 from espnet_diverse.corpora.synthetic.aishell import COUNTS, SPEAKERS
 from espnet_diverse.errors import DataError
-
-
-def _bytes(folder):
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +62,7 @@ def test_audio_is_16_khz_mono_16_bit_speech(tiny):
 
 
 def test_bytes_do_not_depend_on_the_number_of_jobs(tiny, tmp_path):
-    assert _bytes(aishell.make(tmp_path / "again", size="tiny", nj=2)) == _bytes(tiny)
+    assert digests(aishell.make(tmp_path / "again", size="tiny", nj=2)) == digests(tiny)
 
 
 def test_finished_corpus_is_left_alone(tiny, monkeypatch):

@@ -1,3 +1,5 @@
+"""Synthetic CoVoST 2: clips in Common Voice's layout."""
+
 import soundfile
 
 from espnet_diverse.bin.main import main

@@ -1,3 +1,5 @@
+"""Synthetic Europarl-ST: all directions between six languages."""
+
 from espnet_diverse.bin.main import main
 from espnet_diverse.corpora import Selection, europarl_st, load_corpus
 from espnet_diverse.corpora.synthetic import europarl_st as synthetic

@@ -1,3 +1,5 @@
+"""Synthetic IWSLT14: talks and test sets in the official layout."""
+
 from espnet_diverse.bin.main import main
 from espnet_diverse.data.kaldi import read_data_dir
 

@@ -1,9 +1,8 @@
 """Synthetic mTEDx: all languages and directions, the same bytes every time."""
 
-import hashlib
-
 import numpy as np
 import pytest
+from references.data_fixtures import digests
 
 from espnet_diverse.corpora import Selection
 from espnet_diverse.corpora import mtedx as official_mtedx
@@ -11,11 +10,6 @@ from espnet_diverse.corpora.synthetic import mtedx, utterances
 from espnet_diverse.data.normalisation import for_wer
 from espnet_diverse.data.validate import validate
 from espnet_diverse.errors import DataError
-
-
-def _bytes(folder):
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +62,7 @@ def test_mtedx_is_one_corpus_for_every_number_of_jobs(tmp_path, monkeypatch):
 
     monkeypatch.setattr(mtedx, "synthesize", silence)
     made = [mtedx.make(tmp_path / str(nj), size="tiny", nj=nj) for nj in (1, 2)]
-    assert _bytes(made[0]) == _bytes(made[1])
-    assert _bytes(mtedx.make(tmp_path / "2", seed=1, size="tiny")) != _bytes(made[0])
+    assert digests(made[0]) == digests(made[1])
+    assert digests(mtedx.make(tmp_path / "2", seed=1, size="tiny")) != digests(made[0])
     with pytest.raises(DataError, match=r"^unknown size 'huge' of a synthetic corpus; choose one of tiny demo$"):
         mtedx.make(tmp_path / "2", size="huge")

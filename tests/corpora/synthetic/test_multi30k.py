@@ -1,3 +1,5 @@
+"""Synthetic Multi30k: compressed texts in three languages."""
+
 from espnet_diverse.bin.main import main
 from espnet_diverse.corpora import load_corpus, multi30k
 from espnet_diverse.data.kaldi import read_data_dir

@@ -1,3 +1,5 @@
+"""Synthetic Tatoeba: six languages, two of them larger."""
+
 from espnet_diverse.bin.main import main
 from espnet_diverse.corpora import tatoeba
 from espnet_diverse.data.kaldi import read_data_dir

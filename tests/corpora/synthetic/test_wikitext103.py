@@ -1,3 +1,5 @@
+"""Synthetic WikiText-103: articles of tokenised text."""
+
 from espnet_diverse.bin.main import main
 from espnet_diverse.corpora import wikitext103
 from espnet_diverse.data.kaldi import read_data_dir

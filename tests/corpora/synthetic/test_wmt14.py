@@ -1,3 +1,5 @@
+"""Synthetic WMT14: training parts and test sets."""
+
 from espnet_diverse.bin.main import main
 from espnet_diverse.data.kaldi import read_data_dir
 

@@ -1,3 +1,5 @@
+"""Synthetic WMT17: news commentary and a test set."""
+
 from espnet_diverse.bin.main import main
 from espnet_diverse.data.kaldi import read_data_dir
 
