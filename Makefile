@@ -15,8 +15,9 @@ test: $(VENV)/.ready lint  ## All tests, at most 15 minutes on two cores.
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not trust"
 
 # Tests of results that could depend on the CPU: its kernels choose the order of a sum by the shapes of their operands.
-CPU_TESTS := tests/decoding tests/nets/test_against_espnet.py tests/transcription/test_bad_audio.py \
-	tests/test_inference.py tests/bin/test_translate.py tests/bin/test_augment.py
+CPU_TESTS := tests/decoding tests/nets/test_encoder.py tests/nets/test_decoder.py tests/nets/test_language_model.py \
+	tests/transcription/test_bad_audio.py tests/transcription/test_recordings.py tests/test_inference.py \
+	tests/bin/test_translate.py tests/bin/test_augment.py
 
 # With the kernels of two older CPUs; in the second run every number of rows has an order of its own.
 test-cpu: $(VENV)/.ready  ## Some tests again with the kernels of other CPUs, 2 minutes on two cores.

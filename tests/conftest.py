@@ -1,5 +1,7 @@
 """One tiny model, trained by the commands that a user gives, for every test that needs a trained model."""
 
+import json
+import shutil
 from pathlib import Path
 from typing import NamedTuple
 
@@ -179,4 +181,22 @@ def tiny_bert(tmp_path_factory) -> Path:
     # Larger weights than BERT begins with, so that neighbours count.
     config = BertConfig(vocab_size=len(pieces), max_position_embeddings=20, initializer_range=0.5, **size)
     BertModel(config).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def scored_run(tiny_run, tmp_path):
+    """A run with scores by language."""
+    folder = tmp_path / "group4"
+    (folder / "decode" / "test").mkdir(parents=True)
+    for name in ("config.yaml", "feats_stats.npz"):
+        shutil.copy(tiny_run.model_dir / name, folder)
+    wer = {
+        "overall": {"score": 26.0},
+        "rows": {"ar": {"score": 30.0}, "de": {"score": 20.0}},
+        "averages": {"AVG": {"score": 25.0}},
+    }
+    cer = {"overall": {"score": 9.0}, "rows": {}, "averages": {}}
+    (folder / "decode" / "test" / "score.json").write_text(json.dumps({"metrics": {"wer": wer, "cer": cer}}))
+    (folder / "decode" / "test" / "decode.json").write_text('{"tokens_per_second": 41.7}')
     return folder

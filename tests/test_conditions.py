@@ -1,10 +1,30 @@
+"""The table of conditions."""
+
 from inspect import signature
 
 import pytest
 
 from espnet_diverse.bin.main import command_parser
-from espnet_diverse.conditions import CONDITIONS, as_arguments, values_by_condition
+from espnet_diverse.conditions import CONDITIONS, TABLES, as_arguments, values_by_condition
 from espnet_diverse.inference import Recognizer, Translator
+
+
+def test_each_condition_has_an_option_and_a_table():
+    assert [condition.option for condition in CONDITIONS.values()] == ["--language", "--target_language", "--domain"]
+    assert TABLES == ("utt2lang", "utt2tgtlang", "utt2domain")
+    assert len({condition.label for condition in CONDITIONS.values()}) == len(CONDITIONS)
+
+
+def test_values_are_found_under_the_names_of_their_arguments():
+    assert values_by_condition({"language": "de", "target_language": "en", "domain": "news"}) == {
+        "lang": "de",
+        "tgtlang": "en",
+        "domain": "news",
+    }
+
+
+def test_what_is_empty_or_no_condition_is_not_values_by_condition():
+    assert values_by_condition({"language": None, "domain": "", "beam_size": "5", "lang": "de"}) == {}
 
 
 def test_values_are_taken_from_arguments_and_given_back_as_arguments():

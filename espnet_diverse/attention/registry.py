@@ -71,7 +71,9 @@ def core_class(name: str) -> type[Core]:
     if not isinstance(name, str):
         raise OptionError("core", f"core {name!r} is not a name; give one of: {' '.join(known)}")
     if name not in known:
-        raise OptionError("core", f"unknown attention {name!r}; {hint(name, known)} (register_core adds others)")
+        raise OptionError(
+            "core", f"unknown attention {name!r}; {hint(name, known, 'attention')} (register_core adds others)"
+        )
     return known[name]
 
 

@@ -149,3 +149,23 @@ def test_help_imports_nothing_heavy():
     code = "import sys; from espnet_diverse.bin.main import command_parser; command_parser('analyse'); "
     code += "print({'torch', 'matplotlib', 'numpy', 'espnet2'} & set(sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"
+
+
+def test_the_analysis_shows_whose_heads_are_whose(of_translation, tmp_path):
+    assert main(["analyse", *of_translation, "--output_dir", str(tmp_path), "--utterances", "1"]) == 0
+    heads = json.loads((tmp_path / "analysis.json").read_text())["heads"]
+    assert list(heads) == [
+        "encoder self-attention by language and domain",
+        "encoder self-attention by language",
+        "encoder self-attention by domain",
+        "decoder self-attention by target language",
+    ]
+    assert heads["encoder self-attention by language and domain"]["values"] == [
+        "ar news",
+        "ar talk",
+        "es news",
+        "es talk",
+    ]
+    page = (tmp_path / "analysis.html").read_text()
+    assert all(f"Heads that two of them share, {name}" in page for name in heads)
+    assert len(list((tmp_path / "pictures").glob("*.sharing.png"))) == 4

@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from espnet_diverse.bin.main import main
-from espnet_diverse.bin.plan_steps import make_step
 from espnet_diverse.training import checkpoint
 
 
@@ -48,24 +47,3 @@ def test_other_commands_take_it(tiny_run, packed, tmp_path, capfd):
     assert (
         "error: " in (said := capfd.readouterr().err) and "no.zip: is not a packed model, which is a zip file" in said
     )
-
-
-def test_a_plan_runs_a_stage_again_for_another_archive_under_the_same_name(tiny_run, tmp_path):
-    (tmp_path / "model.zip").write_bytes(b"first")
-    (tmp_path / "out").mkdir()
-    arguments = ["--data_dir", str(tiny_run.test_dir), "--output_dir", str(tmp_path / "out")]
-    step = make_step("look", ["espnet-diverse", "figure", "--model_dir", str(tmp_path / "model.zip"), *arguments])
-    step.record(tmp_path / "stamps").save(0)
-    assert step.record(tmp_path / "stamps").reason() is None
-    (tmp_path / "model.zip").write_bytes(b"second")
-    assert step.record(tmp_path / "stamps").reason() == f"{tmp_path / 'model.zip'} changed"
-
-
-def test_export_writes_onnx(tiny_run, tmp_path, capfd):
-    arguments = ["--model_dir", str(tiny_run.model_dir), "--output"]
-    assert main(["export", "onnx", *arguments, str(tmp_path / "m.onnx"), "--int8"]) == 0
-    assert capfd.readouterr().out.strip() == str(tmp_path / "m.onnx") and (tmp_path / "m.onnx").stat().st_size > 1000
-    assert main(["export", "onnx", *arguments, str(tmp_path / "m.pt")]) == 1
-    assert "m.pt: the name must end in .onnx" in capfd.readouterr().err
-    assert main(["export", "safetensors", *arguments, str(tmp_path / "m.safetensors"), "--int8"]) == 1
-    assert "--int8 is only for onnx; leave it out" in capfd.readouterr().err

@@ -1,48 +1,15 @@
 """The plan: stages run once, in order, in one process, and leave nothing behind in it."""
 
 import argparse
-import logging
-import os
-import random
 import subprocess
 import sys
-import types
 from pathlib import Path
 
 import pytest
 
-from espnet_diverse.bin import main
 from espnet_diverse.bin.main import command_parser, run_command
 from espnet_diverse.bin.options import notice
 from espnet_diverse.errors import DataError
-
-
-@pytest.fixture
-def fake(tmp_path, monkeypatch):
-    """An empty working directory and the subcommand `fake`, which copies a file; `fake.action` runs inside it."""
-    module = types.ModuleType("espnet_diverse.bin.fake")
-    module.action, module.code, module.calls = lambda: None, 0, 0
-
-    def add_arguments(parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("--source", type=Path, required=True)
-        parser.add_argument("--target", type=Path, required=True)
-        parser.add_argument("--rate", type=float, default=0.5)
-        parser.add_argument("--nj", type=int, default=1)
-
-    def run(args: argparse.Namespace) -> int:
-        module.calls += 1
-        args.target.write_text(args.source.read_text())
-        module.action()
-        return module.code
-
-    module.add_arguments, module.run = add_arguments, run
-    module.inputs, module.outputs = lambda args: [args.source], lambda args: [args.target]
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setitem(main.COMMANDS, "fake", "copy a file")
-    monkeypatch.setitem(sys.modules, "espnet_diverse.bin.fake", module)
-    Path("a").write_text("1")
-    return module
-
 
 COPY = "copy\tespnet-diverse fake --source a --target b"
 
@@ -145,12 +112,6 @@ def test_a_failed_second_run_is_not_taken_for_the_finished_first(fake):
     assert (fake.calls, Path("b").read_text()) == (3, "1")
 
 
-@pytest.mark.parametrize(("stop", "code"), [(0, 0), (None, 0), (2, 1), (3, 1)])
-def test_a_library_that_exits_is_a_failure_unless_with_0(fake, stop, code):
-    fake.action = lambda: sys.exit(stop)
-    assert plan(COPY) == code
-
-
 def test_an_unexpected_exception_names_the_stage(fake, capfd):
     fake.action = lambda: 1 / 0
     with pytest.raises(ZeroDivisionError):
@@ -183,17 +144,6 @@ def test_other_programs_run_once_until_an_argument_that_is_a_file_changes(fake, 
     Path("a b").write_text("second\n")
     plan(cat)
     assert "second\n" in capfd.readouterr().out
-
-
-@pytest.mark.parametrize(("script", "code"), [("exit 3", 3), ("exit 2", 1), ("kill -9 $$", 137)])
-def test_exit_codes_of_other_programs(fake, script, code):
-    assert plan(f"x\tbash -c '{script}'") == code
-
-
-def test_nothing_is_handed_to_a_shell(fake):
-    plan("x\ttouch '$(touch trap)' ; '>' out")
-    assert not Path("trap").exists()
-    assert {"$(touch trap)", ";", ">", "out"} <= set(names())
 
 
 @pytest.mark.parametrize(
@@ -231,31 +181,7 @@ def test_a_missing_plan_or_program_is_one_line(fake, capfd):
     assert run_command("plan", ["nowhere.tsv"]) == 1
     assert "plan nowhere.tsv is not found; give the path" in capfd.readouterr().err
     assert plan("x\tno_such_program 1") == 1
-    assert "no_such_program cannot be run: No such file or directory; check the path" in capfd.readouterr().err
-
-
-def test_stages_leave_the_process_as_it_was(fake):
-    def disturb():
-        logging.basicConfig(filename="stage.log", level=logging.DEBUG, force=True)
-        Path("elsewhere").mkdir()
-        os.chdir("elsewhere")
-        random.seed(1)
-        sys.modules["torch"].manual_seed(1)
-        sys.modules["torch"].set_num_threads(3)
-        seen.append(sys.argv)
-
-    import torch
-
-    seen = []
-    fake.action = disturb
-    root = logging.getLogger()
-    before = (root.handlers[:], root.level, Path.cwd(), random.getstate(), sys.argv, torch.get_num_threads())
-    state = torch.get_rng_state()
-    assert plan(COPY) == 0
-    after = (root.handlers[:], root.level, Path.cwd(), random.getstate(), sys.argv, torch.get_num_threads())
-    assert after == before
-    assert torch.equal(torch.get_rng_state(), state)
-    assert seen == [["espnet-diverse", "fake", "--source", "a", "--target", "b"]]
+    assert "espnet-diverse plan: error: no_such_program cannot be run" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(

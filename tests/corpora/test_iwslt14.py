@@ -2,9 +2,7 @@
 
 import pytest
 
-from espnet_diverse.bin.main import main
 from espnet_diverse.corpora import Selection, iwslt14
-from espnet_diverse.data.kaldi import read_data_dir
 from espnet_diverse.errors import ConfigError, DataError
 
 
@@ -94,11 +92,3 @@ def test_missing_files(tree, tmp_path):
 def test_download(tmp_path, monkeypatch):
     monkeypatch.setattr(iwslt14, "fetch_release", lambda urls, target: (urls, target))
     assert iwslt14.download(tmp_path) == ({iwslt14.URL: None}, tmp_path / "iwslt14")
-
-
-def test_the_synthetic_corpus_prepares(tmp_path):
-    argv = ["--corpus", "synthetic", "--size", "tiny", "--download_dir", str(tmp_path), "--case", "lower"]
-    assert main(["prepare", "iwslt14", *argv, "--output_dir", str(tmp_path / "data")]) == 0
-    counts = {path.name: len(read_data_dir(path).text) for path in (tmp_path / "data").iterdir()}
-    assert counts == {"train": 88, "dev": 4, "test": 10}
-    assert read_data_dir(tmp_path / "data" / "train").text["de-en-iwslt14-train-0000004"].islower()

@@ -2,9 +2,7 @@
 
 import pytest
 
-from espnet_diverse.bin.main import main
-from espnet_diverse.corpora import Selection, load_corpus, multi30k
-from espnet_diverse.data.kaldi import read_data_dir
+from espnet_diverse.corpora import Selection, multi30k
 from espnet_diverse.errors import ConfigError, DataError
 
 SPLITS = ("train", "val", "test_2016_flickr", "test_2017_flickr")
@@ -54,11 +52,3 @@ def test_download_leaves_out_what_there_is_not(tmp_path, monkeypatch):
     assert multi30k.download(tmp_path) == tmp_path / "multi30k"
     assert len(asked) == 5 * 4 - 2
     assert f"{multi30k.URL}/train.cs.gz" in asked and f"{multi30k.URL}/test_2017_mscoco.cs.gz" not in asked
-
-
-def test_the_synthetic_corpus_prepares(tmp_path):
-    argv = ["--corpus", "synthetic", "--size", "tiny", "--download_dir", str(tmp_path), "--pairs", "de-en", "en-fr"]
-    assert main(["prepare", "multi30k", *argv, "--output_dir", str(tmp_path / "data")]) == 0
-    counts = {path.name: len(read_data_dir(path).text) for path in (tmp_path / "data").iterdir()}
-    assert counts == {"train": 128, "dev": 16, "test_2016_flickr": 8, "test_2017_flickr": 8}
-    assert load_corpus("multi30k") is multi30k

@@ -82,9 +82,3 @@ def test_the_command_writes_directories_of_text(tree, tmp_path, capsys):
     assert "speed factors are for audio, and these sets are text alone" in capsys.readouterr().err
     assert main([*argv, "--transcripts", "written"]) == 1
     assert "corpus parallel_text has no option --transcripts; it has --languages" in capsys.readouterr().err
-
-
-def test_the_synthetic_corpus_prepares(tmp_path):
-    argv = ["--corpus", "synthetic", "--size", "tiny", "--download_dir", str(tmp_path), "--pairs", "de-en", "fr-en"]
-    assert main(["prepare", "parallel_text", *argv, "--output_dir", str(tmp_path / "data")]) == 0
-    assert len(read_data_dir(tmp_path / "data" / "train").text) == 2 * 64

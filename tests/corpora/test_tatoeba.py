@@ -2,9 +2,7 @@
 
 import pytest
 
-from espnet_diverse.bin.main import main
 from espnet_diverse.corpora import Selection, tatoeba
-from espnet_diverse.data.kaldi import read_data_dir
 from espnet_diverse.errors import ConfigError
 
 
@@ -54,14 +52,3 @@ def test_zero_shot_directions_of_the_published_layout(published):
     sets = tatoeba.prepare(published, Selection(pairs=("zh-en",), zero_shot=("en-fr",)))
     assert {key[:5] for key in sets["train"].text} == {"zh-en"}
     assert {key[:5] for key in sets["test"].text} == {"zh-en", "en-fr"}
-
-
-def test_the_synthetic_corpus_prepares(tmp_path):
-    argv = ["--corpus", "synthetic", "--size", "tiny", "--download_dir", str(tmp_path)]
-    assert main(["prepare", "tatoeba", *argv, "--output_dir", str(tmp_path / "data")]) == 0
-    train = read_data_dir(tmp_path / "data" / "train")
-    languages = list(train.conditions["utt2lang"].values())
-    assert {name: languages.count(name) for name in set(languages)} == dict.fromkeys(tatoeba.LANGUAGES, 8) | {
-        "de": 16,
-        "fr": 16,
-    }

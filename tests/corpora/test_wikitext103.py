@@ -2,9 +2,7 @@
 
 import pytest
 
-from espnet_diverse.bin.main import main
 from espnet_diverse.corpora import Selection, wikitext103
-from espnet_diverse.data.kaldi import read_data_dir
 from espnet_diverse.errors import DataError
 
 TOKENS = [" ", " = Valkyria Chronicles III = ", " ", " The game began in @-@ 2010 . ", " = = Story = = ", " A <unk> . "]
@@ -47,11 +45,3 @@ def test_bad_input(tree, tmp_path):
 def test_download(tmp_path, monkeypatch):
     monkeypatch.setattr(wikitext103, "fetch_release", lambda urls, target: (urls, target))
     assert wikitext103.download(tmp_path) == ({wikitext103.URL: None}, tmp_path / "wikitext103")
-
-
-def test_the_synthetic_corpus_prepares(tmp_path):
-    argv = ["--corpus", "synthetic", "--size", "tiny", "--download_dir", str(tmp_path)]
-    assert main(["prepare", "wikitext103", *argv, "--output_dir", str(tmp_path / "data")]) == 0
-    train = read_data_dir(tmp_path / "data" / "train").text
-    assert [key for key in train if key.endswith("-0000")] == [f"train-{article:05d}-0000" for article in range(1, 5)]
-    assert any(wikitext103.UNKNOWN in text for text in train.values())

@@ -2,10 +2,7 @@
 
 import pytest
 
-from espnet_diverse.bin.main import main
 from espnet_diverse.corpora import Selection, wmt14
-from espnet_diverse.corpora.shared.sgm import segment
-from espnet_diverse.data.kaldi import read_data_dir
 from espnet_diverse.errors import ConfigError, DataError
 
 
@@ -72,19 +69,6 @@ def test_missing_files(tree, tmp_path):
         wmt14.prepare(tree)
 
 
-def test_segments():
-    assert segment('<seg id="12"> a &lt;b&gt; </seg>') == " a <b> "
-    assert segment("<SEG ID=3>x</SEG>") == "x"
-    assert [segment(line) for line in ("</doc>", "plain", "")] == [None] * 3
-
-
 def test_download(tmp_path, monkeypatch):
     monkeypatch.setattr(wmt14, "fetch_release", lambda urls, target: (urls, target))
     assert wmt14.download(tmp_path) == (wmt14.URLS, tmp_path / "wmt14")
-
-
-def test_the_synthetic_corpus_prepares(tmp_path):
-    argv = ["--corpus", "synthetic", "--size", "tiny", "--download_dir", str(tmp_path)]
-    assert main(["prepare", "wmt14", *argv, "--output_dir", str(tmp_path / "data")]) == 0
-    counts = {path.name: len(read_data_dir(path).text) for path in (tmp_path / "data").iterdir()}
-    assert counts == {"train": 64, "dev": 8, "test": 8}

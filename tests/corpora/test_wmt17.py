@@ -4,9 +4,7 @@ import sys
 
 import pytest
 
-from espnet_diverse.bin.main import main
 from espnet_diverse.corpora import Selection, wmt17
-from espnet_diverse.data.kaldi import read_data_dir
 from espnet_diverse.errors import ConfigError, DataError
 
 
@@ -44,10 +42,3 @@ def test_bad_input(tree, tmp_path, monkeypatch):
 def test_download(tmp_path, monkeypatch):
     monkeypatch.setattr(wmt17, "fetch_release", lambda urls, target: (urls, target))
     assert wmt17.download(tmp_path) == (wmt17.URLS, tmp_path / "wmt17")
-
-
-def test_the_synthetic_corpus_prepares(tmp_path):
-    argv = ["--corpus", "synthetic", "--size", "tiny", "--download_dir", str(tmp_path)]
-    assert main(["prepare", "wmt17", *argv, "--output_dir", str(tmp_path / "data")]) == 0
-    counts = {path.name: len(read_data_dir(path).text) for path in (tmp_path / "data").iterdir()}
-    assert counts == {"train": 396, "dev": 4, "test": 8}

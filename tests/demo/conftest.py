@@ -29,3 +29,15 @@ def speech(tiny_run):
 def translation(tiny_translation):
     """The service of a model of text translation."""
     return _loaded(tiny_translation.model_dir)
+
+
+@pytest.fixture(scope="module")
+def recording(tiny_run):
+    """A recording of the test set."""
+    return tiny_run.test_dir / "test-00.wav"
+
+
+@pytest.fixture(scope="module")
+def recognised(speech, recording):
+    """The answer of the page to that recording."""
+    return speech.run(recording.read_bytes(), {"beam_size": "4", "nbest": "3", "name": "test-00.wav"})

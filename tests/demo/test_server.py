@@ -230,11 +230,3 @@ def test_ports_that_cannot_be_had(server):
         Server(port, Limits())
     with pytest.raises(ConfigError, match=r"--port 99999: a port is a number from 0 to 65535; give another one"):
         Server(99999, Limits())
-
-
-@pytest.mark.parametrize("value", [0, -1, float("nan")])
-def test_limits_that_are_none(value):
-    with pytest.raises(ConfigError, match=rf"--max_seconds {value:g} is not allowed; give a number above 0"):
-        Limits(seconds=value)
-    with pytest.raises(ConfigError, match=rf"--max_megabytes {value:g} is not allowed; give a number above 0"):
-        Limits(megabytes=value)

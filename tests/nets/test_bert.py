@@ -10,7 +10,6 @@ import yaml
 from espnet_diverse.bin.main import main
 from espnet_diverse.data.tables import read_table
 from espnet_diverse.errors import ConfigError, DataError
-from espnet_diverse.nets import pretrained
 from espnet_diverse.nets.bert import BertFrontend
 from espnet_diverse.training import checkpoint
 from espnet_diverse.training.tasks import MTTask, load_model
@@ -95,33 +94,11 @@ def test_positions_of_roberta_begin_after_padding(tmp_path):
         frontend(torch.zeros(1, 18, dtype=torch.long), torch.tensor([18]))
 
 
-def test_what_is_no_encoder_is_refused_in_one_line(tiny_bert, tmp_path):
-    with pytest.raises(
-        ConfigError, match=r"^/nowhere/bert: cannot be read as a pretrained encoder \(.*\); give a fold"
-    ):
+def test_an_encoder_that_is_not_there_is_refused():
+    with pytest.raises(ConfigError, match=r"^/nowhere/bert: cannot be read as a pretrained encoder"):
         BertFrontend(9, bert="/nowhere/bert")
     with pytest.raises(ConfigError, match="frontend_conf.bert is not given; name the encoder, --set frontend_conf.ber"):
         BertFrontend(9)
-    broken = shutil.copytree(tiny_bert, tmp_path / "broken")
-    (broken / "model.safetensors").write_bytes(b"no tensors")
-    with pytest.raises(ConfigError, match="broken: cannot be read as a pretrained encoder"):
-        pretrained.load(broken)
-    (broken / "model.safetensors").unlink()
-    torch.save({}, broken / "pytorch_model.bin")  # a pickle, which is not opened
-    with pytest.raises(ConfigError, match="broken: cannot be read as a pretrained encoder .*safetensors"):
-        pretrained.load(broken)
-    transformers.T5Config(d_model=8, num_layers=1, num_heads=2).save_pretrained(tmp_path / "t5")
-    with pytest.raises(ConfigError, match="t5 is an encoder with a decoder; give an encoder such as BERT"):
-        pretrained.read_config(tmp_path / "t5")
-
-
-def test_missing_parameters_are_refused(tiny_bert, tmp_path):
-    small = transformers.BertModel.from_pretrained(tiny_bert)
-    small.encoder.layer = small.encoder.layer[:1]
-    small.save_pretrained(tmp_path)
-    shutil.copy(tiny_bert / "config.json", tmp_path / "config.json")
-    with pytest.raises(ConfigError, match=r"model.safetensors lacks \d+ parameters, first encoder.layer.1."):
-        pretrained.load(tmp_path)
 
 
 def test_another_vocabulary_is_refused(tiny_bert):

@@ -16,11 +16,10 @@ from espnet2.main_funcs.pack_funcs import unpack as espnets_unpack
 
 from espnet_diverse.audio.reading import read_audio
 from espnet_diverse.bin.main import main
-from espnet_diverse.errors import ConfigError, ModelError
+from espnet_diverse.errors import ModelError
 from espnet_diverse.packing.archive import _appearing, unpacked
 from espnet_diverse.packing.model_card import Facts
-from espnet_diverse.packing.pack import WEIGHTS, pack
-from espnet_diverse.training import checkpoint
+from espnet_diverse.packing.pack import pack
 from espnet_diverse.training.tasks import load_model
 from espnet_diverse.vocabulary import Vocabulary
 
@@ -33,11 +32,6 @@ def decoded(model, data_dir, output_dir):
     arguments = ["--model_dir", str(model), "--data_dir", str(data_dir), "--output_dir", str(output_dir), *SEARCH]
     assert main(["decode", *arguments]) == 0
     return [(output_dir / name).read_text() for name in ("text", "score")]
-
-
-@pytest.fixture
-def packed(tiny_run, tmp_path):
-    return pack(tiny_run.model_dir, tmp_path / "model.zip", Facts())
 
 
 def espnets(run, folder):
@@ -53,16 +47,6 @@ def espnets(run, folder):
     files = ["--asr_train_config", "exp/config.yaml", "--asr_model_file", "exp/valid.acc.ave.pth"]
     espnets_pack(["asr", *files, "--option", "exp/feats_stats.npz", "--outpath", "theirs.zip"])
     return folder / "theirs.zip"
-
-
-@pytest.mark.parametrize("weights", WEIGHTS)
-def test_a_packed_model_has_the_weights_of_its_run(tiny_run, tmp_path, weights):
-    model_dir = unpacked(pack(tiny_run.model_dir, tmp_path / "model.zip", Facts(), weights=weights))
-    shutil.rmtree(tmp_path / "model.zip", ignore_errors=True)
-    expected = checkpoint.load(tiny_run.model_dir / "valid.acc.ave.pth")
-    found = load_model(model_dir)[0].state_dict()
-    assert found.keys() == expected.keys()
-    assert all(torch.equal(found[name], tensor) for name, tensor in expected.items())
 
 
 def test_a_packed_model_decodes_as_its_run(tiny_run, packed, tmp_path):
@@ -100,26 +84,6 @@ def decoded_text(model, data_dir, output_dir):
     arguments = ["--model_dir", str(model), "--data_dir", str(data_dir), "--output_dir", str(output_dir)]
     assert main(["decode", *arguments, "--set", "beam_size=2"]) == 0
     return (output_dir / "text").read_text()
-
-
-def test_the_same_model_gives_the_same_file_without_paths_of_the_machine(tiny_run, packed, tmp_path):
-    again = pack(tiny_run.model_dir, tmp_path / "again" / "model.zip", Facts())
-    assert again.read_bytes() == packed.read_bytes()
-    with zipfile.ZipFile(packed) as archive:
-        config = archive.read("config.yaml").decode()
-        meta = yaml.safe_load(archive.read("meta.yaml"))
-    assert str(tiny_run.model_dir.parent) not in config
-    assert meta["files"] == {"asr_model_file": "valid.acc.ave.pth"} and meta["espnet"] == "202511"
-
-
-def test_what_is_packed_without_the_run_it_was_is_refused(tiny_run, tmp_path):
-    with pytest.raises(ConfigError, match=r"model\.tgz: a packed model is a zip file; the name must end in \.zip"):
-        pack(tiny_run.model_dir, tmp_path / "model.tgz", Facts())
-    with pytest.raises(ConfigError, match="weights 'h5' is unknown; known: both pth safetensors"):
-        pack(tiny_run.model_dir, tmp_path / "model.zip", Facts(), weights="h5")
-    with pytest.raises(ModelError, match=r"9epoch\.pth: no such model file"):
-        pack(tiny_run.model_dir, tmp_path / "model.zip", Facts(), model_file="9epoch.pth")
-    assert not (tmp_path / "model.zip").exists()
 
 
 def test_it_is_unpacked_once_and_a_directory_is_itself(packed, cache, tmp_path):
@@ -185,11 +149,7 @@ BOMB = "lol: &a [{}]\n" + "b: {<<: *a}\n"
         ({"../evil": ""}, "member '../evil' points outside; the archive is not to be trusted"),
         ({"/evil": ""}, "member '/evil' points outside; the archive is not to be trusted"),
         ({"large": bytes(1 << 27)}, "bytes and 10000 members are allowed"),
-        ({"meta": "- 1"}, "meta.yaml contains a list, not a mapping"),
-        ({"meta": "a: [1"}, "meta.yaml is not valid YAML"),
         ({"meta": BOMB}, "meta.yaml is not valid YAML .*merge keys are not allowed"),
-        ({"meta": "[" * 50_000}, "meta.yaml is not valid YAML"),
-        ({"meta": " " * (1 << 24) + "a: 1"}, "meta.yaml has 16777220 bytes; at most 16777216 are allowed"),
         ({"meta": {"files": {}}}, "meta.yaml is not that of a packed model, which has yaml_files and files"),
         (
             {"meta": {"files": {}, "yaml_files": {"tts_train_config": "c"}}},
@@ -202,12 +162,6 @@ BOMB = "lol: &a [{}]\n" + "b: {<<: *a}\n"
             "bpemodel is /etc/passwd, which is not in the archive",
         ),
         ({"config": CONFIG | {"frontend": "s3prl"}}, "frontend 's3prl' is not allowed .*; allowed: bert default embed"),
-        (
-            {"config": CONFIG | {"decoder": "hugging_face_transformers"}},
-            "decoder 'hugging_face_.* may download and run",
-        ),
-        ({"config": CONFIG | {"token_type": "whisper_en"}}, "token_type 'whisper_en' is not allowed"),
-        ({"config": CONFIG | {"normalize_conf": [1]}}, r"normalize_conf of config.yaml is \[1\]; it must be a mapping"),
     ],
 )
 def test_what_is_not_to_be_trusted_is_refused(tmp_path, cache, changes, said):

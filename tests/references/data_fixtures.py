@@ -1,5 +1,6 @@
 """Small audio files, data directories and an AISHELL-1 tree to spoil."""
 
+import hashlib
 import threading
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -22,6 +23,12 @@ def tone(seconds: float, rate: int = 16000, hertz: float = 440.0) -> np.ndarray:
     """Half-scale sine, (T,) float32, with 16-bit values, so that writing it loses nothing."""
     time = np.arange(round(seconds * rate)) / rate
     return (np.rint(16384 * np.sin(2 * np.pi * hertz * time)) / 32768).astype(np.float32)
+
+
+def digests(folder: Path) -> dict[str, str]:
+    """SHA-256 of every file in a folder, by relative path."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
 @pytest.fixture(name="tone")

@@ -1,7 +1,5 @@
 """Warnings at the end of an epoch."""
 
-import logging
-
 import pytest
 from torch import nn
 
@@ -9,7 +7,6 @@ from espnet_diverse.attention import AuxiliaryLoss, Core, Diagnosis, build_atten
 from espnet_diverse.attention.sdma import SDMA
 from espnet_diverse.attention.softmax import Softmax
 from espnet_diverse.training.diagnosis import cores_of, findings
-from espnet_diverse.training.epoch_table import EpochTable
 
 OURS = [SDMA]
 HEALTHY = {
@@ -74,18 +71,3 @@ def test_a_registered_core_that_the_model_does_not_have_changes_no_warning(monke
     assert cores_of(model) == [SDMA, Softmax]
     assert findings(HEALTHY, cores_of(model)) == []
     assert findings(HEALTHY, [*cores_of(model), Mine]) == ["mine; nothing"]
-
-
-def test_each_epoch_warns_once_after_its_validation(caplog, capsys):
-    table = EpochTable(OURS)
-    with caplog.at_level(logging.WARNING):
-        for epoch, share in ((1, 0.75), (2, 0.0)):
-            table.set_epoch(epoch)
-            for phase in ("train", "valid"):
-                with table.observe(phase) as figures:
-                    for _ in range(2):
-                        figures.register(HEALTHY | {"collapsed_z": share}, weight=1)
-                        figures.next()
-    warned = [record.message for record in caplog.records if "heads" in record.message]
-    assert len(warned) == 1 and warned[0].startswith("epoch 1: in 75% of the heads all tokens")
-    assert capsys.readouterr().out.count("\n") == 3  # the table: its header and two epochs

@@ -1,25 +1,13 @@
-import shutil
-
 import numpy as np
 import pytest
 import soundfile
 import yaml
-from references.converted_audio import OGG, encoded
 
 from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.training import run_data, stages
 from espnet_diverse.training.config import merge
-from espnet_diverse.training.run_data import RunData, Tokens
+from espnet_diverse.training.run_data import RunData
 from espnet_diverse.vocabulary import Vocabulary
-
-
-@pytest.fixture
-def train_dir(tiny_run, tmp_path):
-    """A copy of the training data, with its own audio."""
-    copy = tmp_path / "train"
-    shutil.copytree(tiny_run.train_dir, copy)
-    (copy / "wav.scp").write_text((copy / "wav.scp").read_text().replace(str(tiny_run.train_dir), str(copy)))
-    return copy
 
 
 def collect(tiny_run, train_dir, tmp_path, *overrides):
@@ -46,13 +34,6 @@ def test_the_run_holds_what_loading_it_takes(tiny_run):
     assert ours["encoder_conf"]["attention"]["core"] == "sdma" and "token_list" not in ours
 
 
-def test_sentencepiece_models_go_into_the_run_as_well(tiny_run, tmp_path):
-    vocabulary = Vocabulary.train(["abcd abcd dcba", "aabb ccdd"], "bpe", 9)
-    vocabulary.save(tmp_path / "tokens")
-    keys = Tokens.load(RunData(tiny_run.train_dir, tiny_run.valid_dir, tmp_path / "tokens")).keys()
-    assert keys["token_type"] == "bpe" and keys["bpemodel"] == str(tmp_path / "tokens" / "bpe.model")
-
-
 def test_nan_samples_are_refused_with_their_utterance_and_nothing_is_left(tiny_run, train_dir, tmp_path):
     samples, rate = soundfile.read(train_dir / "train-05.wav", dtype="float32")
     samples[3] = np.nan
@@ -70,26 +51,6 @@ def test_statistics_that_are_not_finite_are_refused(tiny_run, train_dir, tmp_pat
     with pytest.raises(DataError, match=r"feats_stats\.npz: sum and sum_square of the features are not finite"):
         collect(tiny_run, train_dir, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["train"]
-
-
-def test_directories_that_espnet_would_misread_are_refused(tiny_run, train_dir, tmp_path):
-    text = (train_dir / "text").read_text()
-    (train_dir / "text").write_text("".join(sorted(text.splitlines(keepends=True), reverse=True)))
-    with pytest.raises(DataError, match=r"train/text: not sorted, or with other than plain single spaces and LF"):
-        collect(tiny_run, train_dir, tmp_path)
-    (train_dir / "text").write_text(text)
-    (train_dir / "segments").write_text(
-        "".join(f"{line.split()[0]} {line.split()[0]} 0 0.5\n" for line in text.splitlines())
-    )
-    with pytest.raises(DataError, match="has segments, and training reads one audio file an utterance"):
-        collect(tiny_run, train_dir, tmp_path)
-    (train_dir / "segments").unlink()
-    soundfile.write(train_dir / "train-00.wav", np.zeros(8000), 8000)
-    with pytest.raises(DataError, match=r"train-00 has 8000 Hz and 1 channels, and allowed are 16000 Hz and 1;"):
-        collect(tiny_run, train_dir, tmp_path)
-    (train_dir / "train-00.wav").write_bytes(2 * encoded(1.0, **OGG))
-    with pytest.raises(DataError, match=r"train-00\.wav: training does not read concatenated ogg; convert it with"):
-        collect(tiny_run, train_dir, tmp_path)
 
 
 def test_keys_that_the_command_fills_in_are_refused(tiny_run, tmp_path):

@@ -1,7 +1,6 @@
 import pytest
 
 from espnet_diverse.transcription.cjk import join_texts
-from espnet_diverse.transcription.result import Segment, Transcript
 
 
 @pytest.mark.parametrize(
@@ -18,5 +17,3 @@ from espnet_diverse.transcription.result import Segment, Transcript
 )
 def test_spaces_stand_where_the_script_has_them(texts, text):
     assert join_texts(texts) == text
-    segments = tuple(Segment(float(start), start + 1.0, each, -1.0) for start, each in enumerate(texts))
-    assert Transcript(segments, 10.0, {}).text == text

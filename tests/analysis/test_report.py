@@ -1,0 +1,95 @@
+"""The report: numbers, arrays and pictures of a survey, complete or not at all. Its page is tested in bin."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from espnet_diverse.analysis import report
+from espnet_diverse.analysis.collect import Observation
+from espnet_diverse.analysis.measurements import QuerySample, Survey
+from espnet_diverse.analysis.report import Example, write_report
+from espnet_diverse.attention import HeadMap
+
+TOKENS = ("a", "b", "c")
+
+
+def observation(clusters):
+    """Random weights of two layers with two heads, from queries to as many keys."""
+    size = len(TOKENS) + 1
+    weights = torch.rand(2, 2, size, size).softmax(-1)
+    if not clusters:
+        return Observation(weights, torch.randn(2, size, 4))
+    maps = {"semantic": HeadMap("Semantic mask", "It shows clusters.", weights)}
+    return Observation(weights, torch.randn(2, size, 4), maps, {"tokens": torch.rand(2, 2, size, 3).softmax(-1)})
+
+
+def surveyed(clusters, count=3):
+    torch.manual_seed(0)
+    survey = Survey()
+    for number in range(count):
+        seen = observation(clusters)
+        survey.utterances.append(f"u{number}")
+        survey.redundancy["decoder"].add(seen.weights)
+        for clustered, posteriors in seen.posteriors.items():
+            survey.clusters["decoder", clustered].add(posteriors)
+        survey.queries.setdefault("decoder", QuerySample(count)).add(seen.queries)
+    return survey, Example("u0", TOKENS, {"decoder": seen})
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    """Queries lie on the plane as they come, without t-SNE."""
+    monkeypatch.setattr(report, "embed", lambda queries: queries[..., :2])
+
+
+@pytest.mark.parametrize("clusters", [True, False])
+def test_numbers_and_arrays_agree(tmp_path, clusters):
+    survey, example = surveyed(clusters)
+    survey.skipped["u9"] = "no audio"
+    write_report(survey, example, [], "A <model>", tmp_path)
+    numbers = json.loads((tmp_path / "analysis.json").read_text())
+    with np.load(tmp_path / "analysis.npz") as file:
+        arrays = dict(file)
+    assert (numbers["utterances"], numbers["skipped"]) == (3, {"u9": "no audio"})
+    assert arrays["utterances"].tolist() == ["u0", "u1", "u2"] and arrays["example"] == "u0"
+    assert numbers["redundancy"]["decoder"]["hr"] == pytest.approx(arrays["decoder_hr"].mean())
+    assert arrays["decoder_lr_bits"].shape == (3, 2) and arrays["decoder_pairs"].shape == (4, 4)
+    np.testing.assert_array_equal(arrays["decoder_example_attention"], example.seen["decoder"].weights)
+    assert any("usage" in name for name in arrays) == any("posterior" in name for name in arrays) == clusters
+    pictures = {path.name for path in (tmp_path / "pictures").iterdir()}
+    expected = {"decoder.redundancy.png", "decoder.attention.png", "queries.png"}
+    assert pictures == expected | ({"decoder.clusters.png", "decoder.posteriors.png"} if clusters else set())
+    page = (tmp_path / "analysis.html").read_text()
+    assert "A &lt;model&gt;" in page and "1 could not be measured" in page
+    assert "Left out, because they keep no matrix of weights for each head: encoder self-attention" in page
+    assert ("has no clusters: cluster usage" in page) == (not clusters)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "analysis.html",
+        "analysis.json",
+        "analysis.npz",
+        "pictures",
+    ]
+
+
+def test_a_failure_leaves_no_page_of_an_earlier_model(tmp_path, monkeypatch):
+    def fail(arrays, path):
+        raise OSError("disk full")
+
+    (tmp_path / "analysis.html").write_text("of another model")
+    monkeypatch.setattr(report, "_write_arrays", fail)
+    with pytest.raises(OSError, match="disk full"):
+        write_report(*surveyed(False), [], "Model", tmp_path)
+    assert not (tmp_path / "analysis.html").exists()
+
+
+def test_arrays_appear_completely_or_not_at_all(tmp_path, monkeypatch):
+    def broken(path, **arrays):
+        path.write_bytes(b"half")
+        raise OSError("disk full")
+
+    monkeypatch.setattr(report.np, "savez_compressed", broken)
+    with pytest.raises(OSError, match="disk full"):
+        report._write_arrays({"a": np.zeros(1)}, tmp_path / "a.npz")
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,94 @@
+"""One model file for several languages: decoding with a language an utterance, and with one for all."""
+
+import json
+import shutil
+
+import pytest
+
+from espnet_diverse.bin.main import main
+
+UTTERANCES = ["test-00", "test-01", "test-02"]
+
+
+def decoded(arguments, output_dir, *options):
+    search = ["--set", "beam_size=2", "--set", "minlenratio=0.2"]
+    assert main(["decode", *arguments, *search, "--output_dir", str(output_dir), *options]) == 0
+    lines = (output_dir / "score").read_text().splitlines()
+    assert [line.split()[0] for line in lines] == UTTERANCES
+    return [float(line.split()[1]) for line in lines]
+
+
+def test_a_language_an_utterance_is_as_each_language_alone(of_translation, tmp_path):
+    mixed = decoded(of_translation, tmp_path / "mixed")
+    spanish = decoded(
+        of_translation, tmp_path / "es", "--language", "es", "--target_language", "en", "--domain", "news"
+    )
+    arabic = decoded(of_translation, tmp_path / "ar", "--language", "ar", "--target_language", "de", "--domain", "news")
+    assert mixed[0] == spanish[0] and mixed[2] == arabic[2]
+    assert mixed[0] != arabic[0] and mixed[2] != spanish[2]
+
+
+def test_an_unseen_pair_of_languages_is_translated(of_translation, tmp_path):
+    pair = decoded(of_translation, tmp_path / "pair", "--language", "es", "--target_language", "de")
+    assert pair[0] != decoded(of_translation, tmp_path / "seen")[0]
+
+
+def test_workers_decode_for_the_same_tasks(of_translation, tmp_path):
+    assert decoded(of_translation, tmp_path / "two", "--nj", "2") == decoded(of_translation, tmp_path / "one")
+    numbers = json.loads((tmp_path / "two" / "decode.json").read_text())
+    assert numbers["tokens"] > 0 and numbers["utterances"] == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--language", "xx"], "error: --language xx: unknown language; this model knows: ar es"),
+        (["--set", "ctc_weight=0.3"], "error: ctc_weight 0.3 is not possible: the model was trained without CTC"),
+    ],
+)
+def test_what_the_model_does_not_know_is_refused(of_translation, tmp_path, capfd, options, said):
+    assert main(["decode", *of_translation, "--output_dir", str(tmp_path), *options]) == 1
+    assert said in capfd.readouterr().err and not (tmp_path / "text").exists()
+
+
+def test_an_utterance_without_its_domain_is_refused(translation, of_translation, tmp_path, capfd):
+    shutil.copytree(translation / "test", tmp_path / "data")
+    (tmp_path / "data" / "utt2domain").write_text("test-00 news\ntest-02 talk\n")
+    of_translation[-1] = str(tmp_path / "data")
+    assert main(["decode", *of_translation, "--output_dir", str(tmp_path)]) == 1
+    said = "utterance 'test-01' has no domain; add it to utt2domain of the data directory, or give --domain; this model"
+    assert said in capfd.readouterr().err
+    assert len(decoded(of_translation, tmp_path, "--domain", "talk")) == 3
+
+
+def test_what_a_model_without_tasks_is_given_has_no_effect(tiny_run, tmp_path, capfd):
+    arguments = ["--model_dir", str(tiny_run.model_dir), "--data_dir", str(tiny_run.test_dir)]
+    decoded(arguments, tmp_path, "--language", "es")
+    said = "WARNING: --language es has no effect: no part of this model depends on the language"
+    assert capfd.readouterr().err.count(said) == 1
+
+
+def test_decode_writes_text_and_says_what_it_left_out(tiny_run, tmp_path, capfd, parse):
+    wav_scp = (tiny_run.test_dir / "wav.scp").read_text()
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "wav.scp").write_text(wav_scp + "bad /no/such.wav\n")
+    arguments = ["--model_dir", str(tiny_run.model_dir), "--data_dir", str(tmp_path / "data")]
+    arguments += ["--output_dir", str(tmp_path / "out"), "--config", "decode/joint", "--set", "beam_size=2"]
+    assert main(["decode", *arguments]) == 2
+    shown = capfd.readouterr()
+    assert "decoded 3 of 4 utterances (1 failed, 0 empty)" in shown.out
+    assert "WARNING: bad was not decoded: /no/such.wav: no such audio file" in shown.err
+    assert list(json.loads((tmp_path / "out" / "failures.json").read_text())) == ["bad"]
+    assert main(["decode", *arguments, "--set", "search=espnet"]) == 2
+    assert "BatchBeamSearch" in (tmp_path / "out" / "decode.log").read_text()
+    module, args = parse("decode", arguments)
+    assert all(path.exists() for path in module.inputs(args) + module.outputs(args))
+
+
+def test_decode_refuses_unknown_options_and_models(tiny_run, tmp_path, capfd):
+    arguments = ["--model_dir", str(tiny_run.model_dir), "--data_dir", str(tiny_run.test_dir)]
+    arguments += ["--output_dir", str(tmp_path / "out")]
+    assert main(["decode", *arguments, "--set", "beam=2"]) == 1
+    assert "--set beam=2: key 'beam' is unknown; did you mean 'beam_size'?" in capfd.readouterr().err
+    assert main(["decode", *arguments, "--model_file", "best.pth"]) == 1
+    assert "best.pth: no such model file; model files there: 1epoch.pth" in capfd.readouterr().err

@@ -1,0 +1,64 @@
+"""The command line as a whole: help, errors in one line, exit codes."""
+
+import subprocess
+import sys
+
+import pytest
+
+from espnet_diverse.bin.main import COMMANDS, command_parser, main, run_command
+from espnet_diverse.errors import DataError
+
+COPY = ["--source", "a", "--target", "b"]
+
+
+@pytest.mark.parametrize("command", ["stats", "train", "average", "decode", "figure"])
+def test_help_answers_at_once(command):
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "espnet_diverse.bin.main", command, "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    imported = {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines()}
+    assert not imported & {"torch", "numpy", "espnet2", "espnet", "sacrebleu", "matplotlib", "soundfile"}
+    assert f"espnet-diverse {command}" in done.stdout and "--debug" in done.stdout
+
+
+def test_every_command_is_a_module_with_help(capsys):
+    for name, text in COMMANDS.items():
+        module, _ = command_parser(name)
+        assert callable(module.run) and text
+    with pytest.raises(SystemExit) as stopped:
+        main(["no_such_command"])
+    assert stopped.value.code == 2 and "invalid choice: 'no_such_command'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (DataError("a.wav is empty; leave it out"), 1, "error: a.wav is empty; leave it out"),
+        (FileNotFoundError(2, "No such file or directory", "a.wav"), 1, "error: a.wav: No such file or directory"),
+        (OSError("disk full"), 1, "error: disk full"),
+        (KeyboardInterrupt(), 130, "interrupted; run the same command again to continue"),
+    ],
+)
+def test_an_error_is_one_line_and_an_exit_code(fake, capsys, error, code, said):
+    def fail():
+        raise error
+
+    fake.action = fail
+    assert main(["fake", *COPY]) == code
+    assert capsys.readouterr().err == f"espnet-diverse fake: {said}\n"
+    with pytest.raises(type(error)):
+        main(["fake", *COPY, "--debug"])
+
+
+def test_errors_of_the_program_keep_their_traceback(fake):
+    fake.action = lambda: 1 / 0
+    with pytest.raises(ZeroDivisionError):
+        run_command("fake", COPY)
+
+
+def test_the_exit_code_is_that_of_the_command(fake):
+    fake.code = 2
+    assert main(["fake", *COPY]) == 2

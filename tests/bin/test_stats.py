@@ -1,0 +1,28 @@
+"""stats: the files that it reads and writes, and errors before anything is computed."""
+
+import pytest
+
+from espnet_diverse.bin.main import main
+
+
+def test_a_wrong_key_is_one_line(tiny_run, tmp_path, capfd):
+    arguments = [*tiny_run.config, *tiny_run.data(), "--output_dir", str(tmp_path / "stats")]
+    assert main(["stats", *arguments, "--set", "encoder_conf.attention.core=sdmma"]) == 1
+    error = capfd.readouterr().err.splitlines()[-1]
+    begin = "espnet-diverse stats: error: --set encoder_conf.attention.core=sdmma: encoder_conf.attention: "
+    assert error == f"{begin}unknown attention 'sdmma'; did you mean 'sdma'? (register_core adds others)"
+    assert main(["stats", *arguments, "--set", "max_epok=1"]) == 1
+    assert "--set max_epok=1: key 'max_epok' is unknown; did you mean 'max_epoch'?" in capfd.readouterr().err
+    assert not (tmp_path / "stats").exists()
+
+
+@pytest.mark.parametrize(("task", "names"), [("asr", {"speech_shape", "feats_stats.npz"}), ("lm", {"text_shape"})])
+def test_what_is_written_depends_on_the_task(tiny_run, parse, task, names):
+    module, args = parse("stats", [*tiny_run.config, *tiny_run.data(), "--output_dir", "out", "--task", task])
+    assert {path.name for path in module.outputs(args)} == names
+
+
+def test_what_is_read_and_written_is_there_after_the_run(tiny_run, parse):
+    module, args = parse("stats", [*tiny_run.config, *tiny_run.data(), "--output_dir", str(tiny_run.stats_dir)])
+    assert len(module.inputs(args)) >= 6 and len(module.outputs(args)) == 4
+    assert all(path.exists() for path in module.inputs(args) + module.outputs(args))

@@ -1,0 +1,51 @@
+"""Parallel map: order, number of threads, and what happens after an error."""
+
+import threading
+import time
+
+import pytest
+
+from espnet_diverse.data.threads import map_in_threads
+
+
+def test_results_are_in_the_order_of_the_items():
+    def slow_first(item):
+        time.sleep(0.02 * (item == 0))
+        return item * item
+
+    assert map_in_threads(slow_first, range(20), 4, "square") == [item * item for item in range(20)]
+    assert map_in_threads(slow_first, [], 4, "square") == []
+
+
+@pytest.mark.parametrize("nj", [1, 3])
+def test_as_many_items_run_at_once_as_there_are_threads(nj):
+    lock, running, most = threading.Lock(), [0], [0]
+    together = threading.Barrier(nj)
+
+    def item(_):
+        with lock:
+            running[0] += 1
+            most[0] = max(most[0], running[0])
+        together.wait(5)
+        with lock:
+            running[0] -= 1
+
+    map_in_threads(item, range(2 * nj), nj, "wait")
+    assert most[0] == nj
+
+
+def test_after_an_error_no_item_is_begun_and_running_ones_end():
+    begun, ended, second = [], [], threading.Event()
+
+    def item(number):
+        begun.append(number)
+        if number == 0:
+            assert second.wait(5)
+            raise OSError("disk full")
+        second.set()
+        time.sleep(0.1)
+        ended.append(number)
+
+    with pytest.raises(OSError, match="^disk full$"):
+        map_in_threads(item, range(50), 2, "write")
+    assert sorted(begun) == sorted([0, *ended]) and len(begun) < 25  # of 50; how many depends on the load

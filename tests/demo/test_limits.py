@@ -1,0 +1,19 @@
+"""Limits of the page."""
+
+import pytest
+
+from espnet_diverse.demo.limits import Limits
+from espnet_diverse.errors import ConfigError
+
+
+@pytest.mark.parametrize("value", [0, -1, float("nan")])
+def test_limits_that_are_none(value):
+    with pytest.raises(ConfigError, match=rf"--max_seconds {value:g} is not allowed; give a number above 0"):
+        Limits(seconds=value)
+    with pytest.raises(ConfigError, match=rf"--max_megabytes {value:g} is not allowed; give a number above 0"):
+        Limits(megabytes=value)
+
+
+def test_an_upload_is_counted_in_bytes():
+    assert Limits(megabytes=0.5).bytes == 500_000
+    assert Limits(megabytes=1e-7).bytes == 0

@@ -1,0 +1,58 @@
+"""Results that the page keeps, and plots of the heads on them."""
+
+import base64
+
+import pytest
+
+from espnet_diverse.demo import results
+from espnet_diverse.errors import ConfigError, DataError, ModelError
+
+
+def test_heads_of_speech(speech, recognised):
+    chosen = {"result": recognised["id"], "segment": "0"}
+    first = speech.heads(b"", chosen)
+    assert (first["attention"], first["layer"], first["head"]) == ("cross", 1, "all")
+    shapes = [(each["kind"], each["layers"], each["heads"]) for each in first["attentions"]]
+    assert shapes == [("encoder", 1, 2), ("decoder", 1, 2), ("cross", 1, 2)]
+    assert [each["name"] for each in first["attentions"]][0] == "encoder self-attention"
+    assert len(first["pictures"]) == 2
+    for picture in first["pictures"]:
+        assert base64.b64decode(picture["png"]).startswith(b"\x89PNG") and picture["caption"] and picture["alternative"]
+    second = speech.heads(b"", {**chosen, "attention": "encoder", "layer": "1", "head": "2"})
+    assert (second["attention"], second["layer"], second["head"]) == ("encoder", 1, 2)
+    assert "head 2, encoder self-attention" in second["pictures"][0]["alternative"]
+    assert second["pictures"][0]["png"] != first["pictures"][0]["png"]
+
+
+def test_heads_of_text(translation):
+    found = translation.run(b"abc\ndcba", {})
+    shown = translation.heads(b"", {"result": found["id"], "segment": "1", "attention": "encoder"})
+    assert len(shown["pictures"]) == 2 and shown["attention"] == "encoder"
+
+
+def test_heads_that_are_not_there(speech, recognised):
+    chosen = {"result": recognised["id"]}
+    for wrong, message in (
+        ({"result": "no"}, "only the last 4 results are kept, and this one is not among them; run it again"),
+        ({"segment": "1"}, "segment 1 does not exist; the result has 1 segments"),
+        ({"attention": "no"}, "attention 'no' is unknown; known: encoder decoder cross"),
+        ({"head": "3"}, "head 3 does not exist; the decoder cross-attention has heads 1 to 2"),
+        ({"layer": "x"}, "layer 'x' is not a whole number"),
+    ):
+        with pytest.raises((ConfigError, DataError), match=message):
+            speech.heads(b"", {**chosen, **wrong})
+
+
+def test_a_model_without_such_attention(translation, monkeypatch):
+    monkeypatch.setattr(results, "observe", lambda *_: {})
+    found = translation.run(b"abc", {})
+    with pytest.raises(ModelError, match="this model has no attention with one matrix of weights per head"):
+        translation.heads(b"", {"result": found["id"]})
+
+
+def test_the_last_results_are_kept(translation):
+    names = [translation.run(b"a", {})["id"] for _ in range(5)]
+    assert len(set(names)) == 5
+    with pytest.raises(DataError, match="only the last 4 results are kept"):
+        translation.heads(b"", {"result": names[0]})
+    assert translation.heads(b"", {"result": names[1]})["pictures"]

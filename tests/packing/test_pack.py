@@ -1,0 +1,45 @@
+"""Packing: weights and metadata of a run in one file, without paths of the machine."""
+
+import shutil
+import zipfile
+
+import pytest
+import torch
+import yaml
+
+from espnet_diverse.errors import ConfigError, ModelError
+from espnet_diverse.packing.archive import unpacked
+from espnet_diverse.packing.model_card import Facts
+from espnet_diverse.packing.pack import WEIGHTS, pack
+from espnet_diverse.training import checkpoint
+from espnet_diverse.training.tasks import load_model
+
+
+@pytest.mark.parametrize("weights", WEIGHTS)
+def test_a_packed_model_has_the_weights_of_its_run(tiny_run, tmp_path, weights):
+    model_dir = unpacked(pack(tiny_run.model_dir, tmp_path / "model.zip", Facts(), weights=weights))
+    shutil.rmtree(tmp_path / "model.zip", ignore_errors=True)
+    expected = checkpoint.load(tiny_run.model_dir / "valid.acc.ave.pth")
+    found = load_model(model_dir)[0].state_dict()
+    assert found.keys() == expected.keys()
+    assert all(torch.equal(found[name], tensor) for name, tensor in expected.items())
+
+
+def test_the_same_model_gives_the_same_file_without_paths_of_the_machine(tiny_run, packed, tmp_path):
+    again = pack(tiny_run.model_dir, tmp_path / "again" / "model.zip", Facts())
+    assert again.read_bytes() == packed.read_bytes()
+    with zipfile.ZipFile(packed) as archive:
+        config = archive.read("config.yaml").decode()
+        meta = yaml.safe_load(archive.read("meta.yaml"))
+    assert str(tiny_run.model_dir.parent) not in config
+    assert meta["files"] == {"asr_model_file": "valid.acc.ave.pth"} and meta["espnet"] == "202511"
+
+
+def test_what_is_packed_without_the_run_it_was_is_refused(tiny_run, tmp_path):
+    with pytest.raises(ConfigError, match=r"model\.tgz: a packed model is a zip file; the name must end in \.zip"):
+        pack(tiny_run.model_dir, tmp_path / "model.tgz", Facts())
+    with pytest.raises(ConfigError, match="weights 'h5' is unknown; known: both pth safetensors"):
+        pack(tiny_run.model_dir, tmp_path / "model.zip", Facts(), weights="h5")
+    with pytest.raises(ModelError, match=r"9epoch\.pth: no such model file"):
+        pack(tiny_run.model_dir, tmp_path / "model.zip", Facts(), model_file="9epoch.pth")
+    assert not (tmp_path / "model.zip").exists()

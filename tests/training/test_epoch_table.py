@@ -1,0 +1,62 @@
+"""The table of epochs on the console, and its warnings."""
+
+import logging
+
+import pytest
+
+from espnet_diverse.attention.sdma import SDMA
+from espnet_diverse.training.epoch_table import EpochTable
+
+STATS = {"loss": 60.0, "loss_task": 50.0, "acc": 0.25, "aux_kl_z": 1.0, "collapsed_z": 0.1, "optim0_lr0": 0.001}
+
+
+def run_epoch(table, epoch, phases=("train", "valid"), **stats):
+    table.set_epoch(epoch)
+    for phase in phases:
+        with table.observe(phase) as figures:
+            for _ in range(2):
+                figures.register(STATS | stats, weight=1)
+                figures.next()
+
+
+def test_each_epoch_warns_once_after_its_validation(caplog):
+    table = EpochTable([SDMA])
+    with caplog.at_level(logging.WARNING):
+        for epoch, share in ((1, 0.75), (2, 0.0)):
+            run_epoch(table, epoch, collapsed_z=share)
+    warned = [record.message for record in caplog.records if "heads" in record.message]
+    assert len(warned) == 1 and warned[0].startswith("epoch 1: in 75% of the heads all tokens")
+
+
+def test_one_row_an_epoch_under_one_header(capsys):
+    table = EpochTable([SDMA])
+    for epoch in (1, 2):
+        run_epoch(table, epoch, loss=10.0 * epoch)
+    header, *rows = capsys.readouterr().out.splitlines()
+    assert header.split() == ["epoch", "loss", "acc", "valid_loss", "valid_acc", "kl_z", "lr", "seconds"]
+    cells = [row.split() for row in rows]
+    assert [row[:7] for row in cells] == [
+        [str(epoch), f"{10 * epoch}", "0.25", f"{10 * epoch}", "0.25", "1", "0.001"] for epoch in (1, 2)
+    ]
+
+
+def test_nothing_is_printed_before_the_validation(capsys):
+    run_epoch(EpochTable([SDMA]), 1, phases=["train"])
+    assert capsys.readouterr().out == ""
+
+
+def test_the_number_of_the_epoch_ranks_it():
+    table = EpochTable([SDMA])
+    for epoch in (1, 2, 3):
+        run_epoch(table, epoch)
+    assert table.sort_epochs("valid", "epoch", "max") == [3, 2, 1]
+    assert table.get_value("valid", "epoch", 2) == 2
+
+
+def test_a_statistic_that_a_later_epoch_lacks_is_not_a_number(capsys):
+    table = EpochTable([SDMA])
+    run_epoch(table, 1, aux_mi=4.0)
+    run_epoch(table, 2)
+    header, first, second = (line.split() for line in capsys.readouterr().out.splitlines())
+    place = header.index("mi")
+    assert (float(first[place]), second[place]) == (pytest.approx(4.0), "nan")

@@ -1,0 +1,111 @@
+"""Data and vocabularies of a run, and directories that ESPnet would misread."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+from references.converted_audio import OGG, encoded
+
+from espnet_diverse.errors import DataError
+from espnet_diverse.training.run_data import RunData, Tokens, check_audio, check_data, existing
+from espnet_diverse.vocabulary import Vocabulary
+
+
+def test_sentencepiece_models_go_into_the_run_as_well(tiny_run, tmp_path):
+    vocabulary = Vocabulary.train(["abcd abcd dcba", "aabb ccdd"], "bpe", 9)
+    vocabulary.save(tmp_path / "tokens")
+    keys = Tokens.load(RunData(tiny_run.train_dir, tiny_run.valid_dir, tmp_path / "tokens")).keys()
+    assert keys["token_type"] == "bpe" and keys["bpemodel"] == str(tmp_path / "tokens" / "bpe.model")
+
+
+def test_directories_that_espnet_would_misread_are_refused(train_dir):
+    tables = [train_dir / "wav.scp", train_dir / "text"]
+    text = (train_dir / "text").read_text()
+    (train_dir / "text").write_text("".join(sorted(text.splitlines(keepends=True), reverse=True)))
+    with pytest.raises(DataError, match=r"train/text: not sorted, or with other than plain single spaces and LF"):
+        check_data(train_dir, tables)
+    (train_dir / "text").write_text(text)
+    (train_dir / "segments").write_text(
+        "".join(f"{line.split()[0]} {line.split()[0]} 0 0.5\n" for line in text.splitlines())
+    )
+    with pytest.raises(DataError, match="has segments, and training reads one audio file an utterance"):
+        check_data(train_dir, tables)
+    (train_dir / "segments").unlink()
+    soundfile.write(train_dir / "train-00.wav", np.zeros(8000), 8000)
+    with pytest.raises(DataError, match=r"train-00 has 8000 Hz and 1 channels, and allowed are 16000 Hz and 1;"):
+        check_data(train_dir, tables)
+    (train_dir / "train-00.wav").write_bytes(2 * encoded(1.0, **OGG))
+    with pytest.raises(DataError, match=r"train-00\.wav: training does not read concatenated ogg; convert it with"):
+        check_data(train_dir, tables)
+
+
+@pytest.mark.parametrize(
+    ("task", "model_conf", "names"),
+    [
+        ("asr", {}, ["speech", "text"]),
+        ("st", {}, ["speech", "text"]),
+        ("st", {"asr_weight": 0.3}, ["speech", "text", "src_text"]),
+        ("st", {"mt_weight": 0.3}, ["speech", "text", "src_text"]),
+        ("mt", {}, ["text", "src_text"]),
+        ("lm", {}, ["text"]),
+    ],
+)
+def test_transcripts_are_read_only_if_a_loss_needs_them(tiny_run, task, model_conf, names):
+    data = RunData(tiny_run.train_dir, tiny_run.valid_dir, tiny_run.tokens_dir, task)
+    assert [name for _, name, _ in data.entries({"model_conf": model_conf})] == names
+    assert data.speech == ("speech" in names)
+    assert data.phases() == {"train": tiny_run.train_dir, "valid": tiny_run.valid_dir}
+
+
+def test_each_text_has_its_vocabulary_which_moves_into_the_run(tiny_translation, tmp_path):
+    run = tiny_translation
+    tokens = Tokens.load(
+        RunData(run.train_dir, run.valid_dir, run.tokens_dir, "mt", run.tokens_dir.parent / "src_tokens")
+    )
+    assert len(tokens.vocabularies["text"]) == len(tokens.vocabularies["src_text"]) + 4
+    tokens.save(tmp_path)
+    keys = tokens.moved(tmp_path).keys()
+    assert (keys["token_list"], keys["src_token_list"]) == (
+        str(tmp_path / "tokens.txt"),
+        str(tmp_path / "src_tokens" / "tokens.txt"),
+    )
+    assert keys["bpemodel"] is keys["src_bpemodel"] is None and keys["src_token_type"] == "char"
+    for name, folder in tokens.moved(tmp_path).folders.items():
+        assert Vocabulary.load(folder).tokens == tokens.vocabularies[name].tokens
+    assert [tokens.shape(name) for name in ("text", "speech")] == ["text_shape.char", "speech_shape"]
+
+
+def test_a_vocabulary_of_bert_is_for_the_source_of_text_translation(tiny_run, tiny_bert, tmp_path):
+    Vocabulary.of_bert(tiny_bert).save(tmp_path)
+    data = {"train_dir": tiny_run.train_dir, "valid_dir": tiny_run.valid_dir}
+    said = "a vocabulary of type bert is for the source text, --src_tokens_dir with --task mt; make another type for "
+    for task, tokens_dir, src_tokens_dir, name in (
+        ("asr", tmp_path, None, "text"),
+        ("mt", tmp_path, tiny_run.tokens_dir, "text"),
+        ("st", tiny_run.tokens_dir, tmp_path, "src_text"),
+    ):
+        with pytest.raises(DataError, match=f"^{tmp_path}: {said}{name}$"):
+            Tokens.load(RunData(**data, tokens_dir=tokens_dir, task=task, src_tokens_dir=src_tokens_dir))
+    kept = Tokens.load(RunData(**data, tokens_dir=tiny_run.tokens_dir, task="mt", src_tokens_dir=tmp_path))
+    assert kept.vocabularies["src_text"].type == "bert"
+
+
+@pytest.mark.parametrize("content", [None, "\n"])
+def test_audio_that_a_task_reads_must_be_there(tmp_path, content):
+    if content is not None:
+        (tmp_path / "wav.scp").write_text(content)
+    said = "has no wav.scp with the audio that --task st reads; give a directory with audio, or --task mt or lm for one"
+    with pytest.raises(DataError, match=said):
+        check_audio(tmp_path, "st")
+    (tmp_path / "wav.scp").write_text("a a.wav\n")
+    check_audio(tmp_path, "st")
+
+
+def test_a_missing_file_names_the_command_that_writes_it(tmp_path):
+    with pytest.raises(DataError, match=r"^a/b: no such file; espnet-diverse stats writes it$"):
+        existing(Path("a/b"))
+    with pytest.raises(DataError, match="no such file; espnet-diverse train writes it$"):
+        existing(tmp_path, "train")
+    (tmp_path / "b").touch()
+    assert existing(tmp_path / "b") == tmp_path / "b"

@@ -1,0 +1,58 @@
+"""Options of segmentation: ranges, and the detector that they choose."""
+
+import pytest
+
+from espnet_diverse.errors import ConfigError
+from espnet_diverse.transcription.segmentation_options import SegmentationOptions
+from espnet_diverse.transcription.vad import EnergyDetector, NoDetector, SileroDetector
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        ({"vad": "webrtc"}, "vad 'webrtc' is unknown; known: auto silero energy none"),
+        ({"max_seconds": 0.5}, "max_seconds 0.5 is not allowed; it must lie between 1 and inf"),
+        ({"min_speech_seconds": -1}, "min_speech_seconds -1 is not allowed; it must lie between 0 and 1"),
+        ({"min_silence_seconds": 0}, "min_silence_seconds 0 is not allowed; it must lie between 0.1 and 10"),
+        ({"padding_seconds": 0.6}, "padding_seconds 0.6 is not allowed; it must lie between 0 and 0.5"),
+        ({"threshold": 2}, "threshold 2 is not allowed; it must lie between 0.05 and 1"),
+    ],
+)
+def test_options_out_of_range_are_named(options, what):
+    with pytest.raises(ConfigError, match=what):
+        SegmentationOptions(**options)
+
+
+def test_silero_that_is_missing_is_named(monkeypatch):
+    monkeypatch.setattr("espnet_diverse.transcription.vad.silero_is_installed", lambda: False)
+    message = r"vad silero needs silero-vad and onnxruntime, .*install espnet_diverse\[vad\], or choose vad energy"
+    with pytest.raises(ConfigError, match=message):
+        SegmentationOptions(vad="silero").detector()
+
+
+@pytest.mark.parametrize(
+    ("vad", "installed", "detector"),
+    [
+        ("auto", True, SileroDetector),
+        ("auto", False, EnergyDetector),
+        ("silero", True, SileroDetector),
+        ("energy", True, EnergyDetector),
+        ("none", True, NoDetector),
+    ],
+)
+def test_the_detector_that_is_chosen(monkeypatch, vad, installed, detector):
+    monkeypatch.setattr("espnet_diverse.transcription.vad.silero_is_installed", lambda: installed)
+    options = SegmentationOptions(vad=vad)
+    assert isinstance(options.detector(), detector)
+    assert options.detector() is not options.detector()
+
+
+def test_bounds_are_allowed():
+    SegmentationOptions(max_seconds=1, min_speech_seconds=1, min_silence_seconds=10, padding_seconds=10, threshold=1)
+    SegmentationOptions(min_speech_seconds=0, min_silence_seconds=0.1, padding_seconds=0.1, threshold=0.05)
+
+
+@pytest.mark.parametrize("name", ["max_seconds", "padding_seconds", "threshold"])
+def test_what_is_not_a_number_is_out_of_range(name):
+    with pytest.raises(ConfigError, match=f"^{name} nan is not allowed; it must lie between"):
+        SegmentationOptions(**{name: float("nan")})
