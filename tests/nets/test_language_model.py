@@ -33,7 +33,7 @@ def test_another_core_sees_no_later_token(core):
 @pytest.mark.parametrize(
     ("attention", "said"),
     [
-        ({"core": "sdmaa"}, "unknown attention 'sdmaa'; known: softmax sma sdma"),
+        ({"core": "sdmaa"}, "unknown attention 'sdmaa'; did you mean 'sdma'"),
         ({"core": "sma", "clusters": 3}, "has no option 'clusters'; known:"),
     ],
 )

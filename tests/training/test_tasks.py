@@ -71,7 +71,7 @@ def test_weights_are_found_by_name_or_path_or_the_known_ones_are_listed(copied):
 @pytest.mark.parametrize(
     ("section", "said"),
     [
-        ({"attention": {"core": "sdmaa"}}, "unknown attention 'sdmaa'; known: softmax sma sdma"),
+        ({"attention": {"core": "sdmaa"}}, "unknown attention 'sdmaa'; did you mean 'sdma'"),
         ({"attention": {"core": "sma", "clusters": 3}}, "has no option 'clusters'; known: n_clusters_z"),
         ({"output_size": "wide"}, "cannot be built: .*output_size"),
         ({"output_size": 15}, "cannot be built: "),
