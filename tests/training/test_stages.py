@@ -59,7 +59,8 @@ def test_keys_that_the_command_fills_in_are_refused(tiny_run, tmp_path):
 
 
 def test_an_unknown_attention_leaves_nothing(tiny_run, tmp_path):
-    unknown = "--set encoder_conf.attention.core=sdmaa: encoder_conf.attention: unknown attention 'sdmaa'; did you mean 'sdma'"
+    origin = "--set encoder_conf.attention.core=sdmaa: encoder_conf.attention: "
+    unknown = f"{origin}unknown attention 'sdmaa'; did you mean 'sdma'"
     with pytest.raises(ConfigError, match=unknown):
         collect(tiny_run, tiny_run.train_dir, tmp_path, "encoder_conf.attention.core=sdmaa")
     assert list(tmp_path.iterdir()) == []
