@@ -18,10 +18,13 @@ from espnet_diverse.conditions import CONDITIONS
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.functional.sentence_ends import add_sos_eos
 from espnet_diverse.nets.adapter import freeze_base
+from espnet_diverse.nets.gradient_balance import GradientBalance
 from espnet_diverse.nets.label_smoothing import replace_losses
 from espnet_diverse.nets.replace_attention import signature_with
 from espnet_diverse.option_checks import is_number, renamed
 from espnet_diverse.scope import current, scope
+
+_OURS = {"conditions": None, "auxiliary_factor": 1.0, "balance_interval": 500}
 
 
 class Diverse:
@@ -31,24 +34,27 @@ class Diverse:
         args: Arguments of ESPnet's model.
         auxiliary_factor: Factor of all auxiliary losses. 1 is equation (24) of the SDMA paper and its released code for
             speech; its released code for text adds up three kinds of attention, which is a factor of 3.
+        balance_interval: Number of training batches from one measurement of gradient norms to the next, 0 for none.
         options: Options of ESPnet's model, and `conditions`: the values of each condition that the model depends on, in
             the order of their indices; by default none.
 
     Raises:
-        ConfigError: `auxiliary_factor` is not a number of 0 or more.
+        ConfigError: `auxiliary_factor` is not a number of 0 or more, or `balance_interval` not a whole one.
     """
 
     #: Whether ESPnet's loss is the mean over tokens whatever its options are.
     loss_per_token = False
 
-    def __init__(self, *args, auxiliary_factor: float = 1.0, **options):
+    def __init__(self, *args, auxiliary_factor: float = 1.0, balance_interval: int = 500, **options):
         options = renamed(options, ["conditions"], "model_conf")
         conditions = options.pop("conditions", None)
         super().__init__(*args, **options)
         self.conditions = conditions or {}
         if not is_number(auxiliary_factor) or not 0 <= auxiliary_factor < inf:
             raise ConfigError(f"auxiliary_factor {auxiliary_factor!r} is not allowed; give a number of 0 or more")
-        self.auxiliary_factor = auxiliary_factor
+        if not isinstance(balance_interval, int) or balance_interval < 0:
+            raise ConfigError(f"balance_interval {balance_interval!r} is not allowed; give a whole number of 0 or more")
+        self.auxiliary_factor, self.balance = auxiliary_factor, GradientBalance(balance_interval)
         losses = [loss for loss in self.children() if isinstance(loss, LabelSmoothingLoss)]  # type: ignore[attr-defined]
         self.loss_per_token = self.loss_per_token or any(loss.normalize_length for loss in losses)
         replace_losses(self)  # type: ignore[arg-type]  # a mixin: a module, with ESPnet's class in the bases
@@ -64,8 +70,9 @@ class Diverse:
 
         Returns:
             Loss (1,), statistics of (1,) each, and weight (1,), as ESPnet's model. The statistics also have
-            `loss_task`, the loss of ESPnet's model alone, `aux_<name>` for each loss of the attention modules, and
-            the statistics of those modules.
+            `loss_task`, the loss of ESPnet's model alone, `aux_<name>` for each loss of the attention modules, the
+            statistics of those modules, and in training `gradient_<name>`: the norm of the gradient of that loss
+            relative to that of the task's loss, as it was last measured (see `nets/gradient_balance.py`).
         """
         indices = {condition: kwargs.pop(condition)[:, 0] for condition in CONDITIONS if condition in kwargs}
         for condition in indices:
@@ -75,9 +82,14 @@ class Diverse:
             loss, stats, weight = super().forward(*args, **kwargs)  # type: ignore[misc]
         stats["loss_task"] = loss.detach()
         scale = self._auxiliary_scale(args, kwargs)
-        loss = loss + scale * shared.total_loss()
+        auxiliary = {name: scale * value for name, value in shared.losses().items()}
+        if auxiliary and self.balance.is_due(self):  # type: ignore[arg-type]
+            self.balance.measure(self, loss, auxiliary)  # type: ignore[arg-type]
+        loss = loss + sum(auxiliary.values())
         stats["loss"] = loss.detach()
-        added = {f"aux_{name}": (scale * value).detach() for name, value in shared.losses().items()} | shared.stats()
+        added = {f"aux_{name}": value.detach() for name, value in auxiliary.items()} | shared.stats()
+        if self.training:  # type: ignore[attr-defined]
+            added |= {f"gradient_{name}": ratio for name, ratio in self.balance.ratios.items()}
         return loss, stats | force_gatherable(added, loss.device), weight
 
     def _auxiliary_scale(self, args: tuple, kwargs: Mapping) -> float | Tensor:
@@ -96,7 +108,7 @@ class Diverse:
 class DiverseASRModel(Diverse, ESPnetASRModel):
     """Speech recognition by CTC and attention."""
 
-    __signature__ = signature_with(ESPnetASRModel, conditions=None, auxiliary_factor=1.0)
+    __signature__ = signature_with(ESPnetASRModel, **_OURS)
 
 
 class DiverseSTModel(Diverse, ESPnetSTModel):
@@ -111,7 +123,7 @@ class DiverseSTModel(Diverse, ESPnetSTModel):
         ConfigError: The weight is given under both names.
     """
 
-    __signature__ = signature_with(ESPnetSTModel, conditions=None, auxiliary_factor=1.0, ctc_weight=None)
+    __signature__ = signature_with(ESPnetSTModel, **_OURS, ctc_weight=None)
 
     def __init__(self, *args, ctc_weight: float | None = None, **options):
         if ctc_weight is not None:
@@ -135,7 +147,7 @@ class DiverseMTModel(Diverse, ESPnetMTModel):
         ConfigError: Embeddings with different vocabularies or widths cannot be shared.
     """
 
-    __signature__ = signature_with(ESPnetMTModel, conditions=None, auxiliary_factor=1.0)
+    __signature__ = signature_with(ESPnetMTModel, **_OURS)
 
     def __init__(self, *args, report_bleu: bool = False, **options):
         _check_shared(options)
@@ -168,13 +180,13 @@ class DiverseLanguageModel(Diverse, ESPnetLanguageModel):
 
     loss_per_token = True
 
-    __signature__ = signature_with(ESPnetLanguageModel, conditions=None, auxiliary_factor=1.0)
+    __signature__ = signature_with(ESPnetLanguageModel, **_OURS)
 
 
 class DiverseS2TModel(Diverse, ESPnetS2TModel):
     """Multitask speech to text (OWSM)."""
 
-    __signature__ = signature_with(ESPnetS2TModel, conditions=None, auxiliary_factor=1.0)
+    __signature__ = signature_with(ESPnetS2TModel, **_OURS)
 
 
 def _check_shared(options: Mapping) -> None:
