@@ -16,7 +16,7 @@ _GRADIENT = "gradient_"
 class EpochTable(Reporter):
     """ESPnet's reporter; after the validation of each epoch it also prints a row of a table, and warns of problems.
 
-    Below the row of a model with auxiliary losses are the norms of their gradients, relative to that of the task's loss.
+    Below the row of a model with auxiliary losses are the norms of their gradients relative to that of the task's loss.
     The number of the epoch is one of the statistics of its validation: with `[valid, epoch, max]` in
     `best_model_criterion` the last epochs are kept, and averaged as valid.epoch.ave.pth.
 
