@@ -67,9 +67,6 @@ class AuxiliaryLoss:
 
     Attributes:
         weight: Option that weights the loss.
-        comparable: Whether the size of the loss says how strongly it acts. It does not where most of it is a constant
-            without gradient.
     """
 
     weight: str
-    comparable: bool = True

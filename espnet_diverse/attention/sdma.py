@@ -42,7 +42,7 @@ class SDMA(SMA):
         "diversity_q": AuxiliaryLoss("lambda_d"),
         "head_mi": AuxiliaryLoss("lambda_q"),
         # (22) differs from the bound (15) that it estimates by the logarithm of the length, most of its size.
-        "query_mi": AuxiliaryLoss("lambda_x", comparable=False),
+        "query_mi": AuxiliaryLoss("lambda_x"),
     }
 
     def __init__(

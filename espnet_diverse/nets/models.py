@@ -1,8 +1,11 @@
 """ESPnet's models with the auxiliary losses of diverse attention: one mixin, five classes."""
 
 from collections.abc import Mapping
+from inspect import signature
+from math import inf
 
 from espnet.nets.pytorch_backend.nets_utils import th_accuracy
+from espnet.nets.pytorch_backend.transformer.label_smoothing_loss import LabelSmoothingLoss
 from espnet2.asr.espnet_model import ESPnetASRModel
 from espnet2.lm.espnet_model import ESPnetLanguageModel
 from espnet2.mt.espnet_model import ESPnetMTModel
@@ -15,10 +18,13 @@ from espnet_diverse.conditions import CONDITIONS
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.functional.sentence_ends import add_sos_eos
 from espnet_diverse.nets.adapter import freeze_base
+from espnet_diverse.nets.gradient_balance import GradientBalance
 from espnet_diverse.nets.label_smoothing import replace_losses
 from espnet_diverse.nets.replace_attention import signature_with
-from espnet_diverse.option_checks import renamed
+from espnet_diverse.option_checks import is_number, renamed
 from espnet_diverse.scope import current, scope
+
+_OURS = {"conditions": None, "auxiliary_factor": 1.0, "balance_interval": 500}
 
 
 class Diverse:
@@ -26,15 +32,31 @@ class Diverse:
 
     Args:
         args: Arguments of ESPnet's model.
+        auxiliary_factor: Factor of all auxiliary losses. 1 is equation (24) of the SDMA paper and its released code for
+            speech; its released code for text adds up three kinds of attention, which is a factor of 3.
+        balance_interval: Number of training batches from one measurement of gradient norms to the next, 0 for none.
         options: Options of ESPnet's model, and `conditions`: the values of each condition that the model depends on, in
             the order of their indices; by default none.
+
+    Raises:
+        ConfigError: `auxiliary_factor` is not a number of 0 or more, or `balance_interval` not a whole one.
     """
 
-    def __init__(self, *args, **options):
+    #: Whether ESPnet's loss is the mean over tokens whatever its options are.
+    loss_per_token = False
+
+    def __init__(self, *args, auxiliary_factor: float = 1.0, balance_interval: int = 500, **options):
         options = renamed(options, ["conditions"], "model_conf")
         conditions = options.pop("conditions", None)
         super().__init__(*args, **options)
         self.conditions = conditions or {}
+        if not is_number(auxiliary_factor) or not 0 <= auxiliary_factor < inf:
+            raise ConfigError(f"auxiliary_factor {auxiliary_factor!r} is not allowed; give a number of 0 or more")
+        if not isinstance(balance_interval, int) or balance_interval < 0:
+            raise ConfigError(f"balance_interval {balance_interval!r} is not allowed; give a whole number of 0 or more")
+        self.auxiliary_factor, self.balance = auxiliary_factor, GradientBalance(balance_interval)
+        losses = [loss for loss in self.children() if isinstance(loss, LabelSmoothingLoss)]  # type: ignore[attr-defined]
+        self.loss_per_token = self.loss_per_token or any(loss.normalize_length for loss in losses)
         replace_losses(self)  # type: ignore[arg-type]  # a mixin: a module, with ESPnet's class in the bases
         freeze_base(self)  # type: ignore[arg-type]  # no effect without adapters
 
@@ -48,8 +70,9 @@ class Diverse:
 
         Returns:
             Loss (1,), statistics of (1,) each, and weight (1,), as ESPnet's model. The statistics also have
-            `loss_task`, the loss of ESPnet's model alone, `aux_<name>` for each loss of the attention modules, and
-            the statistics of those modules.
+            `loss_task`, the loss of ESPnet's model alone, `aux_<name>` for each loss of the attention modules, the
+            statistics of those modules, and in training `gradient_<name>`: the norm of the gradient of that loss
+            relative to that of the task's loss, as it was last measured (see `nets/gradient_balance.py`).
         """
         indices = {condition: kwargs.pop(condition)[:, 0] for condition in CONDITIONS if condition in kwargs}
         for condition in indices:
@@ -58,16 +81,34 @@ class Diverse:
         with scope(outer.conditions | indices, outer.keep_attention) as shared:
             loss, stats, weight = super().forward(*args, **kwargs)  # type: ignore[misc]
         stats["loss_task"] = loss.detach()
-        loss = loss + shared.total_loss()
+        scale = self._auxiliary_scale(args, kwargs)
+        auxiliary = {name: scale * value for name, value in shared.losses().items()}
+        if auxiliary and self.balance.is_due(self):  # type: ignore[arg-type]
+            self.balance.measure(self, loss, auxiliary)  # type: ignore[arg-type]
+        loss = loss + sum(auxiliary.values())
         stats["loss"] = loss.detach()
-        added = {f"aux_{name}": value.detach() for name, value in shared.losses().items()} | shared.stats()
+        added = {f"aux_{name}": value.detach() for name, value in auxiliary.items()} | shared.stats()
+        if self.training:  # type: ignore[attr-defined]
+            added |= {f"gradient_{name}": ratio for name, ratio in self.balance.ratios.items()}
         return loss, stats | force_gatherable(added, loss.device), weight
+
+    def _auxiliary_scale(self, args: tuple, kwargs: Mapping) -> float | Tensor:
+        """What auxiliary losses are multiplied by, so that they weigh the same whatever the task's loss is divided by.
+
+        Equation (24) adds them to the negative log likelihood of a whole sentence. Where the task's loss is a mean over
+        target tokens, with the end of each sentence, they are multiplied by sentences / target tokens.
+        """
+        if not self.loss_per_token:
+            return self.auxiliary_factor
+        given = signature(super().forward).bind(*args, **kwargs).arguments  # type: ignore[misc]
+        lengths = given["text_lengths"]
+        return self.auxiliary_factor * len(lengths) / (lengths + 1).sum()
 
 
 class DiverseASRModel(Diverse, ESPnetASRModel):
     """Speech recognition by CTC and attention."""
 
-    __signature__ = signature_with(ESPnetASRModel, conditions=None)
+    __signature__ = signature_with(ESPnetASRModel, **_OURS)
 
 
 class DiverseSTModel(Diverse, ESPnetSTModel):
@@ -82,7 +123,7 @@ class DiverseSTModel(Diverse, ESPnetSTModel):
         ConfigError: The weight is given under both names.
     """
 
-    __signature__ = signature_with(ESPnetSTModel, conditions=None, ctc_weight=None)
+    __signature__ = signature_with(ESPnetSTModel, **_OURS, ctc_weight=None)
 
     def __init__(self, *args, ctc_weight: float | None = None, **options):
         if ctc_weight is not None:
@@ -106,7 +147,7 @@ class DiverseMTModel(Diverse, ESPnetMTModel):
         ConfigError: Embeddings with different vocabularies or widths cannot be shared.
     """
 
-    __signature__ = signature_with(ESPnetMTModel, conditions=None)
+    __signature__ = signature_with(ESPnetMTModel, **_OURS)
 
     def __init__(self, *args, report_bleu: bool = False, **options):
         _check_shared(options)
@@ -137,13 +178,15 @@ class DiverseMTModel(Diverse, ESPnetMTModel):
 class DiverseLanguageModel(Diverse, ESPnetLanguageModel):
     """Language model."""
 
-    __signature__ = signature_with(ESPnetLanguageModel, conditions=None)
+    loss_per_token = True
+
+    __signature__ = signature_with(ESPnetLanguageModel, **_OURS)
 
 
 class DiverseS2TModel(Diverse, ESPnetS2TModel):
     """Multitask speech to text (OWSM)."""
 
-    __signature__ = signature_with(ESPnetS2TModel, conditions=None)
+    __signature__ = signature_with(ESPnetS2TModel, **_OURS)
 
 
 def _check_shared(options: Mapping) -> None:

@@ -15,8 +15,8 @@ def cores_of(model: nn.Module) -> list[type[Core]]:
 def findings(stats: Mapping[str, float], cores: Collection[type[Core]]) -> list[str]:
     """Return one sentence for each problem in the training statistics of an epoch.
 
-    Reported are statistics that the cores declare in `DIAGNOSES`, from their thresholds on, and auxiliary losses that
-    together exceed the loss of the task.
+    Reported are statistics that the cores declare in `DIAGNOSES`, from their thresholds on, and the auxiliary loss
+    with the largest gradient if that is larger than the gradient of the task's loss.
 
     Args:
         stats: Means over the epoch of the statistics that `Diverse.forward` returns.
@@ -24,7 +24,7 @@ def findings(stats: Mapping[str, float], cores: Collection[type[Core]]) -> list[
     """
     reported = [each for each in _diagnoses(cores) if each.statistic in stats]
     reached = [each for each in reported if stats[each.statistic] >= each.threshold]
-    return [each.sentence(stats[each.statistic]) for each in reached] + _exceeding(stats, cores)
+    return [each.sentence(stats[each.statistic]) for each in reached] + _outweighing(stats, cores)
 
 
 def _diagnoses(cores: Collection[type[Core]]) -> list[Diagnosis]:
@@ -32,18 +32,16 @@ def _diagnoses(cores: Collection[type[Core]]) -> list[Diagnosis]:
     return list({each.statistic: each for core in cores for each in core.DIAGNOSES}.values())
 
 
-def _exceeding(stats: Mapping[str, float], cores: Collection[type[Core]]) -> list[str]:
+def _outweighing(stats: Mapping[str, float], cores: Collection[type[Core]]) -> list[str]:
     known: dict[str, AuxiliaryLoss] = {}
     for core in cores:
         known |= core.LOSSES
-    auxiliary = {name.removeprefix("aux_"): value for name, value in stats.items() if name.startswith("aux_")}
-    auxiliary = {name: value for name, value in auxiliary.items() if name not in known or known[name].comparable}
-    total, task = sum(auxiliary.values()), stats.get("loss_task", 0.0)
-    if not auxiliary or not total > task:
+    ratios = {name.removeprefix("gradient_"): value for name, value in stats.items() if name.startswith("gradient_")}
+    strongest = max(ratios, key=ratios.get, default=None)
+    if strongest is None or not ratios[strongest] > 1:
         return []
-    largest = max(auxiliary, key=auxiliary.get)
-    weight = known[largest].weight if largest in known else "its weight"
+    weight = known[strongest].weight if strongest in known else "its weight"
     return [
-        f"the auxiliary losses ({total:.4g}) outweigh the task's ({task:.4g}), above all {largest} "
-        f"({auxiliary[largest]:.4g}); lower {weight}"
+        f"the gradient of the auxiliary loss {strongest} is {ratios[strongest]:.3g} times that of the task's loss; "
+        f"lower {weight} or auxiliary_factor"
     ]

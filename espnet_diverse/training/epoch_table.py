@@ -10,11 +10,13 @@ from espnet_diverse.attention import Core
 from espnet_diverse.training.diagnosis import findings
 
 _SHOWN = [("train", "loss"), ("train", "acc"), ("valid", "loss"), ("valid", "acc"), ("valid", "cer_ctc")]
+_GRADIENT = "gradient_"
 
 
 class EpochTable(Reporter):
     """ESPnet's reporter; after the validation of each epoch it also prints a row of a table, and warns of problems.
 
+    Below the row of a model with auxiliary losses are the norms of their gradients relative to that of the task's loss.
     The number of the epoch is one of the statistics of its validation: with `[valid, epoch, max]` in
     `best_model_criterion` the last epochs are kept, and averaged as valid.epoch.ave.pth.
 
@@ -43,6 +45,10 @@ class EpochTable(Reporter):
         values = [phases[phase].get(name, math.nan) for phase, name in self._columns]
         values += [phases["train"].get("optim0_lr0", math.nan), seconds]
         print(self._row([f"{value:.4g}" for value in values], str(self.epoch)), flush=True)
+        ratios = {name: value for name, value in phases["train"].items() if name.startswith(_GRADIENT)}
+        if ratios:
+            shown = ", ".join(f"{name.removeprefix(_GRADIENT)} {value:.2g}" for name, value in ratios.items())
+            print(f"      gradient norms relative to the task's: {shown}", flush=True)
         for finding in findings(phases["train"], self.cores):
             logging.warning("epoch %d: %s", self.epoch, finding)
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from espnet_diverse.attention import CORES
-from espnet_diverse.attention.inspection import AuxiliaryLoss, Diagnosis, HeadMap, Inspection
+from espnet_diverse.attention.inspection import Diagnosis, HeadMap, Inspection
 
 DIAGNOSES = [diagnosis for core in CORES.values() for diagnosis in core.DIAGNOSES]
 
@@ -32,6 +32,5 @@ def test_each_loss_of_a_core_is_weighted_by_one_of_its_options(core):
 def test_a_core_that_reports_nothing_has_nothing_to_show():
     first, second = Inspection(), Inspection()
     assert first.maps == first.posteriors == {} and first.maps is not second.maps
-    assert AuxiliaryLoss("weight").comparable
     with pytest.raises(dataclasses.FrozenInstanceError):
         HeadMap("a", "b", torch.zeros(1)).title = "c"

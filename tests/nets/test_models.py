@@ -188,3 +188,49 @@ def test_forward_passes_that_overlap_in_two_threads_leave_espnet_unchanged():
         losses.append(second.result(20)[0])
     assert [loss.tolist() for loss in losses] == [expected.tolist()] * 2
     assert espnet_model.add_sos_eos is before
+
+
+def translator(**model_conf):
+    """A text translation model with SDMA in its encoder, without noise; always the same weights."""
+    torch.manual_seed(0)
+    attention = {"core": "sdma", "noise_std": 0.0}
+    options = {"encoder": "diverse_transformer", "decoder": "diverse_transformer", "decoder_conf": DECODER}
+    options |= {"encoder_conf": ENCODER | {"attention": attention, "input_layer": None, "dropout_rate": 0.0}}
+    options |= {"src_token_list": TOKENS, "frontend": "embed", "frontend_conf": {"embed_dim": 8}, "model": "diverse"}
+    return build("mt", **options, model_conf=model_conf).eval()
+
+
+def texts():
+    names = ("text", "src_text")
+    return dict.fromkeys(names, TEXT) | {f"{name}_lengths": LENGTHS for name in names}
+
+
+def test_auxiliary_losses_weigh_the_same_whether_the_loss_is_per_sentence_or_per_token():
+    sentences, tokens = len(LENGTHS), int((LENGTHS + 1).sum())
+    by_sentence, stats, _ = translator(length_normalized_loss=False)(**texts())
+    by_token, token_stats, _ = translator(length_normalized_loss=True)(**texts())
+    torch.testing.assert_close(by_token * tokens, by_sentence * sentences)
+    for name in (name for name in stats if name.startswith(("aux_", "loss_task"))):
+        torch.testing.assert_close(token_stats[name] * tokens, stats[name] * sentences)
+    model = translator(length_normalized_loss=True)
+    args = [texts()[name] for name in ("text", "text_lengths", "src_text", "src_text_lengths")]
+    torch.testing.assert_close(model(*args)[0], by_token)  # by position, too
+
+
+def test_the_auxiliary_factor_multiplies_what_attention_adds():
+    one, three, none = (translator(auxiliary_factor=factor)(**texts())[1] for factor in (1.0, 3, 0))
+    assert one["loss_task"] == three["loss_task"] == none["loss"]
+    torch.testing.assert_close(three["loss"] - three["loss_task"], 3 * (one["loss"] - one["loss_task"]))
+    with pytest.raises(ConfigError, match=r"auxiliary_factor -1 is not allowed; give a number of 0 or more"):
+        translator(auxiliary_factor=-1)
+
+
+def test_losses_of_a_language_model_are_per_token(monkeypatch):
+    lm_conf = {"embed_unit": 8, "att_unit": 8, "head": 2, "unit": 8, "layer": 1, "attention": {"core": "sma"}}
+    model = build("lm", lm="diverse_transformer", lm_conf=lm_conf, model="diverse").eval()
+    batch = torch.tensor([[2, 3, 2], [3, 2, 0]]), LENGTHS
+    by_token = model(*batch)[1]
+    monkeypatch.setattr(model, "loss_per_token", False)
+    by_sentence = model(*batch)[1]
+    assert by_token["aux_diversity_z"] > 0
+    torch.testing.assert_close(by_token["aux_diversity_z"] * 7, by_sentence["aux_diversity_z"] * 2)

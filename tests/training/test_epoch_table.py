@@ -60,3 +60,9 @@ def test_a_statistic_that_a_later_epoch_lacks_is_not_a_number(capsys):
     header, first, second = (line.split() for line in capsys.readouterr().out.splitlines())
     place = header.index("mi")
     assert (float(first[place]), second[place]) == (pytest.approx(4.0), "nan")
+
+
+def test_gradient_norms_are_below_the_row(capsys):
+    run_epoch(EpochTable([SDMA]), 1, gradient_kl_z=0.0123, gradient_head_mi=2.0)
+    *_, last = capsys.readouterr().out.splitlines()
+    assert last.strip() == "gradient norms relative to the task's: kl_z 0.012, head_mi 2"
