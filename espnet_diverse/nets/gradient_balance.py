@@ -34,8 +34,9 @@ class GradientBalance:
         if not (self.interval and model.training and torch.is_grad_enabled()):
             return False
         self._batches += 1
-        compiled = any(module._compiled_call_impl is not None for module in model.modules())
-        return (self._batches - 1) % self.interval == 0 and not compiled
+        if (self._batches - 1) % self.interval:
+            return False
+        return all(module._compiled_call_impl is None for module in model.modules())
 
     def measure(self, model: nn.Module, task: Tensor, auxiliary: Mapping[str, Tensor]) -> None:
         """Set `ratios` by name of the loss, () each.
