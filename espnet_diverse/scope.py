@@ -8,6 +8,8 @@ therefore opens a scope around its forward pass, and attention modules read from
         loss, stats, weight = super().forward(...)
     loss = loss + shared.total_loss()
 
+(`nets/models.py` also scales the losses, so that their weights mean the same for every task.)
+
 This is the only ambient state of the package. It is a `ContextVar`: threads and nested scopes do not see each other.
 """
 

@@ -2,28 +2,13 @@
 
 import pytest
 import torch
-from references.espnet_twin import pair
+from references.espnet_twin import ENCODER_CASES, OPTIONS, SMALL, pair
 
 from espnet_diverse.attention import CORES
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.nets import ENCODERS
 from espnet_diverse.nets.replace_attention import Attention
 from espnet_diverse.scope import scope
-
-SMALL = {"output_size": 16, "attention_heads": 2, "linear_units": 24, "num_blocks": 2}
-OPTIONS = {
-    "diverse_transformer": SMALL,
-    "diverse_conformer": {**SMALL, "cnn_module_kernel": 3, "rel_pos_type": "latest"},
-    "diverse_e_branchformer": {
-        **{k: v for k, v in SMALL.items() if k != "linear_units"},
-        "cgmlp_linear_units": 24,
-        "cgmlp_conv_kernel": 3,
-        "rel_pos_type": "latest",
-    },
-    "diverse_contextual_block_transformer": {**SMALL, "block_size": 8, "hop_size": 4, "look_ahead": 2},
-}
-LEGACY = {**OPTIONS["diverse_conformer"], "rel_pos_type": "legacy"}
-ENCODER_CASES = [*OPTIONS.items(), ("diverse_conformer", LEGACY)]
 
 
 @pytest.mark.parametrize(("name", "options"), ENCODER_CASES)

@@ -1,6 +1,21 @@
-"""The same net from ESPnet and from us."""
+"""The same net from ESPnet and from us, and small encoders of every kind."""
 
 import torch
+
+SMALL = {"output_size": 16, "attention_heads": 2, "linear_units": 24, "num_blocks": 2}
+OPTIONS = {
+    "diverse_transformer": SMALL,
+    "diverse_conformer": {**SMALL, "cnn_module_kernel": 3, "rel_pos_type": "latest"},
+    "diverse_e_branchformer": {
+        **{k: v for k, v in SMALL.items() if k != "linear_units"},
+        "cgmlp_linear_units": 24,
+        "cgmlp_conv_kernel": 3,
+        "rel_pos_type": "latest",
+    },
+    "diverse_contextual_block_transformer": {**SMALL, "block_size": 8, "hop_size": 4, "look_ahead": 2},
+}
+LEGACY = {**OPTIONS["diverse_conformer"], "rel_pos_type": "legacy"}
+ENCODER_CASES = [*OPTIONS.items(), ("diverse_conformer", LEGACY)]
 
 
 def pair(ours, *args, **options):
