@@ -18,6 +18,7 @@ from espnet_diverse.attention.inspection import AuxiliaryLoss, Diagnosis, HeadMa
 from espnet_diverse.attention.multi_head import MultiHeadAttention
 from espnet_diverse.attention.registry import CORES, check_uses, core_class, known_cores, register_core
 from espnet_diverse.attention.supports import EVERYTHING, Supports
+from espnet_diverse.attention.update_counter import set_updates_of_run
 from espnet_diverse.option_checks import OptionError, check_names
 
 __all__ = [
@@ -40,6 +41,7 @@ __all__ = [
     "check_uses",
     "known_cores",
     "register_core",
+    "set_updates_of_run",
 ]
 
 

@@ -5,6 +5,11 @@ import math
 import torch
 from torch import Tensor, nn
 
+from espnet_diverse.attention.inspection import Diagnosis
+
+#: Share of the variance of what noise is added to, from which on the noise is reported.
+LOUD = 0.1
+
 
 class LearnedVariance(nn.Linear):
     """Predicts a variance for each token and head, exp(linear(x)); initially it is 0.01 for every token.
@@ -33,3 +38,20 @@ def gaussian_noise(like: Tensor, std: float | Tensor) -> Tensor:
     noise = torch.empty_like(like)
     noise.as_strided((noise.numel(),), (1,)).normal_()  # in memory order, which is fast for transposed queries too
     return noise.mul_(std)
+
+
+def noise_share(noise: Tensor, x: Tensor) -> Tensor:
+    """Return the variance of `noise` divided by that of `x`, which it is added to, both over all entries, ()."""
+    variance = x.detach().float().var(correction=0)
+    return noise.detach().float().var(correction=0) / variance.clamp(min=torch.finfo(torch.float32).eps)
+
+
+def noise_diagnosis(noisy: str, remedy: str) -> Diagnosis:
+    """Return what a high value of the statistic `noise_<noisy>`, a `noise_share`, means.
+
+    Args:
+        noisy: What the noise is added to, in the plural.
+        remedy: What to try.
+    """
+    meaning = f"the noise added to {noisy} has {{value:.0%}} of their variance"
+    return Diagnosis(f"noise_{noisy}", LOUD, meaning, remedy)

@@ -23,7 +23,7 @@ from espnet_diverse.attention.cluster_usage import cluster_diagnoses
 from espnet_diverse.attention.core import Heads
 from espnet_diverse.attention.inspection import AuxiliaryLoss
 from espnet_diverse.attention.mixture import Clustering
-from espnet_diverse.attention.noise import LearnedVariance, gaussian_noise
+from espnet_diverse.attention.noise import LearnedVariance, gaussian_noise, noise_diagnosis, noise_share
 from espnet_diverse.attention.sdma_options import SDMAOptions
 from espnet_diverse.attention.sma import SMA, divided, query_side_mask
 from espnet_diverse.functional.information import head_mi_upper, query_mi_lower
@@ -36,7 +36,11 @@ class SDMA(SMA):
     Options = SDMAOptions
     options: SDMAOptions
     SOFTMAX_EQUIVALENT = SMA.SOFTMAX_EQUIVALENT | {"lambda_q": 0.0, "lambda_x": 0.0}
-    DIAGNOSES = SMA.DIAGNOSES + cluster_diagnoses("q", "queries")
+    DIAGNOSES = (
+        *SMA.DIAGNOSES,
+        *cluster_diagnoses("q", "queries"),
+        noise_diagnosis("queries", "lower noise_std, set query_noise_scale: raw, or noise_times_s: false"),
+    )
     LOSSES = SMA.LOSSES | {
         "kl_q": AuxiliaryLoss("lambda_k"),
         "diversity_q": AuxiliaryLoss("lambda_d"),
@@ -82,13 +86,17 @@ class SDMA(SMA):
         self._collect_usage("q", queries, mask)
 
     def _query_noise(self, heads: Heads) -> Tensor | None:
-        """Return the noise of the queries (8), on the scale on which they are clustered, (B, H, Tq, D), or None."""
+        """Return the noise of the queries (8), (B, H, Tq, D), or None without noise."""
         if not self.training or self.options.noise_std == 0:
             return None
         std = self.options.noise_std
         if self.query_variance is not None:
             std = self.query_variance(self._variance_input(heads)).sqrt().unsqueeze(-1)  # (B, H, Tq, 1)
-        return gaussian_noise(heads.q, std * self.query_scale * self._noise_scale())
+        scale = self.query_scale if self.options.query_noise_scale == "clustered" else 1.0
+        noise = gaussian_noise(heads.q, std * scale * self._noise_scale())
+        if current().collect:
+            current().add_stat("noise_queries", noise_share(noise, heads.raw_q))
+        return noise
 
     def _variance_input(self, heads: Heads) -> Tensor:
         """Return what the variances of the queries are predicted from, (B, Tq, M)."""

@@ -41,6 +41,8 @@ class SMAOptions(Core.Options):
         beta: Weight of the other entries of the diversity mask (23).
         nu: Upper bound of gamma (11).
         gamma_rate: Rate at which gamma approaches its bound (11), per optimizer update.
+        gamma_updates: Number of updates after which gamma has reached its bound, in place of `gamma_rate`; a number
+            below 1 is a share of all updates of the run (ours). The paper's runs take 0.05 to 0.08 of theirs.
         decoder_test_mask: Whether causal self-attention uses the semantic mask in evaluation. If false, its weights are
             A, as in section IV-A and in the cached decoder of the released code.
         gmm_init: "normal": centroids N(0, 1/D), unit variances, equal weights (ours); "xavier": all three by Xavier's
@@ -67,6 +69,7 @@ class SMAOptions(Core.Options):
     beta: float = 0.75
     nu: float = 0.9
     gamma_rate: float = 5e-4
+    gamma_updates: float | None = None
     decoder_test_mask: bool = True
     gmm_init: str = one_of("normal", "xavier")
     centroid_gradient_scale: float = 1.0
@@ -92,7 +95,7 @@ class SMAOptions(Core.Options):
 
     def __post_init__(self):
         for option in fields(self):
-            if option.name not in ("scale_s", "approx_var"):  # a number or a name
+            if option.name not in ("scale_s", "approx_var", "gamma_updates"):  # a number or a name, or a number or none
                 check(option, getattr(self, option.name))
         if self.scale_s != "anneal" and not _is_positive(self.scale_s):
             raise OptionError("scale_s", f"scale_s {self.scale_s!r} is no scale; give a number above 0, or anneal")
@@ -101,9 +104,18 @@ class SMAOptions(Core.Options):
             raise OptionError("approx_var", message)
         if self.nu > 1:
             raise OptionError("nu", f"nu {self.nu} is out of range; the bound of the mixing rate lies between 0 and 1")
+        if self.gamma_updates is not None:
+            self._check_gamma_updates()
         if self.centroid_learning_rate_scale == 0:
             name = "centroid_learning_rate_scale"
             raise OptionError(name, f"{name} 0 would divide by zero; give a number above 0")
+
+    def _check_gamma_updates(self) -> None:
+        if not _is_positive(self.gamma_updates):
+            message = f"gamma_updates {self.gamma_updates!r} is no length; give a number of updates, or a share below 1"
+            raise OptionError("gamma_updates", message)
+        if self.nu == 1:
+            raise OptionError("gamma_updates", "gamma_updates with nu 1 has no rate, for gamma only approaches 1")
 
 
 @dataclass(frozen=True)
@@ -113,7 +125,9 @@ class SDMAOptions(SMAOptions):
     Attributes:
         n_clusters_q: Number of clusters of the query mixture (18), which all heads share.
         q_gmm_input: What is clustered: "raw", x W_q + b_q (Algorithm 1), or "scaled", the same over sqrt(D) (released).
-            The noise of the queries is added on the same scale.
+        query_noise_scale: Scale on which the noise of the queries is drawn: "raw" (ours), so that `noise_std` means the
+            same for both values of `q_gmm_input`; or "clustered", that on which they are clustered, which with
+            `q_gmm_input: scaled` makes the noise sqrt(D) times as large, about as large as the queries (released).
         query_variance_from: What a learned variance of the queries is predicted from: "tokens" (ours), or "queries",
             their projections (released).
         mi_density: p(q) in (17): "paper", or "tempered" (ours), to the power 1/D, because otherwise a few tokens
@@ -124,6 +138,7 @@ class SDMAOptions(SMAOptions):
 
     n_clusters_q: int = 4
     q_gmm_input: str = one_of("raw", "scaled")
+    query_noise_scale: str = one_of("raw", "clustered")
     query_variance_from: str = one_of("tokens", "queries")
     mi_density: str = one_of("paper", "tempered")
     lambda_q: float = 30.0
@@ -132,7 +147,13 @@ class SDMAOptions(SMAOptions):
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "paper": SMAOptions.PRESETS["paper"],
         "released": SMAOptions.PRESETS["released"]
-        | {"q_gmm_input": "scaled", "query_variance_from": "queries", "lambda_q": 10.0, "lambda_x": 1.0},
+        | {
+            "q_gmm_input": "scaled",
+            "query_noise_scale": "clustered",
+            "query_variance_from": "queries",
+            "lambda_q": 10.0,
+            "lambda_x": 1.0,
+        },
     }
 
 

@@ -17,6 +17,7 @@ Softmax-equivalent setting: nu = 0 (gamma stays 0), noise_std = 0, lambda_k = 0 
 Cost: that of softmax plus O(T C (D + C)); the mixed weights are computed in blocks of rows and never stored whole.
 """
 
+import math
 from dataclasses import replace
 from functools import reduce
 from typing import ClassVar
@@ -29,7 +30,7 @@ from espnet_diverse.attention.cluster_usage import cluster_diagnoses, cluster_us
 from espnet_diverse.attention.core import Core, Heads, Inputs
 from espnet_diverse.attention.inspection import AuxiliaryLoss, Diagnosis, HeadMap, Inspection
 from espnet_diverse.attention.mixture import Clustering, Mixture
-from espnet_diverse.attention.noise import LearnedVariance, gaussian_noise
+from espnet_diverse.attention.noise import LearnedVariance, gaussian_noise, noise_diagnosis, noise_share
 from espnet_diverse.attention.sdma_options import SMAOptions
 from espnet_diverse.attention.supports import EVERYTHING
 from espnet_diverse.attention.update_counter import UpdateCounter
@@ -47,7 +48,10 @@ class SMA(Core):
     options: SMAOptions
     supports = replace(EVERYTHING, half_precision=False)  # log densities are too coarse in half precision
     SOFTMAX_EQUIVALENT = {"nu": 0.0, "noise_std": 0.0, "lambda_k": 0.0, "lambda_d": 0.0}
-    DIAGNOSES: ClassVar[tuple[Diagnosis, ...]] = cluster_diagnoses("z", "tokens")
+    DIAGNOSES: ClassVar[tuple[Diagnosis, ...]] = (
+        *cluster_diagnoses("z", "tokens"),
+        noise_diagnosis("tokens", "lower noise_std, or set noise_times_s: false if scale_s is above 1"),
+    )
     LOSSES = {"kl_z": AuxiliaryLoss("lambda_k"), "diversity_z": AuxiliaryLoss("lambda_d")}
 
     def __init__(
@@ -55,7 +59,7 @@ class SMA(Core):
     ):
         super().__init__(size, heads, options, cross, causal)
         self.token_mixture = self._mixture(heads, self.options.n_clusters_z)
-        self.updates = UpdateCounter()
+        self.updates = UpdateCounter(self.options.gamma_updates)
         learned = self.options.approx_var == "learned"
         self.token_variance = LearnedVariance(size, heads) if learned else None
         self.memory_variance = LearnedVariance(size, heads) if learned and cross else None
@@ -120,7 +124,7 @@ class SMA(Core):
 
     def gamma(self) -> Tensor:
         """Return the mixing rate (11) at the current number of optimizer updates, (); 0 if the mask is not used."""
-        gamma = gamma_schedule(self._count(), self.options.nu, self.options.gamma_rate)
+        gamma = gamma_schedule(self._count(), self.options.nu, self._gamma_rate())
         unmasked = self.causal and not self.training and not self.options.decoder_test_mask
         return gamma.new_zeros(()) if unmasked else gamma
 
@@ -128,7 +132,14 @@ class SMA(Core):
         """Return s of Algorithm 1; with `scale_s: anneal` it falls from 10 to 1 while gamma grows to 0.9."""
         if not isinstance(self.options.scale_s, str):  # the only text that is allowed is "anneal"
             return self.options.scale_s
-        return 10 * (1 - gamma_schedule(self._count(), 0.9, self.options.gamma_rate))
+        return 10 * (1 - gamma_schedule(self._count(), 0.9, self._gamma_rate()))
+
+    def _gamma_rate(self) -> float | Tensor:
+        """Return the rate of (11): exp(-rate t) is 1 - nu after `gamma_updates`."""
+        option = self.options
+        if option.gamma_updates is None:
+            return option.gamma_rate
+        return -math.log(1 - option.nu) / self.updates.length(option.gamma_updates)
 
     def _collect_token_losses(self, heads: Heads, query: Clustering, key: Clustering) -> None:
         scope = current()
@@ -171,7 +182,10 @@ class SMA(Core):
         std = self.options.noise_std
         if learned is not None:
             std = learned(x).sqrt().transpose(1, 2).repeat_interleave(self.width, dim=-1)  # (B, H, T) -> (B, T, M)
-        return gaussian_noise(x, std * self._noise_scale())
+        noise = gaussian_noise(x, std * self._noise_scale())
+        if current().collect:
+            current().add_stat("noise_tokens", noise_share(noise, x))
+        return noise
 
     def _noise_scale(self) -> float | Tensor:
         return self.scale() if self.options.noise_times_s else 1.0

@@ -1,4 +1,4 @@
-"""Counts optimizer updates from inside a module, whoever runs the training loop."""
+"""Counts optimizer updates from inside a module, whoever runs the training loop, and knows how many a run has."""
 
 import torch
 from torch import Tensor, nn
@@ -14,13 +14,23 @@ class UpdateCounter(nn.Module):
     optimizer step changes the watched parameter in place, which raises autograd's version counter of the tensor. An
     update is therefore counted in the first forward pass in training that sees a new version. The buffer is a float so
     that checkpoint averaging averages it like the weights.
+
+    Args:
+        spans: Lengths of schedules in updates, as options give them. One that is a share of the run, see `is_share`,
+            needs the number of updates of the run, which is then a second buffer, `of_run`: training writes it with
+            `set_updates_of_run`, and a checkpoint keeps it, because evaluation depends on it.
     """
 
     count: Tensor
+    of_run: Tensor
 
-    def __init__(self):
+    def __init__(self, *spans: float | None):
         super().__init__()
         self.register_buffer("count", torch.zeros(()))
+        self.share = next((span for span in spans if is_share(span)), None)
+        if self.share is not None:
+            self.register_buffer("of_run", torch.zeros(()))
+        self._told = False
         self._seen: int | None = None  # not `_version`, which a module has for its state dict
 
     def forward(self, watched: Tensor) -> Tensor:
@@ -31,6 +41,21 @@ class UpdateCounter(nn.Module):
             self._seen = watched._version
         return self.count
 
+    def length(self, span: float) -> float | Tensor:
+        """Return the length of a schedule in updates: `span`, or its share of the run.
+
+        Raises:
+            ValueError: It is a share, the module is in training, and the number of updates of the run is not known.
+        """
+        if not is_share(span):
+            return span
+        if self.training and not self._told:
+            raise ValueError(
+                f"a schedule of {span} is a share of the updates of a run, whose number is not known; call "
+                "espnet_diverse.attention.set_updates_of_run(model, updates) first, or give the schedule in updates"
+            )
+        return (span * self.of_run).clamp(min=1)
+
     def _load_from_state_dict(self, *args, **kwargs):
         """Load the count without counting the loading, which also changes the watched parameter, as an update.
 
@@ -39,3 +64,31 @@ class UpdateCounter(nn.Module):
         """
         super()._load_from_state_dict(*args, **kwargs)
         self._seen = _UNSEEN if self.count > 0 else None
+        self._told = self.share is not None and bool(self.of_run > 0)
+
+
+def is_share(span: float | None) -> bool:
+    """Return whether the length of a schedule is a share of all updates of a run, which is a number between 0 and 1."""
+    return span is not None and 0 < span < 1
+
+
+def counters_by_share(model: nn.Module) -> list[UpdateCounter]:
+    """Return the counters of a model that need the number of updates of the run."""
+    return [module for module in model.modules() if isinstance(module, UpdateCounter) and module.share is not None]
+
+
+def set_updates_of_run(model: nn.Module, updates: int) -> None:
+    """Tell the schedules of a model how many optimizer updates the whole run has; `train` does it by itself.
+
+    Args:
+        model: Any module that contains attention.
+        updates: The number, those before a resumption included.
+
+    Raises:
+        ValueError: The number is not positive.
+    """
+    if updates < 1:
+        raise ValueError(f"a run of {updates} updates has no schedule; give at least 1")
+    for counter in counters_by_share(model):
+        counter.of_run.fill_(updates)
+        counter._told = True

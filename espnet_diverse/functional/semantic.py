@@ -54,10 +54,10 @@ def mix(weights: Tensor, masked: Tensor, gamma: float | Tensor) -> Tensor:
 
 
 @overload
-def gamma_schedule(step: Tensor, nu: float = ..., rate: float = ...) -> Tensor: ...
+def gamma_schedule(step: Tensor, nu: float = ..., rate: float | Tensor = ...) -> Tensor: ...
 @overload
 def gamma_schedule(step: float, nu: float = ..., rate: float = ...) -> float: ...
-def gamma_schedule(step: float | Tensor, nu: float = 0.9, rate: float = 5e-4) -> float | Tensor:
+def gamma_schedule(step: float | Tensor, nu: float = 0.9, rate: float | Tensor = 5e-4) -> float | Tensor:
     """Return the mixing rate of (11) after `step` training updates, 1 - max(1 - nu, exp(-rate step)).
 
     It grows from 0 to its bound nu. The paper prints exp(+rate step), with which it would be negative.

@@ -22,6 +22,7 @@ from espnet_diverse.training.diagnosis import cores_of
 from espnet_diverse.training.epoch_table import EpochTable
 from espnet_diverse.training.length_check import check_lengths, shape_files
 from espnet_diverse.training.precision import compile_layers, mixed_precision
+from espnet_diverse.training.run_length import tell_length_of_run
 
 
 class Trainer(espnet_trainer.Trainer):
@@ -59,6 +60,7 @@ class Trainer(espnet_trainer.Trainer):
     def train_one_epoch(cls, model, iterator, reporter, options, **parts) -> bool:
         """Train one epoch; check that it made an update and that parameters are finite before anything is saved."""
         epoch = reporter.get_epoch()
+        tell_length_of_run(model, iterator, options)
         steps = _Steps(iterator, f"train epoch {epoch}", reporter)
         with fast_on_cpu(model):
             idle = super().train_one_epoch(model=model, iterator=steps, reporter=reporter, options=options, **parts)

@@ -3,7 +3,10 @@
 import pytest
 import torch
 
-from espnet_diverse.attention.noise import LearnedVariance, gaussian_noise
+from espnet_diverse.attention import build_attention
+from espnet_diverse.attention.noise import LearnedVariance, gaussian_noise, noise_diagnosis, noise_share
+from espnet_diverse.scope import scope
+from espnet_diverse.training.diagnosis import findings
 
 
 def test_a_learned_variance_starts_at_the_papers():
@@ -18,3 +21,38 @@ def test_noise_has_the_given_deviation_in_any_memory_order(std):
     noise = gaussian_noise(like, std)
     assert noise.shape == like.shape
     assert noise.mean().abs() < 0.01 and float(noise.std()) == pytest.approx(0.3, rel=0.02)
+
+
+def test_the_share_of_noise_is_a_ratio_of_variances():
+    x = torch.tensor([1.0, -1.0, 3.0, -3.0])
+    assert float(noise_share(x / 2, x + 7)) == pytest.approx(0.25)
+    assert torch.isfinite(noise_share(x, torch.zeros(4)))
+
+
+@pytest.mark.parametrize(
+    ("options", "tokens", "queries"),
+    [
+        ({}, 0.01, 0.01),
+        ({"query_noise_scale": "clustered", "q_gmm_input": "scaled"}, 0.01, 0.04),
+        ({"scale_s": 10.0}, 1.0, 1.0),
+        ({"scale_s": 10.0, "noise_times_s": False}, 0.01, 0.01),
+    ],
+)
+def test_training_knows_how_loud_the_noise_is(options, tokens, queries):
+    """On tokens and queries of variance 1 and heads of width 4."""
+    torch.manual_seed(0)
+    attention = build_attention("sdma", 16, 4, **options)
+    torch.nn.init.eye_(attention.linear_q.weight)
+    x = torch.randn(16, 100, 16)
+    with scope() as shared:
+        attention(x, x, x, None)
+    stats = {name: float(value) for name, value in shared.stats().items()}
+    assert stats["noise_tokens"] == pytest.approx(tokens, rel=0.05)
+    assert stats["noise_queries"] == pytest.approx(queries / (1 + tokens), rel=0.05)
+    warned = [finding for finding in findings(stats, [type(attention.core)]) if "noise" in finding]
+    assert len(warned) == (tokens > 0.1) + (queries / (1 + tokens) > 0.1)
+
+
+def test_the_warning_says_what_to_do():
+    said = noise_diagnosis("queries", "lower noise_std").sentence(0.97)
+    assert said == "the noise added to queries has 97% of their variance; lower noise_std"

@@ -91,6 +91,9 @@ def test_every_preset_builds_and_is_documented(core):
         ({"scale_s": 0}, "scale_s 0 is no scale; give a number above 0, or anneal"),
         ({"scale_s": "annealed"}, "scale_s 'annealed' is no scale"),
         ({"approx_var": 0.0}, "approx_var 0.0 is no variance; give a number above 0, or learned"),
+        ({"gamma_updates": 0}, "gamma_updates 0 is no length; give a number of updates, or a share below 1"),
+        ({"gamma_updates": "0.1"}, "gamma_updates '0.1' is no length"),
+        ({"gamma_updates": 0.1, "nu": 1.0}, "gamma_updates with nu 1 has no rate, for gamma only approaches 1"),
         ({"gamma_rate": "5e-4"}, "gamma_rate '5e-4' is not a number; YAML reads 5e-4 as text, write 5.0e-4"),
         ({"n_clusters_q": 2.5}, "n_clusters_q 2.5 is not a whole number"),
         ({"n_clusters_z": 0}, "0 clusters make no mixture; give at least 1"),
@@ -185,8 +188,17 @@ def test_noise_is_multiplied_by_s_with_the_tokens(times, std):
     assert float(run(module, x)[0]["q"].std()) == pytest.approx(std, rel=0.02)
 
 
-@pytest.mark.parametrize(("options", "std"), [({}, 0.1), ({"q_gmm_input": "scaled"}, 0.2), ({"scale_s": 3.0}, 0.3)])
-def test_queries_are_noised_on_the_scale_on_which_they_are_clustered(options, std):
+@pytest.mark.parametrize(
+    ("options", "std"),
+    [
+        ({}, 0.1),
+        ({"q_gmm_input": "scaled"}, 0.1),
+        ({"q_gmm_input": "scaled", "query_noise_scale": "clustered"}, 0.2),
+        ({"query_noise_scale": "clustered"}, 0.1),
+        ({"scale_s": 3.0}, 0.3),
+    ],
+)
+def test_the_noise_of_queries_may_follow_the_scale_on_which_they_are_clustered(options, std):
     module = make(noise_order="before", **options)
     x = torch.zeros(8, 400, SIZE, dtype=torch.double)
     module.linear_q.weight.data.zero_()

@@ -1,8 +1,9 @@
 """Counting optimizer updates from inside a module."""
 
+import pytest
 import torch
 
-from espnet_diverse.attention.update_counter import UpdateCounter
+from espnet_diverse.attention.update_counter import UpdateCounter, counters_by_share, is_share, set_updates_of_run
 
 
 def test_counter_does_not_take_loading_for_an_update():
@@ -35,3 +36,27 @@ def test_counter_leaves_the_format_version_of_the_state_dict_alone():
     counter, weight = UpdateCounter(), torch.nn.Parameter(torch.zeros(2))
     counter(weight)
     assert counter.state_dict()._metadata[""] == {"version": 1}
+
+
+def test_a_schedule_is_a_number_of_updates_or_a_share_of_the_run():
+    model = torch.nn.ModuleList([UpdateCounter(0.1), UpdateCounter(None, 300)])
+    assert counters_by_share(model) == [model[0]] and "of_run" not in model[1].state_dict()
+    set_updates_of_run(model, 5552)
+    assert float(model[0].length(0.1)) == pytest.approx(555.2) and model[1].length(300) == 300
+    assert [is_share(span) for span in (None, 0, 0.5, 1, 300)] == [False, False, True, False, False]
+
+
+def test_a_share_needs_the_length_of_the_run_which_a_checkpoint_keeps():
+    counter = UpdateCounter(0.5)
+    with pytest.raises(ValueError, match=r"^a schedule of 0.5 is a share of the updates of a run, whose number is not"):
+        counter.length(0.5)
+    assert float(counter.eval().length(0.5)) == 1  # of a model that has not been trained
+    set_updates_of_run(counter, 10)
+    loaded = UpdateCounter(0.5)
+    loaded.load_state_dict(counter.state_dict())
+    assert float(loaded.length(0.5)) == 5
+
+
+def test_a_run_without_updates_is_refused():
+    with pytest.raises(ValueError, match="a run of 0 updates has no schedule; give at least 1"):
+        set_updates_of_run(UpdateCounter(0.1), 0)
