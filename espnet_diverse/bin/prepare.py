@@ -71,6 +71,12 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
         default="none",
         help="word segmentation of Chinese source text: none or jieba (default: none)",
     )
+    wanted.add_argument(
+        "--train_utterances",
+        type=int,
+        metavar="N",
+        help="only N utterances of the training set, evenly spaced in the order of their ids (default: all)",
+    )
     wanted.add_argument("--on_missing", default="error", help="utterances without audio or text: error or drop")
 
 
@@ -94,16 +100,20 @@ def run(args: argparse.Namespace) -> int:
     from espnet_diverse.data.atomic_files import write_text
     from espnet_diverse.data.faults import FaultsError
     from espnet_diverse.data.formatting import FormatOptions, format_data
+    from espnet_diverse.data.kaldi import evenly_spaced
     from espnet_diverse.errors import ConfigError, DataError
 
-    if args.nj < 1:
-        raise ConfigError(f"--nj {args.nj}: must be 1 or more")
+    for name in ("nj", "train_utterances"):
+        if (value := getattr(args, name)) is not None and value < 1:
+            raise ConfigError(f"--{name} {value}: must be 1 or more")
     corpus = load_corpus(args.name)
     selection = _selection(args)
     check_options(corpus, selection)
     formatting = FormatOptions(tuple(args.speed_perturb), args.min_seconds, args.max_seconds, args.audio_format)
     try:
         sets = corpus.prepare(_corpus_dir(args, corpus, selection), selection)
+        if args.train_utterances is not None:
+            sets["train"] = evenly_spaced(sets["train"], args.train_utterances)
         summaries = format_data(sets, args.output_dir, formatting, args.nj)
     except FaultsError as error:
         if args.report is None:

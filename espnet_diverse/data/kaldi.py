@@ -80,6 +80,32 @@ class DataDir:
         }
 
 
+def evenly_spaced(data: DataDir, count: int) -> DataDir:
+    """Return `count` utterances of a set, evenly spaced in the order of their ids; all, if it has no more.
+
+    Recordings that no utterance is left of are left out too. Dropped utterances stay listed.
+    """
+    there = data.utterances()
+    if count >= len(there):
+        return data
+    kept = {there[i * len(there) // count] for i in range(count)}
+
+    def of_kept(table: dict) -> dict:
+        return {utterance: value for utterance, value in table.items() if utterance in kept}
+
+    segments = of_kept(data.segments)
+    recordings = {segment.recording for segment in segments.values()} if segments else kept
+    return DataDir(
+        wav_scp={recording: path for recording, path in data.wav_scp.items() if recording in recordings},
+        text=of_kept(data.text),
+        utt2spk=of_kept(data.utt2spk),
+        segments=segments,
+        src_text=of_kept(data.src_text),
+        conditions={name: of_kept(table) for name, table in data.conditions.items()},
+        dropped=data.dropped,
+    )
+
+
 def scan_data_dir(path: Path) -> tuple[DataDir, list[Fault]]:
     """Read a data directory; return it and the faults of each table by itself."""
     if not path.is_dir():

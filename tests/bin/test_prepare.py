@@ -147,6 +147,7 @@ def test_all_faults_are_listed_on_request(tmp_path, corpus_dir, prepare, capsys)
     ("options", "what"),
     [
         (["--nj", "0"], "--nj 0: must be 1 or more"),
+        (["--train_utterances", "0"], "--train_utterances 0: must be 1 or more"),
         (["--download"], "give exactly one of --corpus_dir DIR, --corpus synthetic and --download"),
         (["--on_missing", "skip"], "on_missing 'skip': must be error or drop"),
         (["--max_seconds", "0.01"], "limits of 0.1 and 0.01 seconds"),
@@ -155,6 +156,14 @@ def test_all_faults_are_listed_on_request(tmp_path, corpus_dir, prepare, capsys)
 def test_bad_options(prepare, capsys, options, what):
     assert prepare(*options) == 1
     assert what in capsys.readouterr().err
+
+
+def test_a_part_of_the_training_set(tmp_path, prepare, capsys):
+    assert prepare("--train_utterances", "1") == 0
+    assert capsys.readouterr().out.splitlines()[:2] == [
+        "train: 1 utterances, 0.00 hours, 1 speakers, 0 dropped",
+        "dev: 1 utterances, 0.00 hours, 1 speakers, 0 dropped",
+    ]
 
 
 def test_no_source_and_unknown_corpus(tmp_path, capsys):

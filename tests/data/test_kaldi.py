@@ -1,7 +1,7 @@
 import pytest
 
 from espnet_diverse.audio.segments import Segment
-from espnet_diverse.data.kaldi import DataDir, read_data_dir, write_data_dir
+from espnet_diverse.data.kaldi import DataDir, evenly_spaced, read_data_dir, write_data_dir
 from espnet_diverse.errors import DataError
 
 
@@ -59,3 +59,22 @@ def test_text_takes_the_place_of_audio(tmp_path, data):
     write_data_dir(data, tmp_path / "out")
     write_data_dir(DataDir(text={"a": "one"}), tmp_path / "out")
     assert [file.name for file in (tmp_path / "out").iterdir()] == ["text"]
+
+
+def test_a_part_of_a_set_is_evenly_spaced_and_whole():
+    names = [f"u{i}" for i in range(7)]
+    data = DataDir(
+        wav_scp={"r1": "/r1", "r2": "/r2"},
+        text=dict.fromkeys(names, "x"),
+        utt2spk=dict.fromkeys(names, "s"),
+        segments={name: Segment("r2" if name == "u6" else "r1", 0, 1) for name in names},
+        conditions={"utt2lang": dict.fromkeys(names, "de")},
+        dropped={"v": "too short"},
+    )
+    part = evenly_spaced(data, 3)
+    assert part.utterances() == list(part.text) == list(part.utt2spk) == ["u0", "u2", "u4"]
+    assert (part.wav_scp, list(part.conditions["utt2lang"])) == ({"r1": "/r1"}, ["u0", "u2", "u4"])
+    assert part.dropped == {"v": "too short"}
+    assert evenly_spaced(data, 7) is data
+    recordings = DataDir({"a": "/a", "b": "/b"}, {"a": "x", "b": "y"}, {"a": "s", "b": "s"})
+    assert evenly_spaced(recordings, 1).tables()["wav.scp"] == {"a": "/a"}

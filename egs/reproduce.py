@@ -1,0 +1,290 @@
+#!/usr/bin/env python3
+"""Walk through a table of training runs: train, decode and score those whose results are not there yet.
+
+    egs/reproduce.py list
+    egs/reproduce.py run --corpus multi30k=DIR --only 'multi30k/*' --jobs 2
+    egs/reproduce.py table
+
+reproduce.yaml holds the runs: a recipe, what all runs of an experiment share, and for each run its fragments, its seeds
+and the figure that was expected before it was run. Each finished run adds its scores to reproduce.tsv; if the baseline
+of the same seed was decoded before, the p-value of a paired bootstrap test stands beside them. A run with scores there
+is done. Another call goes on after the last epoch of a run that was stopped, so `--minutes 10` cuts the work
+into pieces; it then ends with exit code 75 as long as runs are left.
+"""
+
+import argparse
+import csv
+import fnmatch
+import json
+import os
+import platform
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+EGS = Path(__file__).resolve().parent
+COLUMNS = ("experiment", "run", "seed", "set", "metric", "score", "p", "commit", "processor")
+KEYS = {
+    *("recipe", "corpus", "prepared", "options", "config"),
+    *("metric", "row", "score_options", "sets", "baseline", "seeds", "runs"),
+}
+RUN_KEYS = {"fragments", "expected", "set", "seeds"}
+SYNTHETIC = "synthetic"  # the corpus that the recipe generates
+STOPPED = 75  # EX_TEMPFAIL: call again
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """One training run with one seed.
+
+    Attributes:
+        experiment: Name of the experiment that it belongs to.
+        shared: The settings of that experiment, see `reproduce.yaml`.
+        name: Name in the experiment.
+        seed: Random seed.
+        settings: Its own settings: `fragments`, `expected`, and `set`, a list of changes of the configuration.
+    """
+
+    experiment: str
+    shared: dict[str, Any]
+    name: str
+    seed: int
+    settings: dict[str, Any]
+
+    @property
+    def label(self) -> str:
+        """Its name in messages and for --only."""
+        return f"{self.experiment}/{self.name}/{self.seed}"
+
+    @property
+    def folder(self) -> Path:
+        """Its folder in the recipe's exp/."""
+        return self.recipe / "exp" / self.tag(self.name)
+
+    @property
+    def recipe(self) -> Path:
+        """The folder of the recipe."""
+        return EGS / self.shared["recipe"]
+
+    def tag(self, name: str) -> str:
+        """Name of the folder of a run of this experiment and seed."""
+        return f"{self.experiment}_{name}_seed{self.seed}"
+
+    def decoded(self, name: str, data_set: str) -> Path:
+        """Folder of the hypotheses of a run of this experiment and seed on a set."""
+        return self.recipe / "exp" / self.tag(name) / "decode" / data_set
+
+    def command(self, corpora: dict[str, str], *more: str) -> list[str]:
+        """The command of the recipe, to be started in its folder."""
+        shared, folder = self.shared, corpora.get(self.shared["corpus"], "")
+        source = ["--corpus_dir", folder, "--data_dir", f"data/{self.experiment}"]
+        if shared["corpus"] == SYNTHETIC:
+            source = ["--corpus", SYNTHETIC, "--data_dir", f"data/{self.experiment}"]
+        elif shared.get("prepared"):
+            source = ["--data_dir", folder, "--stage", "tokens"]
+        changes = [word for change in self.settings.get("set", ()) for word in ("--set", change)]
+        return [
+            *("./run.sh", *source, "--tag", self.tag(self.name), "--seed", str(self.seed)),
+            *("--config", shared["config"].format(self.settings["fragments"]), *changes),
+            *("--test_sets", " ".join(shared["sets"]), "--metric", shared["metric"], *shared.get("options", ())),
+            *(["--score_options", shared["score_options"]] if "score_options" in shared else []),
+            *more,
+        ]
+
+
+def main() -> int:
+    """Run the command line."""
+    args = arguments()
+    runs = [run for run in read_runs(args.table) if fnmatch.fnmatch(run.label, args.only)]
+    if not runs:
+        sys.exit(f"error: no run of {args.table} matches --only '{args.only}'; `list` shows all")
+    done = {(row["experiment"], row["run"], int(row["seed"])) for row in read_results(args.results)}
+    waiting = [run for run in runs if (run.experiment, run.name, run.seed) not in done]
+    if args.action == "table":
+        print("\n".join(markdown(runs, read_results(args.results))))
+        return 0
+    if args.action == "list":
+        for run in runs:
+            print("waiting" if run in waiting else "done   ", run.label, run.settings.get("expected", ""), sep="  ")
+        return 0
+    left = Pool(args, waiting).work()
+    print(f"{len(waiting) - len(left)} runs done, {len(left)} left")
+    return STOPPED if left else 0
+
+
+def arguments() -> argparse.Namespace:
+    """Options of the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("action", choices=("list", "run", "table"))
+    parser.add_argument("--only", default="*", help="pattern of experiment/run/seed, such as 'multi30k/sdma*/0'")
+    parser.add_argument("--corpus", action="append", default=[], metavar="NAME=DIR", help="folder of a corpus")
+    parser.add_argument("--jobs", type=int, default=1, help="runs at the same time, each on one thread (default: 1)")
+    parser.add_argument("--minutes", type=float, help="stop then; the next call goes on")
+    parser.add_argument("--recipe_options", default="", help="further options of run.sh, such as '--ngpu 1'")
+    parser.add_argument("--table", type=Path, default=EGS / "reproduce.yaml", help="table of runs")
+    parser.add_argument("--results", type=Path, default=EGS / "reproduce.tsv", help="file of results")
+    return parser.parse_args()
+
+
+def read_runs(path: Path) -> list[Run]:
+    """Read the table of runs: all runs of the first seed, then all of the second, and so on."""
+    runs = []
+    for experiment, shared in yaml.safe_load(path.read_text(encoding="utf-8")).items():
+        _check_keys(shared, KEYS, f"{path}: {experiment}")
+        for name, settings in shared["runs"].items():
+            _check_keys(settings, RUN_KEYS, f"{path}: {experiment}/{name}")
+            seeds = settings.get("seeds", shared["seeds"])
+            runs += [Run(experiment, shared, name, seed, settings) for seed in seeds]
+    return sorted(runs, key=lambda run: run.seed)
+
+
+def _check_keys(given: dict, known: set[str], where: str) -> None:
+    if unknown := sorted(set(given) - known):
+        sys.exit(f"error: {where} has an unknown key {unknown[0]!r}; known: {' '.join(sorted(known))}")
+
+
+def read_results(path: Path) -> list[dict[str, str]]:
+    """Read the scores of the finished runs, a row for each set."""
+    if not path.is_file():
+        return []
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file, delimiter="\t"))
+
+
+class Pool:
+    """Several runs at a time, until all are done or the time is over.
+
+    Args:
+        args: Options of the command line.
+        waiting: The runs.
+    """
+
+    def __init__(self, args: argparse.Namespace, waiting: Sequence[Run]):
+        self.args, self.waiting = args, list(waiting)
+        for pair in args.corpus:
+            if "=" not in pair:
+                sys.exit(f"error: --corpus {pair} is not NAME=DIR")
+        self.corpora = dict(pair.split("=", 1) for pair in args.corpus)
+        self.deadline = time.monotonic() + 60 * args.minutes if args.minutes else float("inf")
+        self.active: dict[Run, subprocess.Popen] = {}
+        for run in waiting:
+            name = run.shared["corpus"]
+            if name not in {SYNTHETIC, *self.corpora}:
+                sys.exit(f"error: {run.label} needs a corpus; give --corpus {name}=DIR, or leave it out by --only")
+
+    def work(self) -> list[Run]:
+        """Run them; return those that are not done."""
+        left, failed = list(self.waiting), []
+        try:
+            while (self.waiting or self.active) and time.monotonic() < self.deadline:
+                while self.waiting and len(self.active) < self.args.jobs:
+                    run = self.waiting.pop(0)
+                    if self._prepare(run):
+                        self.active[run] = self._start(run)
+                    else:
+                        failed.append(run)
+                for run in [run for run, process in self.active.items() if process.poll() is not None]:
+                    if self.active.pop(run).returncode == 0:
+                        self._keep_scores(run)
+                        left.remove(run)
+                    else:
+                        failed.append(run)
+                time.sleep(0.2)
+        finally:
+            for process in self.active.values():
+                os.killpg(process.pid, signal.SIGTERM)
+                process.wait()
+        for run in failed:
+            print(f"error: {run.label} failed; its log is {log_of(run)}", file=sys.stderr)
+        return left
+
+    def _prepare(self, run: Run) -> bool:
+        """Prepare the data that the runs of an experiment share, one run at a time."""
+        return self._start(run, "--stop_stage", "tokens").wait() == 0
+
+    def _start(self, run: Run, *more: str) -> subprocess.Popen:
+        log_of(run).parent.mkdir(parents=True, exist_ok=True)
+        print(f"{run.label}: log {log_of(run)}", flush=True) if not more else None
+        command = run.command(self.corpora, *self.args.recipe_options.split(), *more)
+        settings = {"cwd": run.recipe, "env": {"OMP_NUM_THREADS": "1", **os.environ}, "start_new_session": True}
+        with log_of(run).open("a", encoding="utf-8") as log:
+            return subprocess.Popen(command, stdout=log, stderr=log, **settings)
+
+    def _compare(self, run: Run) -> None:
+        """Score a run once more, against the baseline of the same seed, where that was decoded before."""
+        for data_set in run.shared["sets"]:
+            baseline = run.decoded(run.shared["baseline"], data_set) / "text"
+            if run.name != run.shared["baseline"] and baseline.is_file():
+                options = f"{run.shared.get('score_options', '')} --baseline {baseline.relative_to(run.recipe)}"
+                stage = ("--stage", "score", "--test_sets", data_set, "--score_options", options)
+                self._start(run, *stage).wait()
+
+    def _keep_scores(self, run: Run) -> None:
+        self._compare(run)
+        rows = list(scores(run))
+        fresh = not self.args.results.is_file()
+        with self.args.results.open("a", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, COLUMNS, delimiter="\t", lineterminator="\n")
+            writer.writeheader() if fresh else None
+            writer.writerows(rows)
+        shown = ", ".join(f"{row['set']} {row['score']}" for row in rows)
+        print(f"{run.label}: {shown} (expected: {run.settings.get('expected', 'not said')})", flush=True)
+
+
+def log_of(run: Run) -> Path:
+    """The log of a run."""
+    return run.folder.with_suffix(".log")
+
+
+def scores(run: Run) -> Iterator[dict[str, Any]]:
+    """Rows of the results of a finished run."""
+    shared, metric = run.shared, run.shared["metric"]
+    commit = subprocess.run(["git", "-C", EGS, "describe", "--always", "--dirty"], capture_output=True, text=True)
+    for data_set in shared["sets"]:
+        summary = json.loads((run.decoded(run.name, data_set) / "score.json").read_text(encoding="utf-8"))
+        found = summary["metrics"][metric]
+        part = found["averages"][shared["row"]] if "row" in shared else found["overall"]
+        yield {
+            **{"experiment": run.experiment, "run": run.name, "seed": run.seed, "set": data_set, "metric": metric},
+            **{"score": f"{part['score']:.2f}", "p": part.get("baseline", {}).get("p_value", "")},
+            **{"commit": commit.stdout.strip(), "processor": processor()},
+        }
+
+
+def processor() -> str:
+    """Name of the processor."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
+
+
+def markdown(runs: Sequence[Run], results: Sequence[dict[str, str]]) -> Iterator[str]:
+    """Yield the lines of a table for each experiment: mean, standard deviation and number of seeds of each set."""
+    for experiment in dict.fromkeys(run.experiment for run in runs):
+        shared = next(run.shared for run in runs if run.experiment == experiment)
+        yield f"| {experiment} | {' | '.join(shared['sets'])} | seeds |"
+        yield "|---" * (len(shared["sets"]) + 2) + "|"
+        for name in dict.fromkeys(run.name for run in runs if run.experiment == experiment):
+            rows = [row for row in results if (row["experiment"], row["run"]) == (experiment, name)]
+            cells = [_cell([float(row["score"]) for row in rows if row["set"] == s]) for s in shared["sets"]]
+            yield f"| {name} | {' | '.join(cells)} | {len({row['seed'] for row in rows})} |"
+
+
+def _cell(values: Sequence[float]) -> str:
+    if len(values) < 2:
+        return f"{values[0]:.1f}" if values else ""
+    return f"{statistics.mean(values):.1f} ± {statistics.stdev(values):.1f}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
