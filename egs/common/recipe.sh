@@ -30,7 +30,7 @@ option prepare_options '' "further options of espnet-diverse prepare, such as '-
 option config '' "configuration fragments joined by commas; later ones override earlier ones"
 option set '' "change of the configuration as key.sub=value; may be repeated"
 option seed 0 "random seed of the training"
-option tag '' "name of the experiment in exp/; without it made from corpus, config, set, init_param and seed"
+option tag '' "name of the experiment in exp/; without it made from data_dir or corpus, config, set, init_param and seed"
 option init_param '' "pretrained parameters to start from, such as ../asr1/exp/x/valid.acc.ave.pth:encoder:encoder"
 option speed_perturb '' "speed factors of the training set, such as '0.9 1.0 1.1'"
 option token_type char "char, bpe or unigram"
@@ -159,9 +159,10 @@ stage_score() {
         espnet-diverse figure --model_dir "$exp_dir" --data_dir "$data_dir/$name" --output_dir "$exp_dir/figures"
 }
 
-experiment_tag() { # such as small_sdma_train, with the corpus, changes and the seed if they are not the defaults
+experiment_tag() { # such as aishell_small_sdma_train: the data, the fragments, changes, and the seed if it is not 0
     local name change
-    name=${corpus:+${corpus}_}$(stems "$config")
+    name=${data_dir:-${corpus:-$corpus_dir}} name=${name%/}
+    name=${name:+${name##*/}_}$(stems "$config")
     for change in "${sets[@]}"; do name+=_${change//[^A-Za-z0-9._=-]/}; done
     [[ -z $init_param ]] || name+=_init
     [[ $seed == 0 ]] || name+=_seed$seed

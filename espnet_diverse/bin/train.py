@@ -19,6 +19,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="MODEL:PART:PART",
         help="pretrained parameters to start from, for example exp/asr/valid.acc.ave.pth:encoder:encoder",
     )
+    parser.add_argument(
+        "--allow_changed",
+        nargs="+",
+        default=[],
+        metavar="WHAT",
+        help="continue a run although its data or statistics are not those that it was trained with: data, statistics",
+    )
     parser.add_argument("--ngpu", type=int, default=0, help="number of GPUs (default: 0, the CPU)")
 
 
@@ -42,5 +49,5 @@ def run(args: argparse.Namespace) -> int:
 
     if args.init_param:
         config.add({"init_param": args.init_param}, {("init_param",): "--init_param"})
-    train(config, options.run_data(args), args.stats_dir, args.output_dir, args.ngpu)
+    train(config, options.run_data(args), args.stats_dir, args.output_dir, args.ngpu, args.allow_changed)
     return 0

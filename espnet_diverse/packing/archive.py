@@ -7,6 +7,7 @@ members. Our archives can also have the weights as `model.safetensors` beside co
 Unpacking makes the directory of a run, in which every file has its usual name.
 """
 
+import logging
 import os
 import shutil
 import struct
@@ -18,6 +19,7 @@ from pathlib import Path, PurePosixPath
 from zipfile import is_zipfile
 
 from espnet_diverse.corpora.shared.release import unzip
+from espnet_diverse.data.atomic_files import write_text
 from espnet_diverse.errors import DataError, ModelError, UserError
 from espnet_diverse.packing.config_allowlist import check_config, read_yaml
 from espnet_diverse.stage_cache import digest
@@ -34,8 +36,10 @@ NAMES = {
 }
 """ESPnet's argument names of config.yaml and the weights, by task."""
 
+_OTHER_MODELS = {"lm_file": "language model", "ngram_file": "n-gram model"}
+_UNUSED = "unused.txt"  # what else an archive has, in the directory that it is unpacked to
 _CACHE = "ESPNET_DIVERSE_CACHE"
-_LAYOUT = "1"  # version of the directories in the cache; increase it when unpacking changes
+_LAYOUT = "2"  # version of the directories in the cache; increase it when unpacking changes
 _FILES = 10_000
 _BYTES = 1 << 26  # unpacked size that is allowed for any archive
 _RATIO = 20  # multiple of the archive's size that is allowed in addition
@@ -78,6 +82,9 @@ def unpacked(model: str | Path) -> Path:
         with _appearing(target) as (members, folder):
             _unzip(model, members)
             _arrange(Members(model, members), folder)
+    if (target / _UNUSED).is_file():
+        unused = (target / _UNUSED).read_text(encoding="utf-8").strip()
+        logging.warning("%s: its %s is not used; scores and texts are those of the model alone", model, unused)
     return target
 
 
@@ -153,6 +160,10 @@ def _arrange(members: Members, folder: Path) -> None:
     _arrange_vocabulary(members, config, folder)
     if (members.folder / CARD).is_file():
         _copy(members.folder / CARD, folder / CARD)
+    if unused := [
+        name for key, name in _OTHER_MODELS.items() if key in members.files and key not in NAMES[members.task]
+    ]:
+        write_text(folder / _UNUSED, " and ".join(unused) + "\n")
     save(config, folder / "config.yaml")
 
 

@@ -7,6 +7,7 @@ here. The directory of a run has all files that loading the model needs: vocabul
 import copy
 import logging
 import shutil
+from collections.abc import Collection
 from pathlib import Path
 
 import numpy as np
@@ -15,12 +16,11 @@ from espnet_diverse.data.atomic_files import staged_directory, write_text
 from espnet_diverse.data.tables import read_table
 from espnet_diverse.data.validate import validate
 from espnet_diverse.errors import ConfigError, DataError
-from espnet_diverse.option_checks import with_present_names
 from espnet_diverse.progress import progress
-from espnet_diverse.training import espnet_command
+from espnet_diverse.training import espnet_command, resumption
 from espnet_diverse.training.batches import read_sampling
 from espnet_diverse.training.condition_names import condition_table, fill_in
-from espnet_diverse.training.config import Config, differences, load, located, save
+from espnet_diverse.training.config import Config, located, save
 from espnet_diverse.training.run_data import FOLD_LENGTH, PREFIX, RunData, Tokens, check_audio, check_data, existing
 from espnet_diverse.training.tasks import TASKS
 
@@ -63,13 +63,23 @@ def collect_stats(config: Config, data: RunData, output_dir: Path) -> None:
             if data.speech:
                 _check_finite(folder / "feats_stats.npz")
             for file, name, kind in data.entries(config):
-                if kind == "text" and not data.speech:
-                    _write_lengths(data_dir / file, folder / f"{name}_shape", tokens, name)
                 if kind == "text":
+                    lengths = _lengths(data_dir / file, f"{phase} {name}", tokens, name)
+                    if not data.speech:  # ESPnet writes those of speech
+                        folder.mkdir(exist_ok=True)
+                        lines = (f"{utterance} {length}\n" for utterance, length in lengths.items())
+                        write_text(folder / f"{name}_shape", "".join(lines))
                     _write_sizes(folder / f"{name}_shape", folder / tokens.shape(name), tokens, name)
 
 
-def train(config: Config, data: RunData, stats_dir: Path, output_dir: Path, ngpu: int = 0) -> None:
+def train(
+    config: Config,
+    data: RunData,
+    stats_dir: Path,
+    output_dir: Path,
+    ngpu: int = 0,
+    allow_changed: Collection[str] = (),
+) -> None:
     """Train, or continue from the last finished epoch.
 
     Args:
@@ -78,10 +88,11 @@ def train(config: Config, data: RunData, stats_dir: Path, output_dir: Path, ngpu
         stats_dir: Directory that `collect_stats` wrote.
         output_dir: Directory of the run.
         ngpu: Number of GPUs.
+        allow_changed: What may differ from what a run was trained with that is continued, of `resumption.ALLOWED`.
 
     Raises:
         ConfigError: The configuration is wrong.
-        DataError: Data, vocabulary or statistics are missing or wrong.
+        DataError: Data, vocabulary or statistics are missing or wrong, or not those of the run that is continued.
         ModelError: A model that `init_param` names is missing or does not fit.
         TrainingError: Training failed; see `Trainer.run`.
     """
@@ -95,15 +106,20 @@ def train(config: Config, data: RunData, stats_dir: Path, output_dir: Path, ngpu
         shapes = [stats_dir / phase / tokens.shape(name) for _, name, _ in data.entries(config)]
         filled[f"{phase}_shape_file"] = [str(existing(path)) for path in shapes]
     espnet_command.check(TASKS[data.task], filled)
-    if data.speech:
-        _check_finite(stats_dir / "train" / "feats_stats.npz")
+    statistics = stats_dir / "train" / "feats_stats.npz" if data.speech else None
+    if statistics:
+        _check_finite(statistics)
     for data_dir in data.phases().values():
         validate(data_dir, read_audio=False)
+    tables, changed = resumption.digests(filled), []
+    if resumption.is_resumed(config, output_dir):
+        resumption.check_unchanged(output_dir, tables, tokens, statistics, allow_changed)
+        changed = resumption.changed_settings(config, output_dir)
     output_dir.mkdir(parents=True, exist_ok=True)
     tokens.save(output_dir)
-    if data.speech:
-        _copy(stats_dir / "train" / "feats_stats.npz", output_dir / "feats_stats.npz")
-    changed = _changes(config, output_dir)
+    if statistics:
+        _copy(statistics, output_dir / statistics.name)
+    resumption.save_digests(tables, output_dir)
     save(config, output_dir / "train.yaml")
     with espnet_command.logged(output_dir / "train.log"):
         if changed:
@@ -142,27 +158,18 @@ def _fill(config: Config, data: RunData, tokens: Tokens) -> Config:
     return filled
 
 
-def _changes(config: Config, output_dir: Path) -> list[str]:
-    """Differences between `config` and the configuration of the run that is continued."""
-    before = output_dir / "train.yaml"
-    if not (before.exists() and (output_dir / "checkpoint.pth").exists() and config.get("resume", True)):
-        return []
-    return differences(with_present_names(load(before), str(before)), config)
-
-
-def _write_lengths(text: Path, target: Path, tokens: Tokens, name: str) -> None:
-    """Write the number of tokens of each text, which ESPnet would find by running the model on all data."""
+def _lengths(text: Path, title: str, tokens: Tokens, name: str) -> dict[str, int]:
+    """Return the number of tokens of each text; check that the vocabulary is one of such texts."""
     texts, vocabulary = read_table(text), tokens.vocabularies[name]
-    lines, total, unknown = [], 0, 0
-    for utterance, line in progress(texts.items(), f"{target.parent.name} {name}", len(texts), "line"):
+    lengths, unknown = {}, 0
+    for utterance, line in progress(texts.items(), title, len(texts), "line"):
         indices = vocabulary.encode(line)
-        total, unknown = total + len(indices), unknown + indices.count(_UNKNOWN)
-        lines.append(f"{utterance} {len(indices)}\n")
+        lengths[utterance], unknown = len(indices), unknown + indices.count(_UNKNOWN)
+    total = sum(lengths.values())
     if unknown > _MOST_UNKNOWN * total:
         has = f"the vocabulary {tokens.folders[name]} lacks {unknown} of its {total} tokens"
         raise DataError(f"{text}: {has}; make a vocabulary of this text with espnet-diverse tokens")
-    target.parent.mkdir(exist_ok=True)
-    write_text(target, "".join(lines))
+    return lengths
 
 
 def _write_sizes(source: Path, target: Path, tokens: Tokens, name: str) -> None:

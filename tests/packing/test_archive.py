@@ -140,6 +140,19 @@ def test_pieces_of_espnets_archive_make_a_vocabulary(tmp_path):
     assert (model_dir / "README.md").read_text() == "# Cat"
 
 
+def test_a_language_model_that_is_not_used_is_mentioned_each_time(tmp_path, caplog):
+    meta = {**META, "files": META["files"] | {"lm_file": "exp/lm.pth"}}
+    model = archive_of(tmp_path / "model.zip", meta=meta, **{"exp/lm.pth": "weights"})
+    for _ in range(2):
+        caplog.clear()
+        unpacked(model)
+        said = f"{model}: its language model is not used; scores and texts are those of the model alone"
+        assert [record.getMessage() for record in caplog.records] == [said]
+    caplog.clear()
+    unpacked(archive_of(tmp_path / "other.zip"))
+    assert not caplog.records
+
+
 BOMB = "lol: &a [{}]\n" + "b: {<<: *a}\n"
 
 
@@ -167,7 +180,7 @@ BOMB = "lol: &a [{}]\n" + "b: {<<: *a}\n"
 def test_what_is_not_to_be_trusted_is_refused(tmp_path, cache, changes, said):
     with pytest.raises(ModelError, match=said):
         unpacked(archive_of(tmp_path / "model.zip", **changes))
-    assert list((cache / "models" / "1").iterdir()) == [] and not (tmp_path / "evil").exists()
+    assert list((cache / "models" / "2").iterdir()) == [] and not (tmp_path / "evil").exists()
 
 
 def test_links_encryption_and_other_files_are_refused(tmp_path):

@@ -71,6 +71,14 @@ def test_an_unknown_option_of_sampling_is_refused_with_its_origin(tiny_run, tmp_
         collect(tiny_run, tiny_run.train_dir, tmp_path, "sampling.by=lang", "sampling.temp=5")
 
 
+def test_a_vocabulary_of_another_language_is_refused(tiny_run, train_dir, tmp_path):
+    table = train_dir / "text"
+    table.write_text("".join(f"{line.split()[0]} 你好 a\n" for line in table.read_text().splitlines()))
+    with pytest.raises(DataError, match=r"text: the vocabulary .* lacks \d+ of its \d+ tokens; make"):
+        collect(tiny_run, train_dir, tmp_path)
+    assert not (tmp_path / "stats").exists()
+
+
 def test_training_without_statistics(tiny_run, tmp_path):
     data = RunData(tiny_run.train_dir, tiny_run.valid_dir, tiny_run.tokens_dir)
     with pytest.raises(DataError, match="speech_shape: no such file; espnet-diverse stats writes it"):
