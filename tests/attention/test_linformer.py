@@ -8,7 +8,7 @@ import torch
 from references import linformer as oracle
 from references.sizes import growth
 
-from espnet_diverse.attention import build_attention
+from espnet_diverse.attention import build_attention, build_core
 from espnet_diverse.attention.linformer import LinformerOptions
 from espnet_diverse.functional.masks import lengths_to_mask
 from espnet_diverse.scope import scope
@@ -117,8 +117,9 @@ def test_what_is_not_possible_is_named(options, text):
 
 
 def test_sharing_saves_one_projection():
-    sizes = [sum(p.numel() for p in build(shared=shared).core.parameters()) for shared in (False, True)]
-    assert sizes == [2 * 3 * 10, 3 * 10]
+    sizes = {"compressed_length": 3, "max_length": 10}
+    cores = [build_core("linformer", 8, 2, shared=shared, **sizes) for shared in (False, True)]
+    assert [sum(p.numel() for p in core.parameters()) for core in cores] == [2 * 3 * 10, 3 * 10]
     assert LinformerOptions().compressed_length < LinformerOptions().max_length
 
 
