@@ -33,9 +33,12 @@ def test_every_core_of_the_package_is_in_the_table():
 
 @each_stem
 def test_the_fragment_selects_the_core_in_encoder_and_decoder(stem):
+    """In the decoder, in those attentions that it supports."""
     fragment = yaml.safe_load((ROOT / "conf" / "attention" / f"{stem}.yaml").read_text(encoding="utf-8"))
-    sections = [fragment["encoder_conf"]["attention"]]
-    sections += [fragment["decoder_conf"][name] for name in ("attention", "cross_attention")]
+    uses = {"attention": "causal", "cross_attention": "cross_attention"}
+    expected = [name for name, use in uses.items() if CORES[stem].supports.missing([use, "cached_decoding"]) is None]
+    assert list(fragment.get("decoder_conf", {})) == expected
+    sections = [fragment["encoder_conf"]["attention"], *fragment.get("decoder_conf", {}).values()]
     assert {section["core"] for section in sections} == {stem}
 
 

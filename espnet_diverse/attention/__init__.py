@@ -12,7 +12,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from espnet_diverse.attention.core import Core, Heads, Inputs, KVCache
+from espnet_diverse.attention.core import Core, Heads, Inputs, KVCache, Stream
 from espnet_diverse.attention.head_selection import build_selection
 from espnet_diverse.attention.inspection import AuxiliaryLoss, Diagnosis, HeadMap, Inspection
 from espnet_diverse.attention.multi_head import MultiHeadAttention
@@ -33,6 +33,7 @@ __all__ = [
     "Inspection",
     "KVCache",
     "MultiHeadAttention",
+    "Stream",
     "Supports",
     "build_attention",
     "build_core",

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -36,23 +36,38 @@ class KVCache(NamedTuple):
 
 
 @dataclass
+class Stream:
+    """What the layers of a net hand on from one to the next beside their outputs, in one forward pass.
+
+    Attributes:
+        mask: The mask of the layers. It is the one argument that ESPnet's layers give to their attention and return as
+            it is; the state therefore travels with it, and is passed explicitly like everything else.
+        state: The state, which the core reads from `Heads.stream` and replaces; None before the first layer.
+    """
+
+    mask: Tensor | None = None
+    state: Tensor | None = None
+
+
+@dataclass
 class Heads:
     """What a core attends with.
 
     Attributes:
         q: Projected queries (B, H, Tq, D), with the content bias of relative position if there is one.
-        k: Projected keys (B, H, Tk, D).
-        v: Projected values (B, H, Tk, D).
+        k: Projected keys (B, H, Tk, D); after `Core.compress` as many as it returned.
+        v: Projected values, of the shape of `k`.
         query: Input of the queries before perturbation and projection, (B, Tq, M).
         key: Input of the keys before perturbation and projection, (B, Tk, M). In self-attention it is the same object
             as `query`. With `key_features` the input of the keys is not available, and `key` is `query`.
         raw_q: Projected queries without position bias, (B, H, Tq, D).
-        perturbed: What `Core.perturb` returned; None with `key_features`.
+        perturbed: What `Core.perturb` and `Core.compress` returned; None with `key_features`.
         mask: Bool, True = may attend, broadcastable to (B, 1, Tq, Tk), or None.
         position: Position term of the logits before scaling, (B, H, Tq, Tk), or None.
         dropout: Dropout rate of the attention weights, 0 in evaluation.
         need_weights: Whether the core must return its weights.
         key_features: Features of cached keys, (B, H, Tk, R), see `KVCache`; None without a cache.
+        stream: What the layers of the net hand on, see `Core.connect`; None with a cache.
     """
 
     q: Tensor
@@ -67,6 +82,7 @@ class Heads:
     dropout: float = 0.0
     need_weights: bool = False
     key_features: Tensor | None = None
+    stream: Stream | None = None
 
     def scores(self) -> Tensor:
         """Return the scaled logits (B, H, Tq, Tk), computed in ESPnet's order, so that equal inputs give equal bits."""
@@ -111,12 +127,14 @@ class Core(nn.Module):
         SOFTMAX_EQUIVALENT: Options at which the core equals softmax attention, or None if there are none.
         DIAGNOSES: What high values of the core's training statistics mean.
         LOSSES: The core's auxiliary losses by name.
+        tied: Whether the values are the keys: one projection then makes both, and `linear_v` is `linear_k`.
     """
 
     supports: Supports = Supports()
     SOFTMAX_EQUIVALENT: ClassVar[Mapping[str, Any] | None] = None
     DIAGNOSES: ClassVar[tuple[Diagnosis, ...]] = ()
     LOSSES: ClassVar[Mapping[str, AuxiliaryLoss]] = {}
+    tied: bool = False
 
     @dataclass(frozen=True)
     class Options:
@@ -149,6 +167,23 @@ class Core(nn.Module):
             value: (B, Tk, M); usually the same object as `key`.
         """
         return Inputs(query, key, value)
+
+    def compress(self, inputs: Inputs, mask: Tensor | None) -> Inputs:
+        """Shorten the inputs of keys and values before they are projected; by default they stay.
+
+        Args:
+            inputs: What `perturb` returned.
+            mask: Bool, True = may attend, broadcastable to (B, 1, Tq, Tk), or None.
+        """
+        return inputs
+
+    def connect(self, cores: Sequence["Core"]) -> bool:
+        """Prepare the cores of all layers of an encoder, of which this is the first, to work together.
+
+        Returns:
+            Whether the layers hand on a state, `Heads.stream`; by default they do not.
+        """
+        return False
 
     def key_features(self, key: Tensor) -> Tensor | None:
         """Compute what a cache must hold of the keys besides their projections, in evaluation.

@@ -12,7 +12,7 @@ import copy
 import torch
 from torch import Tensor, nn
 
-from espnet_diverse.attention.core import Core, Heads, KVCache
+from espnet_diverse.attention.core import Core, Heads, KVCache, Stream
 from espnet_diverse.attention.head_gather import AllHeads
 from espnet_diverse.attention.head_selection import HeadSelection
 from espnet_diverse.scope import current
@@ -55,7 +55,7 @@ class MultiHeadAttention(nn.Module):
         pool = selection.pool if selection else heads
         self.linear_q = nn.Linear(size, pool * self.d_k)
         self.linear_k = nn.Linear(size, pool * self.d_k)
-        self.linear_v = nn.Linear(size, pool * self.d_k)
+        self.linear_v = self.linear_k if core.tied else nn.Linear(size, pool * self.d_k)
         self.linear_out = nn.Linear(size, size)
         self.q_norm, self.k_norm = nn.Identity(), nn.Identity()
         if relative:
@@ -71,7 +71,7 @@ class MultiHeadAttention(nn.Module):
         self.attn: Tensor | None = None
 
     def forward(
-        self, query: Tensor, key: Tensor, value: Tensor, *rest: Tensor | None, expand_kv: bool = False
+        self, query: Tensor, key: Tensor, value: Tensor, *rest: Tensor | Stream | None, expand_kv: bool = False
     ) -> Tensor:
         """query (B, Tq, M), key and value (B, Tk, M), [pos_emb (1, 2T-1 or T, M),] mask (B, 1 or Tq, Tk) -> (B, Tq, M).
 
@@ -81,7 +81,8 @@ class MultiHeadAttention(nn.Module):
             query: Input of the queries.
             key: Input of the keys; in self-attention the same object as `query`.
             value: Input of the values.
-            rest: Relative position embeddings if the module has relative position, and the mask, True = may attend.
+            rest: Relative position embeddings if the module has relative position, and the mask, True = may attend, or
+                a `Stream` with the mask.
             expand_kv: Keys and values are the same in every sample and are projected once (ESPnet's partially
                 autoregressive decoding).
 
@@ -90,15 +91,17 @@ class MultiHeadAttention(nn.Module):
         """
         pos_emb, mask = rest if self.relative else (None, *rest)
         self.check_length(query.size(1), key.size(1))
-        inputs = self.core.perturb(query, key, value)
+        stream = mask if isinstance(mask, Stream) else Stream(mask)
+        allowed = _bool_mask(stream.mask)
+        inputs = self.core.compress(self.core.perturb(query, key, value), allowed)
         selected = self._select(len(query))
         once = expand_kv and selected.alike
         q = self.q_norm(self._split(selected.project(self.linear_q, inputs.query)))
         k = self.k_norm(self._split(selected.project(self.linear_k, inputs.key[:1] if once else inputs.key)))
         v = self._split(selected.project_values(self.linear_v, inputs.value[:1] if once else inputs.value))
         k, v = (x.expand(query.size(0), -1, -1, -1) for x in (k, v))
-        heads = Heads(q, k, v, query, key, q, inputs, _bool_mask(mask))
-        if pos_emb is not None:
+        heads = Heads(q, k, v, query, key, q, inputs, allowed, stream=stream)
+        if isinstance(pos_emb, Tensor):
             heads.q = q + selected.rows(self.pos_bias_u).unsqueeze(-2)
             heads.position = self._position_term(q, pos_emb, selected)
         heads.dropout = self.dropout_rate if self.training else 0.0

@@ -4,13 +4,21 @@ from collections.abc import Callable, Sequence
 from typing import overload
 
 from espnet_diverse.attention.core import Core
+from espnet_diverse.attention.linformer import Linformer
+from espnet_diverse.attention.luna import Luna
 from espnet_diverse.attention.sdma import SDMA
 from espnet_diverse.attention.sma import SMA
 from espnet_diverse.attention.softmax import Softmax
 from espnet_diverse.attention.supports import USES, Supports
 from espnet_diverse.option_checks import OptionError, hint
 
-CORES: dict[str, type[Core]] = {"softmax": Softmax, "sma": SMA, "sdma": SDMA}
+CORES: dict[str, type[Core]] = {
+    "softmax": Softmax,
+    "sma": SMA,
+    "sdma": SDMA,
+    "linformer": Linformer,
+    "luna": Luna,
+}
 """The cores of this package."""
 
 _registered: dict[str, type[Core]] = {}

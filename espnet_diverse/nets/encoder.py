@@ -16,6 +16,7 @@ from espnet2.asr.encoder.transformer_encoder import TransformerEncoder
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.nets.adapter import insert_adapters
 from espnet_diverse.nets.replace_attention import replace_attention, signature_with
+from espnet_diverse.nets.stream import connect_layers
 from espnet_diverse.nets.subsampling import GATED, GatedConvSubsampling
 
 _OURS = {"attention": None, "adapter": None, "conv_channels": 1024}
@@ -58,6 +59,7 @@ class _WithAttention:
             self.embed = self._gated_subsampling(input_size, conv_channels)
         net = type(self).__name__
         replace_attention(self.encoders, self.attribute, attention, net=net, length=self._attention_length())
+        connect_layers(self.encoders, self.attribute, net, getattr(self, "ctc_trim", False))
         insert_adapters(self.encoders, adapter)
 
     def _attention_length(self) -> int | None:

@@ -99,9 +99,11 @@ def _counterpart(
         raise ConfigError(f"{where}: {error}") from error
     attention_class = Attention if core.supports.explicit_weights else WeightlessAttention
     ours = attention_class(size, theirs.h, core, theirs.dropout_rate, relative, selection)
-    by_head = _BY_HEAD + (_BY_HEAD_RELATIVE if relative else ())
+    by_head = _BY_HEAD[: 2 if core.tied else 3] + (_BY_HEAD_RELATIVE if relative else ())
     for part in _SHARED + (by_head if selection is None else ()):  # a pool has its own initial weights
         setattr(ours, part, getattr(theirs, part))
+    if core.tied:
+        ours.linear_v = ours.linear_k
     return ours
 
 

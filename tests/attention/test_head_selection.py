@@ -23,7 +23,9 @@ STRATEGIES = {
     "static:families": {"strategy": "static", "families": [["ar"], ["de", "el"]]},
 }
 each_strategy = pytest.mark.parametrize("strategy", STRATEGIES)
-each_core = pytest.mark.parametrize("core", CORES)
+#: Cores that can be used for all that is tested here; a core that supports less has tests of its own.
+USES = ("head_selection", "relative_position", "causal", "cached_decoding", "explicit_weights")
+each_core = pytest.mark.parametrize("core", [c for c in CORES if CORES[c].supports.missing(USES) is None])
 each_position = pytest.mark.parametrize("relative", [False, True], ids=["absolute", "relative"])
 
 

@@ -23,12 +23,13 @@ def full(net, prefixes, source):
     return scores[:, -1].log_softmax(-1)
 
 
-@pytest.mark.parametrize("kind", ["decoder", "language model"])
+@pytest.mark.parametrize("kind", ["decoder", "decoder with luna", "language model"])
 def test_scores_after_any_pruning_are_those_of_the_whole_prefix(build, kind, monkeypatch):
     monkeypatch.setattr(prefix_tree, "_TIDY_EVERY", 3)
     torch.manual_seed(4)
-    if kind == "decoder":
-        net = build()[0]
+    if kind != "language model":
+        luna = {"core": "luna", "length": 4}  # a core whose cache has features of the keys
+        net = build(**({"attention": luna, "cross_attention": luna} if "luna" in kind else {}))[0]
         scorer = DecoderScorer(net)
     else:
         net = DiverseTransformerLM(30, "sinusoidal", embed_unit=16, att_unit=32, head=2, unit=64, layer=2).eval()

@@ -25,9 +25,9 @@ def test_decoder_equals_espnet_in_full_pass_and_cached_steps():
         torch.testing.assert_close(logp, their_logp, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("core", ["sma", "sdma"])
-def test_cached_decoding_keeps_the_semantic_mask(core):
-    """The released SDMA code loses the mask at each cached step; ours gives the full pass, step by step."""
+@pytest.mark.parametrize("core", ["sma", "sdma", "luna"])
+def test_cached_decoding_equals_the_full_pass(core):
+    """The released SDMA code loses the semantic mask at each cached step; ours gives the full pass, step by step."""
     torch.manual_seed(0)
     net = DECODERS["diverse_transformer"](
         11, 16, attention_heads=2, num_blocks=2, attention={"core": core}, cross_attention={"core": core}

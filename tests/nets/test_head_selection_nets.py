@@ -19,6 +19,10 @@ ROOT = Path(__file__).resolve().parents[2]
 CASES = [case for case in ENCODER_CASES if case[0] != "diverse_contextual_block_transformer"]
 NAMES = {"lang": ["ar", "de", "el"], "tgtlang": ["en", "es"]}
 
+#: Cores that can be used for all that is tested here; a core that supports less has tests of its own.
+USES = ("head_selection", "relative_position", "causal", "cached_decoding", "cross_attention")
+each_core = pytest.mark.parametrize("core", [c for c in CORES if CORES[c].supports.missing(USES) is None])
+
 
 def selected(strategy="group", by="lang", **options):
     return {"strategy": strategy, "pool": 4, "by": [by], "conditions": NAMES, **options}
@@ -43,7 +47,7 @@ def test_an_encoder_gives_each_sample_of_a_mixed_batch_what_it_gets_alone(name, 
         torch.testing.assert_close(mixed[i : i + 1], alone)
 
 
-@pytest.mark.parametrize("core", CORES)
+@each_core
 @pytest.mark.parametrize(("name", "options"), CASES)
 def test_every_core_trains_with_a_pool_in_every_encoder(core, name, options):
     torch.manual_seed(0)
@@ -58,7 +62,7 @@ def test_every_core_trains_with_a_pool_in_every_encoder(core, name, options):
     assert "head_kl" in shared.losses()
 
 
-@pytest.mark.parametrize("core", CORES)
+@each_core
 def test_cached_decoding_equals_the_full_pass_of_a_mixed_batch(core):
     torch.manual_seed(0)
     attention = {"core": core, "selection": selected(by="tgtlang")}
@@ -126,7 +130,7 @@ def test_what_cannot_be_selected_is_named(encoder, selection, text):
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "conf" / "heads").glob("*.yaml")), ids=lambda path: path.stem)
-@pytest.mark.parametrize("core", CORES)
+@each_core
 def test_the_fragments_build_around_every_core(path, core):
     assert path.stem == yaml.safe_load(path.read_text())["encoder_conf"]["attention"]["selection"]["strategy"]
     config = merge(["model/small", f"attention/{core}", f"heads/{path.stem}"])

@@ -1,0 +1,191 @@
+"""Luna: linear unified nested attention.
+
+Ma et al. 2021, "Luna: Linear Unified Nested Attention". A sequence P of R rows packs the context, and the queries
+attend to the packed rows; the equations, numbered there, are in `functional/luna.py`.
+
+    Y_P = Attn(P, C),    Y_X = Attn(X, Y_P)                                                   (1), (2)
+    P of the next layer = LayerNorm(P + Y_P)                  contextual P                    (6)
+    P of the first layer = sqrt(M) W + sinusoids,  W ~ N(0, 1/M) initially                    (7)
+
+The context C is projected by `linear_k` and `linear_v` of the attention, the queries X by `linear_q`, and `linear_out`
+projects Y_X; P and Y_P have projections of their own here. In an encoder, P goes from layer to layer in `Heads.stream`.
+Only X passes the other parts of a layer. Row i of P takes part for contexts of more than i positions, as released.
+
+Causal self-attention is (3)-(5). Here P is that of each layer, `linear_k` and `linear_v` make k and v of (4) and (5),
+and the context of (3) has a projection of its own. A cache holds w of (3) for each key beside k and v; a step then
+equals the row of the full pass, and hypotheses with keys of their own can be decoded side by side. In cross-attention
+with a cache the context is packed again at each step.
+
+Softmax-equivalent setting: none, because all queries see the context through R rows.
+Cost: O(T R M) time and O(T R) memory; R M parameters for P, and for projections M^2 more than softmax attention has
+with tied keys and values, else 3 M^2 (causal: 2 M^2). The causal form takes O(T (R + b) M) time and O(T (R + b)) memory
+with blocks of b positions; a cached step takes O(T (M + H R)), for R = D about twice that of softmax.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from espnet_diverse.attention.core import Core, Heads
+from espnet_diverse.attention.supports import Supports
+from espnet_diverse.functional.luna import causal_attention, masked_attention, nested_attention, pattern, sinusoids
+from espnet_diverse.option_checks import OptionError, check
+
+
+@dataclass(frozen=True)
+class LunaOptions(Core.Options):
+    """Options of Luna.
+
+    Attributes:
+        length: Number of rows R of P.
+        pack_heads: Number of heads of the pack attention (1); 0 means as many as the unpack attention has.
+        tied: Whether the values are the keys in both attentions (released), or have projections of their own.
+        contextual: Whether an encoder's layers hand on P (6). Otherwise all start from the P of (7), which they share.
+            In decoders each layer has a P of its own.
+        packed_dropout: Dropout rate of Y_P in (6).
+    """
+
+    length: int = 16
+    pack_heads: int = 0
+    tied: bool = True
+    contextual: bool = True
+    packed_dropout: float = 0.1
+
+    def __post_init__(self):
+        for option in fields(self):
+            check(option, getattr(self, option.name))
+        if self.length == 0:
+            raise OptionError("length", "length 0 leaves nothing of the context; give P at least 1 row")
+        if self.packed_dropout >= 1:
+            message = f"packed_dropout {self.packed_dropout} leaves nothing; give a rate below 1"
+            raise OptionError("packed_dropout", message)
+
+
+class FirstRows(nn.Module):
+    """P of the first layer (7), learned.
+
+    Args:
+        length: Number of rows R.
+        size: Model width M.
+    """
+
+    positions: Tensor
+
+    def __init__(self, length: int, size: int):
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(length, size))
+        self.register_buffer("positions", sinusoids(length, size), persistent=False)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw W of (7)."""
+        nn.init.normal_(self.weight, std=self.weight.size(1) ** -0.5)
+
+    espnet_initialization_fn = reset_parameters  # ESPnet's `init` draws all parameters anew, then calls this
+
+    def forward(self) -> Tensor:
+        """Return P (1, R, M)."""
+        return (self.weight * self.weight.size(1) ** 0.5 + self.positions).unsqueeze(0)
+
+
+class Luna(Core):
+    """Nested attention through the packed rows P. It has no weights over positions."""
+
+    Options = LunaOptions
+    options: LunaOptions
+    supports = Supports(causal=True, cached_decoding=True, cross_attention=True, half_precision=True)
+
+    def __init__(
+        self, size: int, heads: int, options: LunaOptions | None = None, cross: bool = False, causal: bool = False
+    ):
+        super().__init__(size, heads, options, cross, causal)
+        option = self.options
+        self.tied = option.tied
+        self.pack_heads = option.pack_heads or heads
+        self._check_heads(size)
+        self.first = FirstRows(option.length, size)
+        self.norm: nn.LayerNorm | None = None  # of (6), in all layers but the last
+        self.linear_p = nn.Linear(size, size)
+        if causal:
+            self.supports = replace(type(self).supports, half_precision=False)  # running sums
+            self.linear_context = nn.Linear(size, size)
+        else:
+            self.linear_packed_k = nn.Linear(size, size)
+            self.linear_packed_v = self.linear_packed_k if option.tied else nn.Linear(size, size)
+
+    def connect(self, cores: Sequence[Core]) -> bool:
+        """Share the first P among the layers, and let them hand on P (6) if it is contextual."""
+        luna = [core for core in cores if isinstance(core, Luna)]
+        for core in luna[1:]:
+            core.first = self.first
+        for core in luna[:-1] if self.options.contextual else ():
+            core.norm = nn.LayerNorm(self.heads * self.width)
+        return self.options.contextual
+
+    def key_features(self, key: Tensor) -> Tensor | None:
+        """Compute w (3) of cached keys in causal self-attention: (B, T, M) -> (B, H, T, R); otherwise None."""
+        return self._pattern(key) if self.causal else None
+
+    def forward(self, heads: Heads) -> tuple[Tensor, None]:
+        """Compute the context (B, H, Tq, D)."""
+        return self._causal(heads) if self.causal else self._nested(heads), None
+
+    def _nested(self, heads: Heads) -> Tensor:
+        """Equations (1), (2) and (6)."""
+        state = None if heads.stream is None else heads.stream.state
+        rows = self.first() if state is None else state
+        p = _split(self.linear_p(rows), self.pack_heads).expand(len(heads.q), -1, -1, -1)
+        k, v = self._regroup(heads.k), self._regroup(heads.v)
+        seen = None if heads.mask is None else heads.mask.any(dim=-2, keepdim=True)  # of the keys, by any query
+
+        def unpack(packed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+            k, v = self.linear_packed_k(packed), self.linear_packed_v(packed)
+            return heads.q, _split(k, self.heads), _split(v, self.heads)
+
+        used = self._used(k.size(-2), seen, k.device)
+        context, packed = nested_attention(p, k, v, unpack, seen, used, heads.dropout)
+        if self.norm is not None and heads.stream is not None:
+            heads.stream.state = self.norm(rows + F.dropout(packed, self.options.packed_dropout, self.training))
+        return context
+
+    def _causal(self, heads: Heads) -> Tensor:
+        """Equations (3) to (5)."""
+        w = self._pattern(heads.key) if heads.key_features is None else heads.key_features
+        given = heads.q, heads.k, heads.v, w
+        if heads.key_features is None and heads.mask is not None and heads.q.size(-2) == heads.k.size(-2):
+            # A full pass, whose mask is causal: beside that it says which keys are padding, which no query sees.
+            return causal_attention(*given, heads.mask.any(dim=-2), heads.dropout)
+        return masked_attention(*given, heads.mask, heads.dropout)
+
+    def _pattern(self, key: Tensor) -> Tensor:
+        """Equation (3): inputs of the keys (B, T, M) -> w (B, H, T, R)."""
+        with torch.autocast(key.device.type, enabled=False):
+            context = self.linear_context(key if key.dtype == torch.float64 else key.float())
+            return pattern(_split(self.linear_p(self.first()), self.heads), _split(context, self.heads))
+
+    def _used(self, time: int, seen: Tensor | None, device: torch.device) -> Tensor | None:
+        """Return which rows of P take part, (B or 1, 1, 1, R), or None (all): no more than there are positions."""
+        length = self.options.length
+        if seen is None and time >= length:
+            return None
+        positions = time if seen is None else seen.sum(-1, keepdim=True)
+        return torch.arange(length, device=device).view(1, 1, 1, -1) < positions
+
+    def _regroup(self, x: Tensor) -> Tensor:
+        """(B, H, T, D) -> (B, H_p, T, D_p): the heads of the pack attention."""
+        return x if self.pack_heads == self.heads else _split(x.transpose(1, 2).flatten(2), self.pack_heads)
+
+    def _check_heads(self, size: int) -> None:
+        if size % self.pack_heads:
+            raise ValueError(f"width {size} is not a multiple of {self.pack_heads} pack_heads; choose a divisor, or 0")
+        if self.causal and self.pack_heads != self.heads:
+            raise ValueError(
+                f"causal attention with {self.heads} heads cannot have {self.pack_heads} pack_heads; give as many, or 0"
+            )
+
+
+def _split(x: Tensor, heads: int) -> Tensor:
+    return x.unflatten(-1, (heads, -1)).transpose(1, 2)  # (B, T, M) -> (B, H, T, D)

@@ -1,0 +1,136 @@
+"""Luna, nested linear attention: Ma et al. 2021, "Luna: Linear Unified Nested Attention".
+
+A second sequence P of fixed length l packs the context C, and the queries X attend to what is packed. Attn is softmax
+attention with heads and projections; the equations are numbered here.
+
+    Y_P = Attn(P, C)                                                    pack, l rows          (1)
+    Y_X = Attn(X, Y_P)                                                  unpack, n rows        (2)
+
+In the causal form, position t must not see what is packed of later positions. The softmax over time of (1) becomes
+softplus, and sums over time become running means. With f_t(x, y, z) = 1/t sum_{j<=t} (x_t . y_j) z_j,
+
+    w_j = softplus(P c_j / sqrt(d)) in R^l,   softplus(s) = log2(1 + 2^s)                     (3)
+    a_t = softmax(f_t(q / sqrt(d), k, w)) in R^l                                              (4)
+    y_t = f_t(a, w, v)                                                                        (5)
+
+The released code keeps the sums of all t, (n, d, l); here blocks over time keep one sum of (d, l) for each block.
+"""
+
+import math
+from collections.abc import Callable
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+BLOCK = 128
+"""Number of positions of a block; a block has a matrix of BLOCK x BLOCK scores for each head."""
+
+Total = Callable[[Tensor, Tensor, Tensor], Tensor]
+
+
+def nested_attention(
+    p: Tensor,
+    k: Tensor,
+    v: Tensor,
+    unpack: Callable[[Tensor], tuple[Tensor, Tensor, Tensor]],
+    seen: Tensor | None = None,
+    rows: Tensor | None = None,
+    dropout: float = 0.0,
+) -> tuple[Tensor, Tensor]:
+    """Compute pack (1) and unpack (2) attention.
+
+    Args:
+        p: Projected queries of the pack attention (B, H_p, l, D_p).
+        k: Its keys (B, H_p, T, D_p).
+        v: Its values (B, H_p, T, D_p).
+        unpack: Makes queries (B, H, n, D), keys and values (B, H, l, D) of the unpack attention from Y_P (B, l, M).
+        seen: Which positions of the context are not padding, bool, broadcastable to (B, 1, l, T), or None (all).
+        rows: Which rows of P take part, bool, broadcastable to (B, 1, n, l), or None (all).
+        dropout: Dropout rate of both attentions' weights.
+
+    Returns:
+        Y_X (B, H, n, D) and Y_P (B, l, M).
+    """
+    packed = F.scaled_dot_product_attention(p, k, v, seen, dropout).transpose(1, 2).flatten(2)
+    return F.scaled_dot_product_attention(*unpack(packed), rows, dropout), packed
+
+
+def pattern(p: Tensor, c: Tensor) -> Tensor:
+    """Compute w of (3): p (1 or B, H, l, D) and c (B, H, T, D) -> (B, H, T, l)."""
+    return F.softplus(c @ p.transpose(-2, -1) / math.sqrt(p.size(-1)), beta=math.log(2))
+
+
+def causal_attention(
+    q: Tensor, k: Tensor, v: Tensor, w: Tensor, valid: Tensor | None = None, dropout: float = 0.0, block: int = BLOCK
+) -> Tensor:
+    """Compute (4) and (5) for all positions, in blocks over time.
+
+    Args:
+        q: Queries (B, H, T, D).
+        k: Keys (B, H, T, D).
+        v: Values (B, H, T, D).
+        w: What `pattern` returned, (B, H, T, l).
+        valid: Which positions are not padding, bool, broadcastable to (B, 1, T), or None (all). Padding counts nowhere.
+        dropout: Dropout rate of a.
+        block: Number of positions of a block.
+
+    Returns:
+        y (B, H, T, D).
+    """
+    if valid is None:
+        count = torch.arange(1, q.size(-2) + 1, device=q.device).unsqueeze(-1)
+    else:
+        count = valid.unsqueeze(-1).cumsum(-2)
+        w = w.masked_fill(~valid.unsqueeze(-1), 0.0)
+    return _attend(q, k, v, w, partial(causal_sum, block=block), count, dropout)
+
+
+def masked_attention(
+    q: Tensor, k: Tensor, v: Tensor, w: Tensor, mask: Tensor | None = None, dropout: float = 0.0
+) -> Tensor:
+    """Compute (4) and (5) for a few queries, each over the keys that a mask allows.
+
+    Args:
+        q: Queries (B, H, n, D).
+        k: Keys (B, H, T, D).
+        v: Values (B, H, T, D).
+        w: What `pattern` returned for the keys, (B, H, T, l).
+        mask: Bool, True = may attend, broadcastable to (B, 1, n, T), or None (all).
+        dropout: Dropout rate of a.
+
+    Returns:
+        y (B, H, n, D).
+    """
+    allowed = torch.ones(1, 1, 1, k.size(-2), dtype=torch.bool, device=k.device) if mask is None else mask
+
+    def total(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
+        return (x @ y.transpose(-2, -1)).masked_fill(~allowed, 0.0) @ z
+
+    return _attend(q, k, v, w, total, allowed.sum(-1, keepdim=True), dropout)
+
+
+def causal_sum(x: Tensor, y: Tensor, z: Tensor, block: int = BLOCK) -> Tensor:
+    """Compute sum_{j<=t} (x_t . y_j) z_j for all t: x, y (..., T, D1) and z (..., T, D2) -> (..., T, D2)."""
+    sums, before = [], None
+    for x_t, y_t, z_t in zip(*(part.split(block, dim=-2) for part in (x, y, z)), strict=True):
+        inside = (x_t @ y_t.transpose(-2, -1)).tril() @ z_t
+        sums.append(inside if before is None else inside + x_t @ before)
+        outer = y_t.transpose(-2, -1) @ z_t
+        before = outer if before is None else before + outer
+    return torch.cat(sums, dim=-2)
+
+
+def sinusoids(length: int, size: int) -> Tensor:
+    """Return the positional encodings of Vaswani et al. 2017, section 3.5, (length, size) float32."""
+    rates = 10000.0 ** (-torch.arange(0, size, 2) / size)
+    angles = torch.arange(length).unsqueeze(-1) * rates
+    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1)[:, :size]
+
+
+def _attend(q: Tensor, k: Tensor, v: Tensor, w: Tensor, total: Total, count: Tensor, dropout: float) -> Tensor:
+    """Equations (4) and (5); `count` (..., n, 1) is t, and a query without keys, 0, gets 0."""
+    t = count.clamp(min=1)
+    a = torch.softmax(total(q / math.sqrt(q.size(-1)), k, w) / t, dim=-1)
+    return total(F.dropout(a, dropout), w, v) / t

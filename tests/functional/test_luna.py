@@ -1,0 +1,137 @@
+"""Luna's equations: golden arrays, naive loops, finite differences, and costs that grow with the length."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from references import luna as oracle
+from references.sizes import growth
+
+from espnet_diverse.functional import luna
+from espnet_diverse.functional.masks import causal
+
+GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "methods" / "luna.npz"
+B, H, T, D, ROWS = 2, 2, 7, 3, 4
+VALID = torch.arange(T) < torch.tensor([[T], [4]])
+
+
+def exact(actual, expected):
+    expected = torch.from_numpy(expected) if isinstance(expected, np.ndarray) else expected
+    torch.testing.assert_close(actual.detach(), expected.detach(), rtol=1e-10, atol=1e-10)
+
+
+def parts(draw, time=T):
+    """q, k, v and w of the causal form."""
+    q, k, v = (draw.normal(B, H, time, D) for _ in range(3))
+    return q, k, v, luna.pattern(draw.normal(1, H, ROWS, D), draw.normal(B, H, time, D))
+
+
+def test_equals_the_golden_arrays_without_heads():
+    g = {name: torch.from_numpy(array)[None, None] for name, array in np.load(GOLDEN).items() if "slides" in name}
+    p, c, q = g["slides_P"], g["slides_C"], g["slides_Q"]
+    out, packed = luna.nested_attention(p, c, c, lambda packed: (q, packed.unsqueeze(1), packed.unsqueeze(1)))
+    exact(packed[0], g["slides_O_P"][0, 0])
+    exact(out[0, 0], g["slides_O_Q"][0, 0])
+
+
+def test_nested_attention_equals_loops(draw):
+    p, (k, v), q = draw.normal(B, 3, ROWS, 2), draw.normal(2, B, 3, T, 2), draw.normal(B, H, 5, D)
+    rows = torch.arange(ROWS) < VALID.sum(1)[:, None, None, None]
+
+    def unpack(packed):
+        k, v = (part.unflatten(-1, (H, D)).transpose(1, 2) for part in (packed * 2, packed.sin()))
+        return q, k, v
+
+    out, packed = luna.nested_attention(p, k, v, unpack, VALID[:, None, None], rows)
+    for b in range(B):
+        merged = (part[b].detach().transpose(0, 1).flatten(1).numpy() for part in (p, q, k, v))
+        expected = oracle.nested(*merged, lambda row: 2 * row, np.sin, 3, H, VALID[b].numpy())
+        exact(out[b].transpose(0, 1).flatten(1), expected[0])
+        exact(packed[b], expected[1])
+
+
+def test_pattern_equals_loops(draw):
+    p, c = draw.normal(1, H, ROWS, D), draw.normal(B, H, T, D)
+    w = luna.pattern(p, c)
+    for b in range(B):
+        for h in range(H):
+            exact(w[b, h], oracle.pattern(p[0, h].detach().numpy(), c[b, h].detach().numpy()))
+
+
+@pytest.mark.parametrize("block", [1, 3, T, 20])
+@pytest.mark.parametrize("valid", [None, VALID], ids=["all", "padding"])
+def test_the_causal_form_equals_loops_whatever_the_block(draw, block, valid):
+    given = parts(draw)
+    y = luna.causal_attention(*given, None if valid is None else valid.unsqueeze(1), block=block)
+    for b in range(B):
+        seen = causal(T).numpy() if valid is None else (causal(T) & valid[b]).numpy()
+        for h in range(H):
+            exact(y[b, h], oracle.causal(*(part[b, h].detach().numpy() for part in given), seen))
+
+
+def test_a_few_queries_over_cached_keys_equal_the_full_pass(draw):
+    """Incremental = parallel: the last query, several, and queries whose keys are in another order."""
+    q, k, v, w = parts(draw)
+    full = luna.causal_attention(q, k, v, w)
+    for t in range(T):
+        step = luna.masked_attention(q[:, :, t : t + 1], *(part[:, :, : t + 1] for part in (k, v, w)))
+        exact(step, full[:, :, t : t + 1])
+    exact(luna.masked_attention(q[:, :, 3:], k, v, w, causal(T)[3:]), full[:, :, 3:])
+    order = torch.tensor([5, 0, 3, 6, 1, 4, 2])  # keys in another order, as in a tree of hypotheses
+    exact(luna.masked_attention(q, *(part[:, :, order] for part in (k, v, w)), causal(T)[:, order]), full)
+
+
+def test_a_query_without_keys_gets_zero_and_finite_gradients(draw):
+    given = parts(draw)
+    for y in (
+        luna.causal_attention(*given, torch.zeros(B, 1, T, dtype=torch.bool)),
+        luna.masked_attention(*given, torch.zeros(B, 1, T, T, dtype=torch.bool)),
+    ):
+        assert (y == 0).all()
+        assert all(torch.isfinite(grad).all() for grad in torch.autograd.grad(y.sum(), given[:3]))
+
+
+def test_dropout_leaves_rows_of_p_out(draw):
+    given = parts(draw)
+    torch.manual_seed(0)
+    assert not torch.allclose(luna.causal_attention(*given, dropout=0.9), luna.causal_attention(*given))
+
+
+def test_gradcheck_of_the_nested_form(draw):
+    rows = (torch.arange(ROWS) < 3).view(1, 1, 1, ROWS)
+
+    def nested(p, q, k, v):
+        def unpack(packed):
+            return q, packed.unsqueeze(1), packed.sin().unsqueeze(1)
+
+        return luna.nested_attention(p, k, v, unpack, VALID[1:], rows)
+
+    assert torch.autograd.gradcheck(nested, [draw.normal(1, 1, time, D) for time in (ROWS, 5, T, T)])
+
+
+def test_gradcheck_of_the_causal_form(draw):
+    given, mask = [part[:1, :1].detach().requires_grad_() for part in parts(draw)], causal(T).roll(1, 0)
+    assert torch.autograd.gradcheck(lambda *given: luna.causal_attention(*given, VALID[1:], block=3), given)
+    assert torch.autograd.gradcheck(lambda *given: luna.masked_attention(*given, mask), given)
+
+
+def test_the_pattern_has_gradients(draw):
+    assert torch.autograd.gradcheck(luna.pattern, (draw.normal(1, H, ROWS, D), draw.normal(B, H, 4, D)))
+
+
+def test_the_causal_form_grows_linearly(draw):
+    """The largest tensor is the scores of a block: the state of every position is never stored."""
+    given = {time: parts(draw, time) for time in (512, 1024)}
+    operations, elements, largest = growth(lambda time: luna.causal_attention(*given[time]))
+    assert operations < 2.1 and elements < 2.1 and largest == 1
+
+
+@pytest.mark.parametrize("size", [6, 7])
+def test_sinusoids_are_those_of_the_transformer(size):
+    table = luna.sinusoids(5, size)
+    assert table.shape == (5, size)
+    for position in range(5):
+        for i in range(size):
+            angle = position / 10000 ** ((i - i % 2) / size)
+            assert float(table[position, i]) == pytest.approx(np.cos(angle) if i % 2 else np.sin(angle), abs=1e-6)
