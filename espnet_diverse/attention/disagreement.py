@@ -115,16 +115,17 @@ class Disagreement:
     ) -> Tensor:
         """Return the loss of each sample, (B,), or of each projection, (3,), before weighting."""
         of, per = self.options.of, self.options.per
-        if of == "output":
-            return -disagreement(_full(context), _tokens(query_side_mask(heads)), per)
-        if of == "subspace":
-            return -disagreement(_full(heads.v), _tokens(key_side_mask(heads)), per)
         if of == "parameters":
             width = context.size(-1)
-            return -disagreement(torch.stack([p.weight.unflatten(0, (-1, width)) for p in projections]))
-        assert weights is not None
-        term = frobenius_of_queries if of == "frobenius" else lambda *given: -position_disagreement(*given)
-        return term(_full(weights), _tokens(query_side_mask(heads)))
+            return -disagreement(torch.stack([linear.weight.unflatten(0, (-1, width)) for linear in projections]))
+        if of == "subspace":
+            return -disagreement(_full(heads.v), _tokens(key_side_mask(heads)), per)
+        queries = _tokens(query_side_mask(heads))
+        if weights is None or of == "output":
+            return -disagreement(_full(context), queries, per)
+        if of == "frobenius":
+            return frobenius_of_queries(_full(weights), queries)
+        return -position_disagreement(_full(weights), queries)
 
 
 def _full(x: Tensor) -> Tensor:

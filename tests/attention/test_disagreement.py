@@ -10,6 +10,7 @@ from references import repulsion as oracle
 from espnet_diverse.attention import Core, Supports, build_attention, build_disagreement
 from espnet_diverse.attention.disagreement import Disagreement, DisagreementOptions
 from espnet_diverse.attention.softmax import Softmax
+from espnet_diverse.functional.disagreement import disagreement, frobenius_of_queries
 from espnet_diverse.nets.encoder import DiverseTransformerEncoder
 from espnet_diverse.scope import scope
 
@@ -90,6 +91,14 @@ def test_nothing_is_computed_or_kept_outside_training():
     assert attention(weight=0.0).disagreement is None
 
 
+def test_kept_weights_do_not_change_the_loss_of_outputs():
+    module, x = attention(of="output"), tokens()
+    expected, *_ = loss_of(module, x)
+    with scope(keep_attention=True) as shared:
+        module(x, x, x, MASK)
+    assert shared.losses()["disagreement"].item() == pytest.approx(expected)
+
+
 def test_heads_move_apart():
     module, x = attention(of="output").train(), tokens()
     optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
@@ -104,11 +113,15 @@ def test_heads_move_apart():
     assert losses[-1] < 0.95 * losses[0]
 
 
-def test_half_precision_by_autocast_computes_the_loss_in_full():
-    module, x = attention(of="position").float(), tokens().float()
-    with torch.autocast("cpu", dtype=torch.bfloat16), scope() as shared:
-        module(x, x, x, MASK)
-    assert shared.losses()["disagreement"].dtype == torch.float32
+def test_under_autocast_the_loss_is_computed_in_full_precision():
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        values, heads, *_ = loss_of(attention(of="subspace").float(), tokens().float())
+        weighted, *_, weights = loss_of(attention(of="frobenius").float(), tokens().float())
+    assert heads.v.dtype == torch.bfloat16
+    expected = -2 * disagreement(heads.v.float(), MASK[:, 0]).mean()
+    assert values == pytest.approx(expected.item(), rel=1e-5)
+    expected = 2 * frobenius_of_queries(weights.float(), MASK[:, 0]).mean()
+    assert weighted == pytest.approx(expected.item(), rel=1e-5)
 
 
 def test_a_net_takes_it_with_its_attention():

@@ -157,14 +157,16 @@ def train(run, model_dir, *changes):
 
 
 def test_a_repelled_run_goes_on_as_if_it_had_not_stopped(tiny_translation, tmp_path):
-    repulsion = "repulsion={method: spos, alpha: 1.0, num_data: 1000}"
-    assert train(tiny_translation, tmp_path / "resumed", repulsion, "max_epoch=1") == 0
-    assert train(tiny_translation, tmp_path / "resumed", repulsion) == 0
-    assert train(tiny_translation, tmp_path / "straight", repulsion) == 0
+    options = ["repulsion={method: spos, alpha: 1.0, num_data: 1000}", "encoder_conf.attention.disagreement={}"]
+    assert train(tiny_translation, tmp_path / "resumed", *options, "max_epoch=1") == 0
+    assert train(tiny_translation, tmp_path / "resumed", *options) == 0
+    assert train(tiny_translation, tmp_path / "straight", *options) == 0
     resumed, straight = (checkpoint.load(tmp_path / name / "2epoch.pth") for name in ("resumed", "straight"))
     assert [name for name in straight if not torch.equal(resumed[name], straight[name])] == []
     config = yaml.safe_load((tmp_path / "straight" / "config.yaml").read_text())
     assert config["repulsion"] == {"method": "spos", "alpha": 1.0, "num_data": 1000} and config["grad_noise"] is False
+    stats = checkpoint.load(tmp_path / "straight" / "checkpoint.pth")["reporter"]["stats"][2]["train"]
+    assert stats["aux_disagreement"] > 0 and stats["gradient_disagreement"] > 0
 
 
 def test_an_unknown_option_is_refused_with_its_origin(tiny_translation, tmp_path, capfd):
