@@ -168,7 +168,7 @@ class Repulsion:
                 continue
             x, grad = particles.values(), particles.gradients()
             generator = generator or torch.Generator(x.device).manual_seed(seed)
-            particles.set_gradients(-self.options.epsilon * self._direction(x, grad, generator))
+            particles.set_gradients(self._direction(x, grad, generator).mul_(-self.options.epsilon))
 
     def _direction(self, x: Tensor, grad: Tensor, generator: torch.Generator) -> Tensor:
         """Particles and gradients (N, M, D) -> phi (N, M, D)."""

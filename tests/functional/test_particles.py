@@ -7,7 +7,7 @@ import pytest
 import torch
 from references import repulsion as oracle
 
-from espnet_diverse.functional.particles import noise_std, rbf_kernel, repulsion, spos_direction, svgd_direction
+from espnet_diverse.functional.particles import noise_std, rbf_kernel, repulsion_matrix, spos_direction, svgd_direction
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "methods"
 each_bandwidth = pytest.mark.parametrize("bandwidth", ["paper", "official"])
@@ -31,7 +31,7 @@ def test_equals_the_golden_arrays(golden, bandwidth, particles):
     kernel, h = rbf_kernel(x, bandwidth)
     close(h, expected["h"])
     close(kernel, expected["K"])
-    close(repulsion(x, kernel, h), expected["repulsion"])
+    close(repulsion_matrix(kernel, h) @ x, expected["repulsion"])
     close(svgd_direction(x, grad, bandwidth=bandwidth), expected["phi_alpha1"])
     weak = svgd_direction(x, grad, 0.01, bandwidth)
     close(weak, golden[f"M{particles}_{bandwidth}_phi_alpha001"])
@@ -65,7 +65,7 @@ def test_the_repulsion_is_the_sum_of_the_kernels_gradients(draw):
     for i in range(4):
         of_all = torch.exp(-(x - fixed[i]).square().sum(-1) / h)  # k(x_j, x_i) for each j
         (slopes,) = torch.autograd.grad(of_all.sum(), x)
-        torch.testing.assert_close(repulsion(fixed, kernel, h)[i], slopes.sum(0))
+        torch.testing.assert_close((repulsion_matrix(kernel, h) @ fixed)[i], slopes.sum(0))
 
 
 def test_gradients(draw):
@@ -78,7 +78,8 @@ def test_particles_move_apart_and_one_descends():
     assert phi[0, 0] < 0 < phi[1, 0] and not phi[:, 1].any()
     one = torch.tensor([[3.0, -1.0]])
     for bandwidth in ("paper", "official", 2.0):
-        torch.testing.assert_close(svgd_direction(one, one, 7.0, bandwidth), -one)
+        for alone in (one, one.expand(2, 3, 1, 2)):
+            torch.testing.assert_close(svgd_direction(alone, alone, 7.0, bandwidth), -alone)
 
 
 @each_bandwidth
