@@ -71,14 +71,16 @@ def step_of(
     data: dict[str, Tensor],
     device: torch.device,
     dtype: torch.dtype,
+    change_gradients: Callable[[], None] = lambda: None,
 ) -> Callable[[], None]:
-    """A training step of `model` on `data`, as a call."""
+    """A training step of `model` on `data`, as a call; `change_gradients` is called before gradients are clipped."""
     model.to(device).train()
 
     def step() -> None:
         with torch.autocast(device.type, dtype, enabled=dtype != torch.float32):
             loss, _, _ = model(**data)
         loss.backward()
+        change_gradients()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 5.0)
         optimizer.step()
         optimizer.zero_grad()

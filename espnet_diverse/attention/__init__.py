@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from espnet_diverse.attention.core import Core, Heads, Inputs, KVCache, Stream
+from espnet_diverse.attention.disagreement import build_disagreement
 from espnet_diverse.attention.head_selection import build_selection
 from espnet_diverse.attention.inspection import AuxiliaryLoss, Diagnosis, HeadMap, Inspection
 from espnet_diverse.attention.multi_head import MultiHeadAttention
@@ -38,6 +39,7 @@ __all__ = [
     "build_attention",
     "build_core",
     "build_core_of",
+    "build_disagreement",
     "build_selection",
     "check_uses",
     "known_cores",
@@ -101,6 +103,7 @@ def build_attention(
     dropout: float = 0.0,
     relative: bool = False,
     selection: Mapping[str, Any] | None = None,
+    disagreement: Mapping[str, Any] | None = None,
     **options,
 ) -> MultiHeadAttention:
     """Build a multi-head attention with a core given by name.
@@ -112,6 +115,7 @@ def build_attention(
         dropout: Dropout rate of the attention weights.
         relative: Whether `forward` takes relative position embeddings.
         selection: `SelectionOptions` by name; None is attention without head selection.
+        disagreement: `DisagreementOptions` by name; None adds no loss of heads that are alike.
         options: Further arguments of `build_core`: `cross`, `causal`, `preset` and fields of the core's `Options`.
 
     Raises:
@@ -125,4 +129,5 @@ def build_attention(
         "head_selection": selected is not None,
     }
     check_uses(core, built.supports, [use for use, needed in uses.items() if needed])
-    return MultiHeadAttention(size, heads, built, dropout, relative, selected)
+    penalty = build_disagreement(disagreement, built)
+    return MultiHeadAttention(size, heads, built, dropout, relative, selected, penalty)

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from espnet_diverse.attention.core import Core, Heads, KVCache, Stream
+from espnet_diverse.attention.disagreement import Disagreement
 from espnet_diverse.attention.head_gather import AllHeads
 from espnet_diverse.attention.head_selection import HeadSelection
 from espnet_diverse.scope import current
@@ -29,6 +30,7 @@ class MultiHeadAttention(nn.Module):
         relative: Whether `forward` takes relative position embeddings before the mask.
         selection: A `HeadSelection`, which selects H heads of a larger pool for each sample. With None the pool is the
             H heads.
+        disagreement: A `Disagreement`, which adds a loss of heads that are alike, or None.
 
     Attributes:
         attn: Attention weights (B, H, Tq, Tk) of the last call. They are kept only in a scope with `keep_attention`, or
@@ -47,6 +49,7 @@ class MultiHeadAttention(nn.Module):
         dropout: float = 0.0,
         relative: bool = False,
         selection: HeadSelection | None = None,
+        disagreement: Disagreement | None = None,
     ):
         nn.Module.__init__(self)  # not super(): `nets` adds ESPnet's class as a second base for its type alone
         if size % heads:
@@ -68,6 +71,7 @@ class MultiHeadAttention(nn.Module):
         self.dropout_rate = dropout
         self.core = core
         self.selection = selection
+        self.disagreement = disagreement
         self.attn: Tensor | None = None
 
     def forward(
@@ -105,9 +109,13 @@ class MultiHeadAttention(nn.Module):
             heads.q = q + selected.rows(self.pos_bias_u).unsqueeze(-2)
             heads.position = self._position_term(q, pos_emb, selected)
         heads.dropout = self.dropout_rate if self.training else 0.0
-        wanted = current().keep_attention or bool(self._forward_hooks)
-        heads.need_weights = wanted and self.core.supports.explicit_weights
-        context, self.attn = self._attend(heads)
+        kept = (current().keep_attention or bool(self._forward_hooks)) and self.core.supports.explicit_weights
+        disagreement = self.disagreement if current().collect else None
+        heads.need_weights = kept or (disagreement is not None and disagreement.of_weights)
+        context, weights = self._attend(heads)
+        if disagreement is not None:
+            disagreement.add_loss(heads, context, weights, (self.linear_q, self.linear_k, self.linear_v))
+        self.attn = weights if kept else None
         return self._merge(context)
 
     def cache_kv(self, x: Tensor) -> KVCache:

@@ -25,7 +25,8 @@ from espnet_diverse.attention.inspection import AuxiliaryLoss
 from espnet_diverse.attention.mixture import Clustering
 from espnet_diverse.attention.noise import LearnedVariance, gaussian_noise, noise_diagnosis, noise_share
 from espnet_diverse.attention.sdma_options import SDMAOptions
-from espnet_diverse.attention.sma import SMA, divided, query_side_mask
+from espnet_diverse.attention.sma import SMA, divided
+from espnet_diverse.attention.token_masks import query_side_mask
 from espnet_diverse.functional.information import head_mi_upper, query_mi_lower
 from espnet_diverse.scope import current
 

@@ -33,6 +33,7 @@ from espnet_diverse.attention.mixture import Clustering, Mixture
 from espnet_diverse.attention.noise import LearnedVariance, gaussian_noise, noise_diagnosis, noise_share
 from espnet_diverse.attention.sdma_options import SMAOptions
 from espnet_diverse.attention.supports import EVERYTHING
+from espnet_diverse.attention.token_masks import key_side_mask, query_side_mask
 from espnet_diverse.attention.update_counter import UpdateCounter
 from espnet_diverse.functional.blockwise import sdma_attention
 from espnet_diverse.functional.information import Valid, cluster_kl, diversity, valid_tokens
@@ -202,20 +203,3 @@ class SMA(Core):
 def divided(x: Tensor, by: float | Tensor) -> Tensor:
     """Return x / by; for the number 1 this is x itself."""
     return x if isinstance(by, (int, float)) and by == 1 else x / by
-
-
-def key_side_mask(heads: Heads) -> Tensor | None:
-    """Return which keys are tokens, (B, 1, Tk), or None (all). A key that no query may attend to is padding."""
-    return None if heads.mask is None else heads.mask.any(dim=-2)
-
-
-def query_side_mask(heads: Heads) -> Tensor | None:
-    """Return which queries are tokens, (B, 1, Tq), or None (all).
-
-    In self-attention the queries are the keys. The mask of cross-attention does not tell which queries are padding;
-    `Scope.query_mask` does.
-    """
-    if heads.query is heads.key:
-        return key_side_mask(heads)
-    mask = current().query_mask
-    return None if mask is None else mask.unsqueeze(1)

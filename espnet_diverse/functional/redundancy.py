@@ -1,4 +1,6 @@
-"""Similarity of attention heads: layer and head redundancy, section IV-A of the SDMA paper.
+"""How much the heads of an attention, or the slots of a memory, differ.
+
+Layer and head redundancy of attention weights, section IV-A of the SDMA paper:
 
     JS(a_1 ... a_H) = H(mean_h a_h) - mean_h H(a_h)                         Jensen-Shannon divergence, in bits
     LR = 1/N sum_n (log2 H - mean_i JS(A^{n,1}_i ... A^{n,H}_i))
@@ -6,6 +8,13 @@
 
 Weights are those of one sequence, (N, H, Tq, Tk) for N layers. Padded keys have weight 0 and add nothing; padded
 queries are left out by `mask`, (Tq,) bool, True = valid.
+
+Distance of heads, An et al. 2020, "Repulsive Attention: Rethinking Multi-head Attention as Bayesian Inference",
+section 5 (Dist), of vectors z_h of the heads; and diversity of N vectors m_n of a memory, Lai et al. 2020, "Diversity,
+Density, and Homogeneity: Quantitative Characteristic Metrics for Text Collections":
+
+    Dist = mean over items and pairs h < h' of ||z_h - z_h'||
+    diversity = (prod_d std_n(m_nd))^(1/D)                            the radius of the cluster of vectors
 """
 
 import math
@@ -71,3 +80,40 @@ def head_redundancy(weights: Tensor, mask: Tensor | None = None) -> Tensor:
         ValueError: There is no valid query.
     """
     return head_redundancy_matrix(weights, mask).mean()
+
+
+def pairwise_distance(heads: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Compute the mean Euclidean distance of two different heads, a scalar.
+
+    Args:
+        heads: Vectors (..., H, D) of the heads for each item; an item is a sentence, or a valid frame of one.
+        mask: Items that count, (...) bool; None counts all.
+
+    Raises:
+        ValueError: There is a single head, or no item.
+    """
+    number = heads.size(-2)
+    if number < 2:
+        raise ValueError("one head has no distance to another; give at least 2 heads")
+    items = heads.reshape(-1, *heads.shape[-2:]) if mask is None else heads[mask]
+    if items.size(0) == 0:
+        raise ValueError("no item to compare heads on; give at least one that is not padding")
+    first, second = torch.triu_indices(number, number, 1, device=heads.device)
+    return (items[:, first] - items[:, second]).norm(dim=-1).mean()
+
+
+def diversity_radius(vectors: Tensor, ddof: int = 0) -> Tensor:
+    """Compute the diversity, the geometric mean over axes of the standard deviation: vectors (..., N, D) -> (...).
+
+    It is 0 if the vectors agree in an axis.
+
+    Args:
+        vectors: N vectors of D numbers, such as the slots of a memory.
+        ddof: The variance is divided by N - ddof.
+
+    Raises:
+        ValueError: There are not more than `ddof` vectors.
+    """
+    if vectors.size(-2) <= ddof:
+        raise ValueError(f"{vectors.size(-2)} vectors have no variance with ddof {ddof}; give at least {ddof + 1}")
+    return vectors.var(-2, correction=ddof).log().mean(-1).div(2).exp()

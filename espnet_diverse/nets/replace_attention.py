@@ -11,7 +11,13 @@ from espnet.nets.pytorch_backend.transformer.attention import (
 from espnet.nets.pytorch_backend.transformer.contextual_block_encoder_layer import ContextualBlockEncoderLayer
 from torch import nn
 
-from espnet_diverse.attention import MultiHeadAttention, build_core_of, build_selection, check_uses
+from espnet_diverse.attention import (
+    MultiHeadAttention,
+    build_core_of,
+    build_disagreement,
+    build_selection,
+    check_uses,
+)
 from espnet_diverse.errors import ConfigError, DataError
 
 _RELATIVE = (RelPositionMultiHeadedAttention, LegacyRelPositionMultiHeadedAttention)
@@ -55,8 +61,8 @@ def replace_attention(
     Args:
         layers: The layers, which have their attention as `attribute`.
         attribute: Name of the attention: `self_attn`, `src_attn` (cross-attention) or `attn`.
-        attention: `{"core": name, **options of the core}`, and `selection`, `SelectionOptions` by name; None is
-            softmax, which equals ESPnet's attention.
+        attention: `{"core": name, **options of the core}`, `selection`, `SelectionOptions` by name, and
+            `disagreement`, `DisagreementOptions` by name; None is softmax, which equals ESPnet's attention.
         causal: Whether it is self-attention in which no query attends to later keys.
         net: Name of the net, for messages.
         length: Greatest number of positions of a call, if it is known.
@@ -89,16 +95,17 @@ def _counterpart(
     relative = isinstance(theirs, _RELATIVE)
     size = theirs.h * theirs.d_k
     options = dict(attention)
-    name = options.pop("core", "softmax")
+    name, disagreement = options.pop("core", "softmax"), options.pop("disagreement", None)
     try:
         selection = build_selection(options.pop("selection", None), theirs.h)
         core = build_core_of(name, size, theirs.h, options, **kind)
         check_uses(name, core.supports, _uses(relative, selection is not None, **kind))
         core.supports.check_length(name, length or 0)
+        penalty = build_disagreement(disagreement, core)
     except (ValueError, TypeError) as error:
         raise ConfigError(f"{where}: {error}") from error
     attention_class = Attention if core.supports.explicit_weights else WeightlessAttention
-    ours = attention_class(size, theirs.h, core, theirs.dropout_rate, relative, selection)
+    ours = attention_class(size, theirs.h, core, theirs.dropout_rate, relative, selection, penalty)
     by_head = _BY_HEAD[: 2 if core.tied else 3] + (_BY_HEAD_RELATIVE if relative else ())
     for part in _SHARED + (by_head if selection is None else ()):  # a pool has its own initial weights
         setattr(ours, part, getattr(theirs, part))

@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping
 from torch import nn
 
 from espnet_diverse.attention import AuxiliaryLoss, Core, Diagnosis
+from espnet_diverse.attention.disagreement import Disagreement
 
 
 def cores_of(model: nn.Module) -> list[type[Core]]:
@@ -33,7 +34,7 @@ def _diagnoses(cores: Collection[type[Core]]) -> list[Diagnosis]:
 
 
 def _outweighing(stats: Mapping[str, float], cores: Collection[type[Core]]) -> list[str]:
-    known: dict[str, AuxiliaryLoss] = {}
+    known: dict[str, AuxiliaryLoss] = dict(Disagreement.LOSSES)
     for core in cores:
         known |= core.LOSSES
     ratios = {name.removeprefix("gradient_"): value for name, value in stats.items() if name.startswith("gradient_")}

@@ -14,6 +14,7 @@ from espnet2.asr.ctc import CTC
 from espnet2.tasks import abs_task
 
 from espnet_diverse.attention import core_options
+from espnet_diverse.attention.disagreement import disagreement_options
 from espnet_diverse.attention.selection_options import selection_options
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.nets.adapter import AdapterOptions
@@ -100,17 +101,20 @@ def _check_parts(config: Config, section: str) -> None:
             if not isinstance(options, dict):
                 raise ConfigError(f"{options!r} is not a mapping of options")
             read(options)
-        if part in _ATTENTIONS and options.get("selection") is not None:
-            with located(config, section, part, "selection"):
-                selection_options(options["selection"])
+        for group in _GROUPS if part in _ATTENTIONS else ():
+            if options.get(group) is not None:
+                with located(config, section, part, group):
+                    _GROUPS[group](options[group])
 
 
 def _read_attention(options: dict) -> None:
-    of_core = {name: value for name, value in options.items() if name not in ("core", "selection")}
+    of_core = {name: value for name, value in options.items() if name not in ("core", *_GROUPS)}
     core_options(options.get("core", "softmax"), of_core)
 
 
 _ATTENTIONS = ("attention", "cross_attention")
+_GROUPS = {"selection": selection_options, "disagreement": disagreement_options}
+"""Groups of options of an attention that no core has to itself, and what reads them."""
 _PARTS = {
     **dict.fromkeys(_ATTENTIONS, _read_attention),
     "adapter": partial(read_options, AdapterOptions, "adapter"),

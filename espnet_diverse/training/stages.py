@@ -21,6 +21,7 @@ from espnet_diverse.training import espnet_command, resumption
 from espnet_diverse.training.batches import read_sampling
 from espnet_diverse.training.condition_names import condition_table, fill_in
 from espnet_diverse.training.config import Config, located, save
+from espnet_diverse.training.repulsion import read_repulsion
 from espnet_diverse.training.run_data import FOLD_LENGTH, PREFIX, RunData, Tokens, check_audio, check_data, existing
 from espnet_diverse.training.tasks import TASKS
 
@@ -146,6 +147,8 @@ def _fill(config: Config, data: RunData, tokens: Tokens) -> Config:
     if conditions and filled["model"] != "diverse":
         has = f"model {filled['model']!r} does not support {conditions[0]}"
         raise ConfigError(f"{config.origin('model')}: {has}, on which parts of it depend; set model: diverse")
+    with located(config, "repulsion"):
+        read_repulsion(config.get("repulsion"))
     with located(config, "sampling"):
         sampling = read_sampling(config.get("sampling"))
     if sampling is not None:

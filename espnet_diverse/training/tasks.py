@@ -45,11 +45,12 @@ class _TaskMixin:
 
     @classmethod
     def add_task_arguments(cls, parser: ArgumentParser) -> None:
-        """Declare ESPnet's arguments and ours: `task`, which goes into config.yaml, `sampling` and `compile`."""
+        """Declare ESPnet's arguments and ours, of which `task` goes into config.yaml for commands that read a run."""
         super().add_task_arguments(parser)
         parser.add_argument("--task", default=cls.name)
         parser.add_argument("--sampling", default=None)
         parser.add_argument("--compile", default=False)
+        parser.add_argument("--repulsion", default=None)
 
     @classmethod
     def optional_data_names(cls, train: bool = True, inference: bool = False) -> tuple[str, ...]:

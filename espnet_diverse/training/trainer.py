@@ -22,6 +22,7 @@ from espnet_diverse.training.diagnosis import cores_of
 from espnet_diverse.training.epoch_table import EpochTable
 from espnet_diverse.training.length_check import check_lengths, shape_files
 from espnet_diverse.training.precision import compile_layers, mixed_precision
+from espnet_diverse.training.repulsion import read_repulsion, repelled
 from espnet_diverse.training.run_length import tell_length_of_run
 
 
@@ -30,9 +31,10 @@ class Trainer(espnet_trainer.Trainer):
 
     @classmethod
     def build_options(cls, args: Namespace) -> espnet_trainer.TrainerOptions:
-        """ESPnet's options, our `compile`, and the shape files of the data."""
+        """ESPnet's options, our `compile` and `repulsion`, and the shape files of the data."""
         options = super().build_options(args)
         options.compile = args.compile
+        options.repulsion = read_repulsion(args.repulsion)
         options.shape_files = shape_files(args)
         return options
 
@@ -41,7 +43,7 @@ class Trainer(espnet_trainer.Trainer):
         """Train; the arguments are those of ESPnet's `run`.
 
         Raises:
-            ConfigError: This machine does not support bfloat16 or compilation.
+            ConfigError: This machine does not support bfloat16 or compilation, or the model has no heads to repel.
             DataError: An utterance is longer than a core of the model supports.
             TrainingError: An epoch made no update, or a parameter or the validation loss is not finite.
         """
@@ -53,6 +55,7 @@ class Trainer(espnet_trainer.Trainer):
         with (
             replaced_names(espnet_trainer, torch=_Torch(), Reporter=table, average_nbest_models=average_best),
             mixed_precision(model, device) if trainer_options.use_amp else nullcontext(),
+            repelled(model, trainer_options),
         ):
             super().run(model=model, trainer_options=trainer_options, **parts)
 

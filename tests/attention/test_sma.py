@@ -6,7 +6,6 @@ import torch
 from references import sdma as oracle
 
 from espnet_diverse.attention import Heads, Inspection, build_attention, build_core
-from espnet_diverse.attention.sma import key_side_mask, query_side_mask
 from espnet_diverse.functional.semantic import semantic_mask
 from espnet_diverse.scope import scope
 
@@ -121,13 +120,3 @@ def test_the_mask_can_be_left_out_of_causal_evaluation():
     core.updates.count.fill_(UPDATES)
     assert float(core.gamma()) > 0
     assert float(core.eval().gamma()) == 0
-
-
-def test_which_positions_are_tokens():
-    padding = PADDED[:, 0, 0]
-    assert torch.equal(key_side_mask(heads(PADDED & CAUSAL))[:, 0], padding)
-    assert torch.equal(query_side_mask(heads(PADDED))[:, 0], padding)
-    assert key_side_mask(heads(None)) is None and query_side_mask(heads(PADDED, cross=True)) is None
-    with scope() as shared:
-        shared.query_mask = padding
-        assert torch.equal(query_side_mask(heads(None, cross=True))[:, 0], padding)

@@ -1,10 +1,23 @@
-"""Redundancy of heads against loops."""
+"""Redundancy and distance of heads, and diversity of a memory, against loops and golden arrays."""
 
+import itertools
+import math
+from pathlib import Path
+
+import numpy as np
 import pytest
 import torch
 from references import sdma as oracle
 
-from espnet_diverse.functional.redundancy import head_redundancy, head_redundancy_matrix, layer_redundancy
+from espnet_diverse.functional.redundancy import (
+    diversity_radius,
+    head_redundancy,
+    head_redundancy_matrix,
+    layer_redundancy,
+    pairwise_distance,
+)
+
+GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "methods"
 
 
 def test_equal_loops(draw):
@@ -53,3 +66,34 @@ def test_nothing_to_compare_is_refused():
             function()
     with pytest.raises(ValueError, match="one head has no normalised layer redundancy"):
         layer_redundancy(weights[:, :1], normalised=True)
+
+
+def test_distance_and_diversity_equal_the_golden_arrays():
+    golden = {name: torch.tensor(value) for name, value in np.load(GOLDEN / "metrics.npz").items()}
+    for ours, name in (
+        (pairwise_distance(golden["heads"]), "pairwise_dist"),
+        (diversity_radius(golden["div_X"]), "diversity_ddof0"),
+        (diversity_radius(golden["div_X"], ddof=1), "diversity_ddof1"),
+    ):
+        torch.testing.assert_close(ours, golden[name], rtol=1e-10, atol=1e-10)
+
+
+def test_distance_and_diversity_equal_loops(draw):
+    heads = draw.normal(2, 3, 4, 5).detach()
+    mask = torch.tensor([[True, True, False], [True, False, False]])
+    pairs = [math.dist(a, b) for item in heads[mask].tolist() for a, b in itertools.combinations(item, 2)]
+    assert pairwise_distance(heads, mask).item() == pytest.approx(np.mean(pairs))
+    assert pairwise_distance(heads[0, 0]).item() == pytest.approx(np.mean(pairs[:6]))
+    by_hand = [math.prod(np.std(item, axis=0)) ** (1 / 5) for item in heads[0].numpy()]
+    np.testing.assert_allclose(diversity_radius(heads[0]), by_hand)
+    heads[0, 0, :, 2] = 7.0
+    assert diversity_radius(heads[0])[0] == 0.0 < diversity_radius(heads[0])[1]
+
+
+def test_distance_and_diversity_of_too_few_are_refused():
+    with pytest.raises(ValueError, match="one head has no distance to another; give at least 2 heads"):
+        pairwise_distance(torch.ones(3, 1, 4))
+    with pytest.raises(ValueError, match="no item to compare heads on; give at least one that is not padding"):
+        pairwise_distance(torch.ones(3, 2, 4), torch.zeros(3, dtype=torch.bool))
+    with pytest.raises(ValueError, match="1 vectors have no variance with ddof 1; give at least 2"):
+        diversity_radius(torch.ones(1, 4), ddof=1)

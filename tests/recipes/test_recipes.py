@@ -209,21 +209,6 @@ def test_set_may_be_repeated_and_the_seed_goes_to_training_only(recipe):
     assert value(argv["train"], "--output_dir") == tag
 
 
-@pytest.mark.parametrize(
-    ("options", "tag"),
-    [
-        (["--corpus_dir", "/data/aishell 1"], "aishell 1_small"),
-        (["--corpus_dir", "/data/aishell", "--data_dir", "data/sample"], "sample_small"),
-        (["--data_dir", "data/sample/"], "sample_small"),
-        ([], "small"),
-    ],
-)
-def test_the_name_of_an_experiment_has_that_of_its_data(recipe, options, tag):
-    plan = commands(recipe(*options, "--config", "model/small"))
-    argv = {command: argv for _, (_, command, *argv) in plan}
-    assert value(argv["train"], "--output_dir") == f"exp/{tag}"
-
-
 def test_translation_has_its_own_vocabulary_and_begins_with_a_trained_encoder(recipe):
     initial = "../asr1/exp/x/valid.acc.ave.pth:encoder:encoder"
     options = ["--task", "st", "--src_token_type", "bpe", "--src_vocab_size", "99", "--init_param", initial]

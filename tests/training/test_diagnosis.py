@@ -39,6 +39,7 @@ def test_a_healthy_epoch_is_not_spoken_of():
         ),
         ({"gradient_head_mi": 1.5}, "loss head_mi is 1.5 times that of the task's loss; lower lambda_q"),
         ({"gradient_query_mi": 2.0}, "lower lambda_x"),
+        ({"gradient_disagreement": 2.0}, "lower disagreement.weight or auxiliary_factor"),
         ({"gradient_of_another_core": 3.0}, "of_another_core is 3 times that of the task's loss; lower its weight"),
     ],
 )

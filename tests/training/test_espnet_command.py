@@ -42,6 +42,7 @@ def test_the_shared_fragments_are_accepted():
     for model in ("tiny", "small", "transformer_6x6"):
         for attention in ("softmax", "sma", "sdma"):
             espnet_command.check(ASRTask, merge([f"model/{model}", f"attention/{attention}", "update/adam_noam_25k"]))
+    espnet_command.check(ASRTask, merge(["model/tiny", "attention/sma", "losses/disagreement", "repulsion/svgd"]))
 
 
 @pytest.mark.parametrize(
@@ -84,6 +85,7 @@ def test_a_key_in_a_file_is_refused_with_file_and_line(tmp_path):
         ("encoder_conf", "  attention:\n    core: sdma\n    n_cluster_z: 3\n", 4, "n_clusters_z"),
         ("decoder_conf", "  cross_attention:\n    core: sma\n    n_cluster_z: 3\n", 4, "n_clusters_z"),
         ("encoder_conf", "  attention:\n    selection:\n      strategy: none\n      pol: 8\n", 5, "pool"),
+        ("encoder_conf", "  attention:\n    disagreement:\n      of: output\n      weigth: 8\n", 5, "weight"),
         ("encoder_conf", "  adapter:\n    by: lang\n    botleneck: 8\n", 4, "bottleneck"),
         ("decoder_conf", "  start_tag:\n    by: lang\n    condition: 8\n", 4, "conditions"),
     ],
@@ -116,6 +118,10 @@ def test_head_selection_is_an_option_of_attention_alone(part):
         ("encoder_conf.attention.lambda_k=-1", "encoder_conf.attention: lambda_k -1 is negative; give 0 or more"),
         ("encoder_conf.attention.selection.strategy=no", "encoder_conf.attention.selection: unknown strategy False"),
         ("encoder_conf.attention.selection=group", "encoder_conf.attention.selection: selection 'group' is no mapping"),
+        (
+            "encoder_conf.attention.disagreement.of=values",
+            "encoder_conf.attention.disagreement: unknown of 'values'; known: output subspace",
+        ),
         ("decoder_conf.adapter.bottleneck=8", "decoder_conf.adapter: adapter.by is missing; choose from: lang"),
     ],
 )

@@ -1,0 +1,69 @@
+"""Compare the cost of a training step in which heads repel each other with that of a plain one, in one process.
+
+    python benchmarks/repulsion.py                       # --size 12x6/256/2048: a larger model
+
+Prints a Markdown table of ratios to softmax attention without repulsion. "disagreement" is the loss of heads whose
+outputs are alike, the baseline of the repulsive-attention paper. The step is that of training_step.py; measuring.py
+describes how time is measured.
+"""
+
+import argparse
+import os
+from collections.abc import Callable
+from functools import partial
+from importlib.metadata import version
+
+import measuring
+import torch
+import training_step
+
+from espnet_diverse.registration import fast_start
+
+METHODS = ("svgd", "spos")
+CPU = torch.device("cpu")
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Measure and print the table."""
+    args = _arguments(argv)
+    fast_start()
+    torch.set_num_threads(1)
+    print(
+        f"torch {torch.__version__}, espnet {version('espnet')}, one CPU thread, float32, load "
+        f"{os.getloadavg()[0]:.1f} on {os.cpu_count()} CPUs at the start; ratios of medians of {args.repeats} rounds, "
+        f"{measuring.clock_name(CPU)}"
+    )
+    measured = measuring.compare(_calls(args.size, args.utterances, args.time), args.repeats, CPU, memory=False)
+    plain, *others = measured
+    ratios = [f"{measured[name].median / measured[plain].median:.2f}" for name in others]
+    print(f"\n**A training step**\n\n| B, T | {plain} ms | {' | '.join(others)} |")
+    print("|---" * (2 + len(others)) + "|")
+    cells = [f"{args.size}: {args.utterances}, {args.time}", f"{1000 * measured[plain].median:.1f}", *ratios]
+    print(f"| {' | '.join(cells)} |")
+
+
+def _calls(size: str, batch: int, time: int) -> dict[str, Callable[[], None]]:
+    from espnet_diverse.training.repulsion import Repulsion, RepulsionOptions
+
+    data, changes = training_step.batch_of(batch, time), training_step.SIZES[size]
+    attention = ["attention/softmax"]
+    calls = {"plain": training_step.step_of(*training_step.build(attention, changes), data, CPU, torch.float32)}
+    for method in METHODS:
+        model, optimizer = training_step.build(attention, changes)
+        repel = partial(Repulsion(model, RepulsionOptions(method, num_data=29000)), 0)
+        calls[method] = training_step.step_of(model, optimizer, data, CPU, torch.float32, repel)
+    regularised = training_step.build([*attention, "losses/disagreement"], changes)
+    return calls | {"disagreement": training_step.step_of(*regularised, data, CPU, torch.float32)}
+
+
+def _arguments(argv: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--size", choices=training_step.SIZES, default=next(iter(training_step.SIZES)), help="model")
+    parser.add_argument("--utterances", type=int, default=8, help="utterances of a batch")
+    parser.add_argument("--time", type=int, default=250, help="longest utterance, in frames after subsampling")
+    parser.add_argument("--repeats", type=int, default=5, help="rounds of which the median is taken")
+    return parser.parse_args(argv)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,138 @@
+"""Disagreement of the heads of an attention as an auxiliary loss, for any core.
+
+Li et al. 2018, "Multi-Head Attention with Disagreement Regularization", and Lin et al. 2017, "A Structured
+Self-attentive Sentence Embedding"; equations in `functional/disagreement.py`. These are the baselines of the
+repulsive-attention paper, which repels the heads in the optimizer instead (`training/repulsion.py`).
+
+    loss = -weight D for D_output, D_subspace, D_position, and D of the weights of the projections
+    loss = weight ||A A^T - I||_F^2 for Frobenius, the mean over queries
+
+Each is the mean over samples. Without the section, or with weight 0, nothing is computed.
+Cost: O(B H T D) for output and subspace, O(B H Tq Tk) with the explicit weights for position, and O(B H^2 Tq Tk) for
+Frobenius.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from espnet_diverse.attention.core import Core, Heads
+from espnet_diverse.attention.inspection import AuxiliaryLoss
+from espnet_diverse.attention.token_masks import key_side_mask, query_side_mask
+from espnet_diverse.functional.disagreement import disagreement, frobenius_of_queries, position_disagreement
+from espnet_diverse.option_checks import OptionError, check, one_of, read
+from espnet_diverse.scope import current
+
+_OF_WEIGHTS = ("position", "frobenius")
+
+
+@dataclass(frozen=True)
+class DisagreementOptions:
+    """Options of disagreement, the keys of the `disagreement:` section of an attention.
+
+    Attributes:
+        of: What of two heads shall differ: their "output", values ("subspace"), attention weights ("position", or by
+            their Frobenius norm, "frobenius"), or the weights of their projections ("parameters").
+        weight: Weight of the loss; the papers print none.
+        per: Whether the cosine of outputs or values is that of a whole "sequence", or the mean over each "position".
+    """
+
+    of: str = one_of("output", "subspace", "position", "frobenius", "parameters")
+    weight: float = 1.0
+    per: str = one_of("sequence", "position")
+
+    def __post_init__(self):
+        for option in fields(self):
+            check(option, getattr(self, option.name))
+
+
+def disagreement_options(given: Mapping[str, Any]) -> DisagreementOptions:
+    """Return `DisagreementOptions` from a section of a configuration.
+
+    Raises:
+        ValueError: An option is unknown or has a value that is not allowed.
+    """
+    if not isinstance(given, Mapping):
+        raise ValueError(f"disagreement {given!r} is no mapping of options; write disagreement: {{of: {given}}}")
+    return read(DisagreementOptions, given, "disagreement")
+
+
+def build_disagreement(given: Mapping[str, Any] | None, core: Core) -> "Disagreement | None":
+    """Build the disagreement of an attention with a core.
+
+    Args:
+        given: `DisagreementOptions` by name; None is no disagreement.
+        core: The core.
+
+    Raises:
+        ValueError: An option is unknown or has a value that is not allowed, or the core does not give the attention
+            weights that shall differ.
+    """
+    options = None if given is None else disagreement_options(given)
+    if options is None or options.weight == 0:
+        return None
+    if options.of in _OF_WEIGHTS and not core.supports.explicit_weights:
+        raise OptionError(
+            "of",
+            f"disagreement of {options.of} is not possible, because attention {core.name!r} gives no weights; choose "
+            "output, subspace or parameters",
+        )
+    return Disagreement(options)
+
+
+class Disagreement:
+    """Adds the loss of an attention to the open scope.
+
+    Attributes:
+        of_weights: Whether it needs the attention weights.
+        LOSSES: The loss by its name in the scope.
+    """
+
+    LOSSES: ClassVar[Mapping[str, AuxiliaryLoss]] = {"disagreement": AuxiliaryLoss("disagreement.weight")}
+
+    def __init__(self, options: DisagreementOptions):
+        self.options = options
+        self.of_weights = options.of in _OF_WEIGHTS
+
+    def add_loss(self, heads: Heads, context: Tensor, weights: Tensor | None, projections: Sequence[nn.Linear]) -> None:
+        """Add the loss of one call.
+
+        Args:
+            heads: What the core attended with.
+            context: Outputs of the heads (B, H, Tq, D).
+            weights: Attention weights (B, H, Tq, Tk), if `of_weights`.
+            projections: The projections of queries, keys and values.
+        """
+        with torch.autocast(context.device.type, enabled=False):
+            loss = self._penalty(heads, context, weights, projections).mean()
+        current().add_loss("disagreement", self.options.weight * loss)
+
+    def _penalty(
+        self, heads: Heads, context: Tensor, weights: Tensor | None, projections: Sequence[nn.Linear]
+    ) -> Tensor:
+        """Return the loss of each sample, (B,), or of each projection, (3,), before weighting."""
+        of, per = self.options.of, self.options.per
+        if of == "parameters":
+            width = context.size(-1)
+            return -disagreement(torch.stack([linear.weight.unflatten(0, (-1, width)) for linear in projections]))
+        if of == "subspace":
+            mask = None if heads.v.size(-2) != heads.key.size(1) else _tokens(key_side_mask(heads))
+            return -disagreement(_full(heads.v), mask, per)  # without a mask the core has shortened keys and values
+        queries = _tokens(query_side_mask(heads))
+        if weights is None or of == "output":
+            return -disagreement(_full(context), queries, per)
+        if of == "frobenius":
+            return frobenius_of_queries(_full(weights), queries)
+        return -position_disagreement(_full(weights), queries)
+
+
+def _full(x: Tensor) -> Tensor:
+    return x if x.dtype == torch.float64 else x.float()
+
+
+def _tokens(mask: Tensor | None) -> Tensor | None:
+    """(B, 1, T) -> (B, T)."""
+    return None if mask is None else mask.squeeze(1)

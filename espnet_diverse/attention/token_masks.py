@@ -1,0 +1,23 @@
+"""Which positions of an attention are tokens, and not padding."""
+
+from torch import Tensor
+
+from espnet_diverse.attention.core import Heads
+from espnet_diverse.scope import current
+
+
+def key_side_mask(heads: Heads) -> Tensor | None:
+    """Return which keys are tokens, (B, 1, Tk), or None (all). A key that no query may attend to is padding."""
+    return None if heads.mask is None else heads.mask.any(dim=-2)
+
+
+def query_side_mask(heads: Heads) -> Tensor | None:
+    """Return which queries are tokens, (B, 1, Tq), or None (all).
+
+    In self-attention the queries are the keys. The mask of cross-attention does not tell which queries are padding;
+    `Scope.query_mask` does.
+    """
+    if heads.query is heads.key:
+        return key_side_mask(heads)
+    mask = current().query_mask
+    return None if mask is None else mask.unsqueeze(1)

@@ -1,0 +1,250 @@
+"""Repulsive attention: the heads of an attention are particles that repel each other in every optimizer step.
+
+An et al. 2020, "Repulsive Attention: Rethinking Multi-head Attention as Bayesian Inference", section 4 and Algorithm 1;
+equations (4) and (5) in `functional/particles.py`. A particle is the block of rows that a head has in the weight of
+linear_q, linear_k or linear_v; biases and all other parameters keep their gradients. The gradients of particles become
+
+    grad_i = -epsilon phi_i
+
+in each optimizer step of ESPnet's trainer, after gradients have been accumulated, averaged over processes and unscaled,
+and before they are clipped. phi is therefore that of the whole step, whatever `accum_grad`, the scale of the loss and
+the number of processes are. Noise is drawn once for each step from its number and the seed, so that it is the same in
+all processes and in a resumed run.
+
+Adam divides epsilon out again: with it only alpha, beta and num_data have an effect.
+Cost: O(M^2) of the weights of an attention for M heads, whatever the batch is.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+
+import numpy as np
+import torch
+from espnet2.train import trainer as espnet_trainer
+from torch import Tensor, nn
+
+from espnet_diverse.attention import MultiHeadAttention
+from espnet_diverse.errors import ConfigError
+from espnet_diverse.functional.particles import BANDWIDTHS, noise_std, spos_direction, svgd_direction
+from espnet_diverse.option_checks import OptionError, check, is_number, one_of, read
+from espnet_diverse.registration import replaced_names
+
+PROJECTIONS = ("q", "k", "v")
+MODULES = ("encoder_self", "decoder_self", "cross")
+
+
+@dataclass(frozen=True)
+class RepulsionOptions:
+    """The section `repulsion` of the configuration.
+
+    Attributes:
+        method: "svgd" (4); "spos" (5), which adds noise; "sgld", noise alone, without a kernel; "none".
+        alpha: Weight of the repulsion.
+        alpha_mode: "absolute", or "relative" to the norm of the smoothed gradients, whatever the scale of the loss is.
+        bandwidth: "paper", "official" or a number, see `functional.particles.svgd_direction`.
+        epsilon: Step size of the particles.
+        beta: Inverse temperature of SPOS.
+        num_data: Size of the training data, over which the task's loss is a mean: for a loss per sentence the number of
+            training sentences. It divides noise and prior, because (5) is for the sum of losses.
+        prior: Prior distribution of particles, "uniform" (paper) or "gaussian".
+        sigma: Standard deviation of the Gaussian prior.
+        layout: Whether the rows of a head in linear_q, linear_k and linear_v are a particle each, "separate", or one
+            particle together, "joint".
+        projections: The projections whose weights are particles, of q, k, v.
+        modules: The attentions, of encoder_self, decoder_self (of a decoder or a language model) and cross.
+        layers: "all" layers of each net, the "first" or the "last".
+    """
+
+    method: str = one_of("svgd", "spos", "sgld", "none")
+    alpha: float = 0.01
+    alpha_mode: str = one_of("absolute", "relative")
+    bandwidth: str | float = "paper"
+    epsilon: float = 0.1
+    beta: float = 1.0
+    num_data: int = 1
+    prior: str = one_of("uniform", "gaussian")
+    sigma: float = 1.0
+    layout: str = one_of("separate", "joint")
+    projections: Sequence[str] = PROJECTIONS
+    modules: Sequence[str] = MODULES
+    layers: str = one_of("all", "first", "last")
+
+    def __post_init__(self):
+        for option in fields(self):
+            if option.name not in ("bandwidth", "projections", "modules"):
+                check(option, getattr(self, option.name))
+        for name in ("epsilon", "beta", "num_data", "sigma"):
+            if getattr(self, name) == 0:
+                raise OptionError(name, f"{name} 0 would divide by zero; give a number above 0")
+        if self.bandwidth not in BANDWIDTHS and not (is_number(self.bandwidth) and self.bandwidth > 0):
+            known = " ".join(BANDWIDTHS)
+            raise OptionError("bandwidth", f"bandwidth {self.bandwidth!r} is not allowed; give {known} or a number")
+        for name, known in (("projections", PROJECTIONS), ("modules", MODULES)):
+            chosen = getattr(self, name)
+            if not isinstance(chosen, list | tuple) or not chosen or not all(each in known for each in chosen):
+                raise OptionError(name, f"{name} {chosen!r} is not allowed; give a list of some of {' '.join(known)}")
+
+
+def read_repulsion(section: object) -> RepulsionOptions | None:
+    """Read the section `repulsion` of a configuration; None if there is none, or its method is "none".
+
+    Raises:
+        ConfigError: The section is not a mapping, or an option is unknown or not allowed.
+    """
+    if section is None:
+        return None
+    if not isinstance(section, dict):
+        raise ConfigError(f"{section!r} is not a mapping of options; write repulsion: {{method: {section}}}")
+    options = read(RepulsionOptions, section, "repulsion")
+    return None if options.method == "none" else options
+
+
+@contextmanager
+def repelled(model: nn.Module, options: espnet_trainer.TrainerOptions) -> Iterator[None]:
+    """Repel the heads of `model` in each optimizer step of ESPnet's trainer while the block runs.
+
+    ESPnet calls a function of its own between unscaling and clipping, to add noise to gradients if `grad_noise` is set.
+    This function is replaced; it still adds that noise.
+
+    Args:
+        model: The model that is trained.
+        options: Options of the trainer, with `repulsion`, the result of `read_repulsion`.
+
+    Raises:
+        ConfigError: The model has no head that could be repelled.
+    """
+    if options.repulsion is None:
+        yield
+        return
+    repulsion = Repulsion(model, options.repulsion, options.seed)
+    noisy, add_gradient_noise = options.grad_noise, espnet_trainer.add_gradient_noise
+
+    def change_gradients(model: nn.Module, iteration: int, **how) -> None:
+        if noisy:
+            add_gradient_noise(model, iteration, **how)
+        repulsion(iteration)
+
+    options.grad_noise = True
+    try:
+        with replaced_names(espnet_trainer, add_gradient_noise=change_gradients):
+            yield
+    finally:
+        options.grad_noise = noisy
+
+
+class Repulsion:
+    """Changes the gradients of the heads of a model before each optimizer step.
+
+    Args:
+        model: The model.
+        options: Options of the repulsion.
+        seed: Random seed of the noise.
+
+    Attributes:
+        particles: The heads of each attention, by the name of its module. Frozen weights are left out.
+
+    Raises:
+        ConfigError: The model has no attention that `options` select, or its weights are frozen, or it has one head.
+    """
+
+    def __init__(self, model: nn.Module, options: RepulsionOptions, seed: int = 0):
+        self.options, self.seed = options, seed
+        self.particles = _find(model, options)
+
+    @torch.no_grad()
+    def __call__(self, step: int) -> None:
+        """Replace the gradients of all particles by -epsilon phi.
+
+        An attention without gradients, because it was not used, stays as it is.
+
+        Args:
+            step: A number that no other optimizer step of the training has.
+        """
+        seed = int(np.random.SeedSequence((self.seed, step)).generate_state(1)[0])
+        generator: torch.Generator | None = None
+        for particles in self.particles.values():
+            if any(weight.grad is None for weight in particles.weights):
+                continue
+            x, grad = particles.values(), particles.gradients()
+            generator = generator or torch.Generator(x.device).manual_seed(seed)
+            particles.set_gradients(self._direction(x, grad, generator).mul_(-self.options.epsilon))
+
+    def _direction(self, x: Tensor, grad: Tensor, generator: torch.Generator) -> Tensor:
+        """Particles and gradients (N, M, D) -> phi (N, M, D)."""
+        option = self.options
+        if option.prior == "gaussian":
+            grad = grad + x / (option.sigma**2 * option.num_data)
+        if option.method == "svgd":
+            return svgd_direction(x, grad, option.alpha, option.bandwidth, option.alpha_mode)
+        beta = option.beta if option.method == "spos" else 1.0
+        noise = torch.randn(x.shape, generator=generator, dtype=x.dtype, device=x.device)
+        noise *= noise_std(option.epsilon, beta, option.num_data)
+        if option.method == "sgld":
+            return noise - grad
+        return spos_direction(x, grad, option.alpha, option.bandwidth, beta, noise, option.alpha_mode)
+
+
+class HeadParticles:
+    """The heads of one attention as particles.
+
+    Args:
+        weights: Weights of the same shape whose rows are divided among the heads, one after another.
+        heads: Number of heads M; with head selection that of the pool.
+        joint: Whether the rows of a head in all weights are one particle.
+    """
+
+    def __init__(self, weights: Sequence[nn.Parameter], heads: int, joint: bool):
+        self.weights, self.heads, self.joint = list(weights), heads, joint
+
+    def values(self) -> Tensor:
+        """Return the particles (N, M, D) of N sets that do not repel each other."""
+        return self._divided(self.weights)
+
+    def gradients(self) -> Tensor:
+        """Return the gradients of `values()`, (N, M, D)."""
+        return self._divided([weight.grad for weight in self.weights])
+
+    def set_gradients(self, gradients: Tensor) -> None:
+        """Set the gradients of `values()`, (N, M, D), in place."""
+        if self.joint:
+            gradients = gradients[0].unflatten(-1, (len(self.weights), -1)).transpose(0, 1)
+        for weight, gradient in zip(self.weights, gradients, strict=True):
+            weight.grad.copy_(gradient.reshape(weight.shape))
+
+    def _divided(self, tensors: Sequence[Tensor]) -> Tensor:
+        heads = torch.stack([tensor.reshape(self.heads, -1) for tensor in tensors])
+        return heads.transpose(0, 1).flatten(1).unsqueeze(0) if self.joint else heads
+
+
+def _find(model: nn.Module, options: RepulsionOptions) -> dict[str, HeadParticles]:
+    """Return the particles of the attentions that options select, by the name of the module."""
+    found = {}
+    for name, attention in _attentions(model, options).items():
+        weights = [getattr(attention, f"linear_{projection}").weight for projection in options.projections]
+        heads = len(weights[0]) // attention.d_k
+        trained = [weight for weight in weights if weight.requires_grad]
+        if heads == 1 and trained and options.method != "sgld":
+            raise ConfigError(f"repulsion: {name} has one head, which nothing repels; give more, or other modules")
+        if trained:
+            found[name] = HeadParticles(trained, heads, options.layout == "joint")
+    if not found:
+        where = f"{' '.join(options.modules)} ({options.layers} layers)"
+        raise ConfigError(
+            f"repulsion: the model has no trained head in {where}; choose other modules, nets called diverse_..., or "
+            "method none"
+        )
+    return found
+
+
+def _attentions(model: nn.Module, options: RepulsionOptions) -> dict[str, MultiHeadAttention]:
+    """Return the attentions of the kinds and layers that options select, by the name of the module."""
+    nets: dict[tuple[str, str], list[str]] = {}
+    modules = {name: module for name, module in model.named_modules() if isinstance(module, MultiHeadAttention)}
+    for name, module in modules.items():
+        *net, _, attribute = ["", "", *name.split(".")]  # such as decoder.decoders, 0, src_attn
+        kind = "cross" if attribute == "src_attn" else "decoder_self" if module.core.causal else "encoder_self"
+        if kind in options.modules:
+            nets.setdefault((".".join(net), attribute), []).append(name)
+    layers = {"all": slice(None), "first": slice(1), "last": slice(-1, None)}[options.layers]
+    return {name: modules[name] for names in nets.values() for name in names[layers]}

@@ -1,0 +1,188 @@
+"""Repulsion of heads against golden arrays and loops: which weights are particles, their options, noise and prior."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from references import repulsion as oracle
+from references.placed_attentions import PATHS, Net
+from torch import nn
+
+from espnet_diverse.attention import build_attention
+from espnet_diverse.errors import ConfigError
+from espnet_diverse.nets import DECODERS, ENCODERS
+from espnet_diverse.training.config import merge
+from espnet_diverse.training.repulsion import HeadParticles, Repulsion, RepulsionOptions, read_repulsion
+
+GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "methods"
+
+
+def golden():
+    return {name: torch.tensor(value) for name, value in np.load(GOLDEN / "svgd_spos.npz").items() if value.ndim}
+
+
+@pytest.mark.parametrize("layout", ["separate", "joint"])
+def test_particles_are_rows_of_heads_as_in_the_golden_arrays(layout):
+    arrays, attention = golden(), build_attention("softmax", 16, 4).double()
+    joint = layout == "joint"
+    for name in "qkv":
+        weight = getattr(attention, f"linear_{name}").weight
+        weight.data = arrays[f"joint_W{name}" if joint else "linear_W"].clone()
+        weight.grad = arrays[f"joint_G{name}" if joint else "linear_grad"].clone()
+    Repulsion(attention, RepulsionOptions(alpha=0.01, epsilon=0.1, layout=layout))(0)
+    ours = [getattr(attention, f"linear_{name}").weight.grad for name in "qkv"]
+    if joint:
+        ours, expected = [torch.cat([grad.view(4, -1) for grad in ours], dim=1)], arrays["joint_newgrad"]
+    else:
+        expected = arrays["linear_newgrad_correct"]
+        assert not torch.allclose(ours[0], arrays["linear_newgrad_official_interleaved"])
+    for grad in ours:
+        torch.testing.assert_close(grad, expected, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("joint", [False, True])
+def test_gradients_come_back_to_where_they_were(joint):
+    weights = [nn.Parameter(torch.randn(6, 5)) for _ in range(2)]
+    particles = HeadParticles(weights, 3, joint)
+    assert particles.values().shape == ((1, 3, 20) if joint else (2, 3, 10))
+    for weight in weights:
+        weight.grad = torch.zeros_like(weight)
+    particles.set_gradients(particles.values())
+    assert all(torch.equal(weight.grad, weight) for weight in weights)
+
+
+def zero_gradients(net):
+    for parameter in net.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+
+
+def grads(net):
+    return {name: parameter.grad for name, parameter in net.named_parameters()}
+
+
+def changed_by(net, **options):
+    """Names of the modules whose projections get a gradient of repulsion alone, and of those projections."""
+    zero_gradients(net)
+    Repulsion(net, RepulsionOptions(**options))(0)
+    names = [name.rsplit(".", 2) for name, grad in grads(net).items() if grad.any()]
+    assert {parameter for *_, parameter in names} == {"weight"}
+    return list(dict.fromkeys(module for module, *_ in names)), {linear for _, linear, _ in names}
+
+
+@pytest.mark.parametrize(
+    ("options", "modules"),
+    [
+        ({}, PATHS),
+        ({"modules": ["encoder_self"]}, PATHS[:1]),
+        ({"modules": ["decoder_self"]}, PATHS[1:2]),
+        ({"modules": ["cross"]}, PATHS[2:]),
+        ({"layers": "first"}, PATHS[:3]),
+        ({"layers": "last", "modules": ["cross"]}, PATHS[3:]),
+    ],
+)
+def test_the_chosen_modules_and_layers_are_repelled(options, modules):
+    assert changed_by(Net(), **options) == (list(modules), {"linear_q", "linear_k", "linear_v"})
+
+
+def test_the_chosen_projections_are_repelled_and_frozen_ones_are_not():
+    assert changed_by(Net(), projections=["q", "v"])[1] == {"linear_q", "linear_v"}
+    net = Net()
+    net.encoders[0]["self_attn"].linear_q.requires_grad_(False)
+    assert changed_by(net, modules=["encoder_self"])[1] == {"linear_k", "linear_v"}
+
+
+def test_the_nets_of_espnet_have_the_places_of_these_tests():
+    small = {"attention_heads": 2, "num_blocks": 2}
+    branches = {"cgmlp_linear_units": 8, "cgmlp_conv_kernel": 3, "rel_pos_type": "latest", "input_layer": None}
+    encoder = ENCODERS["diverse_e_branchformer"](8, output_size=16, **small, **branches)
+    model = nn.ModuleDict({"encoder": encoder, "decoder": DECODERS["diverse_transformer"](5, 16, **small)})
+    names = {
+        "encoder_self": "encoder.encoders.{}.attn",
+        "decoder_self": "decoder.decoders.{}.self_attn",
+        "cross": "decoder.decoders.{}.src_attn",
+    }
+    for kind, name in names.items():
+        found = Repulsion(model, RepulsionOptions(modules=[kind])).particles
+        assert list(found) == [name.format(0), name.format(1)]
+
+
+def test_the_heads_of_a_pool_repel_each_other():
+    names = {"conditions": {"lang": ["de", "en"]}}
+    net = Net(heads=2, selection={"strategy": "group", "pool": 6, **names})
+    attention = net.encoders[0]["self_attn"]
+    attention.linear_q.weight.grad = torch.randn_like(attention.linear_q.weight)
+    x, grad = (t.detach().view(6, -1).numpy() for t in (attention.linear_q.weight, attention.linear_q.weight.grad))
+    expected = -0.1 * oracle.svgd(x, grad, 0.01, "paper")
+    Repulsion(net, RepulsionOptions(modules=["encoder_self"], projections=["q"]))(0)
+    np.testing.assert_allclose(attention.linear_q.weight.grad.view(6, -1), expected, atol=1e-12)
+
+
+def test_an_attention_that_was_not_used_stays():
+    net = Net()
+    zero_gradients(net.encoders)
+    Repulsion(net, RepulsionOptions(method="spos"))(0)
+    assert net.decoders[1]["src_attn"].linear_q.weight.grad is None
+    assert net.encoders[0]["self_attn"].linear_q.weight.grad.any()
+
+
+def test_noise_depends_on_seed_and_step_alone_and_has_the_deviation():
+    def drawn(seed, step):
+        net = Net()
+        zero_gradients(net)
+        torch.manual_seed(step + seed)
+        Repulsion(net, RepulsionOptions(method="sgld", epsilon=0.5, num_data=4), seed)(step)
+        return torch.cat([grad.flatten() for name, grad in grads(net).items() if "weight" in name and grad.any()])
+
+    first = drawn(0, 7)
+    assert torch.equal(first, drawn(0, 7))
+    assert not torch.equal(first, drawn(0, 8)) and not torch.equal(first, drawn(1, 7))
+    assert first.std().item() == pytest.approx(0.5 * (2 / 0.5) ** 0.5 / 4, rel=0.1)
+
+
+def test_the_prior_is_divided_by_the_size_of_the_data():
+    net, other = Net(), Net()
+    for each, sigma, number in ((net, 0.5, 16), (other, 2.0, 1)):
+        zero_gradients(each)
+        Repulsion(each, RepulsionOptions(prior="gaussian", sigma=sigma, num_data=number))(0)
+    name = "encoders.0.self_attn.linear_q.weight"
+    torch.testing.assert_close(grads(net)[name], grads(other)[name])
+
+
+def test_a_model_without_heads_to_repel_is_refused():
+    with pytest.raises(ConfigError, match=r"no trained head in encoder_self decoder_self cross \(all layers\); choose"):
+        Repulsion(nn.Linear(2, 2), RepulsionOptions())
+    net = Net().requires_grad_(False)
+    with pytest.raises(ConfigError, match=r"the model has no trained head in cross \(first layers\); choose other mod"):
+        Repulsion(net, RepulsionOptions(modules=["cross"], layers="first"))
+    with pytest.raises(
+        ConfigError, match="repulsion: encoders.0.self_attn has one head, which nothing repels; give mo"
+    ):
+        Repulsion(Net(heads=1), RepulsionOptions())
+    assert len(Repulsion(Net(heads=1), RepulsionOptions(method="sgld")).particles) == 4
+
+
+@pytest.mark.parametrize(
+    ("section", "said"),
+    [
+        ("svgd", "'svgd' is not a mapping of options; write repulsion: {method: svgd}"),
+        ({"alpa": 1}, "repulsion has no option 'alpa'; known: method alpha alpha_mode"),
+        ({"method": "svdg"}, "unknown method 'svdg'; known: svgd spos sgld none"),
+        ({"alpha": -1}, "alpha -1 is negative; give 0 or more"),
+        ({"num_data": 1.5}, "num_data 1.5 is not a whole number"),
+        ({"epsilon": 0}, "epsilon 0 would divide by zero; give a number above 0"),
+        ({"bandwidth": "median"}, "bandwidth 'median' is not allowed; give paper official or a number"),
+        ({"bandwidth": 0}, "bandwidth 0 is not allowed; give paper official or a number"),
+        ({"projections": ["q", "o"]}, r"projections \['q', 'o'\] is not allowed; give a list of some of q k v"),
+        ({"modules": []}, r"modules \[\] is not allowed; give a list of some of encoder_self decoder_self cross"),
+        ({"modules": "cross"}, "modules 'cross' is not allowed; give a list of some of encoder_self"),
+    ],
+)
+def test_wrong_options_are_refused(section, said):
+    with pytest.raises(ConfigError, match=said):
+        read_repulsion(section)
+
+
+@pytest.mark.parametrize("method", ["svgd", "spos", "sgld"])
+def test_the_fragments_are_read(method):
+    assert read_repulsion(merge([f"repulsion/{method}"])["repulsion"]).method == method
