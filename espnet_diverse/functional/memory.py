@@ -1,13 +1,14 @@
-"""Contrastive disentangled memory: the equations of Chien and Li, "Contrastive Disentangled Learning for Memory-Augmented
-Transformer", Interspeech 2023 (CDT), sections 3.1 and 3.2.
+"""The equations of contrastive disentangled memory (CDT).
+
+Chien and Li, "Contrastive Disentangled Learning for Memory-Augmented Transformer", Interspeech 2023, sections 3.1, 3.2:
 
     z_m ~ N(mu(x_m), Sigma(x_m))                                   compression of a token
     M~ = M_{t-1} (+) Z_t,   K = Gumbel-softmax(logits of M~),   M_t = K M~
     L_nce = -E log f(S_{t+k}, M_t) / sum_i f(S_i, M_t),   f = exp(cos / temperature)                            (3)
     L_constr = mean_m KL(N_m || N(0, I)) - mean_{m != j} min(KL(N_m || N_j), cap)                               (5)
 
-The paper leaves the number of kept tokens open; here M_t has N slots, and some of them may be empty. As printed, (5) has
-sums, no bound below, and pairs of a token with itself: variances would collapse and the loss diverge. Here the
+The paper leaves the number of kept tokens open; here M_t has N slots, and some of them may be empty. As printed, (5)
+has sums, no bound below, and pairs of a token with itself: variances would collapse and the loss diverge. Here the
 log-variances are clamped, the divergence of a pair is capped, and both sums are means.
 
 N Gaussians are diagonal: mean and log_var (..., N, D). Masks are bool, True = there is a token or a filled slot.
@@ -41,7 +42,7 @@ def choose_slots(valid: Tensor, slots: int, score: Tensor | None = None, update:
     Args:
         valid: Which entries are filled, (B, K).
         slots: N, at most K.
-        score: Log odds of keeping, with the noise of the Gumbel-softmax if there is any, (B, K); "fifo" needs none.
+        score: Log odds of keeping, with the noise of the Gumbel-softmax if there is any, (B, K); "fifo" uses none.
         update: "topk": the N filled entries of highest score; "mask": those whose score is above 0, the last N of them
             if there are more; "fifo": the last N filled entries, as in Transformer-XL.
 
@@ -53,9 +54,11 @@ def choose_slots(valid: Tensor, slots: int, score: Tensor | None = None, update:
     """
     if update not in ("topk", "mask", "fifo"):
         raise ValueError(f"unknown update {update!r}; known: topk mask fifo")
-    chosen = valid & (score > 0) if update == "mask" else valid
+    chosen = valid
+    if score is not None and update == "mask":
+        chosen = valid & (score > 0)
     time = torch.arange(valid.size(1), device=valid.device).to(torch.get_default_dtype()).expand_as(valid)
-    rank = (score if update == "topk" else time).masked_fill(~chosen, -math.inf)
+    rank = (score if score is not None and update == "topk" else time).masked_fill(~chosen, -math.inf)
     picks = subset_picks(rank, slots)
     return picks, chosen.gather(1, picks)
 
@@ -78,7 +81,7 @@ def pairwise_divergence(mean: Tensor, log_var: Tensor) -> Tensor:
 
 
 def compactness(mean: Tensor, log_var: Tensor, valid: Tensor) -> Tensor:
-    """Compute the mean of `divergence_from_prior` over tokens: mean and log_var (..., L, D), valid (..., L) -> (...)."""
+    """Compute the mean of `divergence_from_prior` over tokens: (..., L, D), valid (..., L) -> (...)."""
     return masked_mean(divergence_from_prior(mean, log_var).unsqueeze(-1), valid).squeeze(-1)
 
 

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.nets.adapter import insert_adapters
-from espnet_diverse.nets.memory import Carried, SegmentAttention, Stream, add_memory
+from espnet_diverse.nets.memory import Carried, Stream, add_memory
 from espnet_diverse.nets.replace_attention import replace_attention, signature_with
 from espnet_diverse.nets.stream import connect_layers
 from espnet_diverse.nets.subsampling import GATED, GatedConvSubsampling
@@ -63,7 +63,7 @@ class _WithAttention:
         super().__init__(input_size, *args, **theirs)  # type: ignore[call-arg]  # of ESPnet's class in the bases
         if gated:
             self.embed = self._gated_subsampling(input_size, conv_channels)
-        net = type(self).__name__
+        net, self.by_segments = type(self).__name__, memory is not None
         if memory is None:
             replace_attention(self.encoders, self.attribute, attention, net=net, length=self._attention_length())
             connect_layers(self.encoders, self.attribute, net, getattr(self, "ctc_trim", False))
@@ -110,13 +110,13 @@ class DiverseTransformerEncoder(_WithAttention, TransformerEncoder):
         Raises:
             ValueError: The encoder has no memory, its layers look beyond a frame, or a part ends inside a segment.
         """
-        attention = self.encoders[0].self_attn
-        if not isinstance(attention, SegmentAttention):
-            raise ValueError("the encoder has no memory to carry; give encoder_conf.memory, or encode the whole sequence")
+        if not self.by_segments:
+            raise ValueError("the encoder has no memory to carry; give encoder_conf.memory, or encode it all at once")
         if not isinstance(self.encoders[0].feed_forward, PositionwiseFeedForward):
             raise ValueError("a convolution between layers sees beyond a part; set positionwise_layer_type: linear")
-        if not last and x.size(1) % attention.segment:
-            raise ValueError(f"{x.size(1)} frames end inside a segment of {attention.segment}; give a multiple of it")
+        length = self.encoders[0].self_attn.segment
+        if not last and x.size(1) % length:
+            raise ValueError(f"{x.size(1)} frames end inside a segment of {length}; give a multiple, or last=True")
         mask = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device) if valid is None else valid
         stream = Stream(mask.unsqueeze(1), carried)
         for layer in self.encoders:

@@ -20,7 +20,11 @@ MEMORIES: dict[str, type[Memory]] = {"cdt": CDTMemory, "xl": XLMemory, "compress
 
 
 def add_memory(
-    layers: Sequence[nn.Module], attention: dict | None, memory: Mapping[str, Any], causal: bool = False, net: str = "net"
+    layers: Sequence[nn.Module],
+    attention: dict | None,
+    memory: Mapping[str, Any],
+    causal: bool = False,
+    net: str = "net",
 ) -> None:
     """Let the self-attention of ESPnet's layers work by segments with a memory.
 
@@ -42,9 +46,8 @@ def add_memory(
     chosen = read(MEMORIES[kind].Options, options, f"memory {kind!r}")
     if (attention or {}).get("selection"):
         raise ConfigError(f"{net}: head selection does not fit a memory; leave out one of them")
-    for layer in layers:
-        if not isinstance(layer, EncoderLayer):
-            raise ConfigError(f"{net}: a memory does not fit a {type(layer).__name__}; choose diverse_transformer")
+    if not all(isinstance(layer, EncoderLayer) for layer in layers):
+        raise ConfigError(f"a memory does not fit the layers of {net}; choose diverse_transformer")
     replace_attention(layers, "self_attn", attention, causal, net, chosen.segment + chosen.keys, SegmentAttention)
     for number, layer in enumerate(layers):
         ours = layer.self_attn

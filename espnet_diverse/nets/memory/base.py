@@ -123,7 +123,9 @@ class Memory(nn.Module):
             attention: The layer's attention.
         """
 
-    def read(self, segments: Tensor, valid: Tensor, attention: MultiHeadAttention, state: State | None) -> tuple[Slots, State]:
+    def read(
+        self, segments: Tensor, valid: Tensor, attention: MultiHeadAttention, state: State | None
+    ) -> tuple[Slots, State]:
         """Run through segments (B, S, L, M), valid (B, S, L), from a state; None is the empty memory.
 
         Returns:

@@ -46,8 +46,8 @@ class CDTOptions(MemoryOptions):
         update: "topk": the slots are the N entries of highest score; "mask": those that the binary mask keeps, the last
             N if there are more; "fifo": the last N, without scores.
         tau: Temperature of the Gumbel-softmax.
-        bptt_segments: Number of segments that gradients pass back through; 0 passes none to earlier segments, None
-            passes them through the whole sequence.
+        bptt_segments: Greatest number of segments that gradients pass back to: they stop after every
+            `bptt_segments` + 1 segments. None stops them nowhere, 0 before every segment.
         temperature: Temperature of the cosine in (3).
         nce_steps: Number k of following segments that a memory predicts.
         beta: Weight of the constraint (5) in the loss of the memory.
@@ -146,7 +146,9 @@ class CDTMemory(Memory):
         limit = self.options.bptt_segments
         return state if limit is None or segments % (limit + 1) else super().carried(state, segments)
 
-    def losses(self, states: Sequence[CDTState], segments: Tensor, valid: Tensor, attention: MultiHeadAttention) -> None:
+    def losses(
+        self, states: Sequence[CDTState], segments: Tensor, valid: Tensor, attention: MultiHeadAttention
+    ) -> None:
         """Add the losses (3) and (5), and the divergence of slots before it is capped."""
         shared, options = current(), self.options
         tokens = [in_full_precision(x) for x in self.encode(segments)]

@@ -139,7 +139,9 @@ def read_from(attention: MultiHeadAttention, queries: Tensor, slots: Slots) -> T
     """Attend from queries (B, Tq, M) to slots by content, with softmax -> (B, H, Tq, D); no weight gets a gradient."""
 
     def project(linear: nn.Linear, x: Tensor) -> Tensor:
-        return F.linear(x, linear.weight.detach(), linear.bias.detach()).unflatten(-1, (attention.h, -1)).transpose(1, 2)
+        return (
+            F.linear(x, linear.weight.detach(), linear.bias.detach()).unflatten(-1, (attention.h, -1)).transpose(1, 2)
+        )
 
     q = project(attention.linear_q, queries)
     k, v = project(attention.linear_k, slots.values), project(attention.linear_v, slots.values)
