@@ -1,4 +1,4 @@
-"""The equations of contrastive disentangled memory: golden arrays, naive loops, finite differences, long optimisation."""
+"""The equations of disentangled memory: golden arrays, naive loops, finite differences, long optimisation."""
 
 import math
 from pathlib import Path

@@ -7,7 +7,7 @@ from espnet.nets.pytorch_backend.transformer.encoder_layer import EncoderLayer
 from torch import nn
 
 from espnet_diverse.errors import ConfigError
-from espnet_diverse.nets.memory.base import Memory, MemoryOptions
+from espnet_diverse.nets.memory.base import Memory
 from espnet_diverse.nets.memory.cdt import CDTMemory
 from espnet_diverse.nets.memory.compressive import CompressiveMemory
 from espnet_diverse.nets.memory.segments import Carried, SegmentAttention, Stream
@@ -15,12 +15,14 @@ from espnet_diverse.nets.memory.xl import XLMemory
 from espnet_diverse.nets.replace_attention import replace_attention
 from espnet_diverse.option_checks import hint, read
 
+__all__ = ["MEMORIES", "Carried", "Memory", "SegmentAttention", "Stream", "add_memory"]
+
 MEMORIES: dict[str, type[Memory]] = {"cdt": CDTMemory, "xl": XLMemory, "compressive": CompressiveMemory}
 """The memories by name, their `kind` in configurations."""
 
 
 def add_memory(
-    layers: Sequence[nn.Module],
+    layers: Sequence[Any],
     attention: dict | None,
     memory: Mapping[str, Any],
     causal: bool = False,

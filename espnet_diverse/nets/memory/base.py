@@ -26,7 +26,7 @@ State = Any
 
 @dataclass(frozen=True)
 class MemoryOptions:
-    """Options of every memory: keys of a `memory:` section besides `kind`.
+    """Options that every memory has: keys of a `memory:` section besides `kind`.
 
     Attributes:
         segment: Number of frames L of a segment, after subsampling.
@@ -124,9 +124,15 @@ class Memory(nn.Module):
         """
 
     def read(
-        self, segments: Tensor, valid: Tensor, attention: MultiHeadAttention, state: State | None
+        self, segments: Tensor, valid: Tensor, attention: MultiHeadAttention, state: State | None = None
     ) -> tuple[Slots, State]:
-        """Run through segments (B, S, L, M), valid (B, S, L), from a state; None is the empty memory.
+        """Run through segments.
+
+        Args:
+            segments: Inputs of the layer, (B, S, L, M).
+            valid: Which frames are not padding, (B, S, L).
+            attention: The layer's attention, for the losses.
+            state: State before the first segment; None is the empty memory.
 
         Returns:
             What attention reads in each segment, (B, S, N, M) and (B, S, N), and the state after the last one.

@@ -1,5 +1,6 @@
-"""Contrastive disentangled memory: Chien and Li, "Contrastive Disentangled Learning for Memory-Augmented Transformer",
-Interspeech 2023 (CDT), sections 3.1 and 3.2.
+"""Contrastive disentangled memory (CDT).
+
+Chien and Li, "Contrastive Disentangled Learning for Memory-Augmented Transformer", Interspeech 2023, sections 3.1, 3.2:
 
     Z_t = samples of N(mu(x), Sigma(x)) for x in S_t                variational compression; mu(x) in evaluation
     M~ = M_{t-1} (+) Z_t
@@ -40,7 +41,7 @@ from espnet_diverse.scope import current
 
 @dataclass(frozen=True)
 class CDTOptions(MemoryOptions):
-    """Options of the contrastive disentangled memory; slots and beta are the paper's, the paper is silent on others.
+    """Options of CDT besides those of `MemoryOptions`; `slots` and `beta` are the paper's, which is silent on the rest.
 
     Attributes:
         update: "topk": the slots are the N entries of highest score; "mask": those that the binary mask keeps, the last
@@ -114,11 +115,10 @@ class CDTMemory(Memory):
         """Compress the segment, and keep N of the slots and the new entries together."""
         new = self.compress(segment, valid)
         entries = CDTState(*(torch.cat(parts, 1) for parts in zip(state, new, strict=True)))
-        score, noise, options = None, 0.0, self.options
-        if options.update != "fifo":
-            score = self.score(entries)
-            noise = logistic_noise(score) if self.training else 0.0
-            score = score + noise
+        options = self.options
+        score = None if options.update == "fifo" else self.score(entries)
+        if score is not None and self.training:
+            score = score + logistic_noise(score)
         picks, filled = choose_slots(entries.valid, options.slots, score, options.update)
         values, mean, log_var = (x.gather(1, picks.unsqueeze(-1).expand(-1, -1, self.size)) for x in entries[:3])
         if score is not None:
@@ -151,13 +151,13 @@ class CDTMemory(Memory):
     ) -> None:
         """Add the losses (3) and (5), and the divergence of slots before it is capped."""
         shared, options = current(), self.options
-        tokens = [in_full_precision(x) for x in self.encode(segments)]
+        mean, log_var = [in_full_precision(x) for x in self.encode(segments)]
         after = CDTState(*(in_full_precision(torch.stack(parts, 1)) for parts in zip(*states[1:], strict=True)))
         cap = self.size if options.div_cap is None else options.div_cap
         with torch.autocast(segments.device.type, enabled=False):
             nce = self._contrast(after, in_full_precision(segments), valid)
             divergence = pairwise_divergence(after.mean, after.log_var)
-            constraint = compactness(*tokens, valid) - spread(divergence, after.valid, cap)
+            constraint = compactness(mean, log_var, valid) - spread(divergence, after.valid, cap)
             numbers = torch.stack([constraint, spread(divergence.detach(), after.valid)], -1).flatten(0, 1)
             constraint, uncapped = masked_mean(numbers, valid.any(-1).flatten())
         shared.add_loss("memory_nce", options.mem_weight * nce)

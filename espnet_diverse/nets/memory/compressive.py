@@ -28,7 +28,7 @@ from espnet_diverse.scope import current
 
 @dataclass(frozen=True)
 class CompressiveOptions(MemoryOptions):
-    """Options of the compressed memory.
+    """Options of the compressed memory besides those of `MemoryOptions`.
 
     Attributes:
         slots: Number N of uncompressed frames, a multiple of `ratio`.

@@ -62,6 +62,7 @@ class SegmentAttention(WeightlessAttention):
             carried = stream.carried.get(self.memory)
             stream.slots, stream.carried[self.memory] = self.memory.read(segments, valid, self, carried)
         slots = stream.slots
+        assert slots is not None  # the first layer has a memory
         keys = torch.cat([slots.values, segments], 2).flatten(0, 1)  # (B S, N + L, M)
         visible = torch.cat([slots.valid, valid], 2).flatten(0, 1).unsqueeze(1)
         if self.causal:

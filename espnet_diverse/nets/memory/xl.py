@@ -1,4 +1,6 @@
-"""First-in first-out memory: Dai et al., "Transformer-XL: Attentive Language Models beyond a Fixed-Length Context", 2019.
+"""First-in first-out memory.
+
+Dai et al., "Transformer-XL: Attentive Language Models beyond a Fixed-Length Context", ACL 2019:
 
     keys and values of segment t: sg(last N inputs of the layer before t) (+) S_t                    section 3.2
 
