@@ -138,12 +138,14 @@ class Memory(nn.Module):
             What attention reads in each segment, (B, S, N, M) and (B, S, N), and the state after the last one.
         """
         state = self.begin(len(segments), segments) if state is None else state
-        before, states = [], [state]
+        collect, before, states = current().collect, [], [state]
         for number in range(segments.size(1)):
             before.append(self.slots(state))
-            states.append(self.update(state, segments[:, number], valid[:, number]))
-            state = self.carried(states[-1], number + 1)
-        if current().collect:
+            state = self.update(state, segments[:, number], valid[:, number])
+            if collect:
+                states.append(state)
+            state = self.carried(state, number + 1)
+        if collect:
             self.losses(states, segments, valid, attention)
             self._statistics([self.slots(each) for each in states[1:]], valid.any(-1))
         return Slots(*(torch.stack(parts, 1) for parts in zip(*before, strict=True))), state

@@ -101,8 +101,7 @@ class CompressiveMemory(Memory):
     def update(self, state: CompressiveState, segment: Tensor, valid: Tensor) -> CompressiveState:
         """Add the frames of the segment, and compress those that leave the memory."""
         frames = joined(Slots(state.values, state.valid), Slots(segment, valid))
-        with torch.no_grad():  # the convolution learns from the loss alone
-            new = self.compress(frames.cut(None, segment.size(1)))
+        new = self.compress(frames.cut(None, segment.size(1)))
         compressed = joined(Slots(state.compressed, state.filled), new)
         return CompressiveState(
             *frames.cut(-self.options.slots, None), *compressed.cut(-self.options.compressed_slots, None)
@@ -139,9 +138,8 @@ def read_from(attention: MultiHeadAttention, queries: Tensor, slots: Slots) -> T
     """Attend from queries (B, Tq, M) to slots by content, with softmax -> (B, H, Tq, D); no weight gets a gradient."""
 
     def project(linear: nn.Linear, x: Tensor) -> Tensor:
-        return (
-            F.linear(x, linear.weight.detach(), linear.bias.detach()).unflatten(-1, (attention.h, -1)).transpose(1, 2)
-        )
+        projected = F.linear(x, linear.weight.detach(), linear.bias.detach())
+        return projected.unflatten(-1, (attention.h, -1)).transpose(1, 2)
 
     q = project(attention.linear_q, queries)
     k, v = project(attention.linear_k, slots.values), project(attention.linear_v, slots.values)

@@ -136,6 +136,17 @@ def test_every_core_for_keys_of_another_sequence_trains(memory, core):
     assert {"memory_slots", "memory_diversity"} <= shared.stats().keys()
 
 
+@each_case
+def test_half_precision_gives_finite_losses_and_gradients(memory):
+    net = encoder(memory)
+    with torch.autocast("cpu", torch.bfloat16), scope() as shared:
+        out = net(features(torch.float), LENGTHS)[0]
+        loss = out.float().square().mean() + shared.total_loss()
+    loss.backward()
+    for name, parameter in net.named_parameters():
+        assert parameter.grad is not None and torch.isfinite(parameter.grad).all(), name
+
+
 def test_a_segment_as_long_as_the_sequence_is_attention_without_memory():
     net, plain, x = encoder({"kind": "xl", "segment": 23}).double().eval(), encoder(None).double().eval(), features()
     plain.load_state_dict(net.state_dict(), strict=True)
