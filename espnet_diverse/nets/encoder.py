@@ -18,7 +18,7 @@ from torch import Tensor
 
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.nets.adapter import insert_adapters
-from espnet_diverse.nets.memory import Carried, Stream, add_memory
+from espnet_diverse.nets.memory import Carried, MemoryStream, add_memory
 from espnet_diverse.nets.replace_attention import replace_attention, signature_with
 from espnet_diverse.nets.stream import connect_layers
 from espnet_diverse.nets.subsampling import GATED, GatedConvSubsampling
@@ -118,7 +118,7 @@ class DiverseTransformerEncoder(_WithAttention, TransformerEncoder):
         if not last and x.size(1) % length:
             raise ValueError(f"{x.size(1)} frames end inside a segment of {length}; give a multiple, or last=True")
         mask = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device) if valid is None else valid
-        stream = Stream(mask.unsqueeze(1), carried)
+        stream = MemoryStream(mask.unsqueeze(1), carried)
         for layer in self.encoders:
             x, _ = layer(x, stream)
         return (self.after_norm(x) if self.normalize_before else x), stream.carried

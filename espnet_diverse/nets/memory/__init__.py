@@ -10,12 +10,13 @@ from espnet_diverse.errors import ConfigError
 from espnet_diverse.nets.memory.base import Memory
 from espnet_diverse.nets.memory.cdt import CDTMemory
 from espnet_diverse.nets.memory.compressive import CompressiveMemory
-from espnet_diverse.nets.memory.segments import Carried, SegmentAttention, Stream
+from espnet_diverse.nets.memory.segments import Carried, MemoryStream, SegmentAttention
 from espnet_diverse.nets.memory.xl import XLMemory
 from espnet_diverse.nets.replace_attention import replace_attention
+from espnet_diverse.nets.stream import return_mask
 from espnet_diverse.option_checks import hint, read
 
-__all__ = ["MEMORIES", "Carried", "Memory", "SegmentAttention", "Stream", "add_memory"]
+__all__ = ["MEMORIES", "Carried", "Memory", "SegmentAttention", "MemoryStream", "add_memory"]
 
 MEMORIES: dict[str, type[Memory]] = {"cdt": CDTMemory, "xl": XLMemory, "compressive": CompressiveMemory}
 """The memories by name, their `kind` in configurations."""
@@ -58,16 +59,10 @@ def add_memory(
         ours.memory = MEMORIES[kind](ours.h * ours.d_k, ours.h, chosen) if own else None
     if chosen.scope == "shared":
         layers[0].register_forward_pre_hook(_begin)
-        layers[-1].register_forward_hook(_end)
+        layers[-1].register_forward_hook(return_mask)
 
 
 def _begin(layer: nn.Module, given: tuple) -> tuple:
-    """Replace the mask that the first layer gets by a `Stream`, so that later layers see its memory."""
+    """Replace the mask that the first layer gets by a `MemoryStream`, so that later layers see its memory."""
     x, mask, *rest = given
-    return (x, mask if isinstance(mask, Stream) else Stream(mask), *rest)
-
-
-def _end(layer: nn.Module, given: tuple, output: tuple) -> tuple:
-    """Replace the `Stream` that the last layer returns by the mask."""
-    x, stream = output
-    return x, stream.mask
+    return (x, mask if isinstance(mask, MemoryStream) else MemoryStream(mask), *rest)

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from espnet_diverse.attention import Stream
 from espnet_diverse.functional.masks import causal as causal_mask
 from espnet_diverse.nets.memory.base import Memory, Slots, State
 from espnet_diverse.nets.replace_attention import WeightlessAttention
@@ -17,21 +18,23 @@ Carried = Mapping[Memory, State]
 """State of each memory of a net between two parts of a sequence."""
 
 
-class Stream:
-    """Goes through ESPnet's layers in the place of the mask, which they hand on as they got it.
+class MemoryStream(Stream):
+    """What goes through ESPnet's layers in the place of the mask of a net with memory.
 
     Args:
         mask: True = may attend, (B, 1, T) or causal (B, T, T).
         carried: States of the memories before this part of the sequence; None is its beginning.
 
     Attributes:
+        visible: Which frames are not padding, (B, T): what the last query may attend to.
         carried: States of the memories after this part.
         slots: What the memory of the current layer gives to attention in each segment, (B, S, N, M) and (B, S, N). A
             shared memory is that of the first layer.
     """
 
     def __init__(self, mask: Tensor, carried: Carried | None = None):
-        self.mask = mask
+        super().__init__(mask)
+        self.visible = mask[:, -1]
         self.carried: dict[Memory, State] = dict(carried or {})
         self.slots: Slots | None = None
 
@@ -54,10 +57,10 @@ class SegmentAttention(WeightlessAttention):
         self.core.supports = dataclasses.replace(self.core.supports, explicit_weights=False)
 
     def forward(self, query: Tensor, key: Tensor, value: Tensor, *rest: Any, expand_kv: bool = False) -> Tensor:
-        """query (B, T, M), which is key and value too, mask (B, 1 or T, T) or `Stream` -> (B, T, M)."""
+        """query (B, T, M), which is key and value too, mask (B, 1 or T, T) or `MemoryStream` -> (B, T, M)."""
         (mask,) = rest
-        stream = mask if isinstance(mask, Stream) else Stream(mask)
-        segments, valid = cut(query, stream.mask[:, -1], self.segment)
+        stream = mask if isinstance(mask, MemoryStream) else MemoryStream(mask)
+        segments, valid = cut(query, stream.visible, self.segment)
         if self.memory is not None:
             carried = stream.carried.get(self.memory)
             stream.slots, stream.carried[self.memory] = self.memory.read(segments, valid, self, carried)

@@ -10,7 +10,7 @@ from references.espnet_twin import OPTIONS, SMALL
 from espnet_diverse.attention import CORES, build_core
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.nets import ENCODERS
-from espnet_diverse.nets.memory import MEMORIES, Memory, SegmentAttention, Stream
+from espnet_diverse.nets.memory import MEMORIES, Memory, MemoryStream, SegmentAttention
 from espnet_diverse.nets.memory.base import MemoryOptions, Slots
 from espnet_diverse.nets.memory.segments import cut
 from espnet_diverse.scope import scope
@@ -168,7 +168,7 @@ def test_a_layer_without_a_stream_begins_a_sequence():
     net, x = encoder({"kind": "cdt"}).eval(), torch.randn(2, 9, 8)
     mask = torch.ones(2, 1, 9, dtype=torch.bool)
     layer = net.encoders[0]
-    assert torch.equal(layer(x, mask)[0], layer(x, Stream(mask))[0])
+    assert torch.equal(layer(x, mask)[0], layer(x, MemoryStream(mask))[0])
 
 
 def test_weights_of_segments_are_not_given_to_plots():
