@@ -71,12 +71,14 @@ class LanguageModelScorer(PrefixScorer):
         model: ESPnet's transformer language model, or ours.
 
     Raises:
-        ModelError: The language model is of another class.
+        ModelError: The language model is of another class, or has a memory.
     """
 
     def __init__(self, model: nn.Module):
         if not isinstance(model, TransformerLM):
             raise ModelError(f"{type(model).__name__} has no batched search; use search=espnet")
+        if getattr(model, "by_segments", False):
+            raise ModelError("a language model with a memory has no batched search; use search=espnet")
         super().__init__(model.encoder.encoders)
         self.model = model
 

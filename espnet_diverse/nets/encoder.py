@@ -7,14 +7,18 @@ Without our options the attention is softmax, and output and state dict equal ES
 from collections.abc import Callable
 from typing import Any
 
+import torch
+from espnet.nets.pytorch_backend.transformer.positionwise_feed_forward import PositionwiseFeedForward
 from espnet.nets.pytorch_backend.transformer.subsampling import Conv2dSubsampling
 from espnet2.asr.encoder.conformer_encoder import ConformerEncoder
 from espnet2.asr.encoder.contextual_block_transformer_encoder import ContextualBlockTransformerEncoder
 from espnet2.asr.encoder.e_branchformer_encoder import EBranchformerEncoder
 from espnet2.asr.encoder.transformer_encoder import TransformerEncoder
+from torch import Tensor
 
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.nets.adapter import insert_adapters
+from espnet_diverse.nets.memory import Carried, MemoryStream, add_memory
 from espnet_diverse.nets.replace_attention import replace_attention, signature_with
 from espnet_diverse.nets.stream import connect_layers
 from espnet_diverse.nets.subsampling import GATED, GatedConvSubsampling
@@ -31,6 +35,7 @@ class _WithAttention:
         attention: `{"core": name, **options of the core}`; None is softmax.
         adapter: `AdapterOptions` by name; None adds no adapters.
         conv_channels: Channels of the first convolution with `input_layer: conv1d4_glu`.
+        memory: `kind` and options of a memory, see `nets/memory`; None attends to the whole sequence.
         options: Options of ESPnet's encoder; `input_layer` may also be conv1d4_glu, see `nets/subsampling.py`.
 
     Raises:
@@ -50,6 +55,7 @@ class _WithAttention:
         attention: dict | None = None,
         adapter: dict | None = None,
         conv_channels: int = 1024,
+        memory: dict | None = None,
         **options,
     ):
         gated = options.get("input_layer") == GATED
@@ -57,9 +63,12 @@ class _WithAttention:
         super().__init__(input_size, *args, **theirs)  # type: ignore[call-arg]  # of ESPnet's class in the bases
         if gated:
             self.embed = self._gated_subsampling(input_size, conv_channels)
-        net = type(self).__name__
-        replace_attention(self.encoders, self.attribute, attention, net=net, length=self._attention_length())
-        connect_layers(self.encoders, self.attribute, net, getattr(self, "ctc_trim", False))
+        net, self.by_segments = type(self).__name__, memory is not None
+        if memory is None:
+            replace_attention(self.encoders, self.attribute, attention, net=net, length=self._attention_length())
+            connect_layers(self.encoders, self.attribute, net, getattr(self, "ctc_trim", False))
+        else:
+            add_memory(self.encoders, attention, memory, net=net)
         insert_adapters(self.encoders, adapter)
 
     def _attention_length(self) -> int | None:
@@ -75,9 +84,44 @@ class _WithAttention:
 
 
 class DiverseTransformerEncoder(_WithAttention, TransformerEncoder):
-    """ESPnet's transformer encoder; its attention is bidirectional with absolute position."""
+    """ESPnet's transformer encoder; its attention is bidirectional with absolute position.
 
-    __signature__ = signature_with(TransformerEncoder, **_OURS)
+    With a memory it attends by segments. Their positions are those of the whole sequence.
+    """
+
+    __signature__ = signature_with(TransformerEncoder, **_OURS, memory=None)
+
+    def encode_segments(
+        self, x: Tensor, carried: Carried | None = None, valid: Tensor | None = None, last: bool = False
+    ) -> tuple[Tensor, Carried]:
+        """Encode the next part of a sequence, given what is carried from the parts before; for an encoder with memory.
+
+        In evaluation the outputs of all parts, one after the other, are those of the whole sequence.
+
+        Args:
+            x: Frames after subsampling, with their positions in the whole sequence, (B, T, M).
+            carried: What the call for the part before returned; None begins a sequence.
+            valid: Which frames are not padding, (B, T); None is all.
+            last: Whether this is the last part. The length of any other is a multiple of that of a segment.
+
+        Returns:
+            Output (B, T, M), and what is carried to the next part; its size does not depend on the length.
+
+        Raises:
+            ValueError: The encoder has no memory, its layers look beyond a frame, or a part ends inside a segment.
+        """
+        if not self.by_segments:
+            raise ValueError("the encoder has no memory to carry; give encoder_conf.memory, or encode it all at once")
+        if not isinstance(self.encoders[0].feed_forward, PositionwiseFeedForward):
+            raise ValueError("a convolution between layers sees beyond a part; set positionwise_layer_type: linear")
+        length = self.encoders[0].self_attn.segment
+        if not last and x.size(1) % length:
+            raise ValueError(f"{x.size(1)} frames end inside a segment of {length}; give a multiple, or last=True")
+        mask = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device) if valid is None else valid
+        stream = MemoryStream(mask.unsqueeze(1), carried)
+        for layer in self.encoders:
+            x, _ = layer(x, stream)
+        return (self.after_norm(x) if self.normalize_before else x), stream.carried
 
 
 class DiverseConformerEncoder(_WithAttention, ConformerEncoder):

@@ -2,7 +2,7 @@
 
 The value of a loss does not say how strongly it acts: a large one may be almost constant. What acts is its gradient.
 Here the gradient norm of each auxiliary loss is divided by that of the task's loss, over the parameters outside
-attention cores, which all losses share.
+attention cores and memories, which all losses share.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from espnet_diverse.attention import Core
+from espnet_diverse.nets.memory import Memory
 
 
 class GradientBalance:
@@ -54,8 +55,9 @@ class GradientBalance:
 
 
 def shared_parameters(model: nn.Module) -> list[Tensor]:
-    """Trainable parameters outside attention cores."""
-    own = {parameter for core in model.modules() if isinstance(core, Core) for parameter in core.parameters()}
+    """Trainable parameters outside attention cores and memories."""
+    parts = [module for module in model.modules() if isinstance(module, Core | Memory)]
+    own = {parameter for part in parts for parameter in part.parameters()}
     return [parameter for parameter in model.parameters() if parameter.requires_grad and parameter not in own]
 
 

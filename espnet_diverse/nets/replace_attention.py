@@ -55,6 +55,7 @@ def replace_attention(
     causal: bool = False,
     net: str = "net",
     length: int | None = None,
+    with_memory: type[WeightlessAttention] | None = None,
 ) -> None:
     """Replace ESPnet's attention by ours in every layer, keeping ESPnet's initial weights.
 
@@ -66,6 +67,7 @@ def replace_attention(
         causal: Whether it is self-attention in which no query attends to later keys.
         net: Name of the net, for messages.
         length: Greatest number of positions of a call, if it is known.
+        with_memory: Class of attention whose keys include those of a memory, see `nets/memory`; None has no memory.
 
     Raises:
         ConfigError: The core or an option is unknown, the core does not support this use, or ESPnet's attention of this
@@ -78,12 +80,18 @@ def replace_attention(
             raise ConfigError(
                 f"{where}: head selection does not fit the contextual block encoder; choose another encoder"
             )
-        kind = {"cross": attribute == "src_attn", "causal": causal}
-        setattr(layer, attribute, _counterpart(theirs, attention or {"core": "softmax"}, kind, where, length))
+        kind = {"cross": attribute == "src_attn" or with_memory is not None, "causal": causal}
+        given = attention or {"core": "softmax"}
+        setattr(layer, attribute, _counterpart(theirs, given, kind, where, length, with_memory))
 
 
 def _counterpart(
-    theirs: nn.Module, attention: dict, kind: dict[str, bool], where: str, length: int | None
+    theirs: nn.Module,
+    attention: dict,
+    kind: dict[str, bool],
+    where: str,
+    length: int | None,
+    with_memory: type[WeightlessAttention] | None,
 ) -> WeightlessAttention:
     if not isinstance(theirs, MultiHeadedAttention):
         raise ConfigError(
@@ -99,12 +107,13 @@ def _counterpart(
     try:
         selection = build_selection(options.pop("selection", None), theirs.h)
         core = build_core_of(name, size, theirs.h, options, **kind)
-        check_uses(name, core.supports, _uses(relative, selection is not None, **kind))
+        cached = with_memory is None and any(kind.values())  # decoders decode with a cache
+        check_uses(name, core.supports, _uses(relative, selection is not None, cached, **kind))
         core.supports.check_length(name, length or 0)
         penalty = build_disagreement(disagreement, core)
     except (ValueError, TypeError) as error:
         raise ConfigError(f"{where}: {error}") from error
-    attention_class = Attention if core.supports.explicit_weights else WeightlessAttention
+    attention_class = with_memory or (Attention if core.supports.explicit_weights else WeightlessAttention)
     ours = attention_class(size, theirs.h, core, theirs.dropout_rate, relative, selection, penalty)
     by_head = _BY_HEAD[: 2 if core.tied else 3] + (_BY_HEAD_RELATIVE if relative else ())
     for part in _SHARED + (by_head if selection is None else ()):  # a pool has its own initial weights
@@ -114,13 +123,13 @@ def _counterpart(
     return ours
 
 
-def _uses(relative: bool, selected: bool, cross: bool, causal: bool) -> list[str]:
-    """Return what a net uses an attention for, keys of `attention.supports.USES`; decoders decode with a cache."""
+def _uses(relative: bool, selected: bool, cached: bool, cross: bool, causal: bool) -> list[str]:
+    """Return what a net uses an attention for, keys of `attention.supports.USES`."""
     wanted = {
         "padding": True,
         "relative_position": relative,
         "causal": causal,
-        "cached_decoding": causal or cross,
+        "cached_decoding": cached,
         "cross_attention": cross,
         "head_selection": selected,
     }

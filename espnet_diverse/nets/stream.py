@@ -43,7 +43,7 @@ def connect_layers(layers: MultiSequential, attribute: str, net: str = "net", tr
         )
     for layer in layers:
         layer.register_forward_pre_hook(_give)
-    layers[-1].register_forward_hook(_take)
+    layers[-1].register_forward_hook(return_mask)
 
 
 def _give(_layer: nn.Module, args: tuple) -> tuple:
@@ -52,6 +52,7 @@ def _give(_layer: nn.Module, args: tuple) -> tuple:
     return (x, replace(mask) if isinstance(mask, Stream) else Stream(mask), *rest)
 
 
-def _take(_layer: nn.Module, _args: tuple, output: tuple) -> tuple:
+def return_mask(_layer: nn.Module, _args: tuple, output: tuple) -> tuple:
+    """Replace the stream that the last layer returns by its mask: a forward hook."""
     x, stream, *rest = output
     return (x, stream.mask, *rest)

@@ -61,6 +61,8 @@ class EncoderCTC(nn.Module):
         parts = [name for name in ("preencoder", "postencoder") if getattr(model, name, None) is not None]
         if parts:
             raise ModelError(f"a model with a {parts[0]} cannot be exported; train one without it")
+        if getattr(model.encoder, "by_segments", False):
+            raise ModelError("an encoder with a memory cannot be exported; the graph would hold for one length alone")
         self.normalize, self.encoder, self.project = model.normalize, model.encoder, ctc.ctc_lo
 
     def forward(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -4,6 +4,7 @@ from torch import nn
 
 from espnet_diverse.attention import build_attention
 from espnet_diverse.errors import ConfigError
+from espnet_diverse.nets.encoder import DiverseTransformerEncoder
 from espnet_diverse.nets.gradient_balance import GradientBalance, gradient_norm, shared_parameters
 from espnet_diverse.nets.models import Diverse
 from espnet_diverse.scope import current, scope
@@ -90,6 +91,12 @@ def test_parameters_of_cores_are_not_shared():
     assert shared == {
         id(p) for name, p in attention.named_parameters() if name.startswith(("linear_q", "linear_k", "linear_o"))
     }
+
+
+def test_parameters_of_memories_are_not_shared():
+    net = DiverseTransformerEncoder(20, output_size=8, attention_heads=2, num_blocks=1, memory={"kind": "cdt"})
+    shared = {id(parameter) for parameter in shared_parameters(net)}
+    assert shared == {id(p) for name, p in net.named_parameters() if ".memory." not in name}
 
 
 def test_the_norm_is_of_all_parameters_together():

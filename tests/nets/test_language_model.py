@@ -4,8 +4,10 @@ import pytest
 import torch
 from references.espnet_twin import pair
 
+from espnet_diverse.attention import Core, Supports, register_core, registry
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.nets.language_model import DiverseTransformerLM
+from espnet_diverse.nets.memory import MEMORIES
 from espnet_diverse.scope import scope
 
 OPTIONS = {"embed_unit": 8, "att_unit": 16, "head": 2, "unit": 24, "layer": 2}
@@ -40,3 +42,55 @@ def test_another_core_sees_no_later_token(core):
 def test_what_the_core_does_not_know_is_refused(attention, said):
     with pytest.raises(ConfigError, match=said):
         DiverseTransformerLM(11, attention=attention, **OPTIONS)
+
+
+class TestWithMemory:
+    def build(self, **memory):
+        torch.manual_seed(0)
+        given = {"segment": 4, "slots": 4} | memory
+        return DiverseTransformerLM(11, pos_enc="sinusoidal", memory=given, **OPTIONS).double().eval()
+
+    @pytest.mark.parametrize("scope", ["layer", "shared"])
+    @pytest.mark.parametrize("kind", MEMORIES)
+    def test_no_token_sees_a_later_one(self, kind, scope):
+        net, ys = self.build(kind=kind, scope=scope), torch.randint(1, 11, (2, 14))
+        for changed_at in (6, 9):
+            changed = ys.clone()
+            changed[:, changed_at] = 1 + changed[:, changed_at] % 10
+            first, second = net(ys, None)[0], net(changed, None)[0]
+            torch.testing.assert_close(first[:, :changed_at], second[:, :changed_at], rtol=1e-12, atol=1e-12)
+            assert not torch.allclose(first[:, changed_at:], second[:, changed_at:])
+
+    @pytest.mark.parametrize("kind", MEMORIES)
+    def test_an_earlier_segment_reaches_later_ones(self, kind):
+        net, ys = self.build(kind=kind), torch.randint(1, 11, (2, 14))
+        changed = ys.clone()
+        changed[:, 2] = 1 + changed[:, 2] % 10
+        assert not torch.allclose(net(ys, None)[0][:, 4:8], net(changed, None)[0][:, 4:8])
+
+    @pytest.mark.parametrize("kind", MEMORIES)
+    def test_padding_changes_nothing(self, kind):
+        net, ys = self.build(kind=kind), torch.randint(1, 11, (2, 14))
+        ys[1, 6:] = 0
+        torch.testing.assert_close(net(ys, None)[0][1, :6], net(ys[1:, :6], None)[0][0], rtol=1e-12, atol=1e-12)
+
+    @pytest.mark.parametrize("memory", [{"kind": "cdt"}, None])
+    def test_scores_of_prefixes_equal_the_full_pass(self, memory):
+        net = self.build(**memory) if memory else DiverseTransformerLM(11, **OPTIONS).double().eval()
+        ys = torch.randint(1, 11, (2, 10))
+        full, states, state = net(ys, None)[0].log_softmax(-1), [None, None], None
+        for length in range(1, 11):
+            scores, states = net.batch_score(ys[:, :length], states, None)
+            one, state = net.score(ys[0, :length], state, None)
+            torch.testing.assert_close(scores, full[:, length - 1])
+            torch.testing.assert_close(one, full[0, length - 1])
+
+    def test_a_core_that_is_not_for_keys_of_another_sequence_is_refused(self, monkeypatch):
+        monkeypatch.setattr(registry, "_registered", {})
+
+        @register_core("own")
+        class Own(Core):
+            supports = Supports(causal=True)
+
+        with pytest.raises(ConfigError, match="attention 'own' does not support cross-attention; choose one that does"):
+            DiverseTransformerLM(11, attention={"core": "own"}, memory={"kind": "xl"}, **OPTIONS)

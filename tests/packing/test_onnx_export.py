@@ -123,6 +123,7 @@ def test_what_cannot_be_exported(tmp_path, monkeypatch):
     model = Model()
     model.preencoder = torch.nn.Linear(1, 1)
     refused(model, "a model with a preencoder cannot be exported")
+    refused(Model(memory={"kind": "xl"}), "an encoder with a memory cannot be exported; the graph would hold for one")
     monkeypatch.setitem(sys.modules, "onnx", None)
     with pytest.raises(ConfigError, match=r"ONNX needs onnx; install it: pip install 'espnet_diverse\[onnx\]'"):
         export(Model(), arguments(), tmp_path / "model.onnx", {})

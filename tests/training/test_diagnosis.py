@@ -6,9 +6,12 @@ from torch import nn
 from espnet_diverse.attention import AuxiliaryLoss, Core, Diagnosis, build_attention, register_core, registry
 from espnet_diverse.attention.sdma import SDMA
 from espnet_diverse.attention.softmax import Softmax
+from espnet_diverse.nets.memory.base import MemoryOptions
+from espnet_diverse.nets.memory.cdt import CDTMemory
+from espnet_diverse.nets.memory.xl import XLMemory
 from espnet_diverse.training.diagnosis import cores_of, findings
 
-OURS = [SDMA]
+OURS = [SDMA, CDTMemory]
 HEALTHY = {
     "loss": 60.0,
     "loss_task": 50.0,
@@ -40,6 +43,7 @@ def test_a_healthy_epoch_is_not_spoken_of():
         ({"gradient_head_mi": 1.5}, "loss head_mi is 1.5 times that of the task's loss; lower lambda_q"),
         ({"gradient_query_mi": 2.0}, "lower lambda_x"),
         ({"gradient_disagreement": 2.0}, "lower disagreement.weight or auxiliary_factor"),
+        ({"gradient_memory_constraint": 2.0}, "lower mem_weight"),
         ({"gradient_of_another_core": 3.0}, "of_another_core is 3 times that of the task's loss; lower its weight"),
     ],
 )
@@ -70,8 +74,9 @@ def test_a_registered_core_that_the_model_does_not_have_changes_no_warning(monke
     monkeypatch.setattr(registry, "_registered", {})
     model = nn.ModuleList(
         [build_attention("sdma", 8, 2), build_attention("sdma", 8, 2), build_attention("softmax", 8, 2)]
+        + [XLMemory(8, 2, MemoryOptions())]
     )
     register_core("mine", Mine)
-    assert cores_of(model) == [SDMA, Softmax]
+    assert cores_of(model) == [SDMA, Softmax, XLMemory]
     assert findings(HEALTHY, cores_of(model)) == []
     assert findings(HEALTHY, [*cores_of(model), Mine]) == ["mine; nothing"]

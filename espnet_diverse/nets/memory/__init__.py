@@ -1,0 +1,68 @@
+"""Memories: what an encoder or a language model that works by segments knows of earlier segments."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from espnet.nets.pytorch_backend.transformer.encoder_layer import EncoderLayer
+from torch import nn
+
+from espnet_diverse.errors import ConfigError
+from espnet_diverse.nets.memory.base import Memory
+from espnet_diverse.nets.memory.cdt import CDTMemory
+from espnet_diverse.nets.memory.compressive import CompressiveMemory
+from espnet_diverse.nets.memory.segments import Carried, MemoryStream, SegmentAttention
+from espnet_diverse.nets.memory.xl import XLMemory
+from espnet_diverse.nets.replace_attention import replace_attention
+from espnet_diverse.nets.stream import return_mask
+from espnet_diverse.option_checks import hint, read
+
+__all__ = ["MEMORIES", "Carried", "Memory", "SegmentAttention", "MemoryStream", "add_memory"]
+
+MEMORIES: dict[str, type[Memory]] = {"cdt": CDTMemory, "xl": XLMemory, "compressive": CompressiveMemory}
+"""The memories by name, their `kind` in configurations."""
+
+
+def add_memory(
+    layers: Sequence[Any],
+    attention: dict | None,
+    memory: Mapping[str, Any],
+    causal: bool = False,
+    net: str = "net",
+) -> None:
+    """Let the self-attention of ESPnet's layers work by segments with a memory.
+
+    Args:
+        layers: The layers; ESPnet's attention is replaced by ours, as in `replace_attention`.
+        attention: Core and options, see `replace_attention`.
+        memory: `kind`, a key of `MEMORIES`, and options of that memory.
+        causal: Whether no query attends to later frames.
+        net: Name of the net, for messages.
+
+    Raises:
+        ConfigError: A name or an option is unknown or has a wrong value, the core does not support keys of another
+            sequence, or the layers or their attention do not fit.
+    """
+    options = dict(memory)
+    kind = options.pop("kind", None)
+    if kind not in MEMORIES:
+        raise ConfigError(f"{net}: unknown kind of memory {kind!r}; {hint(str(kind), MEMORIES, 'memory')}")
+    chosen = read(MEMORIES[kind].Options, options, f"memory {kind!r}")
+    if (attention or {}).get("selection"):
+        raise ConfigError(f"{net}: head selection does not fit a memory; leave out one of them")
+    if not all(isinstance(layer, EncoderLayer) for layer in layers):
+        raise ConfigError(f"a memory does not fit the layers of {net}; choose diverse_transformer")
+    replace_attention(layers, "self_attn", attention, causal, net, chosen.segment + chosen.keys, SegmentAttention)
+    for number, layer in enumerate(layers):
+        ours = layer.self_attn
+        ours.causal, ours.segment = causal, chosen.segment
+        own = number == 0 or chosen.scope == "layer"
+        ours.memory = MEMORIES[kind](ours.h * ours.d_k, ours.h, chosen) if own else None
+    if chosen.scope == "shared":
+        layers[0].register_forward_pre_hook(_begin)
+        layers[-1].register_forward_hook(return_mask)
+
+
+def _begin(layer: nn.Module, given: tuple) -> tuple:
+    """Replace the mask that the first layer gets by a `MemoryStream`, so that later layers see its memory."""
+    x, mask, *rest = given
+    return (x, mask if isinstance(mask, MemoryStream) else MemoryStream(mask), *rest)

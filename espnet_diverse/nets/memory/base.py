@@ -1,0 +1,168 @@
+"""What all memories have in common: a state that goes from segment to segment, and gives attention further keys.
+
+The sequence is cut into segments of L frames. With S_t the input of a layer in segment t and M_t the memory after it,
+
+    H_t = Attention(queries S_t, keys and values M_{t-1} (+) S_t),    M_t = update(M_{t-1}, S_t).
+
+A memory depends on the input of its layer alone, not on H_t. All memories of a sequence are therefore computed first,
+and attention then works on all segments side by side.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from espnet_diverse.attention import AuxiliaryLoss, Diagnosis, MultiHeadAttention
+from espnet_diverse.functional.memory import masked_mean, memory_diversity
+from espnet_diverse.option_checks import OptionError, check, one_of
+from espnet_diverse.scope import current
+
+State = Any
+"""State of a memory: a named tuple of tensors of batch size B."""
+
+
+@dataclass(frozen=True)
+class MemoryOptions:
+    """Options that every memory has: keys of a `memory:` section besides `kind`.
+
+    Attributes:
+        segment: Number of frames L of a segment, after subsampling.
+        slots: Number of slots N.
+        scope: "layer": every layer has a memory of its inputs; "shared": all layers read one memory of the inputs of
+            the first.
+    """
+
+    segment: int = 64
+    slots: int = 10
+    scope: str = one_of("layer", "shared")
+
+    def __post_init__(self):
+        for option in fields(self):
+            value = getattr(self, option.name)
+            if value is not None or option.default is not None:
+                check(option, value)
+        for name in ("segment", "slots"):
+            if getattr(self, name) == 0:
+                raise OptionError(name, f"{name} 0 leaves a memory nothing to work with; give at least 1")
+
+    @property
+    def keys(self) -> int:
+        """Number of keys that the memory adds to those of a segment."""
+        return self.slots
+
+
+class Slots(NamedTuple):
+    """Keys that a memory gives to attention.
+
+    Attributes:
+        values: Vectors (B, N, M), or (B, S, N, M) for S segments.
+        valid: Which slots are filled, (B, N) or (B, S, N).
+    """
+
+    values: Tensor
+    valid: Tensor
+
+    def cut(self, begin: int | None, end: int | None) -> "Slots":
+        """Return slots `begin` to `end` - 1 of (B, N, M)."""
+        return Slots(self.values[:, begin:end], self.valid[:, begin:end])
+
+
+class Memory(nn.Module):
+    """Base class of memories. A subclass defines `begin`, `slots`, `update` and perhaps `losses`.
+
+    Args:
+        size: Model width M.
+        heads: Number of attention heads H.
+        options: Options of the memory.
+
+    Attributes:
+        LOSSES: The memory's auxiliary losses by name.
+        DIAGNOSES: What high values of its training statistics mean.
+    """
+
+    Options: ClassVar[type[MemoryOptions]] = MemoryOptions
+    LOSSES: ClassVar[Mapping[str, AuxiliaryLoss]] = {}
+    DIAGNOSES: ClassVar[tuple[Diagnosis, ...]] = ()
+
+    def __init__(self, size: int, heads: int, options: MemoryOptions):
+        super().__init__()
+        self.size, self.options = size, options
+
+    def begin(self, batch: int, like: Tensor) -> State:
+        """Return the empty memory of `batch` sequences, of the type and on the device of `like`."""
+        raise NotImplementedError
+
+    def slots(self, state: State) -> Slots:
+        """Return what attention reads from a state: vectors (B, N, M) and which are filled (B, N)."""
+        raise NotImplementedError
+
+    def update(self, state: State, segment: Tensor, valid: Tensor) -> State:
+        """Return the state after a segment.
+
+        Args:
+            state: State before it.
+            segment: Input of the layer, (B, L, M).
+            valid: Which frames are not padding, (B, L).
+        """
+        raise NotImplementedError
+
+    def carried(self, state: State, segments: int) -> State:
+        """Return what the next segment gets of the state after so many segments; by default without gradients."""
+        return type(state)(*(x.detach() for x in state))
+
+    def losses(self, states: Sequence[State], segments: Tensor, valid: Tensor, attention: MultiHeadAttention) -> None:
+        """Add losses and statistics to the open scope.
+
+        Args:
+            states: State before each segment with gradients, and after the last one: S + 1 of them.
+            segments: Inputs of the layer, (B, S, L, M).
+            valid: Which frames are not padding, (B, S, L).
+            attention: The layer's attention.
+        """
+
+    def read(
+        self, segments: Tensor, valid: Tensor, attention: MultiHeadAttention, state: State | None = None
+    ) -> tuple[Slots, State]:
+        """Run through segments.
+
+        Args:
+            segments: Inputs of the layer, (B, S, L, M).
+            valid: Which frames are not padding, (B, S, L).
+            attention: The layer's attention, for the losses.
+            state: State before the first segment; None is the empty memory.
+
+        Returns:
+            What attention reads in each segment, (B, S, N, M) and (B, S, N), and the state after the last one.
+        """
+        state = self.begin(len(segments), segments) if state is None else state
+        collect, before, states = current().collect, [], [state]
+        for number in range(segments.size(1)):
+            before.append(self.slots(state))
+            state = self.update(state, segments[:, number], valid[:, number])
+            if collect:
+                states.append(state)
+            state = self.carried(state, number + 1)
+        if collect:
+            self.losses(states, segments, valid, attention)
+            self._statistics([self.slots(each) for each in states[1:]], valid.any(-1))
+        return Slots(*(torch.stack(parts, 1) for parts in zip(*before, strict=True))), state
+
+    def _statistics(self, after: Sequence[Slots], used: Tensor) -> None:
+        """Add the number of filled slots and their diversity, means over segments; used (B, S): not all padding."""
+        values, filled = (torch.stack(parts, 1).detach().flatten(0, 1) for parts in zip(*after, strict=True))
+        numbers = {"memory_slots": filled.sum(-1), "memory_diversity": memory_diversity(values, filled)}
+        for name, number in numbers.items():
+            current().add_stat(name, masked_mean(number.float().unsqueeze(-1), used.flatten()).squeeze())
+
+
+def empty(batch: int, slots: int, size: int, like: Tensor) -> Slots:
+    """Return empty slots (batch, slots, size), of the type and on the device of `like`."""
+    return Slots(like.new_zeros(batch, slots, size), like.new_zeros(batch, slots, dtype=torch.bool))
+
+
+def joined(first: Slots, second: Slots) -> Slots:
+    """Return the slots of both, one after the other: (B, N1, M) and (B, N2, M) -> (B, N1 + N2, M)."""
+    return Slots(torch.cat([first.values, second.values], 1), torch.cat([first.valid, second.valid], 1))

@@ -1,0 +1,183 @@
+"""Contrastive disentangled memory (CDT).
+
+Chien and Li, "Contrastive Disentangled Learning for Memory-Augmented Transformer", Interspeech 2023, sections 3.1, 3.2:
+
+    Z_t = samples of N(mu(x), Sigma(x)) for x in S_t                variational compression; mu(x) in evaluation
+    M~ = M_{t-1} (+) Z_t
+    s = W_g Attn(M~)                                                log odds of keeping, two layers, plus Gumbel noise
+    M_t = the N entries of M~ with the highest s, in order of time, each times 1 + p - sg(p), p = sigmoid(s / tau)
+    L_mem = L_InfoNCE + beta L_constr                               (3), (5); see `functional/memory.py`
+
+L_InfoNCE tells from the mean of M_t which segments follow, against all segments of the batch. L_constr makes tokens
+compact (over S_t) and slots different (over the tokens that M_t holds). What the paper leaves open is an option or
+stands there: the number of slots is fixed; each slot carries the Gaussian of its token.
+Cost: O(T (N + L)) time, 7 M^2 parameters for each memory.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from espnet_diverse.attention import AuxiliaryLoss, MultiHeadAttention, build_attention
+from espnet_diverse.functional.memory import (
+    LOG_VARIANCES,
+    choose_slots,
+    compactness,
+    info_nce,
+    keep_score,
+    masked_mean,
+    pairwise_divergence,
+    sample,
+    spread,
+)
+from espnet_diverse.functional.selection import logistic_noise, soft_sample, straight_through
+from espnet_diverse.nets.memory.base import Memory, MemoryOptions, Slots
+from espnet_diverse.option_checks import OptionError, one_of
+from espnet_diverse.scope import current
+
+
+@dataclass(frozen=True)
+class CDTOptions(MemoryOptions):
+    """Options of CDT besides those of `MemoryOptions`; `slots` and `beta` are the paper's, which is silent on the rest.
+
+    Attributes:
+        update: "topk": the slots are the N entries of highest score; "mask": those that the binary mask keeps, the last
+            N if there are more; "fifo": the last N, without scores.
+        tau: Temperature of the Gumbel-softmax.
+        bptt_segments: Greatest number of segments that gradients pass back to: they stop after every
+            `bptt_segments` + 1 segments. None stops them nowhere, 0 before every segment.
+        temperature: Temperature of the cosine in (3).
+        nce_steps: Number k of following segments that a memory predicts.
+        beta: Weight of the constraint (5) in the loss of the memory.
+        div_cap: Greatest divergence of two slots that counts in (5), in nats; None is the model width.
+        mem_weight: Weight of the loss of the memory.
+    """
+
+    update: str = one_of("topk", "mask", "fifo")
+    tau: float = 1.0
+    bptt_segments: int | None = None
+    temperature: float = 0.1
+    nce_steps: int = 1
+    beta: float = 1.1
+    div_cap: float | None = None
+    mem_weight: float = 1.0
+
+    def __post_init__(self):
+        super().__post_init__()
+        for name in ("tau", "temperature"):
+            if getattr(self, name) == 0:
+                raise OptionError(name, f"{name} 0 would divide by zero; give a number above 0")
+
+
+class CDTState(NamedTuple):
+    """Slots and the Gaussians of their tokens.
+
+    Attributes:
+        values: Slots M (B, N, M).
+        mean: Mean of each slot's token (B, N, M).
+        log_var: Log-variance of each slot's token (B, N, M).
+        valid: Filled slots (B, N).
+    """
+
+    values: Tensor
+    mean: Tensor
+    log_var: Tensor
+    valid: Tensor
+
+
+class CDTMemory(Memory):
+    """Samples of a variational code of the inputs, of which those with the highest scores are kept."""
+
+    Options = CDTOptions
+    options: CDTOptions
+    LOSSES = {"memory_nce": AuxiliaryLoss("mem_weight"), "memory_constraint": AuxiliaryLoss("mem_weight")}
+
+    def __init__(self, size: int, heads: int, options: CDTOptions):
+        super().__init__(size, heads, options)
+        self.mean, self.log_var = nn.Linear(size, size), nn.Linear(size, size)
+        if options.update != "fifo":
+            self.attention = build_attention("softmax", size, heads)
+            self.keep = nn.Sequential(nn.Linear(size, size), nn.ReLU(), nn.Linear(size, 2))
+
+    def begin(self, batch: int, like: Tensor) -> CDTState:
+        """Return empty slots."""
+        nothing = like.new_zeros(batch, self.options.slots, self.size)
+        return CDTState(nothing, nothing, nothing, nothing.new_zeros(nothing.shape[:2], dtype=torch.bool))
+
+    def slots(self, state: CDTState) -> Slots:
+        """Return the slots M."""
+        return Slots(state.values, state.valid)
+
+    def update(self, state: CDTState, segment: Tensor, valid: Tensor) -> CDTState:
+        """Compress the segment, and keep N of the slots and the new entries together."""
+        new = self.compress(segment, valid)
+        entries = CDTState(*(torch.cat(parts, 1) for parts in zip(state, new, strict=True)))
+        options = self.options
+        score = None if options.update == "fifo" else self.score(entries)
+        if score is not None and self.training:
+            score = score + logistic_noise(score)
+        picks, filled = choose_slots(entries.valid, options.slots, score, options.update)
+        values, mean, log_var = (x.gather(1, picks.unsqueeze(-1).expand(-1, -1, self.size)) for x in entries[:3])
+        if score is not None:
+            values = values * straight_through(soft_sample(score, 0.0, options.tau), picks).unsqueeze(-1)
+        return CDTState(values, mean, log_var, filled)
+
+    def encode(self, frames: Tensor) -> tuple[Tensor, Tensor]:
+        """Return mean and log-variance (..., M) of the Gaussians of frames (..., M)."""
+        return self.mean(frames), self.log_var(frames).clamp(*LOG_VARIANCES)
+
+    def compress(self, segment: Tensor, valid: Tensor) -> CDTState:
+        """Return an entry for each frame (B, L, M): a sample of its Gaussian in training, its mean in evaluation."""
+        mean, log_var = self.encode(segment)
+        z = sample(mean, log_var, torch.randn_like(mean)) if self.training else mean
+        return CDTState(z, mean, log_var, valid)
+
+    def score(self, entries: CDTState) -> Tensor:
+        """Return the log odds of keeping each of K entries, (B, K)."""
+        values = entries.values
+        attended = self.attention(values, values, values, entries.valid.unsqueeze(1))
+        return keep_score(self.keep(attended))
+
+    def carried(self, state: CDTState, segments: int) -> CDTState:
+        """Return the state, without gradients after every `bptt_segments` + 1 segments."""
+        limit = self.options.bptt_segments
+        return state if limit is None or segments % (limit + 1) else super().carried(state, segments)
+
+    def losses(
+        self, states: Sequence[CDTState], segments: Tensor, valid: Tensor, attention: MultiHeadAttention
+    ) -> None:
+        """Add the losses (3) and (5), and the divergence of slots before it is capped."""
+        shared, options = current(), self.options
+        mean, log_var = [in_full_precision(x) for x in self.encode(segments)]
+        after = CDTState(*(in_full_precision(torch.stack(parts, 1)) for parts in zip(*states[1:], strict=True)))
+        cap = self.size if options.div_cap is None else options.div_cap
+        with torch.autocast(segments.device.type, enabled=False):
+            nce = self._contrast(after, in_full_precision(segments), valid)
+            divergence = pairwise_divergence(after.mean, after.log_var)
+            constraint = compactness(mean, log_var, valid) - spread(divergence, after.valid, cap)
+            numbers = torch.stack([constraint, spread(divergence.detach(), after.valid)], -1).flatten(0, 1)
+            constraint, uncapped = masked_mean(numbers, valid.any(-1).flatten())
+        shared.add_loss("memory_nce", options.mem_weight * nce)
+        shared.add_loss("memory_constraint", options.mem_weight * options.beta * constraint)
+        shared.add_stat("memory_divergence", uncapped)
+
+    def _contrast(self, after: CDTState, segments: Tensor, valid: Tensor) -> Tensor:
+        """Compute (3) for each memory and the k segments after it, the mean over those that exist."""
+        batch, number = valid.shape[:2]
+        pooled = masked_mean(segments, valid).flatten(0, 1)  # (B S, M)
+        anchors = masked_mean(after.values, after.valid).flatten(0, 1)
+        used, place = valid.any(-1), torch.arange(batch * number, device=valid.device)
+        terms = []
+        for step in range(1, min(self.options.nce_steps, number - 1) + 1):
+            followed = torch.cat([used[:, step:], used.new_zeros(batch, step)], 1).flatten()
+            positive = (place + step).clamp(max=len(place) - 1)
+            terms.append(info_nce(anchors, pooled, positive, self.options.temperature, followed, used.flatten()))
+        return torch.stack(terms).mean() if terms else 0.0 * anchors.sum()
+
+
+def in_full_precision(x: Tensor) -> Tensor:
+    """Return half precision numbers as float32, because divergences need its range; anything else as it is."""
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x

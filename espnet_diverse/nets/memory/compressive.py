@@ -1,0 +1,147 @@
+"""Compressed memory: Rae et al., "Compressive Transformers for Long-Range Sequence Modelling", ICLR 2020.
+
+    keys and values of segment t: compressed memory (N_c) (+) memory (N) (+) S_t
+    memory: the last N inputs of the layer; the frames that leave it are compressed, c into one: convolution, mean, max
+    compressed memory: the last N_c of those
+
+No gradient passes to earlier segments. The convolution learns from the attention-reconstruction loss alone (see
+`functional/compressive.py`), whose inputs and attention get no gradient from it.
+Cost: O(T (N_c + N + L)) time, c M^2 parameters for each memory with the convolution.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from espnet_diverse.attention import AuxiliaryLoss, MultiHeadAttention
+from espnet_diverse.attention.softmax import masked_softmax
+from espnet_diverse.functional.compressive import pooled, reconstruction_loss
+from espnet_diverse.nets.memory.base import Memory, MemoryOptions, Slots, empty, joined
+from espnet_diverse.option_checks import OptionError, one_of
+from espnet_diverse.scope import current
+
+
+@dataclass(frozen=True)
+class CompressiveOptions(MemoryOptions):
+    """Options of the compressed memory besides those of `MemoryOptions`.
+
+    Attributes:
+        slots: Number N of uncompressed frames, a multiple of `ratio`.
+        compressed_slots: Number N_c of compressed frames.
+        ratio: Number c of frames that are compressed into one; divides `segment`.
+        compression: "conv", a convolution with stride c, "mean" or "max".
+        mem_weight: Weight of the attention-reconstruction loss; "mean" and "max" have nothing to learn and no loss.
+    """
+
+    slots: int = 8
+    compressed_slots: int = 8
+    ratio: int = 4
+    compression: str = one_of("conv", "mean", "max")
+    mem_weight: float = 1.0
+
+    def __post_init__(self):
+        super().__post_init__()
+        for name in ("compressed_slots", "ratio"):
+            if getattr(self, name) == 0:
+                raise OptionError(name, f"{name} 0 leaves nothing to compress to; give at least 1")
+        for name in ("segment", "slots"):
+            if getattr(self, name) % self.ratio:
+                raise OptionError(
+                    name, f"{name} {getattr(self, name)} is not a multiple of ratio {self.ratio}; give one that is"
+                )
+
+    @property
+    def keys(self) -> int:
+        """Number of keys that the memory adds to those of a segment."""
+        return self.slots + self.compressed_slots
+
+
+class CompressiveState(NamedTuple):
+    """The two memories.
+
+    Attributes:
+        values: Last inputs of the layer (B, N, M).
+        valid: Which of them there are, (B, N).
+        compressed: Compressed inputs from before (B, N_c, M).
+        filled: Which of them there are, (B, N_c).
+    """
+
+    values: Tensor
+    valid: Tensor
+    compressed: Tensor
+    filled: Tensor
+
+
+class CompressiveMemory(Memory):
+    """The last inputs of a layer, and before them compressed ones."""
+
+    Options = CompressiveOptions
+    options: CompressiveOptions
+    LOSSES = {"memory_reconstruction": AuxiliaryLoss("mem_weight")}
+
+    def __init__(self, size: int, heads: int, options: CompressiveOptions):
+        super().__init__(size, heads, options)
+        if options.compression == "conv":
+            self.convolution = nn.Conv1d(size, size, options.ratio, stride=options.ratio)
+
+    def begin(self, batch: int, like: Tensor) -> CompressiveState:
+        """Return empty memories."""
+        numbers = (self.options.slots, self.options.compressed_slots)
+        return CompressiveState(*(x for number in numbers for x in empty(batch, number, self.size, like)))
+
+    def slots(self, state: CompressiveState) -> Slots:
+        """Return both memories, in the order of time."""
+        return joined(Slots(state.compressed, state.filled), Slots(state.values, state.valid))
+
+    def update(self, state: CompressiveState, segment: Tensor, valid: Tensor) -> CompressiveState:
+        """Add the frames of the segment, and compress those that leave the memory."""
+        frames = joined(Slots(state.values, state.valid), Slots(segment, valid))
+        new = self.compress(frames.cut(None, segment.size(1)))
+        compressed = joined(Slots(state.compressed, state.filled), new)
+        return CompressiveState(
+            *frames.cut(-self.options.slots, None), *compressed.cut(-self.options.compressed_slots, None)
+        )
+
+    def compress(self, frames: Slots) -> Slots:
+        """Compress every c frames (B, T, M) into one, which is filled if all of them are."""
+        option = self.options
+        if option.compression == "conv":
+            values = self.convolution(frames.values.transpose(1, 2)).transpose(1, 2)
+        else:
+            values = pooled(frames.values, option.ratio, option.compression)
+        return Slots(values, frames.valid.unflatten(1, (-1, option.ratio)).all(-1))
+
+    def losses(
+        self, states: Sequence[CompressiveState], segments: Tensor, valid: Tensor, attention: MultiHeadAttention
+    ) -> None:
+        """Add the attention-reconstruction loss, if the compression has something to learn."""
+        if self.options.compression != "conv":
+            return
+        values, filled = (torch.stack(parts, 1) for parts in list(zip(*states[:-1], strict=True))[:2])
+        flat = [x.detach().flatten(0, 1) for x in (values, filled, segments, valid)]
+        queries, counted = flat[2:]
+        old = joined(Slots(*flat[:2]), Slots(*flat[2:])).cut(None, segments.size(2))
+        new = self.compress(old)
+        with torch.no_grad():
+            expected = read_from(attention, queries, old)
+        counted = counted & new.valid.any(-1, keepdim=True)
+        loss = reconstruction_loss(expected, read_from(attention, queries, new), counted)
+        current().add_loss("memory_reconstruction", self.options.mem_weight * loss)
+
+
+def read_from(attention: MultiHeadAttention, queries: Tensor, slots: Slots) -> Tensor:
+    """Attend from queries (B, Tq, M) to slots by content, with softmax -> (B, H, Tq, D); no weight gets a gradient."""
+
+    def project(linear: nn.Linear, x: Tensor) -> Tensor:
+        projected = F.linear(x, linear.weight.detach(), linear.bias.detach())
+        return projected.unflatten(-1, (attention.h, -1)).transpose(1, 2)
+
+    q = project(attention.linear_q, queries)
+    k, v = project(attention.linear_k, slots.values), project(attention.linear_v, slots.values)
+    scores = q @ k.transpose(-2, -1) / math.sqrt(attention.d_k)
+    return masked_softmax(scores, slots.valid[:, None, None]) @ v

@@ -1,0 +1,93 @@
+"""Self-attention by segments with a memory, and what of it goes through the layers of a net beside their input."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from espnet_diverse.attention import Stream
+from espnet_diverse.functional.masks import causal as causal_mask
+from espnet_diverse.nets.memory.base import Memory, Slots, State
+from espnet_diverse.nets.replace_attention import WeightlessAttention
+from espnet_diverse.scope import current
+
+Carried = Mapping[Memory, State]
+"""State of each memory of a net between two parts of a sequence."""
+
+
+class MemoryStream(Stream):
+    """What goes through ESPnet's layers in the place of the mask of a net with memory.
+
+    Args:
+        mask: True = may attend, (B, 1, T) or causal (B, T, T).
+        carried: States of the memories before this part of the sequence; None is its beginning.
+
+    Attributes:
+        visible: Which frames are not padding, (B, T): what the last query may attend to.
+        carried: States of the memories after this part.
+        slots: What the memory of the current layer gives to attention in each segment, (B, S, N, M) and (B, S, N). A
+            shared memory is that of the first layer.
+    """
+
+    def __init__(self, mask: Tensor, carried: Carried | None = None):
+        super().__init__(mask)
+        self.visible = mask[:, -1]
+        self.carried: dict[Memory, State] = dict(carried or {})
+        self.slots: Slots | None = None
+
+
+class SegmentAttention(WeightlessAttention):
+    """Our attention within segments, with a memory of those before; its weights are no matrix of frames.
+
+    Attributes:
+        memory: The memory, or None if the attention reads that of an earlier layer.
+        segment: Number of frames L of a segment.
+        causal: Whether no query attends to later frames.
+    """
+
+    memory: Memory | None
+    segment: int
+    causal: bool
+
+    def __init__(self, *args, **options):
+        super().__init__(*args, **options)
+        self.core.supports = dataclasses.replace(self.core.supports, explicit_weights=False)
+
+    def forward(self, query: Tensor, key: Tensor, value: Tensor, *rest: Any, expand_kv: bool = False) -> Tensor:
+        """query (B, T, M), which is key and value too, mask (B, 1 or T, T) or `MemoryStream` -> (B, T, M)."""
+        (mask,) = rest
+        stream = mask if isinstance(mask, MemoryStream) else MemoryStream(mask)
+        segments, valid = cut(query, stream.visible, self.segment)
+        if self.memory is not None:
+            carried = stream.carried.get(self.memory)
+            stream.slots, stream.carried[self.memory] = self.memory.read(segments, valid, self, carried)
+        slots = stream.slots
+        assert slots is not None  # the first layer has a memory
+        keys = torch.cat([slots.values, segments], 2).flatten(0, 1)  # (B S, N + L, M)
+        visible = torch.cat([slots.valid, valid], 2).flatten(0, 1).unsqueeze(1)
+        if self.causal:
+            visible = visible & F.pad(causal_mask(self.segment, query.device), (slots.valid.size(2), 0), value=True)
+        shared = current()
+        shared.query_mask = valid.flatten(0, 1) if shared.collect else None
+        out = super().forward(segments.flatten(0, 1), keys, keys, visible)
+        shared.query_mask = None
+        return out.unflatten(0, valid.shape[:2]).flatten(1, 2)[:, : query.size(1)]
+
+
+def cut(x: Tensor, valid: Tensor, length: int) -> tuple[Tensor, Tensor]:
+    """Cut a sequence into segments; the last one is padded.
+
+    Args:
+        x: (B, T, M).
+        valid: Which frames are not padding, (B, T).
+        length: Number of frames L of a segment.
+
+    Returns:
+        Segments (B, S, L, M) with S = ceil(T / L), and which of their frames are not padding, (B, S, L).
+    """
+    missing = -x.size(1) % length
+    x, valid = F.pad(x, (0, 0, 0, missing)), F.pad(valid, (0, missing))
+    return x.unflatten(1, (-1, length)), valid.unflatten(1, (-1, length))

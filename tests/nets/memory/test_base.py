@@ -1,0 +1,91 @@
+"""Options that all memories share, and how a memory runs through segments."""
+
+import pytest
+import torch
+
+from espnet_diverse.errors import ConfigError
+from espnet_diverse.functional.memory import memory_diversity
+from espnet_diverse.nets.memory.base import Memory, MemoryOptions, Slots, empty, joined
+from espnet_diverse.scope import scope
+
+
+class Counting(Memory):
+    """Remembers the sum of all valid frames, and notes what it is given."""
+
+    def begin(self, batch, like):
+        return empty(batch, 1, self.size, like)
+
+    def slots(self, state):
+        return state
+
+    def update(self, state, segment, valid):
+        total = state.values + (segment * valid.unsqueeze(-1)).sum(1, keepdim=True)
+        return Slots(total, torch.ones_like(state.valid))
+
+    def losses(self, states, segments, valid, attention):
+        self.given = len(states), attention, [state.values.requires_grad for state in states]
+
+
+def run(x, valid=None, state=None):
+    memory = Counting(4, 2, MemoryOptions(segment=2, slots=1))
+    valid = torch.ones(x.shape[:3], dtype=torch.bool) if valid is None else valid
+    return memory, memory.read(x, valid, "the attention", state)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"segment": 0}, "segment 0 leaves a memory nothing to work with; give at least 1"),
+        ({"slots": 0}, "slots 0 leaves a memory nothing to work with; give at least 1"),
+        ({"slots": 2.5}, "slots 2.5 is not a whole number"),
+        ({"scope": "net"}, "unknown scope 'net'; known: layer shared"),
+    ],
+)
+def test_wrong_options_are_named(options, said):
+    with pytest.raises(ConfigError, match=said):
+        MemoryOptions(**options)
+
+
+def test_a_segment_reads_the_memory_of_those_before():
+    x = torch.randn(2, 3, 2, 4)
+    _, (slots, state) = run(x)
+    sums = x.sum(2).cumsum(1)  # after each segment
+    assert slots.valid[..., 0].tolist() == [[False, True, True]] * 2
+    torch.testing.assert_close(slots.values[:, 1:, 0], sums[:, :2])
+    torch.testing.assert_close(state.values[:, 0], sums[:, 2])
+
+
+def test_a_state_continues_a_sequence():
+    x = torch.randn(2, 3, 2, 4)
+    _, (whole, _) = run(x)
+    _, (_, state) = run(x[:, :2])
+    _, (rest, _) = run(x[:, 2:], state=state)
+    assert torch.equal(rest.values, whole.values[:, 2:])
+
+
+def test_what_is_carried_has_no_gradient_and_what_losses_see_has_one():
+    x = torch.randn(2, 3, 2, 4).requires_grad_()
+    with scope():
+        memory, (slots, state) = run(x)
+    assert not slots.values.requires_grad and not state.values.requires_grad
+    assert memory.given == (4, "the attention", [False, True, True, True])
+
+
+def test_statistics_are_means_over_segments_that_are_no_padding():
+    x, valid = torch.randn(2, 3, 2, 4), torch.ones(2, 3, 2, dtype=torch.bool)
+    valid[1, 1:] = False
+    with scope() as shared:
+        run(x, valid)
+    assert shared.stats() == {"memory_slots": 1.0, "memory_diversity": 0.0}
+    with scope(collect=False) as shared:
+        run(x, valid)
+    assert shared.stats() == {}
+
+
+def test_slots_are_joined_and_cut():
+    first, second = (Slots(torch.randn(2, n, 3), torch.rand(2, n) < 0.5) for n in (2, 3))
+    both = joined(first, second)
+    assert both.values.shape == (2, 5, 3) and both.valid.shape == (2, 5)
+    for found, expected in zip(both.cut(None, 2) + both.cut(2, None), first + second, strict=True):
+        assert torch.equal(found, expected)
+    assert memory_diversity(*empty(2, 4, 3, first.values)).tolist() == [0, 0]
