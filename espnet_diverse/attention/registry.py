@@ -3,14 +3,26 @@
 from collections.abc import Callable, Sequence
 from typing import overload
 
+from espnet_diverse.attention.bigbird import BigBird
 from espnet_diverse.attention.core import Core
+from espnet_diverse.attention.lambda_attention import LambdaAttention
+from espnet_diverse.attention.random_features import RandomFeatures
 from espnet_diverse.attention.sdma import SDMA
 from espnet_diverse.attention.sma import SMA
 from espnet_diverse.attention.softmax import Softmax
 from espnet_diverse.attention.supports import USES, Supports
+from espnet_diverse.attention.window import Window
 from espnet_diverse.option_checks import OptionError, hint
 
-CORES: dict[str, type[Core]] = {"softmax": Softmax, "sma": SMA, "sdma": SDMA}
+CORES: dict[str, type[Core]] = {
+    "softmax": Softmax,
+    "sma": SMA,
+    "sdma": SDMA,
+    "window": Window,
+    "bigbird": BigBird,
+    "lambda_attention": LambdaAttention,
+    "random_features": RandomFeatures,
+}
 """The cores of this package."""
 
 _registered: dict[str, type[Core]] = {}

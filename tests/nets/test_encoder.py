@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from references.espnet_twin import ENCODER_CASES, OPTIONS, SMALL, pair
+from references.espnet_twin import ENCODER_CASES, OPTIONS, SMALL, cases_of_cores, pair
 
 from espnet_diverse.attention import CORES
 from espnet_diverse.errors import ConfigError
@@ -35,8 +35,7 @@ def test_building_draws_espnets_initial_weights():
     assert all(torch.equal(v, net.state_dict()[k]) for k, v in reference.state_dict().items())
 
 
-@pytest.mark.parametrize("core", CORES)
-@pytest.mark.parametrize(("name", "options"), ENCODER_CASES)
+@pytest.mark.parametrize(("core", "name", "options"), cases_of_cores(CORES))
 def test_every_core_trains_in_every_encoder(core, name, options):
     torch.manual_seed(0)
     net = ENCODERS[name](20, attention={"core": core}, **options)

@@ -7,7 +7,7 @@ import torch
 from espnet2.main_funcs.calculate_all_attentions import calculate_all_attentions
 from torch import nn
 
-from espnet_diverse.attention import EVERYTHING, Core, Supports, register_core, registry
+from espnet_diverse.attention import CORES, EVERYTHING, Core, Supports, register_core, registry
 from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.nets import DECODERS, ENCODERS, LANGUAGE_MODELS
 from espnet_diverse.nets.replace_attention import Attention, WeightlessAttention
@@ -110,7 +110,8 @@ WORDS = {
 def test_an_undeclared_use_is_refused_when_the_net_is_built(supporting, name, use):
     _, build, where = REFUSED[name]
     supporting(replace(EVERYTHING, **{use: False}))
-    text = f"^{where}: attention 'mean' does not support {WORDS[use]}; choose one that does: softmax sma sdma$"
+    able = " ".join(name for name, core in CORES.items() if getattr(core.supports, use))
+    text = f"^{where}: attention 'mean' does not support {WORDS[use]}; choose one that does: {able}$"
     with pytest.raises(ConfigError, match=text):
         build()
 
