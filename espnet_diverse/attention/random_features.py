@@ -62,7 +62,7 @@ class RandomFeaturesOptions(Core.Options):
             check(option, getattr(self, option.name))
         for name in ("n_features", "sigma"):
             if getattr(self, name) == 0:
-                raise OptionError(name, f"{name} 0 leaves no features; give a number above 0")
+                raise OptionError(name, f"{name} {getattr(self, name)} leaves no features; give a number above 0")
 
 
 class RandomFeatures(Core):
@@ -117,7 +117,7 @@ class RandomFeatures(Core):
 
     def _floor(self, heads: Heads) -> float | Tensor:
         """Return the least denominator, a number or broadcastable to (B, 1, Tq, 1)."""
-        tiny = torch.finfo(heads.v.dtype).tiny
+        tiny = torch.finfo(heads.v.dtype).tiny ** 0.5  # the inverse of its square is still a number
         if self.options.feature == "positive":
             return tiny
         every = torch.ones(1, 1, 1, heads.k.size(2), dtype=torch.bool, device=heads.k.device)
@@ -125,7 +125,7 @@ class RandomFeatures(Core):
         return (keys.to(heads.v.dtype) * math.exp(-2 / self.options.sigma**2)).clamp(min=tiny)
 
     def _count_batch(self) -> None:
-        """Draw W anew when its time has come, with a seed from the last draw: all processes of a training draw alike."""
+        """Draw W anew when its time has come, with a seed from the last draw: all processes of a run draw alike."""
         self._batches += 1
         if self._batches > self.options.redraw_interval:
             self.bits.copy_(self._draw(abs(int(self.bits[0, 0]))))

@@ -28,7 +28,7 @@ class PositionTerm(NamedTuple):
         return _relative_shift(torch.matmul(self.q, self.p.transpose(-2, -1)))
 
     def of_runs(self, queries: Tensor, keys: Tensor, stride: int) -> Tensor:
-        """Compute the term of blocks of queries and runs of keys, in O(N R (S + L) S D) time, and memory without that S.
+        """Compute the term of blocks of queries and runs of keys, in O(N R (S + L) S D) time.
 
         Args:
             queries: Positions of the queries of each block (N, S), `stride` apart.

@@ -21,9 +21,9 @@ def sparse_attention(heads: Heads, pattern: Pattern) -> tuple[Tensor, Tensor | N
     if heads.same_positions() and not heads.need_weights:
         blocks = pattern.blocks(time, lengths)
         if blocks.scores() < time * time:
-            position = None if heads.position_term is None else heads.position_term.of_runs
+            of_runs = None if heads.position_term is None else heads.position_term.of_runs
             q, k, v, mask = heads.q, heads.k, heads.v, heads.mask
-            return block_sparse_attention(q, k, v, blocks, mask, position, heads.dropout), None
+            return block_sparse_attention(q, k, v, blocks, mask, of_runs, heads.dropout), None
     query, key = _positions(heads, pattern.causal)
     allowed = pattern.allows(query, key, lengths.view(-1, 1, 1, 1))
     mask = allowed if heads.mask is None else allowed & heads.mask

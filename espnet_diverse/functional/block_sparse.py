@@ -81,7 +81,7 @@ def block_sparse_attention(
     for n in range(0, count, step):
         some = blocks._replace(queries=blocks.queries[n : n + step], keys=blocks.keys[:, n : n + step])
         parts.append(_attend(q, k, v, some, mask, position, dropout))
-    context = torch.cat(parts, dim=1)[:, _places(blocks.queries, q.size(2))]
+    context = torch.cat(parts, dim=1)[:, blocks.queries.flatten().argsort()[: q.size(2)]]
     if blocks.open_rows and blocks.first:
         time = torch.arange(q.size(2), device=q.device)
         rows = Blocks(time[: blocks.first].unsqueeze(0), time.view(1, 1, 1, -1))
@@ -109,15 +109,15 @@ def _attend(
     keys = torch.cat([start.expand(*listed.shape[:2], -1), listed.clamp(0, time - 1)], dim=-1)
     queries = queries.clamp(max=time - 1)
     if mask is not None:
-        allowed = allowed & _of_pairs(mask, queries, keys)
+        allowed = allowed & _of_pairs(mask.expand(-1, -1, -1, time), queries, keys)
     bias = allowed.expand(batch, -1, -1, -1).flatten(0, 1).unsqueeze(1)  # (B * N, 1, S, K)
     if position is not None:
         shared = start.view(1, -1) if blocks.stride == 1 else start.view(-1, 1)  # runs have the stride of the queries
         runs = [shared.expand(1, len(queries), -1, -1), blocks.keys] if first else [blocks.keys]
         term = torch.cat([position(blocks.queries, run, blocks.stride) for run in runs], dim=-1)
         bias = (term.transpose(1, 2).flatten(0, 1) / math.sqrt(width)).masked_fill(~bias, -torch.inf)
-    gathered = (_gather(x, index) for x, index in ((q, queries.unsqueeze(0)), (k, keys), (v, keys)))
-    context = F.scaled_dot_product_attention(*gathered, bias, dropout)  # (B * N, H, S, D)
+    some = _gather(q, queries.unsqueeze(0)), _gather(k, keys), _gather(v, keys)  # (B * N, H, S or K, D)
+    context = F.scaled_dot_product_attention(*some, bias, dropout)
     return context.transpose(1, 2).reshape(batch, -1, heads, v.size(-1))
 
 
@@ -130,20 +130,12 @@ def _gather(x: Tensor, index: Tensor) -> Tensor:
 
 
 def _of_pairs(mask: Tensor, queries: Tensor, keys: Tensor) -> Tensor:
-    """Gather a mask (B or 1, 1, T or 1, T or 1) at queries (N, S) and keys (B or 1, N, K) -> (B or 1, N, S or 1, K)."""
-    mask = mask.squeeze(1).expand(-1, -1, int(keys.max()) + 1) if mask.size(-1) == 1 else mask.squeeze(1)
+    """Gather a mask (B or 1, 1, T or 1, T) at queries (N, S) and keys (B or 1, N, K) -> (B or 1, N, S or 1, K)."""
+    mask = mask.squeeze(1)
     samples = torch.arange(len(mask), device=mask.device).view(-1, 1, 1)
     if mask.size(1) == 1:
         return mask[:, 0][samples, keys].unsqueeze(2)
     return mask[samples.unsqueeze(-1), queries.unsqueeze(-1), keys.unsqueeze(2)]
-
-
-def _places(queries: Tensor, time: int) -> Tensor:
-    """Return where each of the T positions is among the queries (N, S), (T,)."""
-    places = queries.new_empty(time)
-    inside = queries.flatten() < time
-    places[queries.flatten()[inside]] = inside.nonzero().squeeze(1)
-    return places
 
 
 def _differentiated(*tensors: Tensor) -> bool:

@@ -57,8 +57,9 @@ def gaussian(count: int, width: int, orthogonal: bool, generator: torch.Generato
     if not orthogonal:
         return rows
     squares = torch.randn(-(-count // width), width, width, generator=generator)
-    directions = torch.linalg.qr(squares).Q.flatten(0, 1)[:count]
-    return directions * rows.norm(dim=-1, keepdim=True)
+    q, r = torch.linalg.qr(squares)
+    q = q * r.diagonal(dim1=-2, dim2=-1).sign().unsqueeze(-2)  # uniform over all rotations; LAPACK's Q alone is not
+    return q.flatten(0, 1)[:count] * rows.norm(dim=-1, keepdim=True)
 
 
 def feature_attention(

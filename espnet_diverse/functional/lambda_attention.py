@@ -2,13 +2,15 @@
 
     lambda = softmax_j(K / sqrt(D))^T V,    context = Q lambda                                (1)
 
-    context_i = sum_{j seen by i} sum_d q_id exp(k_jd / sqrt(D)) / Z_id v_j,    Z_id = sum_{j seen by i} exp(...)     (2)
+    context_i = sum_{j seen by i} sum_d q_id exp(k_jd / sqrt(D)) / Z_id v_j                   (2)
+    Z_id = sum_{j seen by i} exp(k_jd / sqrt(D))
 
 Bello 2021, "LambdaNetworks: Modeling Long-Range Interactions without Attention", content lambdas, with the scale of
 softmax attention. (2) is (1) where the queries see different keys. Its causal form goes through the sequence in blocks,
 with m_i the greatest k_j / sqrt(D) of each channel up to i, and m that up to the last block:
 
-    context_i = sum_d q_id (exp(m - m_i) State + sum of the block)_d / Z_id,    State = sum_{j before} exp(k_j - m) v_j   (3)
+    context_i = sum_d q_id / Z_id (exp(m - m_i) State + sum of the block)_d                   (3)
+    State_d = sum_{j before} exp(k_jd / sqrt(D) - m_d) v_j
 
 All exponents are at most 0, so that no key, however large, changes the result of queries that do not see it.
 """
@@ -77,7 +79,9 @@ def causal_lambda_attention(q: Tensor, k: Tensor, v: Tensor, valid: Tensor | Non
         part = slice(start, start + _BLOCK)
         q_n, k_n, v_n, top = (x[:, :, part] for x in (q, k, v, tops))
         seen = valid[..., part]
-        terms = _exponentials(k_n.unsqueeze(-3), top, (causal(top.size(2), k.device) & seen.unsqueeze(-2)).unsqueeze(-1))
+        terms = _exponentials(
+            k_n.unsqueeze(-3), top, (causal(top.size(2), k.device) & seen.unsqueeze(-2)).unsqueeze(-1)
+        )
         fade = (before - top).exp()
         q_n = q_n / _at_least_one(fade * z + terms.sum(-2))
         parts.append((q_n * fade) @ state + _weights(q_n, terms) @ v_n)

@@ -24,7 +24,7 @@ def lengths_to_mask(lengths: Tensor, time: int) -> Tensor:
 
 
 def sliding(time: int, window: int, dilation: int = 1) -> Tensor:
-    """Return a mask (T, T) bool with which position i attends to |i - j| <= window dilation, i - j divisible by dilation.
+    """Return a mask (T, T) bool of a window: |i - j| <= window dilation, and i - j is divisible by dilation.
 
     Beltagy et al. 2020, "Longformer", section 3.1. A causal window is this and `causal(time)`.
     """
@@ -53,4 +53,3 @@ def fixed(time: int, stride: int, expressivity: int) -> Tensor:
     own = (i >= block) & (i <= block + stride)
     summary = (i % stride >= stride - expressivity) | ((i % stride == 0) & (i > 0))
     return own | summary
-

@@ -14,20 +14,17 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from espnet_diverse.functional.block_sparse import Blocks
 
 
 class Pattern(Protocol):
-    """A sparse pattern of self-attention.
+    """A sparse pattern of self-attention."""
 
-    Attributes:
-        causal: Whether keys after a query are excluded by a mask.
-    """
-
-    causal: bool
+    @property
+    def causal(self) -> bool:
+        """Whether keys after a query are excluded by a mask."""
 
     def allows(self, query: Tensor, key: Tensor, lengths: Tensor) -> Tensor:
         """Tell which pairs of positions attend.
@@ -123,7 +120,7 @@ class BigBirdBlocks:
         return Blocks(queries, keys, first=first, open_rows=not self.causal)
 
     def drawn(self, block: Tensor, count: Tensor) -> Tensor:
-        """Return the random blocks of blocks (...) in sequences of `count` blocks (...) -> (..., random), -1 for none."""
+        """Return the random blocks of each block in a sequence of `count`, (...) -> (..., random); -1 means none."""
         block, count = torch.broadcast_tensors(block, count)
         count = block + 1 if self.causal else count
         low = (block - self.window).clamp(min=self.first)
@@ -132,11 +129,10 @@ class BigBirdBlocks:
         unseen = (count - self.first - near).clamp(min=0).unsqueeze(-1)
         part = torch.arange(self.random, device=block.device)
         draws = _random_bits(block.unsqueeze(-1) * self.random + part, self.seed)
-        index = ((part << 32) + draws) * unseen // (max(self.random, 1) << 32)  # among the unseen; grows with the part
-        again = F.pad(index[..., 1:] == index[..., :-1], (1, 0))[..., : self.random]  # where parts are empty
-        drawn = index + self.first
+        start, end = (bound * unseen // max(self.random, 1) for bound in (part, part + 1))  # of each part of the unseen
+        drawn = self.first + start + ((end - start) * draws >> 32)
         drawn = drawn + near.unsqueeze(-1) * (drawn >= low.unsqueeze(-1))
-        return drawn.masked_fill(again | (unseen == 0), -1)
+        return drawn.masked_fill(start == end, -1)
 
 
 def _random_bits(number: Tensor, seed: int) -> Tensor:
