@@ -16,7 +16,7 @@ from espnet2.asr.encoder.transformer_encoder import TransformerEncoder
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.nets.adapter import insert_adapters
 from espnet_diverse.nets.replace_attention import replace_attention, signature_with
-from espnet_diverse.nets.subsampling import GATED, GatedConvSubsampling
+from espnet_diverse.nets.subsampling import GATED, ChunkedConvSubsampling, GatedConvSubsampling
 
 _OURS = {"attention": None, "adapter": None, "conv_channels": 1024}
 
@@ -56,6 +56,8 @@ class _WithAttention:
         super().__init__(input_size, *args, **theirs)  # type: ignore[call-arg]  # of ESPnet's class in the bases
         if gated:
             self.embed = self._gated_subsampling(input_size, conv_channels)
+        elif type(getattr(self, "embed", None)) is Conv2dSubsampling:
+            self.embed = ChunkedConvSubsampling(self.embed)
         net = type(self).__name__
         replace_attention(self.encoders, self.attribute, attention, net=net, length=self._attention_length())
         insert_adapters(self.encoders, adapter)
