@@ -40,8 +40,8 @@ def main(argv: list[str] | None = None) -> None:
     device = torch.device(args.device)
     print(
         f"torch {torch.__version__}, espnet {version('espnet')}, {args.device}, {args.threads} thread(s), float32, "
-        f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} CPUs at the start; {args.encoder}, {args.layers} layers, width "
-        f"{args.width}; medians of {args.repeats} rounds, {measuring.clock_name(device)}"
+        f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} CPUs at the start; {args.encoder}, {args.layers} layers, "
+        f"width {args.width}; medians of {args.repeats} rounds, {measuring.clock_name(device)}"
     )
     encoders = {name: encoder(name, args).to(device).eval() for name in args.cores}
     results: Results = {}

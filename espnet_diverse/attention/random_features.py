@@ -104,6 +104,8 @@ class RandomFeatures(Core):
 
     def weight(self) -> Tensor:
         """Return W (R, D), float32."""
+        if torch.jit.is_tracing():  # it does not know this view; W becomes a constant of the graph
+            return torch.from_numpy(self.bits.cpu().numpy().view("float32"))
         return self.bits.view(torch.float32)
 
     def _features(self, x: Tensor) -> tuple[Tensor, Tensor]:

@@ -7,17 +7,22 @@ Without our options the attention is softmax, and output and state dict equal ES
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from espnet.nets.pytorch_backend.transformer.subsampling import Conv2dSubsampling
 from espnet2.asr.encoder.conformer_encoder import ConformerEncoder
 from espnet2.asr.encoder.contextual_block_transformer_encoder import ContextualBlockTransformerEncoder
 from espnet2.asr.encoder.e_branchformer_encoder import EBranchformerEncoder
 from espnet2.asr.encoder.transformer_encoder import TransformerEncoder
+from torch import Tensor
 
 from espnet_diverse.errors import ConfigError
+from espnet_diverse.functional.masks import lengths_to_mask
 from espnet_diverse.nets.adapter import insert_adapters
 from espnet_diverse.nets.replace_attention import replace_attention, signature_with
 from espnet_diverse.nets.subsampling import GATED, ChunkedConvSubsampling, GatedConvSubsampling
 
+_MASKED = (TransformerEncoder, ConformerEncoder, EBranchformerEncoder)
+"""ESPnet's encoders whose `forward` takes a mask of padding as its fourth argument."""
 _OURS = {"attention": None, "adapter": None, "conv_channels": 1024}
 
 
@@ -62,6 +67,16 @@ class _WithAttention:
         replace_attention(self.encoders, self.attribute, attention, net=net, length=self._attention_length())
         insert_adapters(self.encoders, adapter)
 
+    def forward(self, xs_pad: Tensor, ilens: Tensor, *args, **options):
+        """xs_pad (B, T, features), ilens (B,) -> ESPnet's result: output (B, T4, M), lengths (B,), None.
+
+        The mask of padding is made here. ESPnet's function takes T^2 bytes for it, 130 GB for an hour of audio; only a
+        tracer needs that form.
+        """
+        if isinstance(self, _MASKED) and len(args) < 2 and not torch.jit.is_tracing():
+            options.setdefault("masks", ~lengths_to_mask(ilens, int(ilens.max())).to(xs_pad.device))
+        return super().forward(xs_pad, ilens, *args, **options)  # type: ignore[misc]  # of ESPnet's class in the bases
+
     def _attention_length(self) -> int | None:
         """Return the greatest number of positions of a call of the attention, or None if it depends on the input."""
         return None
@@ -97,6 +112,16 @@ class DiverseContextualBlockTransformerEncoder(_WithAttention, ContextualBlockTr
     """ESPnet's streaming transformer encoder, which attends within blocks that carry a context vector."""
 
     __signature__ = signature_with(ContextualBlockTransformerEncoder, **_OURS)
+
+    def forward(self, xs_pad: Tensor, ilens: Tensor, *args, **options):
+        """xs_pad (B, T, features), ilens (B,) -> ESPnet's result: output (B, T4, M), lengths (B,), None.
+
+        The mask of padding is made here. ESPnet's function takes T^2 bytes for it, 130 GB for an hour of audio; only a
+        tracer needs that form.
+        """
+        if isinstance(self, _MASKED) and len(args) < 2 and not torch.jit.is_tracing():
+            options.setdefault("masks", ~lengths_to_mask(ilens, int(ilens.max())).to(xs_pad.device))
+        return super().forward(xs_pad, ilens, *args, **options)  # type: ignore[misc]  # of ESPnet's class in the bases
 
     def _attention_length(self) -> int | None:
         return self.block_size + 2 if self.block_size > 0 else None  # frames of a block, and two context vectors

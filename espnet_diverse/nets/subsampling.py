@@ -1,8 +1,8 @@
 """Subsampling of speech features by 4: ESPnet's convolutions in chunks, and fairseq's gated convolutions.
 
 ESPnet's two convolutions have as many channels as the model is wide: with 256 channels and 80 features they take 4 MB
-for each second of audio, far more than the rest of an encoder with linear attention. Without gradients they are computed
-in chunks. A frame of the output depends on 7 frames of the input, so the result is the same.
+for each second of audio, far more than the rest of an encoder with linear attention. Without gradients they are
+computed in chunks. A frame of the output depends on 7 frames of the input, so the result is the same.
 
 The gated convolutions over time are those of fairseq's speech-to-text transformer: Wang et al., "fairseq S2T: Fast
 Speech-to-Text Modeling with fairseq", AACL 2020, with the gated linear unit of Dauphin et al. 2017. Each has kernel

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from references.espnet_twin import ENCODER_CASES, OPTIONS, SMALL, cases_of_cores, pair
+from torch.profiler import ProfilerActivity, profile
 
 from espnet_diverse.attention import CORES
 from espnet_diverse.errors import ConfigError
@@ -83,3 +84,22 @@ def test_options_are_shown_to_espnets_print_config():
 
     shown = get_default_kwargs(ENCODERS["diverse_conformer"])
     assert shown["cnn_module_kernel"] == 31 and "attention" in shown
+
+
+@pytest.mark.parametrize("name", ["diverse_transformer", "diverse_conformer", "diverse_e_branchformer"])
+def test_no_allocation_grows_with_the_square_of_the_length(name):
+    """Of ESPnet's function that makes the mask of padding, and of the attention."""
+    net = ENCODERS[name](20, attention={"core": "window", "window": 4}, **OPTIONS[name]).eval()
+    frames = 4000
+    with torch.no_grad(), profile(activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True) as record:
+        net(torch.randn(1, frames, 20), torch.tensor([frames]))
+    assert max(event.cpu_memory_usage for event in record.events()) < frames**2
+
+
+def test_a_mask_that_is_given_is_used():
+    net = ENCODERS["diverse_transformer"](20, **SMALL).eval()
+    speech, lengths = torch.randn(1, 90, 20), torch.tensor([90])
+    padding = torch.arange(90).unsqueeze(0) >= 61
+    masked, olens, _ = net(speech, lengths, masks=padding)
+    positional, _, _ = net(speech, lengths, None, padding)
+    assert olens.tolist() == [16] and torch.equal(masked, positional)

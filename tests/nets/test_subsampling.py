@@ -88,7 +88,7 @@ def test_chunks_of_espnets_convolutions_change_nothing(length, masked, monkeypat
     assert chunked.state_dict().keys() == whole.state_dict().keys()
 
 
-def test_the_convolutions_of_long_inputs_take_bounded_memory(monkeypatch):
+def test_the_convolutions_of_long_inputs_go_by_chunks(monkeypatch):
     monkeypatch.setattr(subsampling, "_CHUNK", 5)
     net = ENCODERS["diverse_conformer"](20, **SMALL | {"input_layer": "conv2d"}, **ENCODER_OPTIONS["diverse_conformer"])
     seen = []
