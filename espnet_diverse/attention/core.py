@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from espnet_diverse.attention.inspection import AuxiliaryLoss, Diagnosis, Inspection
+from espnet_diverse.attention.relative_position import PositionTerm
 from espnet_diverse.attention.supports import Supports
 
 
@@ -64,6 +65,7 @@ class Heads:
         perturbed: What `Core.perturb` and `Core.compress` returned; None with `key_features`.
         mask: Bool, True = may attend, broadcastable to (B, 1, Tq, Tk), or None.
         position: Position term of the logits before scaling, (B, H, Tq, Tk), or None.
+        position_term: With `Core.position_in_parts`, what computes parts of the position term; `position` is then None.
         dropout: Dropout rate of the attention weights, 0 in evaluation.
         need_weights: Whether the core must return its weights.
         key_features: Features of cached keys, (B, H, Tk, R), see `KVCache`; None without a cache.
@@ -83,6 +85,7 @@ class Heads:
     need_weights: bool = False
     key_features: Tensor | None = None
     stream: Stream | None = None
+    position_term: PositionTerm | None = None
 
     def scores(self) -> Tensor:
         """Return the scaled logits (B, H, Tq, Tk), computed in ESPnet's order, so that equal inputs give equal bits."""
@@ -95,13 +98,20 @@ class Heads:
         """Return the position term on the scale of `scores()`, (B, H, Tq, Tk), or None."""
         return None if self.position is None else self.position / math.sqrt(self.q.size(-1))
 
+    def same_positions(self) -> bool:
+        """Whether queries and keys are the same positions in the same order: a pass over whole sequences.
+
+        With a cache they are not: keys are more than queries, or both are those of hypotheses side by side.
+        """
+        return self.perturbed is not None and self.query is self.key and self.q.size(2) == self.k.size(2)
+
     def in_full_precision(self) -> "Heads":
         """Return the same in float32. Fields that were one object stay one, which tells self-attention from others."""
         converted: dict[int, Tensor] = {}
 
         def convert(value: Any) -> Any:
-            if isinstance(value, Inputs):
-                return Inputs(*map(convert, value))
+            if isinstance(value, (Inputs, PositionTerm)):
+                return type(value)(*map(convert, value))
             if not torch.is_tensor(value) or not value.is_floating_point():
                 return value
             if id(value) not in converted:
@@ -128,6 +138,8 @@ class Core(nn.Module):
         DIAGNOSES: What high values of the core's training statistics mean.
         LOSSES: The core's auxiliary losses by name.
         tied: Whether the values are the keys: one projection then makes both, and `linear_v` is `linear_k`.
+        position_in_parts: Whether the core is given `Heads.position_term` in place of `Heads.position`, the term of all
+            pairs.
     """
 
     supports: Supports = Supports()
@@ -135,6 +147,7 @@ class Core(nn.Module):
     DIAGNOSES: ClassVar[tuple[Diagnosis, ...]] = ()
     LOSSES: ClassVar[Mapping[str, AuxiliaryLoss]] = {}
     tied: bool = False
+    position_in_parts: ClassVar[bool] = False
 
     @dataclass(frozen=True)
     class Options:

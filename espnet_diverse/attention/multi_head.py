@@ -16,6 +16,7 @@ from espnet_diverse.attention.core import Core, Heads, KVCache, Stream
 from espnet_diverse.attention.disagreement import Disagreement
 from espnet_diverse.attention.head_gather import AllHeads
 from espnet_diverse.attention.head_selection import HeadSelection
+from espnet_diverse.attention.relative_position import PositionTerm
 from espnet_diverse.scope import current
 
 
@@ -107,7 +108,11 @@ class MultiHeadAttention(nn.Module):
         heads = Heads(q, k, v, query, key, q, inputs, allowed, stream=stream)
         if isinstance(pos_emb, Tensor):
             heads.q = q + selected.rows(self.pos_bias_u).unsqueeze(-2)
-            heads.position = self._position_term(q, pos_emb, selected)
+            term = self._position_term(q, pos_emb, selected)
+            if self.core.position_in_parts:
+                heads.position_term = term
+            else:
+                heads.position = term.matrix()
         heads.dropout = self.dropout_rate if self.training else 0.0
         kept = (current().keep_attention or bool(self._forward_hooks)) and self.core.supports.explicit_weights
         disagreement = self.disagreement if current().collect else None
@@ -217,22 +222,10 @@ class MultiHeadAttention(nn.Module):
     def _split(self, x: Tensor) -> Tensor:
         return x.view(x.size(0), -1, self.h, self.d_k).transpose(1, 2)  # (B, T, M) -> (B, H, T, D)
 
-    def _position_term(self, q: Tensor, pos_emb: Tensor, selected: AllHeads) -> Tensor:
-        """(q + v) R^T, shifted: terms (b) and (d) of Dai et al. section 3.3 -> (B, H, Tq, Tk)."""
+    def _position_term(self, q: Tensor, pos_emb: Tensor, selected: AllHeads) -> PositionTerm:
+        """Terms (b) and (d) of Dai et al. section 3.3."""
         p = self._split(selected.project_positions(self.linear_pos, pos_emb))  # (1 or B, H, 2T-1 or T, D)
-        scores = torch.matmul(q + selected.rows(self.pos_bias_v).unsqueeze(-2), p.transpose(-2, -1))
-        return _relative_shift(scores)
-
-
-def _relative_shift(scores: Tensor) -> Tensor:
-    """Turn columns of relative distance into columns of key position.
-
-    (B, H, T, 2T-1) -> (B, H, T, T) for distances T-1 ... -(T-1); ESPnet's older encoders give T columns, kept as T.
-    """
-    batch, heads, time, columns = scores.shape
-    padded = torch.cat([scores.new_zeros(batch, heads, time, 1), scores], dim=-1)
-    shifted = padded.view(batch, heads, columns + 1, time)[:, :, 1:].reshape(batch, heads, time, columns)
-    return shifted if columns == time else shifted[..., : columns // 2 + 1]
+        return PositionTerm(q + selected.rows(self.pos_bias_v).unsqueeze(-2), p)
 
 
 def _bool_mask(mask: Tensor | None) -> Tensor | None:

@@ -22,15 +22,20 @@ class Softmax(Core):
 
     def forward(self, heads: Heads) -> tuple[Tensor, Tensor | None]:
         """Compute the context (B, H, Tq, D), and weights (B, H, Tq, Tk) if needed, else None."""
-        if heads.need_weights:
-            weights = masked_softmax(heads.scores(), heads.mask)
-            return F.dropout(weights, heads.dropout) @ heads.v, weights
-        bias = heads.scaled_position()
-        if bias is None:
-            bias = heads.mask
-        elif heads.mask is not None:
-            bias = bias.masked_fill(~heads.mask, -torch.inf)
-        return F.scaled_dot_product_attention(heads.q, heads.k, heads.v, bias, heads.dropout), None
+        return softmax_attention(heads)
+
+
+def softmax_attention(heads: Heads) -> tuple[Tensor, Tensor | None]:
+    """Compute the context (B, H, Tq, D), and weights (B, H, Tq, Tk) if needed, else None, equation (1)."""
+    if heads.need_weights:
+        weights = masked_softmax(heads.scores(), heads.mask)
+        return F.dropout(weights, heads.dropout) @ heads.v, weights
+    bias = heads.scaled_position()
+    if bias is None:
+        bias = heads.mask
+    elif heads.mask is not None:
+        bias = bias.masked_fill(~heads.mask, -torch.inf)
+    return F.scaled_dot_product_attention(heads.q, heads.k, heads.v, bias, heads.dropout), None
 
 
 def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:

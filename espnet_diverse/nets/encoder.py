@@ -17,12 +17,15 @@ from espnet2.asr.encoder.transformer_encoder import TransformerEncoder
 from torch import Tensor
 
 from espnet_diverse.errors import ConfigError
+from espnet_diverse.functional.masks import lengths_to_mask
 from espnet_diverse.nets.adapter import insert_adapters
 from espnet_diverse.nets.memory import Carried, MemoryStream, add_memory
 from espnet_diverse.nets.replace_attention import replace_attention, signature_with
 from espnet_diverse.nets.stream import connect_layers
-from espnet_diverse.nets.subsampling import GATED, GatedConvSubsampling
+from espnet_diverse.nets.subsampling import GATED, ChunkedConvSubsampling, GatedConvSubsampling
 
+_MASKED = (TransformerEncoder, ConformerEncoder, EBranchformerEncoder)
+"""ESPnet's encoders whose `forward` takes a mask of padding as its fourth argument."""
 _OURS = {"attention": None, "adapter": None, "conv_channels": 1024}
 
 
@@ -63,6 +66,8 @@ class _WithAttention:
         super().__init__(input_size, *args, **theirs)  # type: ignore[call-arg]  # of ESPnet's class in the bases
         if gated:
             self.embed = self._gated_subsampling(input_size, conv_channels)
+        elif type(getattr(self, "embed", None)) is Conv2dSubsampling:
+            self.embed = ChunkedConvSubsampling(self.embed)
         net, self.by_segments = type(self).__name__, memory is not None
         if memory is None:
             replace_attention(self.encoders, self.attribute, attention, net=net, length=self._attention_length())
@@ -70,6 +75,16 @@ class _WithAttention:
         else:
             add_memory(self.encoders, attention, memory, net=net)
         insert_adapters(self.encoders, adapter)
+
+    def forward(self, xs_pad: Tensor, ilens: Tensor, *args, **options):
+        """xs_pad (B, T, features), ilens (B,) -> ESPnet's result: output (B, T4, M), lengths (B,), None.
+
+        The mask of padding is made here. ESPnet's function takes T^2 bytes for it, 130 GB for an hour of audio; only a
+        tracer needs that form.
+        """
+        if isinstance(self, _MASKED) and len(args) < 2 and not torch.jit.is_tracing():
+            options.setdefault("masks", ~lengths_to_mask(ilens, int(ilens.max())).to(xs_pad.device))
+        return super().forward(xs_pad, ilens, *args, **options)  # type: ignore[misc]  # of ESPnet's class in the bases
 
     def _attention_length(self) -> int | None:
         """Return the greatest number of positions of a call of the attention, or None if it depends on the input."""
@@ -141,6 +156,16 @@ class DiverseContextualBlockTransformerEncoder(_WithAttention, ContextualBlockTr
     """ESPnet's streaming transformer encoder, which attends within blocks that carry a context vector."""
 
     __signature__ = signature_with(ContextualBlockTransformerEncoder, **_OURS)
+
+    def forward(self, xs_pad: Tensor, ilens: Tensor, *args, **options):
+        """xs_pad (B, T, features), ilens (B,) -> ESPnet's result: output (B, T4, M), lengths (B,), None.
+
+        The mask of padding is made here. ESPnet's function takes T^2 bytes for it, 130 GB for an hour of audio; only a
+        tracer needs that form.
+        """
+        if isinstance(self, _MASKED) and len(args) < 2 and not torch.jit.is_tracing():
+            options.setdefault("masks", ~lengths_to_mask(ilens, int(ilens.max())).to(xs_pad.device))
+        return super().forward(xs_pad, ilens, *args, **options)  # type: ignore[misc]  # of ESPnet's class in the bases
 
     def _attention_length(self) -> int | None:
         return self.block_size + 2 if self.block_size > 0 else None  # frames of a block, and two context vectors

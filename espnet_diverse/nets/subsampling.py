@@ -1,11 +1,17 @@
-"""Two gated convolutions over time that reduce the frame rate by 4, as in fairseq's speech-to-text transformer.
+"""Subsampling of speech features by 4: ESPnet's convolutions in chunks, and fairseq's gated convolutions.
 
-Wang et al., "fairseq S2T: Fast Speech-to-Text Modeling with fairseq", AACL 2020, with the gated linear unit of Dauphin
-et al. 2017. Each convolution has kernel size 5 and stride 2. The first has `channels` output channels and the second
-twice the model width; a gated linear unit halves both. Padding is set to zero before each convolution, so the output of
-a sample does not depend on the length of its batch.
+ESPnet's two convolutions have as many channels as the model is wide: with 256 channels and 80 features they take 4 MB
+for each second of audio, far more than the rest of an encoder with linear attention. Without gradients they are
+computed in chunks. A frame of the output depends on 7 frames of the input, so the result is the same.
+
+The gated convolutions over time are those of fairseq's speech-to-text transformer: Wang et al., "fairseq S2T: Fast
+Speech-to-Text Modeling with fairseq", AACL 2020, with the gated linear unit of Dauphin et al. 2017. Each has kernel
+size 5 and stride 2. The first has `channels` output channels and the second twice the model width; a gated linear unit
+halves both. Padding is set to zero before each convolution, so the output of a sample does not depend on the length of
+its batch.
 """
 
+import torch
 import torch.nn.functional as F
 from espnet.nets.pytorch_backend.transformer.subsampling import Conv2dSubsampling
 from torch import Tensor, nn
@@ -14,6 +20,32 @@ from espnet_diverse.errors import ConfigError
 
 GATED = "conv1d4_glu"
 """Value of `input_layer` that selects this subsampling."""
+
+
+_CHUNK = 512
+"""Frames of the output in a chunk of ESPnet's convolutions, 20 seconds."""
+
+
+class ChunkedConvSubsampling(Conv2dSubsampling):
+    """ESPnet's `Conv2dSubsampling`, which without gradients computes long inputs in chunks.
+
+    Args:
+        whole: ESPnet's module, whose parts it takes over.
+    """
+
+    def __init__(self, whole: Conv2dSubsampling):
+        nn.Module.__init__(self)
+        self.conv, self.out = whole.conv, whole.out
+
+    def forward(self, x: Tensor, x_mask: Tensor | None):
+        """Subsample x (B, T, features), x_mask (B, 1, T) -> ESPnet's result, of ((T - 1) // 2 - 1) // 2 frames."""
+        frames = ((x.size(1) - 1) // 2 - 1) // 2
+        if torch.is_grad_enabled() or frames <= _CHUNK:
+            return super().forward(x, x_mask)
+        linear, position = self.out
+        starts = range(0, 4 * frames, 4 * _CHUNK)
+        parts = [linear(self.conv(x[:, None, t : t + 4 * _CHUNK + 3]).transpose(1, 2).flatten(2)) for t in starts]
+        return position(torch.cat(parts, dim=1)), None if x_mask is None else x_mask[:, :, :-2:2][:, :, :-2:2]
 
 
 class GatedConvSubsampling(Conv2dSubsampling):

@@ -28,6 +28,16 @@ VARIANTS = {
     "linformer:group": {"compressed_length": 3, "max_length": 40, "selection": GROUP},
     "linformer:shared": {"compressed_length": 3, "max_length": 40, "shared": True},
     "luna:untied": {"length": 3, "tied": False},
+    "window:narrow": {"window": 1},
+    "window:dilated": {"window": 1, "dilation": 2},
+    "window:global": {"window": 1, "global_tokens": 2},
+    "window:dilated-global": {"window": 1, "dilation": 2, "global_tokens": 1},
+    "window:group": {"window": 1, "selection": GROUP},
+    "bigbird:small": {"block_size": 1, "window_blocks": 1, "global_blocks": 1, "random_blocks": 1},
+    "bigbird:pairs": {"block_size": 2, "window_blocks": 0, "global_blocks": 0, "random_blocks": 1, "selection": GROUP},
+    "lambda_attention:group": {"selection": GROUP},
+    "random_features:trigonometric": {"feature": "trigonometric", "n_features": 64},
+    "random_features:redrawn": {"redraw_interval": 1, "orthogonal": False, "selection": GROUP},
 }
 
 

@@ -1,14 +1,11 @@
 """What all cores share: projections, relative position, and when weights are kept."""
 
 from dataclasses import replace
-from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
 from espnet_diverse.attention import EVERYTHING, Core, MultiHeadAttention, Supports, build_attention
-from espnet_diverse.attention.multi_head import _relative_shift
 from espnet_diverse.attention.softmax import Softmax
 from espnet_diverse.scope import scope
 
@@ -43,15 +40,6 @@ def test_relative_position_equals_loops():
         for i in range(TIME):
             logits = [(q[i] + u) @ k[j] + (q[i] + v) @ r[TIME - 1 - (i - j)] for j in range(TIME)]
             torch.testing.assert_close(module.attn[0, h, i], (torch.stack(logits) / WIDTH**0.5).softmax(-1))
-
-
-def test_the_relative_shift_equals_the_golden_array():
-    path = Path(__file__).resolve().parents[1] / "golden" / "methods" / "xl_compressive.npz"
-    golden = {name: torch.from_numpy(array) for name, array in np.load(path).items()}
-    found = _relative_shift(golden["rel_in"][None, None])[0, 0]
-    width = found.size(1)  # ours leaves out the columns after the last key
-    valid = golden["rel_valid"][:, :width]
-    torch.testing.assert_close(found[valid], golden["rel_out"][:, :width][valid], rtol=1e-10, atol=1e-10)
 
 
 def test_weights_are_kept_in_a_scope_or_under_a_hook():

@@ -104,8 +104,9 @@ def test_an_unknown_name_has_a_hint(name, text):
 def test_the_message_names_the_cores_that_support_a_use():
     register_core("mean", Mean)
     check_uses("mean", Mean.supports, ["padding"])
-    crossing = [name for name, core in CORES.items() if core.supports.cross_attention]
-    text = f"attention 'mean' does not support cross-attention; choose one that does: {' '.join(crossing)}$"
+    able = [name for name, core in CORES.items() if core.supports.cross_attention]
+    assert {"softmax", "sma", "sdma"} <= set(able) < set(CORES)
+    text = f"attention 'mean' does not support cross-attention; choose one that does: {' '.join(able)}$"
     with pytest.raises(ValueError, match=text):
         check_uses("mean", Mean.supports, ["padding", "cross_attention"])
     with pytest.raises(ValueError, match=f"does not support batches with padding; .*: {' '.join(CORES)} mean$"):

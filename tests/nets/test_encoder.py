@@ -2,7 +2,8 @@
 
 import pytest
 import torch
-from references.espnet_twin import ENCODER_CASES, OPTIONS, SMALL, pair
+from references.espnet_twin import ENCODER_CASES, OPTIONS, SMALL, cases_of_cores, pair
+from torch.profiler import ProfilerActivity, profile
 
 from espnet_diverse.attention import CORES
 from espnet_diverse.errors import ConfigError
@@ -40,8 +41,7 @@ def test_building_draws_espnets_initial_weights():
     assert all(torch.equal(v, net.state_dict()[k]) for k, v in reference.state_dict().items())
 
 
-@pytest.mark.parametrize("core", CORES)
-@pytest.mark.parametrize(("name", "options"), ENCODER_CASES)
+@pytest.mark.parametrize(("core", "name", "options"), cases_of_cores(CORES))
 def test_every_core_trains_in_every_encoder(core, name, options):
     """A core without relative position in the same encoder with absolute position."""
     torch.manual_seed(0)
@@ -93,3 +93,22 @@ def test_options_are_shown_to_espnets_print_config():
 
     shown = get_default_kwargs(ENCODERS["diverse_conformer"])
     assert shown["cnn_module_kernel"] == 31 and "attention" in shown
+
+
+@pytest.mark.parametrize("name", ["diverse_transformer", "diverse_conformer", "diverse_e_branchformer"])
+def test_no_allocation_grows_with_the_square_of_the_length(name):
+    """Of ESPnet's function that makes the mask of padding, and of the attention."""
+    net = ENCODERS[name](20, attention={"core": "window", "window": 4}, **OPTIONS[name]).eval()
+    frames = 4000
+    with torch.no_grad(), profile(activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True) as record:
+        net(torch.randn(1, frames, 20), torch.tensor([frames]))
+    assert max(event.cpu_memory_usage for event in record.events()) < frames**2
+
+
+def test_a_mask_that_is_given_is_used():
+    net = ENCODERS["diverse_transformer"](20, **SMALL).eval()
+    speech, lengths = torch.randn(1, 90, 20), torch.tensor([90])
+    padding = torch.arange(90).unsqueeze(0) >= 61
+    masked, olens, _ = net(speech, lengths, masks=padding)
+    positional, _, _ = net(speech, lengths, None, padding)
+    assert olens.tolist() == [16] and torch.equal(masked, positional)

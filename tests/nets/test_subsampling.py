@@ -1,13 +1,13 @@
-"""Gated subsampling: a naive loop, padding, lengths, and every encoder that takes it."""
+"""ESPnet's subsampling in chunks; gated subsampling: a naive loop, padding, lengths, every encoder that takes it."""
 
 import pytest
 import torch
-from espnet.nets.pytorch_backend.transformer.subsampling import TooShortUttError
+from espnet.nets.pytorch_backend.transformer.subsampling import Conv2dSubsampling, TooShortUttError
 from torch import nn
 
 from espnet_diverse.errors import ConfigError
-from espnet_diverse.nets import ENCODERS
-from espnet_diverse.nets.subsampling import GatedConvSubsampling
+from espnet_diverse.nets import ENCODERS, subsampling
+from espnet_diverse.nets.subsampling import ChunkedConvSubsampling, GatedConvSubsampling
 
 SMALL = {"output_size": 16, "attention_heads": 2, "num_blocks": 1, "input_layer": "conv1d4_glu", "conv_channels": 12}
 ENCODER_OPTIONS = {
@@ -69,3 +69,30 @@ def test_what_it_does_not_fit_is_named():
         ENCODERS["diverse_contextual_block_transformer"](20, **options)
     with pytest.raises(ConfigError, match="conv_channels is 7; a gated linear unit needs a positive even number"):
         ENCODERS["diverse_transformer"](20, **SMALL | {"conv_channels": 7})
+
+
+@pytest.mark.parametrize("length", [7, 22, 23, 24, 26, 27, 28, 45, 90])
+@pytest.mark.parametrize("masked", [True, False], ids=["mask", "no mask"])
+def test_chunks_of_espnets_convolutions_change_nothing(length, masked, monkeypatch):
+    monkeypatch.setattr(subsampling, "_CHUNK", 5)
+    torch.manual_seed(0)
+    whole = Conv2dSubsampling(20, 8, 0.0).double().eval()
+    chunked, x = ChunkedConvSubsampling(whole).eval(), torch.randn(2, length, 20, dtype=torch.double)
+    mask = torch.arange(length) < torch.tensor([[[length]], [[max(7, length - 9)]]]) if masked else None
+    expected, expected_mask = whole(x, mask)
+    with torch.no_grad():
+        out, out_mask = chunked(x, mask)
+    torch.testing.assert_close(out, expected.detach())
+    assert torch.equal(out_mask, expected_mask) if masked else out_mask is None
+    assert torch.equal(chunked(x, mask)[0], expected)  # with gradients it is ESPnet's computation
+    assert chunked.state_dict().keys() == whole.state_dict().keys()
+
+
+def test_the_convolutions_of_long_inputs_go_by_chunks(monkeypatch):
+    monkeypatch.setattr(subsampling, "_CHUNK", 5)
+    net = ENCODERS["diverse_conformer"](20, **SMALL | {"input_layer": "conv2d"}, **ENCODER_OPTIONS["diverse_conformer"])
+    seen = []
+    net.embed.conv[0].register_forward_hook(lambda _, given, __: seen.append(given[0].size(2)))
+    with torch.no_grad():
+        _, (frames,), _ = net.eval()(torch.randn(1, 90, 20), torch.tensor([90]))
+    assert frames == 21 and seen == [23, 23, 23, 23, 10]

@@ -16,6 +16,18 @@ OPTIONS = {
 }
 LEGACY = {**OPTIONS["diverse_conformer"], "rel_pos_type": "legacy"}
 ENCODER_CASES = [*OPTIONS.items(), ("diverse_conformer", LEGACY)]
+ABSOLUTE = ("diverse_transformer", "diverse_contextual_block_transformer")
+"""The encoders with absolute position; the others need cores that support relative position."""
+
+
+def cases_of_cores(cores, cases=ENCODER_CASES):
+    """(core, name of an encoder, its options) for each core in each encoder whose position it supports."""
+    return [
+        (name, *case)
+        for name, core in cores.items()
+        for case in cases
+        if core.supports.relative_position or case[0] in ABSOLUTE
+    ]
 
 
 def pair(ours, *args, **options):

@@ -1,0 +1,141 @@
+"""Measure time and memory of a speech encoder against the length of the audio, in one process.
+
+    python benchmarks/length.py --seconds 10 60 300              # 12 layers of width 256, ESPnet's beside ours
+    python benchmarks/length.py --seconds 600 3600 --cores window lambda_attention --repeats 1
+    python benchmarks/length.py --encoder diverse_conformer --cores window softmax --plot length.png
+
+One utterance of random features, 100 frames a second, in evaluation. All encoders have the same size, and ours compute
+the subsampling convolutions of long inputs in chunks. Encoders whose time grows with the square of the length are left
+out above `--quadratic_limit`. measuring.py describes how time and memory are measured; the memory is that of a pass,
+without the weights.
+"""
+
+import argparse
+import json
+import os
+from collections.abc import Callable
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+
+import measuring
+import torch
+from torch import Tensor, nn
+
+from espnet_diverse.attention import known_cores
+from espnet_diverse.progress import progress
+from espnet_diverse.registration import fast_start
+
+FEATURES, RATE = 80, 100
+LINEAR = ("window", "bigbird", "lambda_attention", "random_features")
+Results = dict[int, dict[str, measuring.Measured]]
+"""Measurements of each encoder by seconds of audio."""
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Measure, print the tables, and write --output and --plot."""
+    args = _arguments(argv)
+    fast_start()
+    torch.set_num_threads(args.threads)
+    device = torch.device(args.device)
+    print(
+        f"torch {torch.__version__}, espnet {version('espnet')}, {args.device}, {args.threads} thread(s), float32, "
+        f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} CPUs at the start; {args.encoder}, {args.layers} layers, "
+        f"width {args.width}; medians of {args.repeats} rounds, {measuring.clock_name(device)}"
+    )
+    encoders = {name: encoder(name, args).to(device).eval() for name in args.cores}
+    results: Results = {}
+    for seconds in progress(args.seconds, "benchmark", len(args.seconds), "length"):
+        x = torch.randn(1, RATE * seconds, FEATURES, device=device)
+        calls = {name: _call(net, x) for name, net in encoders.items() if _measured(name, seconds, args)}
+        if calls:
+            results[seconds] = measuring.compare(calls, args.repeats, device)
+    for title, cell in TABLES.items():
+        print(f"\n**{title}**\n", *_table(results, args.cores, cell), sep="\n")
+    if args.output:
+        saved = {seconds: {name: asdict(one) for name, one in row.items()} for seconds, row in results.items()}
+        args.output.write_text(json.dumps(saved, indent=1), encoding="utf-8")
+    if args.plot:
+        _plot(results, args.cores, args.plot)
+
+
+def encoder(name: str, args: argparse.Namespace) -> nn.Module:
+    """Build an encoder: ESPnet's own for the name "espnet", else ours with this core."""
+    from espnet_diverse.nets import ENCODERS  # here, so that `--help` does not wait for it
+
+    ours = ENCODERS[args.encoder]
+    size = {"output_size": args.width, "attention_heads": args.heads, "num_blocks": args.layers}
+    if args.encoder != "diverse_transformer":
+        size["rel_pos_type"] = "latest"
+    size["linear_units"] = args.units
+    torch.manual_seed(0)
+    if name == "espnet":
+        return next(kind for kind in ours.__mro__ if kind.__module__.startswith("espnet2."))(FEATURES, **size)
+    return ours(FEATURES, attention={"core": name}, **size)
+
+
+def _call(net: nn.Module, x: Tensor) -> Callable[[], None]:
+    lengths = torch.tensor([x.size(1)], device=x.device)
+
+    def call() -> None:
+        with torch.inference_mode():
+            net(x, lengths)
+
+    return call
+
+
+def _measured(name: str, seconds: int, args: argparse.Namespace) -> bool:
+    return name in LINEAR or seconds <= args.quadratic_limit
+
+
+TABLES: dict[str, Callable[[measuring.Measured], float]] = {
+    "Seconds of computation": lambda one: one.median,
+    "Peak memory, MB": lambda one: one.peak / 1e6,
+}
+
+
+def _table(results: Results, names: list[str], cell: Callable[[measuring.Measured], float]) -> list[str]:
+    lines = [f"| seconds of audio | {' | '.join(names)} |", "|---" * (len(names) + 1) + "|"]
+    for seconds, row in results.items():
+        cells = [f"{cell(row[name]):.3g}" if name in row else "" for name in names]
+        lines.append(f"| {' | '.join([str(seconds), *cells])} |")
+    return lines
+
+
+def _plot(results: Results, names: list[str], path: Path) -> None:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10, 4), layout="constrained")
+    for axes, (title, cell) in zip(figure.subplots(1, 2), TABLES.items(), strict=True):
+        for name in names:
+            lengths = [seconds for seconds, row in results.items() if name in row]
+            axes.loglog(lengths, [cell(results[seconds][name]) for seconds in lengths], marker="o", label=name)
+        axes.set_xlabel("length of the audio, seconds")
+        axes.set_ylabel(title)
+        axes.grid(visible=True, alpha=0.3)
+    axes.legend()
+    figure.savefig(path, dpi=110)
+
+
+def _arguments(argv: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    known = ["espnet", *known_cores()]
+    encoders = ["diverse_transformer", "diverse_conformer"]
+    parser.add_argument("--seconds", type=int, nargs="+", default=[10, 60], help="lengths of the audio (10 60)")
+    parser.add_argument("--cores", nargs="+", choices=known, default=["espnet", "softmax", *LINEAR], metavar="CORE")
+    parser.add_argument("--encoder", choices=encoders, default=encoders[0], help="encoder around the cores")
+    parser.add_argument("--layers", type=int, default=12, help="layers of the encoder (12)")
+    parser.add_argument("--width", type=int, default=256, help="model width (256)")
+    parser.add_argument("--heads", type=int, default=4, help="heads of an attention (4)")
+    parser.add_argument("--units", type=int, default=1024, help="width of the feed-forward layers (1024)")
+    parser.add_argument("--quadratic_limit", type=int, default=300, metavar="S", help="see above (300 seconds)")
+    parser.add_argument("--repeats", type=int, default=3, help="rounds (3)")
+    parser.add_argument("--threads", type=int, default=1, help="CPU threads (1)")
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
+    parser.add_argument("--output", type=Path, help="write every measurement to this JSON file")
+    parser.add_argument("--plot", type=Path, help="draw time and memory against length to this file")
+    return parser.parse_args(argv)
+
+
+if __name__ == "__main__":
+    main()

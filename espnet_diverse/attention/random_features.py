@@ -1,0 +1,139 @@
+"""Random feature attention: a kernel of queries and keys, estimated by random features, in place of exp(q . k).
+
+    context_i = phi(q_i) . sum_j phi(k_j) v_j^T / phi(q_i) . sum_j phi(k_j)                                       (1)
+
+    positive:      phi(x) = exp(W x - |x|^2 / 2) / sqrt(R),  x = q D^(-1/4), k D^(-1/4)                           (2)
+    trigonometric: phi(x) = [sin(W x), cos(W x)] / sqrt(R),  x = q / (sigma |q|), k / (sigma |k|)                 (3)
+
+Positive (FAVOR+): Choromanski et al. 2021, "Rethinking Attention with Performers". Trigonometric: Peng et al. 2021,
+"Random Feature Attention", which takes queries and keys of length 1; sigma is a constant here. W (R, D) has rows
+~ N(0, I), orthogonal in sets of D with `orthogonal`. As R grows, (2) approaches softmax attention, and (3) softmax
+attention of q / |q| and k / |k| with the scale 1 / sigma^2.
+
+The maxima over features are subtracted before the exponential of (2) and cancel in (1). An estimate of (3) may be
+negative; its denominator is raised to the least value that the true one can have, exp(-2 / sigma^2) for each key. There
+are no attention weights, so that dropout acts on the values.
+
+Softmax-equivalent setting: none.
+Cost: O(T R D) time and O(T R) memory; O(T R (D + 64)) time in causal attention. A step of cached decoding takes
+O(T R D), because the cache keeps all keys.
+"""
+
+import math
+from dataclasses import dataclass, fields, replace
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from espnet_diverse.attention.core import Core, Heads
+from espnet_diverse.attention.supports import EVERYTHING
+from espnet_diverse.functional.features import (
+    causal_feature_attention,
+    feature_attention,
+    gaussian,
+    log_positive,
+    trigonometric,
+)
+from espnet_diverse.option_checks import OptionError, check, one_of
+
+
+@dataclass(frozen=True)
+class RandomFeaturesOptions(Core.Options):
+    """Options of random feature attention.
+
+    Attributes:
+        feature: The map: "positive" (2), or "trigonometric" (3).
+        n_features: Number R of rows of W; (3) has two features for each.
+        orthogonal: Whether the rows of W are orthogonal, which lowers the variance of the estimate.
+        sigma: Width of the kernel of (3).
+        redraw_interval: Number of batches of training after which W is drawn anew; 0 keeps the first draw. With
+            `accum_grad` an update has several batches.
+    """
+
+    feature: str = one_of("positive", "trigonometric")
+    n_features: int = 256
+    orthogonal: bool = True
+    sigma: float = 1.0
+    redraw_interval: int = 0
+
+    def __post_init__(self):
+        for option in fields(self):
+            check(option, getattr(self, option.name))
+        for name in ("n_features", "sigma"):
+            if getattr(self, name) == 0:
+                raise OptionError(name, f"{name} {getattr(self, name)} leaves no features; give a number above 0")
+
+
+class RandomFeatures(Core):
+    """Attention with random features of a kernel.
+
+    Attributes:
+        bits: The draw of W, (R, D) float32, as int32. A mean of draws would have another distribution, and averaging of
+            checkpoints keeps integers of the last one.
+    """
+
+    Options = RandomFeaturesOptions
+    options: RandomFeaturesOptions
+    supports = replace(EVERYTHING, relative_position=False, explicit_weights=False, half_precision=False)
+    bits: Tensor
+
+    def __init__(
+        self,
+        size: int,
+        heads: int,
+        options: RandomFeaturesOptions | None = None,
+        cross: bool = False,
+        causal: bool = False,
+    ):
+        super().__init__(size, heads, options, cross, causal)
+        self.register_buffer("bits", self._draw(int(torch.randint(2**31, ()))))
+        self._batches = 0
+
+    def forward(self, heads: Heads) -> tuple[Tensor, None]:
+        """Compute the context (B, H, Tq, D)."""
+        if self.training and self.options.redraw_interval:
+            self._count_batch()
+        q, _ = self._features(heads.q)
+        k, s = self._features(heads.k)
+        v, mask = F.dropout(heads.v, heads.dropout), heads.mask
+        floor = self._floor(heads)
+        if self.causal and mask is not None and mask.size(-2) > 1 and heads.same_positions():
+            return causal_feature_attention(q, k, v, s, floor, mask.any(-2)), None
+        return feature_attention(q, k, v, s, floor, mask), None
+
+    def weight(self) -> Tensor:
+        """Return W (R, D), float32."""
+        if torch.jit.is_tracing():  # it does not know this view; W becomes a constant of the graph
+            return torch.from_numpy(self.bits.cpu().numpy().view("float32"))
+        return self.bits.view(torch.float32)
+
+    def _features(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """x (B, H, T, D) -> features (B, H, T, R or 2 R) and the logarithm of a factor that they lack, (B, H, T)."""
+        w = self.weight().to(x.dtype)
+        if self.options.feature == "trigonometric":
+            return trigonometric(F.normalize(x, dim=-1), w / self.options.sigma), x.new_zeros(x.shape[:-1])
+        logs = log_positive(x / x.size(-1) ** 0.25, w)
+        top = logs.detach().amax(-1)
+        return (logs - top.unsqueeze(-1)).exp(), top
+
+    def _floor(self, heads: Heads) -> float | Tensor:
+        """Return the least denominator, a number or broadcastable to (B, 1, Tq, 1)."""
+        tiny = torch.finfo(heads.v.dtype).tiny ** 0.5  # the inverse of its square is still a number
+        if self.options.feature == "positive":
+            return tiny
+        every = torch.ones(1, 1, 1, heads.k.size(2), dtype=torch.bool, device=heads.k.device)
+        keys = (every if heads.mask is None else every & heads.mask).sum(-1, keepdim=True).clamp(min=1)
+        return (keys.to(heads.v.dtype) * math.exp(-2 / self.options.sigma**2)).clamp(min=tiny)
+
+    def _count_batch(self) -> None:
+        """Draw W anew when its time has come, with a seed from the last draw: all processes of a run draw alike."""
+        self._batches += 1
+        if self._batches > self.options.redraw_interval:
+            self.bits.copy_(self._draw(abs(int(self.bits[0, 0]))))
+            self._batches = 1
+
+    def _draw(self, seed: int) -> Tensor:
+        option = self.options
+        generator = torch.Generator().manual_seed(seed)
+        return gaussian(option.n_features, self.width, option.orthogonal, generator).view(torch.int32)

@@ -1,0 +1,148 @@
+"""Softmax attention over a sparse pattern of positions, computed in blocks of queries that share a list of keys.
+
+    context_i = sum_{j in A(i)} softmax_j(q_i . k_j / sqrt(D)) v_j        A(i): the positions that i may attend to
+
+A pattern (`functional.sparse_patterns`) divides the queries into blocks of S, and lists for each block the keys that
+any of its queries may attend to. The listed keys are gathered, and each block is a small dense attention. With N blocks
+and K keys each the cost is O(N S K D) time and O(N K (D + S)) memory; the matrix (Tq, Tk) is never made. Without
+gradients, blocks are computed in portions of bounded size, so that the memory besides the output is constant.
+"""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+PositionOfRuns = Callable[[Tensor, Tensor, int], Tensor]
+"""Position term before scaling: queries (N, S), keys (B or 1, N, R, L), stride -> (B, H, N, S, R * L)."""
+
+
+class Blocks(NamedTuple):
+    """Blocks of queries and the keys of each. Positions outside the sequence mean that there is no query or key.
+
+    Attributes:
+        queries: Positions of the queries of each block (N, S), `stride` apart; every position of the sequence is in
+            one block.
+        keys: Positions of the keys of each block, (B or 1, N, R, L): R runs of L positions, `stride` apart. None is in
+            two runs of a block.
+        stride: Distance between neighbouring queries of a block, and between neighbouring keys of a run.
+        reach: The greatest distance of a query and a key of `keys`, or None if there is no such limit.
+        first: Number of positions from the start of the sequence that every query may attend to; in `keys` they are
+            ignored.
+        open_rows: Whether these first positions attend to all.
+    """
+
+    queries: Tensor
+    keys: Tensor
+    stride: int = 1
+    reach: int | None = None
+    first: int = 0
+    open_rows: bool = False
+
+    def width(self) -> int:
+        """Return the number of keys K of a block."""
+        return self.keys[0, 0].numel() + self.first
+
+    def scores(self) -> int:
+        """Return the number of scores that the blocks have in a sequence."""
+        return self.queries.numel() * self.width()
+
+
+def block_sparse_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    blocks: Blocks,
+    mask: Tensor | None = None,
+    position: PositionOfRuns | None = None,
+    dropout: float = 0.0,
+) -> Tensor:
+    """Compute self-attention over the pattern of `blocks`.
+
+    Args:
+        q: Queries (B, H, T, D).
+        k: Keys (B, H, T, D).
+        v: Values (B, H, T, D).
+        blocks: The pattern.
+        mask: Bool, True = may attend besides the pattern, broadcastable to (B, 1, T, T).
+        position: Computes the position term of the logits; None if there is none.
+        dropout: Dropout rate of the weights.
+
+    Returns:
+        Context (B, H, T, D), zero for queries that may attend to nothing.
+    """
+    count = len(blocks.queries)
+    portion = max(1, _portion(q.device) // (blocks.width() * q[:, :, 0].numel()))
+    step = count if _differentiated(q, k, v) else portion
+    parts = []
+    for n in range(0, count, step):
+        some = blocks._replace(queries=blocks.queries[n : n + step], keys=blocks.keys[:, n : n + step])
+        parts.append(_attend(q, k, v, some, mask, position, dropout))
+    context = torch.cat(parts, dim=1)[:, blocks.queries.flatten().argsort()[: q.size(2)]]
+    if blocks.open_rows and blocks.first:
+        time = torch.arange(q.size(2), device=q.device)
+        rows = Blocks(time[: blocks.first].unsqueeze(0), time.view(1, 1, 1, -1))
+        context = torch.cat([_attend(q, k, v, rows, mask, position, dropout), context[:, blocks.first :]], dim=1)
+    return context.transpose(1, 2)
+
+
+def _attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    blocks: Blocks,
+    mask: Tensor | None,
+    position: PositionOfRuns | None,
+    dropout: float,
+) -> Tensor:
+    """Attend in some of the blocks -> (B, N * S, H, D), in the order of `blocks.queries`."""
+    batch, heads, time, width = q.shape
+    queries, listed, first = blocks.queries, blocks.keys.flatten(2), min(blocks.first, time)
+    allowed = ((listed >= first) & (listed < time)).unsqueeze(2)  # (B or 1, N, 1, K)
+    if blocks.reach is not None:
+        allowed = allowed & ((queries.unsqueeze(-1) - listed.unsqueeze(2)).abs() <= blocks.reach)
+    start = torch.arange(first, device=q.device)
+    allowed = F.pad(allowed.expand(-1, -1, queries.size(1), -1), (first, 0), value=True)
+    keys = torch.cat([start.expand(*listed.shape[:2], -1), listed.clamp(0, time - 1)], dim=-1)
+    queries = queries.clamp(max=time - 1)
+    if mask is not None:
+        allowed = allowed & _of_pairs(mask.expand(-1, -1, -1, time), queries, keys)
+    bias = allowed.expand(batch, -1, -1, -1).flatten(0, 1).unsqueeze(1)  # (B * N, 1, S, K)
+    if position is not None:
+        shared = start.view(1, -1) if blocks.stride == 1 else start.view(-1, 1)  # runs have the stride of the queries
+        runs = [shared.expand(1, len(queries), -1, -1), blocks.keys] if first else [blocks.keys]
+        term = torch.cat([position(blocks.queries, run, blocks.stride) for run in runs], dim=-1)
+        bias = (term.transpose(1, 2).flatten(0, 1) / math.sqrt(width)).masked_fill(~bias, -torch.inf)
+    some = _gather(q, queries.unsqueeze(0)), _gather(k, keys), _gather(v, keys)  # (B * N, H, S or K, D)
+    context = F.scaled_dot_product_attention(*some, bias, dropout)
+    return context.transpose(1, 2).reshape(batch, -1, heads, v.size(-1))
+
+
+def _gather(x: Tensor, index: Tensor) -> Tensor:
+    """Gather positions: x (B, H, T, D), index (B or 1, N, K) -> (B * N, H, K, D)."""
+    batch, heads, time, width = x.shape
+    samples = torch.arange(batch, device=x.device).view(-1, 1, 1) * time
+    rows = x.transpose(1, 2).reshape(batch * time, heads * width).index_select(0, (index + samples).flatten())
+    return rows.view(-1, index.size(-1), heads, width).transpose(1, 2)
+
+
+def _of_pairs(mask: Tensor, queries: Tensor, keys: Tensor) -> Tensor:
+    """Gather a mask (B or 1, 1, T or 1, T) at queries (N, S) and keys (B or 1, N, K) -> (B or 1, N, S or 1, K)."""
+    mask = mask.squeeze(1)
+    samples = torch.arange(len(mask), device=mask.device).view(-1, 1, 1)
+    if mask.size(1) == 1:
+        return mask[:, 0][samples, keys].unsqueeze(2)
+    return mask[samples.unsqueeze(-1), queries.unsqueeze(-1), keys.unsqueeze(2)]
+
+
+def _differentiated(*tensors: Tensor) -> bool:
+    """Whether gradients are due: autograd would keep all portions, and give each a gradient of the whole's size."""
+    return torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
+
+
+def _portion(device: torch.device) -> int:
+    """Return how many numbers the keys of a portion may have: on a CPU a few portions should fit the cache."""
+    return 2**21 if device.type == "cpu" else 2**26

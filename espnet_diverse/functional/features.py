@@ -1,0 +1,126 @@
+"""Random features: maps phi with E[phi(x) . phi(y)] = kernel(x, y), for attention in linear time.
+
+    positive:      phi(x) = exp(W x - |x|^2 / 2) / sqrt(R)                  kernel exp(x . y)                     (1)
+    trigonometric: phi(x) = [sin(W x), cos(W x)] / sqrt(R)                  kernel exp(-|x - y|^2 / 2)            (2)
+
+W (R, D) has rows w ~ N(0, I). With rows ~ N(0, I / sigma^2) the kernel of (2) is exp(-|x - y|^2 / (2 sigma^2)).
+Positive: Choromanski et al. 2021, "Rethinking Attention with Performers", lemma 1; orthogonal rows: section 2.4.
+Trigonometric: Rahimi and Recht 2007, "Random Features for Large-Scale Kernel Machines"; for attention Peng et al. 2021,
+"Random Feature Attention", equation (4).
+
+    context_i = phi(q_i) . sum_j phi(k_j) v_j^T / phi(q_i) . sum_j phi(k_j)                                       (3)
+
+Keys may have a factor exp(s_j) each, with which maps such as (1) stay in the range of floating point. In causal form
+(3) is summed in blocks of S positions; with m_i the greatest s up to i and State the sum over the blocks before,
+
+    State = sum_j exp(s_j - m) phi(k_j) [v_j, 1]^T,    weight_ij = phi(q_i) . phi(k_j) exp(s_j - m_i) in a block  (4)
+"""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from espnet_diverse.functional.masks import causal
+
+_BLOCK = 64
+"""Positions of a block of (4)."""
+
+
+def positive(x: Tensor, w: Tensor) -> Tensor:
+    """Map by (1): x (..., D), w (R, D) -> (..., R). Scaled by D^(-1/4), queries and keys give softmax attention."""
+    return log_positive(x, w).exp()
+
+
+def log_positive(x: Tensor, w: Tensor) -> Tensor:
+    """Return the logarithm of `positive(x, w)`."""
+    return x @ w.transpose(-2, -1) - x.square().sum(-1, keepdim=True) / 2 - math.log(len(w)) / 2
+
+
+def trigonometric(x: Tensor, w: Tensor) -> Tensor:
+    """Map by (2): x (..., D), w (R, D) -> (..., 2 R), sines first."""
+    angles = x @ w.transpose(-2, -1)
+    return torch.cat([angles.sin(), angles.cos()], dim=-1) / math.sqrt(len(w))
+
+
+def gaussian(count: int, width: int, orthogonal: bool, generator: torch.Generator) -> Tensor:
+    """Draw W (count, width) with rows ~ N(0, I), float32.
+
+    Args:
+        count: Number of rows R.
+        width: Width D of a row.
+        orthogonal: Whether the rows of each D in turn are orthogonal; each row alone is still ~ N(0, I).
+        generator: Source of the draws.
+    """
+    rows = torch.randn(count, width, generator=generator)
+    if not orthogonal:
+        return rows
+    squares = torch.randn(-(-count // width), width, width, generator=generator)
+    q, r = torch.linalg.qr(squares)
+    q = q * r.diagonal(dim1=-2, dim2=-1).sign().unsqueeze(-2)  # uniform over all rotations; LAPACK's Q alone is not
+    return q.flatten(0, 1)[:count] * rows.norm(dim=-1, keepdim=True)
+
+
+def feature_attention(
+    q: Tensor, k: Tensor, v: Tensor, s: Tensor, floor: Tensor | float, mask: Tensor | None = None
+) -> Tensor:
+    """Compute (3) for any mask: in O((Tq + Tk) R D) time where all queries see the same keys, else in O(Tq Tk R).
+
+    Args:
+        q: Features of the queries (B, H, Tq, R).
+        k: Features of the keys (B, H, Tk, R).
+        v: Values (B, H, Tk, D).
+        s: Logarithms of the factors of the keys, (B, H, Tk).
+        floor: Least denominator of (3), with the greatest factor of a query's keys as 1; a number or (B, 1, Tq, 1).
+        mask: Bool, True = may attend, broadcastable to (B, 1, Tq, Tk).
+
+    Returns:
+        Context (B, H, Tq, D), zero for queries that may attend to nothing.
+    """
+    s = s.unsqueeze(-2)
+    if mask is not None:
+        s = s.masked_fill(~mask, torch.finfo(s.dtype).min)
+    factors = (s - s.amax(-1, keepdim=True)).exp()
+    if mask is not None:
+        factors = factors.masked_fill(~mask, 0.0)
+    if factors.size(-2) == 1:
+        return _divided(q @ ((k * factors.transpose(-2, -1)).transpose(-2, -1) @ _with_one(v)), floor)
+    return _divided((q @ k.transpose(-2, -1) * factors) @ _with_one(v), floor)
+
+
+def causal_feature_attention(
+    q: Tensor, k: Tensor, v: Tensor, s: Tensor, floor: Tensor | float, valid: Tensor | None = None
+) -> Tensor:
+    """Compute (3) with all keys up to that of the query by (4), in O(T R (S + D)) time with blocks of S.
+
+    valid is bool, True = may be attended to, broadcastable to (B, 1, T); the others are those of `feature_attention`,
+    with Tq = Tk.
+    """
+    if valid is not None:
+        s = s.masked_fill(~valid, torch.finfo(s.dtype).min / 2)
+        k = k.masked_fill(~valid.unsqueeze(-1), 0.0)
+    v, top = _with_one(v), s.cummax(-1).values
+    before, state = top[..., :1], k.new_zeros(*k.shape[:2], k.size(-1), v.size(-1))
+    parts = []
+    for start in range(0, k.size(2), _BLOCK):
+        part = slice(start, start + _BLOCK)
+        q_n, k_n, v_n, s_n, top_n = (x[:, :, part] for x in (q, k, v, s, top))
+        later = ~causal(q_n.size(2), k.device)
+        factors = (s_n.unsqueeze(-2) - top_n.unsqueeze(-1)).masked_fill(later, -torch.inf).exp()
+        weights = q_n @ k_n.transpose(-2, -1) * factors
+        parts.append((before - top_n).exp().unsqueeze(-1) * (q_n @ state) + weights @ v_n)
+        last = top_n[..., -1:]
+        sums = (k_n * (s_n - last).exp().unsqueeze(-1)).transpose(-2, -1) @ v_n
+        before, state = last, (before - last).exp().unsqueeze(-1) * state + sums
+    return _divided(torch.cat(parts, dim=2), floor)
+
+
+def _with_one(v: Tensor) -> Tensor:
+    """Append a column of ones, whose sum is the denominator of (3)."""
+    return F.pad(v, (0, 1), value=1.0)
+
+
+def _divided(sums: Tensor, floor: Tensor | float) -> Tensor:
+    """Divide the numerators of (3) by their denominators, the last column."""
+    return sums[..., :-1] / sums[..., -1:].clamp(min=floor)

@@ -1,0 +1,106 @@
+"""Lambda attention: a softmax of the keys over positions, per channel, makes a linear map that is applied to queries.
+
+    lambda = softmax_j(K / sqrt(D))^T V,    context = Q lambda                                (1)
+
+    context_i = sum_{j seen by i} sum_d q_id exp(k_jd / sqrt(D)) / Z_id v_j                   (2)
+    Z_id = sum_{j seen by i} exp(k_jd / sqrt(D))
+
+Bello 2021, "LambdaNetworks: Modeling Long-Range Interactions without Attention", content lambdas, with the scale of
+softmax attention. (2) is (1) where the queries see different keys. Its causal form goes through the sequence in blocks,
+with m_i the greatest k_j / sqrt(D) of each channel up to i, and m that up to the last block:
+
+    context_i = sum_d q_id / Z_id (exp(m - m_i) State + sum of the block)_d                   (3)
+    State_d = sum_{j before} exp(k_jd / sqrt(D) - m_d) v_j
+
+All exponents are at most 0, so that no key, however large, changes the result of queries that do not see it.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+from espnet_diverse.functional.masks import causal
+
+_BLOCK = 16
+"""Positions of a block of (3), which has S D exponentials for each position."""
+
+
+def lambda_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Compute (1), in which all queries see the same keys.
+
+    Args:
+        q: Queries (B, H, Tq, D).
+        k: Keys (B, H, Tk, D).
+        v: Values (B, H, Tk, Dv).
+        mask: Bool, True = is seen, broadcastable to (B, 1, 1, Tk).
+
+    Returns:
+        Context (B, H, Tq, Dv); zero if no key is seen.
+    """
+    k = k / math.sqrt(k.size(-1))
+    if mask is not None:
+        mask = mask.transpose(-2, -1)
+        k = k.masked_fill(~mask, torch.finfo(k.dtype).min)
+        v = v.masked_fill(~mask, 0.0)
+    return q @ (k.softmax(-2).transpose(-2, -1) @ v)
+
+
+def masked_lambda_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+    """Compute (2) for any mask, in O(Tq Tk D) time and memory.
+
+    mask is bool, True = may attend, broadcastable to (B, 1, Tq, Tk); the others are those of `lambda_attention`.
+    """
+    k = (k / math.sqrt(k.size(-1))).unsqueeze(-3)
+    mask = mask.unsqueeze(-1)
+    top = k.detach().masked_fill(~mask, torch.finfo(k.dtype).min).amax(-2)  # (B, H, Tq, D)
+    terms = _exponentials(k, top, mask)
+    return _weights(q / _at_least_one(terms.sum(-2)), terms) @ v
+
+
+def causal_lambda_attention(q: Tensor, k: Tensor, v: Tensor, valid: Tensor | None = None) -> Tensor:
+    """Compute (2) with all keys up to that of the query by (3), in O(T (S + Dv) D) time with blocks of S.
+
+    Args:
+        q: Queries (B, H, T, D).
+        k: Keys (B, H, T, D).
+        v: Values (B, H, T, Dv).
+        valid: Bool, True = may be attended to, broadcastable to (B, 1, T).
+
+    Returns:
+        Context (B, H, T, Dv); zero for queries that see no key.
+    """
+    k = k / math.sqrt(k.size(-1))
+    valid = torch.ones(1, 1, k.size(2), dtype=torch.bool, device=k.device) if valid is None else valid
+    tops = k.detach().masked_fill(~valid.unsqueeze(-1), torch.finfo(k.dtype).min / 2).cummax(-2).values
+    before, z, state = tops[:, :, :1], torch.zeros_like(k[:, :, :1]), k.new_zeros(*k.shape[:2], k.size(3), v.size(3))
+    parts = []
+    for start in range(0, k.size(2), _BLOCK):
+        part = slice(start, start + _BLOCK)
+        q_n, k_n, v_n, top = (x[:, :, part] for x in (q, k, v, tops))
+        seen = valid[..., part]
+        terms = _exponentials(
+            k_n.unsqueeze(-3), top, (causal(top.size(2), k.device) & seen.unsqueeze(-2)).unsqueeze(-1)
+        )
+        fade = (before - top).exp()
+        q_n = q_n / _at_least_one(fade * z + terms.sum(-2))
+        parts.append((q_n * fade) @ state + _weights(q_n, terms) @ v_n)
+        z = fade[:, :, -1:] * z + terms[:, :, -1].sum(-2, keepdim=True)
+        state = fade[:, :, -1].unsqueeze(-1) * state + terms[:, :, -1].transpose(-2, -1) @ v_n
+        before = top[:, :, -1:]
+    return torch.cat(parts, dim=2)
+
+
+def _exponentials(k: Tensor, top: Tensor, mask: Tensor) -> Tensor:
+    """Return exp(k_j - top_i), 0 where i does not see j: k (..., 1, Tk, D), top (..., Tq, D), mask (..., Tq, Tk, 1)."""
+    return (k - top.unsqueeze(-2)).masked_fill(~mask, -torch.inf).exp()
+
+
+def _weights(q: Tensor, terms: Tensor) -> Tensor:
+    """Return what (2) multiplies values with: q (..., Tq, D) over Z, terms (..., Tq, Tk, D) -> (..., Tq, Tk)."""
+    return torch.einsum("...id,...ijd->...ij", q, terms)
+
+
+def _at_least_one(z: Tensor) -> Tensor:
+    """Return sums that have a term exp(0) unless they are empty; those become 1."""
+    return z.clamp(min=1.0)

@@ -1,0 +1,47 @@
+"""The benchmark of lengths at a tiny size: complete tables, JSON and plot; times are not judged."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parents[2] / "benchmarks" / "length.py"
+TINY = ["--layers", "1", "--width", "8", "--heads", "2", "--units", "8", "--repeats", "1"]
+
+
+@pytest.mark.parametrize("encoder", ["diverse_transformer", "diverse_conformer"])
+def test_tables_file_and_plot_are_complete(encoder, tmp_path, monkeypatch, capsys):
+    monkeypatch.syspath_prepend(SCRIPT.parent)
+    import length
+
+    output, plot = tmp_path / "length.json", tmp_path / "length.png"
+    size = [*TINY, "--encoder", encoder, "--seconds", "1", "3", "--quadratic_limit", "1"]
+    length.main([*size, "--cores", "espnet", "softmax", "window", "--output", str(output), "--plot", str(plot)])
+    tables = [line for line in capsys.readouterr().out.splitlines() if line[:1] in ("*", "|")]
+    head = "| seconds of audio | espnet | softmax | window |"
+    assert [tables[i] for i in (0, 1, 5, 6)] == ["**Seconds of computation**", head, "**Peak memory, MB**", head]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in (*tables[3:5], *tables[8:10])]
+    assert [row[0] for row in rows] == ["1", "3"] * 2
+    assert all(float(cell) > 0 for row in rows[::2] for cell in row) and all(row[1:3] == ["", ""] for row in rows[1::2])
+    measured = json.loads(output.read_text(encoding="utf-8"))
+    assert [list(row) for row in measured.values()] == [["espnet", "softmax", "window"], ["window"]]
+    assert all(one["peak"] > 0 and len(one["seconds"]) == 1 for row in measured.values() for one in row.values())
+    assert plot.read_bytes().startswith(b"\x89PNG")
+
+
+def test_it_runs_as_a_program():
+    run = [sys.executable, str(SCRIPT), *TINY, "--seconds", "1", "--cores", "window"]
+    done = subprocess.run(run, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "| seconds of audio | window |" in done.stdout
+
+
+def test_unknown_cores_are_refused(monkeypatch, capsys):
+    monkeypatch.syspath_prepend(SCRIPT.parent)
+    import length
+
+    with pytest.raises(SystemExit, match="2"):
+        length.main(["--cores", "windows"])
+    assert "argument --cores: invalid choice: 'windows'" in capsys.readouterr().err
