@@ -3,6 +3,9 @@
 Where the head-selection paper and its released code ("official") differ, both forms are available; the first name is
 the default. The released code also draws noise in evaluation, at every step of decoding; here evaluation is
 deterministic.
+
+Numbers of updates may be a share of all updates of the run, a number between 0 and 1: `noise_steps: 0.8` trains the
+last fifth without noise.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,7 +13,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from espnet_diverse.conditions import CONDITIONS
-from espnet_diverse.option_checks import OptionError, check, one_of, read
+from espnet_diverse.option_checks import OptionError, check, is_number, one_of, read
 
 
 @dataclass(frozen=True)
@@ -32,9 +35,15 @@ class SelectionOptions:
         subset_order: Order of the selected heads with "subset": by "index" (paper) or by "score" (released).
         group_layout: Candidates of slot g with "group": "strided" g, g + H, ... (released), or "contiguous".
         tau: Temperature of (4). It does not change the ranking of heads; it divides the gradient of the logits.
-        tau_schedule: "constant" (released), or "linear" or "exp" from `tau` to `tau_final` in `tau_steps` updates.
+        tau_schedule: "constant" (released), or "linear" or "exp" from `tau` to `tau_final` in `tau_steps` updates. The
+            paper says that a temperature approaches 0 and gives no schedule.
         tau_final: Temperature at the end of the schedule.
         tau_steps: Number of updates of the schedule.
+        noise_steps: Number of updates that draw noise; later ones train the heads of evaluation (ours). By default all
+            do (released).
+        noise_schedule: Factor of the noise in these updates: "constant" 1 (released), or "linear" from 1 to 0 (ours).
+        logits_learning_rate_scale: Factor of the logits' steps with any optimizer (ours). Released: 1, with which Adam
+            moves a logit by at most about the learning rate in an update; the noise has a standard deviation of 1.8.
         kl_weight: Weight of the KL term of (3); the KL of a sample is the mean over layers. Released: 0.
         kl_warmup_steps: Number of updates over which the weight grows from 0.
         kl_form: "bernoulli" is the KL of (3) between Bernoulli distributions, summed over the pool; "official" is the
@@ -52,18 +61,22 @@ class SelectionOptions:
     tau: float = 5.0
     tau_schedule: str = one_of("constant", "linear", "exp")
     tau_final: float = 0.5
-    tau_steps: int = 20000
+    tau_steps: float = 20000.0
+    noise_steps: float | None = None
+    noise_schedule: str = one_of("constant", "linear")
+    logits_learning_rate_scale: float = 1.0
     kl_weight: float = 0.0
-    kl_warmup_steps: int = 0
+    kl_warmup_steps: float = 0.0
     kl_form: str = one_of("bernoulli", "official")
 
     def __post_init__(self):
         for option in fields(self):
-            if option.name not in ("by", "conditions", "families", "default_condition"):
+            if option.name not in ("by", "conditions", "families", "default_condition", "noise_steps"):
                 check(option, getattr(self, option.name))
-        for name in ("tau", "tau_final", "tau_steps"):
+        for name in ("tau", "tau_final", "tau_steps", "logits_learning_rate_scale"):
             if getattr(self, name) == 0:
                 raise OptionError(name, f"{name} 0 would divide by zero; give a number above 0")
+        self._check_noise()
         if not self.selected_by or not all(condition in tuple(CONDITIONS) for condition in self.selected_by):
             raise OptionError(
                 "by", f"head selection by {self.by!r} is not possible; give one or a list of {' '.join(CONDITIONS)}"
@@ -75,6 +88,15 @@ class SelectionOptions:
     def selected_by(self) -> tuple[str, ...]:
         """The conditions of `by` as a tuple."""
         return (self.by,) if isinstance(self.by, str) else tuple(self.by)
+
+    def _check_noise(self) -> None:
+        steps = self.noise_steps
+        if steps is not None and not (is_number(steps) and steps > 0):
+            message = f"noise_steps {steps!r} is no length; give a number of updates, or a share of the run below 1"
+            raise OptionError("noise_steps", message)
+        if steps is None and self.noise_schedule != "constant":
+            message = f"noise_schedule {self.noise_schedule} has no length; give noise_steps, such as 0.8 of the run"
+            raise OptionError("noise_schedule", message)
 
     def _check_names(self) -> None:
         for condition in self.selected_by:

@@ -1,4 +1,7 @@
-"""Plot the attention heads of the last layers of a model on one utterance, and other maps that their cores report."""
+"""Plot the attention heads of the last layers of a model on one utterance, and other maps that their cores report.
+
+For a run with head selection also plot how the selection settled in training; without --data_dir, that alone.
+"""
 
 import argparse
 from pathlib import Path
@@ -9,7 +12,7 @@ from espnet_diverse.bin import options
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this command."""
     options.add_model(parser)
-    parser.add_argument("--data_dir", type=Path, required=True, help="data directory with the utterance")
+    parser.add_argument("--data_dir", type=Path, help="data directory with the utterance")
     parser.add_argument("--output_dir", type=Path, required=True, help="directory for the PNG files")
     parser.add_argument("--utterance", help="id of the utterance (default: the first)")
     options.add_conditions(parser)
@@ -18,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def inputs(args: argparse.Namespace) -> list[Path]:
     """Files and data directories that are read."""
-    return [*options.model_inputs(args), args.data_dir]
+    return [*options.model_inputs(args), *([args.data_dir] if args.data_dir else [])]
 
 
 def outputs(args: argparse.Namespace) -> list[Path]:
@@ -28,6 +31,13 @@ def outputs(args: argparse.Namespace) -> list[Path]:
 
 def run(args: argparse.Namespace) -> int:
     """Plot, and print the paths of the figures."""
+    paths = _of_utterance(args) if args.data_dir else []
+    paths += _of_training(args, needed=not paths)
+    print(*paths, sep="\n")
+    return 0
+
+
+def _of_utterance(args: argparse.Namespace) -> list[Path]:
     from espnet_diverse.audio.reading import read_audio
     from espnet_diverse.audio.resampling import resample
     from espnet_diverse.data.kaldi import read_data_dir
@@ -54,8 +64,25 @@ def run(args: argparse.Namespace) -> int:
         conditions = condition_indices(known_conditions(model), args.data_dir, [utterance], options.conditions(args))
         encoder, decoder = head_maps(model, speech, vocabulary.encode(data.text[utterance]), conditions[utterance])
         tokens = [*vocabulary.tokenise(data.text[utterance]), "<eos>"]
-        for name, maps, labels in (("encoder", encoder, None), ("decoder", decoder, tokens)):
-            path = args.output_dir / f"{utterance}.{name}.png"
+        paths = [args.output_dir / f"{utterance}.{name}.png" for name in ("encoder", "decoder")]
+        for path, maps, labels in zip(paths, (encoder, decoder), (None, tokens), strict=True):
             draw(maps, utterance, path, labels)
-            print(path)
-    return 0
+    return paths
+
+
+def _of_training(args: argparse.Namespace, needed: bool) -> list[Path]:
+    from espnet_diverse.analysis.selection_history import draw_history, read_history
+    from espnet_diverse.errors import ConfigError
+
+    history = read_history(args.model_dir)
+    if history is None and needed:
+        raise ConfigError(
+            f"{args.model_dir}: no checkpoint.pth has statistics of head selection; for the heads on an utterance give "
+            "--data_dir"
+        )
+    if history is None:
+        return []
+    path = args.output_dir / "head_selection.png"
+    args.output_dir.mkdir(parents=True, exist_ok=True)
+    draw_history(history, args.model_dir.resolve().name, path)
+    return [path]

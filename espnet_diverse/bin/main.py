@@ -27,7 +27,7 @@ COMMANDS = {
     "score": "score hypotheses against references",
     "perplexity": "compute the perplexity of texts under a language model",
     "plan": "run the stages of a recipe in one process and skip finished ones",
-    "figure": "plot the attention heads of a model on one utterance",
+    "figure": "plot the attention heads of a model on one utterance, and head selection in training",
     "analyse": "measure redundancy, clusters and queries of attention heads; writes an HTML report",
     "compare": "compare runs by size, tokens per second and scores by language; writes a table and a plot",
 }

@@ -47,11 +47,26 @@ def group_picks(scores: Tensor, heads: int, layout: str = "strided") -> Tensor:
         heads: Number of groups H, which divides P.
         layout: Heads of group g: "strided" g, g + H, g + 2H, ... (released); "contiguous" gr ... gr + r - 1, r = P / H.
     """
-    group = torch.arange(heads, device=scores.device)
-    if layout == "strided":
-        return scores.unflatten(-1, (-1, heads)).argmax(dim=-2) * heads + group
-    candidates = scores.unflatten(-1, (heads, -1))
-    return candidates.argmax(dim=-1) + group * candidates.size(-1)
+    candidates = _candidates(scores, heads, layout)
+    group, best = torch.arange(heads, device=scores.device), candidates.argmax(dim=-1)
+    return best * heads + group if layout == "strided" else best + group * candidates.size(-1)
+
+
+def subset_gap(scores: Tensor, heads: int) -> Tensor:
+    """Return how far the H-th best head is ahead of the next one: scores (..., P) -> (...)."""
+    best = scores.topk(heads + 1, dim=-1).values
+    return best[..., -2] - best[..., -1]
+
+
+def group_gap(scores: Tensor, heads: int, layout: str = "strided") -> Tensor:
+    """Return how far the best head of each group is ahead of the second best: scores (..., P) -> (..., H)."""
+    best = _candidates(scores, heads, layout).topk(2, dim=-1).values
+    return best[..., 0] - best[..., 1]
+
+
+def _candidates(scores: Tensor, heads: int, layout: str) -> Tensor:
+    """Arrange scores by groups: (..., P) -> (..., H, P / H)."""
+    return scores.unflatten(-1, (-1, heads)).mT if layout == "strided" else scores.unflatten(-1, (heads, -1))
 
 
 def straight_through(y: Tensor, picks: Tensor) -> Tensor:

@@ -11,7 +11,8 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from espnet_diverse.attention.head_selection import LearnedSelection, StaticSelection
+from espnet_diverse.attention.head_selection import StaticSelection
+from espnet_diverse.attention.learned_selection import LearnedSelection
 from espnet_diverse.errors import ModelError
 from espnet_diverse.nets.adapter import Adapters
 from espnet_diverse.nets.start_tag import TaggedEmbedding
@@ -65,6 +66,9 @@ def initialise(
     if not fitting:
         raise ModelError(f"init_param {init_param}: no parameter of {path} fits the model")
     part.load_state_dict(expected | fitting)
+    for module in part.modules():
+        if isinstance(module, LearnedSelection):
+            module.mark_start()
     kept = [name for name in expected if name not in fitting]
     logging.info("init_param %s: %d set, %d as they were: %s", init_param, len(fitting), len(kept), " ".join(kept))
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from espnet_diverse.attention import build_attention, head_selection
+from espnet_diverse.attention import build_attention, learned_selection
 from espnet_diverse.scope import scope
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "methods"
@@ -33,7 +33,7 @@ def noise_of(arrays, monkeypatch):
     """Draw the noise of the arrays for the conditions in the order in which the batch has them."""
     conditions = list(dict.fromkeys(arrays["task_ids"].tolist()))
     drawn = (arrays["gumbel1"] - arrays["gumbel2"])[conditions, int(arrays["layer_idx"])]
-    monkeypatch.setattr(head_selection, "logistic_noise", lambda phi: drawn)
+    monkeypatch.setattr(learned_selection, "logistic_noise", lambda phi: drawn)
 
 
 @pytest.mark.parametrize("mode", ["eval", "noisy"])
@@ -41,7 +41,7 @@ def test_output_and_gradients_equal_the_released_codes(released, mode, monkeypat
     arrays, module, suffix = released
     noise_of(arrays, monkeypatch)
     if mode == "eval":
-        monkeypatch.setattr(head_selection, "logistic_noise", torch.zeros_like)
+        monkeypatch.setattr(learned_selection, "logistic_noise", torch.zeros_like)
     x, mask = arrays["x"], ~arrays["key_padding_mask"].unsqueeze(1)
     with scope({"lang": arrays["task_ids"]}):
         out = module.train()(x, x, x, mask)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from espnet_diverse.attention import CORES, build_attention, head_selection
+from espnet_diverse.attention import CORES, build_attention, build_selection, learned_selection
 from espnet_diverse.attention.selection_options import SelectionOptions
 from espnet_diverse.functional.masks import lengths_to_mask
 from espnet_diverse.scope import scope
@@ -200,7 +200,7 @@ def test_language_and_domain_together_multiply_the_odds():
 def test_logits_start_as_released():
     torch.manual_seed(0)
     options = SelectionOptions(strategy="subset", pool=1000, conditions={"lang": LANGUAGES})
-    logits = head_selection.LearnedSelection(4, options).logits("lang")
+    logits = learned_selection.LearnedSelection(4, options).logits("lang")
     assert (logits >= np.log(0.01)).all() and (logits <= 0).all()
     assert float(logits.mean().detach()) == pytest.approx(np.log(0.01) / 2, abs=0.1)
 
@@ -208,9 +208,7 @@ def test_logits_start_as_released():
 def test_learning_prefers_the_head_that_helps():
     """The gradient through the straight-through weight is that of the sample: a better head gains."""
     torch.manual_seed(0)
-    selection = head_selection.build_selection(
-        {"strategy": "group", "pool": 2, "tau": 1.0, "conditions": {"lang": ["ar"]}}, 1
-    )
+    selection = build_selection({"strategy": "group", "pool": 2, "tau": 1.0, "conditions": {"lang": ["ar"]}}, 1)
     values = torch.tensor([0.0, 1.0])
     optimizer = torch.optim.Adam(selection.parameters(), lr=0.1)
     for _ in range(200):

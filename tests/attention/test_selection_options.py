@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from espnet_diverse.attention import build_attention, head_selection
+from espnet_diverse.attention import build_attention, learned_selection
 from espnet_diverse.attention.selection_options import selection_options
 from espnet_diverse.functional.selection import bernoulli_kl, official_kl, soft_sample
 from espnet_diverse.option_checks import OptionError
@@ -34,7 +34,7 @@ def languages(*ids):
 
 @pytest.mark.parametrize("form", ["bernoulli", "official"])
 def test_kl_is_the_mean_over_samples_and_warms_up(form, monkeypatch):
-    monkeypatch.setattr(head_selection, "logistic_noise", torch.zeros_like)
+    monkeypatch.setattr(learned_selection, "logistic_noise", torch.zeros_like)
     module, x = build(kl_weight=0.3, kl_warmup_steps=8, kl_form=form).train(), inputs(3)
     module.selection.updates.count.fill_(2.0)
     phi = module.selection.logits_lang.detach()
@@ -116,6 +116,12 @@ def test_pruning_wants_one_task():
             "default_condition 'fr' is unknown; known: ar de el",
         ),
         ({"tau": 0.0}, "tau 0 would divide by zero; give a number above 0"),
+        ({"tau_steps": 0}, "tau_steps 0 would divide by zero"),
+        ({"logits_learning_rate_scale": 0.0}, "logits_learning_rate_scale 0 would divide by zero; give a number above"),
+        ({"noise_steps": 0}, "noise_steps 0 is no length; give a number of updates, or a share of the run below 1"),
+        ({"noise_steps": "all"}, "noise_steps 'all' is no length; give a number of updates"),
+        ({"noise_schedule": "linear"}, "noise_schedule linear has no length; give noise_steps, such as 0.8 of the run"),
+        ({"noise_schedule": "exp", "noise_steps": 10}, "unknown noise_schedule 'exp'; known: constant linear"),
         ({"kl_weight": -1.0}, "kl_weight -1.0 is negative; give 0 or more"),
         ({"strategy": "static", "families": [["ar"], ["de"]]}, "'el' is in 0 families; put every name into one"),
         ({"strategy": "static", "families": [LANGUAGES, ["de"]]}, "'de' is in 2 families"),
@@ -134,6 +140,8 @@ def test_options_that_are_not_allowed_are_named(options, text):
     ("name", "options"),
     [
         ("tau", {"tau": 0.0}),
+        ("noise_steps", {"noise_steps": -1}),
+        ("noise_schedule", {"noise_schedule": "linear"}),
         ("by", {"by": "speaker"}),
         ("by", {"by": [["lang"]]}),
         ("by", {"strategy": "static", "by": ["lang", "domain"]}),

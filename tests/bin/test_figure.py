@@ -1,4 +1,7 @@
-"""figure: pictures of the heads on one utterance."""
+"""figure: pictures of the heads on one utterance, and of head selection in training."""
+
+import subprocess
+import sys
 
 from espnet_diverse.bin.main import main
 
@@ -17,4 +20,19 @@ def test_figure_draws_the_named_utterance(tiny_run, tmp_path, capfd, parse):
 
 def test_figures_of_translation_by_tasks(of_translation, tmp_path, capfd):
     assert main(["figure", *of_translation, "--output_dir", str(tmp_path), "--language", "es"]) == 0
-    assert len(capfd.readouterr().out.split()) == len(list(tmp_path.glob("test-00.*.png"))) == 2
+    names = ["test-00.decoder.png", "test-00.encoder.png", "head_selection.png"]
+    assert sorted(capfd.readouterr().out.split()) == sorted(str(tmp_path / name) for name in names)
+    assert all((tmp_path / name).exists() for name in names)
+
+
+def test_without_data_it_draws_head_selection_in_training(translation, tiny_run, tmp_path, capfd, parse):
+    arguments = ["figure", str(translation / "exp"), "--output_dir", str(tmp_path / "new")]
+    command = [sys.executable, "-m", "espnet_diverse.bin.main", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [str(tmp_path / "new" / "head_selection.png")]
+    assert (tmp_path / "new" / "head_selection.png").stat().st_size > 5000
+    module, args = parse("figure", arguments[1:])
+    assert args.data_dir is None and None not in module.inputs(args)
+    assert main(["figure", str(tiny_run.model_dir), "--output_dir", str(tmp_path)]) == 1
+    said = "no checkpoint.pth has statistics of head selection; for the heads on an utterance give --data_dir"
+    assert said in capfd.readouterr().err

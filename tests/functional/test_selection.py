@@ -112,6 +112,29 @@ def test_group_picks_equal_a_naive_search(layout, pool, heads):
     assert picks.tolist() == [naive_group(row, heads, layout) for row in scores]
 
 
+@pytest.mark.parametrize("layout", ["strided", "contiguous"])
+@pytest.mark.parametrize(("pool", "heads"), [(8, 4), (12, 4), (6, 3), (5, 1)])
+def test_gaps_of_groups_equal_naive_loops(layout, pool, heads):
+    torch.manual_seed(0)
+    scores = torch.randn(2, 3, pool, dtype=torch.double)
+    gaps = selection.group_gap(scores, heads, layout)
+    for row, found in zip(scores.flatten(0, 1), gaps.flatten(0, 1), strict=True):
+        for group, winner in enumerate(naive_group(row, heads, layout)):
+            others = [h for h in range(pool) if (h % heads if layout == "strided" else h * heads // pool) == group]
+            others.remove(winner)
+            exact(found[group], row[winner] - max(row[h] for h in others))
+
+
+@pytest.mark.parametrize(("pool", "heads"), [(7, 3), (8, 1), (5, 4)])
+def test_gaps_of_subsets_equal_naive_loops(pool, heads):
+    torch.manual_seed(0)
+    scores = torch.randn(2, 3, pool, dtype=torch.double)
+    gaps = selection.subset_gap(scores, heads)
+    for row, found in zip(scores.flatten(0, 1), gaps.flatten(), strict=True):
+        ranked = sorted(row.tolist(), reverse=True)
+        exact(found, torch.tensor(ranked[heads - 1] - ranked[heads], dtype=torch.double))
+
+
 @pytest.mark.parametrize("order", ["index", "score"])
 def test_subset_picks_equal_a_naive_search(order):
     torch.manual_seed(0)

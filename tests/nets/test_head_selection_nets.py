@@ -8,6 +8,7 @@ import yaml
 from references.espnet_twin import ENCODER_CASES, SMALL, cases_of_cores
 
 from espnet_diverse.attention import CORES
+from espnet_diverse.attention.selection_options import SelectionOptions
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.nets import DECODERS, ENCODERS
 from espnet_diverse.nets.replace_attention import Attention
@@ -57,7 +58,7 @@ def test_every_core_trains_with_a_pool_in_every_encoder(core, name, options):
         (out.square().mean() + shared.total_loss()).backward()
     for parameter_name, parameter in net.named_parameters():
         assert parameter.grad is None or torch.isfinite(parameter.grad).all(), parameter_name
-    logits = net.encoders[0].get_submodule(net.attribute).selection.logits("lang")
+    logits = net.encoders[0].get_submodule(net.attribute).selection.logits_lang
     assert (logits.grad[:2].abs().sum(1) > 0).all() and (logits.grad[2] == 0).all()
     assert "head_kl" in shared.losses()
 
@@ -130,7 +131,10 @@ def test_what_cannot_be_selected_is_named(encoder, selection, text):
         ENCODERS[encoder](20, attention={"selection": selection}, **SMALL)
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "conf" / "heads").glob("*.yaml")), ids=lambda path: path.stem)
+STRATEGIES = [path for path in sorted((ROOT / "conf" / "heads").glob("*.yaml")) if path.stem != "as_released"]
+
+
+@pytest.mark.parametrize("path", STRATEGIES, ids=lambda path: path.stem)
 @each_core
 def test_the_fragments_build_around_every_core(path, core):
     assert path.stem == yaml.safe_load(path.read_text())["encoder_conf"]["attention"]["selection"]["strategy"]
@@ -142,3 +146,12 @@ def test_the_fragments_build_around_every_core(path, core):
     assert encoder.encoders[0].self_attn.selection.options.strategy == path.stem
     assert decoder.decoders[0].self_attn.selection.names == {"tgtlang": ["en", "es"]}
     assert decoder.decoders[0].src_attn.selection is None
+
+
+@pytest.mark.parametrize("strategy", ["group", "subset"])
+def test_a_fragment_takes_back_what_is_not_released(strategy):
+    released = merge([f"heads/{strategy}", "heads/as_released"])
+    for section, condition in (("encoder_conf", "lang"), ("decoder_conf", "tgtlang")):
+        given = {**released[section]["attention"]["selection"], "conditions": NAMES}
+        defaults = SelectionOptions(strategy=strategy, by=[condition], conditions=NAMES)  # the released values
+        assert SelectionOptions(**given) == defaults

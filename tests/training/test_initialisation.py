@@ -3,10 +3,11 @@ import torch
 import yaml
 from torch import nn
 
-from espnet_diverse.attention.head_selection import build_selection
+from espnet_diverse.attention import build_selection
 from espnet_diverse.errors import ModelError
 from espnet_diverse.nets.adapter import Adapters
 from espnet_diverse.nets.condition_rows import ConditionRows
+from espnet_diverse.scope import scope
 from espnet_diverse.training import checkpoint
 from espnet_diverse.training.initialisation import initialise
 
@@ -59,6 +60,14 @@ def test_languages_go_by_name(tmp_path):
     for part, name in (("selection", "logits_lang"), ("adapter", "up_weight"), ("adapter", "norm_bias")):
         ours = getattr(getattr(model.encoder, part), name)
         assert torch.equal(ours, getattr(getattr(trained.encoder, part), name)[[2, 0]])
+
+
+def test_logits_move_from_those_of_the_trained_model(tmp_path):
+    model = Model("es", "ar")
+    initialise(f"{saved(Model('es', 'ar'), tmp_path, 'es', 'ar')}:encoder:encoder", model)
+    with scope({"lang": torch.tensor([0])}) as shared:
+        model.encoder.selection(1)
+    assert float(shared.stats()["logit_movement"]) == 0
 
 
 @pytest.mark.parametrize(

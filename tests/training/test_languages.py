@@ -78,6 +78,20 @@ def test_each_sample_trains_what_belongs_to_its_language(plain, data, tmp_path, 
     assert args.task == "asr"
 
 
+def test_logits_of_a_resumed_run_have_moved_from_the_start_of_the_first(plain, data, tmp_path):
+    """With a learning rate of 0 they have not moved; the second process has drawn the same start."""
+    selection = "{strategy: group, pool: 4, logits_learning_rate_scale: 16, noise_steps: 0.5}"
+    arguments = [*plain, *data, *QUICK, "--set", f"encoder_conf.attention.selection={selection}"]
+    train([*arguments, "--set", "optim_conf.lr=0"], tmp_path)
+    train([*arguments, "--set", "optim_conf.lr=0", "--set", "max_epoch=2"], tmp_path)
+    stats = checkpoint.load(tmp_path / "exp" / "checkpoint.pth")["reporter"]["stats"]
+    assert [stats[epoch]["train"]["logit_movement"] for epoch in (1, 2)] == [0, 0]
+    assert stats[1]["train"]["logit_gap"] > 0
+    first, last = (checkpoint.load(tmp_path / "exp" / f"{epoch}epoch.pth") for epoch in (1, 2))
+    logits = "encoder.encoders.0.self_attn.selection.logits_lang"
+    assert torch.equal(first[logits], last[logits])
+
+
 def test_the_loss_depends_on_the_language(plain, data, tmp_path):
     train([*plain, *data, *BY_LANGUAGE, *QUICK, "--set", "max_epoch=2"], tmp_path)
     model, _ = load_model(tmp_path / "exp", "2epoch.pth")
