@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
+import numpy as np
 import torch
 from espnet.nets.pytorch_backend.transformer.attention import MultiHeadedAttention
 from espnet2.train.abs_espnet_model import AbsESPnetModel
@@ -26,13 +27,17 @@ KINDS = {
 """Kinds of attention, with their names in reports."""
 
 _INPUTS = {
-    "encoder": {"query inputs": "frames"},
+    "encoder": {"query inputs": ""},
     "decoder": {"query inputs": "tokens"},
-    "cross": {"query inputs": "tokens", "key inputs": "frames"},
+    "cross": {"query inputs": "tokens", "key inputs": ""},
 }
-"""What the inputs of each kind of attention are; the keys are those of `Inspection.posteriors`."""
+"""What the inputs of each kind of attention are; the keys are those of `Inspection.posteriors`.
 
-_ATTRIBUTES = {"self_attn": "self", "attn": "self", "src_attn": "cross"}
+"" is what the encoder reads: frames, or source tokens.
+"""
+
+ATTRIBUTES = {"self_attn": "self", "attn": "self", "src_attn": "cross"}
+"""Attributes of layers that are attentions, and whether they are self-attention or cross-attention."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +48,8 @@ class Observation:
         weights: Attention weights, after any re-weighting by the core, (N, H, Tq, Tk).
         queries: Queries of the last layer (H, Tq, D).
         maps: Other matrices that the cores report, by name, as in `Inspection.maps`, with values (N, H, Tq, Tk).
-        posteriors: Cluster probabilities (N, H, T, C) of "frames", "tokens" and "queries"; empty without clusters.
+        posteriors: Cluster probabilities (N, H, T, C) of "frames" or "source tokens", "tokens" and "queries"; empty
+            without clusters.
     """
 
     weights: Tensor
@@ -56,7 +62,7 @@ def attentions(model: nn.Module) -> dict[str, list[nn.Module]]:
     """Return the attention modules of encoder and decoder by kind (a key of `KINDS`), in the order of their layers."""
     found = defaultdict(list)
     for name, module in model.named_modules():
-        net, attribute = name.split(".")[0], _ATTRIBUTES.get(name.split(".")[-1])
+        net, attribute = name.split(".")[0], ATTRIBUTES.get(name.split(".")[-1])
         if (
             isinstance(module, MultiHeadedAttention | MultiHeadAttention)
             and net in ("encoder", "decoder")
@@ -67,7 +73,7 @@ def attentions(model: nn.Module) -> dict[str, list[nn.Module]]:
 
 
 def observe(
-    model: AbsESPnetModel, speech: NDArray, text: Sequence[int], conditions: Mapping[str, int] | None = None
+    model: AbsESPnetModel, source: NDArray, text: Sequence[int], conditions: Mapping[str, int] | None = None
 ) -> dict[str, Observation]:
     """Run a pass with teacher forcing over one utterance; the arguments are those of `run_teacher_forced`.
 
@@ -78,9 +84,10 @@ def observe(
     layers = attentions(model)
     norms = [module.q_norm for modules in layers.values() for module in modules]
     with _outputs(norms) as outputs:
-        run_teacher_forced(model, speech, text, conditions)
+        run_teacher_forced(model, source, text, conditions)
+    read = "source tokens" if np.issubdtype(source.dtype, np.integer) else "frames"
     return {
-        kind: _observation(kind, layers[kind], outputs)
+        kind: _observation(layers[kind], outputs, {key: name or read for key, name in _INPUTS[kind].items()})
         for kind in KINDS
         if layers[kind] and all(module.attn is not None and len(module.attn) == 1 for module in layers[kind])
     }
@@ -98,7 +105,7 @@ def _outputs(modules: list[nn.Module]) -> Iterator[dict[nn.Module, list]]:
             hook.remove()
 
 
-def _observation(kind: str, modules: list[nn.Module], outputs: dict[nn.Module, list]) -> Observation:
+def _observation(modules: list[nn.Module], outputs: dict[nn.Module, list], inputs: Mapping[str, str]) -> Observation:
     """Stack what the layers report; `q_norm` returns the queries, in ESPnet's attention too."""
     reports = [_inspection(module) for module in modules]
     maps = {
@@ -107,7 +114,7 @@ def _observation(kind: str, modules: list[nn.Module], outputs: dict[nn.Module, l
         if all(name in report.maps for report in reports)
     }
     posteriors = {
-        _INPUTS[kind].get(name, name): torch.stack([report.posteriors[name][0] for report in reports]).cpu()
+        inputs.get(name, name): torch.stack([report.posteriors[name][0] for report in reports]).cpu()
         for name in reports[0].posteriors
         if all(name in report.posteriors for report in reports)
     }

@@ -4,7 +4,6 @@ import logging
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 from espnet.nets.pytorch_backend.transformer.subsampling import TooShortUttError
@@ -14,8 +13,7 @@ from espnet_diverse.analysis.clusters import ClusterUse
 from espnet_diverse.analysis.collect import Observation, observe
 from espnet_diverse.analysis.query_map import QuerySample
 from espnet_diverse.analysis.redundancy import Redundancy
-from espnet_diverse.audio.reading import read_audio
-from espnet_diverse.audio.resampling import resample
+from espnet_diverse.analysis.samples import read_speech, source_text
 from espnet_diverse.data.kaldi import DataDir
 from espnet_diverse.errors import ConfigError, DataError, ModelError
 from espnet_diverse.progress import progress
@@ -65,6 +63,7 @@ def observe_utterance(
     data: DataDir,
     utterance: str,
     conditions: Mapping[str, int] | None = None,
+    source_vocabulary: Vocabulary | None = None,
 ) -> dict[str, Observation]:
     """Observe the attentions of a model on one utterance of a data directory.
 
@@ -74,21 +73,21 @@ def observe_utterance(
         data: The data directory.
         utterance: Id of the utterance.
         conditions: Index of the value of each condition that the model needs.
+        source_vocabulary: Vocabulary of the source text of a model of text translation; by default audio is read.
 
     Returns:
         Observations by kind of attention, a key of `collect.KINDS`.
 
     Raises:
-        DataError: The utterance has no transcript or no audio, or it is too short for the model.
+        DataError: The utterance has no transcript, or no audio or source text, or it is too short for the model.
         ModelError: The model has no attention that keeps its weights.
     """
-    segment = data.segments.get(utterance)
-    recording = segment.recording if segment else utterance
-    if utterance not in data.text or recording not in data.wav_scp:
-        raise DataError(f"utterance {utterance!r} is not in text and wav.scp; text has {min(data.text)!r}")
-    speech = resample(*read_audio(Path(data.wav_scp[recording]), segment))
+    if source_vocabulary is None:
+        source = read_speech(data, utterance)
+    else:
+        source = np.array(source_vocabulary.encode(source_text(data, utterance)))
     try:
-        seen = observe(model, speech, vocabulary.encode(data.text[utterance]), conditions)
+        seen = observe(model, source, vocabulary.encode(data.text[utterance]), conditions)
     except TooShortUttError as error:
         raise DataError(f"utterance {utterance!r}: {error}") from error
     if not seen:
@@ -97,7 +96,11 @@ def observe_utterance(
 
 
 def survey(
-    model: AbsESPnetModel, vocabulary: Vocabulary, data: DataDir, conditions: Mapping[str, Mapping[str, int]]
+    model: AbsESPnetModel,
+    vocabulary: Vocabulary,
+    data: DataDir,
+    conditions: Mapping[str, Mapping[str, int]],
+    source_vocabulary: Vocabulary | None = None,
 ) -> Survey:
     """Measure utterances of a data directory one by one, and list those that cannot be measured as skipped.
 
@@ -106,6 +109,7 @@ def survey(
         vocabulary: Vocabulary of the model.
         data: The data directory.
         conditions: For each utterance to measure, the index of the value of each condition that the model needs.
+        source_vocabulary: As in `observe_utterance`.
 
     Raises:
         DataError: No utterance could be measured.
@@ -114,7 +118,7 @@ def survey(
     result = Survey()
     for utterance in progress(conditions, "analyse", unit="utterance"):
         try:
-            seen = observe_utterance(model, vocabulary, data, utterance, conditions[utterance])
+            seen = observe_utterance(model, vocabulary, data, utterance, conditions[utterance], source_vocabulary)
         except DataError as error:
             result.skipped[utterance] = str(error)
             logging.warning("%s was left out: %s", utterance, error)

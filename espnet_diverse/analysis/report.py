@@ -22,6 +22,7 @@ from espnet_diverse.analysis.plots import (
     draw_sharing,
 )
 from espnet_diverse.analysis.query_map import embed
+from espnet_diverse.analysis.sections import Section
 from espnet_diverse.attention.cluster_usage import COLLAPSED, UNIFORM
 from espnet_diverse.data.atomic_files import staged_directory, write_text
 from espnet_diverse.progress import progress
@@ -61,14 +62,23 @@ class Example:
         utterance: Id of the utterance.
         tokens: Tokens of its transcript.
         seen: Observations by kind of attention, a key of `collect.KINDS`.
+        source: Tokens of its source text; None where the model reads audio.
     """
 
     utterance: str
     tokens: Sequence[str]
     seen: dict[str, Observation]
+    source: Sequence[str] | None = None
 
 
-def write_report(survey: Survey, example: Example, owned: Sequence[Ownership], title: str, output_dir: Path) -> None:
+def write_report(
+    survey: Survey,
+    example: Example,
+    owned: Sequence[Ownership],
+    title: str,
+    output_dir: Path,
+    sections: Sequence[Section] = (),
+) -> None:
     """Write analysis.html, analysis.json, analysis.npz and pictures/ into `output_dir`, the page last."""
     queries = {kind: sample.queries() for kind, sample in survey.queries.items()}
     points = {kind: embed(queries[kind]) for kind in progress(list(queries), "t-SNE of queries", unit="picture")}
@@ -79,9 +89,13 @@ def write_report(survey: Survey, example: Example, owned: Sequence[Ownership], t
         _redundancy_section(page, survey, folder)
         _cluster_section(page, survey, folder)
         _sharing_section(page, owned, folder)
+        for section in sections:
+            section.show(page, folder)
         _example_section(page, example, folder)
         _query_section(page, points, folder)
     arrays = _arrays(survey, example, {"query": queries, "tsne": points}) | head_sharing.arrays(owned)
+    for section in sections:
+        arrays |= section.arrays()
     _write_arrays(arrays, output_dir / "analysis.npz")
     numbers = {
         "utterances": len(survey.utterances),
@@ -89,6 +103,7 @@ def write_report(survey: Survey, example: Example, owned: Sequence[Ownership], t
         "redundancy": redundancy.summary(survey.redundancy),
         "clusters": clusters.summary(survey.clusters),
         "heads": head_sharing.summary(owned),
+        **{section.key: section.summary() for section in sections},
     }
     write_text(output_dir / "analysis.json", json.dumps(numbers, ensure_ascii=False, indent=1) + "\n")
     page.write(output_dir / "analysis.html")
@@ -182,12 +197,15 @@ def _example_section(page: Page, example: Example, folder: Path) -> None:
     if labels != list(example.tokens):
         page.paragraph(f"The pictures show them as follows, because no font has them all: {' '.join(labels)}")
     predicted, read = [*example.tokens, "<eos>"], ["<sos>", *example.tokens]
+    source = None if example.source is None else ["<sos>", *example.source]
     for kind, seen in example.seen.items():
         layer = f"{KINDS[kind]}, layer {len(seen.weights)}"
+        queries, keys = source if kind == "encoder" else predicted, read if kind == "decoder" else source
         if seen.posteriors:
             path = folder / f"{kind}.posteriors.png"
             posteriors = {clustered: p[-1].numpy() for clustered, p in seen.posteriors.items()}
-            labelled = {"tokens": predicted} | ({} if kind == "encoder" else {"queries": predicted})
+            labelled = {"tokens": predicted, "source tokens": source, "queries": queries}
+            labelled = {clustered: labels for clustered, labels in labelled.items() if labels}
             draw_posteriors(f"{example.utterance}: {layer}", posteriors, labelled, path)
             page.picture(
                 path,
@@ -197,8 +215,7 @@ def _example_section(page: Page, example: Example, folder: Path) -> None:
             )
         path = folder / f"{kind}.attention.png"
         maps = HeadMaps.of(layer, seen, len(seen.weights) - 1)
-        rows = None if kind == "encoder" else predicted
-        draw(maps, example.utterance, path, rows, read if kind == "decoder" else None)
+        draw(maps, example.utterance, path, queries, keys)
         page.picture(
             path,
             f"The {layer}: {' and '.join(maps.kinds())}, a row of pictures for each head. In each, a row is a query "

@@ -1,4 +1,4 @@
-"""Runs a model on one utterance with teacher forcing, for plots and analysis."""
+"""Runs a model on one utterance or sentence with teacher forcing, for plots and analysis."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from espnet_diverse.errors import ModelError
 from espnet_diverse.scope import scope
 from espnet_diverse.training.tasks import load_model, read_config
+from espnet_diverse.vocabulary import Vocabulary
 
-TASKS = ("asr", "st")
+TASKS = ("asr", "st", "mt")
 
 
 def load(model_dir: Path, model_file: str | Path | None = None, device: str = "cpu") -> AbsESPnetModel:
@@ -23,28 +24,39 @@ def load(model_dir: Path, model_file: str | Path | None = None, device: str = "c
         device: "cpu", "cuda" or "cuda:N".
 
     Raises:
-        ModelError: A file is missing or damaged, the weights do not fit, or the model does not read speech.
+        ModelError: A file is missing or damaged, the weights do not fit, or the model has no encoder.
     """
     task = read_config(model_dir / "config.yaml").get("task", "asr")
     if task not in TASKS:
-        raise ModelError(f"{model_dir}: a model of task {task} does not read speech; known: {' '.join(TASKS)}")
+        raise ModelError(f"{model_dir}: a model of task {task} has no encoder to analyse; known: {' '.join(TASKS)}")
     model, _ = load_model(model_dir, model_file, device, task)
     return model.eval()
 
 
+def source_vocabulary(model_dir: Path) -> Vocabulary | None:
+    """Return the vocabulary of the source text of a model of text translation; None for a model that reads speech.
+
+    Raises:
+        DataError: The vocabulary is missing or damaged.
+        ModelError: config.yaml is missing or damaged.
+    """
+    task = read_config(model_dir / "config.yaml").get("task", "asr")
+    return Vocabulary.load(model_dir / "src_tokens") if task == "mt" else None
+
+
 def run_teacher_forced(
-    model: AbsESPnetModel, speech: NDArray, text: Sequence[int], conditions: Mapping[str, int] | None = None
+    model: AbsESPnetModel, source: NDArray, text: Sequence[int], conditions: Mapping[str, int] | None = None
 ) -> None:
     """Run encoder and decoder on one utterance; the attention modules keep their weights.
 
     Args:
         model: A model in evaluation mode, on any device.
-        speech: Samples of the audio, (T,) float32.
+        source: Samples of the audio (T,) float32, or token indices of the source text (T,) int64.
         text: Token indices of the target of the decoder.
         conditions: Index of the value of each condition that the model needs.
     """
     device = next(model.parameters()).device
-    samples = torch.from_numpy(speech).unsqueeze(0).to(device)
+    samples = torch.from_numpy(source).unsqueeze(0).to(device)
     tokens = torch.tensor([[model.sos, *text]], device=device)
     ids = {condition: torch.tensor([index], device=device) for condition, index in (conditions or {}).items()}
     with torch.no_grad(), scope(ids, keep_attention=True):

@@ -36,7 +36,7 @@ class AllHeads:
         return linear(x)
 
     def rows(self, parameter: Tensor) -> Tensor:
-        """Gather the heads' rows of a parameter that has one row for each head, (P, D) -> (1 or B, H, D)."""
+        """Gather the heads' rows of a tensor that has one row for each head, (P, ...) -> (1 or B, H, ...)."""
         return parameter.unsqueeze(0)
 
 
@@ -85,7 +85,7 @@ class SelectedHeads(AllHeads):
         return pool[self.picks[self.members]].transpose(1, 2).flatten(2)
 
     def rows(self, parameter: Tensor) -> Tensor:
-        """Gather the rows of each sample's heads of a parameter (P, D) -> (1 or B, H, D)."""
+        """Gather the rows of each sample's heads of a tensor (P, ...) -> (1 or B, H, ...)."""
         rows = parameter[self.picks]
         return rows if self.alike else rows[self.members]
 

@@ -37,6 +37,9 @@ class MultiHeadAttention(nn.Module):
         attn: Attention weights (B, H, Tq, Tk) of the last call. They are kept only in a scope with `keep_attention`, or
             when a forward hook is registered (ESPnet's attention plots read `module.attn` in one), and only if the core
             supports explicit weights; otherwise None.
+        head_mask: Heads that take part, bool (P,), True = takes part, or None (all). The context of the others is 0
+            before the output projection, with and without a cache (Michel et al. 2019, "Are sixteen heads really better
+            than one?", section 3). It is not part of the state dict.
 
     Raises:
         ValueError: `heads` does not divide `size`.
@@ -74,6 +77,7 @@ class MultiHeadAttention(nn.Module):
         self.selection = selection
         self.disagreement = disagreement
         self.attn: Tensor | None = None
+        self.head_mask: Tensor | None = None
 
     def forward(
         self, query: Tensor, key: Tensor, value: Tensor, *rest: Tensor | Stream | None, expand_kv: bool = False
@@ -121,7 +125,7 @@ class MultiHeadAttention(nn.Module):
         if disagreement is not None:
             disagreement.add_loss(heads, context, weights, (self.linear_q, self.linear_k, self.linear_v))
         self.attn = weights if kept else None
-        return self._merge(context)
+        return self._merge(context, selected)
 
     def cache_kv(self, x: Tensor) -> KVCache:
         """Project keys and values of positions x (B, T, M) for later queries, in evaluation."""
@@ -193,6 +197,8 @@ class MultiHeadAttention(nn.Module):
             setattr(self, name, selected.pruned(getattr(self, name)))
         for name in ("pos_bias_u", "pos_bias_v")[: 2 if self.relative else 0]:
             setattr(self, name, nn.Parameter(selected.rows(getattr(self, name))[0].detach()))
+        if self.head_mask is not None:
+            self.head_mask = selected.rows(self.head_mask.to(selected.picks.device))[0]
         self.selection = None
 
     def pruned(self) -> "MultiHeadAttention":
@@ -216,7 +222,11 @@ class MultiHeadAttention(nn.Module):
             context, weights = self.core(heads.in_full_precision())
         return context.to(heads.v.dtype), weights
 
-    def _merge(self, context: Tensor) -> Tensor:
+    def _merge(self, context: Tensor, selected: AllHeads | None = None) -> Tensor:
+        if self.head_mask is not None:
+            mask = self.head_mask.to(context.device)
+            kept = (selected or self._select(len(context))).rows(mask)  # (1 or B, H)
+            context = context.masked_fill(~kept[..., None, None], 0.0)
         return self.linear_out(context.transpose(1, 2).reshape(context.size(0), -1, self.h * self.d_k))
 
     def _split(self, x: Tensor) -> Tensor:

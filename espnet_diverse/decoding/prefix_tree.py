@@ -46,6 +46,10 @@ class Attention(nn.Module):
         """Whether heads are selected by condition."""
         return any(part is not None and part.selection is not None for part in (self.own, self.source))
 
+    def masks_heads(self) -> bool:
+        """Whether heads are masked, which may change from one batch to the next."""
+        return any(part is not None and part.head_mask is not None for part in (self.own, self.source))
+
     def of_values(self) -> "Attention":
         """Plain attention with the heads that the values of conditions in the open scope select.
 
@@ -171,6 +175,8 @@ class PrefixScorer:
         """Attention of each layer; plain attention where all utterances have the same selected heads."""
         if not any(attention.selects() for attention in self.attention):
             return self.attention
+        if any(attention.masks_heads() for attention in self.attention):
+            return self.attention  # a pruned copy would keep the mask
         values = {condition: ids.unique().tolist() for condition, ids in current().conditions.items()}
         if any(len(ids) > 1 for ids in values.values()):
             return self.attention

@@ -35,6 +35,16 @@ def test_all_utterances_count(model, vocabulary, tiny_run):
     assert result.queries["cross"].queries().shape == (2, 12, 8)
 
 
+def test_sentences_are_measured_as_utterances_are(tiny_translation):
+    model = load_model(tiny_translation.model_dir, task="mt")[0].eval()
+    data, source = read_data_dir(tiny_translation.test_dir), Vocabulary.load(tiny_translation.model_dir / "src_tokens")
+    target = Vocabulary.load(tiny_translation.model_dir)
+    result = survey(model, target, data, dict.fromkeys(data.text, {}), source)
+    assert len(result.utterances) == 5 and set(result.redundancy) == {"encoder", "decoder", "cross"}
+    positions = {clustered: use.positions for (kind, clustered), use in result.clusters.items() if kind == "encoder"}
+    assert positions["source tokens"] == sum(len(text) + 1 for text in data.src_text.values())
+
+
 def test_a_segment_is_looked_at_alone(model, vocabulary, tiny_run):
     data = read_data_dir(tiny_run.test_dir)
     data.segments = {"part": Segment("test-00", 0.0, 0.5)}

@@ -1,10 +1,8 @@
-from itertools import combinations
-
 import matplotlib.image
 import numpy as np
 import pytest
 import torch
-from matplotlib.backends.backend_agg import FigureCanvasAgg
+from references.figures import assert_readable
 
 from espnet_diverse.analysis import plots
 from espnet_diverse.analysis.clusters import ClusterUse
@@ -13,24 +11,6 @@ from espnet_diverse.analysis.clusters import ClusterUse
 def scales(figure):
     """Colour scales of the heat maps of a figure."""
     return {image.get_clim() for axes in figure.axes for image in axes.images}
-
-
-def assert_readable(figure):
-    """No tick label, axis label or title, of all panels together, overlaps another or is cut off."""
-    canvas = FigureCanvasAgg(figure)
-    canvas.draw()
-    texts = [*figure.texts]
-    for axes in figure.axes:
-        texts += [axes.title, axes.xaxis.label, axes.yaxis.label]
-        for axis in (axes.xaxis, axes.yaxis):
-            low, high = sorted(axis.get_view_interval())
-            ticks = [tick for tick in axis.get_major_ticks() if low <= tick.get_loc() <= high]
-            texts += [text for tick in ticks for text in (tick.label1, tick.label2)]
-    shown = [text for text in texts if text.get_visible() and text.get_text().strip()]
-    boxes = [(text.get_text(), text.get_window_extent(canvas.get_renderer())) for text in shown]
-    assert len(boxes) > 5
-    assert [a for a, x in boxes if not figure.bbox.contains(*x.min) or not figure.bbox.contains(*x.max)] == []
-    assert [(a, b) for (a, x), (b, y) in combinations(boxes, 2) if x.overlaps(y)] == []
 
 
 def test_pairs_of_few_heads_are_readable(drawn, tmp_path):

@@ -8,8 +8,10 @@ import torch
 
 from espnet_diverse.analysis import report
 from espnet_diverse.analysis.collect import Observation
+from espnet_diverse.analysis.head_ablation import HeadAblation
 from espnet_diverse.analysis.measurements import QuerySample, Survey
 from espnet_diverse.analysis.report import Example, write_report
+from espnet_diverse.analysis.sections import AblationSection
 from espnet_diverse.attention import HeadMap
 
 TOKENS = ("a", "b", "c")
@@ -71,6 +73,32 @@ def test_numbers_and_arrays_agree(tmp_path, clusters):
         "analysis.npz",
         "pictures",
     ]
+
+
+def test_sections_on_request_are_part_of_every_file(tmp_path):
+    section = AblationSection(HeadAblation("loss", 3, 1.0, {"decoder": np.array([[1.5, 1.0]])}))
+    write_report(*surveyed(False), [], "Model", tmp_path, [section])
+    assert json.loads((tmp_path / "analysis.json").read_text())["ablation"]["drops"] == {"decoder": [[0.5, 0.0]]}
+    np.testing.assert_array_equal(np.load(tmp_path / "analysis.npz")["decoder_loss_drop"], [[0.5, 0.0]])
+    assert (tmp_path / "pictures" / "ablation.histogram.png").is_file()
+    assert "<h2>Head ablation</h2>" in (tmp_path / "analysis.html").read_text()
+
+
+def test_source_tokens_label_what_the_encoder_reads(tmp_path, monkeypatch):
+    survey, example = surveyed(False)
+    drawn = {}
+
+    def draw(maps, utterance, path, tokens=None, key_tokens=None):
+        drawn[path.name.split(".")[0]] = tokens, key_tokens
+        path.write_bytes(b"")
+
+    monkeypatch.setattr(report, "draw", draw)
+    seen = dict.fromkeys(("encoder", "decoder", "cross"), example.seen["decoder"])
+    predicted, read, source = [*TOKENS, "<eos>"], ["<sos>", *TOKENS], ["<sos>", "x", "y", "z"]
+    write_report(survey, Example("u0", TOKENS, seen, ["x", "y", "z"]), [], "Model", tmp_path)
+    assert drawn == {"encoder": (source, source), "decoder": (predicted, read), "cross": (predicted, source)}
+    write_report(survey, Example("u0", TOKENS, seen), [], "Model", tmp_path)
+    assert drawn == {"encoder": (None, None), "decoder": (predicted, read), "cross": (predicted, None)}
 
 
 def test_a_failure_leaves_no_page_of_an_earlier_model(tmp_path, monkeypatch):

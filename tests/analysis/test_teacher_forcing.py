@@ -7,9 +7,10 @@ import torch
 import yaml
 
 from espnet_diverse.analysis.collect import attentions
-from espnet_diverse.analysis.teacher_forcing import load, run_teacher_forced
+from espnet_diverse.analysis.teacher_forcing import load, run_teacher_forced, source_vocabulary
 from espnet_diverse.errors import ModelError
 from espnet_diverse.scope import current, scope
+from espnet_diverse.training.tasks import TASKS
 
 TEXT = [2, 3, 4]
 
@@ -45,9 +46,20 @@ def test_inputs_are_on_the_device_of_the_model():
     assert devices == ["meta"] * 5
 
 
-def test_a_model_that_reads_no_speech(tiny_run, tmp_path):
+def test_only_text_translation_has_a_source_vocabulary(tiny_run, tiny_translation):
+    assert source_vocabulary(tiny_run.model_dir) is None
+    assert source_vocabulary(tiny_translation.model_dir).encode("ab") == load_source(tiny_translation, "ab")
+
+
+def load_source(run, text):
+    """Token indices of a source text as training and search make them."""
+    config = TASKS["mt"].build_model_from_file(run.model_dir / "config.yaml")[1]
+    return TASKS["mt"].build_preprocess_fn(config, train=False)("", {"src_text": text})["src_text"].tolist()
+
+
+def test_a_model_without_encoder(tiny_run, tmp_path):
     shutil.copy(tiny_run.model_dir / "feats_stats.npz", tmp_path)
     config = yaml.safe_load((tiny_run.model_dir / "config.yaml").read_text()) | {"task": "lm"}
     (tmp_path / "config.yaml").write_text(yaml.safe_dump(config))
-    with pytest.raises(ModelError, match="a model of task lm does not read speech; known: asr st"):
+    with pytest.raises(ModelError, match="a model of task lm has no encoder to analyse; known: asr st mt"):
         load(tmp_path)

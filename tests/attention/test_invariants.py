@@ -231,6 +231,18 @@ def test_attention_dropout_acts_in_training_only(core):
 
 
 @supporting()
+def test_a_masked_head_adds_nothing_to_the_output(core):
+    module, (x, _) = make(core), inputs()
+    heads = module.selection(2).picks[0] if module.selection else torch.arange(HEADS)
+    full = module(x, x, x, None)
+    module.head_mask = torch.arange(module.selection.pool if module.selection else HEADS) != heads[1]
+    masked, module.head_mask = module(x, x, x, None), None
+    assert not torch.allclose(masked, full)
+    module.linear_out.weight.data[:, module.d_k : 2 * module.d_k] = 0
+    torch.testing.assert_close(masked, module(x, x, x, None))
+
+
+@supporting()
 def test_a_declared_limit_of_length_is_the_true_one(core):
     """A core that declares a limit must work up to it; one that declares none must work at any length."""
     module, (x, _) = make(core), inputs()

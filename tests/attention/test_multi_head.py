@@ -120,6 +120,32 @@ def test_a_pruned_copy_leaves_the_module_as_it_is():
     torch.testing.assert_close(pruned(x, x, x, None), expected)
 
 
+def test_heads_are_masked_with_a_cache_too():
+    module, x = build_attention("sdma", SIZE, HEADS).double().eval(), torch.randn(2, TIME, SIZE).double()
+    module.head_mask = torch.tensor([True, False])
+    q, cache = module.project_qkv(x)
+    torch.testing.assert_close(module.attend_cached(q, x, cache, None), module(x, x, x, None))
+    module.head_mask = torch.tensor([False, False])
+    torch.testing.assert_close(module(x, x, x, None), module.linear_out.bias.expand_as(x))
+    assert "head_mask" not in module.state_dict()
+
+
+def test_a_masked_head_of_a_pool_is_masked_for_those_who_select_it():
+    names = {"conditions": {"lang": ["de", "en"]}}  # static: de has the heads 0 and 1, en has 2 and 3
+    module = build_attention("softmax", SIZE, HEADS, selection={"strategy": "static", **names}).double().eval()
+    x, module.head_mask = torch.randn(2, TIME, SIZE).double(), torch.tensor([True, True, True, False])
+    with scope({"lang": torch.tensor([0, 1])}):
+        masked = module(x, x, x, None)
+        q, cache = module.project_qkv(x)
+        torch.testing.assert_close(module.attend_cached(q, x, cache, None), masked)
+    for language, head_mask in enumerate([[True, True], [True, False]]):
+        with scope({"lang": torch.tensor([language])}):
+            pruned = module.pruned()
+        assert pruned.head_mask.tolist() == head_mask
+        torch.testing.assert_close(pruned(x, x, x, None)[language], masked[language])
+    assert len(module.head_mask) == 4
+
+
 def test_a_width_that_heads_do_not_divide_is_refused():
     with pytest.raises(ValueError, match="width 8 is not a multiple of 3 heads; choose heads that divide it"):
         MultiHeadAttention(8, 3, Softmax(8, 3))

@@ -12,7 +12,7 @@ import pytest
 import torch
 import yaml
 
-from espnet_diverse.analysis import heads
+from espnet_diverse.analysis import heads, report
 from espnet_diverse.bin import analyse
 from espnet_diverse.bin.main import main
 
@@ -96,7 +96,9 @@ def test_page_numbers_and_arrays_agree(analysed):
 
 
 def test_softmax_has_no_clusters_and_the_page_says_so(softmax_dir, tiny_run, tmp_path, capfd):
+    (tmp_path / "ablation.tsv").write_text("of another model")
     assert main(["analyse", *arguments(softmax_dir, tiny_run.test_dir, tmp_path, "--utterances", "2")]) == 0
+    assert not (tmp_path / "ablation.tsv").exists()
     printed = capfd.readouterr().out.splitlines()
     assert printed[0].startswith("| attention |") and printed[-1] == str(tmp_path / "analysis.html")
     page = Reader(tmp_path / "analysis.html")
@@ -105,6 +107,70 @@ def test_softmax_has_no_clusters_and_the_page_says_so(softmax_dir, tiny_run, tmp
     numbers = json.loads((tmp_path / "analysis.json").read_text())
     assert numbers["clusters"] == {} and numbers["utterances"] == 2
     assert not any("semantic" in name or "posterior" in name for name in np.load(tmp_path / "analysis.npz").files)
+
+
+@pytest.fixture(scope="module")
+def on_request(tiny_run, tmp_path_factory):
+    """The analysis with everything that has to be asked for; one utterance out of domain cannot be read."""
+    folder = tmp_path_factory.mktemp("on_request")
+    shutil.copytree(tiny_run.valid_dir, folder / "other")
+    audio = (folder / "other" / "wav.scp").read_text().replace("valid-01.wav", "no_such.wav")
+    (folder / "other" / "wav.scp").write_text(audio)
+    asked = ["--ablate_heads", "loss", "--calibration", "--out_of_domain_dir", str(folder / "other")]
+    assert main(["analyse", *arguments(tiny_run.model_dir, tiny_run.test_dir, folder / "out", *asked)]) == 2
+    return folder / "out"
+
+
+def test_heads_are_ablated_on_request(on_request, analysed):
+    rows = [line.split("\t") for line in (on_request / "ablation.tsv").read_text().splitlines()]
+    assert rows[0] == ["attention", "layer", "head", "score", "drop"] and len(rows) == 1 + 3 * 2
+    numbers = json.loads((on_request / "analysis.json").read_text())["ablation"]
+    arrays = np.load(on_request / "analysis.npz")
+    for kind in ("encoder", "decoder", "cross"):
+        np.testing.assert_array_equal(arrays[f"{kind}_loss_drop"], numbers["drops"][kind])
+        assert np.array(numbers["scores"][kind]) - numbers["score"] == pytest.approx(np.array(numbers["drops"][kind]))
+    assert [f"{drop:.4f}" for drop in np.ravel(list(numbers["drops"].values()))] == [row[-1] for row in rows[1:]]
+    assert "Head ablation" in Reader(on_request / "analysis.html").text
+    assert not (analysed / "ablation.tsv").exists() and "Head ablation" not in Reader(analysed / "analysis.html").text
+
+
+def test_calibration_in_and_out_of_domain_on_request(on_request, analysed):
+    numbers = json.loads((on_request / "analysis.json").read_text())["calibration"]
+    assert list(numbers) == ["in domain", "out of domain"]
+    assert numbers["in domain"]["tokens"] == 3 * 4 and numbers["out of domain"]["tokens"] == 3 * 4
+    assert "valid-01 was left out" in (on_request / "analyse.log").read_text()
+    page = Reader(on_request / "analysis.html")
+    assert all(f"{each['ece']:.4f}" in page.text for each in numbers.values())
+    assert len(page.images) == len(Reader(analysed / "analysis.html").images) + 2 + 2
+    assert "calibration" not in json.loads((analysed / "analysis.json").read_text())
+
+
+def test_text_translation_is_analysed_too(tiny_translation, tmp_path, monkeypatch):
+    monkeypatch.setattr(report, "embed", lambda queries: queries[..., :2])  # without t-SNE
+    asked = ["--beam_size", "2", "--ablate_heads", "bleu", "--calibration", "--utterances", "2"]
+    assert main(["analyse", *arguments(tiny_translation.model_dir, tiny_translation.test_dir, tmp_path, *asked)]) == 0
+    numbers = json.loads((tmp_path / "analysis.json").read_text())
+    assert numbers["utterances"] == numbers["ablation"]["utterances"] == 2
+    assert len((tmp_path / "ablation.tsv").read_text().splitlines()) == 1 + 3 * 2
+    assert "encoder self-attention: source tokens" in numbers["clusters"]
+    assert list(numbers["calibration"]) == ["in domain"]
+    arrays = np.load(tmp_path / "analysis.npz")
+    read = len((tiny_translation.test_dir / "src_text").read_text().splitlines()[0].split()[1]) + 1
+    assert arrays["encoder_example_attention"].shape[-1] == arrays["cross_example_attention"].shape[-1] == read
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--beam_size", "2"], "--beam_size 2 is for --ablate_heads cer wer bleu chrf; leave it out"),
+        (["--ablate_heads", "loss", "--beam_size", "2"], "--beam_size 2 is for --ablate_heads cer wer bleu chrf"),
+        (["--out_of_domain_dir", "data"], "--out_of_domain_dir data is for --calibration; give that as well"),
+        (["--calibration", "--out_of_domain_dir", "/no/dir"], "/no/dir: no such data directory"),
+    ],
+)
+def test_options_without_their_use_are_refused(tiny_run, tmp_path, capfd, options, said):
+    assert main(["analyse", *arguments(tiny_run.model_dir, tiny_run.test_dir, tmp_path / "out", *options)]) == 1
+    assert said in capfd.readouterr().err and not (tmp_path / "out" / "analysis.html").exists()
 
 
 def test_an_utterance_that_cannot_be_read_is_left_out(softmax_dir, tiny_run, tmp_path, capfd):
@@ -143,6 +209,10 @@ def test_what_it_reads_and_writes_is_there(analysed, tiny_run):
     args = parser.parse_args(arguments(tiny_run.model_dir, tiny_run.test_dir, analysed))
     assert all(path.exists() for path in analyse.inputs(args) + analyse.outputs(args))
     assert not [path for path in analysed.rglob("*") if "partial" in path.name]
+    more = ["--ablate_heads", "wer", "--calibration", "--out_of_domain_dir", str(tiny_run.valid_dir)]
+    more = parser.parse_args(arguments(tiny_run.model_dir, tiny_run.test_dir, analysed, *more))
+    assert set(analyse.inputs(more)) - set(analyse.inputs(args)) == {tiny_run.valid_dir}
+    assert set(analyse.outputs(more)) - set(analyse.outputs(args)) == {analysed / "ablation.tsv"}
 
 
 def test_help_imports_nothing_heavy():

@@ -86,6 +86,22 @@ def test_heads_of_one_task_are_chosen_once(build, monkeypatch):
     assert all(before[name].equal(parameter) for name, parameter in decoder.named_parameters())
 
 
+def test_a_mask_of_heads_holds_for_one_batch(build):
+    selection = {"strategy": "group", "pool": 8, "conditions": {"lang": ["ar", "de"]}}
+    decoder = build(attention={"selection": selection})[0]
+    scorer, source, masked = DecoderScorer(decoder), torch.randn(1, 11, 32), decoder.decoders[0].self_attn
+    heads = masked.selection.picks()[0]
+    scores = []
+    with torch.no_grad(), scope({"lang": torch.tensor([0])}, collect=False):
+        for mask in (None, torch.arange(8) != heads[2], None, torch.ones(8, dtype=torch.bool)):
+            masked.head_mask = mask
+            scorer.begin(source, None)
+            scores.append(scorer.score(torch.full((1, 1), EOS)))
+    assert not torch.allclose(scores[0], scores[1])
+    for unmasked in scores[2:]:
+        torch.testing.assert_close(unmasked, scores[0], rtol=0, atol=1e-5)
+
+
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("selects", ["attention", "cross_attention"])
 def test_heads_of_one_task_in_any_precision(build, precision, selects):

@@ -1,0 +1,93 @@
+"""Calibration of a model on the tokens of a data directory, measured with teacher forcing (`functional.calibration`).
+
+An et al. 2020, "Repulsive Attention: Rethinking Multi-head Attention as Bayesian Inference", appendix C.4 and C.5. The
+paper measures sentence classifiers; here a prediction is that of one token, given the reference tokens before it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from espnet_diverse.analysis.samples import Sample, batches
+from espnet_diverse.analysis.token_predictions import TokenPredictions, encode, joined, predict_tokens
+from espnet_diverse.decoding.predictor import Predictor
+from espnet_diverse.functional.calibration import (
+    ReliabilityBins,
+    entropy_cdf,
+    expected_calibration_error,
+    overconfidence_error,
+    reliability_bins,
+)
+from espnet_diverse.progress import progress
+
+BINS = 15
+HEADER = ("data", "utterances", "tokens", "accuracy", "mean confidence", "ECE", "OE", "mean entropy (nats)")
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Predictions of the tokens of one data directory.
+
+    Attributes:
+        utterances: Number of utterances.
+        predictions: Predictions of all tokens, in double precision.
+    """
+
+    utterances: int
+    predictions: TokenPredictions
+
+    def bins(self) -> ReliabilityBins:
+        """Return the bins of the reliability diagram."""
+        return reliability_bins(self.predictions.confidence, self.predictions.correct, BINS)
+
+    def cdf(self, at: NDArray) -> NDArray:
+        """Return the share of tokens whose entropy is at most each value of `at`, in nats."""
+        return entropy_cdf(self.predictions.entropy, torch.from_numpy(at)).numpy()
+
+    def summary(self) -> dict[str, float]:
+        """Return the numbers of the table, for JSON."""
+        found = self.predictions
+        return {
+            "utterances": self.utterances,
+            "tokens": len(found.loss),
+            "accuracy": found.correct.double().mean().item(),
+            "confidence": found.confidence.mean().item(),
+            "ece": expected_calibration_error(found.confidence, found.correct, BINS).item(),
+            "oe": overconfidence_error(found.confidence, found.correct, BINS).item(),
+            "entropy": found.entropy.mean().item(),
+        }
+
+
+def calibrate(predictor: Predictor, samples: Sequence[Sample]) -> Calibration:
+    """Measure the calibration of a model on utterances."""
+    parts = [
+        predict_tokens(predictor, batch, encode(predictor, batch))
+        for batch in progress(list(batches(predictor, samples)), "calibration", unit="batch")
+    ]
+    found = joined(parts)
+    double = (values.double() if values.is_floating_point() else values for values in found)
+    return Calibration(len(samples), TokenPredictions(*double))
+
+
+def rows(measured: Mapping[str, Calibration]) -> list[tuple[str, ...]]:
+    """Return the cells of the table under `HEADER`: a row for each data directory."""
+    table = []
+    for name, each in measured.items():
+        numbers = each.summary()
+        shown = [f"{numbers[key]:.4f}" for key in ("accuracy", "confidence", "ece", "oe", "entropy")]
+        table.append((name, str(each.utterances), str(len(each.predictions.loss)), *shown))
+    return table
+
+
+def arrays(measured: Mapping[str, Calibration]) -> dict[str, NDArray]:
+    """Return the bins of each data directory, and confidence, correctness and entropy of its tokens, for npz."""
+    found = {}
+    for name, each in measured.items():
+        prefix = f"calibration_{name.replace(' ', '_')}"
+        found |= {f"{prefix}_bin_{part}": values.numpy() for part, values in each.bins()._asdict().items()}
+        parts = ("confidence", "correct", "entropy")
+        found |= {f"{prefix}_{part}": np.asarray(getattr(each.predictions, part)) for part in parts}
+    return found
