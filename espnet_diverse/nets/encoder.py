@@ -157,15 +157,5 @@ class DiverseContextualBlockTransformerEncoder(_WithAttention, ContextualBlockTr
 
     __signature__ = signature_with(ContextualBlockTransformerEncoder, **_OURS)
 
-    def forward(self, xs_pad: Tensor, ilens: Tensor, *args, **options):
-        """xs_pad (B, T, features), ilens (B,) -> ESPnet's result: output (B, T4, M), lengths (B,), None.
-
-        The mask of padding is made here. ESPnet's function takes T^2 bytes for it, 130 GB for an hour of audio; only a
-        tracer needs that form.
-        """
-        if isinstance(self, _MASKED) and len(args) < 2 and not torch.jit.is_tracing():
-            options.setdefault("masks", ~lengths_to_mask(ilens, int(ilens.max())).to(xs_pad.device))
-        return super().forward(xs_pad, ilens, *args, **options)  # type: ignore[misc]  # of ESPnet's class in the bases
-
     def _attention_length(self) -> int | None:
         return self.block_size + 2 if self.block_size > 0 else None  # frames of a block, and two context vectors
