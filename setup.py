@@ -64,6 +64,7 @@ setup(
         "scipy>=1.11",
         "soundfile>=0.13",
         "soxr>=0.5",
+        "humanfriendly>=10.0",
         "sentencepiece>=0.2",
         "safetensors>=0.5",
         "kaldiio>=2.18",

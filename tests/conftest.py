@@ -52,17 +52,17 @@ class TinyRun(NamedTuple):
         ]
 
 
-def write_data_dir(path: Path, count: int, seed: int) -> Path:
+def write_data_dir(path: Path, count: int, seed: int, rate: int = RATE) -> Path:
     """A data directory of `count` utterances: three letters each, a tone for each letter, and noise."""
     path.mkdir(parents=True)
     random = np.random.default_rng(seed)
     tables: dict[str, str] = {"wav.scp": "", "text": "", "utt2spk": "", "spk2utt": ""}
-    time = np.arange(int(0.25 * RATE)) / RATE
+    time = np.arange(int(0.25 * rate)) / rate
     for index in range(count):
         name = f"{path.name}-{index:02d}"
         letters = "".join(random.choice(list(FREQUENCY), 3))
         signal = np.concatenate([0.3 * np.sin(2 * np.pi * FREQUENCY[letter] * time) for letter in letters])
-        soundfile.write(path / f"{name}.wav", signal + 0.01 * random.standard_normal(signal.size), RATE)
+        soundfile.write(path / f"{name}.wav", signal + 0.01 * random.standard_normal(signal.size), rate)
         for table, value in (
             ("wav.scp", path / f"{name}.wav"),
             ("text", letters),
@@ -88,17 +88,27 @@ def train_run(root: Path, config: list[str]) -> TinyRun:
     return run
 
 
+def train_tiny(root: Path, rate: int, **changes: str) -> TinyRun:
+    """A run of two epochs with SDMA in every attention, averaged, on audio at `rate`."""
+    from espnet_diverse.vocabulary import Vocabulary
+
+    Vocabulary.train(["abcd"], "char").save(root / "tokens")
+    for name, count, seed in (("train", 12, 1), ("valid", 4, 2), ("test", 3, 3)):
+        write_data_dir(root / name, count, seed, rate)
+    settings = (f"--set={key}={value}" for key, value in (OVERRIDES | changes).items())
+    return train_run(root, ["--config", "model/tiny,attention/sdma", *settings])
+
+
 @pytest.fixture(scope="session")
 def tiny_run(tmp_path_factory) -> TinyRun:
     """A run of two epochs with SDMA in every attention, averaged."""
-    from espnet_diverse.vocabulary import Vocabulary
+    return train_tiny(tmp_path_factory.mktemp("tiny"), RATE)
 
-    root = tmp_path_factory.mktemp("tiny")
-    Vocabulary.train(["abcd"], "char").save(root / "tokens")
-    for name, count, seed in (("train", 12, 1), ("valid", 4, 2), ("test", 3, 3)):
-        write_data_dir(root / name, count, seed)
-    changes = (f"--set={key}={value}" for key, value in OVERRIDES.items())
-    return train_run(root, ["--config", "model/tiny,attention/sdma", *changes])
+
+@pytest.fixture(scope="session")
+def telephone_run(tmp_path_factory) -> TinyRun:
+    """The same at 8 kHz: a frame is 20 ms."""
+    return train_tiny(tmp_path_factory.mktemp("telephone"), 8000, **{"frontend_conf.fs": "8k"})
 
 
 TRANSLATION = """

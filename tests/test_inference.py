@@ -6,15 +6,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import soundfile
+import soxr
 from references.tones import tones
 
+from espnet_diverse.audio.resampling import resample
 from espnet_diverse.decoding.decode_dir import decode
 from espnet_diverse.decoding.options import Options
 from espnet_diverse.decoding.predictor import load_predictor
 from espnet_diverse.errors import ConfigError, ModelError
 from espnet_diverse.inference import Recognizer, Request, SegmentationOptions, Translator
+from espnet_diverse.transcription.recordings import Transcription
 
 RATE = 16_000
+RATES = (8000, RATE, 44_100)
 WHOLE = SegmentationOptions(vad="none", max_seconds=1.3)
 OPTIONS = Options(beam_size=2, ctc_weight=0.4, batch_size=2, maxlenratio=0.3)
 
@@ -97,6 +101,62 @@ def test_words_stand_inside_their_segment(recognizer):
         assert len(segment.confidences) == len(segment.tokens)
         assert all(segment.start <= word.start <= word.end <= segment.end for word in segment.words)
         assert all(0 <= word.confidence <= 1 for word in segment.words)
+
+
+@pytest.fixture(scope="module")
+def telephone(telephone_run):
+    """A recognizer whose model reads 8 kHz."""
+    return Recognizer(telephone_run.model_dir, options=OPTIONS, segmentation=WHOLE)
+
+
+@pytest.mark.parametrize("rate", RATES)
+def test_any_recording_is_brought_to_the_rate_of_the_model(telephone, tmp_path, monkeypatch, rate):
+    samples, features = tones(1.25, seed=1, rate=rate), telephone.search.features
+    soundfile.write(tmp_path / "x.wav", samples, rate, subtype="FLOAT")
+    heard, frames = [], []
+
+    def listen(chunk):
+        heard.append(chunk)
+        frames.append(features(chunk))
+        return frames[-1]
+
+    monkeypatch.setattr(telephone.search, "features", listen)
+    with (tmp_path / "x.wav").open("rb") as file:
+        transcripts = [telephone(tmp_path / "x.wav"), telephone(file), telephone(samples, rate)]
+    assert transcripts[0] == transcripts[1] == transcripts[2] and transcripts[0].duration == 1.25
+    assert [segment.end for segment in transcripts[0].segments] == [1.25]
+    for chunk in heard:
+        np.testing.assert_array_equal(chunk, samples if rate == 8000 else soxr.resample(samples, rate, 8000))
+    assert [len(each) for each in frames] == [1 + 1.25 * 8000 // 160] * 3  # half as many as at 16 kHz
+
+
+def test_the_model_hears_the_same_at_any_rate(telephone):
+    features = [telephone.search.features(resample(tones(2, 3, rate), rate, target_rate=8000)) for rate in RATES]
+    pitches = [each.argmax(axis=1) for each in features]
+    assert np.mean(pitches[0] == pitches[1]) > 0.9 and np.mean(pitches[0] == pitches[2]) > 0.9
+
+
+@pytest.mark.parametrize("rate", RATES)
+def test_segments_and_words_of_a_model_of_eight_kilohertz_have_their_times(telephone_run, rate):
+    options = replace(OPTIONS, minlenratio=-2, maxlenratio=-4)
+    segmentation = SegmentationOptions(vad="energy", max_seconds=3)
+    recognizer = Recognizer(telephone_run.model_dir, options=options, segmentation=segmentation)
+    rest = np.zeros(2 * rate, np.float32)
+    samples = np.concatenate([rest, tones(1, 0, rate), rest, tones(2, 1, rate), rest])
+    transcript = recognizer(samples, rate, word_timestamps=True)
+    assert transcript.duration == 9.0
+    times = [(segment.start, segment.end) for segment in transcript.segments]
+    assert times == [pytest.approx((2, 3), abs=0.25), pytest.approx((5, 7), abs=0.25)]
+    for segment in transcript.segments:
+        assert segment.words and all(segment.start <= word.start < word.end <= segment.end for word in segment.words)
+
+
+def test_frames_of_the_encoder_cover_the_audio_of_eight_kilohertz(telephone):
+    frames = Transcription(telephone.search, WHOLE, word_timestamps=True).frames
+    (found,) = telephone.search.find([telephone.search.features(tones(2, 0, 8000))], [{}], posteriors=True)
+    assert frames.step == 4 * 160 / 8000
+    assert frames.boundary(0) == pytest.approx(0, abs=0.1)
+    assert frames.boundary(len(found.log_probs)) == pytest.approx(2, abs=0.15)
 
 
 def test_without_ctc_there_are_no_word_times(recognizer, monkeypatch):

@@ -14,6 +14,7 @@ from espnet_diverse.analysis.collect import Observation, observe
 from espnet_diverse.analysis.query_map import QuerySample
 from espnet_diverse.analysis.redundancy import Redundancy
 from espnet_diverse.analysis.samples import read_speech, source_text
+from espnet_diverse.audio.resampling import RATE
 from espnet_diverse.data.kaldi import DataDir
 from espnet_diverse.errors import ConfigError, DataError, ModelError
 from espnet_diverse.progress import progress
@@ -64,6 +65,7 @@ def observe_utterance(
     utterance: str,
     conditions: Mapping[str, int] | None = None,
     source_vocabulary: Vocabulary | None = None,
+    rate: int | None = RATE,
 ) -> dict[str, Observation]:
     """Observe the attentions of a model on one utterance of a data directory.
 
@@ -74,6 +76,7 @@ def observe_utterance(
         utterance: Id of the utterance.
         conditions: Index of the value of each condition that the model needs.
         source_vocabulary: Vocabulary of the source text of a model of text translation; by default audio is read.
+        rate: Sampling rate in Hz of the audio that the model reads.
 
     Returns:
         Observations by kind of attention, a key of `collect.KINDS`.
@@ -83,7 +86,7 @@ def observe_utterance(
         ModelError: The model has no attention that keeps its weights.
     """
     if source_vocabulary is None:
-        source = read_speech(data, utterance)
+        source = read_speech(data, utterance, rate)
     else:
         source = np.array(source_vocabulary.encode(source_text(data, utterance)))
     try:
@@ -101,6 +104,7 @@ def survey(
     data: DataDir,
     conditions: Mapping[str, Mapping[str, int]],
     source_vocabulary: Vocabulary | None = None,
+    rate: int | None = RATE,
 ) -> Survey:
     """Measure utterances of a data directory one by one, and list those that cannot be measured as skipped.
 
@@ -109,7 +113,7 @@ def survey(
         vocabulary: Vocabulary of the model.
         data: The data directory.
         conditions: For each utterance to measure, the index of the value of each condition that the model needs.
-        source_vocabulary: As in `observe_utterance`.
+        source_vocabulary, rate: As in `observe_utterance`.
 
     Raises:
         DataError: No utterance could be measured.
@@ -118,7 +122,7 @@ def survey(
     result = Survey()
     for utterance in progress(conditions, "analyse", unit="utterance"):
         try:
-            seen = observe_utterance(model, vocabulary, data, utterance, conditions[utterance], source_vocabulary)
+            seen = observe_utterance(model, vocabulary, data, utterance, conditions[utterance], source_vocabulary, rate)
         except DataError as error:
             result.skipped[utterance] = str(error)
             logging.warning("%s was left out: %s", utterance, error)

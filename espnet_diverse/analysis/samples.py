@@ -8,8 +8,7 @@ from pathlib import Path
 from espnet.nets.pytorch_backend.transformer.subsampling import TooShortUttError
 from numpy.typing import NDArray
 
-from espnet_diverse.audio.reading import read_audio
-from espnet_diverse.audio.resampling import resample
+from espnet_diverse.audio.reading import read_at
 from espnet_diverse.conditions import LANGUAGE_TABLES
 from espnet_diverse.data.kaldi import DataDir
 from espnet_diverse.decoding.grouping import grouped
@@ -40,8 +39,8 @@ class Sample:
     language: str = ""
 
 
-def read_speech(data: DataDir, utterance: str) -> NDArray:
-    """Read the audio of an utterance that has a reference text: samples (L,) float32 at 16 kHz.
+def read_speech(data: DataDir, utterance: str, rate: int) -> NDArray:
+    """Read the audio of an utterance that has a reference text: samples (L,) float32 at `rate` Hz.
 
     Raises:
         DataError: The utterance has no text or no audio, or the audio cannot be read.
@@ -49,7 +48,7 @@ def read_speech(data: DataDir, utterance: str) -> NDArray:
     segment = data.segments.get(utterance)
     recording = segment.recording if segment else utterance
     _check_known(data, utterance, recording, "wav.scp", data.wav_scp)
-    return resample(*read_audio(Path(data.wav_scp[recording]), segment))
+    return read_at(Path(data.wav_scp[recording]), rate, segment)[0]
 
 
 def source_text(data: DataDir, utterance: str) -> str:
@@ -104,7 +103,7 @@ def batches(predictor: Predictor, samples: Sequence[Sample]) -> Iterator[list[Sa
 
 def _read(predictor: Predictor, data: DataDir, utterance: str) -> NDArray:
     if predictor.table == "wav.scp":
-        return predictor.features(read_speech(data, utterance))
+        return predictor.features(read_speech(data, utterance, predictor.rate))
     return predictor.read(source_text(data, utterance))[0]
 
 

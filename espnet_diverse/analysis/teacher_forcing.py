@@ -9,14 +9,17 @@ from numpy.typing import NDArray
 
 from espnet_diverse.errors import ModelError
 from espnet_diverse.scope import scope
+from espnet_diverse.training.audio_rate import required_rate
 from espnet_diverse.training.tasks import load_model, read_config
 from espnet_diverse.vocabulary import Vocabulary
 
 TASKS = ("asr", "st", "mt")
 
 
-def load(model_dir: Path, model_file: str | Path | None = None, device: str = "cpu") -> AbsESPnetModel:
-    """Load the model of a run in evaluation mode.
+def load(
+    model_dir: Path, model_file: str | Path | None = None, device: str = "cpu"
+) -> tuple[AbsESPnetModel, int | None]:
+    """Load the model of a run in evaluation mode, and the sampling rate in Hz of its audio, None for text.
 
     Args:
         model_dir: Directory of the run.
@@ -26,11 +29,12 @@ def load(model_dir: Path, model_file: str | Path | None = None, device: str = "c
     Raises:
         ModelError: A file is missing or damaged, the weights do not fit, or the model has no encoder.
     """
-    task = read_config(model_dir / "config.yaml").get("task", "asr")
+    config = read_config(model_dir / "config.yaml")
+    task = config.get("task", "asr")
     if task not in TASKS:
         raise ModelError(f"{model_dir}: a model of task {task} has no encoder to analyse; known: {' '.join(TASKS)}")
     model, _ = load_model(model_dir, model_file, device, task)
-    return model.eval()
+    return model.eval(), None if task == "mt" else required_rate(config)
 
 
 def source_vocabulary(model_dir: Path) -> Vocabulary | None:

@@ -2,14 +2,16 @@
 
     reading.open_file       a file, opened: its header, its samples in blocks, parts of it, a check of all of it
     reading.read_audio      samples and rate of a file, or of one segment of it
+    reading.read_at         samples of a file, or of one segment of it, at a given rate
     reading.inspect_audio   what the header of a file says
     reading.check_audio     the same, after a check of all samples
-    sources.open_audio      a path, a stream, standard input or an array as checked blocks of 16 kHz
+    sources.open_audio      a path, a stream, standard input or an array as checked blocks of one rate
     writing.write_audio     samples as 16-bit wav or flac
-    resampling.resample     samples from any rate to 16 kHz, with a speed factor
+    resampling.resample     samples from any rate to another, with a speed factor
     segments.Segment        a part of a recording
 
-Samples are float32 in [-1, 1); the channels of a recording are averaged. What a file needs is decided in `reading`:
+Samples are float32 in [-1, 1); the channels of a recording are averaged. A rate that is not given is 16 kHz.
+What a file needs is decided in `reading`:
 
     libsndfile      wav, flac, mp3, ogg, opus, sph and more: header checks and decoding
     media           m4a, mp4, webm, wma, amr and aac, converted by ffmpeg

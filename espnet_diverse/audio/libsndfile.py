@@ -59,11 +59,10 @@ class AudioInfo:
         """Length in seconds."""
         return self.frames / self.rate
 
-    @property
-    def is_ready(self) -> bool:
-        """Whether the file is already what `write_audio` writes: 16 kHz mono 16-bit wav or flac."""
+    def is_ready(self, rate: int = RATE) -> bool:
+        """Whether the file is already what `write_audio` writes: mono 16-bit wav or flac at `rate` Hz."""
         coded = self.container in ("WAV", "WAVEX", "FLAC") and self.subtype == "PCM_16"
-        return coded and self.rate == RATE and self.channels == 1 and not self.converted_from
+        return coded and self.rate == rate and self.channels == 1 and not self.converted_from
 
     @property
     def needs_decoding(self) -> bool:

@@ -1,8 +1,8 @@
 """The reader of audio files, for preparation, decoding and transcription alike.
 
 libsndfile decodes most files directly: wav, flac, mp3, ogg, opus, sph and more. Other files are first converted to a
-temporary 16 kHz mono wav: m4a, mp4, webm, wma, amr and aac by ffmpeg (`media.convert`), and files that have a wrong or
-no length header or several recordings in them by `unsized.write_joined`.
+temporary mono wav of the rate that is wanted: m4a, mp4, webm, wma, amr and aac by ffmpeg (`media.convert`), and files
+that have a wrong or no length header or several recordings in them by `unsized.write_joined`.
 """
 
 import tempfile
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from espnet_diverse.audio.libsndfile import BLOCK_SAMPLES, AudioInfo, check_file, mono_blocks, open_sound, sound_info
 from espnet_diverse.audio.media import convert, media_format
+from espnet_diverse.audio.resampling import RATE, resample
 from espnet_diverse.audio.segments import Segment, segment_fault
 from espnet_diverse.audio.unsized import find_unsized, write_joined
 from espnet_diverse.errors import DataError
@@ -71,12 +72,13 @@ class AudioFile:
 
 
 @contextmanager
-def open_file(path: Path, name: str | None = None) -> Iterator[AudioFile]:
+def open_file(path: Path, name: str | None = None, target_rate: int = RATE) -> Iterator[AudioFile]:
     """Open an audio file and check its header; a temporary wav, if any, lives until the block ends.
 
     Args:
         path: Path of the file.
         name: Name of the file in error messages; by default the path.
+        target_rate: Rate in Hz that is wanted: that of the temporary wav. Other files keep their own.
 
     Raises:
         DataError: The file is missing, unreadable, empty, truncated or no audio, or needs ffmpeg and no ffmpeg is
@@ -86,7 +88,7 @@ def open_file(path: Path, name: str | None = None) -> Iterator[AudioFile]:
     with ExitStack() as stack:
         try:
             check_file(path, name)
-            decodable, converted_from = _decodable(path, name, stack)
+            decodable, converted_from = _decodable(path, name, stack, target_rate)
             with open_sound(decodable, name) as sound:
                 info = sound_info(sound, name, converted_from)
         except OSError as error:
@@ -95,8 +97,8 @@ def open_file(path: Path, name: str | None = None) -> Iterator[AudioFile]:
         yield AudioFile(name, info, decodable)
 
 
-def read_audio(path: Path, segment: Segment | None = None) -> tuple[NDArray, int]:
-    """Read a file, or one segment of it.
+def read_audio(path: Path, segment: Segment | None = None, target_rate: int = RATE) -> tuple[NDArray, int]:
+    """Read a file, or one segment of it, at its own rate; `target_rate` as for `open_file`.
 
     Returns:
         Samples (T,) float32, the channels averaged, and the sampling rate in Hz.
@@ -104,8 +106,21 @@ def read_audio(path: Path, segment: Segment | None = None) -> tuple[NDArray, int
     Raises:
         DataError: What `open_file` and `AudioFile.read` raise.
     """
-    with open_file(path) as file:
+    with open_file(path, target_rate=target_rate) as file:
         return file.read(segment), file.info.rate
+
+
+def read_at(path: Path, target_rate: int, segment: Segment | None = None) -> tuple[NDArray, float]:
+    """Read a file, or one segment of it, at a given rate.
+
+    Returns:
+        Samples (T,) float32 at `target_rate`, the channels averaged, and their duration in seconds.
+
+    Raises:
+        DataError: What `open_file` and `AudioFile.read` raise.
+    """
+    samples, rate = read_audio(path, segment, target_rate)
+    return resample(samples, rate, target_rate=target_rate), len(samples) / rate
 
 
 def inspect_audio(path: Path) -> AudioInfo:
@@ -129,7 +144,7 @@ def check_audio(path: Path) -> AudioInfo:
         return file.info
 
 
-def _decodable(path: Path, name: str, stack: ExitStack) -> tuple[Path, str]:
+def _decodable(path: Path, name: str, stack: ExitStack, rate: int) -> tuple[Path, str]:
     """What libsndfile reads of a file: the file itself, or a temporary wav and what the file was converted from."""
     kind = media_format(path)
     unsized = find_unsized(path) if kind is None else None
@@ -137,7 +152,7 @@ def _decodable(path: Path, name: str, stack: ExitStack) -> tuple[Path, str]:
         return path, ""
     wav = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=TEMPORARY_PREFIX)), "audio.wav")
     if kind is not None:
-        convert(path, name, kind, wav)
+        convert(path, name, kind, wav, rate)
         return wav, kind.title
-    write_joined(path, unsized.parts, name, wav)
+    write_joined(path, unsized.parts, name, wav, rate)
     return wav, unsized.title

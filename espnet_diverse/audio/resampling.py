@@ -1,4 +1,4 @@
-"""Resampling to 16 kHz, of whole recordings and of blocks; both give the same samples."""
+"""Resampling of whole recordings and of blocks; both give the same samples."""
 
 from collections.abc import Iterable, Iterator
 
@@ -7,10 +7,10 @@ import soxr
 from numpy.typing import NDArray
 
 RATE = 16_000
-"""The rate of prepared audio and of what models read, in Hz."""
+"""The usual rate of prepared audio and of models in Hz; `training.audio_rate` reads that of a model."""
 
 
-def resample(samples: NDArray, rate: float, speed: float = 1.0) -> NDArray:
+def resample(samples: NDArray, rate: float, speed: float = 1.0, target_rate: int = RATE) -> NDArray:
     """Resample a whole recording, with speed perturbation as in Kaldi (Ko et al., Interspeech 2015).
 
     The signal is taken as recorded at `speed` times its rate. That changes tempo and pitch, and divides its length by
@@ -20,21 +20,22 @@ def resample(samples: NDArray, rate: float, speed: float = 1.0) -> NDArray:
         samples: Samples (T,) float32.
         rate: Sampling rate of `samples` in Hz.
         speed: Speed factor.
+        target_rate: Sampling rate of the result in Hz.
 
     Returns:
-        Samples at `RATE`, (about T * RATE / (rate * speed),) float32.
+        Samples at `target_rate`, (about T * target_rate / (rate * speed),) float32.
     """
-    if rate * speed == RATE:
+    if rate * speed == target_rate:
         return samples
-    return np.concatenate([np.zeros(0, np.float32), *resample_blocks([samples], rate * speed)])
+    return np.concatenate([np.zeros(0, np.float32), *resample_blocks([samples], rate * speed, target_rate)])
 
 
-def resample_blocks(blocks: Iterable[NDArray], rate: float) -> Iterator[NDArray]:
-    """Resample blocks (L,) float32 from `rate` Hz to `RATE`, as they come; joined they equal `resample` of all."""
-    if rate == RATE:
+def resample_blocks(blocks: Iterable[NDArray], rate: float, target_rate: int = RATE) -> Iterator[NDArray]:
+    """Resample blocks (L,) float32 from `rate` to `target_rate`, as they come; joined they equal `resample` of all."""
+    if rate == target_rate:
         yield from blocks
         return
-    stream = soxr.ResampleStream(rate, RATE, 1, dtype="float32")
+    stream = soxr.ResampleStream(rate, target_rate, 1, dtype="float32")
     for block in blocks:
         resampled = stream.resample_chunk(block)
         if len(resampled):

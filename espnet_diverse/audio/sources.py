@@ -1,4 +1,4 @@
-"""Recordings from any source as checked blocks of 16 kHz mono: a file, a file object, standard input or an array.
+"""Recordings from any source as checked mono blocks of one rate: a file, a file object, standard input or an array.
 
 A recording is checked before any of its samples are returned, so that a fault near the end of a long one does not show
 after work on its beginning. No more than a block is in memory at any time.
@@ -36,40 +36,44 @@ class Audio:
 
     Attributes:
         name: Name of the recording in messages.
-        duration: Length of the recording in seconds, up to the end of the last sample at 16 kHz.
+        duration: Length of the recording in seconds, up to the end of the last sample at `target_rate`.
         rate: Sampling rate of the recording in Hz.
         decode: Function that decodes the recording from the beginning, mono, at `rate`, in blocks of at most `largest`
             frames.
+        target_rate: Sampling rate of `blocks`.
     """
 
     name: str
     duration: float
     rate: int
     decode: Callable[..., Iterable[NDArray]]
+    target_rate: int = RATE
 
     def blocks(self, seconds: float = 30.0) -> Iterator[NDArray]:
-        """The recording from its beginning, in blocks of about `seconds` or shorter: (L,) float32 at 16 kHz.
+        """The recording from its beginning, in blocks of about `seconds` or shorter: (L,) float32 at `target_rate`.
 
         Joined they equal what `resampling.resample` makes of the whole recording.
         """
-        return resample_blocks(self.decode(largest=max(1, round(seconds * self.rate))), self.rate)
+        blocks = self.decode(largest=max(1, round(seconds * self.rate)))
+        return resample_blocks(blocks, self.rate, self.target_rate)
 
 
 @contextmanager
-def open_audio(source: Source, rate: int | None = None) -> Iterator[Audio]:
+def open_audio(source: Source, rate: int | None = None, target_rate: int = RATE) -> Iterator[Audio]:
     """Open a recording and check it.
 
     Args:
         source: A path; "-" for standard input; a binary file object, read from its position to its end; or samples,
             (T,) or (T, channels), int16, int32, or floating-point between -1 and 1.
         rate: Sampling rate in Hz; required for samples, ignored for files, whose headers have it.
+        target_rate: Sampling rate in Hz that the blocks of the recording will have.
 
     Raises:
         DataError: The source cannot be read, is damaged, truncated, empty, no audio, or holds NaN or infinite samples,
             or the rate is missing or impossible. The message begins with the name of the source.
     """
     if hasattr(source, "__array__"):
-        yield _from_array(np.asarray(source), rate)
+        yield _from_array(np.asarray(source), rate, target_rate)
         return
     name = _name(source)
     with ExitStack() as stack:
@@ -77,12 +81,13 @@ def open_audio(source: Source, rate: int | None = None) -> Iterator[Audio]:
             path = _on_disk(source, name, stack)
             if path.is_dir():
                 raise DataError(f"{name}: is a folder; give a file, or a folder that holds audio")
-            file = stack.enter_context(open_file(path, name))
+            file = stack.enter_context(open_file(path, name, target_rate))
             frames = file.check()
         except OSError as error:
             what = error.strerror or error
             raise DataError(f"{name}: cannot be read ({what}); correct the path or the file") from error
-        yield Audio(name, _duration(frames, file.info.rate), file.info.rate, file.blocks)
+        own_rate = file.info.rate
+        yield Audio(name, _duration(frames, own_rate, target_rate), own_rate, file.blocks, target_rate)
 
 
 def _name(source: Source) -> str:
@@ -109,7 +114,7 @@ def _on_disk(source: str | Path | BinaryIO, name: str, stack: ExitStack) -> Path
     return path
 
 
-def _from_array(samples: NDArray, rate: int | None) -> Audio:
+def _from_array(samples: NDArray, rate: int | None, target_rate: int) -> Audio:
     name = "audio array"
     if not isinstance(rate, Real) or not RATES[0] <= rate <= RATES[1]:
         raise DataError(f"{name}: its rate is {rate}; give one of {RATES[0]} to {RATES[1]} Hz")
@@ -122,12 +127,13 @@ def _from_array(samples: NDArray, rate: int | None) -> Audio:
         peak = np.abs(block).max()
         if not peak <= LOUDEST:  # NaN is not
             raise DataError(f"{name}: samples reach {peak:g}; they must be finite and lie between -1 and 1: scale them")
-    return Audio(name, _duration(len(samples), rate), rate, partial(_array_blocks, samples))
+    duration = _duration(len(samples), rate, target_rate)
+    return Audio(name, duration, rate, partial(_array_blocks, samples), target_rate)
 
 
-def _duration(frames: int, rate: float) -> float:
-    """Seconds, rounded up to a sample of 16 kHz as resampling may, so that no segment ends after its recording."""
-    return ceil(frames * RATE / rate) / RATE
+def _duration(frames: int, rate: float, target_rate: int) -> float:
+    """Seconds, rounded up to a sample as resampling to `target_rate` may, so that no segment ends after its audio."""
+    return ceil(frames * target_rate / rate) / target_rate
 
 
 def _array_blocks(samples: NDArray, largest: int) -> Iterator[NDArray]:

@@ -44,14 +44,15 @@ def find_unsized(path: Path) -> Unsized | None:
     return Unsized("mp3 without its length", parts) if parts and is_mp3 and not parts[0].frames_in_header else None
 
 
-def write_joined(path: Path, parts: Sequence[Part], name: str | Path, wav: Path) -> None:
-    """Decode the parts of a file and write them as one 16 kHz mono float wav (230 MB an hour).
+def write_joined(path: Path, parts: Sequence[Part], name: str | Path, wav: Path, rate: int = RATE) -> None:
+    """Decode the parts of a file and write them as one mono float wav (230 MB an hour at 16 kHz).
 
     Args:
         path: Path of the file.
         parts: Recordings in the file, from `find_unsized`.
         name: Name of the file in error messages.
         wav: Path of the wav file to write.
+        rate: Sampling rate of the wav file in Hz.
 
     Raises:
         DataError: A part is truncated or cannot be decoded.
@@ -61,10 +62,10 @@ def write_joined(path: Path, parts: Sequence[Part], name: str | Path, wav: Path)
             what = f"part {number} of {len(parts)} holds {part.frames_found} of {part.frames_in_header} frames"
             raise DataError(f"{name}: {what}; the file is truncated, get it again")
     try:
-        with soundfile.SoundFile(wav, "w", RATE, 1, "FLOAT", format="RF64") as mono:
+        with soundfile.SoundFile(wav, "w", rate, 1, "FLOAT", format="RF64") as mono:
             for part in parts:
                 with _opened(path, part) as sound:
-                    for block in resample_blocks(decoded_blocks(sound, name), sound.samplerate):
+                    for block in resample_blocks(decoded_blocks(sound, name), sound.samplerate, rate):
                         mono.write(block)
     except RuntimeError as error:
         raise DataError(f"{name}: cannot be decoded ({error}); the file is damaged") from error

@@ -1,4 +1,4 @@
-"""Writing 16 kHz mono audio as 16-bit wav or flac. 16-bit samples that were read are written back bit for bit."""
+"""Writing mono audio as 16-bit wav or flac. 16-bit samples that were read are written back bit for bit."""
 
 from pathlib import Path
 
@@ -10,8 +10,8 @@ from espnet_diverse.audio.resampling import RATE
 from espnet_diverse.errors import DataError
 
 
-def write_audio(path: Path, samples: np.ndarray) -> None:
-    """Write samples (T,) float32 at `RATE` as 16-bit wav or flac, by the suffix of `path`.
+def write_audio(path: Path, samples: np.ndarray, rate: int = RATE) -> None:
+    """Write samples (T,) float32 at `rate` Hz as 16-bit wav or flac, by the suffix of `path`.
 
     The scale is 2^15, which reading undoes exactly; libsndfile's own conversion from float uses 2^15 - 1.
 
@@ -20,6 +20,6 @@ def write_audio(path: Path, samples: np.ndarray) -> None:
     """
     integers = np.clip(np.rint(samples * 32768.0), -32768, 32767).astype(np.int16)
     try:
-        soundfile.write(path, integers, RATE, subtype="PCM_16")
+        soundfile.write(path, integers, rate, subtype="PCM_16")
     except RuntimeError as error:
         raise DataError(f"{path}: cannot be written ({error_reason(error)}); is the disk full?") from error

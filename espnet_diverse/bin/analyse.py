@@ -87,15 +87,17 @@ def run(args: argparse.Namespace) -> int:
     named = [args.figure_utterance] if args.figure_utterance else []
     check_device(device)
     with logged(args.output_dir / "analyse.log"):
-        model, source = load(args.model_dir, args.model_file, device), source_vocabulary(args.model_dir)
+        model, rate = load(args.model_dir, args.model_file, device)
+        source = source_vocabulary(args.model_dir)
         conditions = condition_indices(
             known_conditions(model), args.data_dir, [*chosen, *named], options.conditions(args)
         )
         for utterance in named:  # so that a wrong name is refused before the long pass
-            observe_utterance(model, vocabulary, data, utterance, conditions[utterance], source)
-        measured = survey(model, vocabulary, data, {utterance: conditions[utterance] for utterance in chosen}, source)
+            observe_utterance(model, vocabulary, data, utterance, conditions[utterance], source, rate)
+        indices = {utterance: conditions[utterance] for utterance in chosen}
+        measured = survey(model, vocabulary, data, indices, source, rate)
         shown = args.figure_utterance or measured.utterances[0]
-        seen = observe_utterance(model, vocabulary, data, shown, conditions[shown], source)
+        seen = observe_utterance(model, vocabulary, data, shown, conditions[shown], source, rate)
         read = source.tokenise(data.src_text[shown]) if source else None
         example = Example(shown, vocabulary.tokenise(data.text[shown]), seen, read)
         title = f"Attention of {args.model_dir.resolve().name} on {args.data_dir.resolve().name}"

@@ -38,8 +38,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _of_utterance(args: argparse.Namespace) -> list[Path]:
-    from espnet_diverse.audio.reading import read_audio
-    from espnet_diverse.audio.resampling import resample
+    from espnet_diverse.audio.reading import read_at
     from espnet_diverse.data.kaldi import read_data_dir
     from espnet_diverse.errors import DataError
     from espnet_diverse.vocabulary import Vocabulary
@@ -50,7 +49,6 @@ def _of_utterance(args: argparse.Namespace) -> list[Path]:
     if utterance not in data.text or utterance not in data.wav_scp:
         other = f"give another, such as {min(data.text)!r}"
         raise DataError(f"{args.data_dir}: utterance {utterance!r} is not in text and wav.scp; {other}")
-    speech = resample(*read_audio(Path(data.wav_scp[utterance])))
     vocabulary = Vocabulary.load(args.model_dir)
     from espnet_diverse.analysis.heads import draw, head_maps
     from espnet_diverse.analysis.teacher_forcing import load
@@ -60,7 +58,8 @@ def _of_utterance(args: argparse.Namespace) -> list[Path]:
 
     check_device(device)
     with logged(args.output_dir / "figure.log"):
-        model = load(args.model_dir, args.model_file, device)
+        model, rate = load(args.model_dir, args.model_file, device)
+        speech, _ = read_at(Path(data.wav_scp[utterance]), rate)
         conditions = condition_indices(known_conditions(model), args.data_dir, [utterance], options.conditions(args))
         encoder, decoder = head_maps(model, speech, vocabulary.encode(data.text[utterance]), conditions[utterance])
         tokens = [*vocabulary.tokenise(data.text[utterance]), "<eos>"]

@@ -1,4 +1,4 @@
-"""Read a corpus and write Kaldi data directories: 16 kHz mono audio, one file per utterance, or text alone.
+"""Read a corpus and write Kaldi data directories: mono audio of one rate, one file per utterance, or text alone.
 
 Utterances outside the length limits are listed in dropped.tsv with the reason and counted in the summary; the exit code
 is still 0. A fault in the corpus is an error, and nothing is written.
@@ -47,6 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--audio_format", default="wav", help="format of audio that must be converted: wav or flac (default: wav)"
     )
+    parser.add_argument("--rate", type=int, default=16_000, help="sampling rate of the audio in Hz (default: 16000)")
     parser.add_argument("--report", type=Path, help="file for the full list of faults, if there are any")
     parser.add_argument("--nj", type=int, default=4, help="number of threads that read and write audio (default: 4)")
 
@@ -109,7 +110,8 @@ def run(args: argparse.Namespace) -> int:
     corpus = load_corpus(args.name)
     selection = _selection(args)
     check_options(corpus, selection)
-    formatting = FormatOptions(tuple(args.speed_perturb), args.min_seconds, args.max_seconds, args.audio_format)
+    limits = args.min_seconds, args.max_seconds
+    formatting = FormatOptions(tuple(args.speed_perturb), *limits, args.audio_format, args.rate)
     try:
         sets = corpus.prepare(_corpus_dir(args, corpus, selection), selection)
         if args.train_utterances is not None:
@@ -124,7 +126,7 @@ def run(args: argparse.Namespace) -> int:
         listed = f" (listed in {args.output_dir / name / 'dropped.tsv'})" if summary.dropped else ""
         print(f"{name}: {summary}, {summary.dropped} dropped{listed}")
         for what, count in summary.converted.most_common():
-            print(f"{name}: {count} recordings of {what} converted to 16 kHz mono")
+            print(f"{name}: {count} recordings of {what} converted to {args.rate / 1000:g} kHz mono")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Write sets of a corpus as training reads them: one 16 kHz mono wav or flac file for each utterance.
+"""Write sets of a corpus as training reads them: one mono wav or flac file for each utterance.
 
 A file that already is one is not copied; wav.scp names it in its place. Sets of text alone are written as they are.
 Utterances outside the limits on length are dropped, each with its reason in dropped.tsv; audio that cannot be used
@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from espnet_diverse.audio.libsndfile import AudioInfo
+from espnet_diverse.audio.libsndfile import RATES, AudioInfo
 from espnet_diverse.audio.reading import AudioFile, open_file
 from espnet_diverse.audio.resampling import RATE, resample
 from espnet_diverse.audio.segments import segment_fault
@@ -41,6 +41,7 @@ class FormatOptions:
         min_seconds: Shorter utterances are dropped.
         max_seconds: Longer utterances are dropped.
         audio_format: Format of the files that are written: wav or flac.
+        rate: Sampling rate of the files in Hz.
 
     Raises:
         ConfigError: A value is out of range.
@@ -50,6 +51,7 @@ class FormatOptions:
     min_seconds: float = 0.1
     max_seconds: float = 20.0
     audio_format: str = "wav"
+    rate: int = RATE
 
     def __post_init__(self) -> None:
         if not self.speeds or len(set(self.speeds)) < len(self.speeds) or not all(0.5 <= s <= 2 for s in self.speeds):
@@ -60,6 +62,8 @@ class FormatOptions:
             raise ConfigError(f"limits of {limits} seconds: must be above 0, and the least below the greatest")
         if self.audio_format not in ("wav", "flac"):
             raise ConfigError(f"audio format {self.audio_format!r}: must be wav or flac")
+        if not RATES[0] <= self.rate <= RATES[1]:
+            raise ConfigError(f"rate of {self.rate} Hz: must be from {RATES[0]} to {RATES[1]}, such as 8000 or 16000")
 
 
 @dataclass
@@ -215,7 +219,7 @@ class _Formatter:
         """Prepare the utterances of one recording, which is opened once: what ffmpeg reads is converted as a whole."""
         name, utterances = recording
         try:
-            with open_file(Path(self.data.wav_scp[name])) as file:
+            with open_file(Path(self.data.wav_scp[name]), target_rate=self.options.rate) as file:
                 return [self._format(utterance, file) for utterance in utterances]
         except DataError as error:
             return [_Outcome(utterance, fault=str(error)) for utterance in utterances]
@@ -229,7 +233,7 @@ class _Formatter:
                 raise DataError(f"{file.name}: {past}")
             seconds = segment.end - segment.start if segment else info.seconds
             speeds = [speed for speed in self.speeds if self._fits(utterance, speed, seconds / speed, outcome)]
-            in_place = info.is_ready and segment is None
+            in_place = info.is_ready(self.options.rate) and segment is None
             if in_place and 1.0 in speeds:
                 file.check()
                 self._keep(utterance, 1.0, seconds, file.path.absolute(), outcome)
@@ -237,8 +241,8 @@ class _Formatter:
             if written:
                 samples = file.read(segment)
                 for speed in written:
-                    self._write(utterance, speed, resample(samples, info.rate, speed), outcome)
-            outcome.converted = _conversion(info)
+                    self._write(utterance, speed, resample(samples, info.rate, speed, self.options.rate), outcome)
+            outcome.converted = _conversion(info, self.options.rate)
         except DataError as error:
             outcome.fault = str(error)
         return outcome
@@ -257,8 +261,8 @@ class _Formatter:
         speaker, name = _prefix(speed) + self.data.utt2spk[utterance], _prefix(speed) + utterance
         file = Path("wav", speaker, f"{name}.{self.options.audio_format}")
         (self.staging / file).parent.mkdir(parents=True, exist_ok=True)
-        write_audio(self.staging / file, samples)
-        self._keep(utterance, speed, len(samples) / RATE, self.final / file, outcome)
+        write_audio(self.staging / file, samples, self.options.rate)
+        self._keep(utterance, speed, len(samples) / self.options.rate, self.final / file, outcome)
 
     def _keep(self, utterance: str, speed: float, seconds: float, path: Path, outcome: _Outcome) -> None:
         prefix = _prefix(speed)
@@ -269,9 +273,9 @@ def _prefix(speed: float) -> str:
     return "" if speed == 1.0 else f"sp{speed:g}-"
 
 
-def _conversion(info: AudioInfo) -> str:
-    """What a file is, where it is not 16 kHz mono audio that libsndfile reads as it is."""
+def _conversion(info: AudioInfo, rate: int) -> str:
+    """What a file is, where it is not mono audio at `rate` Hz that libsndfile reads as it is."""
     if info.converted_from:
         return info.converted_from
-    changes = [f"{info.rate} Hz"] if info.rate != RATE else []
+    changes = [f"{info.rate} Hz"] if info.rate != rate else []
     return ", ".join(changes + ([f"{info.channels} channels"] if info.channels > 1 else []))

@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from espnet_diverse.audio.reading import check_audio
+from espnet_diverse.audio.libsndfile import AudioInfo
+from espnet_diverse.audio.reading import check_audio, inspect_audio
 from espnet_diverse.audio.segments import segment_fault
 from espnet_diverse.data.faults import Fault, refuse
 from espnet_diverse.data.kaldi import DataDir, scan_data_dir
@@ -12,22 +13,28 @@ from espnet_diverse.data.threads import map_in_threads
 from espnet_diverse.errors import DataError
 
 
-def validate(source: DataDir | Path, read_audio: bool = True, nj: int = 4, prepared: bool = False) -> None:
+def validate(
+    source: DataDir | Path, read_audio: bool = True, nj: int = 4, rate: int | None = None, decode: bool = True
+) -> None:
     """Raise one error for all faults of a data directory; return if it has none.
 
     Args:
         source: A data directory, on disk or in memory.
-        read_audio: Whether every audio file is opened, and decoded where its header cannot show all faults.
+        read_audio: Whether every audio file is opened.
         nj: Number of threads that read audio.
-        prepared: Whether audio that training cannot read as it is, such as m4a, is a fault.
+        rate: Sampling rate in Hz of a model that is to be trained with the data. Audio that training cannot read as it
+            is, such as m4a, several channels or another rate, is then a fault.
+        decode: Whether audio that is opened is decoded where its header cannot show all faults.
 
     Raises:
         FaultsError: There are faults; its message names the first few and counts the rest, see `find_faults`.
     """
-    refuse(find_faults(source, read_audio, nj, prepared))
+    refuse(find_faults(source, read_audio, nj, rate, decode))
 
 
-def find_faults(source: DataDir | Path, read_audio: bool = True, nj: int = 4, prepared: bool = False) -> list[Fault]:
+def find_faults(
+    source: DataDir | Path, read_audio: bool = True, nj: int = 4, rate: int | None = None, decode: bool = True
+) -> list[Fault]:
     """List the faults of each table, between the tables, and of the audio; arguments are those of `validate`."""
     if isinstance(source, DataDir):
         data, folder, faults = source, "", _table_faults(source)
@@ -36,7 +43,7 @@ def find_faults(source: DataDir | Path, read_audio: bool = True, nj: int = 4, pr
         folder = f"{source}/"
     faults += _key_faults(data, folder)
     if read_audio:
-        faults += _audio_faults(data, folder, nj, prepared)
+        faults += _audio_faults(data, folder, nj, rate, decode)
     return faults
 
 
@@ -77,17 +84,17 @@ def _key_faults(data: DataDir, folder: str) -> list[Fault]:
     return found
 
 
-def _audio_faults(data: DataDir, folder: str, nj: int, prepared: bool) -> list[Fault]:
+def _audio_faults(data: DataDir, folder: str, nj: int, rate: int | None, decode: bool) -> list[Fault]:
     """Faults of every recording, and segments that lie past the end of one."""
 
     def check(item: tuple[str, str]) -> tuple[str, float, str]:
         recording, path = item
         try:
-            info = check_audio(Path(path))
+            info = check_audio(Path(path)) if decode else inspect_audio(Path(path))
         except DataError as error:
             return recording, 0.0, str(error)
-        unread = f"{path}: training does not read {info.converted_from}; convert it with espnet-diverse prepare"
-        return recording, info.seconds, unread if prepared and info.converted_from else ""
+        unread = _unread(info, rate) if rate is not None else ""
+        return recording, info.seconds, f"{path}: {unread}" if unread else ""
 
     # A faulty path (a pipe, an empty one) is already listed and must not be opened.
     readable = [item for item in sorted(data.wav_scp.items()) if not entry_faults("wav.scp", *item)]
@@ -103,3 +110,14 @@ def _audio_faults(data: DataDir, folder: str, nj: int, prepared: bool) -> list[F
         if past:
             faults.append(Fault(f"{folder}segments", utterance, past))
     return faults
+
+
+def _unread(info: AudioInfo, rate: int) -> str:
+    """Why a model that reads `rate` Hz cannot be trained with a file; "" where it can."""
+    if info.converted_from:
+        return f"training does not read {info.converted_from}; convert it with espnet-diverse prepare"
+    if (info.rate, info.channels) == (rate, 1):
+        return ""
+    has = f"has {info.rate} Hz and {info.channels} channel{'s' * (info.channels > 1)}"
+    convert = f"convert it with espnet-diverse prepare --rate {rate}, or set frontend_conf.fs to the rate of the data"
+    return f"{has}, and the model reads {rate} Hz and 1 channel; {convert}"

@@ -15,14 +15,14 @@ from espnet.nets.e2e_asr_common import end_detect
 from espnet2.bin import asr_inference, mt_inference, st_inference
 from numpy.typing import NDArray
 
-from espnet_diverse.audio.reading import read_audio
-from espnet_diverse.audio.resampling import resample
+from espnet_diverse.audio.reading import read_at
 from espnet_diverse.decoding.condition_ids import KnownConditions, known_conditions
 from espnet_diverse.decoding.options import Options, has_ctc, text_task
 from espnet_diverse.decoding.precision import check_device
 from espnet_diverse.decoding.results import Text
 from espnet_diverse.registration import replaced_names
 from espnet_diverse.scope import scope
+from espnet_diverse.training.audio_rate import required_rate
 from espnet_diverse.training.tasks import TASKS, find_weights, read_config
 
 _CLASSES = {"asr": asr_inference.Speech2Text, "st": st_inference.Speech2Text, "mt": mt_inference.Text2Text}
@@ -34,6 +34,7 @@ class Search:
     Args:
         speech2text: ESPnet's `Speech2Text` of speech recognition or translation, or its `Text2Text`.
         conditions: The conditions that the model depends on.
+        rate: Sampling rate in Hz of the audio that the model reads; None for text.
 
     Attributes:
         device: "cpu", "cuda" or "cuda:N".
@@ -45,9 +46,9 @@ class Search:
     table = "wav.scp"
     batch_size, batch_frames = 1, 0
 
-    def __init__(self, speech2text, conditions: KnownConditions):
+    def __init__(self, speech2text, conditions: KnownConditions, rate: int | None):
         self.speech2text = speech2text
-        self.conditions = conditions
+        self.conditions, self.rate = conditions, rate
         self.device = speech2text.device
 
     def __call__(self, source: NDArray, conditions: Mapping[str, int]) -> list[tuple]:
@@ -70,9 +71,8 @@ class Search:
         return [[Text(text, tokens, float(hyp.score)) for text, tokens, _, hyp in best] for best in found]
 
     def read(self, value: str) -> tuple[NDArray, float]:
-        """Read an audio file: samples (T,) float32 at 16 kHz, and its duration in seconds."""
-        samples, rate = read_audio(Path(value))
-        return resample(samples, rate), len(samples) / rate
+        """Read an audio file: samples (T,) float32 at the model's rate, and its duration in seconds."""
+        return read_at(Path(value), self.rate)
 
 
 class TextSearch(Search):
@@ -85,7 +85,7 @@ class TextSearch(Search):
     table = "src_text"
 
     def __init__(self, speech2text: mt_inference.Text2Text, conditions: KnownConditions):
-        super().__init__(speech2text, conditions)
+        super().__init__(speech2text, conditions, None)
         self.preprocess = TASKS["mt"].build_preprocess_fn(speech2text.mt_train_args, train=False)
         if speech2text.maxlenratio == 0:
             speech2text.beam_search.__class__ = _TextBeamSearch  # ESPnet selects its batched search in the same way
@@ -120,15 +120,17 @@ def load_search(
 
     Raises:
         ConfigError: The device does not exist, or the options ask for CTC and the model was trained without it.
-        ModelError: A file is missing or damaged, the weights do not fit the configuration, or the model writes no text.
+        ModelError: A file is missing or damaged, the weights do not fit the configuration, or the model reads features
+            or writes no text.
     """
     check_device(device)
     config_file, weights = Path(model_dir) / "config.yaml", find_weights(Path(model_dir), model_file)
     config = read_config(config_file)
     task = text_task(config, config_file)
+    rate = None if task == "mt" else required_rate(config)
     options = (options or Options()).resolved(has_ctc(config, task)).for_espnet()
     cls = _CLASSES[task]
     with replaced_names(sys.modules[cls.__module__], **{f"{task.upper()}Task": TASKS[task]}):
         speech2text = cls(config_file, weights, device=device, lm_weight=0.0, **options)
-    search = TextSearch if task == "mt" else Search
-    return search(speech2text, known_conditions(getattr(speech2text, f"{task}_model")))
+    conditions = known_conditions(getattr(speech2text, f"{task}_model"))
+    return TextSearch(speech2text, conditions) if rate is None else Search(speech2text, conditions, rate)

@@ -12,8 +12,7 @@ from espnet2.text.token_id_converter import TokenIDConverter
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from espnet_diverse.audio.reading import read_audio
-from espnet_diverse.audio.resampling import resample
+from espnet_diverse.audio.reading import read_at
 from espnet_diverse.decoding.beam import Hypothesis
 from espnet_diverse.decoding.condition_ids import known_conditions
 from espnet_diverse.decoding.encoding import Encoding
@@ -25,6 +24,7 @@ from espnet_diverse.decoding.sampling import SamplingSearch
 from espnet_diverse.decoding.search import BeamSearch
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.scope import scope
+from espnet_diverse.training.audio_rate import required_rate
 from espnet_diverse.training.precision import compile_layers
 from espnet_diverse.training.tasks import TASKS, find_weights, read_config
 
@@ -60,6 +60,7 @@ class Predictor:
 
     Attributes:
         task: Task of the model.
+        rate: Sampling rate in Hz of the audio that the model reads; None for text.
         options: Default search options, with `ctc_weight` as a number.
         ctc: CTC module over the output text; None where the model was trained without it.
         conditions: The conditions that the model depends on.
@@ -69,7 +70,7 @@ class Predictor:
 
     Raises:
         ConfigError: The options ask for CTC, and the model was trained without it.
-        ModelError: The model has parts that batched search does not support.
+        ModelError: The model reads features, or has parts that batched search does not support.
     """
 
     def __init__(
@@ -84,6 +85,7 @@ class Predictor:
     ):
         model.eval()
         self.task, self.ctc = task, getattr(model, "st_ctc" if task == "st" else "ctc", None)
+        self.rate = None if task == "mt" else required_rate(vars(args))
         self.options = options.resolved(self.ctc is not None)
         self.encoding = Encoding(model, device)
         self.search = _build_search(model, self.ctc, self.options, of_text=task == "mt")
@@ -131,11 +133,11 @@ class Predictor:
         """
         if self.preprocess is not None:
             return self.preprocess("", {"src_text": value})["src_text"], 0.0
-        samples, rate = read_audio(Path(value))
-        return self.features(resample(samples, rate)), len(samples) / rate
+        samples, seconds = read_at(Path(value), self.rate)
+        return self.features(samples), seconds
 
     def features(self, samples: NDArray) -> NDArray:
-        """Compute features (T, F) of samples (L,) float32 at 16 kHz.
+        """Compute features (T, F) of samples (L,) float32 at `rate`.
 
         Raises:
             TooShortUttError: There are too few frames for the encoder.

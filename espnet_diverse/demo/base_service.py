@@ -40,11 +40,12 @@ class ModelService(ABC):
         self._lock = Lock()
 
     def about(self) -> dict:
-        """Describe the model to the page: name, task, conditions, defaults and limits."""
+        """Describe the model to the page: name, task, rate of its audio, conditions, defaults and limits."""
         beam_size = self.options.beam_size
         return {
             "name": self.name,
             "task": self.search.task,
+            "rate": self.search.rate,
             "description": self._description(),
             "conditions": condition_controls(self.search.conditions, self.search.task),
             "beam_size": beam_size,

@@ -25,7 +25,7 @@ class DecodedSegment:
     """A segment of a recording, or a line of a text, with its decoded tokens.
 
     Attributes:
-        source: Samples (L,) float32 at 16 kHz, or the source text.
+        source: Samples (L,) float32 at the rate of the model, or the source text.
         tokens: Tokens of the output text.
         conditions: Values by condition.
         title: Title for plots.

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from espnet_diverse.audio.resampling import RATE
 from espnet_diverse.audio.sources import open_audio
 from espnet_diverse.conditions import as_arguments, values_by_condition
 from espnet_diverse.decoding.condition_ids import completed
@@ -35,11 +34,13 @@ class SpeechService(ModelService):
         self.has_words = _has_words(recognizer.search)
 
     def _run(self, body: bytes, choices: Mapping[str, str], options: Options) -> dict:
-        samples = _samples(body, choices.get("name") or "the recording", self.limits.seconds)
+        samples = _samples(body, choices.get("name") or "the recording", self.limits.seconds, self.search.rate)
         transcript = self.recognizer.transcribe(
-            samples, RATE, word_timestamps=self.has_words, options=options, **_arguments(choices)
+            samples, self.search.rate, word_timestamps=self.has_words, options=options, **_arguments(choices)
         )
-        kept = [_kept_segment(samples, transcript, index) for index in range(len(transcript.segments))]
+        kept = [
+            _kept_segment(samples, self.search.rate, transcript, index) for index in range(len(transcript.segments))
+        ]
         found = transcript.language_probabilities or {}
         return {
             "id": self.results.keep(kept),
@@ -118,16 +119,17 @@ def _has_words(search: Predictor) -> bool:
     """Whether the model can give word timestamps."""
     try:
         check_ctc(search.ctc)
-        frame_times(search.encoding.model)
+        frame_times(search.encoding.model, search.rate)
     except UserError:
         return False
     return True
 
 
-def _samples(body: bytes, name: str, max_seconds: float) -> NDArray:
+def _samples(body: bytes, name: str, max_seconds: float, rate: int) -> NDArray:
+    """Samples (L,) float32 of a recording at `rate`."""
     upload = BytesIO(body)
     upload.name = name
-    with open_audio(upload) as audio:
+    with open_audio(upload, target_rate=rate) as audio:
         if audio.duration > max_seconds:
             raise DataError(
                 f"{name} lasts {audio.duration:.1f} seconds; the limit is {max_seconds:g} seconds; cut it, or start "
@@ -136,9 +138,9 @@ def _samples(body: bytes, name: str, max_seconds: float) -> NDArray:
         return np.concatenate(list(audio.blocks()))
 
 
-def _kept_segment(samples: NDArray, transcript: Transcript, index: int) -> DecodedSegment:
+def _kept_segment(samples: NDArray, rate: int, transcript: Transcript, index: int) -> DecodedSegment:
     segment = transcript.segments[index]
-    part = samples[round(segment.start * RATE) : round(segment.end * RATE)]
+    part = samples[round(segment.start * rate) : round(segment.end * rate)]
     return DecodedSegment(part, segment.tokens, transcript.conditions, f"segment {index + 1}")
 
 

@@ -13,6 +13,7 @@ from torch import nn
 
 from espnet_diverse.conditions import CONDITIONS
 from espnet_diverse.errors import DataError
+from espnet_diverse.training.audio_rate import audio_rate
 from espnet_diverse.training.condition_names import names_of_conditions
 
 _WHAT = {
@@ -126,9 +127,9 @@ def _model(config: Mapping, model: nn.Module) -> dict[str, str]:
     for where, core, options in _attentions(config):
         rows[where] = ", ".join([core, *(f"{key} {value}" for key, value in options.items())])
     rows["vocabulary"] = f"{len(config['token_list'])} tokens, {config.get('token_type')}"
-    rate = (config.get("frontend_conf") or {}).get("fs")
-    if rate and config.get("task") not in ("mt", "lm"):
-        rows["sampling rate"] = str(rate)
+    rate = None if config.get("task") in ("mt", "lm") else audio_rate(config)
+    if rate is not None:
+        rows["sampling rate"] = f"{rate} Hz"
     return rows | {
         f"{CONDITIONS[condition].label}s": " ".join(names) for condition, names in names_of_conditions(config).items()
     }

@@ -3,9 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from espnet_diverse.audio.reading import inspect_audio
-from espnet_diverse.audio.resampling import RATE
-from espnet_diverse.data.kaldi import read_data_dir, read_table
+from espnet_diverse.data.tables import read_table
 from espnet_diverse.data.validate import validate
 from espnet_diverse.errors import DataError
 from espnet_diverse.training.config import Config
@@ -105,30 +103,28 @@ class Tokens:
         return f"{name}_shape.{self.vocabularies[name].token_type}" if name in self.vocabularies else f"{name}_shape"
 
 
-def check_data(path: Path, tables: list[Path]) -> None:
+def check_data(path: Path, tables: list[Path], rate: int | None, decode: bool = True) -> None:
     """Check a data directory for faults, and its `tables` for formats that ESPnet would misread.
 
+    Args:
+        path: The data directory.
+        tables: Absolute paths of the tables in it that the run reads.
+        rate: Sampling rate in Hz of the model; None for one that reads no audio.
+        decode: Whether audio is decoded where its header cannot show all faults.
+
     Raises:
-        DataError: The directory has faults, or ESPnet would misread a table.
+        DataError: The directory has faults, or ESPnet would misread a table or audio.
     """
-    speech = path / _SPEECH[0] in tables
-    validate(path, speech, prepared=True)
-    data = read_data_dir(path)
+    speech = path.absolute() / _SPEECH[0] in tables
     prepared = "espnet-diverse prepare writes such directories"
-    if data.segments and speech:
+    if speech and (path / "segments").exists():
         raise DataError(f"{path}: has segments, and training reads one audio file an utterance; {prepared}")
+    # ESPnet checks in training that all rates are equal, but not which one it is, and draws a channel at random.
+    validate(path, speech, rate=rate, decode=decode)
     for file in tables:
         lines = "".join(f"{key} {value}\n" for key, value in read_table(file).items())
         if file.read_text(encoding="utf-8") != lines:
             raise DataError(f"{file}: not sorted, or with other than plain single spaces and LF; {prepared}")
-    if not speech:
-        return
-    # ESPnet checks in training that all rates are equal, but not which one it is, and draws a channel at random.
-    utterance, audio = next(iter(data.wav_scp.items()))
-    info = inspect_audio(Path(audio))
-    if (info.rate, info.channels) != (RATE, 1):
-        has = f"{utterance} has {info.rate} Hz and {info.channels} channels"
-        raise DataError(f"{path / 'wav.scp'}: {has}, and allowed are {RATE} Hz and 1; {prepared}")
 
 
 def check_audio(path: Path, task: str) -> None:

@@ -14,10 +14,10 @@ import numpy as np
 
 from espnet_diverse.data.atomic_files import staged_directory, write_text
 from espnet_diverse.data.tables import read_table
-from espnet_diverse.data.validate import validate
 from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.progress import progress
 from espnet_diverse.training import espnet_command, resumption
+from espnet_diverse.training.audio_rate import audio_rate
 from espnet_diverse.training.batches import read_sampling
 from espnet_diverse.training.condition_names import condition_table, fill_in
 from espnet_diverse.training.config import Config, located, save
@@ -51,9 +51,9 @@ def collect_stats(config: Config, data: RunData, output_dir: Path) -> None:
     """
     tokens = Tokens.load(data)
     filled = _fill(config, data, tokens)
+    rate = _rate(filled, data)
     espnet_command.check(TASKS[data.task], filled)
-    for phase, data_dir in data.phases().items():
-        check_data(data_dir, [Path(file) for file, _, _ in filled[f"{phase}_data_path_and_name_and_type"]])
+    _check_data(filled, data, rate)
     with staged_directory(output_dir) as staging, espnet_command.logged(staging / "stats.log"):
         if data.speech:
             # Normalisation needs the statistics that are collected here.
@@ -106,12 +106,12 @@ def train(
     for phase in data.phases():
         shapes = [stats_dir / phase / tokens.shape(name) for _, name, _ in data.entries(config)]
         filled[f"{phase}_shape_file"] = [str(existing(path)) for path in shapes]
+    rate = _rate(filled, data)
     espnet_command.check(TASKS[data.task], filled)
     statistics = stats_dir / "train" / "feats_stats.npz" if data.speech else None
     if statistics:
         _check_finite(statistics)
-    for data_dir in data.phases().values():
-        validate(data_dir, read_audio=False)
+    _check_data(filled, data, rate, decode=False)  # which `stats` did
     tables, changed = resumption.digests(filled), []
     if resumption.is_resumed(config, output_dir):
         resumption.check_unchanged(output_dir, tables, tokens, statistics, allow_changed)
@@ -159,6 +159,18 @@ def _fill(config: Config, data: RunData, tokens: Tokens) -> Config:
         triples = [(str(existing(file.absolute(), "prepare")), name, kind) for file, name, kind in files]
         filled[f"{phase}_data_path_and_name_and_type"] = triples
     return filled
+
+
+def _rate(config: Config, data: RunData) -> int | None:
+    """Sampling rate of the audio that the model reads; None without audio."""
+    with located(config, "frontend_conf"):
+        return audio_rate(config) if data.speech else None
+
+
+def _check_data(config: Config, data: RunData, rate: int | None, decode: bool = True) -> None:
+    for phase, data_dir in data.phases().items():
+        tables = [Path(file) for file, _, _ in config[f"{phase}_data_path_and_name_and_type"]]
+        check_data(data_dir, tables, rate, decode)
 
 
 def _lengths(text: Path, title: str, tokens: Tokens, name: str) -> dict[str, int]:

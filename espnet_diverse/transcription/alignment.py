@@ -17,7 +17,6 @@ import torch
 from torch import Tensor, nn
 from torchaudio.functional import TokenSpan, forced_align, merge_tokens
 
-from espnet_diverse.audio.resampling import RATE
 from espnet_diverse.errors import ConfigError, ModelError
 from espnet_diverse.transcription.cjk import CJK_LETTER
 from espnet_diverse.transcription.result import Word
@@ -37,11 +36,12 @@ class FrameTimes(NamedTuple):
         return self.first + (frame - 0.5) * self.step
 
 
-def frame_times(model: nn.Module) -> FrameTimes:
+def frame_times(model: nn.Module, rate: int) -> FrameTimes:
     """Times of the frames of a model's encoder, from the hop of its frontend and the strides of its subsampling.
 
     Args:
         model: A model of speech recognition or translation; its frontend centres frame t on sample t * hop.
+        rate: Sampling rate of its audio in Hz.
 
     Raises:
         ModelError: The frontend has no hop length.
@@ -54,7 +54,7 @@ def frame_times(model: nn.Module) -> FrameTimes:
         if isinstance(module, nn.Conv1d | nn.Conv2d):
             first += ((module.kernel_size[0] - 1) / 2 - module.padding[0]) * step
             step *= module.stride[0]
-    return FrameTimes(first * hop / RATE, step * hop / RATE)
+    return FrameTimes(first * hop / rate, step * hop / rate)
 
 
 def check_ctc(ctc: nn.Module | None) -> None:

@@ -124,7 +124,7 @@ class Transcription:
         self.frames = None
         if word_timestamps:
             check_ctc(search.ctc)
-            self.frames = frame_times(search.encoding.model)
+            self.frames = frame_times(search.encoding.model, search.rate)
 
     def __call__(self, requests: Iterable[Request]) -> Iterator[Transcript | Exception]:
         """Yield one result for each request, in order, as soon as it and those before it are done."""
@@ -148,10 +148,10 @@ class Transcription:
         """
         request = recording.request
         try:
-            with open_audio(request.audio, request.rate) as audio:
+            with open_audio(request.audio, request.rate, self.search.rate) as audio:
                 recording.duration = audio.duration
                 recording.report()
-                chunks = self._chunks(recording, split_speech(audio.blocks(), self.segmentation))
+                chunks = self._chunks(recording, split_speech(audio.blocks(), self.segmentation, self.search.rate))
                 read = list(islice(chunks, self.window))
                 self._complete_conditions(recording, read)
                 while len(read) == self.window:

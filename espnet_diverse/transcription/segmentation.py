@@ -2,16 +2,19 @@
 
 A segment begins where speech is detected, ends at the first pause, and keeps some padding at both ends. Speech without
 a pause is split at the quietest place of the second half of the longest allowed segment, where a word is least likely.
+
+Detectors hear 16 kHz. A recording of another rate is resampled for them, and its own samples are cut into frames of the
+same times: frame i begins at sample i * FRAME * rate / 16000, rounded down.
 """
 
 from collections.abc import Iterable, Iterator
-from itertools import chain
+from itertools import chain, tee
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from espnet_diverse.audio.resampling import RATE
+from espnet_diverse.audio.resampling import RATE, resample_blocks
 from espnet_diverse.transcription.segmentation_options import SegmentationOptions
 from espnet_diverse.transcription.vad import FRAME, decibels
 
@@ -20,23 +23,27 @@ _SMOOTHED_FRAMES = 5  # frames that the loudness is averaged over to find a quie
 
 
 class SpeechChunk(NamedTuple):
-    """A part of a recording: its start in seconds, and its samples (L,) float32 at 16 kHz."""
+    """A part of a recording: its start in seconds, and its samples (L,) float32 at `rate` Hz."""
 
     start: float
     samples: NDArray
+    rate: int = RATE
 
     @property
     def end(self) -> float:
         """Its end in seconds."""
-        return (round(self.start * RATE) + len(self.samples)) / RATE  # exactly where the next one may begin
+        return (round(self.start * self.rate) + len(self.samples)) / self.rate  # exactly where the next one may begin
 
 
-def split_speech(blocks: Iterable[NDArray], options: SegmentationOptions | None = None) -> Iterator[SpeechChunk]:
+def split_speech(
+    blocks: Iterable[NDArray], options: SegmentationOptions | None = None, rate: int = RATE
+) -> Iterator[SpeechChunk]:
     """Split a recording into chunks of speech.
 
     Args:
-        blocks: Samples of the recording in order, each block (L,) float32 at 16 kHz. Their sizes make no difference.
+        blocks: Samples of the recording in order, each block (L,) float32. Their sizes make no difference.
         options: Segmentation options; the defaults where not given.
+        rate: Sampling rate of the recording in Hz.
 
     Yields:
         Chunks in the order of time, without overlap, each up to `options.max_seconds` long. Silence yields none.
@@ -50,36 +57,53 @@ def split_speech(blocks: Iterable[NDArray], options: SegmentationOptions | None 
         head: list[NDArray] = []
         for block in blocks:
             head.append(block)
-            if sum(map(len, head)) > options.max_seconds * RATE:
+            if sum(map(len, head)) > options.max_seconds * rate:
                 break
         else:
-            if next(_split(head, options), None) is not None:
-                yield SpeechChunk(0.0, np.concatenate(head))
+            if next(_split(head, options, rate), None) is not None:
+                yield SpeechChunk(0.0, np.concatenate(head), rate)
             return
         blocks = chain(head, blocks)
-    yield from _split(blocks, options)
+    yield from _split(blocks, options, rate)
 
 
-def _split(blocks: Iterable[NDArray], options: SegmentationOptions) -> Iterator[SpeechChunk]:
-    detect, segmenter, end = options.detector(), _Segmenter(options), 0
-    for frames, samples in _frames(blocks):
-        end += samples
-        for frame, probability in zip(frames, detect(frames), strict=True):
-            yield from segmenter.add(frame, probability)
-    yield from segmenter.finish(end)
+def _split(blocks: Iterable[NDArray], options: SegmentationOptions, rate: int) -> Iterator[SpeechChunk]:
+    segmenter = _Segmenter(options, rate)
+    own, heard = tee(blocks)  # which holds no more blocks than resampling delays
+    probabilities = _probabilities(resample_blocks(heard, rate), options)
+    for frame in _frames(own, rate):
+        # Resampling may round the last frame away, which then has few samples.
+        yield from segmenter.add(frame, next(probabilities, 0.0))
+    yield from segmenter.finish()
 
 
-def _frames(blocks: Iterable[NDArray]) -> Iterator[tuple[NDArray, int]]:
-    """Frames (n, FRAME) and their number of samples; the last frame is padded with zeros."""
-    rest = np.zeros(0, np.float32)
+def _probabilities(blocks: Iterable[NDArray], options: SegmentationOptions) -> Iterator[float]:
+    """Probability of speech in each frame of blocks at 16 kHz; the last frame is padded with zeros."""
+    detect, rest = options.detector(), np.zeros(0, np.float32)
     for block in blocks:
         rest = np.concatenate([rest, block])
         whole = len(rest) // FRAME * FRAME
         if whole:
-            yield rest[:whole].reshape(-1, FRAME), whole
+            yield from detect(rest[:whole].reshape(-1, FRAME))
             rest = rest[whole:]
     if len(rest):
-        yield np.pad(rest, (0, FRAME - len(rest)))[None], len(rest)
+        yield from detect(np.pad(rest, (0, FRAME - len(rest)))[None])
+
+
+def _frames(blocks: Iterable[NDArray], rate: int) -> Iterator[NDArray]:
+    """Frames (L,) of the recording; the last one may be shorter."""
+    rest, index = np.zeros(0, np.float32), 0
+    for block in blocks:
+        rest = np.concatenate([rest, block])
+        while (size := _first_sample(index + 1, rate) - _first_sample(index, rate)) <= len(rest):
+            yield rest[:size]
+            rest, index = rest[size:], index + 1
+    if len(rest):
+        yield rest
+
+
+def _first_sample(frame: int, rate: int) -> int:
+    return frame * FRAME * rate // RATE
 
 
 class _Segmenter:
@@ -88,7 +112,8 @@ class _Segmenter:
     It holds the frames since the end of the last chunk; outside of speech only those of the padding.
     """
 
-    def __init__(self, options: SegmentationOptions):
+    def __init__(self, options: SegmentationOptions, rate: int):
+        self.rate = rate
         seconds = FRAME / RATE
         self.max_frames = int(options.max_seconds / seconds)
         self.pause = max(1, round(options.min_silence_seconds / seconds))
@@ -116,18 +141,18 @@ class _Segmenter:
         if not self.in_speech:
             self._drop(len(self.frames) - self.padding)
 
-    def finish(self, end: int) -> Iterator[SpeechChunk]:
-        """Yield the chunk at the end of a recording of `end` samples, if any."""
+    def finish(self) -> Iterator[SpeechChunk]:
+        """Yield the chunk at the end of the recording, if any."""
         if self.in_speech:
-            yield from self._emit(len(self.frames) - self._silent() + self.padding, end)
+            yield from self._emit(len(self.frames) - self._silent() + self.padding)
 
-    def _emit(self, count: int, end: int | None = None) -> Iterator[SpeechChunk]:
-        start, speech = self.first * FRAME, sum(self.is_speech[:count])
-        samples = np.concatenate(self.frames[:count])[: None if end is None else end - start]
+    def _emit(self, count: int) -> Iterator[SpeechChunk]:
+        start, speech = _first_sample(self.first, self.rate), sum(self.is_speech[:count])
+        samples = np.concatenate(self.frames[:count])
         self._drop(count)
         # The rest of speech that was split for its length is no click, however short.
         if speech >= (1 if self.continues else self.min_speech):
-            yield SpeechChunk(start / RATE, samples)
+            yield SpeechChunk(start / self.rate, samples, self.rate)
 
     def _drop(self, count: int) -> None:
         count = min(max(count, 0), len(self.frames))
@@ -140,6 +165,8 @@ class _Segmenter:
 
     def _quietest(self) -> int:
         """Number of frames before the quietest place of the second half."""
-        levels = np.convolve(decibels(np.stack(self.frames)), np.ones(_SMOOTHED_FRAMES), mode="same")
+        shortest = min(map(len, self.frames))  # by a sample, where a frame is no whole number of them
+        levels = decibels(np.stack([frame[:shortest] for frame in self.frames]))
+        levels = np.convolve(levels, np.ones(_SMOOTHED_FRAMES), mode="same")
         half = len(levels) // 2
         return half + int(np.argmin(levels[half:]))

@@ -52,6 +52,15 @@ def test_a_segment_is_looked_at_alone(model, vocabulary, tiny_run):
     assert observe_utterance(model, vocabulary, data, "part")["encoder"].weights.size(-1) < 18
 
 
+def test_audio_is_brought_to_the_rate_of_the_model(model, vocabulary, tiny_run):
+    data = read_data_dir(tiny_run.test_dir)
+    half = observe_utterance(model, vocabulary, data, "test-00", rate=8000)["encoder"].weights.size(-1)
+    assert half == pytest.approx(
+        observe_utterance(model, vocabulary, data, "test-00")["encoder"].weights.size(-1) / 2, abs=1
+    )
+    assert survey(model, vocabulary, data, {"test-00": {}}, rate=8000).redundancy["encoder"].heads
+
+
 def test_an_utterance_too_short_for_the_model(model, vocabulary, tmp_path):
     soundfile.write(tmp_path / "short.wav", [0.1] * 800, 16_000)
     data = DataDir(wav_scp={"short": str(tmp_path / "short.wav")}, text={"short": "a"})

@@ -25,7 +25,7 @@ def test_a_segment_is_read_alone(tiny_run):
     data = read_data_dir(tiny_run.test_dir)
     data.segments, data.text = {"part": Segment("test-00", 0.25, 0.5)}, {"part": "b"}
     whole = soundfile.read(tiny_run.test_dir / "test-00.wav", dtype="float32")[0]
-    np.testing.assert_array_equal(read_speech(data, "part"), whole[4000:8000])
+    np.testing.assert_array_equal(read_speech(data, "part", 16_000), whole[4000:8000])
 
 
 def test_batches_hold_every_sample_once(recognition):
@@ -52,7 +52,7 @@ def test_what_cannot_be_read_is_left_out(recognition, tiny_run, tmp_path, caplog
 def test_an_utterance_that_is_in_one_table_alone_is_refused():
     data = DataDir(text={"a": "x"}, src_text={"b": "y"}, wav_scp={"b": "b.wav"})
     with pytest.raises(DataError, match="utterance 'a' is not in text and wav.scp; text has 'a'"):
-        read_speech(data, "a")
+        read_speech(data, "a", 16_000)
     for utterance in ("a", "b"):
         with pytest.raises(DataError, match=f"utterance '{utterance}' is not in text and src_text; text has 'a'"):
             source_text(data, utterance)

@@ -16,8 +16,9 @@ TEXT = [2, 3, 4]
 
 
 def test_weights_are_those_of_the_models_own_forward_pass(tiny_run):
-    model = load(tiny_run.model_dir)
-    speech, _ = soundfile.read(tiny_run.test_dir / "test-00.wav", dtype="float32")
+    model, rate = load(tiny_run.model_dir)
+    speech, own_rate = soundfile.read(tiny_run.test_dir / "test-00.wav", dtype="float32")
+    assert rate == own_rate
     run_teacher_forced(model, speech, TEXT)
     modules = [module for found in attentions(model).values() for module in found]
     forced = [module.attn for module in modules]

@@ -14,12 +14,12 @@ from espnet_diverse.errors import DataError
 
 
 def test_ready_means_sixteen_kilohertz_mono_sixteen_bit(tmp_path, write_wav):
-    assert inspect_audio(write_wav(tmp_path / "a.wav")).is_ready
-    assert inspect_audio(write_wav(tmp_path / "a.flac")).is_ready
-    assert not inspect_audio(write_wav(tmp_path / "b.wav", rate=8000)).is_ready
-    assert not inspect_audio(write_wav(tmp_path / "b.wav", channels=2)).is_ready
-    assert not inspect_audio(write_wav(tmp_path / "b.wav", subtype="FLOAT")).is_ready
-    assert not inspect_audio(write_wav(tmp_path / "b.sph", format="NIST")).is_ready
+    assert inspect_audio(write_wav(tmp_path / "a.wav")).is_ready()
+    assert inspect_audio(write_wav(tmp_path / "a.flac")).is_ready()
+    assert not inspect_audio(write_wav(tmp_path / "b.wav", rate=8000)).is_ready()
+    assert not inspect_audio(write_wav(tmp_path / "b.wav", channels=2)).is_ready()
+    assert not inspect_audio(write_wav(tmp_path / "b.wav", subtype="FLOAT")).is_ready()
+    assert not inspect_audio(write_wav(tmp_path / "b.sph", format="NIST")).is_ready()
 
 
 def spoil_nan(path, write_wav):

@@ -3,9 +3,10 @@ import tempfile
 import numpy as np
 import pytest
 import soundfile
+import soxr
 from references.converted_audio import HERTZ, KINDS, SECONDS, encoded, run_ffmpeg
 
-from espnet_diverse.audio.reading import check_audio, inspect_audio, open_file, read_audio
+from espnet_diverse.audio.reading import check_audio, inspect_audio, open_file, read_at, read_audio
 from espnet_diverse.audio.resampling import RATE, resample
 from espnet_diverse.audio.segments import Segment
 from espnet_diverse.audio.sources import open_audio
@@ -100,3 +101,34 @@ def test_files_converted_for_reading_leave_nothing_behind(tmp_path, monkeypatch)
 def test_paths_that_cannot_be_opened_are_named(tmp_path):
     with pytest.raises(DataError, match=r"cannot be read \(File name too long\); correct the path or the file"):
         read_audio(tmp_path / ("x" * 300))
+
+
+def test_a_file_of_the_rate_that_is_wanted_is_not_resampled(tmp_path, tone):
+    soundfile.write(tmp_path / "x.wav", tone(1.0, 8000), 8000)
+    samples, seconds = read_at(tmp_path / "x.wav", 8000)
+    np.testing.assert_array_equal(samples, tone(1.0, 8000))
+    part, seconds_of_part = read_at(tmp_path / "x.wav", 8000, Segment("x", 0.25, 0.75))
+    np.testing.assert_array_equal(part, samples[2000:6000])
+    assert (seconds, seconds_of_part) == (1.0, 0.5)
+
+
+def test_a_file_is_resampled_once_from_its_own_rate(tmp_path, tone):
+    soundfile.write(tmp_path / "x.wav", tone(1.0, 44_100), 44_100)
+    samples, seconds = read_at(tmp_path / "x.wav", 8000)
+    np.testing.assert_array_equal(samples, soxr.resample(tone(1.0, 44_100), 44_100, 8000))
+    assert len(samples) == 8000 and seconds == 1.0
+
+
+@pytest.mark.parametrize("name", [name for name, (_, converted_from) in KINDS.items() if converted_from])
+def test_a_temporary_wav_has_the_rate_that_is_wanted(tmp_path, name):
+    path = KINDS[name][0](tmp_path)
+    samples, rate = read_audio(path, target_rate=8000)
+    assert rate == 8000 and len(samples) / rate == pytest.approx(SECONDS, abs=0.15)
+    assert np.argmax(np.abs(np.fft.rfft(samples))) * rate / len(samples) == pytest.approx(HERTZ, abs=1)
+    with open_audio(path, target_rate=8000) as audio:
+        np.testing.assert_array_equal(np.concatenate(list(audio.blocks())), samples)
+
+
+def test_flac_without_its_length_keeps_its_samples(tmp_path):
+    path = KINDS["flac without its length"][0](tmp_path)  # of 8 kHz
+    np.testing.assert_array_equal(read_at(path, 8000)[0], read_audio(tmp_path / "source.wav")[0])

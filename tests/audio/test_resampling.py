@@ -36,6 +36,17 @@ def test_a_whole_its_blocks_and_soxr_agree(rate, count):
     np.testing.assert_array_equal(np.concatenate([whole[:0], *blocks]), whole)
 
 
-def test_sixteen_kilohertz_passes_unchanged(tone):
+@pytest.mark.parametrize("rate", [8000, 16_000, 44_100])
+@pytest.mark.parametrize("target_rate", [8000, 22_050, 44_100])
+def test_other_targets(rate, target_rate):
+    samples = np.random.default_rng(0).standard_normal(10_000).astype(np.float32)
+    expected = soxr.resample(samples, rate, target_rate) if rate != target_rate else samples
+    np.testing.assert_array_equal(resample(samples, rate, target_rate=target_rate), expected)
+    blocks = resample_blocks(np.array_split(samples, 7), rate, target_rate)
+    np.testing.assert_array_equal(np.concatenate(list(blocks)), expected)
+
+
+def test_a_rate_that_is_the_target_passes_unchanged(tone):
     samples = tone(0.1)
-    assert resample(samples, RATE) is samples
+    assert resample(samples, RATE) is resample(samples, 8000, target_rate=8000) is samples
+    assert len(resample(samples, 8000, 1.25, 8000)) == pytest.approx(len(samples) / 1.25, abs=1)

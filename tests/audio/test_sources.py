@@ -75,6 +75,20 @@ def test_blocks_are_short_and_change_nothing(tmp_path, rate, suffix):
     np.testing.assert_array_equal(np.concatenate(blocks), resample(*read_audio(path)))
 
 
+@pytest.mark.parametrize("target_rate", [8000, 22_050])
+@pytest.mark.parametrize("rate", [8000, 16_000, 44_100])
+def test_blocks_of_another_rate(tmp_path, rate, target_rate):
+    path = write(tmp_path / "x.wav", rate, seconds=2.2)
+    samples, own_rate = soundfile.read(path, dtype="float32")
+    with path.open("rb") as stream:
+        for source in (path, stream, samples):
+            with open_audio(source, rate, target_rate) as audio:
+                blocks = list(audio.blocks(seconds=0.5))
+                assert audio.duration == pytest.approx(2.2, abs=1 / target_rate) and audio.rate == own_rate
+            assert len(blocks) > 3
+            np.testing.assert_array_equal(np.concatenate(blocks), resample(samples, rate, target_rate=target_rate))
+
+
 @pytest.mark.parametrize("rate", [8001, 11_025, 22_050, 44_100, 48_000, 96_000])
 def test_no_sample_lies_after_the_duration(rate):
     for count in range(1000, 1100):

@@ -13,8 +13,14 @@ def test_sixteen_bits_pass_through_unchanged(tmp_path, suffix):
     integers = np.arange(-32768, 32768, dtype=np.int16)
     soundfile.write(tmp_path / "in.wav", integers, RATE)
     write_audio(tmp_path / f"out.{suffix}", read_audio(tmp_path / "in.wav")[0])
-    assert inspect_audio(tmp_path / f"out.{suffix}").is_ready
+    assert inspect_audio(tmp_path / f"out.{suffix}").is_ready()
     np.testing.assert_array_equal(soundfile.read(tmp_path / f"out.{suffix}", dtype="int16")[0], integers)
+
+
+def test_another_rate(tmp_path, tone):
+    write_audio(tmp_path / "x.wav", tone(0.5, 8000), 8000)
+    info = inspect_audio(tmp_path / "x.wav")
+    assert info.is_ready(8000) and not info.is_ready() and info.seconds == 0.5
 
 
 def test_loud_samples_are_clipped_not_wrapped(tmp_path):

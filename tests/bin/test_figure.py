@@ -3,7 +3,12 @@
 import subprocess
 import sys
 
+import numpy as np
+import pytest
+import soundfile
+
 from espnet_diverse.bin.main import main
+from espnet_diverse.errors import DataError
 
 
 def test_figure_draws_the_named_utterance(tiny_run, tmp_path, capfd, parse):
@@ -16,6 +21,23 @@ def test_figure_draws_the_named_utterance(tiny_run, tmp_path, capfd, parse):
     assert all(path.exists() for path in module.inputs(args) + module.outputs(args))
     assert main(["figure", *arguments, "--utterance", "test-99"]) == 1
     assert "utterance 'test-99' is not in text and wav.scp; give another, such as 'test-00'" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(("command", "listener"), [("figure", "heads.head_maps"), ("analyse", "measurements.observe")])
+def test_audio_is_read_at_the_rate_of_the_model(telephone_run, tiny_run, tmp_path, monkeypatch, command, listener):
+    heard = []
+
+    def listen(model, speech, *_):
+        heard.append(speech)
+        raise DataError("this is enough")
+
+    monkeypatch.setattr(f"espnet_diverse.analysis.{listener}", listen)
+    arguments = [command, "--model_dir", str(telephone_run.model_dir), "--output_dir", str(tmp_path)]
+    for run in (telephone_run, tiny_run):
+        assert main([*arguments, "--data_dir", str(run.test_dir)]) == 1
+    samples, rate = soundfile.read(telephone_run.test_dir / "test-00.wav", dtype="float32")
+    np.testing.assert_array_equal(heard[0], samples)
+    assert rate == 8000 and {len(speech) for speech in heard} == {6000}
 
 
 def test_figures_of_translation_by_tasks(of_translation, tmp_path, capfd):

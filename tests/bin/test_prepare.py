@@ -72,6 +72,14 @@ def test_drops_and_conversions_are_printed(tmp_path, corpus_dir, prepare, capsys
     assert read_data_dir(tmp_path / "data" / "train").wav_scp["BAC009S0002W0122"].endswith(".flac")
 
 
+def test_another_rate(tmp_path, prepare, capsys):
+    assert prepare("--rate", "8000") == 0
+    assert "test: 1 recordings of 16000 Hz converted to 8 kHz mono" in capsys.readouterr().out.splitlines()
+    for name in UTTERANCES:
+        (path,) = read_data_dir(tmp_path / "data" / name).wav_scp.values()
+        assert soundfile.info(path).samplerate == 8000 and soundfile.info(path).frames == 4000
+
+
 def wav(corpus_dir: Path, name: str) -> Path:
     return corpus_dir / "data_aishell" / "wav" / name / UTTERANCES[name][6:11] / f"{UTTERANCES[name]}.wav"
 

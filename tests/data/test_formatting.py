@@ -49,6 +49,34 @@ def test_other_audio_is_brought_to_sixteen_kilohertz_mono(tmp_path, data, write_
     validate(tmp_path / "data" / "test")
 
 
+def test_another_rate(tmp_path, data, write_wav):
+    write_wav(Path(data.wav_scp["a1"]), rate=8000)
+    write_wav(Path(data.wav_scp["a2"]), rate=44_100)
+    options = FormatOptions((0.9, 1.0), rate=8000)
+    summary = format_data({"train": data}, tmp_path / "data", options)["train"]
+    out = read_data_dir(tmp_path / "data" / "train")
+    assert out.wav_scp["a1"] == data.wav_scp["a1"]  # which is ready
+    for name, path in out.wav_scp.items():
+        seconds = 0.5 / 0.9 if name.startswith("sp0.9-") else 0.5
+        info = soundfile.info(path)
+        assert info.samplerate == 8000 and info.duration == pytest.approx(seconds, abs=1e-3)
+        samples, _ = soundfile.read(path)
+        pitch = np.argmax(np.abs(np.fft.rfft(samples))) / info.duration
+        assert pitch == pytest.approx(440 * 0.5 / seconds, abs=2)
+    assert dict(summary.converted) == {"44100 Hz": 1, "16000 Hz": 1}
+    assert summary.seconds == pytest.approx(3 * (0.5 + 0.5 / 0.9), abs=0.01)
+    validate(tmp_path / "data" / "train", rate=8000)
+
+
+def test_segments_at_another_rate(tmp_path, tone):
+    soundfile.write(tmp_path / "r.wav", tone(2.0, 8000), 8000)
+    data = DataDir({"r": str(tmp_path / "r.wav")}, {"a": "x"}, {"a": "s"}, {"a": Segment("r", 0.25, 0.75)})
+    format_data({"dev": data}, tmp_path / "data", FormatOptions(rate=8000))
+    samples, rate = soundfile.read(read_data_dir(tmp_path / "data" / "dev").wav_scp["a"], dtype="float32")
+    assert rate == 8000
+    np.testing.assert_array_equal(samples, tone(2.0, 8000)[2000:6000])
+
+
 def test_audio_that_libsndfile_cuts_short_is_converted(tmp_path):
     """Each of these files was refused or lost audio when only libsndfile read it."""
     folders = {name.replace(" ", "-"): tmp_path / name for name in KINDS}
@@ -57,7 +85,7 @@ def test_audio_that_libsndfile_cuts_short_is_converted(tmp_path):
         folder.mkdir()
         data.wav_scp[name], data.text[name], data.utt2spk[name] = str(make(folder)), "x", name
     with pytest.raises(DataError, match="^6 faults: .*/x.mp3: training does not read concatenated mp3; conv"):
-        validate(data, prepared=True)
+        validate(data, rate=16000)
     summary = format_data({"test": data}, tmp_path / "data")["test"]
     assert dict(summary.converted) == {title: 1 for _, title in KINDS.values() if title}
     out = read_data_dir(tmp_path / "data" / "test")
@@ -67,7 +95,7 @@ def test_audio_that_libsndfile_cuts_short_is_converted(tmp_path):
         samples, rate = soundfile.read(out.wav_scp[name], dtype="float32")
         assert rate == 16000 and len(samples) / rate == pytest.approx(2.0, abs=0.15)
         np.testing.assert_allclose(samples, transcribed, atol=0.5 / 32768)
-    validate(out, prepared=True)
+    validate(out, rate=16000)
 
 
 def test_segments_are_cut(tmp_path, tone):
@@ -187,6 +215,7 @@ def test_foreign_directories_and_the_audio_itself_are_not_replaced(tmp_path, dat
         ({"min_seconds": 0.0}, "limits of 0 and 20 seconds: must be above 0"),
         ({"min_seconds": 5.0, "max_seconds": 2.0}, "limits of 5 and 2 seconds"),
         ({"audio_format": "mp3"}, "audio format 'mp3': must be wav or flac"),
+        ({"rate": 8}, "rate of 8 Hz: must be from 1000 to 768000, such as 8000 or 16000"),
     ],
 )
 def test_form_out_of_range(options, what):

@@ -143,3 +143,25 @@ def test_text_alone_is_compared_with_its_sources_and_languages():
     data.src_text, data.conditions = {"a": "eins", "b": ""}, {}
     (fault,) = find_faults(data)
     assert str(fault).startswith("src_text: b: empty transcript")
+
+
+def test_audio_of_another_rate_or_more_channels_is_named_for_every_utterance(tmp_path, data, data_dir, write_wav):
+    write_wav(Path(data.wav_scp["a1"]), rate=44_100)
+    write_wav(Path(data.wav_scp["b1"]), channels=2)
+    assert whats(data_dir) == []
+    convert = "convert it with espnet-diverse prepare --rate 16000, or set frontend_conf.fs to the rate of the data"
+    convert = f"and the model reads 16000 Hz and 1 channel; {convert}"
+    expected = [
+        f"{data_dir}/wav.scp: {name}: {data.wav_scp[name]}: has {has}, {convert}"
+        for name, has in (("a1", "44100 Hz and 1 channel"), ("b1", "16000 Hz and 2 channels"))
+    ]
+    assert whats(data_dir, rate=16_000) == whats(data_dir, rate=16_000, decode=False) == expected
+    with pytest.raises(DataError, match="^3 faults: .* a2: .*has 16000 Hz and 1 channel, and the model reads 8000 Hz"):
+        validate(data_dir, rate=8000)
+
+
+def test_headers_alone_do_not_show_all_faults(data, data_dir):
+    soundfile.write(data.wav_scp["a2"], np.array([0.0, np.nan], np.float32), 16000, subtype="FLOAT")
+    assert len(whats(data_dir)) == 1 and whats(data_dir, decode=False) == []
+    Path(data.wav_scp["b1"]).write_text("not audio")
+    assert "b1.wav: not readable as audio" in whats(data_dir, decode=False)[0]

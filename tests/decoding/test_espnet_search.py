@@ -80,7 +80,7 @@ def test_each_utterance_is_decoded_for_its_own_tasks(tiny_run, tmp_path):
     data_dir.mkdir()
     shutil.copy(tiny_run.test_dir / "wav.scp", data_dir)
     (data_dir / "utt2lang").write_text("test-00 de\ntest-01 ar\ntest-02 de\n")
-    search = Search(Listening(), KnownConditions({"lang": ["ar", "de"], "tgtlang": ["ar", "de"]}))
+    search = Search(Listening(), KnownConditions({"lang": ["ar", "de"], "tgtlang": ["ar", "de"]}), 16_000)
     decode(search, data_dir, tmp_path / "out")
     assert search.speech2text.heard == [{"lang": [i], "tgtlang": [i]} for i in (1, 0, 1)]
     search.speech2text.heard.clear()
@@ -90,7 +90,7 @@ def test_each_utterance_is_decoded_for_its_own_tasks(tiny_run, tmp_path):
 
 
 def test_an_unknown_task_is_refused_before_anything_is_decoded(tiny_run, tmp_path):
-    search = Search(Listening(), KnownConditions({"lang": ["ar", "de"]}))
+    search = Search(Listening(), KnownConditions({"lang": ["ar", "de"]}), 16_000)
     with pytest.raises(DataError, match="utterance 'test-00' has no language; .* this model knows: ar de"):
         decode(search, tiny_run.test_dir, tmp_path / "out")
     assert search.speech2text.heard == [] and not (tmp_path / "out").exists()

@@ -3,10 +3,14 @@
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
+import soundfile
 import torch
 import yaml
 
+from espnet_diverse.data.formatting import FormatOptions, format_data
+from espnet_diverse.data.kaldi import read_data_dir
 from espnet_diverse.decoding.condition_ids import KnownConditions
 from espnet_diverse.decoding.decode_dir import decode
 from espnet_diverse.decoding.espnet_search import load_search
@@ -56,6 +60,38 @@ def test_each_utterance_is_decoded_for_its_own_tasks(tiny_run, tmp_path):
     search.conditions, search.search = KnownConditions({"lang": ["ar", "de"], "tgtlang": ["ar", "de"]}), listen
     decode(search, data_dir, tmp_path / "out")
     assert heard == [{"lang": [1, 0, 1], "tgtlang": [1, 0, 1]}] and current().conditions == {}
+
+
+@pytest.mark.parametrize("load", [load_predictor, load_search])
+def test_data_prepared_at_the_rate_of_the_model_are_not_resampled(telephone_run, tiny_run, tmp_path, load):
+    data = read_data_dir(tiny_run.test_dir)
+    format_data({"test": data}, tmp_path / "data", FormatOptions(rate=8000))
+    search = load(telephone_run.model_dir, options=Options(beam_size=3, batch_size=1, maxlenratio=-4))
+    results = decode(search, tmp_path / "data" / "test", tmp_path / "out")
+    prepared = read_data_dir(tmp_path / "data" / "test").wav_scp
+    for result in results:
+        samples, rate = soundfile.read(prepared[result.utterance], dtype="float32")
+        assert rate == 8000 and len(samples) == 6000
+        read = search.features(samples) if load is load_predictor else samples
+        np.testing.assert_array_equal(search.read(prepared[result.utterance])[0], read)
+        assert result.seconds == 0.75 and result.text == search.batch([read], [{}])[0][0].text
+        # The source, at 16 kHz, gives the same but for the 16 bits of the prepared file.
+        same, seconds = search.read(data.wav_scp[result.utterance])
+        np.testing.assert_allclose(same, read, atol=0.02 if load is load_predictor else 2**-15)
+        assert seconds == 0.75
+
+
+def test_a_model_of_features_is_refused(tiny_run, tmp_path):
+    shutil.copytree(tiny_run.model_dir, tmp_path / "model")
+    config = yaml.safe_load((tiny_run.model_dir / "config.yaml").read_text())
+    config |= {"input_size": 20, "frontend": None, "frontend_conf": {}}
+    (tmp_path / "model" / "config.yaml").write_text(yaml.safe_dump(config))
+    state = checkpoint.load(tiny_run.model_dir / "valid.acc.ave.pth")
+    del state["frontend.logmel.melmat"]
+    torch.save(state, tmp_path / "model" / "valid.acc.ave.pth")
+    for load in (load_predictor, load_search):
+        with pytest.raises(ModelError, match=r"^the model reads features of size 20 \(input_size\), not audio"):
+            load(tmp_path / "model")
 
 
 @pytest.fixture(scope="module")

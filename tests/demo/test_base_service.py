@@ -9,6 +9,7 @@ from espnet_diverse.demo.limits import Limits
 def test_what_the_page_is_told(speech, translation, tiny_run):
     about = speech.about()
     assert about["name"] == tiny_run.model_dir.name and about["task"] == "asr" and about["conditions"] == []
+    assert about["rate"] == 16_000 and translation.about()["rate"] is None
     assert about["description"] == "Speech recognition." and (about["beam_size"], about["nbest"]) == (10, 5)
     assert about["limits"] == {"seconds": 2.0, "megabytes": 0.5, "characters": 60}
     assert translation.about()["task"] == "mt" and translation.about()["description"] == "Text translation."

@@ -1,10 +1,14 @@
 import tempfile
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import soundfile
+from references.tones import tones
 
 from espnet_diverse.decoding.options import Options
+from espnet_diverse.demo.limits import Limits
+from espnet_diverse.demo.task_services import load_service
 from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.inference import Recognizer, Translator
 from espnet_diverse.transcription.segmentation_options import SegmentationOptions
@@ -35,6 +39,19 @@ def test_translation_is_that_of_the_translator(translation, tiny_translation):
     assert [segment["text"] for segment in found["segments"]] == [one.text for one in expected]
     assert found["text"] == "\n".join(one.text for one in expected)
     assert [len(segment["alternatives"]) for segment in found["segments"]] == [3, 3]
+
+
+def test_recordings_are_brought_to_the_rate_of_the_model(telephone_run, tmp_path):
+    service = load_service(telephone_run.model_dir, None, Limits(), SegmentationOptions(vad="none"))
+    service.options = replace(service.options, minlenratio=-3.0, maxlenratio=-6.0)
+    assert service.about()["rate"] == 8000
+    soundfile.write(tmp_path / "x.wav", tones(1.5, 0, rate=44_100), 44_100)
+    found = service.run((tmp_path / "x.wav").read_bytes(), {"beam_size": "2"})
+    assert found["duration"] == 1.5 and found["segments"][0]["end"] == 1.5 and found["text"]
+    assert found["text"] == service.recognizer(tmp_path / "x.wav", options=replace(service.options, beam_size=2)).text
+    (kept,) = service.results._kept[found["id"]]
+    assert len(kept.source) == 1.5 * 8000
+    assert service.heads(b"", {"result": found["id"]})["pictures"]
 
 
 def test_silence_has_no_text_and_no_heads(speech, tmp_path, monkeypatch):

@@ -77,7 +77,7 @@ def test_what_the_run_knows(run):
         "| decoder | transformer, 6 layers |",
         "| encoder attention | sdma, n_clusters_z 8, head selection group, pool of heads 8 |",
         "| vocabulary | 4 tokens, char |",
-        "| sampling rate | 16k |",
+        "| sampling rate | 16000 Hz |",
         "| languages | el es |",
         "| domains | news talk |",
     ]

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -40,7 +41,7 @@ def run(argv: Sequence[str | Path], cwd: Path = ROOT) -> subprocess.CompletedPro
 
 def plan(folder: str, line: str, somewhere: Path) -> str:
     """What a call of a recipe would run; `/path/to/...` becomes `somewhere`."""
-    words = [str(somewhere) if word.startswith("/path/to") else word for word in line.split()]
+    words = [str(somewhere) if word.startswith("/path/to") else word for word in shlex.split(line)]
     done = run([*words, *([] if "--dry_run" in words else ["--dry_run"])], ROOT / folder)
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -24,20 +24,35 @@ def test_directories_that_espnet_would_misread_are_refused(train_dir):
     text = (train_dir / "text").read_text()
     (train_dir / "text").write_text("".join(sorted(text.splitlines(keepends=True), reverse=True)))
     with pytest.raises(DataError, match=r"train/text: not sorted, or with other than plain single spaces and LF"):
-        check_data(train_dir, tables)
+        check_data(train_dir, tables, 16_000)
     (train_dir / "text").write_text(text)
     (train_dir / "segments").write_text(
         "".join(f"{line.split()[0]} {line.split()[0]} 0 0.5\n" for line in text.splitlines())
     )
     with pytest.raises(DataError, match="has segments, and training reads one audio file an utterance"):
-        check_data(train_dir, tables)
+        check_data(train_dir, tables, 16_000)
     (train_dir / "segments").unlink()
-    soundfile.write(train_dir / "train-00.wav", np.zeros(8000), 8000)
-    with pytest.raises(DataError, match=r"train-00 has 8000 Hz and 1 channels, and allowed are 16000 Hz and 1;"):
-        check_data(train_dir, tables)
-    (train_dir / "train-00.wav").write_bytes(2 * encoded(1.0, **OGG))
-    with pytest.raises(DataError, match=r"train-00\.wav: training does not read concatenated ogg; convert it with"):
-        check_data(train_dir, tables)
+    soundfile.write(train_dir / "train-05.wav", np.zeros(8000), 8000)
+    said = r"^\S*wav\.scp: train-05: \S*train-05\.wav: has 8000 Hz and 1 channel, and the model reads 16000 Hz"
+    with pytest.raises(DataError, match=said):
+        check_data(train_dir, tables, 16_000)
+    with pytest.raises(DataError, match=r"^11 faults: \S*wav\.scp: train-00: .*; and 8 more$"):
+        check_data(train_dir, tables, 8000)
+    (train_dir / "train-05.wav").write_bytes(2 * encoded(1.0, **OGG))
+    with pytest.raises(DataError, match=r"train-05\.wav: training does not read concatenated ogg; convert it with"):
+        check_data(train_dir, tables, 16_000)
+
+
+def test_a_relative_directory_is_checked_as_well(train_dir, monkeypatch):
+    tables = [train_dir / "wav.scp", train_dir / "text"]
+    monkeypatch.chdir(train_dir.parent)
+    check_data(Path("train"), tables, 16_000)
+    check_data(Path("train"), tables[1:], None)  # of a task that reads no audio
+    with pytest.raises(DataError, match=r"^12 faults: train/wav\.scp: train-00: "):
+        check_data(Path("train"), tables, 8000)
+    (train_dir / "segments").touch()
+    with pytest.raises(DataError, match="^train: has segments, and training reads one audio file an utterance; esp"):
+        check_data(Path("train"), tables, 16_000)
 
 
 @pytest.mark.parametrize(

@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import numpy as np
 import pytest
 import soundfile
@@ -97,3 +99,53 @@ def test_a_directory_without_audio_is_refused_for_speech(tiny_run, train_dir, tm
     with pytest.raises(DataError, match=said):
         data = RunData(train_dir, tiny_run.valid_dir, tiny_run.tokens_dir)
         stages.train(merge(["model/tiny"]), data, tiny_run.stats_dir, tmp_path / "exp")
+
+
+@pytest.fixture
+def broadcast_dir(train_dir):
+    """The training data with one utterance at 44.1 kHz, which is not the first."""
+    soundfile.write(train_dir / "train-05.wav", np.zeros(44_100), 44_100)
+    return train_dir
+
+
+def test_statistics_of_a_relative_directory_of_another_rate_are_refused(tiny_run, broadcast_dir, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    said = (
+        r"^train/wav\.scp: train-05: \S*: has 44100 Hz and 1 channel, and the model reads 16000 Hz and 1 channel; conv"
+    )
+    with pytest.raises(DataError, match=said):
+        collect(tiny_run, Path("train"), tmp_path)
+    lines = [line.split()[0] for line in (broadcast_dir / "text").read_text().splitlines()]
+    (broadcast_dir / "segments").write_text("".join(f"{name} {name} 0 0.5\n" for name in lines))
+    with pytest.raises(DataError, match="^train: has segments, and training reads one audio file an utterance; .*$"):
+        collect(tiny_run, Path("train"), tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["train"]
+
+
+def test_training_refuses_audio_of_another_rate(tiny_run, telephone_run, broadcast_dir, tmp_path):
+    said = "train-05: .*: has 44100 Hz and 1 channel, and the model reads 16000 Hz and 1 channel"
+    with pytest.raises(DataError, match=said):
+        data = RunData(broadcast_dir, tiny_run.valid_dir, tiny_run.tokens_dir)
+        stages.train(merge(["model/tiny"]), data, tiny_run.stats_dir, tmp_path / "exp")
+    said = "^12 faults: .*train-00.wav: has 16000 Hz and 1 channel, and the model reads 8000 Hz and 1 .* and 9 more$"
+    config = merge(["model/tiny"], ["frontend_conf.fs=8k"])
+    with pytest.raises(DataError, match=said):
+        data = RunData(tiny_run.train_dir, telephone_run.valid_dir, tiny_run.tokens_dir)
+        stages.train(config, data, tiny_run.stats_dir, tmp_path / "exp")
+    with pytest.raises(DataError, match=said):
+        stages.collect_stats(config, data, tmp_path / "stats")
+    assert [path.name for path in tmp_path.iterdir()] == ["train"]
+
+
+def test_a_model_of_eight_kilohertz_trains_on_half_the_samples_and_frames(telephone_run):
+    shapes = (telephone_run.stats_dir / "train" / "speech_shape").read_text().splitlines()
+    assert len(shapes) == 12 and shapes[0] == "train-00 6000"
+    with np.load(telephone_run.stats_dir / "train" / "feats_stats.npz") as statistics:
+        assert statistics["count"] == 12 * (1 + 6000 // 160)
+    assert (telephone_run.model_dir / "valid.acc.ave.pth").exists()
+
+
+def test_what_is_no_rate_is_refused_with_its_origin(tiny_run, tmp_path):
+    with pytest.raises(ConfigError, match="^--set frontend_conf.fs=fast: frontend_conf: fs 'fast' is no sampling rate"):
+        collect(tiny_run, tiny_run.train_dir, tmp_path, "frontend_conf.fs=fast")
+    assert list(tmp_path.iterdir()) == []

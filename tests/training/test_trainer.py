@@ -63,7 +63,8 @@ def test_the_console_shows_progress_and_a_table_and_the_log_the_rest(tiny_run, t
     assert len(row.split()) == len(header.split()) and len(row) == len(header)
     assert all(np.isfinite(float(figure)) for figure in row.split())
     lines = shown.err.splitlines()
-    assert [line.partition(":")[0] for line in lines] == ["train epoch 1", "valid epoch 1"]
+    phases = ["check audio", "check audio", "train epoch 1", "valid epoch 1"]
+    assert [line.partition(":")[0] for line in lines] == phases
     log = (tmp_path / "exp" / "train.log").read_text()
     assert "1epoch results" in log and "--set=max_epoch=1" not in shown.out
     assert logging.getLogger().handlers == handlers

@@ -139,7 +139,8 @@ def test_frames_lie_in_the_middle_of_what_they_see(layer):
     model = SimpleNamespace(encoder=encoder, frontend=SimpleNamespace(hop_length=128))
     features = torch.randn(1, 120, 80, requires_grad=True)
     embedded = encoder.embed(features) if layer == "linear" else encoder.embed(features, None)[0]
-    first, step = frame_times(model)
+    first, step = frame_times(model, 16_000)
+    assert frame_times(model, 8000) == pytest.approx((2 * first, 2 * step))
     for frame in (4, 7):
         (gradient,) = torch.autograd.grad(embedded[0, frame].square().sum(), features, retain_graph=True)
         seen = gradient[0].abs().sum(1).nonzero().flatten()
@@ -149,7 +150,7 @@ def test_frames_lie_in_the_middle_of_what_they_see(layer):
 def test_a_frontend_without_a_hop_is_refused():
     model = SimpleNamespace(encoder=nn.Module(), frontend=nn.Identity())
     with pytest.raises(ModelError, match="frontend Identity has no hop_length; turn word_timestamps off"):
-        frame_times(model)
+        frame_times(model, 16_000)
 
 
 def test_a_model_without_ctc_over_its_text_is_refused():

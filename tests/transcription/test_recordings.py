@@ -53,9 +53,9 @@ def test_a_bad_recording_changes_no_digit_of_another(recognizer, twelve, clean, 
 def test_a_recording_that_breaks_while_it_is_read_changes_no_digit_of_another(recognizer, twelve, clean, monkeypatch):
     split, opened = recordings.split_speech, []
 
-    def breaking(blocks, options):
+    def breaking(blocks, options, rate):
         opened.append(blocks)
-        for count, chunk in enumerate(split(blocks, options)):
+        for count, chunk in enumerate(split(blocks, options, rate)):
             if len(opened) in (3, 9) and count == 9 * (len(opened) == 9):  # a short one, and a long one after a window
                 raise MemoryError("no room")
             yield chunk

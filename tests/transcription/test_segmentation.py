@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from espnet_diverse.audio.resampling import resample
 from espnet_diverse.transcription.segmentation import SpeechChunk, split_speech
 from espnet_diverse.transcription.segmentation_options import VADS, SegmentationOptions
 from espnet_diverse.transcription.vad import FRAME, EnergyDetector
@@ -137,6 +138,37 @@ def test_a_pause_within_the_last_half_ends_a_long_chunk(speech):
     assert found[0][1] == found[1][0] == pytest.approx(6.2, abs=0.2)
 
 
+@pytest.mark.parametrize("rate", [8000, 11_025, 22_050, 44_100])
+def test_times_are_those_of_sixteen_kilohertz(speech, rate):
+    samples = np.concatenate([silence(2), speech, silence(3), speech / 2, silence(2)])
+    other = resample(samples, RATE, target_rate=rate)
+    for vad in ("silero", "energy"):
+        options = SegmentationOptions(vad=vad)
+        expected = list(split_speech([samples], options))
+        found = list(split_speech(np.array_split(other, 9), options, rate))
+        assert len(found) == len(expected) == 2
+        for chunk, same in zip(found, expected, strict=True):
+            assert (chunk.start, chunk.end) == pytest.approx((same.start, same.end), abs=0.2)
+            first = round(chunk.start * rate)
+            np.testing.assert_array_equal(chunk.samples, other[first : first + len(chunk.samples)])
+
+
+@pytest.mark.parametrize("rate", [8000, 11_025, 44_100])
+def test_at_any_rate_nothing_is_left_out_without_vad(rate):
+    samples = np.random.default_rng(0).standard_normal(round(20.1 * rate)).astype(np.float32)
+    found = list(split_speech(np.array_split(samples, 9), SegmentationOptions(vad="none", max_seconds=6), rate))
+    assert [chunk.end for chunk in found[:-1]] == [chunk.start for chunk in found[1:]]
+    np.testing.assert_array_equal(np.concatenate([chunk.samples for chunk in found]), samples)
+    assert len(found) > 3 and max(len(chunk.samples) for chunk in found) <= 6 * rate
+
+
+@pytest.mark.parametrize(("rate", "times", "chunks"), [(8000, 3, 3), (44_100, 1, 1)])
+def test_auto_measures_length_at_the_rate(speech, rate, times, chunks):
+    samples = np.concatenate([silence(3), speech, silence(4)] * times)  # in samples shorter, or longer, than 20 s
+    found = list(split_speech([resample(samples, RATE, target_rate=rate)], rate=rate))
+    assert len(found) == chunks and (chunks > 1 or abs(found[0].end - len(samples) / RATE) < 1e-3)
+
+
 def test_chunks_are_handed_out_as_soon_as_they_end():
     read = []
 
@@ -151,3 +183,4 @@ def test_chunks_are_handed_out_as_soon_as_they_end():
 
 def test_a_chunk_knows_its_end():
     assert SpeechChunk(1.5, silence(0.25)).end == 1.75
+    assert SpeechChunk(1.5, silence(0.25), 8000).end == 2.0

@@ -82,7 +82,7 @@ function body() {
     return new Blob([at("text").value]);
   }
   if (!source) throw new Error("Choose an audio file or make a recording first.");
-  return readable(source);
+  return readable(source, model.rate);
 }
 
 async function run() {
@@ -160,7 +160,7 @@ async function toggleRecording() {
   const name = (seconds) => { button.textContent = `Stop (${seconds} s)`; };
   at("error").textContent = "";
   try {
-    recording = await record(model.limits.seconds, name);
+    recording = await record(model.limits.seconds, model.rate, name);
     name(0);
     button.setAttribute("aria-pressed", "true");
     at("file").value = "";

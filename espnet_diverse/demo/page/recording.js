@@ -1,21 +1,22 @@
 // Recordings from a file or the microphone, converted in the browser to a format that the server reads.
 
-const RATE = 16000;
 const READ_BY_THE_SERVER = /\.(wav|flac|mp3|ogg|oga|opus|aiff?|sph|au)$/i;
 
-/** A file that the server can read: unchanged, or converted to wav where only the browser may know its format. */
-export async function readable(file) {
+/** A file that the server can read: unchanged, or converted to wav where only the browser may know its format.
+ * @param rate Sampling rate of the wav in Hz.
+ */
+export async function readable(file, rate) {
   if (READ_BY_THE_SERVER.test(file.name)) return file;
   try {
-    return await wav(await file.arrayBuffer());
+    return await wav(await file.arrayBuffer(), rate);
   } catch {
     return file;  // the server reports the error
   }
 }
 
-/** Convert audio that the browser can decode, an ArrayBuffer, to 16 kHz mono 16-bit wav, a Blob. */
-async function wav(encoded) {
-  const audio = await new OfflineAudioContext(1, 1, RATE).decodeAudioData(encoded);
+/** Convert audio that the browser can decode, an ArrayBuffer, to mono 16-bit wav of a rate, a Blob. */
+async function wav(encoded, rate) {
+  const audio = await new OfflineAudioContext(1, 1, rate).decodeAudioData(encoded);
   const channels = Array.from({length: audio.numberOfChannels}, (_, index) => audio.getChannelData(index));
   const bytes = new DataView(new ArrayBuffer(44 + 2 * audio.length));
   const text = (at, letters) => [...letters].forEach((letter, index) => bytes.setUint8(at + index, letter.charCodeAt(0)));
@@ -25,8 +26,8 @@ async function wav(encoded) {
   bytes.setUint32(16, 16, true);  // bytes of the format
   bytes.setUint16(20, 1, true);  // PCM
   bytes.setUint16(22, 1, true);  // channels
-  bytes.setUint32(24, RATE, true);
-  bytes.setUint32(28, 2 * RATE, true);  // bytes a second
+  bytes.setUint32(24, rate, true);
+  bytes.setUint32(28, 2 * rate, true);  // bytes a second
   bytes.setUint16(32, 2, true);  // bytes a frame
   bytes.setUint16(34, 16, true);  // bits a sample
   text(36, "data");
@@ -40,10 +41,11 @@ async function wav(encoded) {
 
 /** Record from the microphone.
  * @param seconds Maximum duration.
+ * @param rate Sampling rate of the recorded file in Hz.
  * @param tick Called every second with the seconds so far.
  * @returns {Promise<{stop: function(), file: Promise<File>}>} A function that stops, and the recorded file.
  */
-export async function record(seconds, tick) {
+export async function record(seconds, rate, tick) {
   const stream = await navigator.mediaDevices.getUserMedia({audio: true});
   const recorder = new MediaRecorder(stream);
   const pieces = [];
@@ -59,7 +61,7 @@ export async function record(seconds, tick) {
       clearInterval(clock);
       stream.getTracks().forEach((track) => track.stop());
       try {
-        resolve(new File([await wav(await new Blob(pieces).arrayBuffer())], "recording.wav", {type: "audio/wav"}));
+        resolve(new File([await wav(await new Blob(pieces).arrayBuffer(), rate)], "recording.wav", {type: "audio/wav"}));
       } catch (error) {
         reject(error);
       }

@@ -1,0 +1,57 @@
+"""The sampling rate of the audio that a model reads, which its configuration decides."""
+
+from collections.abc import Mapping
+
+import humanfriendly
+
+from espnet_diverse.audio.libsndfile import RATES
+from espnet_diverse.audio.resampling import RATE
+from espnet_diverse.errors import ModelError
+from espnet_diverse.option_checks import OptionError
+
+
+def audio_rate(config: Mapping) -> int | None:
+    """Sampling rate in Hz of the audio that a speech model reads; None for a model that reads features.
+
+    Args:
+        config: Configuration of a run, as the user gave it or as it is in config.yaml. ESPnet's frontends have the rate
+            as `fs`: a number, or text such as 16k; 16 kHz where it is not given.
+
+    Raises:
+        OptionError: The rate is not one that audio can have.
+    """
+    size = config.get("input_size")
+    if size is not None:  # no frontend; of size 1 for encoders that read samples, such as Whisper's, at 16 kHz
+        return RATE if size == 1 else None
+    given = (config.get("frontend_conf") or {}).get("fs")
+    if given is None:
+        return RATE
+    rate = _parsed(given)
+    if rate is None or not RATES[0] <= rate <= RATES[1]:
+        allowed = f"give {RATES[0]} to {RATES[1]} Hz as a whole number or as text such as 8k"
+        raise OptionError("fs", f"fs {given!r} is no sampling rate; {allowed}")
+    return rate
+
+
+def required_rate(config: Mapping) -> int:
+    """The same for a model that must read audio.
+
+    Raises:
+        ModelError: The model reads features.
+        OptionError: The rate is not one that audio can have.
+    """
+    rate = audio_rate(config)
+    if rate is None:
+        features = f"features of size {config['input_size']} (input_size)"
+        raise ModelError(f"the model reads {features}, not audio; give a model with a frontend")
+    return rate
+
+
+def _parsed(given: object) -> int | None:
+    """A number of Hz as ESPnet reads it; None where it is neither a whole number nor text."""
+    if isinstance(given, str):
+        try:
+            return humanfriendly.parse_size(given)
+        except humanfriendly.InvalidSize:
+            return None
+    return given if isinstance(given, int) and not isinstance(given, bool) else None
