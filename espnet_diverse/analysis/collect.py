@@ -47,6 +47,7 @@ class Observation:
     Attributes:
         weights: Attention weights, after any re-weighting by the core, (N, H, Tq, Tk).
         queries: Queries of the last layer (H, Tq, D).
+        outputs: Outputs of the heads, (N, H, Tq, D).
         maps: Other matrices that the cores report, by name, as in `Inspection.maps`, with values (N, H, Tq, Tk).
         posteriors: Cluster probabilities (N, H, T, C) of "frames" or "source tokens", "tokens" and "queries"; empty
             without clusters.
@@ -54,6 +55,7 @@ class Observation:
 
     weights: Tensor
     queries: Tensor
+    outputs: Tensor
     maps: dict[str, HeadMap] = field(default_factory=dict)
     posteriors: dict[str, Tensor] = field(default_factory=dict)
 
@@ -82,31 +84,45 @@ def observe(
         not keep one matrix of weights for each head (a block-wise encoder, a core without explicit weights).
     """
     layers = attentions(model)
-    norms = [module.q_norm for modules in layers.values() for module in modules]
-    with _outputs(norms) as outputs:
+    modules = [module for modules in layers.values() for module in modules]
+    with (
+        _recorded([module.q_norm for module in modules]) as queries,
+        _recorded([module.linear_out for module in modules], inputs=True) as outputs,
+    ):
         run_teacher_forced(model, source, text, conditions)
     read = "source tokens" if np.issubdtype(source.dtype, np.integer) else "frames"
     return {
-        kind: _observation(layers[kind], outputs, {key: name or read for key, name in _INPUTS[kind].items()})
+        kind: _observation(layers[kind], queries, outputs, {key: name or read for key, name in _INPUTS[kind].items()})
         for kind in KINDS
         if layers[kind] and all(module.attn is not None and len(module.attn) == 1 for module in layers[kind])
     }
 
 
 @contextmanager
-def _outputs(modules: list[nn.Module]) -> Iterator[dict[nn.Module, list]]:
-    """Record what each of `modules` returns, call by call."""
-    outputs = defaultdict(list)
-    hooks = [module.register_forward_hook(lambda m, _, output: outputs[m].append(output)) for module in modules]
+def _recorded(modules: list[nn.Module], inputs: bool = False) -> Iterator[dict[nn.Module, list]]:
+    """Record what each of `modules` returns, or its first argument, call by call."""
+    seen = defaultdict(list)
+    hooks = [
+        module.register_forward_hook(lambda m, given, output: seen[m].append(given[0] if inputs else output))
+        for module in modules
+    ]
     try:
-        yield outputs
+        yield seen
     finally:
         for hook in hooks:
             hook.remove()
 
 
-def _observation(modules: list[nn.Module], outputs: dict[nn.Module, list], inputs: Mapping[str, str]) -> Observation:
-    """Stack what the layers report; `q_norm` returns the queries, in ESPnet's attention too."""
+def _observation(
+    modules: list[nn.Module],
+    queries: Mapping[nn.Module, list],
+    outputs: Mapping[nn.Module, list],
+    inputs: Mapping[str, str],
+) -> Observation:
+    """Stack what the layers report.
+
+    `q_norm` returns the queries, and `linear_out` is given the outputs of the heads, in ESPnet's attention too.
+    """
     reports = [_inspection(module) for module in modules]
     maps = {
         name: replace(shown, values=torch.stack([report.maps[name].values[0] for report in reports]).cpu())
@@ -119,7 +135,9 @@ def _observation(modules: list[nn.Module], outputs: dict[nn.Module, list], input
         if all(name in report.posteriors for report in reports)
     }
     weights = torch.stack([module.attn[0] for module in modules]).cpu()
-    return Observation(weights, outputs[modules[-1].q_norm][0][0].cpu(), maps, posteriors)
+    merged = torch.stack([outputs[module.linear_out][0][0] for module in modules]).cpu()  # (N, Tq, H D)
+    heads = merged.unflatten(-1, (weights.size(1), -1)).transpose(1, 2)
+    return Observation(weights, queries[modules[-1].q_norm][0][0].cpu(), heads, maps, posteriors)
 
 
 def _inspection(module: nn.Module) -> Inspection:

@@ -129,7 +129,7 @@ def survey(
             continue
         result.utterances.append(utterance)
         for kind, observation in seen.items():
-            result.redundancy[kind].add(observation.weights)
+            result.redundancy[kind].add(observation.weights, observation.outputs)
             for clustered, posteriors in observation.posteriors.items():
                 result.clusters[kind, clustered].add(posteriors)
             result.queries.setdefault(kind, QuerySample(len(conditions))).add(observation.queries)

@@ -1,7 +1,10 @@
-"""Layer and head redundancy of a model over a data set, section IV-A of the SDMA paper.
+"""How alike the heads of a model are over a data set, and how sharply they attend.
 
-LR and HR of an utterance are computed by `functional.redundancy`. For a data set they are the mean over its utterances,
-as in the released code. LR is given in bits, as in the paper's formula, and divided by log2 H, as in its tables.
+LR and HR are the layer and head redundancy of section IV-A of the SDMA paper. LR is given in bits, as in the paper's
+formula, and divided by log2 H, as in its tables. The distance is Dist of the repulsive-attention paper: the mean
+Euclidean distance of the outputs of two heads, here at the same position. Entropy is that of a query's weights, mean
+over queries and heads. All are computed for each utterance; for a data set they are the mean over its utterances, as in
+the code released with the SDMA paper.
 """
 
 import math
@@ -14,9 +17,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from espnet_diverse.analysis.collect import KINDS
-from espnet_diverse.functional.redundancy import head_redundancy_matrix, layer_redundancy
+from espnet_diverse.functional.redundancy import head_redundancy_matrix, layer_redundancy, pairwise_distance
 
-HEADER = ("attention", "layers", "heads", "LR (bits)", "LR / log2 H", "HR")
+HEADER = ("attention", "layers", "heads", "LR (bits)", "LR / log2 H", "HR", "distance", "entropy (nats)")
+_MEASURES = ("lr_bits", "lr_normalised", "hr", "distance", "entropy")
 
 
 @dataclass
@@ -27,22 +31,29 @@ class Redundancy:
         layers: LR in bits of each layer, (N,), for each utterance.
         pairs: 1 - JS of every two heads, (N H, N H), summed over utterances.
         heads: HR of each utterance.
+        distances: Distance of the outputs of two heads for each utterance; not a number if there is only one head.
+        entropies: Entropy of the weights in nats for each utterance.
         shape: N and H.
     """
 
     layers: list[NDArray] = field(default_factory=list)
     pairs: NDArray | float = 0.0
     heads: list[float] = field(default_factory=list)
+    distances: list[float] = field(default_factory=list)
+    entropies: list[float] = field(default_factory=list)
     shape: tuple[int, int] = (0, 0)
 
-    def add(self, weights: Tensor) -> None:
-        """Add the attention weights of one utterance, (N, H, Tq, Tk)."""
+    def add(self, weights: Tensor, outputs: Tensor) -> None:
+        """Add the attention weights (N, H, Tq, Tk) and the outputs of the heads (N, H, Tq, D) of one utterance."""
         weights = weights.double()
         self.shape = (weights.size(0), weights.size(1))
         self.layers.append(torch.stack([layer_redundancy(layer[None]) for layer in weights]).numpy())
         pairs = head_redundancy_matrix(weights).numpy()
         self.pairs = self.pairs + pairs
         self.heads.append(float(pairs.mean()))
+        apart = pairwise_distance(outputs.double().transpose(1, 2)) if self.shape[1] > 1 else math.nan
+        self.distances.append(float(apart))
+        self.entropies.append(float(torch.special.entr(weights).sum(-1).mean()))
 
     def lr_by_layer(self) -> NDArray:
         """Return LR of each layer in bits, (N,)."""
@@ -60,6 +71,11 @@ class Redundancy:
         """Return HR."""
         return float(np.mean(self.heads))
 
+    def measures(self) -> tuple[float, ...]:
+        """Return LR in bits, LR / log2 H, HR, the distance and the entropy."""
+        distance, entropy = (float(np.mean(values)) for values in (self.distances, self.entropies))
+        return self.lr(), self.lr_normalised(), self.hr(), distance, entropy
+
     def matrix(self) -> NDArray:
         """Return 1 - JS of every two heads, (N H, N H), mean over utterances."""
         return self.pairs / len(self.heads)
@@ -67,7 +83,7 @@ class Redundancy:
 
 def rows(kinds: Mapping[str, Redundancy]) -> list[tuple[str, ...]]:
     """Return the cells of the table under `HEADER`: a row for each kind of attention, then their mean."""
-    values = [(each.lr(), each.lr_normalised(), each.hr()) for each in kinds.values()]
+    values = [each.measures() for each in kinds.values()]
     table = [
         (KINDS[kind], *map(str, each.shape), *_numbers(value))
         for (kind, each), value in zip(kinds.items(), values, strict=True)
@@ -88,22 +104,12 @@ def markdown(kinds: Mapping[str, Redundancy]) -> str:
 def summary(kinds: Mapping[str, Redundancy]) -> dict[str, dict]:
     """Return the same numbers, and LR by layer, for JSON; None replaces not a number."""
     report = {
-        kind: {
-            "layers": each.shape[0],
-            "heads": each.shape[1],
-            "lr_bits": each.lr(),
-            "lr_normalised": each.lr_normalised(),
-            "hr": each.hr(),
-        }
+        kind: {"layers": each.shape[0], "heads": each.shape[1], **dict(zip(_MEASURES, each.measures(), strict=True))}
         for kind, each in kinds.items()
     }
-    report["mean"] = {
-        name: float(np.mean([values[name] for values in report.values()]))
-        for name in ("lr_bits", "lr_normalised", "hr")
-    }
+    report["mean"] = {name: float(np.mean([values[name] for values in report.values()])) for name in _MEASURES}
     for values in report.values():
-        if math.isnan(values["lr_normalised"]):
-            values["lr_normalised"] = None
+        values.update({name: None for name in _MEASURES if math.isnan(values[name])})
     for kind, each in kinds.items():
         report[kind]["lr_bits_by_layer"] = each.lr_by_layer().tolist()
     return report

@@ -39,6 +39,16 @@ TERMS = (
         "How alike any two heads of the model are: 1 minus their Jensen-Shannon divergence in bits, mean over all "
         "pairs, each head with itself included. It lies between 1 / (layers × heads) and 1.",
     ),
+    (
+        "distance",
+        "Mean Euclidean distance of the outputs of two heads of a layer at the same position, before the output "
+        "projection. The larger, the more the heads differ; compare it only between models of one width.",
+    ),
+    (
+        "entropy",
+        "How widely a query attends, in nats: 0 where it looks at one position, log T where at all T alike. Mean over "
+        "queries, heads and layers.",
+    ),
 )
 CLUSTER_TERMS = (
     (

@@ -10,8 +10,14 @@ from espnet_diverse.analysis.redundancy import Redundancy, markdown, rows, summa
 def measured(*weights):
     result = Redundancy()
     for each in weights:
-        result.add(each)
+        result.add(each, outputs(each))
     return result
+
+
+def outputs(weights):
+    """Outputs (N, H, Tq, 2) in which head h is at (3 h, 4 h): neighbours are 5 apart."""
+    heads = torch.arange(weights.size(1)).view(1, -1, 1, 1) * torch.tensor([3.0, 4.0])
+    return heads.expand(*weights.shape[:3], 2)
 
 
 def same(heads=4, queries=3):
@@ -51,13 +57,13 @@ def test_layers_are_told_apart():
 def test_the_table_and_the_summary_say_the_same():
     kinds = {"encoder": measured(same()), "cross": measured(disjoint())}
     assert rows(kinds) == [
-        ("encoder self-attention", "2", "4", "2.0000", "1.0000", "1.0000"),
-        ("decoder cross-attention", "2", "4", "0.0000", "0.0000", "0.1250"),
-        ("mean", "", "", "1.0000", "0.5000", "0.5625"),
+        ("encoder self-attention", "2", "4", "2.0000", "1.0000", "1.0000", "8.3333", "2.0794"),
+        ("decoder cross-attention", "2", "4", "0.0000", "0.0000", "0.1250", "8.3333", "0.0000"),
+        ("mean", "", "", "1.0000", "0.5000", "0.5625", "8.3333", "1.0397"),
     ]
     lines = markdown(kinds).splitlines()
-    assert lines[0] == "| attention | layers | heads | LR (bits) | LR / log2 H | HR |"
-    assert len(lines) == 5 and {line.count("|") for line in lines} == {7}
+    assert lines[0] == "| attention | layers | heads | LR (bits) | LR / log2 H | HR | distance | entropy (nats) |"
+    assert len(lines) == 5 and {line.count("|") for line in lines} == {9}
     report = summary(kinds)
     assert list(report) == ["encoder", "cross", "mean"]
     assert report["mean"]["hr"] == pytest.approx(0.5625) and report["encoder"]["lr_bits_by_layer"] == [2, 2]
@@ -66,5 +72,6 @@ def test_the_table_and_the_summary_say_the_same():
 def test_one_head_has_no_normalised_redundancy():
     kinds = {"encoder": measured(same(heads=1))}
     assert math.isnan(kinds["encoder"].lr_normalised())
-    assert [cells[4] for cells in rows(kinds)] == ["–", "–"]
-    assert summary(kinds)["mean"]["lr_normalised"] is None
+    assert [(cells[4], cells[6]) for cells in rows(kinds)] == [("–", "–")] * 2
+    mean = summary(kinds)["mean"]
+    assert mean["lr_normalised"] is None and mean["distance"] is None and mean["entropy"] == pytest.approx(math.log(8))

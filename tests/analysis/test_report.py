@@ -21,10 +21,11 @@ def observation(clusters):
     """Random weights of two layers with two heads, from queries to as many keys."""
     size = len(TOKENS) + 1
     weights = torch.rand(2, 2, size, size).softmax(-1)
+    queries, outputs = torch.randn(2, size, 4), torch.randn(2, 2, size, 4)
     if not clusters:
-        return Observation(weights, torch.randn(2, size, 4))
+        return Observation(weights, queries, outputs)
     maps = {"semantic": HeadMap("Semantic mask", "It shows clusters.", weights)}
-    return Observation(weights, torch.randn(2, size, 4), maps, {"tokens": torch.rand(2, 2, size, 3).softmax(-1)})
+    return Observation(weights, queries, outputs, maps, {"tokens": torch.rand(2, 2, size, 3).softmax(-1)})
 
 
 def surveyed(clusters, count=3):
@@ -33,7 +34,7 @@ def surveyed(clusters, count=3):
     for number in range(count):
         seen = observation(clusters)
         survey.utterances.append(f"u{number}")
-        survey.redundancy["decoder"].add(seen.weights)
+        survey.redundancy["decoder"].add(seen.weights, seen.outputs)
         for clustered, posteriors in seen.posteriors.items():
             survey.clusters["decoder", clustered].add(posteriors)
         survey.queries.setdefault("decoder", QuerySample(count)).add(seen.queries)

@@ -16,7 +16,8 @@ def observation(queries, keys, clusters=None):
     weights = torch.rand(2, 3, queries, keys).softmax(-1)
     posteriors = {name: torch.rand(2, 3, length, 4).softmax(-1) for name, length in (clusters or {}).items()}
     mask = HeadMap("semantic mask M", "The semantic mask is what the clusters alone would choose.", weights.flip(-1))
-    return Observation(weights, torch.zeros(3, queries, 2), {"semantic": mask} if clusters else {}, posteriors)
+    heads = torch.zeros(1, 3, queries, 2)
+    return Observation(weights, heads[0], heads, {"semantic": mask} if clusters else {}, posteriors)
 
 
 SPEECH = {
