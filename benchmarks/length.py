@@ -4,7 +4,8 @@
     python benchmarks/length.py --seconds 600 3600 --cores window lambda_attention --repeats 1
     python benchmarks/length.py --encoder diverse_conformer --cores window softmax --plot length.png
 
-One utterance of random features, 100 frames a second, in evaluation. All encoders have the same size, and ours compute
+One utterance of random features, 100 frames a second, in evaluation. "cdt", "xl" and "compressive" are softmax with
+that memory and its defaults. All encoders have the same size, and ours compute
 the subsampling convolutions of long inputs in chunks. Encoders whose time grows with the square of the length are left
 out above `--quadratic_limit`. measuring.py describes how time and memory are measured; the memory is that of a pass,
 without the weights.
@@ -27,7 +28,8 @@ from espnet_diverse.progress import progress
 from espnet_diverse.registration import fast_start
 
 FEATURES, RATE = 80, 100
-LINEAR = ("window", "bigbird", "lambda_attention", "random_features")
+MEMORIES = ("cdt", "xl", "compressive")
+LINEAR = ("window", "bigbird", "lambda_attention", "random_features", "luna", *MEMORIES)
 Results = dict[int, dict[str, measuring.Measured]]
 """Measurements of each encoder by seconds of audio."""
 
@@ -60,7 +62,7 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def encoder(name: str, args: argparse.Namespace) -> nn.Module:
-    """Build an encoder: ESPnet's own for the name "espnet", else ours with this core."""
+    """Build an encoder: ESPnet's own for the name "espnet", else ours with this core, or softmax and this memory."""
     from espnet_diverse.nets import ENCODERS  # here, so that `--help` does not wait for it
 
     ours = ENCODERS[args.encoder]
@@ -71,6 +73,8 @@ def encoder(name: str, args: argparse.Namespace) -> nn.Module:
     torch.manual_seed(0)
     if name == "espnet":
         return next(kind for kind in ours.__mro__ if kind.__module__.startswith("espnet2."))(FEATURES, **size)
+    if name in MEMORIES:
+        return ours(FEATURES, memory={"kind": name}, **size)
     return ours(FEATURES, attention={"core": name}, **size)
 
 
@@ -119,11 +123,13 @@ def _plot(results: Results, names: list[str], path: Path) -> None:
 
 def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    known = ["espnet", *known_cores()]
+    known = ["espnet", *known_cores(), *MEMORIES]
     encoders = ["diverse_transformer", "diverse_conformer"]
     parser.add_argument("--seconds", type=int, nargs="+", default=[10, 60], help="lengths of the audio (10 60)")
     parser.add_argument("--cores", nargs="+", choices=known, default=["espnet", "softmax", *LINEAR], metavar="CORE")
-    parser.add_argument("--encoder", choices=encoders, default=encoders[0], help="encoder around the cores")
+    parser.add_argument(
+        "--encoder", choices=encoders, default=encoders[0], help="encoder around the cores; memories need a transformer"
+    )
     parser.add_argument("--layers", type=int, default=12, help="layers of the encoder (12)")
     parser.add_argument("--width", type=int, default=256, help="model width (256)")
     parser.add_argument("--heads", type=int, default=4, help="heads of an attention (4)")

@@ -37,6 +37,7 @@ def contestants(
 def build(attention: list[str], overrides: list[str]) -> tuple[nn.Module, torch.optim.Optimizer]:
     """A model with the fragments of `attention` and changed values, and its optimizer."""
     # Imported here, so that `--help` does not wait for ESPnet.
+    from espnet_diverse.attention import set_updates_of_run
     from espnet_diverse.training.config import merge
     from espnet_diverse.training.tasks import ASRTask
 
@@ -47,6 +48,7 @@ def build(attention: list[str], overrides: list[str]) -> tuple[nn.Module, torch.
     torch.manual_seed(0)
     model = ASRTask.build_model(args)
     half_way(model)
+    set_updates_of_run(model, 10_000)  # of schedules that are a share of a run
     return model, ASRTask.build_optimizers(args, model)[0]
 
 

@@ -66,7 +66,9 @@ def group_gap(scores: Tensor, heads: int, layout: str = "strided") -> Tensor:
 
 def _candidates(scores: Tensor, heads: int, layout: str) -> Tensor:
     """Arrange scores by groups: (..., P) -> (..., H, P / H)."""
-    return scores.unflatten(-1, (-1, heads)).mT if layout == "strided" else scores.unflatten(-1, (heads, -1))
+    if layout == "strided":
+        return scores.unflatten(-1, (-1, heads)).transpose(-2, -1)  # not `.mT`, which ONNX export does not know
+    return scores.unflatten(-1, (heads, -1))
 
 
 def straight_through(y: Tensor, picks: Tensor) -> Tensor:

@@ -40,7 +40,8 @@ def test_modules_report_their_mixtures_but_not_a_lone_cluster():
     x = torch.randn(2, 5, 16)
     with scope() as shared:
         build_attention("sdma", 16, 4, n_clusters_q=1)(x, x, x, None)
-    assert set(shared.stats()) == {"gamma", "clusters_z", "collapsed_z", "uniform_z"}
+    of_noise = {"noise_tokens", "noise_queries"}
+    assert set(shared.stats()) == {"gamma", "clusters_z", "collapsed_z", "uniform_z"} | of_noise
 
 
 def test_collapsed_and_uniform_heads_are_reported_with_a_remedy():

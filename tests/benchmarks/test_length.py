@@ -32,10 +32,10 @@ def test_tables_file_and_plot_are_complete(encoder, tmp_path, monkeypatch, capsy
 
 
 def test_it_runs_as_a_program():
-    run = [sys.executable, str(SCRIPT), *TINY, "--seconds", "1", "--cores", "window"]
+    run = [sys.executable, str(SCRIPT), *TINY, "--seconds", "1", "--cores", "window", "cdt"]
     done = subprocess.run(run, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
-    assert "| seconds of audio | window |" in done.stdout
+    assert "| seconds of audio | window | cdt |" in done.stdout
 
 
 def test_unknown_cores_are_refused(monkeypatch, capsys):

@@ -232,7 +232,8 @@ def test_every_model_takes_every_attention(model, attention):
     cores = [config["encoder_conf"]["attention"]]
     decoder = [config.get("decoder_conf", {}).get(key) for key in ("attention", "cross_attention")]
     cores += [chosen for chosen in decoder if chosen]
-    assert [core["core"] for core in cores] == [attention] * (3 if CORES[attention].supports.causal else 1)
+    supports = CORES[attention].supports
+    assert [core["core"] for core in cores] == [attention] * (1 + supports.causal + supports.cross_attention)
 
 
 def test_noam_peak_is_that_of_factor_2_at_width_256():
