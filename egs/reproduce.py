@@ -252,10 +252,11 @@ def scores(run: Run) -> Iterator[dict[str, Any]]:
         summary = json.loads((run.decoded(run.name, data_set) / "score.json").read_text(encoding="utf-8"))
         found = summary["metrics"][metric]
         part = found["averages"][shared["row"]] if "row" in shared else found["overall"]
+        p_value = f"{part['baseline']['p_value']:.3f}" if "baseline" in part else ""
         yield {
             **{"experiment": run.experiment, "run": run.name, "seed": run.seed, "set": data_set, "metric": metric},
-            **{"score": f"{part['score']:.2f}", "p": part.get("baseline", {}).get("p_value", "")},
-            **{"commit": commit.stdout.strip(), "processor": processor()},
+            **{"score": f"{part['score']:.2f}", "p": p_value, "commit": commit.stdout.strip()},
+            "processor": processor(),
         }
 
 

@@ -82,8 +82,8 @@ def test_all_runs_of_a_seed_come_before_the_next_seed_and_are_done_once(reproduc
     assert [row[:7] for row in rows[1:5]] == [
         ["mine", "old", "0", "dev", "bleu", "30.00", ""],
         ["mine", "old", "0", "test", "bleu", "30.00", ""],
-        ["mine", "new", "0", "dev", "bleu", "35.00", "0.01"],
-        ["mine", "new", "0", "test", "bleu", "35.00", "0.01"],
+        ["mine", "new", "0", "dev", "bleu", "35.00", "0.010"],
+        ["mine", "new", "0", "test", "bleu", "35.00", "0.010"],
     ]
     table = reproduce("table").stdout.splitlines()
     assert table[0] == "| mine | dev | test | seeds |" and table[3] == "| new | 35.5 ± 0.7 | 35.5 ± 0.7 | 2 |"
