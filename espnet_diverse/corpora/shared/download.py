@@ -1,6 +1,8 @@
 """Download and unpack archives: downloads are resumable and verified, hostile archives are rejected."""
 
+import copy
 import hashlib
+import os
 import shutil
 import tarfile
 import time
@@ -156,11 +158,25 @@ def unpack(
                 if total > max_bytes or count > max_files:
                     caps = f"{max_bytes} bytes and {max_files} members are allowed"
                     raise DataError(f"{archive}: {member.name!r} exceeds the limits of an archive; {caps}")
-                tar.extract(member, target, filter="data")
+                _extract(tar, member, target)
     except (tarfile.TarError, EOFError, zlib.error, LZMAError, OSError) as error:
         reason = str(error).partition("\n")[0] or "it ends too early"
         todo = "free space if the disk is full, otherwise delete the archive and download it again"
         raise DataError(f"{archive}: cannot be unpacked ({reason}); {todo}") from error
+
+
+def _extract(tar: tarfile.TarFile, member: tarfile.TarInfo, target: Path) -> None:
+    """Unpack a checked member without its owner and unusual permissions.
+
+    Python before 3.10.12 and 3.11.4 has no filters for that.
+    """
+    if hasattr(tarfile, "data_filter"):
+        tar.extract(member, target, filter="data")
+        return
+    plain = copy.copy(member)
+    plain.mode = 0o755 if member.isdir() or member.mode & 0o100 else 0o644
+    plain.uid, plain.gid, plain.uname, plain.gname = os.getuid(), os.getgid(), "", ""
+    tar.extract(plain, target)
 
 
 def _check_member(archive: Path, member: tarfile.TarInfo) -> None:
