@@ -100,7 +100,7 @@ def ablate_heads(predictor: Predictor, samples: Sequence[Sample], metric: str) -
         ModelError: The model has no multi-head attention.
     """
     modules, measure = maskable(predictor.encoding.model), build_metric(predictor, metric)
-    shapes = {kind: (len(layers), _pool(layers[0])) for kind, layers in modules.items()}
+    shapes = {kind: (len(layers), layers[0].pool) for kind, layers in modules.items()}
     heads = [Head(kind, *place) for kind, shape in shapes.items() for place in np.ndindex(*shape)]
     counts = [
         np.stack(list(_counts(measure, batch, modules, heads)))
@@ -131,7 +131,7 @@ def _counts(
 def without_head(module: MultiHeadAttention, head: int) -> Iterator[None]:
     """Mask one head of an attention, counted from 0 in the pool, inside the block."""
     previous = module.head_mask
-    others = torch.arange(_pool(module)) != head
+    others = torch.arange(module.pool) != head
     module.head_mask = others if previous is None else previous & others
     try:
         yield
@@ -150,13 +150,8 @@ def maskable(model: nn.Module) -> dict[str, list[MultiHeadAttention]]:
             theirs = getattr(layer, attribute, None)
             if isinstance(theirs, MultiHeadedAttention) and not isinstance(theirs, MultiHeadAttention):
                 replace_attention([layer], attribute, None)
-                getattr(layer, attribute).eval()
     found = attentions(model)
     if not found:
         raise ModelError("neither encoder nor decoder has multi-head attention, whose heads could be masked")
     ours = {kind: [each for each in found[kind] if isinstance(each, MultiHeadAttention)] for kind in KINDS}
     return {kind: modules for kind, modules in ours.items() if modules}
-
-
-def _pool(module: MultiHeadAttention) -> int:
-    return module.selection.pool if module.selection else module.h

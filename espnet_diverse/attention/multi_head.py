@@ -79,6 +79,11 @@ class MultiHeadAttention(nn.Module):
         self.attn: Tensor | None = None
         self.head_mask: Tensor | None = None
 
+    @property
+    def pool(self) -> int:
+        """Number of heads P that `linear_q`, `linear_k` and `linear_v` have; without head selection H."""
+        return self.selection.pool if self.selection else self.h
+
     def forward(
         self, query: Tensor, key: Tensor, value: Tensor, *rest: Tensor | Stream | None, expand_kv: bool = False
     ) -> Tensor:

@@ -110,7 +110,6 @@ class PrefixScorer:
             for name in ("self_attn", "src_attn"):
                 if not isinstance(getattr(layer, name, None), MultiHeadAttention | None):
                     replace_attention([layer], name, None, causal=name == "self_attn")  # ours gives the same result
-                    getattr(layer, name).eval()
         self.attention = nn.ModuleList(
             Attention(layer.self_attn, getattr(layer, "src_attn", None)) for layer in self.layers
         )

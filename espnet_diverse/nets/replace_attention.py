@@ -57,7 +57,7 @@ def replace_attention(
     length: int | None = None,
     with_memory: type[WeightlessAttention] | None = None,
 ) -> None:
-    """Replace ESPnet's attention by ours in every layer, keeping ESPnet's initial weights.
+    """Replace ESPnet's attention by ours in every layer, keeping ESPnet's initial weights and mode.
 
     Args:
         layers: The layers, which have their attention as `attribute`.
@@ -120,7 +120,7 @@ def _counterpart(
         setattr(ours, part, getattr(theirs, part))
     if core.tied:
         ours.linear_v = ours.linear_k
-    return ours
+    return ours.train(theirs.training)
 
 
 def _uses(relative: bool, selected: bool, cached: bool, cross: bool, causal: bool) -> list[str]:

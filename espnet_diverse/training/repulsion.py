@@ -222,12 +222,11 @@ def _find(model: nn.Module, options: RepulsionOptions) -> dict[str, HeadParticle
     found = {}
     for name, attention in _attentions(model, options).items():
         weights = [getattr(attention, f"linear_{projection}").weight for projection in options.projections]
-        heads = len(weights[0]) // attention.d_k
         trained = [weight for weight in weights if weight.requires_grad]
-        if heads == 1 and trained and options.method != "sgld":
+        if attention.pool == 1 and trained and options.method != "sgld":
             raise ConfigError(f"repulsion: {name} has one head, which nothing repels; give more, or other modules")
         if trained:
-            found[name] = HeadParticles(trained, heads, options.layout == "joint")
+            found[name] = HeadParticles(trained, attention.pool, options.layout == "joint")
     if not found:
         where = f"{' '.join(options.modules)} ({options.layers} layers)"
         raise ConfigError(

@@ -4,13 +4,14 @@ from dataclasses import fields, replace
 
 import pytest
 import torch
+from espnet.nets.pytorch_backend.transformer.attention import MultiHeadedAttention
 from espnet2.main_funcs.calculate_all_attentions import calculate_all_attentions
 from torch import nn
 
 from espnet_diverse.attention import CORES, EVERYTHING, Core, Supports, register_core, registry
 from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.nets import DECODERS, ENCODERS, LANGUAGE_MODELS
-from espnet_diverse.nets.replace_attention import Attention, WeightlessAttention
+from espnet_diverse.nets.replace_attention import Attention, WeightlessAttention, replace_attention
 
 SMALL = {"output_size": 16, "attention_heads": 2, "linear_units": 24, "num_blocks": 2}
 BRANCHES = {
@@ -185,3 +186,11 @@ def test_an_unknown_length_is_refused_at_the_first_longer_input(supporting):
     net(torch.randn(1, 90, 20), torch.tensor([90]))
     with pytest.raises(DataError, match="attention 'mean' supports at most 21 positions, and 22 are needed"):
         net(torch.randn(1, 94, 20), torch.tensor([94]))
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_the_mode_of_the_attention_that_is_replaced_stays(training):
+    layers = nn.ModuleList([nn.Module()])
+    layers[0].self_attn = MultiHeadedAttention(2, 16, 0.1).train(training)
+    replace_attention(layers, "self_attn", {"core": "sdma"})
+    assert {module.training for module in layers[0].self_attn.modules()} == {training}
