@@ -144,12 +144,27 @@ def one_of(*choices: str) -> Any:
     return field(default=choices[0], metadata={"choices": choices})
 
 
+def check_fields(options: Any, *others: str) -> None:
+    """Check the values of a dataclass of options, except those named in `others`, by `check`.
+
+    Raises:
+        OptionError: A value is not allowed.
+    """
+    for option in fields(options):
+        if option.name not in others:
+            check(option, getattr(options, option.name))
+
+
 def check(option: Field, value: Any) -> None:
     """Check a value against the choices of its field, or the type of the field's default; no number may be negative.
+
+    A field whose default is None takes None or a number.
 
     Raises:
         OptionError: The value is none of the choices, of another type, or negative.
     """
+    if value is None and option.default is None:
+        return
     name, choices = option.name, option.metadata.get("choices")
     if choices and value not in choices:
         raise OptionError(name, f"unknown {name} {value!r}; known: {' '.join(choices)}")

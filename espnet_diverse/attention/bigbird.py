@@ -18,7 +18,7 @@ Cost: O(T (2 w + 1 + g + |R|) S D) time, and as much memory without D; the score
 are needed. A step of cached decoding takes O(T D), because the cache keeps all keys.
 """
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 from torch import Tensor
 
@@ -26,7 +26,7 @@ from espnet_diverse.attention.core import Core, Heads
 from espnet_diverse.attention.sparse import sparse_attention
 from espnet_diverse.attention.supports import EVERYTHING
 from espnet_diverse.functional.sparse_patterns import BigBirdBlocks
-from espnet_diverse.option_checks import OptionError, check
+from espnet_diverse.option_checks import OptionError, check_fields
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,7 @@ class BigBirdOptions(Core.Options):
     seed: int = 0
 
     def __post_init__(self):
-        for option in fields(self):
-            check(option, getattr(self, option.name))
+        check_fields(self)
         if self.block_size == 0:
             raise OptionError("block_size", "block_size 0 makes no blocks; give 1 or more")
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from espnet_diverse.attention.inspection import AuxiliaryLoss, Diagnosis, Inspection
 from espnet_diverse.attention.relative_position import PositionTerm
 from espnet_diverse.attention.supports import Supports
+from espnet_diverse.functional.precision import in_full_precision
 
 
 class Inputs(NamedTuple):
@@ -106,7 +107,7 @@ class Heads:
         return self.perturbed is not None and self.query is self.key and self.q.size(2) == self.k.size(2)
 
     def in_full_precision(self) -> "Heads":
-        """Return the same in float32. Fields that were one object stay one, which tells self-attention from others."""
+        """Return the same in float32 or float64. Fields that were one object stay one, which tells self-attention."""
         converted: dict[int, Tensor] = {}
 
         def convert(value: Any) -> Any:
@@ -115,7 +116,7 @@ class Heads:
             if not torch.is_tensor(value) or not value.is_floating_point():
                 return value
             if id(value) not in converted:
-                converted[id(value)] = value.float()
+                converted[id(value)] = in_full_precision(value)
             return converted[id(value)]
 
         return dataclasses.replace(self, **{name: convert(value) for name, value in vars(self).items()})

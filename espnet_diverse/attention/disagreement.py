@@ -13,7 +13,7 @@ Frobenius.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -23,7 +23,8 @@ from espnet_diverse.attention.core import Core, Heads
 from espnet_diverse.attention.inspection import AuxiliaryLoss
 from espnet_diverse.attention.token_masks import key_side_mask, query_side_mask
 from espnet_diverse.functional.disagreement import disagreement, frobenius_of_queries, position_disagreement
-from espnet_diverse.option_checks import OptionError, check, one_of, read
+from espnet_diverse.functional.precision import in_full_precision
+from espnet_diverse.option_checks import OptionError, check_fields, one_of, read
 from espnet_diverse.scope import current
 
 _OF_WEIGHTS = ("position", "frobenius")
@@ -45,8 +46,7 @@ class DisagreementOptions:
     per: str = one_of("sequence", "position")
 
     def __post_init__(self):
-        for option in fields(self):
-            check(option, getattr(self, option.name))
+        check_fields(self)
 
 
 def disagreement_options(given: Mapping[str, Any]) -> DisagreementOptions:
@@ -119,18 +119,15 @@ class Disagreement:
             width = context.size(-1)
             return -disagreement(torch.stack([linear.weight.unflatten(0, (-1, width)) for linear in projections]))
         if of == "subspace":
-            mask = None if heads.v.size(-2) != heads.key.size(1) else _tokens(key_side_mask(heads))
-            return -disagreement(_full(heads.v), mask, per)  # without a mask the core has shortened keys and values
+            shortened = heads.v.size(-2) != heads.key.size(1)  # by the core: no value is padding alone
+            mask = None if shortened else _tokens(key_side_mask(heads))
+            return -disagreement(in_full_precision(heads.v), mask, per)
         queries = _tokens(query_side_mask(heads))
         if weights is None or of == "output":
-            return -disagreement(_full(context), queries, per)
+            return -disagreement(in_full_precision(context), queries, per)
         if of == "frobenius":
-            return frobenius_of_queries(_full(weights), queries)
-        return -position_disagreement(_full(weights), queries)
-
-
-def _full(x: Tensor) -> Tensor:
-    return x if x.dtype == torch.float64 else x.float()
+            return frobenius_of_queries(in_full_precision(weights), queries)
+        return -position_disagreement(in_full_precision(weights), queries)
 
 
 def _tokens(mask: Tensor | None) -> Tensor | None:

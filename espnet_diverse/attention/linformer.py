@@ -17,7 +17,7 @@ Cost: O(T R M) time and O(T R) memory for R compressed rows; 2 R T_max parameter
 R T_max if keys and values share E.
 """
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from espnet_diverse.attention.core import Core, Heads, Inputs
 from espnet_diverse.attention.supports import Supports
 from espnet_diverse.functional.linformer import project_time
-from espnet_diverse.option_checks import OptionError, check
+from espnet_diverse.option_checks import OptionError, check_fields
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,7 @@ class LinformerOptions(Core.Options):
     shared: bool = False
 
     def __post_init__(self):
-        for option in fields(self):
-            check(option, getattr(self, option.name))
+        check_fields(self)
         for name in ("compressed_length", "max_length"):
             if getattr(self, name) == 0:
                 raise OptionError(name, f"{name} 0 leaves no position; give at least 1")

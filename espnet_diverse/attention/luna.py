@@ -23,7 +23,7 @@ with blocks of b positions; a cached step takes O(T (M + H R)), for R = D about 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
@@ -32,7 +32,8 @@ from torch import Tensor, nn
 from espnet_diverse.attention.core import Core, Heads
 from espnet_diverse.attention.supports import Supports
 from espnet_diverse.functional.luna import causal_attention, masked_attention, nested_attention, pattern, sinusoids
-from espnet_diverse.option_checks import OptionError, check
+from espnet_diverse.functional.precision import in_full_precision
+from espnet_diverse.option_checks import OptionError, check_fields
 
 
 @dataclass(frozen=True)
@@ -55,8 +56,7 @@ class LunaOptions(Core.Options):
     packed_dropout: float = 0.1
 
     def __post_init__(self):
-        for option in fields(self):
-            check(option, getattr(self, option.name))
+        check_fields(self)
         if self.length == 0:
             raise OptionError("length", "length 0 leaves nothing of the context; give P at least 1 row")
         if self.packed_dropout >= 1:
@@ -163,7 +163,7 @@ class Luna(Core):
     def _pattern(self, key: Tensor) -> Tensor:
         """Equation (3): inputs of the keys (B, T, M) -> w (B, H, T, R)."""
         with torch.autocast(key.device.type, enabled=False):
-            context = self.linear_context(key if key.dtype == torch.float64 else key.float())
+            context = self.linear_context(in_full_precision(key))
             return pattern(_split(self.linear_p(self.first()), self.heads), _split(context, self.heads))
 
     def _used(self, time: int, seen: Tensor | None, device: torch.device) -> Tensor | None:

@@ -40,10 +40,16 @@ def gaussian_noise(like: Tensor, std: float | Tensor) -> Tensor:
     return noise.mul_(std)
 
 
-def noise_share(noise: Tensor, x: Tensor) -> Tensor:
-    """Return the variance of `noise` divided by that of `x`, which it is added to, both over all entries, ()."""
+def noise_share(std: float | Tensor, x: Tensor) -> Tensor:
+    """Return the mean variance of noise divided by the variance of what it is added to, ().
+
+    Args:
+        std: Standard deviation of the noise, a number or broadcastable to `x`.
+        x: What the noise is added to, (...).
+    """
+    noise = x.new_tensor(std) if isinstance(std, float) else std.detach()
     variance = x.detach().float().var(correction=0)
-    return noise.detach().float().var(correction=0) / variance.clamp(min=torch.finfo(torch.float32).eps)
+    return noise.float().square().mean() / variance.clamp(min=torch.finfo(torch.float32).eps)
 
 
 def noise_diagnosis(noisy: str, remedy: str) -> Diagnosis:

@@ -20,7 +20,7 @@ O(T R D), because the cache keeps all keys.
 """
 
 import math
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
@@ -35,7 +35,7 @@ from espnet_diverse.functional.features import (
     log_positive,
     trigonometric,
 )
-from espnet_diverse.option_checks import OptionError, check, one_of
+from espnet_diverse.option_checks import OptionError, check_fields, one_of
 
 
 @dataclass(frozen=True)
@@ -58,8 +58,7 @@ class RandomFeaturesOptions(Core.Options):
     redraw_interval: int = 0
 
     def __post_init__(self):
-        for option in fields(self):
-            check(option, getattr(self, option.name))
+        check_fields(self)
         for name in ("n_features", "sigma"):
             if getattr(self, name) == 0:
                 raise OptionError(name, f"{name} {getattr(self, name)} leaves no features; give a number above 0")
@@ -71,12 +70,14 @@ class RandomFeatures(Core):
     Attributes:
         bits: The draw of W, (R, D) float32, as int32. A mean of draws would have another distribution, and averaging of
             checkpoints keeps integers of the last one.
+        batches: Batches of training since the draw, with `redraw_interval`.
     """
 
     Options = RandomFeaturesOptions
     options: RandomFeaturesOptions
     supports = replace(EVERYTHING, relative_position=False, explicit_weights=False, half_precision=False)
     bits: Tensor
+    batches: Tensor
 
     def __init__(
         self,
@@ -88,7 +89,8 @@ class RandomFeatures(Core):
     ):
         super().__init__(size, heads, options, cross, causal)
         self.register_buffer("bits", self._draw(int(torch.randint(2**31, ()))))
-        self._batches = 0
+        if self.options.redraw_interval:  # a resumed run goes on counting
+            self.register_buffer("batches", torch.zeros((), dtype=torch.int64))
 
     def forward(self, heads: Heads) -> tuple[Tensor, None]:
         """Compute the context (B, H, Tq, D)."""
@@ -128,10 +130,10 @@ class RandomFeatures(Core):
 
     def _count_batch(self) -> None:
         """Draw W anew when its time has come, with a seed from the last draw: all processes of a run draw alike."""
-        self._batches += 1
-        if self._batches > self.options.redraw_interval:
+        if self.batches == self.options.redraw_interval:
             self.bits.copy_(self._draw(abs(int(self.bits[0, 0]))))
-            self._batches = 1
+            self.batches.zero_()
+        self.batches += 1
 
     def _draw(self, seed: int) -> Tensor:
         option = self.options

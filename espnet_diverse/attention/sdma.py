@@ -90,14 +90,14 @@ class SDMA(SMA):
         """Return the noise of the queries (8), (B, H, Tq, D), or None without noise."""
         if not self.training or self.options.noise_std == 0:
             return None
-        std = self.options.noise_std
+        std: float | Tensor = self.options.noise_std
         if self.query_variance is not None:
             std = self.query_variance(self._variance_input(heads)).sqrt().unsqueeze(-1)  # (B, H, Tq, 1)
         scale = self.query_scale if self.options.query_noise_scale == "clustered" else 1.0
-        noise = gaussian_noise(heads.q, std * scale * self._noise_scale())
+        std = std * scale * self._noise_scale()
         if current().collect:
-            current().add_stat("noise_queries", noise_share(noise, heads.raw_q))
-        return noise
+            current().add_stat("noise_queries", noise_share(std, heads.raw_q))
+        return gaussian_noise(heads.q, std)
 
     def _variance_input(self, heads: Heads) -> Tensor:
         """Return what the variances of the queries are predicted from, (B, Tq, M)."""

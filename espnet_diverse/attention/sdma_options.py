@@ -5,11 +5,11 @@ default. "Released" means that code: its ESPnet and SpeechBrain modules have s =
 The two cores are the two methods of the paper: `sma` is SDMA without head disentanglement.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from espnet_diverse.attention.core import Core
-from espnet_diverse.option_checks import OptionError, check, is_number, one_of
+from espnet_diverse.option_checks import OptionError, check_fields, is_number, one_of
 
 
 @dataclass(frozen=True)
@@ -94,9 +94,7 @@ class SMAOptions(Core.Options):
     }
 
     def __post_init__(self):
-        for option in fields(self):
-            if option.name not in ("scale_s", "approx_var", "gamma_updates"):  # a number or a name, or a number or none
-                check(option, getattr(self, option.name))
+        check_fields(self, "scale_s", "approx_var")  # a number or a name
         if self.scale_s != "anneal" and not _is_positive(self.scale_s):
             raise OptionError("scale_s", f"scale_s {self.scale_s!r} is no scale; give a number above 0, or anneal")
         if self.approx_var != "learned" and not _is_positive(self.approx_var):
@@ -104,18 +102,14 @@ class SMAOptions(Core.Options):
             raise OptionError("approx_var", message)
         if self.nu > 1:
             raise OptionError("nu", f"nu {self.nu} is out of range; the bound of the mixing rate lies between 0 and 1")
-        if self.gamma_updates is not None:
-            self._check_gamma_updates()
+        if self.gamma_updates == 0:
+            message = "gamma_updates 0 is no length; give a number of updates, or a share below 1"
+            raise OptionError("gamma_updates", message)
+        if self.gamma_updates is not None and self.nu == 1:
+            raise OptionError("gamma_updates", "gamma_updates with nu 1 has no rate, for gamma only approaches 1")
         if self.centroid_learning_rate_scale == 0:
             name = "centroid_learning_rate_scale"
             raise OptionError(name, f"{name} 0 would divide by zero; give a number above 0")
-
-    def _check_gamma_updates(self) -> None:
-        if not _is_positive(self.gamma_updates):
-            message = f"gamma_updates {self.gamma_updates!r} is no length; give a number of updates, or a share below 1"
-            raise OptionError("gamma_updates", message)
-        if self.nu == 1:
-            raise OptionError("gamma_updates", "gamma_updates with nu 1 has no rate, for gamma only approaches 1")
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ last fifth without noise.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 from espnet_diverse.conditions import CONDITIONS
-from espnet_diverse.option_checks import OptionError, check, is_number, one_of, read
+from espnet_diverse.option_checks import OptionError, check_fields, one_of, read
 
 
 @dataclass(frozen=True)
@@ -70,9 +70,7 @@ class SelectionOptions:
     kl_form: str = one_of("bernoulli", "official")
 
     def __post_init__(self):
-        for option in fields(self):
-            if option.name not in ("by", "conditions", "families", "default_condition", "noise_steps"):
-                check(option, getattr(self, option.name))
+        check_fields(self, "by", "conditions", "families", "default_condition")
         for name in ("tau", "tau_final", "tau_steps", "logits_learning_rate_scale"):
             if getattr(self, name) == 0:
                 raise OptionError(name, f"{name} 0 would divide by zero; give a number above 0")
@@ -90,11 +88,10 @@ class SelectionOptions:
         return (self.by,) if isinstance(self.by, str) else tuple(self.by)
 
     def _check_noise(self) -> None:
-        steps = self.noise_steps
-        if steps is not None and not (is_number(steps) and steps > 0):
-            message = f"noise_steps {steps!r} is no length; give a number of updates, or a share of the run below 1"
+        if self.noise_steps == 0:
+            message = "noise_steps 0 is no length; give a number of updates, or a share of the run below 1"
             raise OptionError("noise_steps", message)
-        if steps is None and self.noise_schedule != "constant":
+        if self.noise_steps is None and self.noise_schedule != "constant":
             message = f"noise_schedule {self.noise_schedule} has no length; give noise_steps, such as 0.8 of the run"
             raise OptionError("noise_schedule", message)
 

@@ -38,6 +38,7 @@ from espnet_diverse.attention.update_counter import UpdateCounter
 from espnet_diverse.functional.blockwise import sdma_attention
 from espnet_diverse.functional.information import Valid, cluster_kl, diversity, valid_tokens
 from espnet_diverse.functional.mixed_attention import mixed_weights
+from espnet_diverse.functional.precision import in_full_precision
 from espnet_diverse.functional.semantic import gamma_schedule, semantic_mask
 from espnet_diverse.scope import current
 
@@ -79,7 +80,7 @@ class SMA(Core):
     def key_features(self, key: Tensor) -> Tensor:
         """Compute the posteriors of the keys (9): (B, T, M) -> (B, H, T, C)."""
         with torch.autocast(key.device.type, enabled=False):
-            return self._cluster(key if key.dtype == torch.float64 else key.float()).p
+            return self._cluster(in_full_precision(key)).p
 
     def forward(self, heads: Heads) -> tuple[Tensor, Tensor | None]:
         """Compute the context (B, H, Tq, D), and the weights Ahat (B, H, Tq, Tk) if needed, else None."""
@@ -180,13 +181,13 @@ class SMA(Core):
         return float(self.options.approx_var) if learned is None else learned(x)
 
     def _token_noise(self, x: Tensor, learned: LearnedVariance | None) -> Tensor:
-        std = self.options.noise_std
+        std: float | Tensor = self.options.noise_std
         if learned is not None:
             std = learned(x).sqrt().transpose(1, 2).repeat_interleave(self.width, dim=-1)  # (B, H, T) -> (B, T, M)
-        noise = gaussian_noise(x, std * self._noise_scale())
+        std = std * self._noise_scale()
         if current().collect:
-            current().add_stat("noise_tokens", noise_share(noise, x))
-        return noise
+            current().add_stat("noise_tokens", noise_share(std, x))
+        return gaussian_noise(x, std)
 
     def _noise_scale(self) -> float | Tensor:
         return self.scale() if self.options.noise_times_s else 1.0

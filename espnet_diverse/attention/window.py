@@ -14,7 +14,7 @@ Cost: O(T w D) time and O(T (w + D)) memory for any dilation, and O(T g D) time 
 all pairs exist only where weights are needed. A step of cached decoding takes O(T D), because the cache keeps all keys.
 """
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 from torch import Tensor
 
@@ -22,7 +22,7 @@ from espnet_diverse.attention.core import Core, Heads
 from espnet_diverse.attention.sparse import sparse_attention
 from espnet_diverse.attention.supports import EVERYTHING
 from espnet_diverse.functional.sparse_patterns import Sliding
-from espnet_diverse.option_checks import OptionError, check
+from espnet_diverse.option_checks import OptionError, check_fields
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,7 @@ class WindowOptions(Core.Options):
     global_tokens: int = 0
 
     def __post_init__(self):
-        for option in fields(self):
-            check(option, getattr(self, option.name))
+        check_fields(self)
         if self.dilation == 0:
             raise OptionError("dilation", "dilation 0 would repeat one position; give 1 or more")
 

@@ -18,6 +18,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from espnet_diverse.functional.masks import masked_mean
+
 PER = ("sequence", "position")
 
 
@@ -43,7 +45,7 @@ def disagreement(heads: Tensor, mask: Tensor | None = None, per: str = "sequence
     if per == "sequence":
         return -F.normalize(heads.flatten(-2), dim=-1).mean(-2).square().sum(-1)
     alike = F.normalize(heads, dim=-1).mean(-3).square().sum(-1)  # (..., T)
-    return -_mean_over_valid(alike, mask)
+    return -masked_mean(alike, mask)
 
 
 def position_disagreement(weights: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -62,12 +64,4 @@ def frobenius(a: Tensor) -> Tensor:
 
 def frobenius_of_queries(weights: Tensor, mask: Tensor | None = None) -> Tensor:
     """Compute the mean of `frobenius` over valid queries: weights (..., H, Tq, Tk), mask (..., Tq) bool -> (...)."""
-    return _mean_over_valid(frobenius(weights.transpose(-3, -2)), mask)
-
-
-def _mean_over_valid(x: Tensor, mask: Tensor | None) -> Tensor:
-    """Take the mean of x (..., T) over valid positions; 0 if there are none."""
-    if mask is None:
-        return x.mean(-1)
-    valid = mask.to(x.dtype)
-    return (x * valid).sum(-1) / valid.expand_as(x).sum(-1).clamp(min=1)
+    return masked_mean(frobenius(weights.transpose(-3, -2)), mask)

@@ -15,6 +15,8 @@ import math
 import torch
 from torch import Tensor
 
+from espnet_diverse.functional.precision import in_full_precision
+
 CACHED = 2**17  # number of scores that fit the cache of a CPU
 
 
@@ -41,12 +43,13 @@ class _SmoothedDivergence(torch.autograd.Function):
     @staticmethod
     def forward(ctx, scores: Tensor, targets: Tensor, smoothing: float) -> Tensor:
         c, s = 1 - smoothing, smoothing / (scores.size(1) - 1)
-        sums = [(x.logsumexp(1), x.sum(1)) for x in map(_full, scores.split(_rows(scores)))]
+        sums = [(x.logsumexp(1), x.sum(1)) for x in map(in_full_precision, scores.split(_rows(scores)))]
         normaliser, total = (torch.cat(parts) for parts in zip(*sums, strict=True))
         entropy = c * math.log(c) + (smoothing * math.log(s) if s else 0.0)
         ctx.save_for_backward(scores, targets, normaliser)
         ctx.shares = c, s
-        return normaliser - (c - s) * _full(scores.gather(1, targets.unsqueeze(1))).squeeze(1) - s * total + entropy
+        of_target = in_full_precision(scores.gather(1, targets.unsqueeze(1))).squeeze(1)
+        return normaliser - (c - s) * of_target - s * total + entropy
 
     @staticmethod
     @torch.autograd.function.once_differentiable
@@ -57,14 +60,10 @@ class _SmoothedDivergence(torch.autograd.Function):
         columns = (column.unsqueeze(1) for column in (targets, normaliser, gradient))
         parts = (tensor.split(_rows(scores)) for tensor in (result, scores, *columns))
         for out, x, t, logarithm, upstream in zip(*parts, strict=True):
-            p = (_full(x) - logarithm).exp_()
+            p = (in_full_precision(x) - logarithm).exp_()
             p.sub_(s).scatter_add_(1, t, p.new_full((len(p), 1), s - c))
             torch.mul(p, upstream, out=out)
         return result, None, None
-
-
-def _full(x: Tensor) -> Tensor:
-    return x if x.dtype == torch.float64 else x.float()
 
 
 def _rows(scores: Tensor) -> int:

@@ -1,7 +1,5 @@
 """Masks in the convention of the package: bool, True = valid or may attend."""
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
@@ -23,33 +21,15 @@ def lengths_to_mask(lengths: Tensor, time: int) -> Tensor:
     return torch.arange(time, device=lengths.device) < lengths.unsqueeze(-1)
 
 
-def sliding(time: int, window: int, dilation: int = 1) -> Tensor:
-    """Return a mask (T, T) bool of a window: |i - j| <= window dilation, and i - j is divisible by dilation.
+def masked_mean(x: Tensor, valid: Tensor | None, dim: int = -1) -> Tensor:
+    """Compute the mean of the valid elements of x over `dim`; 0 where there are none.
 
-    Beltagy et al. 2020, "Longformer", section 3.1. A causal window is this and `causal(time)`.
+    Args:
+        x: (...).
+        valid: Which elements count, bool broadcastable to x and as long as x in `dim`; None is all.
+        dim: Dimension that is averaged.
     """
-    i = torch.arange(time)
-    distance = i.unsqueeze(1) - i
-    return (distance.abs() <= window * dilation) & (distance % dilation == 0)
-
-
-def with_global(mask: Tensor, positions: Sequence[int]) -> Tensor:
-    """Open rows and columns of `positions` in a mask (T, T): they attend to all, and all attend to them."""
-    mask = mask.clone()
-    mask[list(positions)] = True
-    mask[:, list(positions)] = True
-    return mask
-
-
-def fixed(time: int, stride: int, expressivity: int) -> Tensor:
-    """Return the fixed pattern of Child et al. 2019, "Generating Long Sequences with Sparse Transformers", as released.
-
-    As in fairseq, a query in (cs, (c + 1)s] attends to [cs, (c + 1)s], with stride s; and all queries attend to the
-    last `expressivity` positions of each such block and the position that follows. The causal pattern is this and
-    `causal(time)`. Returns (T, T) bool.
-    """
-    i = torch.arange(time)
-    block = (i - 1).clamp(min=0).div(stride, rounding_mode="floor").unsqueeze(1) * stride
-    own = (i >= block) & (i <= block + stride)
-    summary = (i % stride >= stride - expressivity) | ((i % stride == 0) & (i > 0))
-    return own | summary
+    if valid is None:
+        return x.mean(dim)
+    weights = valid.to(x.dtype)
+    return (x * weights).sum(dim) / weights.sum(dim).clamp(min=1)

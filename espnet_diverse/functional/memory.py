@@ -20,6 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from espnet_diverse.functional.masks import masked_mean
 from espnet_diverse.functional.selection import subset_picks
 
 #: Range of the log-variances, exp(-6) = 0.0025 and exp(2) = 7.4.
@@ -82,7 +83,7 @@ def pairwise_divergence(mean: Tensor, log_var: Tensor) -> Tensor:
 
 def compactness(mean: Tensor, log_var: Tensor, valid: Tensor) -> Tensor:
     """Compute the mean of `divergence_from_prior` over tokens: (..., L, D), valid (..., L) -> (...)."""
-    return masked_mean(divergence_from_prior(mean, log_var).unsqueeze(-1), valid).squeeze(-1)
+    return masked_mean(divergence_from_prior(mean, log_var), valid)
 
 
 def spread(divergence: Tensor, valid: Tensor, cap: float = math.inf) -> Tensor:
@@ -98,7 +99,7 @@ def spread(divergence: Tensor, valid: Tensor, cap: float = math.inf) -> Tensor:
     """
     itself = torch.eye(valid.size(-1), dtype=torch.bool, device=valid.device)
     pairs = valid.unsqueeze(-1) & valid.unsqueeze(-2) & ~itself
-    return masked_mean(divergence.clamp(max=cap).flatten(-2).unsqueeze(-1), pairs.flatten(-2)).squeeze(-1)
+    return masked_mean(divergence.clamp(max=cap).flatten(-2), pairs.flatten(-2))
 
 
 def info_nce(
@@ -125,30 +126,4 @@ def info_nce(
         scores = scores.masked_fill(~allowed, torch.finfo(scores.dtype).min)
     loss = F.cross_entropy(scores, positive, reduction="none")
     counted = torch.ones_like(loss, dtype=torch.bool) if counted is None else counted
-    return masked_mean(loss.masked_fill(~counted, 0.0).unsqueeze(-1), counted).squeeze(-1)
-
-
-def masked_mean(x: Tensor, valid: Tensor) -> Tensor:
-    """Compute the mean of x (..., N, D) over the N that are valid (..., N) -> (..., D); 0 if there are none."""
-    weights = valid.to(x.dtype).unsqueeze(-1)
-    return (x * weights).sum(-2) / weights.sum(-2).clamp(min=1)
-
-
-def memory_diversity(slots: Tensor, valid: Tensor | None = None, correction: int = 0) -> Tensor:
-    """Compute the diversity of a memory, (r_1 ... r_D)^(1/D), r_i the standard deviation along axis i (section 4.2).
-
-    It is computed from logarithms, so that many small radii do not underflow; an axis without spread gives 0.
-
-    Args:
-        slots: Memory vectors (..., N, D).
-        valid: Filled slots, (..., N); None is all.
-        correction: What is subtracted from the number of slots in the variance; the paper does not say.
-
-    Returns:
-        (...), in units of the vectors.
-    """
-    valid = torch.ones(slots.shape[:-1], dtype=torch.bool, device=slots.device) if valid is None else valid
-    count = valid.sum(-1, keepdim=True).to(slots.dtype)
-    variance = masked_mean((slots - masked_mean(slots, valid).unsqueeze(-2)).square(), valid)
-    variance = variance * (count / (count - correction).clamp(min=1))
-    return (variance.log() / 2).mean(-1).exp()
+    return masked_mean(loss.masked_fill(~counted, 0.0), counted)

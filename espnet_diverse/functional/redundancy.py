@@ -22,6 +22,8 @@ import math
 import torch
 from torch import Tensor
 
+from espnet_diverse.functional.masks import masked_mean
+
 
 def _entropy(p: Tensor) -> Tensor:
     """Compute the entropy in bits over the last dimension; 0 log 0 = 0, with a finite gradient."""
@@ -102,18 +104,27 @@ def pairwise_distance(heads: Tensor, mask: Tensor | None = None) -> Tensor:
     return (items[:, first] - items[:, second]).norm(dim=-1).mean()
 
 
-def diversity_radius(vectors: Tensor, ddof: int = 0) -> Tensor:
+def diversity_radius(vectors: Tensor, ddof: int = 0, valid: Tensor | None = None) -> Tensor:
     """Compute the diversity, the geometric mean over axes of the standard deviation: vectors (..., N, D) -> (...).
 
-    It is 0 if the vectors agree in an axis.
+    It is 0 if the vectors agree in an axis, and where at most `ddof` of them are valid. It is computed from logarithms,
+    so that many small radii do not underflow.
 
     Args:
         vectors: N vectors of D numbers, such as the slots of a memory.
-        ddof: The variance is divided by N - ddof.
+        ddof: The variance is divided by the number of vectors - ddof.
+        valid: Vectors that count, such as filled slots, (..., N) bool; None counts all.
 
     Raises:
         ValueError: There are not more than `ddof` vectors.
     """
     if vectors.size(-2) <= ddof:
         raise ValueError(f"{vectors.size(-2)} vectors have no variance with ddof {ddof}; give at least {ddof + 1}")
-    return vectors.var(-2, correction=ddof).log().mean(-1).div(2).exp()
+    if valid is None:
+        variance = vectors.var(-2, correction=ddof)
+    else:
+        valid = valid.unsqueeze(-1)
+        deviation = vectors - masked_mean(vectors, valid, -2).unsqueeze(-2)
+        count = valid.sum(-2)
+        variance = masked_mean(deviation.square(), valid, -2) * count / (count - ddof).clamp(min=1)
+    return variance.log().mean(-1).div(2).exp()

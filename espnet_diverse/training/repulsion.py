@@ -17,7 +17,7 @@ Cost: O(M^2) of the weights of an attention for M heads, whatever the batch is.
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from espnet_diverse.attention import MultiHeadAttention
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.functional.particles import BANDWIDTHS, noise_std, spos_direction, svgd_direction
-from espnet_diverse.option_checks import OptionError, check, is_number, one_of, read
+from espnet_diverse.option_checks import OptionError, check_fields, is_number, one_of, read
 from espnet_diverse.registration import replaced_names
 
 PROJECTIONS = ("q", "k", "v")
@@ -71,9 +71,7 @@ class RepulsionOptions:
     layers: str = one_of("all", "first", "last")
 
     def __post_init__(self):
-        for option in fields(self):
-            if option.name not in ("bandwidth", "projections", "modules"):
-                check(option, getattr(self, option.name))
+        check_fields(self, "bandwidth", "projections", "modules")
         for name in ("epsilon", "beta", "num_data", "sigma"):
             if getattr(self, name) == 0:
                 raise OptionError(name, f"{name} 0 would divide by zero; give a number above 0")

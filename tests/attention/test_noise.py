@@ -24,9 +24,10 @@ def test_noise_has_the_given_deviation_in_any_memory_order(std):
 
 
 def test_the_share_of_noise_is_a_ratio_of_variances():
-    x = torch.tensor([1.0, -1.0, 3.0, -3.0])
-    assert float(noise_share(x / 2, x + 7)) == pytest.approx(0.25)
-    assert torch.isfinite(noise_share(x, torch.zeros(4)))
+    x = torch.tensor([[1.0, -1.0], [3.0, -3.0]])  # of variance 5
+    assert float(noise_share(0.5, x + 7)) == pytest.approx(0.05)
+    assert float(noise_share(torch.tensor([[1.0], [3.0]]), x)) == pytest.approx(1)
+    assert torch.isfinite(noise_share(0.5, torch.zeros(4)))
 
 
 @pytest.mark.parametrize(

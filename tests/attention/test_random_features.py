@@ -126,6 +126,18 @@ def test_the_features_are_redrawn_in_training_alone_and_alike_from_the_same_draw
     assert torch.equal(core.weight(), draws[-1])
 
 
+def test_a_resumed_run_redraws_when_the_whole_run_does():
+    core, given = make(redraw_interval=3).train(), heads(None)
+    for _ in range(2):
+        core(given)
+    resumed = make(redraw_interval=3).train()
+    resumed.load_state_dict(core.state_dict())
+    for _ in range(3):
+        core(given), resumed(given)
+        assert torch.equal(resumed.weight(), core.weight())
+    assert set(make().state_dict()) == {"bits"}
+
+
 @pytest.mark.parametrize(
     ("options", "text"),
     [

@@ -92,7 +92,7 @@ def test_every_preset_builds_and_is_documented(core):
         ({"scale_s": "annealed"}, "scale_s 'annealed' is no scale"),
         ({"approx_var": 0.0}, "approx_var 0.0 is no variance; give a number above 0, or learned"),
         ({"gamma_updates": 0}, "gamma_updates 0 is no length; give a number of updates, or a share below 1"),
-        ({"gamma_updates": "0.1"}, "gamma_updates '0.1' is no length"),
+        ({"gamma_updates": "0.1"}, "gamma_updates '0.1' is not a number"),
         ({"gamma_updates": 0.1, "nu": 1.0}, "gamma_updates with nu 1 has no rate, for gamma only approaches 1"),
         ({"gamma_rate": "5e-4"}, "gamma_rate '5e-4' is not a number; YAML reads 5e-4 as text, write 5.0e-4"),
         ({"n_clusters_q": 2.5}, "n_clusters_q 2.5 is not a whole number"),

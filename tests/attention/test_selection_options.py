@@ -119,7 +119,7 @@ def test_pruning_wants_one_task():
         ({"tau_steps": 0}, "tau_steps 0 would divide by zero"),
         ({"logits_learning_rate_scale": 0.0}, "logits_learning_rate_scale 0 would divide by zero; give a number above"),
         ({"noise_steps": 0}, "noise_steps 0 is no length; give a number of updates, or a share of the run below 1"),
-        ({"noise_steps": "all"}, "noise_steps 'all' is no length; give a number of updates"),
+        ({"noise_steps": "all"}, "noise_steps 'all' is not a number"),
         ({"noise_schedule": "linear"}, "noise_schedule linear has no length; give noise_steps, such as 0.8 of the run"),
         ({"noise_schedule": "exp", "noise_steps": 10}, "unknown noise_schedule 'exp'; known: constant linear"),
         ({"kl_weight": -1.0}, "kl_weight -1.0 is negative; give 0 or more"),

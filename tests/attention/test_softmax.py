@@ -1,11 +1,14 @@
 """The softmax core against loops in double precision, and its gradients against differences."""
 
+from pathlib import Path
+
+import numpy as np
 import pytest
 import torch
 from references import sdma as oracle
 
 from espnet_diverse.attention import Heads
-from espnet_diverse.attention.softmax import Softmax, masked_softmax
+from espnet_diverse.attention.softmax import Softmax, masked_softmax, softmax_attention
 
 B, H, TQ, TK, D = 2, 2, 4, 5, 3
 MASKS = {
@@ -77,3 +80,16 @@ def test_masked_softmax_has_espnets_values():
     assert torch.equal(weights[0, :2], torch.softmax(scores[0, :2], -1)) and weights[0, 2] == 0
     assert torch.equal(weights[1], torch.zeros(3))
     assert torch.equal(masked_softmax(scores, None), torch.softmax(scores, -1))
+
+
+SPARSE = np.load(Path(__file__).resolve().parents[1] / "golden" / "methods" / "sparse_masks.npz")
+
+
+@pytest.mark.parametrize("name", sorted(name for name, array in SPARSE.items() if array.dtype == bool))
+@pytest.mark.parametrize("need_weights", [False, True], ids=["fused", "weights"])
+def test_golden_attention_under_a_sparse_mask(name, need_weights):
+    q, k, v = (torch.tensor(SPARSE[x])[None, None] for x in "qkv")
+    context, _ = softmax_attention(
+        Heads(q, k, v, q[0], k[0], q, mask=torch.tensor(SPARSE[name]), need_weights=need_weights)
+    )
+    torch.testing.assert_close(context[0, 0], torch.tensor(SPARSE[f"out_{name}"]), atol=1e-10, rtol=1e-10)

@@ -68,6 +68,9 @@ def test_portions_change_nothing(draw, pattern, monkeypatch):
     ],
 )
 def test_golden(name, pattern):
+    i = torch.arange(20)
+    allowed = pattern.allows(i.unsqueeze(1), i, torch.tensor(20))
+    assert torch.equal(allowed & causal(20) if pattern.causal else allowed, GOLDEN[name])
     q, k, v = (GOLDEN[x].view(1, 1, 20, 8) for x in "qkv")
     mask = causal(20).view(1, 1, 20, 20) if pattern.causal else None
     context = block_sparse_attention(q, k, v, pattern.blocks(20, torch.tensor([20])), mask)

@@ -97,3 +97,16 @@ def test_distance_and_diversity_of_too_few_are_refused():
         pairwise_distance(torch.ones(3, 2, 4), torch.zeros(3, dtype=torch.bool))
     with pytest.raises(ValueError, match="1 vectors have no variance with ddof 1; give at least 2"):
         diversity_radius(torch.ones(1, 4), ddof=1)
+
+
+@pytest.mark.parametrize("ddof", [0, 1])
+def test_diversity_of_valid_vectors(ddof):
+    torch.manual_seed(0)
+    vectors, valid = torch.randn(3, 6, 200).double() * 1e-3, torch.rand(3, 6) < 0.7  # the product of radii underflows
+    valid[2] = False
+    found = diversity_radius(vectors, ddof, valid)
+    for row in range(2):
+        radii = vectors[row][valid[row]].std(0, correction=ddof)
+        assert float(found[row]) == pytest.approx(float(radii.log().mean().exp()), rel=1e-10)
+    assert found[2] == 0
+    torch.testing.assert_close(diversity_radius(vectors, ddof, torch.ones(3, 6) > 0), diversity_radius(vectors, ddof))

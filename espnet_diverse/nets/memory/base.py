@@ -9,15 +9,16 @@ and attention then works on all segments side by side.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from espnet_diverse.attention import AuxiliaryLoss, Diagnosis, MultiHeadAttention
-from espnet_diverse.functional.memory import masked_mean, memory_diversity
-from espnet_diverse.option_checks import OptionError, check, one_of
+from espnet_diverse.functional.masks import masked_mean
+from espnet_diverse.functional.redundancy import diversity_radius
+from espnet_diverse.option_checks import OptionError, check_fields, one_of
 from espnet_diverse.scope import current
 
 State = Any
@@ -40,10 +41,7 @@ class MemoryOptions:
     scope: str = one_of("layer", "shared")
 
     def __post_init__(self):
-        for option in fields(self):
-            value = getattr(self, option.name)
-            if value is not None or option.default is not None:
-                check(option, value)
+        check_fields(self)
         for name in ("segment", "slots"):
             if getattr(self, name) == 0:
                 raise OptionError(name, f"{name} 0 leaves a memory nothing to work with; give at least 1")
@@ -153,9 +151,9 @@ class Memory(nn.Module):
     def _statistics(self, after: Sequence[Slots], used: Tensor) -> None:
         """Add the number of filled slots and their diversity, means over segments; used (B, S): not all padding."""
         values, filled = (torch.stack(parts, 1).detach().flatten(0, 1) for parts in zip(*after, strict=True))
-        numbers = {"memory_slots": filled.sum(-1), "memory_diversity": memory_diversity(values, filled)}
+        numbers = {"memory_slots": filled.sum(-1), "memory_diversity": diversity_radius(values, valid=filled)}
         for name, number in numbers.items():
-            current().add_stat(name, masked_mean(number.float().unsqueeze(-1), used.flatten()).squeeze())
+            current().add_stat(name, masked_mean(number.float(), used.flatten()))
 
 
 def empty(batch: int, slots: int, size: int, like: Tensor) -> Slots:

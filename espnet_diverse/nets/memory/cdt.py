@@ -22,17 +22,18 @@ import torch
 from torch import Tensor, nn
 
 from espnet_diverse.attention import AuxiliaryLoss, MultiHeadAttention, build_attention
+from espnet_diverse.functional.masks import masked_mean
 from espnet_diverse.functional.memory import (
     LOG_VARIANCES,
     choose_slots,
     compactness,
     info_nce,
     keep_score,
-    masked_mean,
     pairwise_divergence,
     sample,
     spread,
 )
+from espnet_diverse.functional.precision import in_full_precision
 from espnet_diverse.functional.selection import logistic_noise, soft_sample, straight_through
 from espnet_diverse.nets.memory.base import Memory, MemoryOptions, Slots
 from espnet_diverse.option_checks import OptionError, one_of
@@ -159,7 +160,7 @@ class CDTMemory(Memory):
             divergence = pairwise_divergence(after.mean, after.log_var)
             constraint = compactness(mean, log_var, valid) - spread(divergence, after.valid, cap)
             numbers = torch.stack([constraint, spread(divergence.detach(), after.valid)], -1).flatten(0, 1)
-            constraint, uncapped = masked_mean(numbers, valid.any(-1).flatten())
+            constraint, uncapped = masked_mean(numbers, valid.any(-1).flatten().unsqueeze(-1), 0)
         shared.add_loss("memory_nce", options.mem_weight * nce)
         shared.add_loss("memory_constraint", options.mem_weight * options.beta * constraint)
         shared.add_stat("memory_divergence", uncapped)
@@ -167,8 +168,8 @@ class CDTMemory(Memory):
     def _contrast(self, after: CDTState, segments: Tensor, valid: Tensor) -> Tensor:
         """Compute (3) for each memory and the k segments after it, the mean over those that exist."""
         batch, number = valid.shape[:2]
-        pooled = masked_mean(segments, valid).flatten(0, 1)  # (B S, M)
-        anchors = masked_mean(after.values, after.valid).flatten(0, 1)
+        pooled = masked_mean(segments, valid.unsqueeze(-1), -2).flatten(0, 1)  # (B S, M)
+        anchors = masked_mean(after.values, after.valid.unsqueeze(-1), -2).flatten(0, 1)
         used, place = valid.any(-1), torch.arange(batch * number, device=valid.device)
         terms = []
         for step in range(1, min(self.options.nce_steps, number - 1) + 1):
@@ -176,8 +177,3 @@ class CDTMemory(Memory):
             positive = (place + step).clamp(max=len(place) - 1)
             terms.append(info_nce(anchors, pooled, positive, self.options.temperature, followed, used.flatten()))
         return torch.stack(terms).mean() if terms else 0.0 * anchors.sum()
-
-
-def in_full_precision(x: Tensor) -> Tensor:
-    """Return half precision numbers as float32, because divergences need its range; anything else as it is."""
-    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from espnet_diverse.errors import ConfigError
-from espnet_diverse.functional.memory import memory_diversity
+from espnet_diverse.functional.redundancy import diversity_radius
 from espnet_diverse.nets.memory.base import Memory, MemoryOptions, Slots, empty, joined
 from espnet_diverse.scope import scope
 
@@ -88,4 +88,5 @@ def test_slots_are_joined_and_cut():
     assert both.values.shape == (2, 5, 3) and both.valid.shape == (2, 5)
     for found, expected in zip(both.cut(None, 2) + both.cut(2, None), first + second, strict=True):
         assert torch.equal(found, expected)
-    assert memory_diversity(*empty(2, 4, 3, first.values)).tolist() == [0, 0]
+    nothing = empty(2, 4, 3, first.values)
+    assert diversity_radius(nothing.values, valid=nothing.valid).tolist() == [0, 0]

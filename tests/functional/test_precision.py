@@ -1,0 +1,15 @@
+import pytest
+import torch
+
+from espnet_diverse.functional.precision import in_full_precision
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_becomes_float32(dtype):
+    assert in_full_precision(torch.ones(2, dtype=dtype)).dtype == torch.float32
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bool])
+def test_anything_else_stays_as_it_is(dtype):
+    x = torch.ones(2, dtype=dtype)
+    assert in_full_precision(x) is x
