@@ -13,7 +13,7 @@ from espnet_diverse.analysis.clusters import ClusterUse
 from espnet_diverse.analysis.collect import Observation, observe
 from espnet_diverse.analysis.query_map import QuerySample
 from espnet_diverse.analysis.redundancy import Redundancy
-from espnet_diverse.analysis.samples import read_speech, source_text
+from espnet_diverse.analysis.samples import read_source
 from espnet_diverse.audio.resampling import RATE
 from espnet_diverse.data.kaldi import DataDir
 from espnet_diverse.errors import ConfigError, DataError, ModelError
@@ -85,10 +85,7 @@ def observe_utterance(
         DataError: The utterance has no transcript, or no audio or source text, or it is too short for the model.
         ModelError: The model has no attention that keeps its weights.
     """
-    if source_vocabulary is None:
-        source = read_speech(data, utterance, rate)
-    else:
-        source = np.array(source_vocabulary.encode(source_text(data, utterance)))
+    source = read_source(data, utterance, rate, source_vocabulary)
     try:
         seen = observe(model, source, vocabulary.encode(data.text[utterance]), conditions)
     except TooShortUttError as error:

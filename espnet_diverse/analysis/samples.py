@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 from espnet.nets.pytorch_backend.transformer.subsampling import TooShortUttError
 from numpy.typing import NDArray
 
@@ -39,7 +40,7 @@ class Sample:
     language: str = ""
 
 
-def read_speech(data: DataDir, utterance: str, rate: int) -> NDArray:
+def read_speech(data: DataDir, utterance: str, rate: int | None) -> NDArray:
     """Read the audio of an utterance that has a reference text: samples (L,) float32 at `rate` Hz.
 
     Raises:
@@ -49,6 +50,17 @@ def read_speech(data: DataDir, utterance: str, rate: int) -> NDArray:
     recording = segment.recording if segment else utterance
     _check_known(data, utterance, recording, "wav.scp", data.wav_scp)
     return read_at(Path(data.wav_scp[recording]), rate, segment)[0]
+
+
+def read_source(data: DataDir, utterance: str, rate: int | None, vocabulary: Vocabulary | None) -> NDArray:
+    """Read what a model encodes: samples (L,) at `rate` Hz, or with a source vocabulary the token indices (T,).
+
+    Raises:
+        DataError: As `read_speech` and `source_text`.
+    """
+    if vocabulary is None:
+        return read_speech(data, utterance, rate)
+    return np.array(vocabulary.encode(source_text(data, utterance)))
 
 
 def source_text(data: DataDir, utterance: str) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 
 from espnet_diverse.attention.core import Core, Heads, Inputs, KVCache, Stream
 from espnet_diverse.attention.disagreement import build_disagreement
-from espnet_diverse.attention.inspection import AuxiliaryLoss, Diagnosis, HeadMap, Inspection
+from espnet_diverse.attention.inspection import AuxiliaryLoss, Diagnosis, HeadMap, Inspection, Monitored
 from espnet_diverse.attention.learned_selection import build_selection
 from espnet_diverse.attention.multi_head import MultiHeadAttention
 from espnet_diverse.attention.registry import CORES, check_uses, core_class, known_cores, register_core
@@ -33,6 +33,7 @@ __all__ = [
     "Inputs",
     "Inspection",
     "KVCache",
+    "Monitored",
     "MultiHeadAttention",
     "Stream",
     "Supports",

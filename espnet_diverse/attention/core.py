@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from espnet_diverse.attention.inspection import AuxiliaryLoss, Diagnosis, Inspection
+from espnet_diverse.attention.inspection import Inspection, Monitored
 from espnet_diverse.attention.relative_position import PositionTerm
 from espnet_diverse.attention.supports import Supports
 from espnet_diverse.functional.precision import in_full_precision
@@ -122,7 +122,7 @@ class Heads:
         return dataclasses.replace(self, **{name: convert(value) for name, value in vars(self).items()})
 
 
-class Core(nn.Module):
+class Core(Monitored):
     """Base class of cores. A subclass overrides `forward`, and declares in `supports` what it can be used for.
 
     Args:
@@ -136,8 +136,6 @@ class Core(nn.Module):
         name: Name of the core in messages: the one it was built by, or else that of its class.
         supports: What the core can be used for; nets refuse everything else when they are built.
         SOFTMAX_EQUIVALENT: Options at which the core equals softmax attention, or None if there are none.
-        DIAGNOSES: What high values of the core's training statistics mean.
-        LOSSES: The core's auxiliary losses by name.
         tied: Whether the values are the keys: one projection then makes both, and `linear_v` is `linear_k`.
         position_in_parts: Whether the core is given `Heads.position_term` in place of `Heads.position`, the term of all
             pairs.
@@ -145,8 +143,6 @@ class Core(nn.Module):
 
     supports: Supports = Supports()
     SOFTMAX_EQUIVALENT: ClassVar[Mapping[str, Any] | None] = None
-    DIAGNOSES: ClassVar[tuple[Diagnosis, ...]] = ()
-    LOSSES: ClassVar[Mapping[str, AuxiliaryLoss]] = {}
     tied: bool = False
     position_in_parts: ClassVar[bool] = False
 

@@ -14,13 +14,13 @@ Frobenius.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from espnet_diverse.attention.core import Core, Heads
-from espnet_diverse.attention.inspection import AuxiliaryLoss
+from espnet_diverse.attention.inspection import AuxiliaryLoss, Monitored
 from espnet_diverse.attention.token_masks import key_side_mask, query_side_mask
 from espnet_diverse.functional.disagreement import disagreement, frobenius_of_queries, position_disagreement
 from espnet_diverse.functional.precision import in_full_precision
@@ -83,17 +83,17 @@ def build_disagreement(given: Mapping[str, Any] | None, core: Core) -> "Disagree
     return Disagreement(options)
 
 
-class Disagreement:
+class Disagreement(Monitored):
     """Adds the loss of an attention to the open scope.
 
     Attributes:
         of_weights: Whether it needs the attention weights.
-        LOSSES: The loss by its name in the scope.
     """
 
-    LOSSES: ClassVar[Mapping[str, AuxiliaryLoss]] = {"disagreement": AuxiliaryLoss("disagreement.weight")}
+    LOSSES = {"disagreement": AuxiliaryLoss("disagreement.weight")}
 
     def __init__(self, options: DisagreementOptions):
+        super().__init__()
         self.options = options
         self.of_weights = options.of in _OF_WEIGHTS
 

@@ -17,14 +17,15 @@ which are the same for all samples, are projected for all P heads if a batch mix
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from espnet_diverse.attention.head_gather import SelectedHeads
+from espnet_diverse.attention.inspection import Monitored
 from espnet_diverse.attention.selection_options import SelectionOptions
 from espnet_diverse.scope import current
 
 
-class HeadSelection(nn.Module):
+class HeadSelection(Monitored):
     """Selects H heads of a pool for each sample.
 
     Args:

@@ -1,13 +1,14 @@
 """What a core tells analysis and training about itself, beside its attention weights.
 
 Analysis and training are written for any core. What is special about one, such as the clusters of SDMA, they read from
-`Core.inspect`, `Core.DIAGNOSES` and `Core.LOSSES`.
+`Core.inspect` and from what it declares as a `Monitored` module.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar
 
-from torch import Tensor
+from torch import Tensor, nn
 
 
 @dataclass(frozen=True)
@@ -70,3 +71,15 @@ class AuxiliaryLoss:
     """
 
     weight: str
+
+
+class Monitored(nn.Module):
+    """Base class of modules that declare what training shall watch.
+
+    Attributes:
+        DIAGNOSES: What high values of the module's training statistics mean.
+        LOSSES: The module's auxiliary losses by name.
+    """
+
+    DIAGNOSES: ClassVar[tuple[Diagnosis, ...]] = ()
+    LOSSES: ClassVar[Mapping[str, AuxiliaryLoss]] = {}

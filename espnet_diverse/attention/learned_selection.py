@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from espnet_diverse.attention.head_selection import HeadSelection, StaticSelection
+from espnet_diverse.attention.inspection import AuxiliaryLoss
 from espnet_diverse.attention.selection_options import SelectionOptions, selection_options
 from espnet_diverse.attention.update_counter import UpdateCounter
 from espnet_diverse.functional.selection import (
@@ -65,6 +66,8 @@ class LearnedSelection(HeadSelection):
     themselves: a step of any optimizer then moves the logits by this factor more, and gradients are clipped as without
     it. State dicts hold the logits themselves, so a checkpoint fits any factor.
     """
+
+    LOSSES = {"head_kl": AuxiliaryLoss("selection.kl_weight")}
 
     def __init__(self, heads: int, options: SelectionOptions):
         super().__init__(heads, options)

@@ -38,20 +38,16 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _of_utterance(args: argparse.Namespace) -> list[Path]:
-    from espnet_diverse.audio.reading import read_at
     from espnet_diverse.data.kaldi import read_data_dir
-    from espnet_diverse.errors import DataError
     from espnet_diverse.vocabulary import Vocabulary
 
     device = options.device(args)
     data = read_data_dir(args.data_dir)
     utterance = args.utterance or min(data.text)
-    if utterance not in data.text or utterance not in data.wav_scp:
-        other = f"give another, such as {min(data.text)!r}"
-        raise DataError(f"{args.data_dir}: utterance {utterance!r} is not in text and wav.scp; {other}")
     vocabulary = Vocabulary.load(args.model_dir)
     from espnet_diverse.analysis.heads import draw, head_maps
-    from espnet_diverse.analysis.teacher_forcing import load
+    from espnet_diverse.analysis.samples import read_source
+    from espnet_diverse.analysis.teacher_forcing import load, source_vocabulary
     from espnet_diverse.decoding.condition_ids import condition_indices, known_conditions
     from espnet_diverse.decoding.precision import check_device
     from espnet_diverse.training.espnet_command import logged
@@ -59,13 +55,15 @@ def _of_utterance(args: argparse.Namespace) -> list[Path]:
     check_device(device)
     with logged(args.output_dir / "figure.log"):
         model, rate = load(args.model_dir, args.model_file, device)
-        speech, _ = read_at(Path(data.wav_scp[utterance]), rate)
+        of_source = source_vocabulary(args.model_dir)
+        source = read_source(data, utterance, rate, of_source)
         conditions = condition_indices(known_conditions(model), args.data_dir, [utterance], options.conditions(args))
-        encoder, decoder = head_maps(model, speech, vocabulary.encode(data.text[utterance]), conditions[utterance])
+        encoder, decoder = head_maps(model, source, vocabulary.encode(data.text[utterance]), conditions[utterance])
         tokens = [*vocabulary.tokenise(data.text[utterance]), "<eos>"]
+        read = ["<sos>", *of_source.tokenise(data.src_text[utterance])] if of_source else None
         paths = [args.output_dir / f"{utterance}.{name}.png" for name in ("encoder", "decoder")]
-        for path, maps, labels in zip(paths, (encoder, decoder), (None, tokens), strict=True):
-            draw(maps, utterance, path, labels)
+        for path, maps, labels in zip(paths, (encoder, decoder), (read, tokens), strict=True):
+            draw(maps, utterance, path, labels, read)
     return paths
 
 

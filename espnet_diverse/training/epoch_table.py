@@ -2,12 +2,10 @@
 
 import logging
 import math
-from collections.abc import Collection
 
 from espnet2.train.reporter import Reporter, SubReporter
 
-from espnet_diverse.attention import Core
-from espnet_diverse.training.diagnosis import findings
+from espnet_diverse.training.diagnosis import Parts, findings
 
 _SHOWN = [("train", "loss"), ("train", "acc"), ("valid", "loss"), ("valid", "acc"), ("valid", "cer_ctc")]
 _GRADIENT = "gradient_"
@@ -21,14 +19,14 @@ class EpochTable(Reporter):
     `best_model_criterion` the last epochs are kept, and averaged as valid.epoch.ave.pth.
 
     Args:
-        cores: Classes of the cores of the model, whose statistics and losses may show problems.
+        parts: `monitored_parts` of the model, whose statistics and losses may show problems.
     """
 
     _columns: list[tuple[str, str]] | None = None
 
-    def __init__(self, cores: Collection[type[Core]] = ()):
+    def __init__(self, parts: Parts = ()):
         super().__init__()
-        self.cores = cores
+        self.parts = parts
 
     def finish_epoch(self, sub_reporter: SubReporter) -> None:
         """Keep the statistics of `sub_reporter`, as ESPnet does, and print the row of a finished epoch."""
@@ -49,7 +47,7 @@ class EpochTable(Reporter):
         if ratios:
             shown = ", ".join(f"{name.removeprefix(_GRADIENT)} {value:.2g}" for name, value in ratios.items())
             print(f"      gradient norms relative to the task's: {shown}", flush=True)
-        for finding in findings(phases["train"], self.cores):
+        for finding in findings(phases["train"], self.parts):
             logging.warning("epoch %d: %s", self.epoch, finding)
 
     def _row(self, cells: list[str], epoch: str) -> str:

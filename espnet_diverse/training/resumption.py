@@ -5,9 +5,9 @@ their paths, so that a corpus may be moved; that of any other table covers its c
 compared with the copies that the run has.
 """
 
-import hashlib
 import json
 from collections.abc import Collection
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +16,7 @@ from espnet_diverse.data.atomic_files import write_text
 from espnet_diverse.data.tables import read_table
 from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.option_checks import with_present_names
+from espnet_diverse.stage_cache import digest
 from espnet_diverse.training.config import Config, differences, load
 from espnet_diverse.training.run_data import Tokens
 from espnet_diverse.vocabulary import Vocabulary
@@ -48,8 +49,8 @@ def digests(config: Config) -> dict[str, str]:
     for phase in ("train", "valid"):
         for file, _, kind in config[f"{phase}_data_path_and_name_and_type"]:
             path = Path(file)
-            content = path.read_bytes() if kind == "text" else _sizes(path).encode()
-            found[f"{phase}/{path.name}"] = hashlib.sha256(content).hexdigest()
+            audio = kind != "text"
+            found[f"{phase}/{path.name}"] = sha256(_sizes(path).encode()).hexdigest() if audio else str(digest(path))
     return found
 
 
@@ -71,13 +72,12 @@ def check_unchanged(
 
     Raises:
         ConfigError: `allowed` has another name.
-        DataError: Something differs; the message names it.
+        DataError: Something differs, or the digests of the run are damaged; the message names it.
     """
     for name in allowed:
         if name not in ALLOWED:
             raise ConfigError(f"--allow_changed {name}: unknown; known: {' '.join(ALLOWED)}")
-    before = output_dir / _FILE
-    known = json.loads(before.read_text(encoding="utf-8")) if before.is_file() else {}
+    known = _saved_digests(output_dir / _FILE)
     differing = {
         "data": [name for name, digest in tables.items() if known.get(name, digest) != digest],
         "vocabulary": _other_vocabularies(output_dir, tokens),
@@ -88,6 +88,21 @@ def check_unchanged(
             here = f"{output_dir}: was trained with {_OTHER[what]} than {' '.join(which)}"
             go_on = f", or --allow_changed {what} to go on with these" if what in ALLOWED else ""
             raise DataError(f"{here}; give another --output_dir for a separate run{go_on}")
+
+
+def _saved_digests(path: Path) -> dict[str, str]:
+    if not path.is_file():
+        return {}
+    try:
+        saved = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        saved = None
+    if not isinstance(saved, dict):
+        raise DataError(
+            f"{path}: is damaged, so the data of the run cannot be compared; delete it to go on without that, "
+            "or give another --output_dir"
+        )
+    return saved
 
 
 def save_digests(tables: dict[str, str], output_dir: Path) -> None:

@@ -18,7 +18,7 @@ from espnet_diverse.registration import replaced_names
 from espnet_diverse.training import checkpoint
 from espnet_diverse.training.averaging import average_best
 from espnet_diverse.training.cpu_layers import fast_on_cpu
-from espnet_diverse.training.diagnosis import cores_of
+from espnet_diverse.training.diagnosis import monitored_parts
 from espnet_diverse.training.epoch_table import EpochTable
 from espnet_diverse.training.length_check import check_lengths, shape_files
 from espnet_diverse.training.precision import compile_layers, mixed_precision
@@ -51,7 +51,7 @@ class Trainer(espnet_trainer.Trainer):
         device = "cuda" if trainer_options.ngpu else "cpu"
         if trainer_options.compile:
             compile_layers(model, trainer_options.compile)
-        table = partial(EpochTable, cores_of(model))
+        table = partial(EpochTable, monitored_parts(model))
         with (
             replaced_names(espnet_trainer, torch=_Torch(), Reporter=table, average_nbest_models=average_best),
             mixed_precision(model, device) if trainer_options.use_amp else nullcontext(),

@@ -1,5 +1,6 @@
 """figure: pictures of the heads on one utterance, and of head selection in training."""
 
+import shutil
 import subprocess
 import sys
 
@@ -20,7 +21,7 @@ def test_figure_draws_the_named_utterance(tiny_run, tmp_path, capfd, parse):
     module, args = parse("figure", arguments)
     assert all(path.exists() for path in module.inputs(args) + module.outputs(args))
     assert main(["figure", *arguments, "--utterance", "test-99"]) == 1
-    assert "utterance 'test-99' is not in text and wav.scp; give another, such as 'test-00'" in capfd.readouterr().err
+    assert "utterance 'test-99' is not in text and wav.scp; text has 'test-00'" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(("command", "listener"), [("figure", "heads.head_maps"), ("analyse", "measurements.observe")])
@@ -45,6 +46,22 @@ def test_figures_of_translation_by_tasks(of_translation, tmp_path, capfd):
     names = ["test-00.decoder.png", "test-00.encoder.png", "head_selection.png"]
     assert sorted(capfd.readouterr().out.split()) == sorted(str(tmp_path / name) for name in names)
     assert all((tmp_path / name).exists() for name in names)
+
+
+def test_figures_of_text_translation(tiny_translation, tmp_path, capfd):
+    arguments = ["--model_dir", str(tiny_translation.model_dir), "--data_dir", str(tiny_translation.test_dir)]
+    assert main(["figure", *arguments, "--output_dir", str(tmp_path)]) == 0
+    assert len(capfd.readouterr().out.split()) == 2 == len(list(tmp_path.glob("*coder.png")))
+
+
+def test_a_segment_of_a_recording_is_drawn(tiny_run, tmp_path, capfd):
+    data = shutil.copytree(tiny_run.test_dir, tmp_path / "test")
+    (data / "segments").write_text("test-00 test-01 0.0 0.5\n")
+    (data / "text").write_text((data / "text").read_text().split("\n")[0] + "\n")
+    (data / "utt2spk").write_text("test-00 test-00\n")
+    arguments = ["--model_dir", str(tiny_run.model_dir), "--data_dir", str(data), "--output_dir", str(tmp_path / "new")]
+    assert main(["figure", *arguments]) == 0
+    assert (tmp_path / "new" / "test-00.encoder.png").exists()
 
 
 def test_without_data_it_draws_head_selection_in_training(translation, tiny_run, tmp_path, capfd, parse):

@@ -4,14 +4,16 @@ import pytest
 from torch import nn
 
 from espnet_diverse.attention import AuxiliaryLoss, Core, Diagnosis, build_attention, register_core, registry
+from espnet_diverse.attention.disagreement import Disagreement
+from espnet_diverse.attention.learned_selection import LearnedSelection
 from espnet_diverse.attention.sdma import SDMA
 from espnet_diverse.attention.softmax import Softmax
 from espnet_diverse.nets.memory.base import MemoryOptions
 from espnet_diverse.nets.memory.cdt import CDTMemory
 from espnet_diverse.nets.memory.xl import XLMemory
-from espnet_diverse.training.diagnosis import cores_of, findings
+from espnet_diverse.training.diagnosis import findings, monitored_parts
 
-OURS = [SDMA, CDTMemory]
+OURS = [SDMA, CDTMemory, Disagreement, LearnedSelection]
 HEALTHY = {
     "loss": 60.0,
     "loss_task": 50.0,
@@ -44,6 +46,7 @@ def test_a_healthy_epoch_is_not_spoken_of():
         ({"gradient_query_mi": 2.0}, "lower lambda_x"),
         ({"gradient_disagreement": 2.0}, "lower disagreement.weight or auxiliary_factor"),
         ({"gradient_memory_constraint": 2.0}, "lower mem_weight"),
+        ({"gradient_head_kl": 2.0}, "lower selection.kl_weight"),
         ({"gradient_of_another_core": 3.0}, "of_another_core is 3 times that of the task's loss; lower its weight"),
     ],
 )
@@ -77,6 +80,6 @@ def test_a_registered_core_that_the_model_does_not_have_changes_no_warning(monke
         + [XLMemory(8, 2, MemoryOptions())]
     )
     register_core("mine", Mine)
-    assert cores_of(model) == [SDMA, Softmax, XLMemory]
-    assert findings(HEALTHY, cores_of(model)) == []
-    assert findings(HEALTHY, [*cores_of(model), Mine]) == ["mine; nothing"]
+    assert monitored_parts(model) == [SDMA, Softmax, XLMemory]
+    assert findings(HEALTHY, monitored_parts(model)) == []
+    assert findings(HEALTHY, [*monitored_parts(model), Mine]) == ["mine; nothing"]

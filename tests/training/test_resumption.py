@@ -90,6 +90,14 @@ def test_a_run_of_an_earlier_version_has_no_digests_and_gets_them(tiny_run, fini
     assert json.loads((copy / "data.json").read_text()).keys() >= {"train/text", "train/wav.scp", "valid/text"}
 
 
+def test_damaged_digests_are_named(tiny_run, finished, tmp_path, capfd):
+    copy = shutil.copytree(finished, tmp_path / "exp")
+    for damaged in ('{"train/text": "1', "[]"):
+        (copy / "data.json").write_text(damaged)
+        assert train(tiny_run, copy, tiny_run.stats_dir) == 1
+        assert "data.json: is damaged, so the data of the run cannot be compared; delete it" in capfd.readouterr().err
+
+
 def test_an_unknown_allowance_is_refused(tiny_run, finished, capfd):
     assert train(tiny_run, finished, tiny_run.stats_dir, "--allow_changed", "tokens") == 1
     assert "--allow_changed tokens: unknown; known: data statistics" in capfd.readouterr().err

@@ -8,14 +8,14 @@ A memory depends on the input of its layer alone, not on H_t. All memories of a 
 and attention then works on all segments side by side.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from espnet_diverse.attention import AuxiliaryLoss, Diagnosis, MultiHeadAttention
+from espnet_diverse.attention import Monitored, MultiHeadAttention
 from espnet_diverse.functional.masks import masked_mean
 from espnet_diverse.functional.redundancy import diversity_radius
 from espnet_diverse.option_checks import OptionError, check_fields, one_of
@@ -68,7 +68,7 @@ class Slots(NamedTuple):
         return Slots(self.values[:, begin:end], self.valid[:, begin:end])
 
 
-class Memory(nn.Module):
+class Memory(Monitored):
     """Base class of memories. A subclass defines `begin`, `slots`, `update` and perhaps `losses`.
 
     Args:
@@ -77,13 +77,9 @@ class Memory(nn.Module):
         options: Options of the memory.
 
     Attributes:
-        LOSSES: The memory's auxiliary losses by name.
-        DIAGNOSES: What high values of its training statistics mean.
     """
 
     Options: ClassVar[type[MemoryOptions]] = MemoryOptions
-    LOSSES: ClassVar[Mapping[str, AuxiliaryLoss]] = {}
-    DIAGNOSES: ClassVar[tuple[Diagnosis, ...]] = ()
 
     def __init__(self, size: int, heads: int, options: MemoryOptions):
         super().__init__()
