@@ -77,6 +77,7 @@ setup(
     ],
     extras_require={
         "test": [
+            "argcomplete>=3.0",
             "espeakng-loader>=0.2.4",
             "imageio-ffmpeg>=0.5",
             "mkdocs>=1.6",
@@ -99,6 +100,8 @@ setup(
         "docs": ["mkdocs>=1.6", "mkdocstrings[python]>=1.0"],
         "browser": ["playwright>=1.50"],  # tests the page in a Chromium, where there is one
         "onnx": ["onnx>=1.17", "onnxruntime>=1.20", "onnxscript>=0.5"],
+        "completion": ["argcomplete>=3.0"],
+        "wandb": ["wandb>=0.17"],
         "media": ["imageio-ffmpeg>=0.5"],
         "vad": ["onnxruntime>=1.20", "silero-vad>=6.2.3"],
         "zh": ["jieba>=0.42"],

@@ -32,18 +32,30 @@ def progress(
 
 def _plain(items: Iterable[Item], name: str, total: int | None, unit: str, every_seconds: float) -> Iterator[Item]:
     start = last = time.monotonic()
-    done = 0
+    done, shown = 0, -1
     for item in items:
         yield item
         done += 1
         now = time.monotonic()
         if now - last >= every_seconds:
-            last = now
+            last, shown = now, done
             _line(name, done, total, unit, now - start)
-    _line(name, done, total, unit, time.monotonic() - start)
+    if shown != done:
+        _line(name, done, total, unit, time.monotonic() - start)
 
 
 def _line(name: str, done: int, total: int | None, unit: str, seconds: float) -> None:
     of = f"/{total}" if total is not None else ""
     rate = done / seconds if seconds > 0 else 0.0
-    print(f"{name}: {done}{of} {unit}s, {rate:.1f} {unit}s/s, {seconds:.0f} s", file=sys.stderr, flush=True)
+    left = f", {timespan((total - done) / rate)} left" if total is not None and done < total and rate else ""
+    line = f"{name}: {done}{of} {unit}s, {rate:.1f} {unit}s/s, {timespan(seconds)}{left}"
+    print(line, file=sys.stderr, flush=True)
+
+
+def timespan(seconds: float) -> str:
+    """Return a number of seconds as text, such as 42 s, 12 min 05 s or 3 h 07 min."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes:02} min"
+    return f"{minutes} min {rest:02} s" if minutes else f"{rest} s"

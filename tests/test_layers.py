@@ -42,7 +42,7 @@ ATTENTION_BESIDE = {"conditions", "option_checks"}  # the rooms beside that atte
 
 def may_import() -> dict[str, set[str]]:
     """By room the rooms that it may import: itself, those below it, and for attention and above rooms beside."""
-    allowed, below = {"__init__": {"registration"}}, set()
+    allowed, below = {"__init__": {"registration"}, "__main__": {"bin"}}, set()
     for line in BESIDE:
         allowed |= {room: below | {room} for room in line}
         below = below | line

@@ -2,7 +2,7 @@
 
 import pytest
 
-from espnet_diverse.progress import progress
+from espnet_diverse.progress import progress, timespan
 
 
 def test_items_pass_through_and_the_last_line_counts_them(capfd):
@@ -15,7 +15,21 @@ def test_the_total_is_the_length_of_the_items(capfd):
     assert capfd.readouterr().err.startswith("valid: 2/2 items, ")
 
 
-@pytest.mark.parametrize(("every", "lines"), [(0.0, 4), (100.0, 1)])
+@pytest.mark.parametrize(("every", "lines"), [(0.0, 3), (100.0, 1)])
 def test_lines_appear_at_intervals(capfd, every, lines):
     list(progress(iter(range(3)), "decode", every_seconds=every))
     assert len(capfd.readouterr().err.splitlines()) == lines
+
+
+def test_a_line_says_how_much_is_left_and_the_last_is_printed_once(capfd):
+    list(progress(iter(range(2)), "decode", total=2, every_seconds=0.0))
+    first, last = capfd.readouterr().err.splitlines()
+    assert first.startswith("decode: 1/2 items, ") and first.endswith(" s left")
+    assert last.startswith("decode: 2/2 items, ") and not last.endswith("left")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.4, "0 s"), (59.6, "1 min 00 s"), (725, "12 min 05 s"), (11_220, "3 h 07 min")]
+)
+def test_timespan(seconds, text):
+    assert timespan(seconds) == text

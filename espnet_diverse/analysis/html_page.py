@@ -16,6 +16,7 @@ th, td { border-bottom: 1px solid #ddd; padding: .3rem .8rem; text-align: right;
 th:first-child, td:first-child { text-align: left; }
 figure { margin: 1.5rem 0; } figure img { max-width: 100%; border: 1px solid #ddd; }
 figcaption { color: #444; } dt { font-weight: bold; }
+.wide { overflow-x: auto; } nav li { margin: .2rem 0; }
 """
 
 
@@ -28,11 +29,13 @@ class Page:
 
     def __init__(self, title: str):
         self.title = title
-        self._body = [f"<h1>{escape(title)}</h1>"]
+        self._headings: list[str] = []
+        self._body: list[str] = []
 
     def heading(self, text: str) -> None:
-        """Begin a section with a heading."""
-        self._body.append(f"<h2>{escape(text)}</h2>")
+        """Begin a section with a heading, which the table of contents lists."""
+        self._headings.append(text)
+        self._body.append(f'<h2 id="{len(self._headings)}">{escape(text)}</h2>')
 
     def paragraph(self, text: str) -> None:
         """Add a paragraph."""
@@ -46,7 +49,8 @@ class Page:
     def table(self, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         """Add a table."""
         body = "".join(_row("td", cells) for cells in rows)
-        self._body.append(f"<table><thead>{_row('th', header)}</thead><tbody>{body}</tbody></table>")
+        table = f"<table><thead>{_row('th', header)}</thead><tbody>{body}</tbody></table>"
+        self._body.append(f'<div class="wide">{table}</div>')
 
     def picture(self, path: Path, caption: str) -> None:
         """Add a PNG file with a caption."""
@@ -56,8 +60,11 @@ class Page:
 
     def write(self, path: Path) -> None:
         """Write the page."""
-        head = f'<meta charset="utf-8"><title>{escape(self.title)}</title><style>{_STYLE}</style>'
-        body = "\n".join(self._body)
+        meta = '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
+        head = f"{meta}<title>{escape(self.title)}</title><style>{_STYLE}</style>"
+        listed = (f'<li><a href="#{i}">{escape(text)}</a></li>' for i, text in enumerate(self._headings, 1))
+        contents = f'<nav aria-label="Contents"><ol>{"".join(listed)}</ol></nav>' if self._headings else ""
+        body = "\n".join([f"<h1>{escape(self.title)}</h1>", contents, *self._body])
         write_text(path, f'<!DOCTYPE html>\n<html lang="en"><head>{head}</head>\n<body>\n{body}\n</body></html>\n')
 
 

@@ -1,11 +1,13 @@
 """The `espnet-diverse` command: one small module a subcommand, imported only when it is called for."""
 
 import argparse
-import importlib
+import importlib.util
+import os
 import sys
+from pathlib import Path
 
 from espnet_diverse import __version__
-from espnet_diverse.bin.options import settle_model
+from espnet_diverse.bin.options import notice, settle_model
 from espnet_diverse.errors import UserError
 from espnet_diverse.registration import fast_start
 
@@ -64,6 +66,7 @@ def run_command(name: str, arguments: list[str]) -> int:
     """Parse `arguments` for the subcommand `name` and run it; return its exit code."""
     module, parser = command_parser(name)
     args = parser.parse_intermixed_args(arguments)
+    _tell_of_missing_bytecode()
     try:
         settle_model(args)
         if not getattr(module, "OPENS_PACKED_MODELS", False):
@@ -86,6 +89,18 @@ def _unpack_model(args: argparse.Namespace) -> None:
         args.model_dir = unpacked(model_dir)
 
 
+def _tell_of_missing_bytecode() -> None:
+    """Print one line if Python will compile large packages anew, and cannot keep the result."""
+    if not sys.dont_write_bytecode:
+        return
+    origins = {name: importlib.util.find_spec(name).origin for name in ("torch", "espnet2")}
+    if any(not Path(importlib.util.cache_from_source(origin)).exists() for origin in origins.values()):
+        notice(
+            f"PYTHONDONTWRITEBYTECODE is set, and {' and '.join(origins)} have no compiled files: each command "
+            "compiles them anew, which can take a minute; unset it once"
+        )
+
+
 def _explain(error: BaseException) -> tuple[str, int]:
     """One line for the user, and the exit code."""
     if isinstance(error, KeyboardInterrupt):
@@ -98,6 +113,10 @@ def _explain(error: BaseException) -> tuple[str, int]:
 
 def main(arguments: list[str] | None = None) -> int:
     """Entry point of the console script; returns the exit code: 0 success, 1 error, 2 finished with skipped items."""
+    if "_ARGCOMPLETE" in os.environ:
+        from espnet_diverse.bin.completion import complete
+
+        complete(COMMANDS, command_parser)
     args = _parser().parse_args(arguments)
     fast_start()  # here and not above, so that an import of this module changes nothing of the process
     return run_command(args.command, args.arguments)

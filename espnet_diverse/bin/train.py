@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 from espnet_diverse.bin import options
+from espnet_diverse.errors import UserError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,7 +27,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="WHAT",
         help="continue a run although its data or statistics are not those that it was trained with: data, statistics",
     )
+    parser.add_argument(
+        "--list_options",
+        nargs="?",
+        const="",
+        metavar="A,B,C",
+        action=_ListOptions,
+        help="print all keys of --set and --config with their values in these fragments, and exit; for another task "
+        "than asr give --task before it",
+    )
     parser.add_argument("--ngpu", type=int, default=0, help="number of GPUs (default: 0, the CPU)")
+
+
+class _ListOptions(argparse.Action):
+    """Prints the keys and ends the program, as --help does, so that no other argument is needed."""
+
+    def __call__(self, parser, namespace, values, option_string=None):
+        from espnet_diverse.training.config import merge
+
+        try:
+            config = merge([name for name in values.split(",") if name], namespace.set)
+            from espnet_diverse.training.option_list import list_options
+            from espnet_diverse.training.tasks import TASKS
+
+            print(*list_options(TASKS[namespace.task], config), sep="\n")
+        except UserError as error:
+            parser.exit(error.exit_code, f"{parser.prog}: error: {error}\n")
+        parser.exit()
 
 
 def inputs(args: argparse.Namespace) -> list[Path]:

@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="FILE",
         help="a Kaldi wav.scp, or a table of path, language and domain separated by tabs; a first line `path ...` "
-        "names the columns: path language target_language domain",
+        "names the columns: path language target_language domain; - reads it from standard input",
     )
     parser.add_argument("--task", type=_task, choices=TASKS, help="required task of the model (default: any)")
     options.add_conditions(parser)

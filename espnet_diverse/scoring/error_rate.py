@@ -39,7 +39,6 @@ class ErrorRate(Metric):
         ConfigError: An argument is unknown, or `ignore_spaces` is False for "word".
     """
 
-    columns = ("Snt", "Wrd", "Corr", "Sub", "Del", "Ins", "Err", "S.Err")
     score_column = "Err"
     reference_columns = (0, 1, 2)
 
@@ -51,6 +50,7 @@ class ErrorRate(Metric):
         if unit == "word" and not ignore_spaces:
             raise ConfigError("spaces can be counted among characters only; score cer, or leave them out")
         self.name = UNITS[unit]
+        self.columns = ("Snt", "Chr" if unit == "char" else "Wrd", "Corr", "Sub", "Del", "Ins", "Err", "S.Err")
         self.unit = unit
         self.ignore_spaces = ignore_spaces
         self.normalisation = normalisation

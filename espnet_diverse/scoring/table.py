@@ -8,6 +8,9 @@ from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.scoring.evaluate import Row
 from espnet_diverse.scoring.metric import Metric
 
+_FORMER = "|Wrd|", "|Chr|"
+"""Former and present heading of the number of characters."""
+
 
 def header(columns: Sequence[str]) -> str:
     """The first line of a table."""
@@ -71,6 +74,8 @@ def update_results(path: str | Path, heading: str, columns: Sequence[str], rows:
         after = [""] if start < len(lines) and lines[start] else []
         lines[start:start] = ["", expected, _rule(columns), *after]
         first = start + 1
+    elif lines[first].replace(*_FORMER) == expected:  # a table of an earlier version
+        lines[first] = expected
     elif lines[first] != expected:
         raise DataError(f"{path}:{first + 1}: the table under {heading!r} has other columns; expected {expected}")
     for name, cells in rows.items():

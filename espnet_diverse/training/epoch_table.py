@@ -2,31 +2,38 @@
 
 import logging
 import math
+import time
 
 from espnet2.train.reporter import Reporter, SubReporter
 
+from espnet_diverse.progress import timespan
 from espnet_diverse.training.diagnosis import Parts, findings
 
 _SHOWN = [("train", "loss"), ("train", "acc"), ("valid", "loss"), ("valid", "acc"), ("valid", "cer_ctc")]
 _GRADIENT = "gradient_"
+_MEMORY = "gpu_max_cached_mem_GB"  # the name that ESPnet gives it
+_TITLES = {"optim0_lr0": "lr", _MEMORY: "gpu_GB"}
 
 
 class EpochTable(Reporter):
     """ESPnet's reporter; after the validation of each epoch it also prints a row of a table, and warns of problems.
 
     Below the row of a model with auxiliary losses are the norms of their gradients relative to that of the task's loss.
+    A row ends with the time since training was started or continued, and the time until the last epoch at this pace.
     The number of the epoch is one of the statistics of its validation: with `[valid, epoch, max]` in
     `best_model_criterion` the last epochs are kept, and averaged as valid.epoch.ave.pth.
 
     Args:
         parts: `monitored_parts` of the model, whose statistics and losses may show problems.
+        epochs: Number of the last epoch, if it is known.
     """
 
     _columns: list[tuple[str, str]] | None = None
 
-    def __init__(self, parts: Parts = ()):
+    def __init__(self, parts: Parts = (), epochs: int | None = None):
         super().__init__()
-        self.parts = parts
+        self.parts, self.epochs = parts, epochs
+        self._start, self._finished = time.monotonic(), 0
 
     def finish_epoch(self, sub_reporter: SubReporter) -> None:
         """Keep the statistics of `sub_reporter`, as ESPnet does, and print the row of a finished epoch."""
@@ -35,14 +42,7 @@ class EpochTable(Reporter):
             return
         phases = self.stats[self.epoch]
         phases["valid"]["epoch"] = self.epoch
-        if self._columns is None:
-            auxiliary = [("train", name) for name in phases["train"] if name.startswith("aux_")]
-            self._columns = [column for column in _SHOWN + auxiliary if column[1] in phases[column[0]]]
-            print(self._row([*map(_title, self._columns), "lr", "seconds"], "epoch"), flush=True)
-        seconds = sum(phases[phase]["time"].total_seconds() for phase in ("train", "valid"))
-        values = [phases[phase].get(name, math.nan) for phase, name in self._columns]
-        values += [phases["train"].get("optim0_lr0", math.nan), seconds]
-        print(self._row([f"{value:.4g}" for value in values], str(self.epoch)), flush=True)
+        self._print_row()
         ratios = {name: value for name, value in phases["train"].items() if name.startswith(_GRADIENT)}
         if ratios:
             shown = ", ".join(f"{name.removeprefix(_GRADIENT)} {value:.2g}" for name, value in ratios.items())
@@ -50,11 +50,30 @@ class EpochTable(Reporter):
         for finding in findings(phases["train"], self.parts):
             logging.warning("epoch %d: %s", self.epoch, finding)
 
+    def _print_row(self) -> None:
+        phases = self.stats[self.epoch]
+        if self._columns is None:
+            auxiliary = [("train", name) for name in phases["train"] if name.startswith("aux_")]
+            columns = _SHOWN + auxiliary + [("train", "optim0_lr0"), ("train", _MEMORY)]
+            self._columns = [column for column in columns if column[1] in phases[column[0]]]
+            print(self._row([*map(_title, self._columns), "elapsed", "left"], "epoch"), flush=True)
+        values = [phases[phase].get(name, math.nan) for phase, name in self._columns]
+        epoch = f"{self.epoch}/{self.epochs}" if self.epochs else str(self.epoch)
+        print(self._row([*(f"{value:.4g}" for value in values), *self._times()], epoch), flush=True)
+
+    def _times(self) -> tuple[str, str]:
+        elapsed = time.monotonic() - self._start
+        self._finished += 1
+        left = (self.epochs - self.epoch) * elapsed / self._finished if self.epochs else None
+        return timespan(elapsed), "" if left is None else timespan(left)
+
     def _row(self, cells: list[str], epoch: str) -> str:
-        widths = [max(9, len(_title(column))) for column in self._columns] + [9, 7]
-        return " ".join([f"{epoch:>5}", *(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))])
+        widths = [max(9, len(_title(column))) for column in self._columns] + [11, 11]
+        return " ".join([f"{epoch:>7}", *(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))])
 
 
 def _title(column: tuple[str, str]) -> str:
     phase, name = column
+    if name in _TITLES:
+        return _TITLES[name]
     return f"valid_{name}" if phase == "valid" else name.removeprefix("aux_")

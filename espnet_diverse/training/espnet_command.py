@@ -7,6 +7,7 @@ from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 
 import torch
@@ -61,14 +62,31 @@ def check(task: type[abs_task.AbsTask], config: Config) -> None:
 
     Raises:
         ConfigError: A key is unknown to the task or to the class that it configures, a class is unknown, or an option
-            has a wrong value.
+            has a wrong value or needs a package that is not installed.
     """
     check_keys(config, vars(task.get_parser().parse_args([])))
+    for name, chosen in chosen_classes(task, config).items():
+        _check_section(config, f"{name}_conf", chosen)
+        if chosen.__module__.startswith("espnet_diverse."):
+            _check_parts(config, f"{name}_conf")
+    _check_section(config, "ctc_conf", CTC)
+    if config.get("use_wandb") and find_spec("wandb") is None:
+        needed = "use_wandb needs the package wandb: pip install 'espnet_diverse[wandb]'"
+        raise ConfigError(f"{config.origin('use_wandb')}: {needed}")
+
+
+def chosen_classes(task: type[abs_task.AbsTask], config: Config) -> dict[str, type]:
+    """Return the classes of the parts of a model and its training, such as encoder and optim, by name of the part.
+
+    Raises:
+        ConfigError: The configuration names an unknown class.
+    """
     tables = {choices.name: (choices.classes, choices.default) for choices in task.class_choices_list}
     if models := getattr(task, "models", None):  # ST, for which ESPnet has no choice of models
         tables["model"] = (models, "diverse")
     tables["optim"] = (abs_task.optim_classes, "adadelta")
     tables["scheduler"] = (abs_task.scheduler_classes, None)
+    found = {}
     for name, (classes, default) in tables.items():
         chosen = config.get(name, default)
         if chosen is None:
@@ -76,11 +94,8 @@ def check(task: type[abs_task.AbsTask], config: Config) -> None:
         if not isinstance(chosen, str) or chosen.lower() not in classes:
             known = " ".join(sorted(classes))
             raise ConfigError(f"{config.origin(name)}: unknown {name} {chosen!r}; known: {known}")
-        chosen_class = classes[chosen.lower()]
-        _check_section(config, f"{name}_conf", chosen_class)
-        if chosen_class.__module__.startswith("espnet_diverse."):
-            _check_parts(config, f"{name}_conf")
-    _check_section(config, "ctc_conf", CTC)
+        found[name] = classes[chosen.lower()]
+    return found
 
 
 def _check_section(config: Config, section: str, cls: type) -> None:

@@ -21,18 +21,19 @@ from espnet_diverse.training.audio_rate import audio_rate
 from espnet_diverse.training.batches import read_sampling
 from espnet_diverse.training.condition_names import condition_table, fill_in
 from espnet_diverse.training.config import Config, located, save
+from espnet_diverse.training.learning_curves import draw_curves
 from espnet_diverse.training.repulsion import read_repulsion
 from espnet_diverse.training.run_data import FOLD_LENGTH, PREFIX, RunData, Tokens, check_audio, check_data, existing
 from espnet_diverse.training.tasks import TASKS
 
-_FILLED_IN = (
+FILLED_IN = (
     *("output_dir", "ngpu", "collect_stats", "task"),
     *(f"{prefix}{key}" for prefix in PREFIX.values() for key in ("token_list", "token_type", "bpemodel")),
     *(f"{phase}_{what}" for phase in ("train", "valid") for what in ("data_path_and_name_and_type", "shape_file")),
 )
 # ESPnet's plots take 10 seconds per epoch. The values of normalize and of fold_length (80000 samples, 150 tokens; used
 # by `batch_type: folded` only) are those of ESPnet's recipes.
-_DEFAULTS = {
+DEFAULTS = {
     "model": "diverse",
     "use_matplotlib": False,
     "num_att_plot": 0,
@@ -127,18 +128,19 @@ def train(
             message = f"{output_dir}: training continues with changed settings: {'; '.join(changed)}"
             logging.warning(f"{message}; give another --output_dir for a separate run")
         espnet_command.run(TASKS[data.task], filled)
+        draw_curves(output_dir)
 
 
 def _fill(config: Config, data: RunData, tokens: Tokens) -> Config:
     """`config` with the options that follow from the data and the vocabularies."""
-    for key in _FILLED_IN:
+    for key in FILLED_IN:
         if key in config:
             raise ConfigError(f"{config.origin(key)}: key {key!r} is filled in by the command line; remove it")
     filled = copy.deepcopy(config)
     for data_dir in data.phases().values() if data.speech else ():
         check_audio(data_dir, data.task)
     entries = data.entries(config)
-    defaults = _DEFAULTS | {"fold_length": [FOLD_LENGTH[kind] for _, _, kind in entries]}
+    defaults = DEFAULTS | {"fold_length": [FOLD_LENGTH[kind] for _, _, kind in entries]}
     if data.speech:
         defaults["normalize"] = "global_mvn"
     filled.add({key: value for key, value in defaults.items() if key not in config}, {})

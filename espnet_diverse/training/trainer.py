@@ -51,7 +51,7 @@ class Trainer(espnet_trainer.Trainer):
         device = "cuda" if trainer_options.ngpu else "cpu"
         if trainer_options.compile:
             compile_layers(model, trainer_options.compile)
-        table = partial(EpochTable, monitored_parts(model))
+        table = partial(EpochTable, monitored_parts(model), trainer_options.max_epoch)
         with (
             replaced_names(espnet_trainer, torch=_Torch(), Reporter=table, average_nbest_models=average_best),
             mixed_precision(model, device) if trainer_options.use_amp else nullcontext(),
@@ -64,7 +64,7 @@ class Trainer(espnet_trainer.Trainer):
         """Train one epoch; check that it made an update and that parameters are finite before anything is saved."""
         epoch = reporter.get_epoch()
         tell_length_of_run(model, iterator, options)
-        steps = _Steps(iterator, f"train epoch {epoch}", reporter)
+        steps = _Steps(iterator, f"train epoch {epoch} of {options.max_epoch}", reporter)
         with fast_on_cpu(model):
             idle = super().train_one_epoch(model=model, iterator=steps, reporter=reporter, options=options, **parts)
         if idle:
@@ -73,12 +73,12 @@ class Trainer(espnet_trainer.Trainer):
         return idle
 
     @classmethod
-    def validate_one_epoch(cls, model, iterator, reporter, **parts) -> None:
+    def validate_one_epoch(cls, model, iterator, reporter, options, **parts) -> None:
         """Validate; check that the loss, by which the best epochs are chosen, is finite."""
         epoch = reporter.get_epoch()
-        steps = _Steps(iterator, f"valid epoch {epoch}", reporter)
+        steps = _Steps(iterator, f"valid epoch {epoch} of {options.max_epoch}", reporter)
         with fast_on_cpu(model):
-            super().validate_one_epoch(model=model, iterator=steps, reporter=reporter, **parts)
+            super().validate_one_epoch(model=model, iterator=steps, reporter=reporter, options=options, **parts)
         if steps.bad:
             raise TrainingError(f"epoch {epoch}: the validation loss is not finite, first of {_named(steps.bad)}")
 

@@ -50,7 +50,7 @@ def find_recordings(sources: Sequence[str], listed: Path | None = None) -> list[
         listed: A list of recordings: a Kaldi wav.scp, with utt2lang, utt2tgtlang and utt2domain beside it; or lines of
             path, language and domain separated by tabs, where the last columns may be omitted. A first line that begins
             with `path` names the columns; those not in `COLUMNS` are ignored. Relative paths are relative to the folder
-            of the list, in a wav.scp to the current folder.
+            of the list, in a wav.scp, from standard input ("-") and from a pipe to the current folder.
 
     Raises:
         DataError: No recording is named, or the list is faulty.
@@ -115,7 +115,9 @@ def _of_scp(table: Path) -> list[Recording]:
 
 def _of_table(table: Path) -> list[Recording]:
     faults: list[Fault] = []
-    rows = [(n, line.split("\t")) for n, line in numbered_lines(table, faults, Counter()) if line.strip()]
+    source = Path("/dev/stdin") if str(table) == STDIN else table
+    folder = table.parent if table.is_file() else Path()
+    rows = [(n, line.split("\t")) for n, line in numbered_lines(source, faults, Counter()) if line.strip()]
     columns: Sequence[str] = ("path", "language", "domain")
     if rows and rows[0][1][0] == "path":
         columns = rows.pop(0)[1]
@@ -127,7 +129,7 @@ def _of_table(table: Path) -> list[Recording]:
         elif not fields[0].strip():
             faults.append(Fault(str(table), number, "has no path; a line begins with one"))
         values = {COLUMNS[name]: value.strip() for name, value in zip(columns, fields, strict=False) if name in COLUMNS}
-        path = table.parent / values.pop("path", "")
+        path = folder / values.pop("path", "")
         found.append(
             Recording(str(path), path.name, {condition: value for condition, value in values.items() if value})
         )

@@ -34,11 +34,23 @@ def test_a_page_holds_what_was_added(tmp_path):
     reader.feed((tmp_path / "page.html").read_text(encoding="utf-8"))
     text = [word for word in map(str.strip, reader.text) if word]
     assert text[0] == "A < B" and text[2:] == [
-        *("A < B", "Part", "1 & 2", "<eos>", "the end", "name", "value", "<sos>", "1", "é", "2"),
+        *("A < B", "Part", "Part", "1 & 2", "<eos>", "the end", "name", "value", "<sos>", "1", "é", "2"),
         'says "this"',
     ]
     (image,) = reader.images
     assert image["alt"] == 'says "this"'
     kind, data = image["src"].split(",")
     assert kind == "data:image/png;base64" and base64.b64decode(data) == picture.read_bytes()
-    assert not {"script", "link", "iframe", "a"} & set(reader.tags)
+    assert not {"script", "link", "iframe"} & set(reader.tags)
+
+
+def test_the_contents_link_to_the_sections_and_a_phone_is_as_wide_as_it_is(tmp_path):
+    page = Page("Heads")
+    for title in ("Redundancy", "Clusters & queries"):
+        page.heading(title)
+    page.write(tmp_path / "page.html")
+    html = (tmp_path / "page.html").read_text(encoding="utf-8")
+    for number, title in enumerate(("Redundancy", "Clusters &amp; queries"), 1):
+        assert f'<a href="#{number}">{title}</a>' in html and f'<h2 id="{number}">{title}</h2>' in html
+    assert '<meta name="viewport" content="width=device-width, initial-scale=1">' in html
+    assert "<nav" not in html[html.index("</nav>") + 1 :]

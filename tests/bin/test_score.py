@@ -10,7 +10,7 @@ import pytest
 
 from espnet_diverse.bin.main import main
 
-HEADER = "|dataset|Snt|Wrd|Corr|Sub|Del|Ins|Err|S.Err|"
+HEADER = "|dataset|Snt|Chr|Corr|Sub|Del|Ins|Err|S.Err|"
 RULE = "|---|---|---|---|---|---|---|---|---|"
 
 

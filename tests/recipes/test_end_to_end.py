@@ -31,7 +31,7 @@ def run(repository, *options):
 def test_from_nothing_to_a_table_and_a_figure(repository):
     first = run(repository)
     assert first.returncode == 0, first.stderr[-2000:]
-    assert "|dataset|Snt|Wrd|" in first.stdout and "|decode/test|" in first.stdout
+    assert "|dataset|Snt|Chr|" in first.stdout and "|decode/test|" in first.stdout
     experiment = repository / "egs/aishell/asr1/exp/tiny_sdma"
     for made in ("config.yaml", "train.yaml", "valid.acc.ave.pth", "decode/test/score.md", "decode/dev/text"):
         assert (experiment / made).stat().st_size > 0

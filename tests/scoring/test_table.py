@@ -8,7 +8,7 @@ from espnet_diverse.scoring.evaluate import Compared, Row
 from espnet_diverse.scoring.table import cells, header, line, table, update_results
 
 METRIC = ErrorRate("char")
-HEADER = "|dataset|Snt|Wrd|Corr|Sub|Del|Ins|Err|S.Err|"
+HEADER = "|dataset|Snt|Chr|Corr|Sub|Del|Ins|Err|S.Err|"
 RULE = "|---|---|---|---|---|---|---|---|---|"
 GOOD = ("2", "10", "80.0", "10.0", "10.0", "20.0", "40.0", "50.0")
 PERFECT = ("1", "2", "100.0", "0.0", "0.0", "0.0", "0.0", "0.0")
@@ -89,3 +89,12 @@ def test_a_table_with_other_columns_is_left_alone(tmp_path):
     ):
         update_results(path, "### CER", METRIC.columns, {"test": GOOD})
     assert path.read_text() == "### CER\n\n|paper|ours|\n|---|---|\n"
+
+
+def test_a_table_of_characters_from_an_earlier_version_goes_on(tmp_path):
+    path = tmp_path / "RESULTS.md"
+    update_results(path, "### CER", METRIC.columns, {"dev": GOOD})
+    path.write_text(path.read_text().replace("|Chr|", "|Wrd|"))
+    update_results(path, "### CER", METRIC.columns, {"test": GOOD})
+    lines = path.read_text().splitlines()
+    assert lines.count(HEADER) == 1 and line("dev", GOOD) in lines and line("test", GOOD) in lines

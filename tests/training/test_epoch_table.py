@@ -33,11 +33,32 @@ def test_one_row_an_epoch_under_one_header(capsys):
     for epoch in (1, 2):
         run_epoch(table, epoch, loss=10.0 * epoch)
     header, *rows = capsys.readouterr().out.splitlines()
-    assert header.split() == ["epoch", "loss", "acc", "valid_loss", "valid_acc", "kl_z", "lr", "seconds"]
+    assert header.split() == ["epoch", "loss", "acc", "valid_loss", "valid_acc", "kl_z", "lr", "elapsed", "left"]
     cells = [row.split() for row in rows]
     assert [row[:7] for row in cells] == [
         [str(epoch), f"{10 * epoch}", "0.25", f"{10 * epoch}", "0.25", "1", "0.001"] for epoch in (1, 2)
     ]
+
+
+def test_a_row_says_how_many_epochs_there_are_and_what_is_left(capsys):
+    table = EpochTable([SDMA], epochs=3)
+    table._start -= 7200  # as if training had begun two hours ago
+    for epoch in (2, 3):  # a run that is continued
+        run_epoch(table, epoch)
+    header, second, third = capsys.readouterr().out.splitlines()
+    assert second.split()[0] == "2/3" and third.split()[0] == "3/3"
+    assert second.endswith("2 h 00 min  2 h 00 min") and third.endswith("2 h 00 min         0 s")
+    assert len(header) == len(second) == len(third)
+
+
+def test_the_memory_of_a_gpu_is_a_column(capsys):
+    table = EpochTable([SDMA])
+    table.set_epoch(1)
+    for phase in ("train", "valid"):
+        table.stats.setdefault(1, {})[phase] = STATS | {"gpu_max_cached_mem_GB": 3.5}
+    table._print_row()
+    header, row = (line.split() for line in capsys.readouterr().out.splitlines())
+    assert row[header.index("gpu_GB")] == "3.5"
 
 
 def test_nothing_is_printed_before_the_validation(capsys):

@@ -42,7 +42,7 @@ def test_a_resumed_run_equals_one_that_was_not_stopped(tiny_run, tmp_path, capfd
     capfd.readouterr()
     assert train(tiny_run, tmp_path / "resumed", "max_epoch=2") == 0
     shown = capfd.readouterr()
-    assert [line.split()[0] for line in shown.out.splitlines()] == ["epoch", "2", "gradient"]
+    assert [line.split()[0] for line in shown.out.splitlines()] == ["epoch", "2/2", "gradient"]
     assert "resumed: training continues with changed settings: max_epoch: 1 -> 2; give another" in shown.err
     assert train(tiny_run, tmp_path / "straight", "max_epoch=2") == 0
     assert "settings" not in capfd.readouterr().err
@@ -58,17 +58,19 @@ def test_the_console_shows_progress_and_a_table_and_the_log_the_rest(tiny_run, t
     assert gradients.startswith("      gradient norms relative to the task's: kl_q ")
     assert header.split() == [
         *("epoch", "loss", "acc", "valid_loss", "valid_acc", "valid_cer_ctc"),
-        *("kl_q", "diversity_q", "head_mi", "query_mi", "kl_z", "diversity_z", "lr", "seconds"),
+        *("kl_q", "diversity_q", "head_mi", "query_mi", "kl_z", "diversity_z", "lr", "elapsed", "left"),
     ]
-    assert len(row.split()) == len(header.split()) and len(row) == len(header)
-    assert all(np.isfinite(float(figure)) for figure in row.split())
+    epoch, *figures, elapsed, left = row.replace(" s", "s").split()
+    assert epoch == "1/1" and len(figures) == len(header.split()) - 3 and len(row) == len(header)
+    assert all(np.isfinite(float(figure)) for figure in figures) and elapsed.endswith("s") and left == "0s"
     lines = shown.err.splitlines()
-    phases = ["check audio", "check audio", "train epoch 1", "valid epoch 1"]
+    phases = ["check audio", "check audio", "train epoch 1 of 1", "valid epoch 1 of 1"]
     assert [line.partition(":")[0] for line in lines] == phases
     log = (tmp_path / "exp" / "train.log").read_text()
     assert "1epoch results" in log and "--set=max_epoch=1" not in shown.out
     assert logging.getLogger().handlers == handlers
     assert any((tmp_path / "exp" / "tensorboard" / "train").iterdir())
+    assert (tmp_path / "exp" / "learning_curves.png").stat().st_size > 5000
 
 
 def test_parameters_that_are_not_finite_end_training_before_they_are_saved(tiny_run, tmp_path, capfd):

@@ -1,4 +1,6 @@
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -85,6 +87,22 @@ def test_a_header_names_the_columns_of_a_list(here):
     found = find_recordings([], Path("all.tsv"))
     assert [one.conditions for one in found] == [{"tgtlang": "en", "lang": "es"}, {"tgtlang": "de", "lang": "es"}]
     assert names(found) == ["a.wav", "a.wav-2"]
+
+
+def test_a_list_may_come_from_a_pipe(here):
+    """Its paths are relative to the current folder, for a pipe lies in none."""
+    read, write = os.pipe()
+    os.write(write, b"a.wav\ten\nd/b.wav\n")
+    os.close(write)
+    assert paths(find_recordings([], Path(f"/dev/fd/{read}"))) == ["a.wav", "d/b.wav"]
+    os.close(read)
+
+
+def test_a_list_from_standard_input(here):
+    command = "from pathlib import Path; from espnet_diverse.transcription.inputs import find_recordings as find;"
+    command += "print(*(one.path for one in find([], Path('-'))))"
+    done = subprocess.run([sys.executable, "-c", command], input="a.wav\nd/b.wav\n", capture_output=True, text=True)
+    assert done.stdout.split() == ["a.wav", "d/b.wav"]
 
 
 def test_faults_of_a_list_are_named_together(here):
