@@ -107,6 +107,17 @@ class LearnedSelection(HeadSelection):
         stored = self._stored(condition)
         return (stored * self.options.logits_learning_rate_scale).detach() + (stored - stored.detach())
 
+    @torch.no_grad()
+    def set_logits(self, condition: str, logits: Tensor) -> None:
+        """Set the logits of the N values of a condition, (N, P)."""
+        self._stored(condition).copy_(logits / self.options.logits_learning_rate_scale)
+
+    def places(self) -> Tensor:
+        """See `HeadSelection.places`; each group of the strategy "group" has one place."""
+        if (self.options.strategy, self.options.group_layout) == ("group", "contiguous"):
+            return torch.arange(self.pool) // (self.pool // self.heads)
+        return super().places()
+
     def _stored(self, condition: str) -> nn.Parameter:
         return getattr(self, f"logits_{condition}")
 

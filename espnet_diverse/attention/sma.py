@@ -32,6 +32,7 @@ from espnet_diverse.attention.inspection import AuxiliaryLoss, Diagnosis, HeadMa
 from espnet_diverse.attention.mixture import Clustering, Mixture
 from espnet_diverse.attention.noise import LearnedVariance, gaussian_noise, noise_diagnosis, noise_share
 from espnet_diverse.attention.sdma_options import SMAOptions
+from espnet_diverse.attention.softmax import softmax_attention
 from espnet_diverse.attention.supports import EVERYTHING
 from espnet_diverse.attention.token_masks import key_side_mask, query_side_mask
 from espnet_diverse.attention.update_counter import UpdateCounter
@@ -117,10 +118,12 @@ class SMA(Core):
         return self.token_mixture(divided(heads, self.scale()))
 
     def _attend(self, heads: Heads, p_query: Tensor, p_key: Tensor) -> tuple[Tensor, Tensor | None]:
-        bias = heads.scaled_position()
+        gamma, bias = self.gamma(), heads.scaled_position()
+        if not (self.training or gamma.is_cuda or torch.jit.is_tracing()) and gamma == 0:
+            return softmax_attention(heads)  # to the bit; on a GPU the comparison would wait for it
         if not heads.need_weights and heads.dropout == 0:
-            return sdma_attention(heads.q, heads.k, heads.v, p_query, p_key, self.gamma(), heads.mask, bias=bias), None
-        weights = mixed_weights(heads.q, heads.k, p_query, p_key, self.gamma(), heads.mask, bias=bias)
+            return sdma_attention(heads.q, heads.k, heads.v, p_query, p_key, gamma, heads.mask, bias=bias), None
+        weights = mixed_weights(heads.q, heads.k, p_query, p_key, gamma, heads.mask, bias=bias)
         context = F.dropout(weights, heads.dropout) @ heads.v
         return context, weights if heads.need_weights else None
 

@@ -20,6 +20,7 @@ COMMANDS = {
     "train": "train a model",
     "average": "average the best checkpoints of a training run",
     "prune": "reduce a model with head selection to one language or domain",
+    "adopt": "make a softmax model one with another attention or head selection, with its weights",
     "pack": "pack a model into one file with a model card",
     "export": "export weights as safetensors, or encoder and CTC as ONNX",
     "decode": "decode a data directory",

@@ -7,7 +7,6 @@ package is renamed to ESPnet's own, so that the model loads without this package
 
 import copy
 import inspect
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from espnet_diverse.nets.condition_rows import ConditionRows
 from espnet_diverse.nets.start_tag import TaggedEmbedding
 from espnet_diverse.nets.subsampling import GATED
 from espnet_diverse.option_checks import with_present_names
+from espnet_diverse.packing.run_files import copy_files
 from espnet_diverse.scope import scope
 from espnet_diverse.training import checkpoint
 from espnet_diverse.training.condition_names import names_of_conditions
@@ -31,7 +31,6 @@ from espnet_diverse.training.tasks import find_weights, load_model, read_config
 _NETS = {"encoder": ENCODERS, "decoder": DECODERS, "lm": LANGUAGE_MODELS}
 _PLAIN_MODEL = {"asr": "espnet", "st": "espnet", "mt": "mt", "s2t": "espnet", "lm": "lm"}
 _UNUSED = (None, {}, {"core": "softmax"})  # values with which an option of this package has no effect
-_VOCABULARY = ("tokens.txt", "tokens.yaml", "bpe.model", "tokenizer.json")
 
 
 def prune(
@@ -60,7 +59,7 @@ def prune(
     model, _ = load_model(model_dir, weights, task=config.get("task", "asr"))
     prune_model(model, conditions)
     output_dir.mkdir(parents=True, exist_ok=True)
-    _copy_files(config, model_dir, output_dir)
+    copy_files(config, model_dir, output_dir)
     checkpoint.save(model.state_dict(), output_dir / weights.name)
     save(pruned_config(config, model), output_dir / "config.yaml")
     return output_dir / weights.name
@@ -157,24 +156,3 @@ def _untagged(embedding: TaggedEmbedding, sos: int) -> nn.Embedding:
     weight = embedding.weight.clone()
     weight[sos] = embedding.start(embedding.rows(1))[0]
     return nn.Embedding(*weight.shape, _weight=weight)
-
-
-def _copy_files(config: dict, model_dir: Path, output_dir: Path) -> None:
-    """Copy the files that loading the model needs, and change `config` to the copies."""
-    for folder in (model_dir, model_dir / "src_tokens"):
-        for name in _VOCABULARY:
-            if (folder / name).is_file():
-                _copy(folder / name, output_dir / folder.relative_to(model_dir) / name)
-    normalise = config.get("normalize_conf") or {}
-    for section, key in ((config, "bpemodel"), (config, "src_bpemodel"), (normalise, "stats_file")):
-        if section.get(key):
-            source = Path(section[key])
-            inside = source.resolve().is_relative_to(model_dir.resolve())
-            place = source.resolve().relative_to(model_dir.resolve()) if inside else Path(source.name)
-            section[key] = str(_copy(source, output_dir.absolute() / place))
-
-
-def _copy(source: Path, target: Path) -> Path:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(source, target)
-    return target

@@ -53,6 +53,10 @@ class Config(dict):
             keys = keys[:-1]
         return self._origins.get(keys, "configuration")
 
+    def extend(self, other: "Config") -> None:
+        """Merge another configuration, with its origins, into this one."""
+        self.add(other, other._origins)
+
     def add(self, mapping: dict, origins: dict[tuple[str, ...], str]) -> None:
         """Merge `mapping`, whose paths of keys have the given `origins`, into this configuration."""
         self.update(_merged(self, mapping))

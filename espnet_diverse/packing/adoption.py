@@ -1,0 +1,165 @@
+"""Adopting a trained softmax model: the same weights in a model with another attention or with head selection.
+
+SMA and SDMA mix the semantic mask in at a rate gamma that is 0 before the first update, so that the adopted model
+computes what the trained one does, and departs from it as it is trained further. With head selection the pool holds
+copies of the trained heads, in such an order that every language or domain selects each head once, in its place; noise
+and gradients then tell the copies apart. A start tag begins as the embedding of <sos/eos>.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from espnet_diverse.attention import MultiHeadAttention
+from espnet_diverse.attention.learned_selection import LearnedSelection
+from espnet_diverse.errors import ConfigError
+from espnet_diverse.nets import DECODERS, ENCODERS, LANGUAGE_MODELS
+from espnet_diverse.nets.start_tag import TaggedEmbedding
+from espnet_diverse.packing.comparison import largest_difference
+from espnet_diverse.packing.run_files import copy_files
+from espnet_diverse.training import checkpoint, espnet_command
+from espnet_diverse.training.condition_names import fill_in, names_of_conditions
+from espnet_diverse.training.config import Config, save
+from espnet_diverse.training.tasks import TASKS, find_weights, load_model, read_config
+
+_NETS = {"encoder": ENCODERS, "decoder": DECODERS, "lm": LANGUAGE_MODELS}
+_FIRST = 0.0, -2.302585092994046  # logits of the heads that a subset begins with, and of the others: log 1 and log 0.1
+
+
+@dataclass(frozen=True)
+class Adopted:
+    """A model that was adopted.
+
+    Attributes:
+        weights: Path of its weights.
+        new: Number of parameters that the trained model does not have.
+        difference: Largest absolute difference of the outputs of the two models, over all conditions.
+    """
+
+    weights: Path
+    new: int
+    difference: float
+
+
+def adopt(
+    model_dir: Path,
+    output_dir: Path,
+    changes: Config,
+    data_dir: Path | None = None,
+    model_file: str | Path | None = None,
+) -> Adopted:
+    """Write a model with the weights of a trained one and another configuration: config.yaml, weights, vocabulary.
+
+    Args:
+        model_dir: Directory of the run, of this package or of ESPnet.
+        output_dir: Directory to write to, other than `model_dir`.
+        changes: What changes in the configuration, such as `encoder_conf.attention`.
+        data_dir: Data directory whose tables have the values of the conditions, for parts that depend on conditions.
+        model_file: Weights, see `find_weights`.
+
+    Raises:
+        ConfigError: A net has no counterpart here, a change is wrong, changes the shape of a parameter or removes one,
+            or `output_dir` is `model_dir`.
+        DataError: A table of the data directory is missing or faulty.
+        ModelError: A file is missing or damaged, or the weights do not fit the configuration.
+    """
+    if output_dir.resolve() == model_dir.resolve():
+        raise ConfigError(f"{output_dir}: is the directory of the model itself; give another one")
+    weights = find_weights(model_dir, model_file)
+    before = read_config(model_dir / "config.yaml")
+    task = before.get("task", "asr")
+    trained, _ = load_model(model_dir, weights, task=task)
+    config = adopted_config(before, changes, data_dir)
+    args = TASKS[task].get_parser().parse_args([])
+    vars(args).update(config)
+    model = TASKS[task].build_model(args)
+    new = adopt_weights(model, trained)
+    difference = largest_difference(trained, model, task, names_of_conditions(config), config.get("input_size"))
+    output_dir.mkdir(parents=True, exist_ok=True)
+    copy_files(config, model_dir, output_dir)
+    checkpoint.save(model.state_dict(), output_dir / weights.name)
+    save(config, output_dir / "config.yaml")
+    return Adopted(output_dir / weights.name, new, difference)
+
+
+def adopted_config(before: dict, changes: Config, data_dir: Path | None = None) -> Config:
+    """The configuration of a run with the nets of this package and `changes`; see `adopt`.
+
+    Raises:
+        ConfigError: A net has no counterpart here, or a change is wrong.
+        DataError: A table of the data directory is missing or faulty.
+    """
+    config, task = Config(), before.get("task", "asr")
+    config.update(before | {"task": task, "model": "diverse"})
+    for part, nets in _NETS.items():
+        if (name := config.get(part)) is not None and name not in nets:
+            if f"diverse_{name}" not in nets:
+                known = " ".join(each.removeprefix("diverse_") for each in nets)
+                raise ConfigError(f"{part} {name!r} cannot be adopted; those that can: {known}")
+            config[part] = f"diverse_{name}"
+    config.extend(changes)
+    if data_dir is not None:
+        fill_in(config, data_dir, data_dir)
+    changed = Config()
+    changed.extend(changes)  # for the origins; the rest of a configuration of ESPnet may have keys of other versions
+    changed.update({key: config[key] for key in (*changes, *_NETS, "model") if key in config})
+    espnet_command.check(TASKS[task], changed)
+    return config
+
+
+def adopt_weights(model: nn.Module, trained: nn.Module) -> int:
+    """Copy the parameters of `trained` into `model`, those of heads to all their copies in a pool.
+
+    Returns:
+        Number of parameters that `trained` does not have.
+
+    Raises:
+        ConfigError: A parameter of `trained` is missing in `model`, or has another shape.
+    """
+    given, state = trained.state_dict(), model.state_dict()
+    pools = _pools(model)
+    for name, value in given.items():
+        if name not in state:
+            raise ConfigError(f"the trained model has {name}, which the new configuration leaves without use")
+        value = value if name not in pools else _copies(value, *pools[name])
+        if value.shape != state[name].shape:
+            shapes = f"{tuple(value.shape)}, and {tuple(state[name].shape)} in the new configuration"
+            raise ConfigError(f"the trained model has {name} with shape {shapes}; leave its size as it is")
+        state[name] = value
+    model.load_state_dict(state)
+    for module in model.modules():
+        _begin(module, model)
+    return sum(value.numel() for name, value in model.named_parameters() if name not in given)
+
+
+def _pools(model: nn.Module) -> dict[str, tuple[int, Tensor]]:
+    """By parameter of a pool of heads: the number of heads H, and the place (P,) of each head of the pool."""
+    found = {}
+    for name, module in model.named_modules():
+        if isinstance(module, MultiHeadAttention) and module.selection is not None:
+            parts = ["linear_q", "linear_k", "linear_v", *(["linear_pos"] if module.relative else [])]
+            parameters = [f"{part}.{key}" for part in parts for key, _ in getattr(module, part).named_parameters()]
+            parameters += ["pos_bias_u", "pos_bias_v"] if module.relative else []
+            found |= {f"{name}.{each}": (module.h, module.selection.places()) for each in parameters}
+    return found
+
+
+def _copies(value: Tensor, heads: int, places: Tensor) -> Tensor:
+    """The rows of H heads, (H * D or H, ...), for each of P heads -> (P * D or P, ...)."""
+    return value.unflatten(0, (heads, -1))[places].flatten(0, 1)
+
+
+@torch.no_grad()
+def _begin(module: nn.Module, model: nn.Module) -> None:
+    """Let selection of a subset begin with the first H heads, and tags with the embedding of <sos/eos>."""
+    if isinstance(module, LearnedSelection) and module.options.strategy == "subset":
+        first, other = _FIRST
+        for condition in module.names:
+            start = torch.full((module.pool,), other)
+            start[: module.heads] = first - torch.arange(module.heads) * 1e-3  # in this order by score, too
+            module.set_logits(condition, start.expand(len(module.names[condition]), -1) / len(module.names))
+        module.mark_start()
+    if isinstance(module, TaggedEmbedding):
+        module.start.weight.copy_(module.weight[model.sos].expand_as(module.start.weight))

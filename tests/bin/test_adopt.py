@@ -1,0 +1,25 @@
+"""adopt: the command; its result is tested in packing."""
+
+from espnet_diverse.bin.main import main
+
+
+def test_a_run_is_adopted_and_the_difference_is_printed(tiny_translation, tmp_path, capsys, parse):
+    arguments = [str(tiny_translation.model_dir), "--output_dir", str(tmp_path / "new"), "--config", "heads/static"]
+    arguments += ["--data_dir", str(tiny_translation.train_dir)]
+    assert main(["adopt", *arguments]) == 0
+    path, said = capsys.readouterr().out.splitlines()
+    assert path == str(tmp_path / "new" / "valid.acc.ave.pth")
+    assert said == "0 new parameters; largest difference of the outputs: 0"
+    module, args = parse("adopt", arguments)
+    assert all(each.exists() for each in module.inputs(args) + module.outputs(args))
+
+
+def test_another_beginning_is_spoken_of(tiny_translation, tmp_path, capsys):
+    change = ["--set", "encoder_conf.attention={core: window, window: 1}"]
+    changed = ["--set", "decoder_conf.normalize_before=false"]
+    arguments = [str(tiny_translation.model_dir), "--output_dir", str(tmp_path / "new")]
+    assert main(["adopt", *arguments, *change]) == 1
+    assert "which the new configuration leaves without use" in capsys.readouterr().err
+    assert main(["adopt", *arguments, *changed]) == 1
+    assert main(["adopt", *arguments, "--set", "encoder_conf.normalize_before=true"]) == 0
+    assert capsys.readouterr().err.count("does not begin as the trained one") == 0

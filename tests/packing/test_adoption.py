@@ -1,0 +1,192 @@
+"""Adopted models begin as the trained one, with the same kernels to the bit, and depart from it as they are trained."""
+
+import numpy as np
+import pytest
+import torch
+from espnet2.tasks.asr import ASRTask as ESPnetASRTask
+
+from espnet_diverse.errors import ConfigError, DataError
+from espnet_diverse.packing.adoption import adopt
+from espnet_diverse.packing.comparison import largest_difference
+from espnet_diverse.scope import scope
+from espnet_diverse.training import checkpoint
+from espnet_diverse.training.config import merge, save
+from espnet_diverse.training.initialisation import initialise
+from espnet_diverse.training.tasks import load_model
+
+TOKENS = ["<blank>", "<unk>", "a", "b", "c", "d", "<sos/eos>"]
+FRONTEND = {"fs": "16k", "n_fft": 512, "win_length": 400, "hop_length": 160, "n_mels": 20}
+SIZES = {"output_size": 16, "attention_heads": 2, "linear_units": 24, "num_blocks": 2}
+ENCODERS = {
+    "transformer": SIZES,
+    "conformer": SIZES | {"rel_pos_type": "latest", "cnn_module_kernel": 3},
+    "e_branchformer": SIZES
+    | {"rel_pos_type": "latest", "cgmlp_linear_units": 24, "cgmlp_conv_kernel": 3}
+    | {"merge_conv_kernel": 3, "attention_layer_type": "rel_selfattn", "pos_enc_layer_type": "rel_pos"},
+}
+
+
+def write_espnets(folder, encoder="transformer", decoder="transformer"):
+    """A directory with an untrained model of ESPnet, which knows nothing of this package."""
+    parser = ESPnetASRTask.get_parser()
+    decoder_conf = {"attention_heads": 2, "linear_units": 24, "num_blocks": 2} if decoder == "transformer" else {}
+    encoder_conf = ENCODERS.get(encoder, {"hidden_size": 8, "output_size": 8, "num_layers": 1})
+    parser.set_defaults(encoder=encoder, encoder_conf=encoder_conf, decoder=decoder, decoder_conf=decoder_conf)
+    args = parser.parse_args([])
+    args.token_list, args.init, args.frontend_conf, args.normalize = TOKENS, None, FRONTEND, None
+    args.specaug = None
+    torch.manual_seed(0)
+    model = ESPnetASRTask.build_model(args)
+    folder.mkdir(parents=True)
+    checkpoint.save(model.state_dict(), folder / "valid.acc.ave.pth")
+    save(vars(args), folder / "config.yaml")
+    return folder, model
+
+
+def write_languages(folder):
+    """A data directory's tables of two languages."""
+    folder.mkdir()
+    for table in ("utt2lang", "utt2tgtlang"):
+        (folder / table).write_text("u1 ar\nu2 de\nu3 el\n")
+    return folder
+
+
+def with_pool(size, *more):
+    return [
+        f"{part}_conf.attention.selection.{option}"
+        for part in ("encoder", "decoder")
+        for option in (f"pool={size}", *more)
+    ]
+
+
+@pytest.mark.parametrize("encoder", ENCODERS)
+@pytest.mark.parametrize(
+    ("fragments", "options"),
+    [
+        (["attention/sma"], []),
+        (["attention/sdma"], []),
+        (["heads/group"], with_pool(4)),
+        (["heads/group"], with_pool(6, "group_layout=contiguous")),
+        (["heads/subset"], with_pool(4)),
+        (["heads/subset"], with_pool(5, "subset_order=score")),
+        (["heads/static"], []),
+        (["attention/sdma", "heads/group"], with_pool(4)),
+    ],
+)
+def test_the_model_begins_as_that_of_espnet(tmp_path, encoder, fragments, options):
+    folder, trained = write_espnets(tmp_path / "exp", encoder)
+    adopt(folder, tmp_path / "softmax", merge([]))
+    done = adopt(folder, tmp_path / "new", merge(fragments, options), write_languages(tmp_path / "data"))
+    assert done.weights == tmp_path / "new" / "valid.acc.ave.pth"
+    assert done.difference < 1e-5  # ESPnet's softmax rounds otherwise than the fused kernel
+    softmax, adopted = (load_model(tmp_path / name)[0] for name in ("softmax", "new"))
+    assert type(adopted.encoder).__name__.startswith("Diverse")
+    conditions = adopted.conditions
+    languages = ["ar", "de", "el"]
+    assert conditions == ({"lang": languages, "tgtlang": languages} if "heads" in str(fragments) else {})
+    assert largest_difference(softmax, adopted, "asr", conditions) == 0.0
+    with torch.no_grad():
+        for parameter in adopted.parameters():
+            parameter.mul_(1.1)
+    assert largest_difference(trained, adopted, "asr", conditions) > 1e-3
+
+
+def test_training_moves_it_and_the_copies_apart(tmp_path):
+    folder, trained = write_espnets(tmp_path / "exp")
+    changes = merge(["attention/sdma", "heads/group"], with_pool(4))
+    adopt(folder, tmp_path / "new", changes, write_languages(tmp_path / "data"))
+    model, _ = load_model(tmp_path / "new")
+    weight = model.encoder.encoders[0].self_attn.linear_q.weight
+    assert torch.equal(*weight.detach().chunk(2))
+    optimiser = torch.optim.SGD(model.train().parameters(), 0.1)
+    ids = {name: torch.tensor([[0], [1]]) for name in ("lang", "tgtlang")}
+    lengths = torch.tensor([8000, 8000])
+    for _ in range(3):
+        loss, _, _ = model(torch.randn(2, 8000), lengths, torch.tensor([[2, 3]] * 2), torch.tensor([2, 2]), **ids)
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    assert not torch.equal(*weight.detach().chunk(2))
+    assert model.encoder.encoders[0].self_attn.core.gamma() > 0
+    assert largest_difference(trained, model.eval(), "asr", model.conditions) > 0
+
+
+def test_a_tag_begins_as_the_start_of_a_sentence(tmp_path):
+    folder, _ = write_espnets(tmp_path / "exp")
+    changes = merge(["tag/target_language", "adapter/bottleneck"])
+    assert adopt(folder, tmp_path / "new", changes, write_languages(tmp_path / "data")).difference < 1e-5
+
+
+def test_training_begins_with_the_weights(tmp_path):
+    folder, _ = write_espnets(tmp_path / "exp")
+    done = adopt(folder, tmp_path / "new", merge(["heads/group"], []), write_languages(tmp_path / "data"))
+    adopted, _ = load_model(tmp_path / "new")
+    fresh, _ = load_model(tmp_path / "new")
+    with torch.no_grad():
+        for parameter in fresh.parameters():
+            parameter.zero_()
+    initialise(str(done.weights), fresh)
+    assert largest_difference(fresh, adopted, "asr", adopted.conditions) == 0.0
+    assert done.new == sum(value.numel() for name, value in adopted.named_parameters() if "logits" in name)
+
+
+def test_translation_and_what_else_it_needs(tiny_translation, tmp_path):
+    """The trained model has SDMA, which stays beside what is added."""
+    changes = merge(["heads/group"], with_pool(4))
+    done = adopt(tiny_translation.model_dir, tmp_path / "new", changes, tiny_translation.train_dir)
+    assert done.difference == 0.0
+    for name in ("tokens.txt", "src_tokens/tokens.txt"):
+        assert (tmp_path / "new" / name).read_bytes() == (tiny_translation.model_dir / name).read_bytes()
+
+
+def test_statistics_of_features_come_along(tiny_run, tmp_path):
+    assert adopt(tiny_run.model_dir, tmp_path / "new", merge([])).difference == 0.0
+    ours, theirs = (np.load(folder / "feats_stats.npz") for folder in (tmp_path / "new", tiny_run.model_dir))
+    assert all(np.array_equal(ours[name], theirs[name]) for name in theirs.files)
+    assert load_model(tmp_path / "new")[1].normalize_conf["stats_file"].startswith(str(tmp_path / "new"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        (["encoder_conf.attention.core=sdm"], "encoder_conf.attention: unknown attention 'sdm'; did you mean"),
+        (
+            ["encoder_conf.num_blocks=1"],
+            "the new configuration leaves without use",
+        ),
+        (
+            ["encoder_conf.linear_units=48"],
+            r"\(24, 16\), and \(48, 16\) in the new configuration; leave its size",
+        ),
+        (
+            ["encoder_conf.attention.selection={strategy: group, pool: 4, by: [lang]}"],
+            "head selection by lang has no names",
+        ),
+    ],
+)
+def test_changes_that_cannot_be_made_are_named(tmp_path, changes, text):
+    folder, _ = write_espnets(tmp_path / "exp")
+    with pytest.raises(ConfigError, match=text):
+        adopt(folder, tmp_path / "new", merge([], changes))
+    assert not (tmp_path / "new").exists()
+
+
+def test_nets_without_a_counterpart_and_wrong_folders_are_refused(tmp_path):
+    folder, _ = write_espnets(tmp_path / "exp", decoder="rnn")
+    with pytest.raises(ConfigError, match="decoder 'rnn' cannot be adopted; those that can: transformer"):
+        adopt(folder, tmp_path / "new", merge(["attention/sma"]))
+    with pytest.raises(ConfigError, match="is the directory of the model itself; give another one"):
+        adopt(folder, folder, merge([]))
+    other, _ = write_espnets(tmp_path / "other")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match="has no table utt2lang"):
+        adopt(other, tmp_path / "new", merge(["heads/group"]), tmp_path / "empty")
+
+
+def test_the_state_of_the_caller_stays(tmp_path):
+    folder, model = write_espnets(tmp_path / "exp")
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    with scope(collect=False):
+        assert largest_difference(model, model, "asr", {}) == 0.0
+    assert torch.equal(torch.get_rng_state(), before)
