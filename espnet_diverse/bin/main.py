@@ -21,7 +21,7 @@ COMMANDS = {
     "average": "average the best checkpoints of a training run",
     "prune": "reduce a model with head selection to one language or domain",
     "pack": "pack a model into one file with a model card",
-    "export": "export weights as safetensors, or encoder and CTC as ONNX",
+    "export": "export a model as safetensors or ONNX, or data to lhotse",
     "decode": "decode a data directory",
     "transcribe": "transcribe audio files, folders or standard input",
     "translate": "translate text line by line",
