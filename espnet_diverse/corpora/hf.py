@@ -1,7 +1,9 @@
 """A dataset of Hugging Face, by its name or in a folder, read through the library datasets (extra hf).
 
     prepare hf google/fleurs:de_de     a dataset of the Hub and one of its configurations; the library keeps a cache
-    prepare hf DIR                     a folder of `save_to_disk`, or one that `load_dataset` reads: audio, parquet
+    prepare hf DIR                     a folder of `save_to_disk`, or one of parquet files
+
+A folder of audio with metadata.csv or metadata.jsonl needs no library: that file is a table.
 
 `convert` writes the recordings that a dataset holds as files, and a table of its columns, which `table` then reads: the
 columns, their other names, the options and the errors are those of a table. Splits of the dataset are the column split;
@@ -82,13 +84,13 @@ def table_rows(
     for number, values in enumerate(progress(dataset, f"read {split}", len(dataset), "recording")):
         place = Path(safe_name(split), f"{number:07d}")
         row: dict[str, object] = {} if "id" in named else {"id": "-".join(place.parts)}
-        for name in values.keys() - unread:
-            value, feature = values[name], dataset.features[name]
+        for name, feature in dataset.features.items():
+            value = None if name in unread else values[name]
             if isinstance(value, Mapping) and {"path", "bytes"} <= value.keys():
                 row[name] = _audio(value, place, folder)
             elif hasattr(feature, "int2str") and value is not None and value >= 0:
                 row[name] = feature.int2str(value)
-            elif value is None or isinstance(value, str | int | float):
+            elif isinstance(value, str | int | float):
                 row[name] = value
         yield row
 
@@ -114,8 +116,8 @@ def _load(datasets: ModuleType, source: Path) -> dict[str, Any]:
         else:
             name, _, configuration = str(source).partition(":")
             loaded = datasets.load_dataset(name, configuration or None)
-    except (OSError, ValueError, RuntimeError) as error:
-        what = " ".join(str(error).split())
+    except (OSError, ValueError, RuntimeError, datasets.exceptions.DatasetsError) as error:
+        what = " ".join(str(error.__cause__ or error).split())
         todo = "give a folder, or NAME or NAME:CONFIGURATION of the Hub, which needs a network the first time"
         raise DataError(f"{source}: the library datasets cannot load it ({what}); {todo}") from error
     splits = dict(loaded) if isinstance(loaded, dict) else {"all": loaded}

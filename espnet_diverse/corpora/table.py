@@ -64,6 +64,7 @@ def download(target_dir: Path, selection: Selection = EVERYTHING) -> Path:
 
 def read_sets(table: Table, selection: Selection) -> dict[str, DataDir]:
     """The sets of a table whose rows are in memory; the errors are those of `prepare`."""
+    refuse([] if table.rows else table.faults)
     columns, faults = find_columns(table, selection)
     refuse(faults)
     reader = RowReader(table, columns, selection)
