@@ -34,7 +34,9 @@ def clone(tmp_path_factory) -> Path:
 
 def shell(line: str, folder: Path) -> subprocess.CompletedProcess:
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
-    return subprocess.run(["bash", "-c", line], cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        ["bash", "-c", line], cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
 
 
 def write_down(table: Path, spoken: dict[str, str]) -> None:

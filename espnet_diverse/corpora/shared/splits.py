@@ -60,9 +60,10 @@ def draw_sets(groups: Sequence[str], selection: Selection) -> dict[str, str]:
     wanted = selection.wanted(SETS)
     sizes = Counter(groups)
     if len(sizes) < len(wanted):
-        what = f"{len(sizes)} {'speaker or group of speakers' if selection.split_by == 'speaker' else 'recording'}"
+        kinds = {"speaker": ("speaker", "speakers or groups of them"), "audio": ("recording", "recordings")}
+        what = f"{len(sizes)} {kinds[selection.split_by][len(sizes) > 1]}"
         todo = "name the set of each row in a column split, add recordings, or draw by file with --split_by audio"
-        raise DataError(f"{what}{'s' * (len(sizes) > 1)} cannot be divided into {', '.join(wanted)}; {todo}")
+        raise DataError(f"{what} cannot be divided into {', '.join(wanted)}; {todo}")
     dev, test = selection.split_shares
     shares = {"train": 1 - dev - test, "dev": dev, "test": test}
     whole = len(groups) / sum(shares[name] for name in wanted)

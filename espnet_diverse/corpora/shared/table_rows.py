@@ -86,31 +86,30 @@ class RowReader:
     def _entry(self, row: Row) -> Entry | None:
         """One row; None if it has a fault or is not wanted."""
         before = len(self.faults)
-        name = self._set(row)
-        if name is None:
+        cells = self._cells(row)
+        name = self._set(row, cells)
+        if name is None or len(self.faults) > before:
             return None
-        path = self._cell(row, "audio")
-        audio = Path(os.path.normpath(self.table.path.parent / path))
-        recording = self._recording(path, audio)
-        start, end = self._times(row)
-        translation = clean_text(self._text(row, "translation"))[0] if self.selection.task == "st" else ""
-        conditions = self._conditions(row)
+        audio = Path(os.path.normpath(self.table.path.parent / cells["audio"]))
+        recording = self._recording(cells, audio)
+        start, end = self._times(row, cells)
+        conditions = self._conditions(row, cells)
         scored = self.selection.transcripts == "scored"
-        text = self._text(row, "text")
-        transcript = for_wer(text, conditions.get("utt2lang", "")) if scored else clean_text(text)[0]
+        text = self._text(row, cells, "text")
+        transcript = for_wer(text, conditions.get("utt2lang", "")) if scored else text
         entry = Entry(
             where=row.where,
-            utterance=self._utterance(row, recording, start, end, conditions.get("utt2tgtlang")),
+            utterance=self._utterance(row, cells, recording, (start, end), conditions.get("utt2tgtlang", "")),
             recording=recording,
             audio=audio,
-            speaker=self._speaker(row),
+            speaker=safe_name(cells.get("speaker", "")),
             set=name,
             transcript=transcript,
-            translation=translation,
+            translation=self._text(row, cells, "translation") if self.selection.task == "st" else "",
             start=start,
             end=end,
             conditions=conditions,
-            dropped=self._missing(row, path, audio) or ("" if transcript else f"no words in transcript {text!r}"),
+            dropped=self._missing(row, cells, audio) or ("" if transcript else f"no words in transcript {text!r}"),
         )
         return entry if len(self.faults) == before else None
 
@@ -118,58 +117,54 @@ class RowReader:
         value = row.values.get(self.columns[column])
         self.faults.append(Fault(str(self.table.path), row.where, f"{self.columns[column]} {value!r}: {what}"))
 
-    def _cell(self, row: Row, column: str) -> str:
-        """The value of a column, which is "" where the table does not have it."""
-        value = row.values.get(self.columns.get(column, ""))
-        if value is None:
-            return ""
-        if isinstance(value, bool) or not isinstance(value, str | int | float):
-            self._fault(row, column, "must be a string or a number")
-            return ""
-        text = str(value).strip()
-        if _SURROGATE.search(text):
-            self._fault(row, column, "has half of a surrogate pair; write the character itself")
-        return text
+    def _cells(self, row: Row) -> dict[str, str]:
+        """The values of a row by column; "" where there is none."""
+        cells = {}
+        for column, name in self.columns.items():
+            value = row.values.get(name)
+            cells[column] = "" if value is None else str(value).strip()
+            if isinstance(value, bool) or not isinstance(value, str | int | float | None):
+                self._fault(row, column, "must be a string or a number")
+            elif _SURROGATE.search(cells[column]):
+                self._fault(row, column, "has half of a surrogate pair; write the character itself")
+        return cells
 
-    def _text(self, row: Row, column: str) -> str:
-        text = self._cell(row, column)
-        what = text_fault(clean_text(text)[0])
+    def _text(self, row: Row, cells: dict[str, str], column: str) -> str:
+        text = clean_text(cells[column])[0]
+        what = text_fault(text)
         if what:
             self._fault(row, column, what)
         return text
 
-    def _set(self, row: Row) -> str | None:
+    def _set(self, row: Row, cells: dict[str, str]) -> str | None:
         """The set of a row, "" where the table names none; None if it is not wanted or unknown."""
-        if "split" not in self.columns:
+        if "split" not in cells:
             return ""
-        split = self._cell(row, "split")
-        name = set_of(split, self.selection)
+        name = set_of(cells["split"], self.selection)
         if name is None and not self.selection.sets:
             known = ", ".join(split for names in SPLITS.values() for split in names)
             todo = "name it with --set_names train=NAME, or leave it out with --sets train dev test"
             self._fault(row, "split", f"is no set; known are {known}: {todo}")
         return name if name in self.selection.wanted(SPLITS) else None
 
-    def _missing(self, row: Row, path: str, audio: Path) -> str:
+    def _missing(self, row: Row, cells: dict[str, str], audio: Path) -> str:
         """What the row lacks, or ""; also adds a fault unless such rows are dropped."""
-        needed = ["text", "translation"] if self.selection.task == "st" else ["text"]
-        lacking = {"audio": ""} if not path else {}
-        lacking |= {column: "" for column in needed if not self._cell(row, column)}
-        if path and not audio.is_file():
-            lacking["audio"] = f"{audio} does not exist; get it"
+        needed = ("audio", "text", "translation") if self.selection.task == "st" else ("audio", "text")
+        lacking = {column: "is empty" for column in needed if not cells[column]}
+        if "audio" not in lacking and not audio.is_file():
+            lacking = {"audio": f"{audio} does not exist"} | lacking
         if self.selection.on_missing == "error":
             for column, what in lacking.items():
-                self._fault(row, column, f"{what or 'is empty; write it'}, {TODO}")
-        return "; ".join(f"{self.columns[column]} {what or 'is empty'}" for column, what in lacking.items())
+                self._fault(row, column, f"{what}; add it, {TODO}")
+        return "; ".join(f"{self.columns[column]} {what}" for column, what in lacking.items())
 
-    def _times(self, row: Row) -> tuple[float | None, float | None]:
-        start, end = self._seconds(row, "start"), self._seconds(row, "end")
+    def _times(self, row: Row, cells: dict[str, str]) -> tuple[float | None, float | None]:
+        start, end = (self._seconds(row, column, cells.get(column, "")) for column in ("start", "end"))
         if end is not None and end <= (start or 0.0):
             self._fault(row, "end", f"must be after the start at {start or 0:g} s")
         return start, end
 
-    def _seconds(self, row: Row, column: str) -> float | None:
-        given = self._cell(row, column)
+    def _seconds(self, row: Row, column: str, given: str) -> float | None:
         if not given:
             return None
         try:
@@ -181,34 +176,39 @@ class RowReader:
             return None
         return seconds
 
-    def _conditions(self, row: Row) -> dict[str, str]:
+    def _conditions(self, row: Row, cells: dict[str, str]) -> dict[str, str]:
         """Values by table; the target language belongs to translations only."""
         values = {}
         for column, table in _TABLES.items():
-            if column in self.columns and (column != "target_language" or self.selection.task == "st"):
-                values[table] = self._cell(row, column)
+            if column in cells and (column != "target_language" or self.selection.task == "st"):
+                values[table] = cells[column]
                 what = id_fault(values[table]) if values[table] else "is empty; write it in every row, or in none"
                 if what:
                     self._fault(row, column, what)
         return values
 
-    def _speaker(self, row: Row) -> str:
-        return safe_name(self._cell(row, "speaker"))
-
-    def _recording(self, path: str, audio: Path) -> str:
+    def _recording(self, cells: dict[str, str], audio: Path) -> str:
         """Id of an audio file: its path from the table, without what leads out of the folder and without suffix."""
-        if not path:
+        if not cells["audio"]:
             return ""
         parts = Path(os.path.relpath(audio.with_suffix(""), self.table.path.parent)).parts
         return "-".join(safe_name(part) for part in parts if part != "..")
 
-    def _utterance(self, row: Row, recording: str, start: float | None, end: float | None, target: str | None) -> str:
+    def _utterance(
+        self, row: Row, cells: dict[str, str], recording: str, times: tuple[float | None, float | None], target: str
+    ) -> str:
         """The id that the row gives, or one of the recording, the times and the target language."""
-        given = self._cell(row, "id")
-        times = [f"{round(1000 * t):07d}" if t is not None else "end" for t in (start or 0.0, end)]
-        times = [] if start is end is None else times
-        made = "-".join([recording or f"row{row.where}", *times, *filter(None, [target])])
+        start, end = times
+        part = (
+            [] if start is end is None else [_milliseconds(start or 0.0), "end" if end is None else _milliseconds(end)]
+        )
+        made = "-".join(filter(None, [recording or f"row{row.where}", *part, target]))
+        given = cells.get("id", "")
         what = id_fault(given or made)
         if what:
             self._fault(row, "id" if given else "audio", what)
         return given or made
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{round(1000 * seconds):07d}"
