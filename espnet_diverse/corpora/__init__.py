@@ -109,6 +109,9 @@ class Selection:
         both = [pair for pair in self.pairs if pair in self.zero_shot]
         if both:
             raise ConfigError(f"direction {both[0]} is in pairs and in zero_shot; a zero-shot direction is not trained")
+        if len(dict(self.set_names)) < len(self.set_names):
+            given = " ".join("=".join(pair) for pair in self.set_names)
+            raise ConfigError(f"set names {given}: a set has one name; dev and valid are the same set")
         for name, theirs in self.set_names:
             if not _SET_NAME.fullmatch(theirs):
                 raise ConfigError(f"set name {name}={theirs}: must be letters, digits and . _ - alone")
