@@ -128,7 +128,9 @@ def outputs(args: argparse.Namespace) -> list[Path]:
 
     corpus = load_corpus(args.name)
     tables = getattr(corpus, "TABLES", ("wav.scp", "text"))
-    return [args.output_dir / name / table for name in _selection(args).wanted(corpus.SETS) for table in tables]
+    selection = _selection(args)
+    more = [name for name in getattr(corpus, "MORE_SETS", ()) if name in selection.sets]
+    return [args.output_dir / name / table for name in selection.wanted([*corpus.SETS, *more]) for table in tables]
 
 
 def run(args: argparse.Namespace) -> int:

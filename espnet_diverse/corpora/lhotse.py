@@ -1,6 +1,6 @@
 """Manifests of lhotse, read through the library (extra lhotse).
 
-    prepare lhotse DIR          [<name>_]{recordings,supervisions,cuts}[_<split>].jsonl[.gz]
+    prepare lhotse DIR          [<name>_]{recordings,supervisions}[_<split>].jsonl[.gz], or else [<name>_]cuts...
     prepare lhotse FILE         one file of supervisions, with that of its recordings beside it, or of cuts
 
 Each supervision becomes a row of a table with audio, text, speaker, language, start and end, and domain, translation
@@ -45,6 +45,8 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
     """
     source = corpus_dir.absolute()
     found = [(path, name) for path in _files(source) if (name := _NAME.fullmatch(path.name))]
+    if any(name["kind"] == "supervisions" for _, name in found):  # cuts beside them are made of them
+        found = [(path, name) for path, name in found if name["kind"] == "supervisions"]
     if not found:
         wanted = "supervisions_train.jsonl.gz and recordings_train.jsonl.gz, or cuts_train.jsonl.gz"
         raise DataError(f"{source}: there are no manifests of lhotse; the names are such as {wanted}")

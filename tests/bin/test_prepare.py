@@ -271,6 +271,8 @@ def test_the_corpus_may_be_named_without_an_option(tmp_path, corpus_dir, capsys)
     args = parser.parse_intermixed_args(arguments[1:])
     assert module.inputs(args) == [corpus_dir]
     assert module.outputs(args) == [tmp_path / "data" / "test" / table for table in ("wav.scp", "text")]
+    args = parser.parse_intermixed_args(["multi30k", "--sets", "test_2017_mscoco", "--output_dir", "data"])
+    assert module.outputs(args) == [Path("data/test_2017_mscoco") / table for table in ("src_text", "text")]
 
 
 def test_what_is_not_on_disk_is_converted_into_downloads(tmp_path, monkeypatch):

@@ -48,6 +48,8 @@ def test_manifests_give_exactly_this(manifests, tmp_path):
         utt2spk={"dev-1": "anna"},
         conditions={"utt2lang": {"dev-1": "en"}},
     )
+    (tmp_path / "own_cuts_dev.jsonl.gz").touch()  # of the same supervisions
+    assert lhotse.prepare(tmp_path) == sets
     sets = lhotse.prepare(tmp_path / "own_supervisions_dev.jsonl.gz", Selection(sets=("test",)))
     assert list(sets["test"].text) == ["dev-1"]
 

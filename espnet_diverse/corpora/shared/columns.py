@@ -10,7 +10,7 @@ from espnet_diverse.errors import ConfigError
 COLUMNS: dict[str, tuple[str, ...]] = {
     "audio": ("path", "audio_path", "audio_filepath", "file", "file_name"),
     "text": ("sentence", "transcript", "transcription"),
-    "id": ("utterance", "utterance_id"),
+    "id": ("utterance_id",),
     "speaker": ("speaker_id", "client_id"),
     "language": ("lang", "locale"),
     "target_language": ("tgt_lang", "target_lang"),
@@ -43,7 +43,7 @@ def find_columns(table: Table, selection: Selection) -> tuple[dict[str, str], li
             raise ConfigError(f"column {ours}={named[ours]}: there is no {ours!r}; known: {' '.join(COLUMNS)}")
     found: dict[str, str] = {}
     faults: list[Fault] = []
-    has = f"it has {', '.join(filter(None, table.columns))}"
+    has = f"it has {', '.join(filter(None, table.columns)) or 'none'}"
     for ours in COLUMNS:
         theirs = _matching(table, ours, named)
         if len(theirs) == 1:

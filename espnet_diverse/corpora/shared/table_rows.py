@@ -76,7 +76,8 @@ class RowReader:
                 continue
             first = entries.setdefault(entry.utterance, entry)
             if first is not entry:
-                what = f"utterance {entry.utterance} is also in line {first.where}; remove one, or add a column id"
+                other = f"line {first.where}" if isinstance(first.where, int) else first.where
+                what = f"utterance {entry.utterance} is also in {other}; remove one, or add a column id"
                 self.faults.append(Fault(str(self.table.path), row.where, what))
             elif audio_of.setdefault(entry.recording, entry.audio) != entry.audio:
                 what = f"would have the id {entry.recording} of {audio_of[entry.recording]} as well; rename a file"
