@@ -97,6 +97,8 @@ setup(
         ],
         "bert": ["transformers>=5.0"],
         "demo": ["espeakng-loader>=0.2.4"],
+        "hf": ["datasets>=4.0"],  # the first without code in datasets
+        "lhotse": ["lhotse>=1.30"],
         "docs": ["mkdocs>=1.6", "mkdocstrings[python]>=1.0"],
         "browser": ["playwright>=1.50"],  # tests the page in a Chromium, where there is one
         "onnx": ["onnx>=1.17", "onnxruntime>=1.20", "onnxscript>=0.5"],

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
+from references.markdown import blocks
 
 from espnet_diverse import __version__
 
@@ -132,6 +133,31 @@ def test_a_wheel_trains_decodes_packs_and_transcribes_in_an_empty_folder(wheel, 
     out = ["--beam_size", "2", "--output_dir", "transcripts", "--output_format", "json"]
     command("transcribe", "sdma.zip", "test/test-00.wav", *out)
     assert (work / "transcripts" / "test-00.json").is_file()
+
+
+@pytest.mark.slow
+def test_a_wheel_leads_from_a_table_to_a_transcript(wheel, tmp_path):
+    """The commands of docs/own_data.md for those who have no recipes, with one epoch."""
+    bin_dir, work = environment(tmp_path / "venv", wheel), tmp_path / "work"
+    (work / "recordings").mkdir(parents=True)
+    write_data_dir(work / "tones", 20)
+    texts = dict(line.split() for line in (work / "tones" / "text").read_text(encoding="utf-8").splitlines())
+    for name in texts:
+        samples, _ = soundfile.read(work / "tones" / f"{name}.wav")
+        soundfile.write(work / "recordings" / f"{name}.flac", samples[::2], RATE // 2)
+    rows = "".join(f"{name}.flac,{text}\n" for name, text in texts.items())
+    (work / "recordings" / "table.csv").write_text(f"audio,text\n{rows}", encoding="utf-8")
+    shutil.copy(work / "recordings" / f"{min(texts)}.flac", work / "new.wav")
+    steps = [line for line in blocks(ROOT / "docs" / "own_data.md", "sh")[-1].splitlines() if line]
+    names = [line.split()[1] for line in steps]
+    assert names == ["prepare", "tokens", "stats", "train", "average", "transcribe"]
+    said = []
+    for line in steps:
+        words = [word.replace("max_epoch=30", "max_epoch=1") for word in line.split()[1:]]
+        said.append(run(bin_dir / "espnet-diverse", *words, cwd=work))
+    assert said[0].startswith("train: 16 utterances") and "2 recordings of 8000 Hz converted to 16 kHz mono" in said[0]
+    assert (work / "exp" / "own" / "valid.acc.ave.pth").is_file()
+    assert len(said[-1].splitlines()) <= 1
 
 
 def test_an_editable_installation_finds_the_fragments_of_the_repository(sources, tmp_path):

@@ -22,7 +22,7 @@ COMMANDS = {
     "prune": "reduce a model with head selection to one language or domain",
     "adopt": "make a softmax model one with another attention or head selection, with its weights",
     "pack": "pack a model into one file with a model card",
-    "export": "export weights as safetensors, or encoder and CTC as ONNX",
+    "export": "export a model as safetensors or ONNX, or data to lhotse",
     "decode": "decode a data directory",
     "transcribe": "transcribe audio files, folders or standard input",
     "translate": "translate text line by line",

@@ -18,7 +18,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     from espnet_diverse.corpora import CORPORA
 
     parser.add_argument("name", metavar="CORPUS", help=" ".join(CORPORA))
-    parser.add_argument("--corpus_dir", type=Path, help="directory of the unpacked official release")
+    parser.add_argument(
+        "source",
+        nargs="?",
+        type=Path,
+        metavar="SOURCE",
+        help="directory of the unpacked official release; the file of a table; name or directory of a dataset (hf); "
+        "directory or file of manifests (lhotse)",
+    )
+    parser.add_argument("--corpus_dir", type=Path, metavar="SOURCE", help="another spelling of SOURCE")
     parser.add_argument(
         "--corpus", choices=["synthetic"], help="generate a small synthetic corpus in the official layout instead"
     )
@@ -79,11 +87,39 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
         help="only N utterances of the training set, evenly spaced in the order of their ids (default: all)",
     )
     wanted.add_argument("--on_missing", default="error", help="utterances without audio or text: error or drop")
+    wanted.add_argument("--sets", nargs="+", default=[], help="sets to prepare, such as test alone (default: all)")
+    wanted.add_argument(
+        "--set_names",
+        nargs="+",
+        default=[],
+        metavar="SET=NAME",
+        help="names of sets in this copy of the corpus, such as train=tr valid=cv (valid is the set dev)",
+    )
+    table = parser.add_argument_group("tables (table, hf, lhotse)")
+    table.add_argument(
+        "--columns", nargs="+", default=[], metavar="COLUMN=NAME", help="columns by their names, such as text=sentence"
+    )
+    table.add_argument(
+        "--split_by",
+        default="speaker",
+        help="without a column split, sets share no speaker and no recording: speaker; or no recording: audio "
+        "(default: speaker)",
+    )
+    table.add_argument(
+        "--split_shares",
+        type=float,
+        nargs=2,
+        default=(0.1, 0.1),
+        metavar=("DEV", "TEST"),
+        help="shares of dev and test, where sets are drawn (default: 0.1 0.1)",
+    )
+    table.add_argument("--split_seed", type=int, default=0, help="random seed of drawing sets (default: 0)")
 
 
 def inputs(args: argparse.Namespace) -> list[Path]:
-    """The directory of the corpus, if it is given."""
-    return [args.corpus_dir] if args.corpus_dir else []
+    """The directory or file of the corpus, if it is given."""
+    source = args.source or args.corpus_dir
+    return [source] if source else []
 
 
 def outputs(args: argparse.Namespace) -> list[Path]:
@@ -92,7 +128,9 @@ def outputs(args: argparse.Namespace) -> list[Path]:
 
     corpus = load_corpus(args.name)
     tables = getattr(corpus, "TABLES", ("wav.scp", "text"))
-    return [args.output_dir / name / table for name in corpus.SETS for table in tables]
+    selection = _selection(args)
+    more = [name for name in getattr(corpus, "MORE_SETS", ()) if name in selection.sets]
+    return [args.output_dir / name / table for name in selection.wanted([*corpus.SETS, *more]) for table in tables]
 
 
 def run(args: argparse.Namespace) -> int:
@@ -114,6 +152,8 @@ def run(args: argparse.Namespace) -> int:
     formatting = FormatOptions(tuple(args.speed_perturb), *limits, args.audio_format, args.rate)
     try:
         sets = corpus.prepare(_corpus_dir(args, corpus, selection), selection)
+        if args.train_utterances is not None and "train" not in sets:
+            raise ConfigError(f"--train_utterances is for the set train, and --sets has only {' '.join(sets)}")
         if args.train_utterances is not None:
             sets["train"] = evenly_spaced(sets["train"], args.train_utterances)
         summaries = format_data(sets, args.output_dir, formatting, args.nj)
@@ -134,20 +174,42 @@ def _selection(args: argparse.Namespace) -> "Selection":
     from espnet_diverse.corpora import Selection
 
     named = (tuple(args.languages), tuple(args.pairs), tuple(args.zero_shot))
-    return Selection(args.task, *named, args.transcripts, args.case, args.segmentation, args.on_missing)
+    sets = tuple(map(_set_name, args.sets))
+    set_names = [(_set_name(name), theirs) for name, theirs in _assignments("set_names", args.set_names)]
+    columns = _assignments("columns", args.columns)
+    drawn = (args.split_by, tuple(args.split_shares), args.split_seed)
+    texts = (args.transcripts, args.case, args.segmentation, args.on_missing)
+    return Selection(args.task, *named, *texts, sets, tuple(set_names), tuple(columns), *drawn)
+
+
+def _set_name(name: str) -> str:
+    """The validation set is dev, and may be called valid as in ESPnet."""
+    return "dev" if name == "valid" else name
+
+
+def _assignments(option: str, words: list[str]) -> list[tuple[str, str]]:
+    """Pairs of words such as train=tr."""
+    from espnet_diverse.errors import ConfigError
+
+    pairs = [word.partition("=")[::2] for word in words]
+    names = [name for name, _ in pairs]
+    if not all(name and value for name, value in pairs) or len(set(names)) < len(names):
+        raise ConfigError(f"--{option} {' '.join(words)}: must be NAME=VALUE, each name once")
+    return pairs
 
 
 def _corpus_dir(args: argparse.Namespace, corpus: ModuleType, selection: "Selection") -> Path:
     """The directory of the corpus, after generating or downloading it where that is asked for."""
     from espnet_diverse.errors import ConfigError
 
-    if sum(map(bool, (args.corpus_dir, args.corpus, args.download))) != 1:
+    if sum(map(bool, (args.source, args.corpus_dir, args.corpus, args.download))) != 1:
         raise ConfigError(
-            "no unique corpus is given; give exactly one of --corpus_dir DIR, --corpus synthetic and --download"
+            "no unique corpus is given; give exactly one of --corpus_dir DIR, --corpus synthetic and --download, "
+            "or SOURCE in place of --corpus_dir"
         )
-    if args.corpus_dir:
-        return args.corpus_dir
     downloads = args.download_dir or args.output_dir.absolute().parent / "downloads"
+    if source := args.source or args.corpus_dir:
+        return corpus.convert(source, downloads, selection) if hasattr(corpus, "convert") else source
     if args.download:
         return corpus.download(downloads, selection)
     from espnet_diverse.corpora.synthetic import load_generator

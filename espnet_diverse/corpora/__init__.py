@@ -3,10 +3,13 @@
 Each corpus is a module in `CORPORA` with
 
     SETS                                                   names of the sets that `prepare` always returns
+    MORE_SETS                                              names of sets that it returns if there are any; optional
     TABLES                                                 tables that each set has; optional, default wav.scp and text
-    OPTIONS                                                fields of `Selection` that the corpus uses, and on_missing
+    OPTIONS                                                fields of `Selection` that the corpus uses besides `COMMON`
     prepare(corpus_dir, selection) -> dict[str, DataDir]   read the official files
     download(target_dir, selection) -> Path                fetch them; returns the corpus directory for `prepare`
+    convert(source, target_dir, selection) -> Path         write as files what `prepare` reads, which is not on disk;
+                                                           optional
 
 The module's docstring describes the corpus: source, license, layout, preparation. The package `synthetic` has a module
 of the same name, whose `make(target_dir, seed, size, nj)` writes a small synthetic corpus in the official layout. The
@@ -15,6 +18,7 @@ package `shared` holds what several corpora use: downloads, tables, parallel tex
 
 import importlib
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from types import ModuleType
 
@@ -32,9 +36,15 @@ CORPORA = {
     "tatoeba": "espnet_diverse.corpora.tatoeba",
     "parallel_text": "espnet_diverse.corpora.parallel_text",
     "wikitext103": "espnet_diverse.corpora.wikitext103",
+    "table": "espnet_diverse.corpora.table",
+    "hf": "espnet_diverse.corpora.hf",
+    "lhotse": "espnet_diverse.corpora.lhotse",
 }
 TASKS = ("asr", "st")
+COMMON = ("on_missing", "sets", "set_names")
+"""Fields of `Selection` that every corpus uses."""
 _LANGUAGE = re.compile(r"[a-z]{2,3}(-[A-Z]{2})?")
+_SET_NAME = re.compile(r"\w[\w.-]*")
 
 
 @dataclass(frozen=True)
@@ -51,6 +61,14 @@ class Selection:
         case: Letter case of text corpora: "kept", or "lower" for source and target.
         segmentation: Word segmentation of a Chinese source: "none", or "jieba", which separates words by spaces.
         on_missing: For utterances without audio or text: "error", or "drop", which leaves them out and lists them.
+        sets: Sets to prepare, for example ("test",) for a corpus without the others; "test" stands for all test sets,
+            such as test_2016_flickr. All by default.
+        set_names: Names of sets in the files of this copy of the corpus, where they are not the official ones, for
+            example (("train", "tr"), ("dev", "cv")).
+        columns: Columns of a table where their names differ, for example (("text", "sentence"),).
+        split_by: What the sets of a table without a column split do not share: "speaker", or "audio" for files alone.
+        split_shares: Shares of dev and test in such a table.
+        split_seed: Random seed of drawing these sets.
 
     Raises:
         ConfigError: A value is not allowed, or a direction is both trained and zero-shot.
@@ -64,6 +82,12 @@ class Selection:
     case: str = "kept"
     segmentation: str = "none"
     on_missing: str = "error"
+    sets: tuple[str, ...] = ()
+    set_names: tuple[tuple[str, str], ...] = ()
+    columns: tuple[tuple[str, str], ...] = ()
+    split_by: str = "speaker"
+    split_shares: tuple[float, float] = (0.1, 0.1)
+    split_seed: int = 0
 
     def __post_init__(self) -> None:
         allowed = {
@@ -72,6 +96,7 @@ class Selection:
             "case": ("kept", "lower"),
             "segmentation": ("none", "jieba"),
             "on_missing": ("error", "drop"),
+            "split_by": ("speaker", "audio"),
         }
         for name, values in allowed.items():
             if getattr(self, name) not in values:
@@ -84,6 +109,31 @@ class Selection:
         both = [pair for pair in self.pairs if pair in self.zero_shot]
         if both:
             raise ConfigError(f"direction {both[0]} is in pairs and in zero_shot; a zero-shot direction is not trained")
+        if len(dict(self.set_names)) < len(self.set_names):
+            given = " ".join("=".join(pair) for pair in self.set_names)
+            raise ConfigError(f"set names {given}: a set has one name; dev and valid are the same set")
+        for name, theirs in self.set_names:
+            if not _SET_NAME.fullmatch(theirs):
+                raise ConfigError(f"set name {name}={theirs}: must be letters, digits and . _ - alone")
+        if not (min(self.split_shares) > 0 and sum(self.split_shares) < 1):
+            given = " ".join(f"{share:g}" for share in self.split_shares)
+            raise ConfigError(f"split_shares {given}: must be above 0 and together below 1, such as 0.1 0.1")
+
+    def wanted(self, sets: Iterable[str]) -> tuple[str, ...]:
+        """Those of `sets` that are to be prepared, in their order.
+
+        Raises:
+            ConfigError: There are none.
+        """
+        known = tuple(sets)
+        chosen = tuple(name for name in known if not self.sets or {name, name.partition("_")[0]} & {*self.sets})
+        if not chosen:
+            raise ConfigError(f"sets {' '.join(self.sets)}: there are only {' '.join(known)}; name one of them")
+        return chosen
+
+    def name_of(self, name: str, official: str | None = None) -> str:
+        """The name of a set in the files of the corpus: the one that is given, else `official`, else its own."""
+        return dict(self.set_names).get(name, official or name)
 
 
 EVERYTHING = Selection()
@@ -120,11 +170,17 @@ def check_options(corpus: ModuleType, selection: Selection) -> None:
         selection: The options given.
 
     Raises:
-        ConfigError: An option differs from its default and is not among the corpus's `OPTIONS`.
+        ConfigError: An option differs from its default and is not among the corpus's `OPTIONS`, or the corpus does not
+            have a set that is named.
     """
+    name = corpus.__name__.rpartition(".")[2]
+    known = dict.fromkeys([*corpus.SETS, *(each.partition("_")[0] for each in corpus.SETS)])
+    known |= dict.fromkeys(getattr(corpus, "MORE_SETS", ()))
+    for given in (*selection.sets, *dict(selection.set_names)):
+        if given not in known:
+            raise ConfigError(f"corpus {name} has no set {given!r}; it has {' '.join(known)}")
     for field in fields(Selection):
         changed = getattr(selection, field.name) != field.default
-        if changed and field.name != "on_missing" and field.name not in corpus.OPTIONS:
-            has = " ".join(f"--{name}" for name in (*corpus.OPTIONS, "on_missing"))
-            name = corpus.__name__.rpartition(".")[2]
+        if changed and field.name not in (*COMMON, *corpus.OPTIONS):
+            has = " ".join(f"--{option}" for option in (*corpus.OPTIONS, *COMMON))
             raise ConfigError(f"corpus {name} has no option --{field.name}; it has {has}")

@@ -15,6 +15,7 @@ recordings and have 120,098 / 14,326 / 7,176 utterances for train / dev / test. 
 unless `on_missing="drop"`, which lists each one as dropped; the full corpus needs this option.
 """
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from espnet_diverse.corpora import EVERYTHING, Selection
@@ -48,21 +49,24 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
             an error as well.
 
     Returns:
-        The sets train, dev and test. Transcripts without recording are listed as dropped from train.
+        The sets train, dev and test, or those selected. Transcripts without recording are listed as dropped from train.
 
     Raises:
         DataError: A folder is missing, an utterance is unmatched, or a line is faulty.
     """
-    root = _root(corpus_dir)
-    wavs = {name: _recordings(root / "wav" / name) for name in SETS}
+    folders = {name: selection.name_of(name) for name in selection.wanted(SETS)}
+    root = _root(corpus_dir, folders.values())
+    wavs = {name: _recordings(root / "wav" / folder) for name, folder in folders.items()}
     _refuse_twice(wavs)
     transcripts, faults = scan_table(root / TRANSCRIPT, "text")
     spoken = {utterance: wav for paths in wavs.values() for utterance, wav in paths.items()}
-    no_audio = sorted(transcripts.keys() - spoken.keys())
+    # One table has the transcripts of all sets: where a set is left out, its recordings are not looked for.
+    no_audio = sorted(transcripts.keys() - spoken.keys()) if len(folders) == len(SETS) else []
     no_transcript = sorted(spoken.keys() - transcripts.keys())
     if selection.on_missing == "drop":
         faults = [fault for fault in faults if fault.what != EMPTY_TRANSCRIPT]
-        _check_share(no_audio + no_transcript + [u for u, text in transcripts.items() if not text], len(spoken))
+        empty = [u for u, text in transcripts.items() if not text and (u in spoken or u in no_audio)]
+        _check_share(no_audio + no_transcript + empty, len(spoken))
     else:
         todo = "add it, or leave such utterances out with --on_missing drop"
         faults += [Fault(str(spoken[u]), u, f"audio without transcript in {TRANSCRIPT}; {todo}") for u in no_transcript]
@@ -70,7 +74,7 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
     refuse(faults)
     domains = _domains(root.parent / "utt2domain", spoken)
     sets = {name: _data_dir(paths, transcripts, domains) for name, paths in wavs.items()}
-    sets[SETS[0]].dropped |= dict.fromkeys(no_audio, "transcript without audio")
+    next(iter(sets.values())).dropped |= dict.fromkeys(no_audio, "transcript without audio")
     return sets
 
 
@@ -93,11 +97,11 @@ def download(target_dir: Path, selection: Selection = EVERYTHING, url: str = URL
     return corpus_dir
 
 
-def _root(corpus_dir: Path) -> Path:
+def _root(corpus_dir: Path, sets: Iterable[str]) -> Path:
     """The folder data_aishell as an absolute path; checks that the files of the release exist."""
     corpus_dir = corpus_dir.absolute()
     root = corpus_dir if (corpus_dir / "wav").is_dir() else corpus_dir / "data_aishell"
-    for needed in (root, root / TRANSCRIPT, *(root / "wav" / name for name in SETS)):
+    for needed in (root, root / TRANSCRIPT, *(root / "wav" / name for name in sets)):
         if not needed.exists():
             packed = any((root / "wav").glob("*.tar.gz"))
             todo = "unpack the archives in wav/" if packed else "give the folder that holds data_aishell"

@@ -83,13 +83,15 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
         raise DataError(f"no Common Voice in {root}: there is no folder such as de/clips; unpack each language there")
     folders = {language: _Folder(root, folder, language, selection) for language, folder in languages.items()}
     wanted = _wanted(selection, folders, root)
-    sets = {name: DataDir() for name in SETS}
+    sets = {name: DataDir() for name in selection.wanted(SETS)}
     faults: list[Fault] = []
     for (source, target), trained in wanted.items():
-        for name in SETS if trained else ("test",):
+        for name in sets if trained else sets.keys() & {"test"}:
             faults += folders[source].add_to(sets[name], name, target)
     refuse(faults + _twice(sets))
-    refuse_untrained(sets["train"], ["-".join(filter(None, pair)) for pair, trained in wanted.items() if trained], root)
+    if "train" in sets:
+        names = ["-".join(filter(None, pair)) for pair, trained in wanted.items() if trained]
+        refuse_untrained(sets["train"], names, root)
     return sets
 
 
@@ -155,7 +157,8 @@ class _Folder:
         """The tables of a direction: one per split, or a joint one under the name "", or none."""
         stem = "covost_v2." + "_".join(FOLDERS.get(language, language) for language in split_pair(pair))
         for place in (self.folder, self.root):
-            splits = {name: place / f"{stem}.{name}.tsv" for name in SETS}
+            sets = self.selection.wanted(SETS)
+            splits = {name: place / f"{stem}.{self.selection.name_of(name)}.tsv" for name in sets}
             if all(path.is_file() for path in splits.values()):
                 return splits
             if (place / f"{stem}.tsv").is_file():
@@ -184,9 +187,10 @@ class _Folder:
         others = [target] if target else FROM_ENGLISH if self.language == "en" else ["en"]
         tables = next(filter(None, (self.tables(f"{self.language}-{other}") for other in others)), {})
         if "" in tables:
-            yield from self._joined(tables[""], SPLITS[name])
+            renamed = dict(self.selection.set_names).get(name)
+            yield from self._joined(tables[""], (renamed,) if renamed else SPLITS[name])
             return
-        table = tables.get(name, self.folder / f"{name}.tsv")
+        table = tables.get(name, self.folder / f"{self.selection.name_of(name)}.tsv")
         columns = ("path", "sentence", "client_id", *(["translation"] if target else []))
         for line, (clip, sentence, client, *translation) in read_tsv(table, columns):
             yield Entry(table, line, clip, sentence, "".join(translation), client)

@@ -19,7 +19,6 @@ direction as it is. Without speakers.lst each speech has its own speaker. Uttera
 listed.
 """
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -30,6 +29,7 @@ from espnet_diverse.corpora.shared.directions import refuse_untrained, spoken_la
 from espnet_diverse.corpora.shared.download import download as fetch
 from espnet_diverse.corpora.shared.download import unpack
 from espnet_diverse.data.atomic_files import staged_directory
+from espnet_diverse.data.characters import safe_name
 from espnet_diverse.data.faults import Fault, refuse
 from espnet_diverse.data.kaldi import DataDir
 from espnet_diverse.data.normalisation import for_wer
@@ -41,7 +41,6 @@ OPTIONS = ("task", "languages", "pairs", "zero_shot", "transcripts")
 LANGUAGES = ("en", "de", "fr", "es", "it", "pt", "pl", "ro", "nl")
 SUFFIXES = (".wav", ".flac", ".mp3", ".ogg", ".opus", ".m4a")
 URL = "https://www.mllp.upv.es/europarl-st/v1.1.tar.gz"
-_UNSAFE = re.compile(r"[^\w.-]+")
 
 
 class Entry(NamedTuple):
@@ -76,7 +75,7 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
     there = [f"{s}-{t}" for s in LANGUAGES for t in LANGUAGES if (root / s / t).is_dir()]
     if not there:
         raise DataError(f"no Europarl-ST in {root}: there is no folder such as en/de; unpack v1.1.tar.gz there")
-    sets = {name: DataDir() for name in SETS}
+    sets = {name: DataDir() for name in selection.wanted(SETS)}
     if selection.task == "asr":
         wanted = spoken_languages(selection, list(dict.fromkeys(split_pair(pair)[0] for pair in there)), root)
         faults = [fault for language in wanted for fault in _add_language(sets, root, language, there, selection)]
@@ -85,11 +84,12 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
         directions = translated_directions(selection, there, root)
         faults = []
         for pair, train in directions.items():
-            for name in SETS if train else ("test",):
+            for name in sets if train else sets.keys() & {"test"}:
                 faults += _Direction(root, pair, selection).add_to(sets[name], name, f"{pair}-")
         trained = [pair for pair, train in directions.items() if train]
     refuse(faults)
-    refuse_untrained(sets["train"], trained, root)
+    if "train" in sets:
+        refuse_untrained(sets["train"], trained, root)
     return sets
 
 
@@ -117,7 +117,9 @@ def _add_language(
         for pair in there:
             if split_pair(pair)[0] == language:
                 direction = _Direction(root, pair, selection, frozenset(taken))
-                faults += direction.add_to(sets[name], name, "")
+                # A set that is not to be prepared is read too, for its speeches are not in the sets after it.
+                found = direction.add_to(sets.get(name, DataDir()), name, "")
+                faults += found if name in sets else []
                 taken |= direction.read
     return faults
 
@@ -147,7 +149,7 @@ class _Direction:
                 continue
             utterance = f"{prefix}{speech}_{_milliseconds(entry.segment.start)}_{_milliseconds(entry.segment.end)}"
             audio, missing = self._audio(speech)
-            where = str(self.folder / name / "segments.lst")
+            where = str(self.folder / self.selection.name_of(name) / "segments.lst")
             if missing and self.selection.on_missing == "error":
                 todo = "get it, or leave such utterances out with --on_missing drop"
                 faults.append(Fault(where, entry.line, f"{missing}; {todo}"))
@@ -176,7 +178,7 @@ class _Direction:
 
     def _entries(self, name: str, faults: list[Fault]) -> Iterator[Entry]:
         """The segments of one split; none if a file is faulty."""
-        folder = self.folder / name
+        folder = self.folder / self.selection.name_of(name)
         if not folder.is_dir():
             return
         listed = _lines(folder / "segments.lst", faults)
@@ -196,9 +198,7 @@ class _Direction:
             return {}
         speeches = _lines(folder / "speeches.lst", faults)
         speakers = _lines(folder / "speakers.lst", faults, folder / "speeches.lst", len(speeches))
-        return {
-            speech: _UNSAFE.sub("_", speaker) or speech for speech, speaker in zip(speeches, speakers, strict=False)
-        }
+        return {speech: safe_name(speaker) or speech for speech, speaker in zip(speeches, speakers, strict=False)}
 
     def _audio(self, speech: str) -> tuple[str, str]:
         """Path of the audio of a speech, and a message where there is none."""

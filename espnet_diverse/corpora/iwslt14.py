@@ -19,9 +19,9 @@ import re
 from pathlib import Path
 
 from espnet_diverse.corpora import EVERYTHING, Selection, split_pair
-from espnet_diverse.corpora.parallel_text import Layout, complete, existing, from_tokens, read_layout
+from espnet_diverse.corpora.parallel_text import Layout, chosen, complete, from_tokens, read_layout
 from espnet_diverse.corpora.shared.bitext import Cleaning, Files, Reader
-from espnet_diverse.corpora.shared.directions import translated_directions
+from espnet_diverse.corpora.shared.directions import refuse_names, translated_directions
 from espnet_diverse.corpora.shared.release import fetch_release
 from espnet_diverse.corpora.shared.sgm import segment
 from espnet_diverse.data.faults import refuse
@@ -33,6 +33,8 @@ TABLES = ("src_text", "text")
 OPTIONS = ("pairs", "case")
 DIRECTIONS = ("de-en", "en-de")
 TOKENISED = {"train": ("train",), "dev": ("valid",), "test": ("test",)}
+# Names by which the official release is known, also where only its test sets are there.
+OFFICIAL = ("train.tags.de-en.de*", "IWSLT14.*.de-en.de.xml*")
 TESTS = ("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012")
 CLEANING = Cleaning(longest=175, ratio=1.5)
 DEV_EVERY = 23
@@ -57,8 +59,8 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
     """
     root = corpus_dir.absolute()
     folder = root / "de-en" if (root / "de-en").is_dir() else root
-    if not existing(folder / "train.tags.de-en.de"):
-        layout = Layout((root,), TOKENISED)
+    if not any(path.exists() for name in OFFICIAL for path in folder.glob(name)):
+        layout = Layout((root,), chosen(TOKENISED, selection))
         if not layout.directions():
             official = f"{root}/[de-en/]train.tags.de-en.de"
             raise DataError(f"no IWSLT14 in {root}: there is neither {official} nor {root}/train.de; unpack de-en.tgz")
@@ -78,18 +80,20 @@ def download(target_dir: Path, selection: Selection = EVERYTHING, url: str = URL
 def _official(folder: Path, selection: Selection) -> dict[str, DataDir]:
     directions = translated_directions(selection, DIRECTIONS, folder) if selection.pairs else DIRECTIONS[:1]
     talks, tests = Reader(selection, "iwslt14", CLEANING, talk_line), Reader(selection, "iwslt14", text_of=spoken_line)
-    sets = {name: DataDir() for name in SETS}
+    refuse_names(selection, ("train", "dev"), "in the official layout both are drawn from train.tags")
+    renamed = dict(selection.set_names).get("test")
+    sets, wanted = {name: DataDir() for name in SETS}, selection.wanted(SETS)
     for direction in directions:
         files = _files(folder, "train.tags.de-en.{}", direction)
-        pairs = talks.read(files, direction, "train", sets["train"].dropped)
+        pairs = talks.read(files, direction, "train", sets["train"].dropped) if wanted != ("test",) else ()
         for number, pair in enumerate(pairs, start=1):
             name = "dev" if number % DEV_EVERY == 0 else "train"
             talks.put(sets[name], [pair], direction, name)
-        for test in TESTS:
+        for test in ((renamed,) if renamed else TESTS) if "test" in wanted else ():
             files = _files(folder, f"IWSLT14.{test}.de-en.{{}}.xml", direction)
             tests.add(sets["test"], files, direction, f"test-{test}")
     refuse(talks.faults + tests.faults)
-    return complete(sets, folder)
+    return complete({name: sets[name] for name in wanted}, folder)
 
 
 def _files(folder: Path, name: str, direction: str) -> Files:

@@ -70,18 +70,24 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
     """
     root = corpus_dir.absolute()
     folders = directions(selection)
-    _check_folders(root, folders)
-    sets = {name: DataDir() for name in SETS}
+    splits = {name: selection.name_of(name, SPLITS[name]) for name in folders}
+    _check_folders(root, folders, splits)
+    sets = {name: DataDir() for name in folders}
     faults: list[Fault] = []
     for name, pairs in folders.items():
         for pair in pairs:
-            faults += _Split(root / pair / "data" / SPLITS[name], pair, selection).add_to(sets[name])
+            faults += _Split(root / pair / "data" / splits[name], pair, selection).add_to(sets[name])
     refuse(faults)
     return sets
 
 
 def directions(selection: Selection) -> dict[str, tuple[str, ...]]:
-    """The folders that are read for each set."""
+    """The folders that are read for each set that is to be prepared."""
+    folders = _of_all_sets(selection)
+    return {name: folders[name] for name in selection.wanted(SETS)}
+
+
+def _of_all_sets(selection: Selection) -> dict[str, tuple[str, ...]]:
     languages, pairs, zero_shot = selection.languages, selection.pairs, selection.zero_shot
     if languages and pairs:
         raise ConfigError("languages and pairs are both given; give one of them")
@@ -129,7 +135,7 @@ def download(target_dir: Path, selection: Selection = EVERYTHING, url: str = URL
     return corpus_dir
 
 
-def _check_folders(root: Path, folders: Mapping[str, Sequence[str]]) -> None:
+def _check_folders(root: Path, folders: Mapping[str, Sequence[str]], splits: Mapping[str, str]) -> None:
     """Check that the folders exist."""
     present = sorted(path.parent.name for path in root.glob("*-*/data"))
     missing = [pair for pair in _all(folders) if pair not in present]
@@ -137,9 +143,10 @@ def _check_folders(root: Path, folders: Mapping[str, Sequence[str]]) -> None:
         there = f"there are {' '.join(present)}" if present else "there is no folder such as es-es/data"
         todo = "unpack its archive there, or select others with --languages or --pairs"
         raise DataError(f"no mTEDx data for {' '.join(missing)} in {root}: {there}; {todo}")
-    for pair in folders["train"]:
-        if not (root / pair / "data" / "train").is_dir():
-            what = f"{pair} has no training data: there is no {root / pair}/data/train"
+    for pair in folders.get("train", ()):
+        folder = root / pair / "data" / splits["train"]
+        if not folder.is_dir():
+            what = f"{pair} has no training data: there is no {folder}"
             raise DataError(f"{what}; test it only with --zero_shot {pair}, or leave it out")
 
 

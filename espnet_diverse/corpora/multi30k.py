@@ -17,7 +17,7 @@ All sentences are in all languages, so any of the twelve directions can be train
 from pathlib import Path
 
 from espnet_diverse.corpora import EVERYTHING, Selection
-from espnet_diverse.corpora.parallel_text import Layout, from_tokens, read_layout
+from espnet_diverse.corpora.parallel_text import Layout, chosen, from_tokens, read_layout
 from espnet_diverse.corpora.shared.bitext import Reader
 from espnet_diverse.corpora.shared.release import fetch_release
 from espnet_diverse.data.kaldi import DataDir
@@ -34,6 +34,7 @@ SPLITS = {
     "test_2017_flickr": "test_2017_flickr",
     "test_2017_mscoco": "test_2017_mscoco",
 }
+MORE_SETS = ("test_2017_flickr", "test_2017_mscoco")
 STEMS = {name: (stem, f"{stem}.lc.norm.tok") for name, stem in SPLITS.items()}
 URL = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw"
 
@@ -54,7 +55,7 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
         DataError: A file is missing or faulty; the message names file and line.
     """
     root = corpus_dir.absolute()
-    layout = Layout((root, root / "raw", root / "data" / "task1" / "raw"), STEMS)
+    layout = Layout((root, root / "raw", root / "data" / "task1" / "raw"), chosen(STEMS, selection))
     return read_layout(layout, Reader(selection, "multi30k", text_of=from_tokens), DEFAULT)
 
 

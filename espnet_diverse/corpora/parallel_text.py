@@ -49,7 +49,7 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
     """
     root = corpus_dir.absolute()
     corpus = re.sub(r"\W", "_", root.name)
-    return read_layout(Layout((root,), STEMS), Reader(selection, corpus, text_of=from_tokens))
+    return read_layout(Layout((root,), chosen(STEMS, selection)), Reader(selection, corpus, text_of=from_tokens))
 
 
 def download(target_dir: Path, selection: Selection = EVERYTHING) -> Path:
@@ -59,6 +59,12 @@ def download(target_dir: Path, selection: Selection = EVERYTHING) -> Path:
         DataError: Always; the message says what to give.
     """
     raise DataError("parallel_text has no download; give --corpus_dir DIR with train.de, train.en and so on")
+
+
+def chosen(stems: Mapping[str, tuple[str, ...]], selection: Selection) -> dict[str, tuple[str, ...]]:
+    """The stems of the sets that are to be prepared; where `selection` names a set, that name alone."""
+    renamed = dict(selection.set_names)
+    return {name: (renamed[name],) if name in renamed else stems[name] for name in selection.wanted(stems)}
 
 
 @dataclass(frozen=True)
@@ -123,7 +129,8 @@ def read_layout(layout: Layout, reader: Reader, default: Sequence[str] = ()) -> 
             if files:
                 reader.add(data, files, direction, name)
     refuse(reader.faults)
-    refuse_untrained(sets["train"], [direction for direction, trained in wanted.items() if trained], where)
+    if "train" in sets:
+        refuse_untrained(sets["train"], [direction for direction, trained in wanted.items() if trained], where)
     return complete(sets, where)
 
 
@@ -131,11 +138,11 @@ def complete(sets: Mapping[str, DataDir], where: Path) -> dict[str, DataDir]:
     """The sets that hold sentences.
 
     Raises:
-        DataError: The set train, dev or every test set is empty.
+        DataError: Of the sets that are wanted, train, dev or every test set is empty.
     """
     full = {name: data for name, data in sets.items() if data.text}
     for kind in SETS:
-        if not any(name.startswith(kind) for name in full):
+        if any(name.startswith(kind) for name in sets) and not any(name.startswith(kind) for name in full):
             raise DataError(f"{where}: there are no sentences for the set {kind} in these directions; get its files")
     return full
 

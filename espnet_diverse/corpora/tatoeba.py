@@ -20,9 +20,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from espnet_diverse.corpora import EVERYTHING, Selection, split_pair
-from espnet_diverse.corpora.parallel_text import Layout, complete, existing, read_layout
+from espnet_diverse.corpora.parallel_text import Layout, chosen, complete, existing, read_layout
 from espnet_diverse.corpora.shared.bitext import Files, Pair, Reader
-from espnet_diverse.corpora.shared.directions import translated_directions
+from espnet_diverse.corpora.shared.directions import refuse_names, translated_directions
 from espnet_diverse.corpora.shared.release import fetch_release
 from espnet_diverse.data.faults import refuse
 from espnet_diverse.data.kaldi import DataDir
@@ -53,10 +53,11 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
     """
     root = corpus_dir.absolute()
     published = _published(root)
-    layout = Layout((root,), STEMS)
+    layout = Layout((root,), chosen(STEMS, selection))
     if not published:
         into_english = [direction for direction in layout.directions() if direction.endswith("-en")]
         return read_layout(layout, Reader(selection, "tatoeba"), into_english)
+    refuse_names(selection, SETS, "in OPUS's layout the sets are drawn from one text")
     if not (selection.pairs or selection.languages or selection.zero_shot):
         selection = replace(selection, pairs=tuple(name for name in published if name.endswith("-en")))
     reader = Reader(selection, "tatoeba")
@@ -68,7 +69,7 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
             if trained or name == "test":
                 reader.put(sets[name], [pair], direction, name)
     refuse(reader.faults)
-    return complete(sets, root)
+    return complete({name: sets[name] for name in selection.wanted(SETS)}, root)
 
 
 def download(target_dir: Path, selection: Selection = EVERYTHING, url: str = URL) -> Path:

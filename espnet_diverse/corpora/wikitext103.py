@@ -45,12 +45,14 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
         DataError: A file is missing or faulty; the message names file and line.
     """
     root = corpus_dir.absolute()
-    folder = next((f for f in (root, root / "wikitext-103") if (f / "wiki.train.tokens").is_file()), None)
+    files = {name: f"wiki.{selection.name_of(name, SPLITS[name])}.tokens" for name in selection.wanted(SETS)}
+    first = next(iter(files.values()))
+    folder = next((f for f in (root, root / "wikitext-103") if (f / first).is_file()), None)
     if folder is None:
-        raise DataError(f"no WikiText-103 in {root}: there is no wiki.train.tokens; unpack wikitext-103-v1.zip there")
+        raise DataError(f"no WikiText-103 in {root}: there is no {first}; unpack wikitext-103-v1.zip there")
     sets, faults = {}, []
-    for name, split in SPLITS.items():
-        sets[name], found = _read(folder / f"wiki.{split}.tokens", name, selection)
+    for name, file in files.items():
+        sets[name], found = _read(folder / file, name, selection)
         faults += found
     refuse(faults)
     return sets

@@ -19,9 +19,9 @@ tokenised. The full corpus takes about 8 GB of memory.
 from pathlib import Path
 
 from espnet_diverse.corpora import EVERYTHING, Selection
-from espnet_diverse.corpora.parallel_text import Layout, complete, find_training, from_tokens, read_layout
+from espnet_diverse.corpora.parallel_text import Layout, chosen, complete, find_training, from_tokens, read_layout
 from espnet_diverse.corpora.shared.bitext import Cleaning, Files, Reader
-from espnet_diverse.corpora.shared.directions import translated_directions
+from espnet_diverse.corpora.shared.directions import refuse_names, translated_directions
 from espnet_diverse.corpora.shared.release import fetch_release
 from espnet_diverse.corpora.shared.sgm import find_segments, segment
 from espnet_diverse.data.faults import refuse
@@ -34,6 +34,7 @@ OPTIONS = ("pairs", "case")
 DIRECTIONS = ("en-de", "de-en")
 TOKENISED = {"train": ("train",), "dev": ("newstest2013", "valid"), "test": ("newstest2014", "test")}
 TRAINING = ("europarl-v7.de-en", "commoncrawl.de-en", "news-commentary-v9.de-en", "news-commentary-v12.de-en")
+NEWS = {"dev": "newstest2013", "test": "newstest2014"}
 # File names of source and target. newstest2013 has one file per language, used for both.
 SGM = {
     "dev": ("newstest2013-src.{}.sgm", "newstest2013-src.{}.sgm"),
@@ -65,16 +66,19 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
         DataError: A file is missing or faulty; the message names file and line.
     """
     root = corpus_dir.absolute()
-    layout = Layout((root,), TOKENISED)
+    layout = Layout((root,), chosen(TOKENISED, selection))
     if layout.directions():
         return read_layout(layout, Reader(selection, "wmt14", text_of=from_tokens), DIRECTIONS[:1])
+    refuse_names(selection, ("train",), "in the official layout its files are those of the campaign")
     directions = translated_directions(selection, DIRECTIONS, root) if selection.pairs else DIRECTIONS[:1]
     plain, news = Reader(selection, "wmt14", CLEANING), Reader(selection, "wmt14", text_of=segment)
-    sets = {name: DataDir() for name in SETS}
+    sets = {name: DataDir() for name in selection.wanted(SETS)}
     for direction in directions:
-        for part, files in _training(root, direction).items():
+        for part, files in (_training(root, direction) if "train" in sets else {}).items():
             plain.add(sets["train"], files, direction, f"train-{part}")
-        for name, names in SGM.items():
+        for name in (name for name in SGM if name in sets):
+            campaign = selection.name_of(name, NEWS[name])
+            names = tuple(file.replace(NEWS[name], campaign) for file in SGM[name])
             news.add(sets[name], find_segments(root, names, direction), direction, name)
     refuse(plain.faults + news.faults)
     return complete(sets, root)

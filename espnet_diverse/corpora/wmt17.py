@@ -16,7 +16,7 @@ from pathlib import Path
 from espnet_diverse.corpora import EVERYTHING, Selection
 from espnet_diverse.corpora.parallel_text import complete, find_training
 from espnet_diverse.corpora.shared.bitext import Cleaning, Files, Reader
-from espnet_diverse.corpora.shared.directions import translated_directions
+from espnet_diverse.corpora.shared.directions import refuse_names, translated_directions
 from espnet_diverse.corpora.shared.release import fetch_release
 from espnet_diverse.corpora.shared.sgm import find_segments, segment
 from espnet_diverse.data.faults import refuse
@@ -28,6 +28,7 @@ TABLES = ("src_text", "text")
 OPTIONS = ("pairs", "case", "segmentation")
 DIRECTIONS = ("zh-en",)
 TRAINING = "news-commentary-v12.zh-en"
+NEWS = "newstest2017"
 SGM = ("newstest2017-zhen-src.{}.sgm", "newstest2017-zhen-ref.{}.sgm")
 CLEANING = {"jieba": Cleaning(longest=175, ratio=1.5), "none": Cleaning(longest=250, ratio=3.0)}
 DEV_EVERY = 100
@@ -53,17 +54,21 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
         DataError: A file is missing or faulty; the message names file and line.
     """
     root = corpus_dir.absolute()
+    refuse_names(selection, ("train", "dev"), "both are drawn from News Commentary")
     (direction,) = translated_directions(selection, DIRECTIONS, root)
     commentary = Reader(selection, "wmt17", CLEANING[selection.segmentation])
     news = Reader(selection, "wmt17", text_of=segment)
     sets = {name: DataDir() for name in SETS}
-    pairs = commentary.read(_training(root, direction), direction, "train", sets["train"].dropped)
-    for pair in pairs:
+    wanted = selection.wanted(SETS)
+    drawn = _training(root, direction) if wanted != ("test",) else None
+    for pair in commentary.read(drawn, direction, "train", sets["train"].dropped) if drawn else ():
         name = "dev" if pair.line % DEV_EVERY == 0 else "train"
         commentary.put(sets[name], [pair], direction, name)
-    news.add(sets["test"], find_segments(root, SGM, direction), direction, "test")
+    if "test" in wanted:
+        names = tuple(file.replace(NEWS, selection.name_of("test", NEWS)) for file in SGM)
+        news.add(sets["test"], find_segments(root, names, direction), direction, "test")
     refuse(commentary.faults + news.faults)
-    return complete(sets, root)
+    return complete({name: sets[name] for name in wanted}, root)
 
 
 def download(target_dir: Path, selection: Selection = EVERYTHING) -> Path:

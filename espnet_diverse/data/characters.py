@@ -28,6 +28,7 @@ _JOINABLE = "".join(
 _SPELLED = f"(?<=[{_JOINABLE}])[{_JOINERS}](?=[{_JOINERS}]*[{_JOINABLE}])"
 _REPAIRED = re.compile(f"(?=[{_SPACES}{_INVISIBLE}])(?!{_SPELLED}).", re.DOTALL)
 _UNSAFE = re.compile(r"""[\s/\\$`"'|;&<>(){}\[\]*?!~#]|\.\.""")
+_NOT_SAFE = re.compile(r"[^\w.-]+|\.{2,}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
@@ -70,6 +71,11 @@ def id_fault(name: str) -> str | None:
     if size > LONGEST_ID:
         return f"id {name[:20]!r}... is {size} bytes long; allowed are {LONGEST_ID}"
     return None
+
+
+def safe_name(name: str) -> str:
+    """Return `name` with "_" for each run of characters that no id may have, such as spaces."""
+    return _NOT_SAFE.sub("_", name)
 
 
 def text_fault(text: str) -> str | None:

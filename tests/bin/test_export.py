@@ -1,6 +1,11 @@
 """Export: the formats and the names that are refused."""
 
-from espnet_diverse.bin.main import main
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+from espnet_diverse.bin.main import command_parser, main
+from espnet_diverse.bin.options import settle_model
 
 
 def test_export_writes_onnx(tiny_run, tmp_path, capfd):
@@ -11,3 +16,29 @@ def test_export_writes_onnx(tiny_run, tmp_path, capfd):
     assert "m.pt: the name must end in .onnx" in capfd.readouterr().err
     assert main(["export", "safetensors", *arguments, str(tmp_path / "m.safetensors"), "--int8"]) == 1
     assert "--int8 is only for onnx; leave it out" in capfd.readouterr().err
+
+
+class Manifest(list):
+    """Stands in for RecordingSet and SupervisionSet of lhotse."""
+
+    from_dicts = classmethod(lambda cls, items: cls(items))
+
+    def to_file(self, path):
+        Path(path).write_text(f"{len(self)}")
+
+
+def test_export_writes_manifests_of_lhotse(data_dir, tmp_path, capfd, monkeypatch):
+    monkeypatch.setitem(sys.modules, "lhotse", SimpleNamespace(RecordingSet=Manifest, SupervisionSet=Manifest))
+    arguments = ["lhotse", str(data_dir), "--output", str(tmp_path / "out")]
+    assert main(["export", *arguments]) == 0
+    written = [tmp_path / "out" / f"{kind}_set.jsonl.gz" for kind in ("recordings", "supervisions")]
+    assert capfd.readouterr().out.split() == list(map(str, written))
+    assert [path.read_text() for path in written] == ["3", "3"]
+    module, parser = command_parser("export")
+    args = parser.parse_intermixed_args(arguments)
+    settle_model(args)
+    assert (module.inputs(args), module.outputs(args)) == ([data_dir], written)
+    assert main(["export", *arguments, "--language", "de"]) == 1
+    assert (
+        "--model_file and conditions are for models, and lhotse exports data; leave them out" in capfd.readouterr().err
+    )

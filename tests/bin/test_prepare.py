@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from espnet_diverse.bin.main import main
+from espnet_diverse.bin.main import command_parser, main
 from espnet_diverse.corpora import Selection, aishell, mtedx, tatoeba
 from espnet_diverse.data.kaldi import read_data_dir
 from espnet_diverse.errors import DataError
@@ -235,3 +235,58 @@ def test_help_imports_nothing_heavy():
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "--corpus_dir" in answer.stdout
     assert answer.stderr.strip() == ""
+
+
+def test_some_sets_under_other_names(tmp_path, corpus_dir, prepare, capsys):
+    wavs = corpus_dir / "data_aishell" / "wav"
+    (wavs / "dev").rename(wavs / "cv")
+    assert prepare("--sets", "valid", "test", "--set_names", "valid=cv", "--report", str(tmp_path / "faults")) == 0
+    assert [line.partition(":")[0] for line in capsys.readouterr().out.splitlines()] == ["dev", "test"]
+    assert sorted(entry.name for entry in (tmp_path / "data").iterdir()) == ["dev", "test"]
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        (["--sets", "eval"], "corpus aishell has no set 'eval'; it has train dev test"),
+        (["--set_names", "train"], "--set_names train: must be NAME=VALUE, each name once"),
+        (
+            ["--set_names", "dev=a", "valid=b"],
+            "set names dev=a dev=b: a set has one name; dev and valid are the same set",
+        ),
+        (["--sets", "test", "--train_utterances", "1"], "--train_utterances is for the set train, and --sets has only"),
+        (["--columns", "text=a"], "corpus aishell has no option --columns; it has --on_missing --sets --set_names"),
+        (["elsewhere"], "give exactly one of --corpus_dir DIR"),
+    ],
+)
+def test_bad_sets_and_sources(prepare, capsys, options, what):
+    assert prepare(*options) == 1
+    assert what in capsys.readouterr().err
+
+
+def test_the_corpus_may_be_named_without_an_option(tmp_path, corpus_dir, capsys):
+    arguments = ["prepare", "aishell", str(corpus_dir), "--sets", "test", "--output_dir", str(tmp_path / "data")]
+    assert main(arguments) == 0
+    module, parser = command_parser("prepare")
+    args = parser.parse_intermixed_args(arguments[1:])
+    assert module.inputs(args) == [corpus_dir]
+    assert module.outputs(args) == [tmp_path / "data" / "test" / table for table in ("wav.scp", "text")]
+    args = parser.parse_intermixed_args(["multi30k", "--sets", "test_2017_mscoco", "--output_dir", "data"])
+    assert module.outputs(args) == [Path("data/test_2017_mscoco") / table for table in ("src_text", "text")]
+
+
+def test_what_is_not_on_disk_is_converted_into_downloads(tmp_path, monkeypatch):
+    """Stood in for by a table that a dataset could have become."""
+    made = []
+
+    def convert(source, target_dir, selection):
+        made.append((source, target_dir, selection.sets))
+        soundfile.write(tmp_path / "a.wav", np.zeros(8000, np.int16), 16000)
+        (tmp_path / "table.csv").write_text("audio,text\na.wav,yes\n")
+        return tmp_path / "table.csv"
+
+    monkeypatch.setattr("espnet_diverse.corpora.hf.convert", convert)
+    output = tmp_path / "prepared" / "data"
+    assert main(["prepare", "hf", "voices:de", "--sets", "test", "--output_dir", str(output)]) == 0
+    assert made == [(Path("voices:de"), tmp_path / "prepared" / "downloads", ("test",))]
+    assert read_data_dir(output / "test").text == {"a": "yes"}

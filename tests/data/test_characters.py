@@ -1,6 +1,6 @@
 import pytest
 
-from espnet_diverse.data.characters import clean_text, guess_encoding, id_fault, text_fault
+from espnet_diverse.data.characters import clean_text, guess_encoding, id_fault, safe_name, text_fault
 
 
 @pytest.mark.parametrize(
@@ -63,3 +63,11 @@ def test_encodings_are_guessed():
     assert guess_encoding("utt1 hello\n".encode("utf-16")) == "UTF-16"
     assert guess_encoding("utt1 hello\n".encode("utf-16-le")) == "UTF-16"
     assert guess_encoding(b"utt1 caf\xe9") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "safe"), [("a-1.b", "a-1.b"), ("Anna  M.", "Anna_M."), ("../x", "__x"), ("星 a", "星_a")]
+)
+def test_safe_names_have_no_fault(name, safe):
+    assert safe_name(name) == safe
+    assert id_fault(safe) is None

@@ -64,6 +64,17 @@ def refuse_untrained(train: DataDir, wanted: Collection[str], where: Path) -> No
             raise DataError(f"{where}: {name} is to be trained but has no training data; {todo}")
 
 
+def refuse_names(selection: Selection, sets: Collection[str], why: str) -> None:
+    """Check that no names are given for sets whose files have no names of their own.
+
+    Raises:
+        ConfigError: `selection.set_names` names one of `sets`; the message ends with `why`.
+    """
+    for name, theirs in selection.set_names:
+        if name in sets:
+            raise ConfigError(f"set name {name}={theirs}: {name} cannot be renamed here, for {why}; leave it out")
+
+
 def _refuse_unknown(kind: str, named: Sequence[str], there: Sequence[str], where: Path) -> None:
     for name in named:
         if name not in there:

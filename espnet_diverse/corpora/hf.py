@@ -1,0 +1,139 @@
+"""A dataset of Hugging Face, by its name or in a folder, read through the library datasets (extra hf).
+
+    prepare hf google/fleurs:de_de     a dataset of the Hub and one of its configurations; the library keeps a cache
+    prepare hf DIR                     a folder of `save_to_disk`, or one of parquet files
+
+A folder of audio with metadata.csv or metadata.jsonl needs no library: that file is a table.
+
+`convert` writes the recordings that a dataset holds as files, and a table of its columns, which `table` then reads: the
+columns, their other names, the options and the errors are those of a table. Splits of the dataset are the column split;
+a dataset with a single split has none, so that its sets are drawn. Utterances are named by split and number, unless
+`selection.columns` names a column of ids. No code of a dataset is run: releases of the library from 4.0 on have none.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from espnet_diverse.corpora import EVERYTHING, Selection, table
+from espnet_diverse.corpora.shared.columns import COLUMNS
+from espnet_diverse.corpora.shared.splits import set_of
+from espnet_diverse.data.atomic_files import staged_directory
+from espnet_diverse.data.characters import safe_name
+from espnet_diverse.errors import ConfigError, DataError
+from espnet_diverse.progress import progress
+
+SETS = table.SETS
+OPTIONS = table.OPTIONS
+TABLE = "table.jsonl"
+
+prepare = table.prepare
+
+
+def download(target_dir: Path, selection: Selection = EVERYTHING) -> Path:
+    """Not available without a name.
+
+    Raises:
+        DataError: Always; the message says what to give.
+    """
+    raise DataError("hf has no dataset of its own; give its name or folder: prepare hf NAME_OR_DIR")
+
+
+def convert(source: Path, target_dir: Path, selection: Selection = EVERYTHING) -> Path:
+    """Write the recordings of a dataset and its table to a folder in `target_dir`, replacing an earlier one.
+
+    Args:
+        source: Folder of a dataset, or the name of one on the Hub, with ":" and a configuration where it has several.
+        target_dir: Folder of downloads.
+        selection: Sets that are not wanted are left out.
+
+    Returns:
+        The table, for `prepare`.
+
+    Raises:
+        ConfigError: The library is not installed.
+        DataError: There is no such dataset.
+    """
+    splits = _load(_library(), source)
+    folder = target_dir.absolute() / f"hf_{safe_name(source.name if source.is_dir() else str(source))}"
+    with staged_directory(folder) as staging, (staging / TABLE).open("w", encoding="utf-8") as rows:
+        for split, dataset in splits.items():
+            if len(splits) > 1 and selection.sets and set_of(split, selection) not in selection.wanted(SETS):
+                continue
+            names = {"split": split} if len(splits) > 1 else {}
+            for row in table_rows(dataset, split, staging, selection):
+                rows.write(json.dumps(row | names, ensure_ascii=False) + "\n")
+    return folder / TABLE
+
+
+def table_rows(
+    dataset: Any, split: str, folder: Path, selection: Selection = EVERYTHING
+) -> Iterator[dict[str, object]]:
+    """The rows of a split: values that are text or numbers, names in place of the numbers of classes, and audio.
+
+    Args:
+        dataset: Mappings by column, and `features` by column; audio is {"path", "bytes"}.
+        split: Its name.
+        folder: Folder of the table. Recordings that have no file of their own are written to its folder `split`.
+        selection: `columns` may name a column of ids, which is left out otherwise: ids of datasets need not differ.
+    """
+    named = dict(selection.columns)
+    unread = {name for name in dataset.features if name.lower() in ("id", *COLUMNS["id"]) and name != named.get("id")}
+    for number, values in enumerate(progress(dataset, f"read {split}", len(dataset), "recording")):
+        place = Path(safe_name(split), f"{number:07d}")
+        row: dict[str, object] = {} if "id" in named else {"id": "-".join(place.parts)}
+        for name, feature in dataset.features.items():
+            value = None if name in unread else values[name]
+            if isinstance(value, Mapping) and {"path", "bytes"} <= value.keys():
+                row[name] = _audio(value, place, folder)
+            elif hasattr(feature, "int2str") and value is not None and value >= 0:
+                row[name] = feature.int2str(value)
+            elif isinstance(value, str | int | float):
+                row[name] = value
+        yield row
+
+
+def _audio(value: Mapping[str, Any], place: Path, folder: Path) -> str:
+    """Path of a recording: its own, or `place` with its suffix, where it is written."""
+    own = value["path"] or ""
+    if value["bytes"] is None:
+        return str(Path(own).absolute()) if own else ""
+    file = place.with_suffix(Path(own).suffix or ".wav")  # audio is recognised by its content, not by its suffix
+    (folder / file).parent.mkdir(parents=True, exist_ok=True)
+    (folder / file).write_bytes(value["bytes"])
+    return str(file)
+
+
+def _load(datasets: ModuleType, source: Path) -> dict[str, Any]:
+    """The splits of a dataset by name, their audio undecoded."""
+    try:
+        if any((source / name).is_file() for name in ("dataset_dict.json", "state.json")):
+            loaded = datasets.load_from_disk(str(source))
+        elif source.is_dir():
+            loaded = datasets.load_dataset(str(source.absolute()))
+        else:
+            name, _, configuration = str(source).partition(":")
+            loaded = datasets.load_dataset(name, configuration or None)
+    except (OSError, ValueError, RuntimeError, datasets.exceptions.DatasetsError) as error:
+        what = " ".join(str(error.__cause__ or error).split())
+        todo = "give a folder, or NAME or NAME:CONFIGURATION of the Hub, which needs a network the first time"
+        raise DataError(f"{source}: the library datasets cannot load it ({what}); {todo}") from error
+    splits = dict(loaded) if isinstance(loaded, dict) else {"all": loaded}
+    return {name: _undecoded(datasets, dataset) for name, dataset in splits.items()}
+
+
+def _undecoded(datasets: ModuleType, dataset: Any) -> Any:
+    for name, feature in dataset.features.items():
+        if isinstance(feature, datasets.Audio):
+            dataset = dataset.cast_column(name, datasets.Audio(decode=False))
+    return dataset
+
+
+def _library() -> ModuleType:
+    try:
+        import datasets
+    except ImportError as error:
+        raise ConfigError("prepare hf needs datasets; run: pip install 'espnet_diverse[hf]'") from error
+    return datasets

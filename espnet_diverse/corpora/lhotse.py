@@ -1,0 +1,163 @@
+"""Manifests of lhotse, read through the library (extra lhotse).
+
+    prepare lhotse DIR          [<name>_]{recordings,supervisions}[_<split>].jsonl[.gz], or else [<name>_]cuts...
+    prepare lhotse FILE         one file of supervisions, with that of its recordings beside it, or of cuts
+
+Each supervision becomes a row of a table with audio, text, speaker, language, start and end, and domain, translation
+and target_language of its custom fields, which `table` then reads: its options and errors are those of a table. The
+splits of the file names are the column split; where there is one alone, the sets are drawn.
+
+A recording is one file, as it is on disk: commands and other sources, augmentation, cuts that are mixed or padded, and
+supervisions of one of several channels are faults. `espnet-diverse export lhotse` writes such manifests.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from espnet_diverse.corpora import EVERYTHING, Selection, table
+from espnet_diverse.corpora.shared.table_files import Row, Table
+from espnet_diverse.data.faults import Fault
+from espnet_diverse.data.kaldi import DataDir
+from espnet_diverse.errors import ConfigError, DataError
+
+SETS = table.SETS
+OPTIONS = table.OPTIONS
+CUSTOM = ("domain", "translation", "target_language")
+_NAME = re.compile(r"(?P<before>(?:.*_)?)(?P<kind>supervisions|cuts)(?:_(?P<split>.+?))?(?P<suffix>\.jsonl(?:\.gz)?)")
+
+
+def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, DataDir]:
+    """Read manifests.
+
+    Args:
+        corpus_dir: A folder of manifests, or a file of supervisions or cuts.
+        selection: Options, as of a table.
+
+    Returns:
+        The sets train, dev and test, or those selected.
+
+    Raises:
+        ConfigError: The library is not installed.
+        DataError: A manifest is missing or faulty; the message names supervision and value.
+    """
+    source = corpus_dir.absolute()
+    found = [(path, name) for path in _files(source) if (name := _NAME.fullmatch(path.name))]
+    if any(name["kind"] == "supervisions" for _, name in found):  # cuts beside them are made of them
+        found = [(path, name) for path, name in found if name["kind"] == "supervisions"]
+    if not found:
+        wanted = "supervisions_train.jsonl.gz and recordings_train.jsonl.gz, or cuts_train.jsonl.gz"
+        raise DataError(f"{source}: there are no manifests of lhotse; the names are such as {wanted}")
+    library = _library()
+    rows = Table(source)
+    for path, name in found:
+        split = {"split": name["split"]} if name["split"] and len(found) > 1 else {}
+        items = _load(library, path)
+        if name["kind"] == "supervisions":
+            beside = path.with_name(path.name.replace("supervisions", "recordings"))
+            recordings = {recording.id: recording for recording in _load(library, beside)}
+            add_supervisions(rows, items, recordings, split)
+        else:
+            add_cuts(rows, items, split)
+    rows.columns = list(dict.fromkeys(column for row in rows.rows for column in row.values))
+    return table.read_sets(rows, selection)
+
+
+def download(target_dir: Path, selection: Selection = EVERYTHING) -> Path:
+    """Not available, because the manifests are the user's.
+
+    Raises:
+        DataError: Always; the message says what to give.
+    """
+    raise DataError("lhotse has no corpus of its own; give its manifests: prepare lhotse DIR")
+
+
+def add_supervisions(
+    rows: Table,
+    supervisions: Iterable[Any],
+    recordings: Mapping[str, Any],
+    split: Mapping[str, str],
+    offset: float = 0.0,
+) -> None:
+    """Add a row for each supervision, or a fault.
+
+    Args:
+        rows: The table.
+        supervisions: Supervisions of lhotse.
+        recordings: Recordings of lhotse by id.
+        split: {"split": name}, or nothing.
+        offset: Start of the cut that the supervisions belong to, in seconds of its recording.
+    """
+    for supervision in supervisions:
+        recording = recordings.get(supervision.recording_id)
+        what = _unreadable(recording, supervision)
+        if what:
+            rows.faults.append(Fault(str(rows.path), supervision.id, what))
+            continue
+        start, end = offset + supervision.start, offset + supervision.start + supervision.duration
+        whole = start < 0.001 and abs(end - recording.duration) < 0.001
+        values = {
+            "id": supervision.id,
+            "audio": str(Path(recording.sources[0].source).absolute()),
+            "text": supervision.text,
+            "speaker": supervision.speaker,
+            "language": supervision.language,
+            "start": None if whole else round(start, 6),
+            "end": None if whole else round(end, 6),
+            **{name: (supervision.custom or {}).get(name) for name in CUSTOM},
+            **split,
+        }
+        needed = ("audio", "text")
+        present = {name: value for name, value in values.items() if value is not None or name in needed}
+        rows.rows.append(Row(supervision.id, present))
+
+
+def add_cuts(rows: Table, cuts: Iterable[Any], split: Mapping[str, str]) -> None:
+    """Add a row for each supervision of each cut, or a fault."""
+    for cut in cuts:
+        recording = getattr(cut, "recording", None)
+        if recording is None:
+            what = f"is a {type(cut).__name__} without a recording; only cuts of one recording are read"
+            rows.faults.append(Fault(str(rows.path), cut.id, what))
+        else:
+            add_supervisions(rows, cut.supervisions, {recording.id: recording}, split, cut.start)
+
+
+def _unreadable(recording: Any, supervision: Any) -> str:
+    """Why the recording of a supervision cannot be read, or ""."""
+    if recording is None:
+        return f"its recording {supervision.recording_id!r} is not in the manifest of recordings; add it"
+    kinds = [source.type for source in recording.sources]
+    if kinds != ["file"]:
+        return f"its recording {recording.id!r} has the sources {', '.join(kinds)}; only one file is read: save it"
+    if recording.transforms:
+        return f"its recording {recording.id!r} is augmented; only recordings as they are on disk are read: save it"
+    channels = supervision.channel if isinstance(supervision.channel, list) else [supervision.channel]
+    if len(channels) < len(recording.sources[0].channels):
+        return f"is of one channel of its recording {recording.id!r}, which has several; save that channel by itself"
+    return ""
+
+
+def _files(source: Path) -> list[Path]:
+    return sorted(source.iterdir()) if source.is_dir() else [source]
+
+
+def _load(library: ModuleType, path: Path) -> list[Any]:
+    """The items of a manifest."""
+    if not path.is_file():
+        raise DataError(f"{path}: there is no such manifest; supervisions need that of their recordings beside them")
+    try:
+        return list(library.load_manifest(path))
+    except (ValueError, KeyError, TypeError, AttributeError, OSError, EOFError) as error:
+        what = " ".join(str(error).split())[:200]
+        raise DataError(f"{path}: lhotse cannot read it ({type(error).__name__}: {what}); write it again") from error
+
+
+def _library() -> ModuleType:
+    try:
+        import lhotse
+    except ImportError as error:
+        raise ConfigError("prepare lhotse needs lhotse; run: pip install 'espnet_diverse[lhotse]'") from error
+    return lhotse

@@ -1,0 +1,71 @@
+"""The columns that a table of recordings may have, and the other names by which they are known."""
+
+import logging
+
+from espnet_diverse.corpora import Selection
+from espnet_diverse.corpora.shared.table_files import Table
+from espnet_diverse.data.faults import Fault
+from espnet_diverse.errors import ConfigError
+
+COLUMNS: dict[str, tuple[str, ...]] = {
+    "audio": ("path", "audio_path", "audio_filepath", "file", "file_name"),
+    "text": ("sentence", "transcript", "transcription"),
+    "id": ("utterance_id",),
+    "speaker": ("speaker_id", "client_id"),
+    "language": ("lang", "locale"),
+    "target_language": ("tgt_lang", "target_lang"),
+    "translation": (),
+    "domain": (),
+    "start": (),
+    "end": (),
+    "split": ("set",),
+}
+"""Columns and their other names, as in Common Voice, NeMo and Hugging Face; the case of names does not matter."""
+REQUIRED = ("audio", "text")
+
+log = logging.getLogger(__name__)
+
+
+def find_columns(table: Table, selection: Selection) -> tuple[dict[str, str], list[Fault]]:
+    """Find the columns of a table, and name those that are not read in a notice.
+
+    Returns:
+        The name in the table of each column of `COLUMNS` that it has; and faults, each with all names of the table:
+        a column is missing, or several could be meant.
+
+    Raises:
+        ConfigError: `selection.columns` has a column that is not in `COLUMNS`.
+    """
+    required = (*REQUIRED, "translation") if selection.task == "st" else REQUIRED
+    named = dict(selection.columns)
+    for ours in named:
+        if ours not in COLUMNS:
+            raise ConfigError(f"column {ours}={named[ours]}: there is no {ours!r}; known: {' '.join(COLUMNS)}")
+    found: dict[str, str] = {}
+    faults: list[Fault] = []
+    has = f"it has {', '.join(filter(None, table.columns)) or 'none'}"
+    for ours in COLUMNS:
+        theirs = _matching(table, ours, named)
+        if len(theirs) == 1:
+            found[ours] = theirs[0]
+        elif theirs:
+            what = f"{' and '.join(theirs)} could be {ours}; choose with --columns {ours}={theirs[0]}"
+            faults.append(Fault(str(table.path), None, what))
+        elif ours in named:
+            faults.append(Fault(str(table.path), None, f"has no column {named[ours]!r}; {has}"))
+        elif ours in required:
+            what = f"has no column {ours!r}; {has}; name one with --columns {ours}=NAME"
+            faults.append(Fault(str(table.path), None, what))
+    unread = [name for name in table.columns if name and name not in found.values()]
+    if unread and not faults:
+        log.warning("notice: %s: columns that are not read: %s", table.path, ", ".join(unread))
+    return found, faults
+
+
+def _matching(table: Table, ours: str, named: dict[str, str]) -> list[str]:
+    """Names in the table of a column: the one that is given, or its own name, or all of its other names."""
+    if ours in named:
+        return [named[ours]] if named[ours] in table.columns else []
+    free = [name for name in table.columns if name not in named.values()]
+    own = [name for name in free if name.lower() == ours]
+    return own or [name for name in free if name.lower() in COLUMNS[ours]]

@@ -1,0 +1,86 @@
+"""The sets of a table: those that it names, or drawn so that no speaker and no recording is in two of them."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+
+from espnet_diverse.corpora import Selection
+from espnet_diverse.errors import DataError
+
+SETS = ("train", "dev", "test")
+SPLITS = {"train": ("train",), "dev": ("dev", "valid", "validation", "val"), "test": ("test",)}
+"""The names by which a set is known; the case of names does not matter."""
+
+
+def set_of(split: str, selection: Selection) -> str | None:
+    """The set that a table calls `split`, or None if none is called so."""
+    renamed = dict(selection.set_names)
+    for name in SETS:
+        if split == renamed[name] if name in renamed else split.lower() in SPLITS[name]:
+            return name
+    return None
+
+
+def connected(links: Sequence[Sequence[str]]) -> list[str]:
+    """The group of each item: items that share a key, or are linked by others that do, are in one group.
+
+    Args:
+        links: Keys of each item, at least one.
+
+    Returns:
+        For each item the smallest key of its group, which does not depend on the order of the items.
+    """
+    above: dict[str, str] = {}
+
+    def top(key: str) -> str:
+        while above.setdefault(key, key) != key:
+            above[key] = key = above[above[key]]  # halves the path for the next search
+        return key
+
+    for keys in links:
+        for key in keys:
+            one, other = sorted((top(keys[0]), top(key)))
+            above[other] = one
+    return [top(keys[0]) for keys in links]
+
+
+def draw_sets(groups: Sequence[str], selection: Selection) -> dict[str, str]:
+    """Draw a set for each group: a share of the items for dev and for test, at least one group each, the rest train.
+
+    The order is that of a hash of seed and group, so that new groups hardly change the sets of the others. If some sets
+    are not wanted, the others share all items.
+
+    Args:
+        groups: The group of each item.
+        selection: Sets that are wanted, shares and seed.
+
+    Raises:
+        DataError: There are fewer groups than sets.
+    """
+    wanted = selection.wanted(SETS)
+    sizes = Counter(groups)
+    if len(sizes) < len(wanted):
+        kinds = {"speaker": ("speaker", "speakers or groups of them"), "audio": ("recording", "recordings")}
+        what = f"{len(sizes)} {kinds[selection.split_by][len(sizes) > 1]}"
+        todo = "name the set of each row in a column split, add recordings, or draw by file with --split_by audio"
+        raise DataError(f"{what} cannot be divided into {', '.join(wanted)}; {todo}")
+    dev, test = selection.split_shares
+    shares = {"train": 1 - dev - test, "dev": dev, "test": test}
+    whole = len(groups) / sum(shares[name] for name in wanted)
+    left = sorted(sizes, key=lambda group: hashlib.sha256(f"{selection.split_seed} {group}".encode()).digest())
+    drawn: dict[str, str] = {}
+    for place, name in reversed(list(enumerate(wanted))[1:]):
+        taken = _take(left, sizes, shares[name] * whole, len(left) - place)
+        drawn |= dict.fromkeys(taken, name)
+        left = [group for group in left if group not in drawn]
+    return drawn | dict.fromkeys(left, wanted[0])
+
+
+def _take(left: Sequence[str], sizes: Counter[str], size: float, most: int) -> list[str]:
+    """Up to `most` groups of at most `size` items together, the first that fit; or else the smallest group."""
+    taken: list[str] = []
+    for group in left:
+        if len(taken) < most and sizes[group] <= size:
+            taken.append(group)
+            size -= sizes[group]
+    return taken or [min(left, key=sizes.__getitem__)]

@@ -1,0 +1,215 @@
+"""The rows of a table of recordings, checked and normalised."""
+
+import math
+import os
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from espnet_diverse.corpora import Selection
+from espnet_diverse.corpora.shared.splits import SPLITS, set_of
+from espnet_diverse.corpora.shared.table_files import Row, Table
+from espnet_diverse.data.characters import clean_text, id_fault, safe_name, text_fault
+from espnet_diverse.data.faults import Fault
+from espnet_diverse.data.normalisation import for_wer
+
+TODO = "or leave such rows out with --on_missing drop"
+_TABLES = {"language": "utt2lang", "target_language": "utt2tgtlang", "domain": "utt2domain"}
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One row.
+
+    Attributes:
+        where: The line of the row.
+        utterance: Id of the utterance.
+        recording: Id of the audio file.
+        audio: Path of the audio file.
+        speaker: The speaker; "" where the table names none.
+        set: The set; "" where the table names none.
+        transcript: What is said; "" where nothing is left of it.
+        translation: Its translation; "" where none is read.
+        start, end: The part of the audio file in seconds; None for its start and its end.
+        conditions: Values by table, such as utt2lang.
+        dropped: Why the row is left out, or "".
+    """
+
+    where: int | str
+    utterance: str
+    recording: str
+    audio: Path
+    speaker: str
+    set: str
+    transcript: str
+    translation: str
+    start: float | None
+    end: float | None
+    conditions: dict[str, str]
+    dropped: str
+
+
+@dataclass
+class RowReader:
+    """Reads the rows of one table.
+
+    Attributes:
+        table: The table.
+        columns: The table's names of its columns, from `find_columns`.
+        selection: Options.
+        faults: The faults found so far.
+    """
+
+    table: Table
+    columns: dict[str, str]
+    selection: Selection
+    faults: list[Fault] = field(default_factory=list)
+
+    def read(self) -> list[Entry]:
+        """The rows of the wanted sets that have no fault, each with an id of its own."""
+        entries = {}
+        audio_of: dict[str, Path] = {}
+        for row in self.table.rows:
+            entry = self._entry(row)
+            if entry is None:
+                continue
+            first = entries.setdefault(entry.utterance, entry)
+            if first is not entry:
+                other = f"line {first.where}" if isinstance(first.where, int) else first.where
+                what = f"utterance {entry.utterance} is also in {other}; remove one, or add a column id"
+                self.faults.append(Fault(str(self.table.path), row.where, what))
+            elif audio_of.setdefault(entry.recording, entry.audio) != entry.audio:
+                what = f"would have the id {entry.recording} of {audio_of[entry.recording]} as well; rename a file"
+                self._fault(row, "audio", what)
+        return list(entries.values())
+
+    def _entry(self, row: Row) -> Entry | None:
+        """One row; None if it has a fault or is not wanted."""
+        before = len(self.faults)
+        cells = self._cells(row)
+        name = self._set(row, cells)
+        if name is None or len(self.faults) > before:
+            return None
+        audio = Path(os.path.normpath(self.table.path.parent / cells["audio"]))
+        recording = self._recording(cells, audio)
+        start, end = self._times(row, cells)
+        conditions = self._conditions(row, cells)
+        scored = self.selection.transcripts == "scored"
+        text = self._text(row, cells, "text")
+        transcript = for_wer(text, conditions.get("utt2lang", "")) if scored else text
+        entry = Entry(
+            where=row.where,
+            utterance=self._utterance(row, cells, recording, (start, end), conditions.get("utt2tgtlang", "")),
+            recording=recording,
+            audio=audio,
+            speaker=safe_name(cells.get("speaker", "")),
+            set=name,
+            transcript=transcript,
+            translation=self._text(row, cells, "translation") if self.selection.task == "st" else "",
+            start=start,
+            end=end,
+            conditions=conditions,
+            dropped=self._missing(row, cells, audio) or ("" if transcript else f"no words in transcript {text!r}"),
+        )
+        return entry if len(self.faults) == before else None
+
+    def _fault(self, row: Row, column: str, what: str) -> None:
+        value = row.values.get(self.columns[column])
+        self.faults.append(Fault(str(self.table.path), row.where, f"{self.columns[column]} {value!r}: {what}"))
+
+    def _cells(self, row: Row) -> dict[str, str]:
+        """The values of a row by column; "" where there is none."""
+        cells = {}
+        for column, name in self.columns.items():
+            value = row.values.get(name)
+            cells[column] = "" if value is None else str(value).strip()
+            if isinstance(value, bool) or not isinstance(value, str | int | float | None):
+                self._fault(row, column, "must be a string or a number")
+            elif _SURROGATE.search(cells[column]):
+                self._fault(row, column, "has half of a surrogate pair; write the character itself")
+        return cells
+
+    def _text(self, row: Row, cells: dict[str, str], column: str) -> str:
+        text = clean_text(cells[column])[0]
+        what = text_fault(text)
+        if what:
+            self._fault(row, column, what)
+        return text
+
+    def _set(self, row: Row, cells: dict[str, str]) -> str | None:
+        """The set of a row, "" where the table names none; None if it is not wanted or unknown."""
+        if "split" not in cells:
+            return ""
+        name = set_of(cells["split"], self.selection)
+        if name is None and not self.selection.sets:
+            known = ", ".join(split for names in SPLITS.values() for split in names)
+            todo = "name it with --set_names train=NAME, or leave it out with --sets train dev test"
+            self._fault(row, "split", f"is no set; known are {known}: {todo}")
+        return name if name in self.selection.wanted(SPLITS) else None
+
+    def _missing(self, row: Row, cells: dict[str, str], audio: Path) -> str:
+        """What the row lacks, or ""; also adds a fault unless such rows are dropped."""
+        needed = ("audio", "text", "translation") if self.selection.task == "st" else ("audio", "text")
+        lacking = {column: "is empty" for column in needed if not cells[column]}
+        if "audio" not in lacking and not audio.is_file():
+            lacking = {"audio": f"{audio} does not exist"} | lacking
+        if self.selection.on_missing == "error":
+            for column, what in lacking.items():
+                self._fault(row, column, f"{what}; add it, {TODO}")
+        return "; ".join(f"{self.columns[column]} {what}" for column, what in lacking.items())
+
+    def _times(self, row: Row, cells: dict[str, str]) -> tuple[float | None, float | None]:
+        start, end = (self._seconds(row, column, cells.get(column, "")) for column in ("start", "end"))
+        if end is not None and end <= (start or 0.0):
+            self._fault(row, "end", f"must be after the start at {start or 0:g} s")
+        return start, end
+
+    def _seconds(self, row: Row, column: str, given: str) -> float | None:
+        if not given:
+            return None
+        try:
+            seconds = float(given)
+        except ValueError:
+            seconds = math.nan
+        if not 0 <= seconds < math.inf:
+            self._fault(row, column, "must be seconds, from 0, with a point as in 2.5")
+            return None
+        return seconds
+
+    def _conditions(self, row: Row, cells: dict[str, str]) -> dict[str, str]:
+        """Values by table; the target language belongs to translations only."""
+        values = {}
+        for column, table in _TABLES.items():
+            if column in cells and (column != "target_language" or self.selection.task == "st"):
+                values[table] = cells[column]
+                what = id_fault(values[table]) if values[table] else "is empty; write it in every row, or in none"
+                if what:
+                    self._fault(row, column, what)
+        return values
+
+    def _recording(self, cells: dict[str, str], audio: Path) -> str:
+        """Id of an audio file: its path from the table, without what leads out of the folder and without suffix."""
+        if not cells["audio"]:
+            return ""
+        parts = Path(os.path.relpath(audio.with_suffix(""), self.table.path.parent)).parts
+        return "-".join(safe_name(part) for part in parts if part != "..")
+
+    def _utterance(
+        self, row: Row, cells: dict[str, str], recording: str, times: tuple[float | None, float | None], target: str
+    ) -> str:
+        """The id that the row gives, or one of the recording, the times and the target language."""
+        start, end = times
+        part = (
+            [] if start is end is None else [_milliseconds(start or 0.0), "end" if end is None else _milliseconds(end)]
+        )
+        made = "-".join(filter(None, [recording or f"row{row.where}", *part, target]))
+        given = cells.get("id", "")
+        what = id_fault(given or made)
+        if what:
+            self._fault(row, "id" if given else "audio", what)
+        return given or made
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{round(1000 * seconds):07d}"

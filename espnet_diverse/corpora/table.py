@@ -1,0 +1,136 @@
+"""Recordings of one's own, listed in a table: csv, tsv or jsonl, one recording or part of one a row.
+
+    audio,text,speaker,start,end
+    day1/morning.wav,Good morning.,anna,0.5,2.25
+
+Columns are audio (relative to the table) and text, and optionally id, speaker, language, target_language, translation,
+domain, start and end in seconds, and split; `shared/columns.py` lists their other names, and `selection.columns` names
+columns that are called otherwise. Audio may have any format and rate that the package reads.
+
+A column split names the set of each row: train, dev (or valid, validation, val) or test; `selection.set_names` gives
+other names. Without it, the sets are drawn so that no speaker and no recording is in two of them; without a speaker,
+a recording is one. Where only some sets are wanted, these are drawn from all rows, or rows of other sets are left out.
+
+Ids of utterances are those of the column id, or else the path of the audio without its suffix, followed by start and
+end in milliseconds and, for translation, the target language, where the table has them.
+"""
+
+import logging
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from espnet_diverse.audio.reading import inspect_audio
+from espnet_diverse.audio.segments import Segment
+from espnet_diverse.corpora import EVERYTHING, Selection
+from espnet_diverse.corpora.shared.columns import find_columns
+from espnet_diverse.corpora.shared.splits import SETS, connected, draw_sets
+from espnet_diverse.corpora.shared.table_files import Table, read_table_file
+from espnet_diverse.corpora.shared.table_rows import Entry, RowReader
+from espnet_diverse.data.faults import Fault, refuse
+from espnet_diverse.data.kaldi import DataDir
+from espnet_diverse.errors import DataError
+
+OPTIONS = ("task", "transcripts", "columns", "split_by", "split_shares", "split_seed")
+
+log = logging.getLogger(__name__)
+
+
+def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, DataDir]:
+    """Read a table.
+
+    Args:
+        corpus_dir: The table.
+        selection: Options. Rows without audio or text are errors unless `on_missing="drop"`. With `task="st"` the table
+            has the column translation.
+
+    Returns:
+        The sets train, dev and test, or those selected.
+
+    Raises:
+        ConfigError: An option names a column that there is not.
+        DataError: The table is faulty (file, line, column and value are named), or a set has no rows.
+    """
+    return read_sets(read_table_file(corpus_dir.absolute()), selection)
+
+
+def download(target_dir: Path, selection: Selection = EVERYTHING) -> Path:
+    """Not available, because the recordings are the user's.
+
+    Raises:
+        DataError: Always; the message says what to give.
+    """
+    raise DataError("a table has no download; give its file: prepare table FILE, or run.sh --corpus_dir FILE")
+
+
+def read_sets(table: Table, selection: Selection) -> dict[str, DataDir]:
+    """The sets of a table whose rows are in memory; the errors are those of `prepare`."""
+    refuse([] if table.rows else table.faults)
+    columns, faults = find_columns(table, selection)
+    refuse(faults)
+    reader = RowReader(table, columns, selection)
+    entries = reader.read()
+    refuse(table.faults + reader.faults)
+    if "split" in columns:
+        of_entry = [entry.set for entry in entries]
+        _notice_shared_speakers(table, entries)
+    else:
+        groups = connected([_keys(entry, selection) for entry in entries])
+        drawn = draw_sets(groups, selection) if entries else {}
+        of_entry = [drawn[group] for group in groups]
+    sets = {}
+    for name in selection.wanted(SETS):
+        chosen = [entry for entry, its in zip(entries, of_entry, strict=True) if its == name]
+        sets[name] = _data_dir(table, chosen, selection.task == "st")
+    for name, data in sets.items():
+        if not data.text:
+            what = f"has no {'usable ' if data.dropped else ''}rows for the set {name}"
+            others = " ".join(other for other in sets if sets[other].text)
+            todo = f", or prepare the others alone with --sets {others}" if others else ""
+            raise DataError(f"{table.path}: {what}; add some{todo}")
+    return sets
+
+
+def _speaker(entry: Entry) -> str:
+    return entry.speaker or entry.recording or entry.utterance
+
+
+def _keys(entry: Entry, selection: Selection) -> list[str]:
+    """What an entry shares with others of its set."""
+    keys = [f"audio {entry.recording or entry.utterance}"]
+    return keys if selection.split_by == "audio" else [*keys, f"speaker {_speaker(entry)}"]
+
+
+def _notice_shared_speakers(table: Table, entries: Iterable[Entry]) -> None:
+    """Say which speakers are in several of the sets that the table names."""
+    sets: dict[str, set[str]] = {}
+    for entry in entries:
+        sets.setdefault(_speaker(entry), set()).add(entry.set)
+    shared = sorted(speaker for speaker, names in sets.items() if len(names) > 1)
+    if shared:
+        listed = ", ".join(shared[:5]) + (f" and {len(shared) - 5} more" if len(shared) > 5 else "")
+        log.warning("notice: %s: speakers in several sets: %s", table.path, listed)
+
+
+def _data_dir(table: Table, entries: Sequence[Entry], translates: bool) -> DataDir:
+    """One set; if any entry is a part of a recording, those that are not have segments over all of it."""
+    data = DataDir(dropped={entry.utterance: entry.dropped for entry in entries if entry.dropped})
+    kept = [entry for entry in entries if not entry.dropped]
+    segmented = any(entry.start is not None or entry.end is not None for entry in kept)
+    faults = []
+    for entry in kept:
+        data.wav_scp[entry.recording if segmented else entry.utterance] = str(entry.audio)
+        data.text[entry.utterance] = entry.translation if translates else entry.transcript
+        data.utt2spk[entry.utterance] = _speaker(entry)
+        if translates:
+            data.src_text[entry.utterance] = entry.transcript
+        for name, value in entry.conditions.items():
+            data.conditions.setdefault(name, {})[entry.utterance] = value
+        if segmented:
+            try:
+                end = inspect_audio(entry.audio).seconds if entry.end is None else entry.end
+            except DataError as error:
+                faults.append(Fault(str(table.path), entry.where, str(error)))
+                continue
+            data.segments[entry.utterance] = Segment(entry.recording, entry.start or 0.0, end)
+    refuse(faults)
+    return data

@@ -1,0 +1,131 @@
+"""The rows of a table: ids, times, texts and conditions; every fault by line, column and value."""
+
+import pytest
+
+from espnet_diverse.corpora import Selection
+from espnet_diverse.corpora.shared.table_files import Row, Table
+from espnet_diverse.corpora.shared.table_rows import RowReader
+
+TODO = "or leave such rows out with --on_missing drop"
+
+
+@pytest.fixture
+def read(tmp_path):
+    """read([row, ...], **selection) -> (entries, faults); one.wav, "day 1/two.wav" and ../far.flac exist."""
+    (tmp_path / "set" / "day 1").mkdir(parents=True)
+    for name in ("one.wav", "day 1/two.wav", "day-1_two.wav", "../far.flac", "one.mp3"):
+        (tmp_path / "set" / name).touch()
+
+    def run(rows, **options):
+        table = Table(tmp_path / "set" / "t.csv", rows=[Row(2 + number, row) for number, row in enumerate(rows)])
+        columns = {name: name for row in rows for name in row}
+        reader = RowReader(table, columns, Selection(**options))
+        entries = reader.read()
+        start = f"{table.path}:"
+        return entries, [str(fault).removeprefix(start) for fault in reader.faults]
+
+    return run
+
+
+def test_ids_are_made_of_path_times_and_target_language(read, tmp_path):
+    rows = [
+        {"audio": "one.wav", "text": "x"},
+        {"audio": "day 1/two.wav", "text": "x", "start": "1.5", "end": "2"},
+        {"audio": "day 1/two.wav", "text": "x", "start": 2},
+        {"audio": f"{tmp_path}/far.flac", "text": "x"},
+        {"audio": "./day 1/../one.wav", "text": "x", "id": "mine"},
+    ]
+    entries, faults = read(rows)
+    assert faults == []
+    assert [entry.utterance for entry in entries] == [
+        *("one", "day_1-two-0001500-0002000", "day_1-two-0002000-end", "far", "mine"),
+    ]
+    assert [entry.recording for entry in entries] == ["one", "day_1-two", "day_1-two", "far", "one"]
+    assert entries[1].audio == tmp_path / "set" / "day 1" / "two.wav"
+    assert [(entry.start, entry.end) for entry in entries[1:3]] == [(1.5, 2.0), (2.0, None)]
+    row = {"audio": "one.wav", "text": "Ja", "translation": "Yes.", "target_language": "en"}
+    (entry,), _ = read([row], task="st")
+    assert (entry.utterance, entry.translation, entry.conditions) == ("one-en", "Yes.", {"utt2tgtlang": "en"})
+    (entry,), _ = read([row])
+    assert (entry.utterance, entry.translation, entry.conditions) == ("one", "", {})
+
+
+def test_texts_and_speakers(read):
+    row = {"audio": "one.wav", "text": " IŞIK,  dedi. ", "speaker": "Anna  Meier", "language": "tr", "domain": "home"}
+    (entry,), _ = read([row])
+    assert (entry.transcript, entry.speaker) == ("ışık dedi", "Anna_Meier")
+    assert entry.conditions == {"utt2lang": "tr", "utt2domain": "home"}
+    (entry,), _ = read([row], transcripts="written")
+    assert entry.transcript == "IŞIK, dedi."
+    (entry,), faults = read([{"audio": "one.wav", "text": "..."}])
+    assert (entry.dropped, faults) == ("no words in transcript '...'", [])
+
+
+FAULTY = {
+    "no audio file": ({"audio": "no.wav"}, "audio 'no.wav': {set}/no.wav does not exist; add it, " + TODO),
+    "no path": ({"audio": " "}, "audio ' ': is empty; add it, " + TODO),
+    "no text": ({"text": None}, "text None: is empty; add it, " + TODO),
+    "reserved": ({"text": "a <unk> b"}, "text 'a <unk> b': transcript contains the reserved symbol <unk>; remove it"),
+    "list": ({"text": ["a"]}, "text ['a']: must be a string or a number"),
+    "truth": ({"text": True}, "text True: must be a string or a number"),
+    "surrogate": ({"text": "a\ud800"}, "text 'a\\ud800': has half of a surrogate pair; write the character itself"),
+    "words for a number": ({"start": "1,5"}, "start '1,5': must be seconds, from 0, with a point as in 2.5"),
+    "negative": ({"start": -1}, "start -1: must be seconds, from 0, with a point as in 2.5"),
+    "not a number": ({"end": "nan"}, "end 'nan': must be seconds, from 0, with a point as in 2.5"),
+    "backwards": ({"start": "3", "end": "2.5"}, "end '2.5': must be after the start at 3 s"),
+    "nothing": ({"end": "0"}, "end '0': must be after the start at 0 s"),
+    "language": ({"language": "de DE"}, "language 'de DE': id 'de DE' contains ' '; allowed are letters"),
+    "no language": ({"language": ""}, "language '': is empty; write it in every row, or in none"),
+    "id": ({"id": "a/b"}, "id 'a/b': id 'a/b' contains '/'; allowed are letters"),
+    "long": ({"id": "a" * 241}, "is 241 bytes long; allowed are 240"),
+    "set": (
+        {"split": "cv"},
+        "split 'cv': is no set; known are train, dev, valid, validation, val, test: name it with --set_names "
+        "train=NAME, or leave it out with --sets train dev test",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", FAULTY)
+def test_a_fault_names_line_column_and_value(read, tmp_path, kind):
+    change, what = FAULTY[kind]
+    entries, faults = read([{"audio": "one.wav", "text": "x"} | change])
+    assert entries == [] and len(faults) == 1
+    assert faults[0].startswith("2: ") and what.format(set=tmp_path / "set") in faults[0]
+
+
+def test_all_faults_are_found_in_one_pass(read):
+    _, faults = read([{"audio": "no.wav", "text": "", "start": "x"}, {"audio": "one.wav", "text": "x"}, {"audio": 1}])
+    assert [fault.split(" ")[:2] for fault in faults] == [
+        *(["2:", "start"], ["2:", "audio"], ["2:", "text"]),
+        *(["4:", "audio"], ["4:", "text"]),
+    ]
+
+
+def test_rows_that_lack_something_are_dropped_on_request(read, tmp_path):
+    rows = [{"audio": "no.wav", "text": ""}, {"audio": "", "text": "x"}, {"audio": "one.wav", "text": "x"}]
+    entries, faults = read(rows, on_missing="drop")
+    assert faults == []
+    assert {entry.utterance: entry.dropped for entry in entries} == {
+        "no": f"audio {tmp_path}/set/no.wav does not exist; text is empty",
+        "row3": "audio is empty",
+        "one": "",
+    }
+
+
+def test_an_id_is_used_once(read):
+    rows = [{"audio": "one.wav", "text": "x"}, {"audio": "one.wav", "text": "y"}]
+    assert read(rows)[1] == ["3: utterance one is also in line 2; remove one, or add a column id"]
+    rows[1] = {"audio": "one.mp3", "text": "y", "start": 1}
+    (fault,) = read(rows)[1]
+    assert fault.startswith("3: audio 'one.mp3': would have the id one of ")
+    assert fault.endswith("one.wav as well; rename a file")
+
+
+def test_rows_of_sets_that_are_not_wanted_are_not_looked_at(read):
+    rows = [{"audio": "no.wav", "text": "", "split": split} for split in ("train", "other")]
+    rows.append({"audio": "one.wav", "text": "x", "split": "Test"})
+    entries, faults = read(rows, sets=("test",))
+    assert faults == [] and [(entry.utterance, entry.set) for entry in entries] == [("one", "test")]
+    entries, _ = read([rows[2] | {"split": "tt"}], set_names=(("test", "tt"),))
+    assert entries[0].set == "test"

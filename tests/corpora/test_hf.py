@@ -1,0 +1,168 @@
+"""Datasets of Hugging Face: their rows become a table; with the library where it is installed, and with a stand-in."""
+
+import json
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from espnet_diverse.bin.main import main
+from espnet_diverse.corpora import Selection, hf
+from espnet_diverse.data.kaldi import read_data_dir
+from espnet_diverse.errors import ConfigError, DataError
+
+
+class Split(list):
+    """The rows of a split and their features, as of datasets.Dataset."""
+
+    def __init__(self, rows, **features):
+        super().__init__(rows)
+        self.features = dict.fromkeys(rows[0]) | features
+
+    def cast_column(self, name, feature):
+        return Split([row | {name: feature.undecoded(row[name])} for row in self], **(self.features | {name: feature}))
+
+
+class Audio:
+    """A feature whose values are decoded, unless it is cast."""
+
+    def __init__(self, decode=True):
+        self.decode = decode
+
+    def undecoded(self, value):
+        assert not self.decode
+        return value["encoded"]
+
+
+class Library(SimpleNamespace):
+    """The part of the library that is called; `loaded` are the arguments."""
+
+    def __init__(self, content, error=None):
+        super().__init__(Audio=Audio, content=content, loaded=[], error=error)
+        self.exceptions = SimpleNamespace(DatasetsError=KeyError)
+
+    def load_from_disk(self, path):
+        return self._load("disk", path)
+
+    def load_dataset(self, *arguments):
+        return self._load(*arguments)
+
+    def _load(self, *arguments):
+        self.loaded.append(arguments)
+        if self.error:
+            raise self.error
+        return self.content
+
+
+@pytest.fixture
+def wav(tmp_path, write_wav):
+    return write_wav(tmp_path / "speech.wav").read_bytes()
+
+
+@pytest.fixture
+def library(monkeypatch, wav):
+    """A dataset of three splits, each of one recording in memory."""
+    names = SimpleNamespace(int2str=lambda number: ("de", "en")[number])
+
+    def split(name):
+        row = {
+            "audio": {"encoded": {"path": "x.flac", "bytes": wav}},
+            "sentence": name,
+            "id": 7,
+            "lang": 1,
+            "tags": [1],
+        }
+        return Split([row], audio=Audio(), lang=names)
+
+    stand_in = Library({name: split(name) for name in ("train", "validation", "test.clean")})
+    monkeypatch.setitem(sys.modules, "datasets", stand_in)
+    return stand_in
+
+
+def rows(path):
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def test_a_dataset_becomes_a_table(library, tmp_path, wav):
+    path = hf.convert(tmp_path / "google/fleurs:de_de", tmp_path / "downloads")
+    assert path.parent.parent == tmp_path / "downloads"
+    first, _, third = rows(path)
+    assert first == {"id": "train-0000000", "audio": "train/0000000.flac", "sentence": "train", "lang": "en"} | {
+        "split": "train"
+    }
+    assert (path.parent / "test.clean" / "0000000.flac").read_bytes() == wav
+    assert (third["id"], third["split"]) == ("test.clean-0000000", "test.clean")
+    sets = hf.prepare(path, Selection(set_names=(("test", "test.clean"),)))
+    assert {name: list(data.text.values()) for name, data in sets.items()} == {
+        "train": ["train"],
+        "dev": ["validation"],
+        "test": ["test clean"],
+    }
+
+
+def test_names_configurations_and_folders_reach_the_library(library, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("google/fleurs:de_de", "voices"):
+        hf.convert(type(tmp_path)(name), tmp_path / "out")
+    (tmp_path / "parquet").mkdir()
+    hf.convert(tmp_path / "parquet", tmp_path / "out")
+    (tmp_path / "parquet" / "dataset_dict.json").touch()
+    hf.convert(tmp_path / "parquet", tmp_path / "out")
+    folder = str(tmp_path / "parquet")
+    assert library.loaded == [("google/fleurs", "de_de"), ("voices", None), (folder,), ("disk", folder)]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        *("hf_google_fleurs_de_de", "hf_parquet", "hf_voices"),
+    ]
+
+
+def test_sets_that_are_not_wanted_are_not_written(library, tmp_path):
+    path = hf.convert(tmp_path / "x", tmp_path, Selection(sets=("dev",)))
+    assert [row["split"] for row in rows(path)] == ["validation"]
+
+
+def test_one_split_is_drawn_from_and_files_stay_where_they_are(tmp_path, write_wav):
+    files = [str(write_wav(tmp_path / f"{number}.wav")) for number in range(3)]
+    dataset = Split([{"audio": {"path": file, "bytes": None}, "id": file[-5], "text": None} for file in files])
+    found = list(hf.table_rows(dataset, "train", tmp_path / "out", Selection(columns=(("id", "id"),))))
+    assert found == [{"audio": file, "id": file[-5]} for file in files]
+    dataset = Split([{"audio": {"path": None, "bytes": None}}])
+    assert list(hf.table_rows(dataset, "a b", tmp_path)) == [{"id": "a_b-0000000", "audio": ""}]
+
+
+def test_errors(library, tmp_path, monkeypatch):
+    library.error = KeyError("generation")
+    library.error.__cause__ = ImportError("please install\n'torchcodec'.")
+    with pytest.raises(
+        DataError, match="x: the library datasets cannot load it \\(please install 'torchcodec'.\\); give"
+    ):
+        hf.convert(tmp_path / "x", tmp_path)
+    library.error = FileNotFoundError("no such dataset")
+    with pytest.raises(
+        DataError, match="\\(no such dataset\\); give a folder, or NAME or NAME:CONFIGURATION of the Hub"
+    ):
+        hf.convert(tmp_path / "x", tmp_path)
+    with pytest.raises(
+        DataError, match="^hf has no dataset of its own; give its name or folder: prepare hf NAME_OR_DIR$"
+    ):
+        hf.download(tmp_path)
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(ConfigError, match="^prepare hf needs datasets; run: pip install 'espnet_diverse\\[hf\\]'$"):
+        hf.convert(tmp_path / "x", tmp_path)
+
+
+def test_the_library_itself(tmp_path, write_wav, monkeypatch):
+    datasets = pytest.importorskip("datasets")
+    monkeypatch.chdir(tmp_path)
+    encoded = [{"bytes": write_wav(tmp_path / "one.wav").read_bytes(), "path": "one.wav"}] * 6
+    columns = {"audio": encoded, "sentence": ["Hello."] * 6, "lang": [0, 1] * 3, "id": [1] * 6}
+    dataset = datasets.Dataset.from_dict(columns).cast_column("audio", datasets.Audio(16_000))
+    dataset = dataset.cast_column("lang", datasets.ClassLabel(names=["de", "en"]))
+    dataset.save_to_disk("saved")
+    assert main(["prepare", "hf", "saved", "--output_dir", "data"]) == 0
+    (tmp_path / "parquet").mkdir()
+    dataset.to_parquet("parquet/train-00000-of-00001.parquet")
+    assert main(["prepare", "hf", "parquet", "--output_dir", "again"]) == 0
+    for folder in ("data", "again"):
+        sets = [read_data_dir(tmp_path / folder / name) for name in ("train", "dev", "test")]
+        assert [len(data.text) for data in sets] == [4, 1, 1]
+        assert {value for data in sets for value in data.conditions["utt2lang"].values()} == {"de", "en"}

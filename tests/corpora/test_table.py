@@ -1,0 +1,156 @@
+"""A table of one's own recordings: exactly the expected sets; each error by its text."""
+
+import pytest
+
+from espnet_diverse.audio.segments import Segment
+from espnet_diverse.bin.main import main
+from espnet_diverse.corpora import Selection, table
+from espnet_diverse.data.kaldi import DataDir, read_data_dir
+from espnet_diverse.errors import ConfigError, DataError
+
+
+@pytest.fixture
+def write(tmp_path, write_wav):
+    """write(header, *rows) -> the table, beside the recordings of half a second that its rows begin with."""
+
+    def make(header, *rows, name="mine.csv"):
+        for row in rows:
+            path = tmp_path / row.partition(",")[0]
+            if path.suffix == ".wav" and not path.exists() and "missing" not in path.name:
+                write_wav(path, rate=22050)
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in (header, *rows)), encoding="utf-8")
+        return tmp_path / name
+
+    return make
+
+
+def test_named_sets_give_exactly_this(tmp_path, write, caplog):
+    path = write(
+        "path,Sentence,speaker,lang,domain,split,likes",
+        'a/one.wav,"Good morning, all.",Anna M,en,home,train,3',
+        "a/two.wav,Bye!,ben,en,shop,validation,1",
+        "three.wav,...,ben,en,shop,test,1",
+        "four.wav,Yes,,en,shop,test,1",
+    )
+    sets = table.prepare(path)
+    assert sets["train"] == DataDir(
+        wav_scp={"a-one": f"{tmp_path}/a/one.wav"},
+        text={"a-one": "good morning all"},
+        utt2spk={"a-one": "Anna_M"},
+        conditions={"utt2lang": {"a-one": "en"}, "utt2domain": {"a-one": "home"}},
+    )
+    assert sets["dev"].text == {"a-two": "bye"}
+    assert sets["test"].utt2spk == {"four": "four"}
+    assert sets["test"].dropped == {"three": "no words in transcript '...'"}
+    assert caplog.messages == [
+        f"notice: {path}: columns that are not read: likes",
+        f"notice: {path}: speakers in several sets: ben",
+    ]
+
+
+def test_translations_and_parts_of_recordings(tmp_path, write):
+    path = write(
+        "audio,text,translation,lang,tgt_lang,start,end",
+        "one.wav,Ja.,Yes.,de,en,0.1,0.3",
+        "one.wav,Ja.,Oui.,de,fr,0.1,0.3",
+        "two.wav,Nein.,No.,de,en,,",
+        "two.wav,Nein.,Non.,de,fr,0.2,",
+    )
+    data = table.prepare(path, Selection(task="st", sets=("test",)))["test"]
+    assert data.wav_scp == {"one": f"{tmp_path}/one.wav", "two": f"{tmp_path}/two.wav"}
+    assert data.segments == {
+        "one-0000100-0000300-en": Segment("one", 0.1, 0.3),
+        "one-0000100-0000300-fr": Segment("one", 0.1, 0.3),
+        "two-en": Segment("two", 0.0, 0.5),
+        "two-0000200-end-fr": Segment("two", 0.2, 0.5),
+    }
+    assert data.text["two-en"] == "No." and data.src_text["two-en"] == "nein"
+    assert set(data.conditions["utt2tgtlang"].values()) == {"en", "fr"}
+
+
+def test_without_parts_one_file_may_have_several_translations(tmp_path, write):
+    rows = ["one.wav,Ja.,Yes.,en", "one.wav,Ja.,Oui.,fr"]
+    path = write("audio,text,translation,tgt_lang", *rows)
+    data = table.prepare(path, Selection(task="st", sets=("dev",)))["dev"]
+    assert data.wav_scp == {"one-en": f"{tmp_path}/one.wav", "one-fr": f"{tmp_path}/one.wav"} and not data.segments
+
+
+def speakers(sets):
+    return {name: set(data.utt2spk.values()) for name, data in sets.items()}
+
+
+def test_drawn_sets_share_no_speaker_and_no_recording(write):
+    rows = [f"{number:02d}.wav,x,{speaker}" for number, speaker in enumerate("aabbccddeeff" * 3)]
+    found = speakers(table.prepare(write("audio,text,speaker", *rows)))
+    assert sum(map(len, found.values())) == len(set.union(*found.values())) == 6
+    # a and b speak in one recording, so they stay together
+    rows = [f"{number:02d}.wav,x,{speaker},," for number, speaker in enumerate("aabbccdd")]
+    path = write("audio,text,speaker,start,end", *rows, "both.wav,x,a,0,0.2", "both.wav,x,b,0.2,0.4")
+    sets = table.prepare(path, Selection(split_seed=3))
+    assert sum({"a", "b"} <= names for names in speakers(sets).values()) == 1
+    assert sum(bool(data.wav_scp.keys() & {"both"}) for data in sets.values()) == 1
+
+
+def test_a_lone_speaker_is_divided_by_file(write):
+    rows = [f"{number}.wav,x,anna" for number in range(10)]
+    path = write("audio,text,speaker", *rows)
+    with pytest.raises(DataError, match="^1 speaker cannot be divided into train, dev, test; "):
+        table.prepare(path)
+    sets = table.prepare(path, Selection(split_by="audio"))
+    assert {name: len(data.text) for name, data in sets.items()} == {"train": 8, "dev": 1, "test": 1}
+
+
+@pytest.mark.parametrize(
+    ("rows", "options", "what"),
+    [
+        (["a.wav,x,train"], {}, "has no rows for the set dev; add some, or prepare the others alone with --sets train"),
+        (
+            ["a.wav,x,train", "b.wav,.,test"],
+            {"sets": ("test",)},
+            "has no usable rows for the set test; add some",
+        ),
+        ([], {"sets": ("test",)}, "has no rows for the set test; add some"),
+    ],
+)
+def test_sets_without_rows(write, rows, options, what):
+    path = write("audio,text,split", *rows)
+    with pytest.raises(DataError) as caught:
+        table.prepare(path, Selection(**options))
+    assert str(caught.value) == f"{path}: {what}"
+
+
+def test_faults_of_the_file_and_of_values_are_one_error(write):
+    path = write("audio,text", "a.wav,x,y", "missing.wav,x", "b.wav,<s>")
+    with pytest.raises(DataError, match="^3 faults: ") as caught:
+        table.prepare(path)
+    assert [fault.where for fault in caught.value.faults] == [2, 3, 4]
+    path.write_text("audio,text\na.wav\n")
+    with pytest.raises(DataError, match="mine.csv:2: has 1 fields, and the header has 2"):
+        table.prepare(path)
+
+
+def test_audio_that_is_none_is_a_fault_of_its_line(tmp_path, write):
+    path = write("audio,text,start", "a.wav,x,0.1", "b.txt,x,0.1")
+    (tmp_path / "b.txt").write_text("no audio")
+    with pytest.raises(DataError, match="mine.csv:3: .*b.txt: not readable as audio"):
+        table.prepare(path, Selection(sets=("test",)))
+
+
+def test_there_is_no_download(tmp_path):
+    with pytest.raises(DataError, match="^a table has no download; give its file: prepare table FILE, or run.sh "):
+        table.download(tmp_path)
+
+
+def test_a_user_prepares_it(tmp_path, write, capsys):
+    rows = [f"{number}.wav,Hello {number}.,s{number % 4}" for number in range(12)]
+    path = write("audio,words,who", *rows)
+    options = ["--columns", "text=words", "speaker=who", "--rate", "8000", "--speed_perturb", "0.9", "1.0"]
+    assert main(["prepare", "table", str(path), "--output_dir", str(tmp_path / "data"), *options]) == 0
+    printed = capsys.readouterr().out
+    assert "train: 12 utterances, 0.00 hours, 4 speakers, 0 dropped" in printed
+    assert "test: 3 recordings of 22050 Hz converted to 8 kHz mono" in printed
+    assert len(read_data_dir(tmp_path / "data" / "dev").text) == 3
+    assert main(["prepare", "table", str(path), "--output_dir", str(tmp_path / "data"), "--columns", "text"]) == 1
+    assert "--columns text: must be NAME=VALUE, each name once" in capsys.readouterr().err
+    with pytest.raises(ConfigError, match="^column words=text: there is no 'words'"):
+        table.prepare(path, Selection(columns=(("words", "text"),)))
