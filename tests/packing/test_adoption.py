@@ -93,7 +93,7 @@ def test_the_model_begins_as_that_of_espnet(tmp_path, encoder, fragments, option
 
 def test_training_moves_it_and_the_copies_apart(tmp_path):
     folder, trained = write_espnets(tmp_path / "exp")
-    changes = merge(["attention/sdma", "heads/group"], with_pool(4))
+    changes = merge(["attention/sdma", "heads/group", "heads/as_released"], with_pool(4))
     adopt(folder, tmp_path / "new", changes, write_languages(tmp_path / "data"))
     model, _ = load_model(tmp_path / "new")
     weight = model.encoder.encoders[0].self_attn.linear_q.weight
