@@ -15,16 +15,26 @@ from typing import NamedTuple
 from espnet_diverse.audio.sources import Source
 from espnet_diverse.conditions import values_by_condition
 from espnet_diverse.decoding.condition_ids import completed, indices_of, warn_of_unused
+from espnet_diverse.decoding.fusion import Fusion
 from espnet_diverse.decoding.grouping import grouped
 from espnet_diverse.decoding.options import SPEECH_SEARCHES, TRANSLATION_SEARCHES, Options
-from espnet_diverse.decoding.predictor import Predictor, load_predictor
+from espnet_diverse.decoding.predictor import load_predictor
 from espnet_diverse.errors import ConfigError, ModelError
 from espnet_diverse.packing.archive import unpacked
 from espnet_diverse.transcription.recordings import Request, Transcription
 from espnet_diverse.transcription.result import Alternative, Transcript
 from espnet_diverse.transcription.segmentation_options import SegmentationOptions
 
-__all__ = ["Options", "Recognizer", "Request", "SegmentationOptions", "Transcript", "Translation", "Translator"]
+__all__ = [
+    "Fusion",
+    "Options",
+    "Recognizer",
+    "Request",
+    "SegmentationOptions",
+    "Transcript",
+    "Translation",
+    "Translator",
+]
 
 
 class Recognizer:
@@ -38,6 +48,7 @@ class Recognizer:
         compile: Whether to compile the encoder layers.
         segmentation: Options of splitting recordings into segments of speech.
         options: Default search options.
+        fusion: Language model and hotwords of the search.
 
     Attributes:
         search: The loaded `Predictor`; its `conditions` are the languages and domains that the model knows.
@@ -57,11 +68,13 @@ class Recognizer:
         compile: bool = False,
         segmentation: SegmentationOptions | None = None,
         options: Options | None = None,
+        fusion: Fusion | None = None,
     ):
         self.segmentation = segmentation or SegmentationOptions()
         self.segmentation.detector()  # raises ConfigError where it is not installed, before the model is loaded
         _check_search(options, SPEECH_SEARCHES)
-        self.search = _load(model, model_file, options, device, precision, compile)
+        folder = unpacked(Path(model))
+        self.search = load_predictor(folder, model_file, options, device, precision, compile, fusion)
         if self.search.task == "mt":
             raise ModelError(f"{model}: translates text, not speech; use Translator, or espnet-diverse translate")
 
@@ -146,9 +159,11 @@ class Translator:
         precision: str = "float32",
         compile: bool = False,
         options: Options | None = None,
+        fusion: Fusion | None = None,
     ):
         _check_search(options, TRANSLATION_SEARCHES)
-        self.search = _load(model, model_file, options, device, precision, compile)
+        folder = unpacked(Path(model))
+        self.search = load_predictor(folder, model_file, options, device, precision, compile, fusion)
         if self.search.task != "mt":
             raise ModelError(f"{model}: reads speech, not text; use Recognizer, or espnet-diverse transcribe")
 
@@ -200,14 +215,3 @@ def _check_search(options: Options | None, searches: Sequence[str]) -> None:
     if options is not None and options.search not in searches:
         other = "; use espnet-diverse decode for it" if options.search == "espnet" else ""
         raise ConfigError(f"search={options.search} is not possible here; possible: {' '.join(searches)}{other}")
-
-
-def _load(
-    model: str | Path,
-    model_file: str | Path | None,
-    options: Options | None,
-    device: str,
-    precision: str,
-    compiled: bool,
-) -> Predictor:
-    return load_predictor(unpacked(Path(model)), model_file, options, device, precision, compiled)

@@ -30,11 +30,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--output_dir", type=Path, required=True, help="directory for text, score, failures.json and decode.json"
     )
     options.add_decoding(parser)
+    options.add_fusion(parser)
 
 
 def inputs(args: argparse.Namespace) -> list[Path]:
     """Files and data directories that are read."""
-    return options.decoding_inputs(args)
+    return [*options.decoding_inputs(args), *options.fusion_inputs(args)]
 
 
 def outputs(args: argparse.Namespace) -> list[Path]:
@@ -65,7 +66,7 @@ def _load(args: argparse.Namespace, search_options: "Options", device: str) -> "
     if search_options.search == "espnet":
         from espnet_diverse.decoding.espnet_search import load_search
 
-        return load_search(*model)
+        return load_search(*model, options.fusion(args))
     from espnet_diverse.decoding.predictor import load_predictor
 
-    return load_predictor(*model, args.precision, args.compile)
+    return load_predictor(*model, args.precision, args.compile, options.fusion(args))

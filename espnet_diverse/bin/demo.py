@@ -18,6 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--max_seconds", type=float, default=120.0, help="maximum length of a recording in seconds (default: 120)"
     )
     parser.add_argument("--max_megabytes", type=float, default=20.0, help="maximum size of a file in MB (default: 20)")
+    options.add_fusion(parser)
     options.add_device_options(parser)
     options.add_segmentation_options(parser)
     parser.add_argument("--open", action="store_true", help="open the page in the browser")
@@ -31,6 +32,7 @@ def run(args: argparse.Namespace) -> int:
 
     limits, segmentation = Limits(args.max_seconds, args.max_megabytes), SegmentationOptions(args.vad)
     how = {"device": options.device(args), "precision": args.precision, "compile": args.compile}
+    how["fusion"] = options.fusion(args)
     with Server(args.port, limits) as server:  # a port in use is reported before the model is loaded
         from espnet_diverse.demo.task_services import load_service
 

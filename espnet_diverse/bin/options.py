@@ -6,10 +6,14 @@ from collections.abc import Sequence
 from dataclasses import fields
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from espnet_diverse.conditions import CONDITIONS, values_by_condition
 from espnet_diverse.decoding.options import PRECISIONS, SAMPLING, SEARCHES, Options, declared
 from espnet_diverse.errors import ConfigError
+
+if TYPE_CHECKING:
+    from espnet_diverse.decoding.fusion import Fusion
 
 TASKS = ("asr", "st", "mt", "lm")
 _SEARCH_HELP = """Each option can also be given as --set KEY=VALUE or as a key of a --config file, with the same
@@ -160,6 +164,38 @@ def add_decoding(parser: argparse.ArgumentParser) -> None:
     add_conditions(parser)
     parser.add_argument("--nj", type=int, default=1, help="number of processes on the CPU (default: 1)")
     add_device_options(parser)
+
+
+def add_fusion(parser: argparse.ArgumentParser) -> None:
+    """Declare a language model and hotwords; `fusion` reads them."""
+    group = parser.add_argument_group("language model and hotwords")
+    group.add_argument(
+        "--lm", type=Path, metavar="MODEL", help="language model over the same tokens: directory of a run, or packed"
+    )
+    group.add_argument(
+        "--lm_file", metavar="FILE", help="its weights, a path or a name in its directory (default: valid.loss.ave.pth)"
+    )
+    group.add_argument("--hotwords", type=Path, metavar="FILE", help="phrases that get a bonus, one a line")
+
+
+def fusion_inputs(args: argparse.Namespace) -> list[Path]:
+    """Files that the options of `add_fusion` name."""
+    lm = [] if args.lm is None else [args.lm / "config.yaml" if args.lm.is_dir() else args.lm]
+    return [*lm, *([] if args.hotwords is None else [args.hotwords])]
+
+
+def fusion(args: argparse.Namespace) -> "Fusion":
+    """The `Fusion` given by the options of `add_fusion`; a packed language model is unpacked.
+
+    Raises:
+        ConfigError: --lm_file is given without --lm.
+    """
+    from espnet_diverse.decoding.fusion import Fusion
+    from espnet_diverse.packing.archive import unpacked
+
+    if args.lm_file is not None and args.lm is None:
+        raise ConfigError(f"--lm_file {args.lm_file} has no --lm; give the language model too")
+    return Fusion(None if args.lm is None else unpacked(args.lm), args.lm_file, args.hotwords)
 
 
 def add_device_options(parser: argparse.ArgumentParser, precision: bool = True) -> None:

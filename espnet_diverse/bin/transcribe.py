@@ -56,6 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     out.add_argument("--word_timestamps", action="store_true", help="add the times of words to json, srt and vtt")
     options.add_search_options(parser, SPEECH_SEARCHES)
+    options.add_fusion(parser)
     options.add_device_options(parser)
     options.add_segmentation_options(parser)
 
@@ -92,6 +93,7 @@ def run(args: argparse.Namespace) -> int:
         compile=args.compile,
         segmentation=segmentation,
         options=search_options,
+        fusion=options.fusion(args),
     )
     return transcribe(recognizer, recordings, args)
 

@@ -35,6 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--text", action="append", default=[], help="line to translate; can be repeated")
     options.add_conditions(parser)
     options.add_search_options(parser, TRANSLATION_SEARCHES, **_DEFAULTS)
+    options.add_fusion(parser)
     options.add_device_options(parser)
     out = parser.add_argument_group("output")
     out.add_argument(
@@ -58,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     outputs = _outputs(args, inputs)
     from espnet_diverse.inference import Translator
 
-    how = {"device": device, "precision": args.precision, "compile": args.compile}
+    how = {"device": device, "precision": args.precision, "compile": args.compile, "fusion": options.fusion(args)}
     translator = Translator(args.model_dir, args.model_file, options=search_options, **how)
     failures = {}
     for name, output in zip(inputs, outputs, strict=True):

@@ -46,6 +46,7 @@ class Beam:
         greatest: Maximum number of tokens (B,), at which all hypotheses end.
         eos: Index of <sos/eos>.
         options: Search options; `nbest`, `penalty`, `length_penalty` and whether `maxlenratio` is 0 are used.
+        bonus: Most that a token can add to the score of a hypothesis besides the penalty.
 
     Attributes:
         rows: Index of each active utterance in the whole batch (B,).
@@ -54,8 +55,9 @@ class Beam:
         found: The n-best hypotheses of each utterance of the whole batch; empty while an utterance is active.
     """
 
-    def __init__(self, least: Tensor, greatest: Tensor, eos: int, options: Options):
+    def __init__(self, least: Tensor, greatest: Tensor, eos: int, options: Options, bonus: float = 0.0):
         batch, nbest = len(least), options.nbest
+        self.bonus = bonus
         self.least, self.greatest, self.eos, self.options = least, greatest, eos, options
         self.step = 0
         self.rows = torch.arange(batch, device=least.device)
@@ -123,11 +125,11 @@ class Beam:
     def _decided(self, best: Tensor) -> Tensor:
         """Whether no active hypothesis, with best score `best` (B,), can still enter the n-best list, (B,).
 
-        Log probabilities are at most 0, so that the score of a hypothesis can only increase by the penalty. ESPnet
-        continues to search here, with the same result (Huang et al. 2017, "When to finish?").
+        Log probabilities are at most 0, so that the score of a hypothesis can only increase by penalty and bonus.
+        ESPnet continues to search here, with the same result (Huang et al. 2017, "When to finish?").
         """
         options, left = self.options, (self.greatest - self.step - 1).clamp(min=0)
-        reachable = best + max(options.penalty, 0.0) * left
+        reachable = best + (max(options.penalty, 0.0) + self.bonus) * left
         if options.length_penalty:
             length = torch.where(reachable < 0, self.greatest, self.step + 2)
             reachable = reachable / length**options.length_penalty

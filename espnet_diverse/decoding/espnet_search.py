@@ -17,9 +17,11 @@ from numpy.typing import NDArray
 
 from espnet_diverse.audio.reading import read_at
 from espnet_diverse.decoding.condition_ids import KnownConditions, known_conditions
+from espnet_diverse.decoding.fusion import Fusion, language_model_files, language_model_of
 from espnet_diverse.decoding.options import Options, has_ctc, text_task
 from espnet_diverse.decoding.precision import check_device
 from espnet_diverse.decoding.results import Text
+from espnet_diverse.errors import ConfigError
 from espnet_diverse.registration import replaced_names
 from espnet_diverse.scope import scope
 from espnet_diverse.training.audio_rate import required_rate
@@ -108,7 +110,11 @@ class _TextBeamSearch(BatchBeamSearch):
 
 
 def load_search(
-    model_dir: Path, model_file: str | Path | None = None, options: Options | None = None, device: str = "cpu"
+    model_dir: Path,
+    model_file: str | Path | None = None,
+    options: Options | None = None,
+    device: str = "cpu",
+    fusion: Fusion | None = None,
 ) -> Search:
     """Load a model for ESPnet's search; all its weights must fit. Its task is that of its config.yaml.
 
@@ -117,9 +123,11 @@ def load_search(
         model_file: Weights, see `find_weights`.
         options: Search options.
         device: "cpu", "cuda" or "cuda:N".
+        fusion: Language model of any class, see `load_predictor`; this search has no hotwords.
 
     Raises:
-        ConfigError: The device does not exist, or the options ask for CTC and the model was trained without it.
+        ConfigError: The device does not exist, the options ask for CTC and the model was trained without it, or
+            hotwords are given.
         ModelError: A file is missing or damaged, the weights do not fit the configuration, or the model reads features
             or writes no text.
     """
@@ -128,9 +136,16 @@ def load_search(
     config = read_config(config_file)
     task = text_task(config, config_file)
     rate = None if task == "mt" else required_rate(config)
-    options = (options or Options()).resolved(has_ctc(config, task)).for_espnet()
+    fusion = fusion or Fusion()
+    if fusion.hotwords is not None:
+        raise ConfigError("search=espnet has no hotwords; set search=batched, or leave them out")
+    folder, lm = language_model_of(Path(model_dir), fusion), {}
+    if folder is not None:
+        lm = dict(zip(("lm_train_config", "lm_file"), language_model_files(folder, fusion.weights), strict=True))
+    options = (options or Options()).resolved(has_ctc(config, task), folder is not None).for_espnet()
     cls = _CLASSES[task]
-    with replaced_names(sys.modules[cls.__module__], **{f"{task.upper()}Task": TASKS[task]}):
-        speech2text = cls(config_file, weights, device=device, lm_weight=0.0, **options)
+    ours = {f"{task.upper()}Task": TASKS[task], "LMTask": TASKS["lm"]}
+    with replaced_names(sys.modules[cls.__module__], **ours):
+        speech2text = cls(config_file, weights, device=device, **lm, **options)
     conditions = known_conditions(getattr(speech2text, f"{task}_model"))
     return TextSearch(speech2text, conditions) if rate is None else Search(speech2text, conditions, rate)

@@ -18,7 +18,8 @@ SAMPLING = ("temperature", "top_k", "seed")
 """Names of the options that only affect sampling."""
 TEXT_TASKS = ("asr", "st", "mt")
 PRECISIONS = ("float32", "int8", "bfloat16")
-_OURS = ("search", "batch_size", "length_penalty", *SAMPLING)
+_OURS = ("search", "batch_size", "length_penalty", "hotword_weight", *SAMPLING)
+_WITH_LM = 0.3
 
 
 def _option(
@@ -37,6 +38,8 @@ class Options:
         beam_size: Number of hypotheses kept at each step.
         ctc_weight: Weight of the CTC score, 0 to 1; the attention decoder has the rest. None is 0.3 for a model that
             was trained with CTC over its output text, and 0 for other models.
+        lm_weight: Weight of the score of a language model. None is 0.3 where there is one, and 0 elsewhere.
+        hotword_weight: Score added for each token of a hotword, see `decoding/hotwords.py`.
         penalty: Score added to a hypothesis for each token.
         length_penalty: Completed hypotheses are ranked by their score divided by their number of tokens, including
             <sos/eos>, to this power (Wu et al. 2016, "Google's neural machine translation system", in the form of
@@ -61,6 +64,10 @@ class Options:
     ctc_weight: float | None = _option(
         None, float, "weight of the CTC score, 0 to 1", "0.3, or 0 for a model trained without CTC"
     )
+    lm_weight: float | None = _option(
+        None, float, "weight of the language model's score", "0.3 with a language model", least=0
+    )
+    hotword_weight: float = _option(2.0, float, "score added for each token of a hotword", least=0)
     penalty: float = _option(0.0, float, "score added for each token")
     minlenratio: float = _option(
         0.0, float, "minimum number of tokens as a fraction of the encoder frames; -N means N tokens"
@@ -120,15 +127,22 @@ class Options:
         """The options that ESPnet's search also has."""
         return {name: value for name, value in asdict(self).items() if name not in _OURS}
 
-    def resolved(self, has_ctc: bool) -> "Options":
-        """These options with `ctc_weight` as a number.
+    def resolved(self, has_ctc: bool, has_lm: bool = False) -> "Options":
+        """These options with `ctc_weight` and `lm_weight` as numbers.
 
         Args:
             has_ctc: Whether the model was trained with CTC over its output text.
+            has_lm: Whether there is a language model.
 
         Raises:
-            ConfigError: CTC is asked for, and the model was trained without it.
+            ConfigError: CTC is asked for, and the model was trained without it; or a weight is given to a language
+                model that is not there, or one is there for a search that uses none.
         """
+        if self.lm_weight and not has_lm:
+            raise ConfigError(f"lm_weight {self.lm_weight} needs a language model; give --lm, or leave it out")
+        if has_lm and self.search not in ("batched", "espnet"):
+            raise ConfigError(f"search={self.search} uses no language model; set search=batched, or leave --lm out")
+        lm_weight = (_WITH_LM if has_lm else 0.0) if self.lm_weight is None else self.lm_weight
         weight = self.ctc_weight
         if weight is None:
             weight = 0.3 if has_ctc and self.search != "sampling" else 0.0
@@ -137,7 +151,7 @@ class Options:
             raise ConfigError(f"{what}: the model was trained without CTC; set ctc_weight=0")
         if not has_ctc and self.search == "greedy":
             raise ConfigError("search=greedy is not possible: the model was trained without CTC; set search=batched")
-        return replace(self, ctc_weight=weight)
+        return replace(self, ctc_weight=weight, lm_weight=lm_weight)
 
 
 def declared(option: Field, default: Any = None) -> dict[str, Any]:

@@ -16,7 +16,9 @@ from espnet_diverse.audio.reading import read_at
 from espnet_diverse.decoding.beam import Hypothesis
 from espnet_diverse.decoding.condition_ids import known_conditions
 from espnet_diverse.decoding.encoding import Encoding
+from espnet_diverse.decoding.fusion import Fusion, language_model_of, load_language_model
 from espnet_diverse.decoding.greedy import GreedySearch
+from espnet_diverse.decoding.hotwords import HotwordScorer, read_hotwords
 from espnet_diverse.decoding.options import Options, has_ctc, text_task
 from espnet_diverse.decoding.precision import check_device, check_precision, set_precision
 from espnet_diverse.decoding.results import Text
@@ -28,6 +30,7 @@ from espnet_diverse.training.audio_rate import required_rate
 from espnet_diverse.training.precision import compile_layers
 from espnet_diverse.training.tasks import TASKS, find_weights, read_config
 
+_UNKNOWN = 1  # index of <unk>
 _BATCH_FRAMES = 24_000  # of features: 240 seconds of 10 ms
 
 
@@ -57,6 +60,8 @@ class Predictor:
         device: Device of the model, such as "cpu" or "cuda:0".
         precision: Precision of linear layers, one of `options.PRECISIONS`.
         compiled: Whether encoder layers are compiled.
+        language_model: Transformer language model over the same tokens, or None.
+        hotwords: File with a phrase a line, or None.
 
     Attributes:
         task: Task of the model.
@@ -82,13 +87,20 @@ class Predictor:
         device: str = "cpu",
         precision: str = "float32",
         compiled: bool = False,
+        language_model: nn.Module | None = None,
+        hotwords: Path | None = None,
     ):
         model.eval()
         self.task, self.ctc = task, getattr(model, "st_ctc" if task == "st" else "ctc", None)
         self.rate = None if task == "mt" else required_rate(vars(args))
-        self.options = options.resolved(self.ctc is not None)
+        self.converter = TokenIDConverter(token_list=args.token_list)
+        model_of_pieces = {"bpemodel": args.bpemodel} if args.token_type == "bpe" else {}
+        self.tokenizer = build_tokenizer(token_type=args.token_type, **model_of_pieces)
+        self.has_language_model = language_model is not None
+        self.options = options.resolved(self.ctc is not None, self.has_language_model)
         self.encoding = Encoding(model, device)
-        self.search = _build_search(model, self.ctc, self.options, of_text=task == "mt")
+        phrases = None if hotwords is None else self._hotwords(hotwords, model.eos)
+        self.search = _build_search(model, self.ctc, self.options, task == "mt", language_model, phrases)
         attention = [scorer.attention for scorer in getattr(self.search, "scorers", ())]
         set_precision([model, *attention], precision)
         if compiled:
@@ -97,9 +109,6 @@ class Predictor:
         self.table = "src_text" if task == "mt" else "wav.scp"
         self.preprocess = TASKS[task].build_preprocess_fn(args, train=False) if task == "mt" else None
         self.batch_size, self.batch_frames = options.batch_size, _BATCH_FRAMES
-        self.converter = TokenIDConverter(token_list=args.token_list)
-        model_of_pieces = {"bpemodel": args.bpemodel} if args.token_type == "bpe" else {}
-        self.tokenizer = build_tokenizer(token_type=args.token_type, **model_of_pieces)
         self._lock = Lock()  # scorers cache keys of the current batch, and some modules their last output
 
     def resolve(self, options: Options | None) -> Options:
@@ -116,7 +125,7 @@ class Predictor:
                 f"search={options.search} is not possible: the model was loaded with search={self.options.search}; "
                 "load it again with the other search"
             )
-        return options.resolved(self.ctc is not None)
+        return options.resolved(self.ctc is not None, self.has_language_model)
 
     def read(self, value: str) -> tuple[NDArray, float]:
         """Read one input of the data directory's table.
@@ -191,20 +200,35 @@ class Predictor:
             return self.search(source, lengths, options, utterances)
         return self.search(source, lengths, options)
 
+    def _hotwords(self, path: Path, eos: int) -> HotwordScorer:
+        if self.options.search != "batched":
+            raise ConfigError(f"search={self.options.search} has no hotwords; set search=batched, or leave them out")
+        tokens = self.converter.get_num_vocabulary_size()
+
+        def encode(text: str) -> list[int]:
+            return self.converter.tokens2ids(self.tokenizer.text2tokens(text))
+
+        return HotwordScorer(read_hotwords(path, encode, _UNKNOWN), tokens, eos, self.encoding.device)
+
     def _text(self, indices: list[int], score: float) -> Text:
         tokens = self.converter.ids2tokens([index for index in indices if index])  # without blank, as ESPnet
         return Text(self.tokenizer.tokens2text(tokens), tokens, score)
 
 
 def _build_search(
-    model: nn.Module, ctc: nn.Module | None, options: Options, of_text: bool
+    model: nn.Module,
+    ctc: nn.Module | None,
+    options: Options,
+    of_text: bool,
+    language_model: nn.Module | None = None,
+    hotwords: HotwordScorer | None = None,
 ) -> BeamSearch | GreedySearch | SamplingSearch:
     if options.search == "greedy":
         return GreedySearch(ctc)
     if options.search == "sampling":
         return SamplingSearch(model.decoder, model.eos, of_text)
     decoder = None if options.ctc_weight == 1 else model.decoder  # which may be of a class without batched search
-    return BeamSearch(decoder, ctc, model.eos, of_text=of_text)
+    return BeamSearch(decoder, ctc, model.eos, language_model, hotwords, of_text)
 
 
 def load_predictor(
@@ -214,6 +238,7 @@ def load_predictor(
     device: str = "cpu",
     precision: str = "float32",
     compiled: bool = False,
+    fusion: Fusion | None = None,
 ) -> Predictor:
     """Load a model for prediction; all its weights must fit. Its task is that of its config.yaml.
 
@@ -224,6 +249,8 @@ def load_predictor(
         device: "cpu", "cuda" or "cuda:N".
         precision: Precision of linear layers, one of `options.PRECISIONS`.
         compiled: Whether encoder layers are compiled.
+        fusion: Language model and hotwords. A language model in the folder `language_model` of the run is used where
+            none is named.
 
     Raises:
         ConfigError: The options ask for CTC, and the model was trained without it; the device does not exist; or the
@@ -236,6 +263,11 @@ def load_predictor(
     config_file, options = Path(model_dir) / "config.yaml", options or Options()
     weights, config = find_weights(Path(model_dir), model_file), read_config(config_file)
     task = text_task(config, config_file)
-    options = options.resolved(has_ctc(config, task))  # before the model is loaded, which takes seconds
+    fusion = fusion or Fusion()
+    folder = language_model_of(Path(model_dir), fusion)
+    if folder is not None and fusion.language_model is None and options.search not in ("batched", "espnet"):
+        folder = None  # greedy search and sampling do without the model's own
+    options = options.resolved(has_ctc(config, task), folder is not None)  # before loading, which takes seconds
     model, args = TASKS[task].build_model_from_file(config_file, weights, device)
-    return Predictor(model, args, task, options, device, precision, compiled)
+    lm = folder and load_language_model(folder, fusion.weights, args.token_list, known_conditions(model), device)
+    return Predictor(model, args, task, options, device, precision, compiled, lm, fusion.hotwords)

@@ -5,6 +5,8 @@ ranked by
 
     (1 - ctc_weight) log p_attention + ctc_weight log p_ctc + lm_weight log p_lm + penalty * length
 
+and a bonus for hotwords, where there are any (`hotwords.py`).
+
 Each step extends every hypothesis by its 1.5 * beam_size best tokens without CTC, and by <eos>; CTC scores these
 candidates, and the best of all extensions form the next beam. An utterance ends at its maximum length, when no
 hypothesis is left, or when longer hypotheses no longer improve (equation (50) of the paper). These are the rules of
@@ -21,6 +23,7 @@ from torch import Tensor, nn
 
 from espnet_diverse.decoding.beam import Beam, Choice, Hypothesis
 from espnet_diverse.decoding.ctc_prefix import CTCPrefixScorer
+from espnet_diverse.decoding.hotwords import HotwordScorer
 from espnet_diverse.decoding.options import Options
 from espnet_diverse.decoding.prefix_tree import PrefixScorer
 from espnet_diverse.decoding.scorers import DecoderScorer, LanguageModelScorer
@@ -29,6 +32,7 @@ from espnet_diverse.functional.masks import lengths_to_mask
 from espnet_diverse.scope import current, scope
 
 _PRE_BEAM = 1.5
+_Weighted = tuple[float, PrefixScorer | HotwordScorer]
 
 
 class BeamSearch:
@@ -39,7 +43,7 @@ class BeamSearch:
         ctc: ESPnet's CTC module, or None where `ctc_weight` is always 0.
         eos: Index of <sos/eos>.
         language_model: ESPnet's transformer language model over the same tokens, or ours.
-        lm_weight: Weight of the language model's score, at least 0.
+        hotwords: Scorer of hotwords, or None.
         of_text: Whether the source is text, see `Options.greatest`.
 
     Attributes:
@@ -47,7 +51,6 @@ class BeamSearch:
 
     Raises:
         ModelError: The decoder or the language model is of a class that batched search does not support.
-        ValueError: `lm_weight` is negative, so that hypotheses could gain by growing.
     """
 
     def __init__(
@@ -56,14 +59,12 @@ class BeamSearch:
         ctc: nn.Module | None,
         eos: int,
         language_model: nn.Module | None = None,
-        lm_weight: float = 0.0,
+        hotwords: HotwordScorer | None = None,
         of_text: bool = False,
     ):
-        if lm_weight < 0:
-            raise ValueError(f"lm_weight {lm_weight} is negative; give 0 or more")
-        self.eos, self.ctc, self.lm_weight, self.of_text = eos, ctc, lm_weight, of_text
+        self.eos, self.ctc, self.hotwords, self.of_text = eos, ctc, hotwords, of_text
         self.decoder = None if decoder is None else DecoderScorer(decoder)
-        self.language_model = LanguageModelScorer(language_model) if language_model is not None and lm_weight else None
+        self.language_model = None if language_model is None else LanguageModelScorer(language_model)
         self.scorers = [scorer for scorer in (self.decoder, self.language_model) if scorer is not None]
         self.vocabulary = (ctc.ctc_lo if decoder is None else decoder.output_layer).out_features
 
@@ -74,7 +75,7 @@ class BeamSearch:
         Args:
             source: Encoder output (B, T, M).
             lengths: Number of frames of each utterance (B,), T for at least one.
-            options: Search options; `ctc_weight` is a number.
+            options: Search options; `ctc_weight` and, with a language model, `lm_weight` are numbers.
 
         The open scope holds the condition ids of the utterances, (B,) or (1,).
 
@@ -103,13 +104,18 @@ class BeamSearch:
         if weight < 1 and self.decoder is None:
             raise ConfigError(f"ctc_weight {weight} needs a decoder, and this search has CTC alone; set ctc_weight=1")
 
-    def _weighted_scorers(self, options: Options) -> Sequence[tuple[float, PrefixScorer]]:
+    def _weighted_scorers(self, options: Options) -> Sequence[_Weighted]:
         """Scorers with non-zero weights."""
-        weighted = [] if options.ctc_weight == 1 else [(1 - options.ctc_weight, self.decoder)]
-        return weighted if self.language_model is None else [*weighted, (self.lm_weight, self.language_model)]
+        weighted = [
+            (1 - options.ctc_weight, self.decoder),
+            (options.lm_weight, self.language_model),
+            (options.hotword_weight, self.hotwords),
+        ]
+        return [(weight, scorer) for weight, scorer in weighted if weight and scorer is not None]
 
     def _search(self, source: Tensor, lengths: Tensor, options: Options, minlenratio: float) -> list[list[Hypothesis]]:
-        beam = Beam(*token_bounds(options, lengths, self.of_text, minlenratio), self.eos, options)
+        bonus = 0.0 if self.hotwords is None else options.hotword_weight
+        beam = Beam(*token_bounds(options, lengths, self.of_text, minlenratio), self.eos, options, bonus)
         scorers, mask = self._weighted_scorers(options), source_mask(source, lengths)
         for _, scorer in scorers:
             scorer.begin(source, mask)
@@ -130,7 +136,9 @@ class BeamSearch:
                     ctc.keep(kept)
                 ctc.extend(choice.parents, choice.tokens, choice.ctc)
 
-    def _choose(self, beam: Beam, scorers: Sequence[tuple[float, PrefixScorer]], ctc: CTCPrefixScorer | None) -> Choice:
+    def _choose(
+        self, beam: Beam, scorers: Sequence[tuple[float, PrefixScorer | HotwordScorer]], ctc: CTCPrefixScorer | None
+    ) -> Choice:
         """The best hypotheses that are one token longer."""
         options, shape = beam.options, (*beam.tokens.shape, self.vocabulary)
         rank = beam.scores.new_full(shape, options.penalty, dtype=torch.float32)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from espnet_diverse.audio.sources import open_audio
 from espnet_diverse.conditions import as_arguments, values_by_condition
 from espnet_diverse.decoding.condition_ids import completed
+from espnet_diverse.decoding.fusion import Fusion
 from espnet_diverse.decoding.options import Options, text_task
 from espnet_diverse.decoding.predictor import Predictor
 from espnet_diverse.demo.base_service import ModelService
@@ -81,6 +82,7 @@ def load_service(
     device: str = "cpu",
     precision: str = "float32",
     compile: bool = False,
+    fusion: Fusion | None = None,
 ) -> ModelService:
     """Load a model and make its service.
 
@@ -92,12 +94,13 @@ def load_service(
         device: "cpu", "cuda" or "cuda:N".
         precision: Precision of linear layers.
         compile: Whether to compile the encoder layers.
+        fusion: Language model and hotwords of the search.
 
     Raises:
         ConfigError: The device, the precision or the segmentation is not possible.
         ModelError: A file is missing or damaged, or the model writes no text.
     """
-    how = {"device": device, "precision": precision, "compile": compile}
+    how = {"device": device, "precision": precision, "compile": compile, "fusion": fusion}
     folder = unpacked(model)
     config_file = folder / "config.yaml"
     task = text_task(read_config(config_file), config_file)

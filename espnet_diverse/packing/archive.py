@@ -20,6 +20,7 @@ from zipfile import is_zipfile
 
 from espnet_diverse.corpora.shared.release import unzip
 from espnet_diverse.data.atomic_files import write_text
+from espnet_diverse.decoding.fusion import INSIDE
 from espnet_diverse.errors import DataError, ModelError, UserError
 from espnet_diverse.packing.config_allowlist import check_config, read_yaml
 from espnet_diverse.stage_cache import digest
@@ -36,10 +37,10 @@ NAMES = {
 }
 """ESPnet's argument names of config.yaml and the weights, by task."""
 
-_OTHER_MODELS = {"lm_file": "language model", "ngram_file": "n-gram model"}
+_LM = NAMES["lm"]
 _UNUSED = "unused.txt"  # what else an archive has, in the directory that it is unpacked to
 _CACHE = "ESPNET_DIVERSE_CACHE"
-_LAYOUT = "2"  # version of the directories in the cache; increase it when unpacking changes
+_LAYOUT = "3"  # version of the directories in the cache; increase it when unpacking changes
 _FILES = 10_000
 _BYTES = 1 << 26  # unpacked size that is allowed for any archive
 _RATIO = 20  # multiple of the archive's size that is allowed in addition
@@ -94,12 +95,13 @@ class Members:
     Args:
         model: Path of the archive, for messages.
         folder: Directory that it was unpacked to.
+        task: Task of the model that is meant; by default that of the first one.
 
     Raises:
         ModelError: meta.yaml is missing, or is not in ESPnet's format.
     """
 
-    def __init__(self, model: Path, folder: Path):
+    def __init__(self, model: Path, folder: Path, task: str | None = None):
         self.model, self.folder = model, folder
         found = sorted(folder.rglob(META), key=lambda path: len(path.parts))
         if not found:
@@ -111,7 +113,7 @@ class Members:
                 f"{model}: {META} is not that of a packed model, which has yaml_files and files; pack the model again"
             )
         self.configs, self.files = tables
-        task = next((task for task, (config, _) in NAMES.items() if config in self.configs), None)
+        task = task or next((task for task, (config, _) in NAMES.items() if config in self.configs), None)
         if task is None:
             held = " ".join(map(str, self.configs)) or "nothing"
             raise ModelError(f"{model}: contains {held}; supported tasks: {' '.join(NAMES)}")
@@ -146,7 +148,7 @@ class Members:
 
 
 def _arrange(members: Members, folder: Path) -> None:
-    """Make the directory of a run in `folder`; file names never come from the archive."""
+    """Make the directory of a run in `folder`, and of its language model; file names never come from the archive."""
     config = read_yaml(members.config(), f"{members.model}: config.yaml")
     check_config(config, members.model)
     config["task"] = members.task
@@ -160,11 +162,12 @@ def _arrange(members: Members, folder: Path) -> None:
     _arrange_vocabulary(members, config, folder)
     if (members.folder / CARD).is_file():
         _copy(members.folder / CARD, folder / CARD)
-    if unused := [
-        name for key, name in _OTHER_MODELS.items() if key in members.files and key not in NAMES[members.task]
-    ]:
-        write_text(folder / _UNUSED, " and ".join(unused) + "\n")
     save(config, folder / "config.yaml")
+    if members.task != "lm" and _LM[0] in members.configs and _LM[1] in members.files:
+        (folder / INSIDE).mkdir()
+        _arrange(Members(members.model, members.folder, "lm"), folder / INSIDE)
+    if "ngram_file" in members.files:
+        write_text(folder / _UNUSED, "n-gram model\n")
 
 
 def place(key: str, path: Path) -> str:

@@ -105,7 +105,7 @@ def test_options_of_a_call_give_what_a_predictor_with_these_options_gives(tiny_r
         options = Options(**changed)
         alone = load_predictor(tiny_run.model_dir, options=options)
         assert predictor.batch([frames], [{}], options) == alone.batch([frames], [{}])
-    assert predictor.options == Options(beam_size=1, ctc_weight=0.3)
+    assert predictor.options == Options(beam_size=1, ctc_weight=0.3, lm_weight=0.0)
 
 
 def test_threads_with_other_options_do_not_change_each_other(tiny_run, predictor):

@@ -12,6 +12,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from espnet_diverse.attention import EVERYTHING
 from espnet_diverse.decoding.fast_linear import speed_up
+from espnet_diverse.decoding.hotwords import HotwordScorer
 from espnet_diverse.decoding.options import Options
 from espnet_diverse.decoding.search import BeamSearch
 from espnet_diverse.errors import ConfigError, DataError, ModelError
@@ -158,7 +159,7 @@ def test_a_language_model_takes_part(build, sources, position, weight):
     lm = DiverseTransformerLM(30, position, embed_unit=16, att_unit=32, head=2, unit=64, layer=2).eval()
     option = options(ctc_weight=weight)
     theirs = [espnet(decoder, ctc, source, option, lm, 0.5) for source in sources]
-    assert_same(batched(decoder, ctc, sources, option, language_model=lm, lm_weight=0.5), theirs)
+    assert_same(batched(decoder, ctc, sources, replace(option, lm_weight=0.5), language_model=lm), theirs)
 
 
 def test_neither_the_batch_nor_faster_linear_maps_change_the_result(build, sources):
@@ -222,7 +223,7 @@ def test_another_decoder_or_language_model_is_refused(build):
     with pytest.raises(ModelError, match="Linear has no batched search; use search=espnet"):
         BeamSearch(torch.nn.Linear(1, 1), ctc, 29)
     with pytest.raises(ModelError, match="Linear has no batched search; use search=espnet"):
-        BeamSearch(decoder, ctc, 29, torch.nn.Linear(1, 1), 0.5)
+        BeamSearch(decoder, ctc, 29, torch.nn.Linear(1, 1))
 
 
 def test_a_missing_part_is_refused(build, sources):
@@ -235,6 +236,28 @@ def test_a_missing_part_is_refused(build, sources):
             search(sources[0][None], torch.tensor([40]), options(ctc_weight=weight))
 
 
-def test_a_language_model_has_no_negative_weight(build):
-    with pytest.raises(ValueError, match="lm_weight -0.1 is negative; give 0 or more"):
-        BeamSearch(*build(), 29, lm_weight=-0.1)
+@pytest.mark.parametrize("ctc_weight", [0.0, 0.3, 1.0])
+def test_hotwords_are_found_where_they_were_not(build, sources, ctc_weight):
+    decoder, ctc = build()
+    option = options(ctc_weight=ctc_weight, beam_size=8, nbest=1)
+    plain = batched(decoder, ctc, sources, option)
+    phrase = [3, 17, 5, 11]
+    scorer = HotwordScorer([phrase], 30, 29)
+    found = {
+        weight: batched(decoder, ctc, sources, replace(option, hotword_weight=weight), hotwords=scorer)
+        for weight in (0.0, 50.0)
+    }
+    assert found[0.0] == plain
+    joined = [" ".join(map(str, best[0].tokens)) for best in found[50.0]]
+    assert sum("3 17 5 11" in text for text in joined) >= 4
+    assert not any("3 17 5 11" in " ".join(map(str, best[0].tokens)) for best in plain)
+
+
+def test_the_n_best_are_certain_with_hotwords_too(build, sources):
+    """A hypothesis that is behind may still gain by hotwords, so an early end must not change the n-best."""
+    decoder, ctc = build()
+    scorer = HotwordScorer([[3, 4, 5, 6, 7, 8]], 30, 29)
+    option = options(beam_size=6, nbest=3, hotword_weight=1.5, maxlenratio=-12)
+    short = batched(decoder, ctc, sources, option, hotwords=scorer)
+    long = batched(decoder, ctc, sources, replace(option, nbest=6), hotwords=scorer)
+    assert short == [best[:3] for best in long]

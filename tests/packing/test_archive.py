@@ -140,17 +140,31 @@ def test_pieces_of_espnets_archive_make_a_vocabulary(tmp_path):
     assert (model_dir / "README.md").read_text() == "# Cat"
 
 
-def test_a_language_model_that_is_not_used_is_mentioned_each_time(tmp_path, caplog):
-    meta = {**META, "files": META["files"] | {"lm_file": "exp/lm.pth"}}
-    model = archive_of(tmp_path / "model.zip", meta=meta, **{"exp/lm.pth": "weights"})
+def test_an_ngram_model_that_is_not_used_is_mentioned_each_time(tmp_path, caplog):
+    meta = {**META, "files": META["files"] | {"ngram_file": "exp/ngram.bin"}}
+    model = archive_of(tmp_path / "model.zip", meta=meta, **{"exp/ngram.bin": "weights"})
     for _ in range(2):
         caplog.clear()
         unpacked(model)
-        said = f"{model}: its language model is not used; scores and texts are those of the model alone"
+        said = f"{model}: its n-gram model is not used; scores and texts are those of the model alone"
         assert [record.getMessage() for record in caplog.records] == [said]
     caplog.clear()
     unpacked(archive_of(tmp_path / "other.zip"))
     assert not caplog.records
+
+
+def test_a_language_model_of_espnets_archive_is_beside_the_model(tmp_path, caplog):
+    meta = {
+        "yaml_files": META["yaml_files"] | {"lm_train_config": "exp/lm/config.yaml"},
+        "files": META["files"] | {"lm_file": "exp/lm/9epoch.pth"},
+    }
+    config = {"lm": "transformer", "lm_conf": {"layer": 1}, "token_list": ["<blank>", "<unk>", "a", "<sos/eos>"]}
+    members = {"exp/lm/config.yaml": config | {"token_type": "char"}, "exp/lm/9epoch.pth": "weights of the lm"}
+    model_dir = unpacked(archive_of(tmp_path / "model.zip", meta=meta, **members))
+    folder = model_dir / "language_model"
+    assert yaml.safe_load((folder / "config.yaml").read_text())["task"] == "lm"
+    assert (folder / "valid.loss.ave.pth").read_text() == "weights of the lm"
+    assert (model_dir / "valid.acc.ave.pth").read_text() == "weights" and not caplog.records
 
 
 BOMB = "lol: &a [{}]\n" + "b: {<<: *a}\n"
@@ -180,7 +194,7 @@ BOMB = "lol: &a [{}]\n" + "b: {<<: *a}\n"
 def test_what_is_not_to_be_trusted_is_refused(tmp_path, cache, changes, said):
     with pytest.raises(ModelError, match=said):
         unpacked(archive_of(tmp_path / "model.zip", **changes))
-    assert list((cache / "models" / "2").iterdir()) == [] and not (tmp_path / "evil").exists()
+    assert list((cache / "models" / "3").iterdir()) == [] and not (tmp_path / "evil").exists()
 
 
 def test_links_encryption_and_other_files_are_refused(tmp_path):

@@ -1,0 +1,89 @@
+"""What a beam search scores hypotheses with besides the model: a language model, and hotwords."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from torch import nn
+
+from espnet_diverse.decoding.condition_ids import KnownConditions, known_conditions
+from espnet_diverse.errors import ModelError
+from espnet_diverse.training.tasks import find_weights, load_model, read_config
+
+INSIDE = "language_model"
+"""Folder of a language model in the directory of a run: that of a packed model of ESPnet is unpacked to it."""
+WEIGHTS = "valid.loss.ave.pth"
+
+
+@dataclass(frozen=True)
+class Fusion:
+    """Files of what is added to a search.
+
+    Attributes:
+        language_model: Directory of a run of task lm, over the same tokens as the model.
+        weights: Its weights, as a path or a name in the directory; by default valid.loss.ave.pth.
+        hotwords: File with a phrase a line.
+    """
+
+    language_model: Path | None = None
+    weights: str | Path | None = None
+    hotwords: Path | None = None
+
+
+def language_model_of(model_dir: Path, fusion: Fusion) -> Path | None:
+    """Directory of the language model to use: the one that is named, or the one that belongs to the model, or None."""
+    own = model_dir / INSIDE
+    if fusion.language_model is None and (own / "config.yaml").is_file():
+        return own
+    return fusion.language_model
+
+
+def language_model_files(model_dir: Path, weights: str | Path | None = None) -> tuple[Path, Path]:
+    """Paths of config.yaml and of the weights of a language model.
+
+    Raises:
+        ModelError: A file is missing or damaged, or the model is not a language model.
+    """
+    config = model_dir / "config.yaml"
+    if (task := read_config(config).get("task")) != "lm":
+        raise ModelError(f"{model_dir}: is a model of task {task}, not a language model; give a run of task lm")
+    return config, find_weights(model_dir, weights or WEIGHTS)
+
+
+def load_language_model(
+    model_dir: Path,
+    weights: str | Path | None,
+    tokens: Sequence[str],
+    conditions: KnownConditions,
+    device: str = "cpu",
+) -> nn.Module:
+    """Load a language model for a search.
+
+    Args:
+        model_dir: Directory of its run.
+        weights: Its weights, see `Fusion`.
+        tokens: Tokens of the model that is searched with.
+        conditions: The conditions that this model depends on.
+        device: "cpu", "cuda" or "cuda:N".
+
+    Raises:
+        ModelError: A file is missing or damaged, the model is not a language model, or has other tokens, or depends on
+            conditions that the model does not know.
+    """
+    _, path = language_model_files(model_dir, weights)
+    model, args = load_model(model_dir, path, device, "lm")
+    theirs = list(args.token_list)
+    if theirs != list(tokens):
+        at = next((i for i, pair in enumerate(zip(theirs, tokens, strict=False)) if pair[0] != pair[1]), None)
+        differ = f"{len(theirs)} tokens and the model {len(tokens)}"
+        if at is not None and len(theirs) == len(tokens):
+            differ = f"{theirs[at]!r} as token {at} and the model {tokens[at]!r}"
+        raise ModelError(f"{model_dir}: the language model has {differ}; train it with the vocabulary of the model")
+    for condition, names in known_conditions(model).names.items():
+        if conditions.names.get(condition) != names:
+            own = " ".join(conditions.names.get(condition, ())) or "none"
+            raise ModelError(
+                f"{model_dir}: the language model knows the {condition} {' '.join(names)}, and the model {own}; "
+                "train both with the same values"
+            )
+    return model.lm.eval()

@@ -1,0 +1,154 @@
+"""Language models and hotwords in the searches of a loaded model."""
+
+import shutil
+from dataclasses import replace
+
+import pytest
+import torch
+
+from espnet_diverse.bin.main import main
+from espnet_diverse.decoding.condition_ids import KnownConditions
+from espnet_diverse.decoding.fusion import INSIDE, Fusion, language_model_of, load_language_model
+from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.predictor import load_predictor
+from espnet_diverse.errors import ConfigError, ModelError
+from espnet_diverse.inference import Recognizer, SegmentationOptions
+from espnet_diverse.training import checkpoint
+from espnet_diverse.training.config import save
+from espnet_diverse.training.tasks import LMTask, read_config
+
+TRANSFORMER = {"embed_unit": 8, "att_unit": 16, "head": 2, "unit": 16, "layer": 1, "pos_enc": "sinusoidal"}
+RNN = {"unit": 8, "nlayers": 1}
+
+
+def write_lm(folder, tokens, lm="transformer", conf=TRANSFORMER):
+    """A directory with an untrained language model whose scores differ much."""
+    parser = LMTask.get_parser()
+    parser.set_defaults(lm=lm, lm_conf=dict(conf), token_list=list(tokens), init=None, task="lm")
+    args = parser.parse_args([])
+    torch.manual_seed(0)
+    model = LMTask.build_model(args)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(3)
+    folder.mkdir(parents=True)
+    checkpoint.save(model.state_dict(), folder / "valid.loss.ave.pth")
+    save(vars(args), folder / "config.yaml")
+    return folder
+
+
+@pytest.fixture
+def tokens(tiny_run):
+    return read_config(tiny_run.model_dir / "config.yaml")["token_list"]
+
+
+def decoded(run, output_dir, *more):
+    arguments = ["decode", str(run.model_dir), "--data_dir", str(run.test_dir), "--output_dir", str(output_dir)]
+    lengths = ["--minlenratio", "-3", "--maxlenratio", "-6", "--beam_size", "3"]
+    assert main([*arguments, *lengths, *map(str, more)]) == 0
+    tables = ((output_dir / name).read_text().splitlines() for name in ("text", "score"))
+    return [dict(line.split(" ", 1) for line in table) for table in tables]
+
+
+@pytest.mark.parametrize("lm", ["transformer", "diverse_transformer"])
+def test_scores_with_a_language_model_are_those_of_espnet(tiny_run, tokens, tmp_path, lm):
+    folder = write_lm(tmp_path / "lm", tokens, lm)
+    added = ["--lm", folder, "--lm_weight", "0.7"]
+    ours, theirs = (
+        decoded(tiny_run, tmp_path / search, "--search", search, *added) for search in ("batched", "espnet")
+    )
+    assert ours[0] == theirs[0]
+    for name, score in ours[1].items():
+        assert float(score) == pytest.approx(float(theirs[1][name]), abs=1e-4)
+    assert decoded(tiny_run, tmp_path / "alone")[1] != ours[1]
+
+
+def test_a_recurrent_language_model_is_for_espnets_search(tiny_run, tokens, tmp_path, capfd):
+    folder = write_lm(tmp_path / "lm", tokens, "seq_rnn", RNN)
+    added = ["--lm", folder, "--lm_weight", "0.7"]
+    assert decoded(tiny_run, tmp_path / "out", "--search", "espnet", *added)[1]
+    arguments = ["decode", str(tiny_run.model_dir), "--data_dir", str(tiny_run.test_dir)]
+    assert main([*arguments, "--output_dir", str(tmp_path / "ours"), *map(str, added)]) == 1
+    assert "SequentialRNNLM has no batched search; use search=espnet" in capfd.readouterr().err
+
+
+def test_the_model_in_its_folder_is_used_unless_another_is_named(tiny_run, tokens, tmp_path):
+    copy = shutil.copytree(tiny_run.model_dir, tmp_path / "exp")
+    own, other = write_lm(copy / INSIDE, tokens), write_lm(tmp_path / "lm", tokens)
+    assert language_model_of(copy, Fusion()) == own and language_model_of(copy, Fusion(other)) == other
+    assert language_model_of(tiny_run.model_dir, Fusion()) is None
+    predictor = load_predictor(copy)
+    assert predictor.has_language_model and predictor.options.lm_weight == 0.3
+    assert predictor.resolve(Options(lm_weight=0.0)).lm_weight == 0.0
+    assert not load_predictor(copy, options=Options(search="greedy")).has_language_model
+
+
+def test_recognisers_take_both(tiny_run, tokens, tmp_path):
+    """Every utterance has three letters of a to d, which a large bonus for another phrase replaces."""
+    (tmp_path / "words.txt").write_text("abab\n")
+    lm = write_lm(tmp_path / "lm", tokens)
+    audio = tiny_run.test_dir / "test-00.wav"
+    options, whole = Options(hotword_weight=30.0, maxlenratio=-6), SegmentationOptions(vad="none")
+    plain = Recognizer(tiny_run.model_dir, options=options, segmentation=whole).transcribe(audio).text
+    added = Fusion(lm, hotwords=tmp_path / "words.txt")
+    both = Recognizer(tiny_run.model_dir, options=options, segmentation=whole, fusion=added)
+    assert "abab" in both.transcribe(audio).text and "abab" not in plain
+    assert "abab" not in both.transcribe(audio, options=replace(options, hotword_weight=0.0)).text
+
+
+def test_words_of_the_command_line(tiny_run, tmp_path, capsys):
+    (tmp_path / "words.txt").write_text("cdcd\n")
+    audio = str(tiny_run.test_dir / "test-00.wav")
+    more = ["--hotwords", str(tmp_path / "words.txt"), "--hotword_weight", "30", "--set", "maxlenratio=-6"]
+    more += ["--vad", "none"]
+    assert main(["transcribe", str(tiny_run.model_dir), audio, *more]) == 0
+    assert "cdcd" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("options", "added", "text"),
+    [
+        (Options(lm_weight=0.5), Fusion(), "lm_weight 0.5 needs a language model; give --lm, or leave it out"),
+        (Options(search="greedy"), "lm", "search=greedy uses no language model; set search=batched, or leave --lm out"),
+        (Options(search="greedy"), "words", "search=greedy has no hotwords; set search=batched, or leave them out"),
+    ],
+)
+def test_what_a_search_does_not_use_is_refused(tiny_run, tokens, tmp_path, options, added, text):
+    if added == "lm":
+        added = Fusion(write_lm(tmp_path / "lm", tokens))
+    elif added == "words":
+        (tmp_path / "words.txt").write_text("ab\n")
+        added = Fusion(hotwords=tmp_path / "words.txt")
+    with pytest.raises(ConfigError, match=text):
+        load_predictor(tiny_run.model_dir, options=options, fusion=added)
+
+
+def test_hotwords_are_refused_in_espnets_search_and_files_without_a_model(tiny_run, tmp_path, capsys):
+    (tmp_path / "words.txt").write_text("ab\n")
+    arguments = ["decode", str(tiny_run.model_dir), "--data_dir", str(tiny_run.test_dir), "--output_dir", str(tmp_path)]
+    assert main([*arguments, "--search", "espnet", "--hotwords", str(tmp_path / "words.txt")]) == 1
+    assert "search=espnet has no hotwords; set search=batched" in capsys.readouterr().err
+    assert main([*arguments, "--lm_file", "x.pth"]) == 1
+    assert "--lm_file x.pth has no --lm; give the language model too" in capsys.readouterr().err
+
+
+def test_models_that_do_not_fit_are_refused(tiny_run, tokens, tmp_path):
+    known = KnownConditions()
+    with pytest.raises(ModelError, match="is a model of task asr, not a language model; give a run of task lm"):
+        load_language_model(tiny_run.model_dir, None, tokens, known)
+    fewer = write_lm(tmp_path / "fewer", tokens[:-2] + tokens[-1:])
+    with pytest.raises(ModelError, match=f"has {len(tokens) - 1} tokens and the model {len(tokens)}"):
+        load_language_model(fewer, None, tokens, known)
+    other = write_lm(tmp_path / "other", [*tokens[:3], "q", *tokens[4:]])
+    with pytest.raises(ModelError, match=f"has 'q' as token 3 and the model '{tokens[3]}'; train it with the vocabul"):
+        load_language_model(other, None, tokens, known)
+    selection = {"strategy": "static", "by": ["lang"], "conditions": {"lang": ["de", "en"]}}
+    conf = TRANSFORMER | {"attention": {"selection": selection}}
+    selecting = write_lm(tmp_path / "selecting", tokens, "diverse_transformer", conf)
+    config = read_config(selecting / "config.yaml") | {
+        "model": "diverse",
+        "model_conf": {"conditions": {"lang": ["de", "en"]}},
+    }
+    save(config, selecting / "config.yaml")
+    with pytest.raises(ModelError, match="the language model knows the lang de en, and the model none"):
+        load_language_model(selecting, None, tokens, known)
