@@ -11,7 +11,7 @@ from espnet_diverse.conditions import CONDITIONS, values_by_condition
 from espnet_diverse.decoding.options import PRECISIONS, SAMPLING, SEARCHES, Options, declared
 from espnet_diverse.errors import ConfigError
 
-TASKS = ("asr", "st", "mt", "lm")
+TASKS = ("asr", "st", "mt", "lm", "cls")
 _SEARCH_HELP = """Each option can also be given as --set KEY=VALUE or as a key of a --config file, with the same
 meaning. Values of the command line override those of files."""
 
@@ -254,6 +254,6 @@ def data_inputs(args: argparse.Namespace) -> list[Path]:
 
 def stats_files(stats_dir: Path, task: str) -> list[Path]:
     """Files that the statistics stage writes and training needs."""
-    texts = {"mt": ("text_shape", "src_text_shape"), "lm": ("text_shape",)}
+    texts = {"mt": ("text_shape", "src_text_shape"), **dict.fromkeys(("lm", "cls"), ("text_shape",))}
     names = texts.get(task, ("speech_shape", "feats_stats.npz"))
     return [stats_dir / phase / name for phase in ("train", "valid") for name in names]

@@ -30,6 +30,7 @@ from espnet_diverse.registration import replaced_names
 from espnet_diverse.registration.lazy_imports import explain_missing_transformers
 from espnet_diverse.training import checkpoint
 from espnet_diverse.training.batches import balanced_batches
+from espnet_diverse.training.classification import ClassificationTask
 from espnet_diverse.training.condition_names import ConditionIndices, names_of_conditions
 from espnet_diverse.training.config import load, named_files
 from espnet_diverse.training.initialisation import initialise
@@ -219,13 +220,19 @@ class LMTask(_TaskMixin, lm.LMTask):
     name = "lm"
 
 
+class CLSTask(_TaskMixin, ClassificationTask):
+    """Classification of text."""
+
+    name = "cls"
+
+
 class S2TTask(_TaskMixin, s2t.S2TTask):
     """Multitask speech to text."""
 
     name = "s2t"
 
 
-TASKS: dict[str, type[AbsTask]] = {task.name: task for task in (ASRTask, STTask, MTTask, LMTask, S2TTask)}
+TASKS: dict[str, type[AbsTask]] = {task.name: task for task in (ASRTask, STTask, MTTask, LMTask, CLSTask, S2TTask)}
 
 
 def load_model(model_dir: str | Path, model_file: str | Path | None = None, device: str = "cpu", task: str = "asr"):
