@@ -85,7 +85,7 @@ class MultiHeadAttention(nn.Module):
         """Number of heads P that `linear_q`, `linear_k` and `linear_v` have; without head selection H."""
         return self.selection.pool if self.selection else self.h
 
-    def head_weights(self) -> Mapping[str, nn.Parameter]:
+    def head_weights(self) -> Mapping[str, Tensor]:
         """Weights whose rows belong to one head of the pool after another, by projection."""
         return {"q": self.linear_q.weight, "k": self.linear_k.weight, "v": self.linear_v.weight}
 

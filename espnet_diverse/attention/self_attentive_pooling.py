@@ -45,7 +45,7 @@ class SelfAttentivePooling(nn.Module):
         self.linear_v = nn.Linear(width, heads, bias=False)
         self.pool, self.frobenius = heads, frobenius
 
-    def head_weights(self) -> Mapping[str, nn.Parameter]:
+    def head_weights(self) -> Mapping[str, Tensor]:
         """Weights whose rows belong to one head after another, by projection: the learned queries."""
         return {"q": self.linear_v.weight}
 

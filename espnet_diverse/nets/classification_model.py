@@ -3,9 +3,9 @@
 import torch.nn.functional as F
 from espnet2.torch_utils.device_funcs import force_gatherable
 from espnet2.train.abs_espnet_model import AbsESPnetModel
-from torch import Tensor, nn
+from torch import Tensor
 
-from espnet_diverse.nets.models import Diverse
+from espnet_diverse.nets.sentence_classifier import SelfAttentiveClassifier
 from espnet_diverse.scope import current
 
 
@@ -13,12 +13,12 @@ class ClassificationModel(AbsESPnetModel):
     """Cross-entropy of the class of a sentence, which is a condition of the open scope.
 
     Args:
-        classifier: The net, with `by`, the condition whose value is the class, such as `SelfAttentiveClassifier`.
+        classifier: The net; its `by` is the condition whose values are the classes.
     """
 
-    def __init__(self, classifier: nn.Module):
+    def __init__(self, classifier: SelfAttentiveClassifier):
         super().__init__()
-        self.classifier = classifier
+        self.classifier, self.by = classifier, classifier.by
 
     def forward(self, text: Tensor, text_lengths: Tensor, **_) -> tuple[Tensor, dict[str, Tensor | None], Tensor]:
         """Tokens (B, T) with their numbers (B,) -> loss (1,), statistics of (1,) each, and weight (1,).
@@ -26,7 +26,7 @@ class ClassificationModel(AbsESPnetModel):
         Raises:
             ValueError: The open scope has no classes of the sentences.
         """
-        labels = current().condition(self.classifier.by, len(text))
+        labels = current().condition(self.by, len(text))
         scores = self.classifier(text, text_lengths).scores
         loss = F.cross_entropy(scores, labels)
         accuracy = (scores.argmax(-1) == labels).float().mean()
@@ -35,12 +35,3 @@ class ClassificationModel(AbsESPnetModel):
     def collect_feats(self, text: Tensor, text_lengths: Tensor, **_) -> dict[str, Tensor]:
         """Return nothing: text has no features."""
         return {}
-
-
-class DiverseClassificationModel(Diverse, ClassificationModel):
-    """The model with the losses and statistics of all models of this package.
-
-    Args:
-        args: Arguments of `ClassificationModel`.
-        options: `auxiliary_factor`, `balance_interval` and `conditions`, see `Diverse`.
-    """

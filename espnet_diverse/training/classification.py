@@ -8,7 +8,7 @@ from espnet2.torch_utils.initialize import initialize
 from espnet2.train.abs_espnet_model import AbsESPnetModel
 from espnet2.train.class_choices import ClassChoices
 
-from espnet_diverse.nets.classification_model import DiverseClassificationModel
+from espnet_diverse.nets.models import DiverseClassificationModel
 from espnet_diverse.nets.sentence_classifier import CLASSIFIERS
 
 
@@ -24,7 +24,8 @@ class ClassificationTask(lm.LMTask):
     def build_model(cls, args: Namespace) -> AbsESPnetModel:
         """Build the model of a configuration, whose vocabulary becomes part of it."""
         if isinstance(args.token_list, str):
-            args.token_list = Path(args.token_list).read_text(encoding="utf-8").splitlines()
+            with Path(args.token_list).open(encoding="utf-8") as file:
+                args.token_list = [line.rstrip() for line in file]  # as in ESPnet's tasks
         classifiers, models = cls.class_choices_list
         net = classifiers.get_class(args.classifier)(len(args.token_list), **args.classifier_conf)
         model = models.get_class(args.model)(net, **args.model_conf)

@@ -110,7 +110,7 @@ class HeadedAttention(Protocol):
 
     pool: int
 
-    def head_weights(self) -> Mapping[str, nn.Parameter]:
+    def head_weights(self) -> Mapping[str, Tensor]:
         """Weights whose rows are divided among the heads, one after another, by projection, of `PROJECTIONS`."""
 
 
@@ -208,7 +208,7 @@ class HeadParticles:
         joint: Whether the rows of a head in all weights are one particle.
     """
 
-    def __init__(self, weights: Sequence[nn.Parameter], heads: int, joint: bool):
+    def __init__(self, weights: Sequence[Tensor], heads: int, joint: bool):
         self.weights, self.heads, self.joint = list(weights), heads, joint
 
     def values(self) -> Tensor:

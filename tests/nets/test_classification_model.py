@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from espnet_diverse.nets.classification_model import DiverseClassificationModel
+from espnet_diverse.nets.models import DiverseClassificationModel
 from espnet_diverse.nets.sentence_classifier import Classified, SelfAttentiveClassifier
 from espnet_diverse.scope import scope
 
