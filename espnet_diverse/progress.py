@@ -30,6 +30,16 @@ def progress(
     yield from _plain(items, name, total, unit, every_seconds)
 
 
+class WithProgress(Iterable[Item]):
+    """Items that show their progress each time they are read; the arguments are those of `progress`."""
+
+    def __init__(self, items: Iterable[Item], name: str, total: int | None = None, unit: str = "item"):
+        self.items, self.name, self.total, self.unit = items, name, total, unit
+
+    def __iter__(self) -> Iterator[Item]:
+        return progress(self.items, self.name, self.total, self.unit)
+
+
 def _plain(items: Iterable[Item], name: str, total: int | None, unit: str, every_seconds: float) -> Iterator[Item]:
     start = last = time.monotonic()
     done, shown = 0, -1

@@ -161,6 +161,30 @@ def tiny_translation(tmp_path_factory) -> TinyRun:
     return train_run(root, ["--config", str(root / "mt.yaml"), *task])
 
 
+CLASSIFICATION = """
+classifier_conf: {by: tgtlang, embed_dim: 16, hidden_size: 8, pooling_width: 8, heads: 3, linear_units: 16,
+                  dropout_rate: 0.0, frobenius: 0.01}
+batch_type: sorted
+batch_size: 8
+max_epoch: 2
+num_iters_per_epoch: 20
+num_workers: 0
+optim: adam
+optim_conf: {lr: 1.0e-2}
+best_model_criterion: [[valid, acc, max]]
+"""
+
+
+@pytest.fixture(scope="session")
+def tiny_classifier(tiny_translation, tmp_path_factory) -> TinyRun:
+    """A run that learns the target language of `tiny_translation`, upper case or doubled letters; its heads repel."""
+    root = tmp_path_factory.mktemp("classifier")
+    for folder in ("train", "valid", "test", "tokens"):
+        shutil.copytree(tiny_translation.train_dir.parent / folder, root / folder)
+    (root / "cls.yaml").write_text(CLASSIFICATION)
+    return train_run(root, ["--config", f"{root / 'cls.yaml'},repulsion/svgd", "--task", "cls"])
+
+
 @pytest.fixture
 def drawn(monkeypatch):
     """The figures of matplotlib that were saved, in order."""

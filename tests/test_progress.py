@@ -2,7 +2,7 @@
 
 import pytest
 
-from espnet_diverse.progress import progress, timespan
+from espnet_diverse.progress import WithProgress, progress, timespan
 
 
 def test_items_pass_through_and_the_last_line_counts_them(capfd):
@@ -13,6 +13,12 @@ def test_items_pass_through_and_the_last_line_counts_them(capfd):
 def test_the_total_is_the_length_of_the_items(capfd):
     assert list(progress([1, 2], "valid")) == [1, 2]
     assert capfd.readouterr().err.startswith("valid: 2/2 items, ")
+
+
+def test_items_can_be_read_again(capfd):
+    items = WithProgress([1, 2], "stats", unit="step")
+    assert [*items, *items] == [1, 2, 1, 2]
+    assert [line.partition(",")[0] for line in capfd.readouterr().err.splitlines()] == ["stats: 2/2 steps"] * 2
 
 
 @pytest.mark.parametrize(("every", "lines"), [(0.0, 3), (100.0, 1)])

@@ -25,7 +25,7 @@ option corpus_dir '' "folder of the unpacked official release; without --corpus_
 option corpus '' "'synthetic' generates a small synthetic corpus in the official layout and uses it"
 option corpus_size '' "size of the synthetic corpus: demo or tiny"
 option data_dir '' "folder of the prepared data; without it data, or data/synthetic for the synthetic corpus"
-option task asr "asr, st for speech translation, mt for text translation, or lm for a language model"
+option task asr "asr, st for speech translation, mt for text translation, lm for a language model, or cls for classification of text"
 option prepare_options '' "further options of espnet-diverse prepare, such as '--languages ar de'"
 option config '' "configuration fragments joined by commas; later ones override earlier ones"
 option set '' "change of the configuration as key.sub=value; may be repeated"
@@ -140,6 +140,9 @@ stage_decode() {
         if [[ $task == lm ]]; then
             espnet-diverse perplexity "${model[@]}" --data_dir "$data_dir/$name" --output_dir "$decode_dir/$name" \
                 --results "$exp_dir/RESULTS.md" --device "$device"
+        elif [[ $task == cls ]]; then
+            espnet-diverse classify "${model[@]}" --data_dir "$data_dir/$name" --output_dir "$decode_dir/$name" \
+                --results "$exp_dir/RESULTS.md" --device "$device"
         else
             espnet-diverse decode "${model[@]}" --config "$decode_config" --data_dir "$data_dir/$name" \
                 --output_dir "$decode_dir/$name" --nj "$nj" --device "$device"
@@ -148,7 +151,7 @@ stage_decode() {
 }
 stage_score() {
     local name
-    [[ $task != lm ]] || return 0 # the perplexity of the decode stage is the score
+    [[ $task != lm && $task != cls ]] || return 0 # the decode stage has measured the perplexity, or the accuracy
     for name in $test_sets; do
         # shellcheck disable=SC2086 # metric, score_by and score_options hold several words
         espnet-diverse score --reference "$data_dir/$name/text" --hypothesis "$decode_dir/$name/text" \

@@ -8,6 +8,7 @@ the module fits wherever ESPnet uses its own and loads its checkpoints.
 """
 
 import copy
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
@@ -83,6 +84,10 @@ class MultiHeadAttention(nn.Module):
     def pool(self) -> int:
         """Number of heads P that `linear_q`, `linear_k` and `linear_v` have; without head selection H."""
         return self.selection.pool if self.selection else self.h
+
+    def head_weights(self) -> Mapping[str, Tensor]:
+        """Weights whose rows belong to one head of the pool after another, by projection."""
+        return {"q": self.linear_q.weight, "k": self.linear_k.weight, "v": self.linear_v.weight}
 
     def forward(
         self, query: Tensor, key: Tensor, value: Tensor, *rest: Tensor | Stream | None, expand_kv: bool = False

@@ -28,6 +28,7 @@ COMMANDS = {
     "translate": "translate text line by line",
     "demo": "serve a local web page: transcribe or translate, and plot attention heads",
     "score": "score hypotheses against references",
+    "classify": "classify texts; writes classes, confidences, accuracy and calibration",
     "perplexity": "compute the perplexity of texts under a language model",
     "plan": "run the stages of a recipe in one process and skip finished ones",
     "figure": "plot the attention heads of a model on one utterance, and head selection in training",

@@ -15,7 +15,7 @@ from espnet_diverse.errors import ConfigError
 if TYPE_CHECKING:
     from espnet_diverse.decoding.fusion import Fusion
 
-TASKS = ("asr", "st", "mt", "lm")
+TASKS = ("asr", "st", "mt", "lm", "cls")
 _SEARCH_HELP = """Each option can also be given as --set KEY=VALUE or as a key of a --config file, with the same
 meaning. Values of the command line override those of files."""
 
@@ -290,6 +290,6 @@ def data_inputs(args: argparse.Namespace) -> list[Path]:
 
 def stats_files(stats_dir: Path, task: str) -> list[Path]:
     """Files that the statistics stage writes and training needs."""
-    texts = {"mt": ("text_shape", "src_text_shape"), "lm": ("text_shape",)}
+    texts = {"mt": ("text_shape", "src_text_shape"), **dict.fromkeys(("lm", "cls"), ("text_shape",))}
     names = texts.get(task, ("speech_shape", "feats_stats.npz"))
     return [stats_dir / phase / name for phase in ("train", "valid") for name in names]

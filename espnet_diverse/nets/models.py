@@ -1,4 +1,4 @@
-"""ESPnet's models with the auxiliary losses of diverse attention: one mixin, five classes."""
+"""ESPnet's models with the auxiliary losses of diverse attention: one mixin, six classes."""
 
 from collections.abc import Mapping
 from inspect import signature
@@ -18,6 +18,7 @@ from espnet_diverse.conditions import CONDITIONS
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.functional.sentence_ends import add_sos_eos
 from espnet_diverse.nets.adapter import freeze_base
+from espnet_diverse.nets.classification_model import ClassificationModel
 from espnet_diverse.nets.gradient_balance import GradientBalance
 from espnet_diverse.nets.label_smoothing import replace_losses
 from espnet_diverse.nets.replace_attention import signature_with
@@ -189,6 +190,12 @@ class DiverseS2TModel(Diverse, ESPnetS2TModel):
     __signature__ = signature_with(ESPnetS2TModel, **_OURS)
 
 
+class DiverseClassificationModel(Diverse, ClassificationModel):
+    """Classification of text."""
+
+    __signature__ = signature_with(ClassificationModel, **_OURS)
+
+
 def _check_shared(options: Mapping) -> None:
     """Refuse to share embeddings that differ: ESPnet only warns, and compares nothing but the vocabularies' sizes."""
     if not options.get("share_encoder_decoder_input_embed"):
@@ -214,4 +221,5 @@ MODELS = {
     "mt": DiverseMTModel,
     "lm": DiverseLanguageModel,
     "s2t": DiverseS2TModel,
+    "cls": DiverseClassificationModel,
 }

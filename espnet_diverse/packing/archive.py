@@ -32,7 +32,7 @@ SAFETENSORS = "model.safetensors"
 CARD = "README.md"
 VOCABULARY = ("tokens.txt", "tokens.yaml")
 NAMES = {
-    **{task: (f"{task}_train_config", f"{task}_model_file") for task in ("asr", "st", "mt", "s2t")},
+    **{task: (f"{task}_train_config", f"{task}_model_file") for task in ("asr", "st", "mt", "s2t", "cls")},
     "lm": ("lm_train_config", "lm_file"),
 }
 """ESPnet's argument names of config.yaml and the weights, by task."""

@@ -31,6 +31,7 @@ _ALLOWED = {
     **dict.fromkeys(("encoder", "md_encoder", "hier_encoder", "extra_mt_encoder"), _NETS),
     **dict.fromkeys(("decoder", "extra_asr_decoder", "extra_mt_decoder"), _DECODERS),
     "lm": {"seq_rnn", "transformer", "diverse_transformer"},
+    "classifier": {"self_attentive"},
     "model": {"espnet", "maskctc", "pit_espnet", "mt", "discrete_asr", "lm", "lm_multitask", "diverse"},
     "token_type": _TOKENS,
     "src_token_type": _TOKENS | {"hugging_face"},  # reads one file and downloads nothing

@@ -21,6 +21,7 @@ _WHAT = {
     "st": ("Speech translation", "automatic-speech-recognition"),
     "mt": ("Text translation", "translation"),
     "lm": ("Language model", "text-generation"),
+    "cls": ("Text classification", "text-classification"),
     "s2t": ("Speech recognition and translation", "automatic-speech-recognition"),
 }
 _SPEECH = """\
@@ -44,7 +45,12 @@ _PERPLEXITY = """\
 espnet-diverse perplexity --model_dir {file} --data_dir DATA_DIR --output_dir OUTPUT_DIR
 ```
 """
-_USE = {"mt": _TEXT, "lm": _PERPLEXITY}
+_CLASSES = """\
+```sh
+espnet-diverse classify --model_dir {file} --data_dir DATA_DIR --output_dir OUTPUT_DIR
+```
+"""
+_USE = {"mt": _TEXT, "lm": _PERPLEXITY, "cls": _CLASSES}
 _ATTENTIONS = (("encoder", "attention"), ("decoder", "attention"), ("decoder", "cross_attention"))
 
 
@@ -121,13 +127,13 @@ def _languages(config: Mapping) -> list[str]:
 def _model(config: Mapping, model: nn.Module) -> dict[str, str]:
     """Rows of the table about the model."""
     rows = {"parameters": f"{sum(parameter.numel() for parameter in model.parameters()) / 1e6:.2f} M"}
-    for net in ("encoder", "decoder", "lm"):
+    for net in ("encoder", "decoder", "lm", "classifier"):
         if config.get(net):
             rows[net] = ", ".join([str(config[net]), *_size(config.get(f"{net}_conf") or {})])
     for where, core, options in _attentions(config):
         rows[where] = ", ".join([core, *(f"{key} {value}" for key, value in options.items())])
     rows["vocabulary"] = f"{len(config['token_list'])} tokens, {config.get('token_type')}"
-    rate = None if config.get("task") in ("mt", "lm") else audio_rate(config)
+    rate = None if config.get("task") in ("mt", "lm", "cls") else audio_rate(config)
     if rate is not None:
         rows["sampling rate"] = f"{rate} Hz"
     return rows | {
@@ -136,7 +142,13 @@ def _model(config: Mapping, model: nn.Module) -> dict[str, str]:
 
 
 def _size(options: Mapping) -> Iterator[str]:
-    named = {"num_blocks": "layers", "output_size": "wide", "attention_heads": "heads", "layer": "layers"}
+    named = {
+        "num_blocks": "layers",
+        "output_size": "wide",
+        "attention_heads": "heads",
+        "layer": "layers",
+        "heads": "heads",
+    }
     return (f"{options[key]} {what}" for key, what in named.items() if key in options)
 
 

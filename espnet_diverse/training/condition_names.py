@@ -22,7 +22,7 @@ from espnet_diverse.option_checks import OptionError, renamed
 from espnet_diverse.training.config import Config, located
 
 Keys = tuple[str, ...]
-_NETS = ("encoder_conf", "decoder_conf", "lm_conf")  # sections of the nets that can have such parts
+_NETS = ("encoder_conf", "decoder_conf", "lm_conf", "classifier_conf")  # sections of the nets that can have such parts
 
 
 def condition_table(data_dir: Path, condition: str) -> Path:

@@ -1,8 +1,9 @@
 """Repulsive attention: the heads of an attention are particles that repel each other in every optimizer step.
 
 An et al. 2020, "Repulsive Attention: Rethinking Multi-head Attention as Bayesian Inference", section 4 and Algorithm 1;
-equations (4) and (5) in `functional/particles.py`. A particle is the block of rows that a head has in the weight of
-linear_q, linear_k or linear_v; biases and all other parameters keep their gradients. The gradients of particles become
+equations (4) and (5) in `functional/particles.py`. A particle is the block of rows that a head has in a weight of its
+attention: of linear_q, linear_k or linear_v, or, in self-attentive pooling, the row that is the head's query. Biases
+and all other parameters keep their gradients. The gradients of particles become
 
     grad_i = -epsilon phi_i
 
@@ -15,9 +16,10 @@ Adam divides epsilon out again: with it only alpha, beta and num_data have an ef
 Cost: O(M^2) of the weights of an attention for M heads, whatever the batch is.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -31,7 +33,7 @@ from espnet_diverse.option_checks import OptionError, check_fields, is_number, o
 from espnet_diverse.registration import replaced_names
 
 PROJECTIONS = ("q", "k", "v")
-MODULES = ("encoder_self", "decoder_self", "cross")
+MODULES = ("encoder_self", "decoder_self", "cross", "pooling")
 
 
 @dataclass(frozen=True)
@@ -51,8 +53,8 @@ class RepulsionOptions:
         sigma: Standard deviation of the Gaussian prior.
         layout: Whether the rows of a head in linear_q, linear_k and linear_v are a particle each, "separate", or one
             particle together, "joint".
-        projections: The projections whose weights are particles, of q, k, v.
-        modules: The attentions, of encoder_self, decoder_self (of a decoder or a language model) and cross.
+        projections: The projections whose weights are particles, of q, k, v. Pooling has q, the queries of its heads.
+        modules: The attentions, of encoder_self, decoder_self (of a decoder or a language model), cross and pooling.
         layers: "all" layers of each net, the "first" or the "last".
     """
 
@@ -96,6 +98,20 @@ def read_repulsion(section: object) -> RepulsionOptions | None:
         raise ConfigError(f"{section!r} is not a mapping of options; write repulsion: {{method: {section}}}")
     options = read(RepulsionOptions, section, "repulsion")
     return None if options.method == "none" else options
+
+
+@runtime_checkable
+class HeadedAttention(Protocol):
+    """An attention whose heads can be repelled.
+
+    Attributes:
+        pool: Number of heads.
+    """
+
+    pool: int
+
+    def head_weights(self) -> Mapping[str, Tensor]:
+        """Weights whose rows are divided among the heads, one after another, by projection, of `PROJECTIONS`."""
 
 
 @contextmanager
@@ -192,7 +208,7 @@ class HeadParticles:
         joint: Whether the rows of a head in all weights are one particle.
     """
 
-    def __init__(self, weights: Sequence[nn.Parameter], heads: int, joint: bool):
+    def __init__(self, weights: Sequence[Tensor], heads: int, joint: bool):
         self.weights, self.heads, self.joint = list(weights), heads, joint
 
     def values(self) -> Tensor:
@@ -219,8 +235,9 @@ def _find(model: nn.Module, options: RepulsionOptions) -> dict[str, HeadParticle
     """Return the particles of the attentions that options select, by the name of the module."""
     found = {}
     for name, attention in _attentions(model, options).items():
-        weights = [getattr(attention, f"linear_{projection}").weight for projection in options.projections]
-        trained = [weight for weight in weights if weight.requires_grad]
+        weights = attention.head_weights()
+        chosen = [weights[projection] for projection in options.projections if projection in weights]
+        trained = [weight for weight in chosen if weight.requires_grad]
         if attention.pool == 1 and trained and options.method != "sgld":
             raise ConfigError(f"repulsion: {name} has one head, which nothing repels; give more, or other modules")
         if trained:
@@ -234,14 +251,20 @@ def _find(model: nn.Module, options: RepulsionOptions) -> dict[str, HeadParticle
     return found
 
 
-def _attentions(model: nn.Module, options: RepulsionOptions) -> dict[str, MultiHeadAttention]:
+def _attentions(model: nn.Module, options: RepulsionOptions) -> dict[str, HeadedAttention]:
     """Return the attentions of the kinds and layers that options select, by the name of the module."""
     nets: dict[tuple[str, str], list[str]] = {}
-    modules = {name: module for name, module in model.named_modules() if isinstance(module, MultiHeadAttention)}
+    modules = {name: module for name, module in model.named_modules() if isinstance(module, HeadedAttention)}
     for name, module in modules.items():
         *net, _, attribute = ["", "", *name.split(".")]  # such as decoder.decoders, 0, src_attn
-        kind = "cross" if attribute == "src_attn" else "decoder_self" if module.core.causal else "encoder_self"
-        if kind in options.modules:
+        if _kind(module, attribute) in options.modules:
             nets.setdefault((".".join(net), attribute), []).append(name)
     layers = {"all": slice(None), "first": slice(1), "last": slice(-1, None)}[options.layers]
     return {name: modules[name] for names in nets.values() for name in names[layers]}
+
+
+def _kind(attention: HeadedAttention, attribute: str) -> str:
+    """Return which of `MODULES` an attention is that its net has as `attribute`."""
+    if not isinstance(attention, MultiHeadAttention):
+        return "pooling"
+    return "cross" if attribute == "src_attn" else "decoder_self" if attention.core.causal else "encoder_self"

@@ -13,7 +13,13 @@ _SPEECH = ("wav.scp", "speech", "sound")
 _TEXT = ("text", "text", "text")
 _SOURCE = ("src_text", "src_text", "text")
 
-DATA = {"asr": (_SPEECH, _TEXT), "st": (_SPEECH, _TEXT, _SOURCE), "mt": (_TEXT, _SOURCE), "lm": (_TEXT,)}
+DATA = {
+    "asr": (_SPEECH, _TEXT),
+    "st": (_SPEECH, _TEXT, _SOURCE),
+    "mt": (_TEXT, _SOURCE),
+    "lm": (_TEXT,),
+    "cls": (_TEXT,),
+}
 """Data of each task: table in the data directory, ESPnet's name for it, and its type."""
 
 FOLD_LENGTH = {"sound": 80000, "text": 150}

@@ -5,7 +5,6 @@ Importing this module registers our classes in ESPnet's tables, as the import of
 
 import logging
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator
 from functools import partial
 from math import ceil
 from pathlib import Path
@@ -25,11 +24,12 @@ from espnet_diverse.nets.bert import BertFrontend
 from espnet_diverse.nets.models import DiverseSTModel
 from espnet_diverse.option_checks import with_present_names
 from espnet_diverse.pretrained_tokenizer import PretrainedTokenizer
-from espnet_diverse.progress import progress
+from espnet_diverse.progress import WithProgress
 from espnet_diverse.registration import replaced_names
 from espnet_diverse.registration.lazy_imports import explain_missing_transformers
 from espnet_diverse.training import checkpoint
 from espnet_diverse.training.batches import balanced_batches
+from espnet_diverse.training.classification import ClassificationTask
 from espnet_diverse.training.condition_names import ConditionIndices, names_of_conditions
 from espnet_diverse.training.config import load, named_files
 from espnet_diverse.training.initialisation import initialise
@@ -138,17 +138,7 @@ class _TaskMixin:
             return loader
         with Path(data_path_and_name_and_type[0][0]).open(encoding="utf-8") as file:
             total = ceil(sum(1 for _ in file) / batch_size)
-        return _WithProgress(loader, f"stats {mode}", total)
-
-
-class _WithProgress:
-    """An iterable that shows its progress."""
-
-    def __init__(self, items, name: str, total: int):
-        self.items, self.name, self.total = items, name, total
-
-    def __iter__(self) -> Iterator:
-        return progress(self.items, self.name, self.total, "step")
+        return WithProgress(loader, f"stats {mode}", total, "step")
 
 
 class ASRTask(_TaskMixin, asr.ASRTask):
@@ -219,13 +209,19 @@ class LMTask(_TaskMixin, lm.LMTask):
     name = "lm"
 
 
+class CLSTask(_TaskMixin, ClassificationTask):
+    """Classification of text."""
+
+    name = "cls"
+
+
 class S2TTask(_TaskMixin, s2t.S2TTask):
     """Multitask speech to text."""
 
     name = "s2t"
 
 
-TASKS: dict[str, type[AbsTask]] = {task.name: task for task in (ASRTask, STTask, MTTask, LMTask, S2TTask)}
+TASKS: dict[str, type[AbsTask]] = {task.name: task for task in (ASRTask, STTask, MTTask, LMTask, CLSTask, S2TTask)}
 
 
 def load_model(model_dir: str | Path, model_file: str | Path | None = None, device: str = "cpu", task: str = "asr"):

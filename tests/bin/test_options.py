@@ -12,9 +12,10 @@ from espnet_diverse.decoding.options import Options
 from espnet_diverse.errors import ConfigError
 
 SEARCHING = ("decode", "transcribe", "translate", "augment")
-READING = (*SEARCHING, "perplexity", "analyse", "figure", "export", "pack", "prune", "adopt", "average", "demo")
+READING = (*SEARCHING, "perplexity", "classify", "analyse", "figure", "export", "pack", "prune", "adopt")
+READING += ("average", "demo")
 OTHERS = {"decode": ["--data_dir", "d", "--output_dir", "o"], "transcribe": [], "translate": []}
-OTHERS |= dict.fromkeys(("perplexity", "analyse", "figure"), OTHERS["decode"])
+OTHERS |= dict.fromkeys(("perplexity", "classify", "analyse", "figure"), OTHERS["decode"])
 OTHERS |= {"augment": ["back", *OTHERS["decode"]], "export": ["onnx", "--output", "o"], "pack": ["--output", "o"]}
 OTHERS |= {"adopt": ["--output_dir", "o"], "prune": ["--output_dir", "o"], "average": [], "demo": []}
 

@@ -43,3 +43,11 @@ def test_what_is_packed_without_the_run_it_was_is_refused(tiny_run, tmp_path):
     with pytest.raises(ModelError, match=r"9epoch\.pth: no such model file"):
         pack(tiny_run.model_dir, tmp_path / "model.zip", Facts(), model_file="9epoch.pth")
     assert not (tmp_path / "model.zip").exists()
+
+
+def test_a_classifier_is_packed(tiny_classifier, tmp_path):
+    model_dir = unpacked(pack(tiny_classifier.model_dir, tmp_path / "model.zip", Facts()))
+    assert load_model(model_dir, task="cls")[0].classifier.labels == ["yy", "zz"]
+    card = (model_dir / "README.md").read_text()
+    assert "pipeline_tag: text-classification" in card and "| classifier | self_attentive, 3 heads |" in card
+    assert "espnet-diverse classify --model_dir model.zip" in card

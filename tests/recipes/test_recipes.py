@@ -53,8 +53,8 @@ def test_shellcheck_finds_nothing(script):
 class TestEveryRecipe:
     def test_has_all_its_files(self, folder):
         names = ["run.sh", "path.sh", "cmd.sh", "local/data.sh", "README.md", "conf/train.yaml", "conf/demo.yaml"]
-        names += [] if folder.name.startswith("lm") else ["conf/decode.yaml"]  # a perplexity has no search
-        for name in names:
+        searched = [] if folder.name in ("lm1", "cls1") else ["conf/decode.yaml"]
+        for name in names + searched:
             assert (folder / name).is_file(), name
         assert os.access(folder / "run.sh", os.X_OK)
         assert os.access(folder / "local" / "data.sh", os.X_OK)
@@ -70,10 +70,10 @@ class TestEveryRecipe:
 
     def test_default_fragments_merge(self, folder, monkeypatch):
         monkeypatch.chdir(folder)
-        text = (folder / "run.sh").read_text()
-        for names in re.search(r"^default config (\S+) \\\n +(\S+)$", text, flags=re.MULTILINE).groups():
-            parts = {"lm"} if folder.name.startswith("lm") else {"encoder", "decoder", "model_conf"}
-            assert parts | {"optim", "max_epoch"} <= merge(names.split(",")).keys()
+        defaults = re.compile(r"^default config (\S+) \\\n +(\S+)$", re.MULTILINE)
+        for names in defaults.search((folder / "run.sh").read_text()).groups():
+            nets = {"lm1": {"lm"}, "cls1": {"classifier"}}.get(folder.name, {"encoder", "decoder", "model_conf"})
+            assert nets | {"optim", "max_epoch"} <= merge(names.split(",")).keys()
 
     def test_every_configuration_is_a_mapping_without_espnets_slow_plots(self, folder):
         for path in folder.glob("conf/*.yaml"):
@@ -113,7 +113,7 @@ class TestEveryRecipe:
         for argv in lines:
             result = bash(*argv, "--stop_stage", "decode", "--dry_run", cwd=folder)
             assert result.returncode == 0, result.stderr
-            assert re.search(r"^\[decode\] espnet-diverse (decode|perplexity) ", result.stdout, flags=re.MULTILINE)
+            assert re.search(r"^\[decode\] espnet-diverse (decode|perplexity|classify) ", result.stdout, re.MULTILINE)
 
 
 def test_dry_run_prints_the_plan_and_makes_nothing(recipe):
@@ -293,8 +293,8 @@ def test_text_translation_has_one_vocabulary_of_both_sides_unless_it_has_two(rec
     assert texts == ["data/train/text", "data/train/src_text"]
 
 
-def test_a_language_model_is_scored_by_its_perplexity(recipe):
-    plan = commands(recipe("--task", "lm", "--average_metric", "valid.loss", "--tag", "x", "--stage", "decode"))
-    assert [(stage, argv[1]) for stage, argv in plan] == [("decode", "perplexity")] * 2
-    assert value(plan[0][1], "--model_file") == "valid.loss.ave.pth"
-    assert value(plan[0][1], "--results") == "exp/x/RESULTS.md"
+@pytest.mark.parametrize(("task", "command"), [("lm", "perplexity"), ("cls", "classify")])
+def test_models_without_a_search_are_scored_where_they_run(recipe, task, command):
+    plan = commands(recipe("--task", task, "--average_metric", "valid.loss", "--tag", "x", "--stage", "decode"))
+    assert [(stage, argv[1]) for stage, argv in plan] == [("decode", command)] * 2
+    assert {"valid.loss.ave.pth", "exp/x/RESULTS.md"} <= set(plan[0][1])

@@ -95,3 +95,15 @@ def test_language_model(run_text):
     numbers = json.loads((folder / "exp/tiny/quick/test/perplexity.json").read_text())
     assert numbers["texts"] == len(read_data_dir(folder / "data/synthetic/test").text)
     assert 1 < numbers["perplexity"] < numbers["word_perplexity"]
+
+
+@pytest.mark.slow
+def test_classification(run_text):
+    size = {"max_epoch": 1, "num_iters_per_epoch": 2, "classifier_conf.heads": 2}
+    few = ["--prepare_options", "--pairs en-de en-fr --train_utterances 16"]
+    folder = run_text("sentence/cls1", size, "--test_sets", "test", *few)
+    numbers = json.loads((folder / "exp/tiny/quick/test/classification.json").read_text())
+    labels = read_table(folder / "exp/tiny/quick/test/label")
+    assert labels.keys() == read_data_dir(folder / "data/synthetic/test").text.keys()
+    assert set(labels.values()) <= {"de", "fr"} and numbers["texts"] == len(labels)
+    assert 0 <= numbers["accuracy"] <= 100 and numbers["dist"] > 0

@@ -60,6 +60,15 @@ def position_disagreement(weights, valid):
     return -sum(abs((a * b).sum()) for a, b in pairs) / number**2
 
 
+def pooling_weights(h, w, v, valid):
+    """(9) of one sample: h (T, D), w (E, D), v (M, E) -> weights (M, T); positions from `valid` on have 0."""
+    weights = np.zeros((len(v), len(h)))
+    for i in range(len(v)):
+        scores = [sum(v[i, e] * math.tanh(sum(w[e] * h[t])) for e in range(len(w))) for t in range(valid)]
+        weights[i, :valid] = np.exp(scores) / sum(np.exp(scores))
+    return weights
+
+
 def frobenius(a):
     """||A A^T - I||_F^2 of weights (H, T)."""
     total = 0.0

@@ -10,6 +10,7 @@ from references.placed_attentions import PATHS, Net
 from torch import nn
 
 from espnet_diverse.attention import build_attention
+from espnet_diverse.attention.self_attentive_pooling import SelfAttentivePooling
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.nets import DECODERS, ENCODERS
 from espnet_diverse.training.config import merge
@@ -118,6 +119,28 @@ def test_the_heads_of_a_pool_repel_each_other():
     np.testing.assert_allclose(attention.linear_q.weight.grad.view(6, -1), expected, atol=1e-12)
 
 
+@pytest.mark.parametrize("layout", ["separate", "joint"])
+def test_the_queries_of_pooling_repel_each_other(layout):
+    net = nn.ModuleDict({"pooling": SelfAttentivePooling(6, 5, heads=4).double()})
+    net["pooling"](torch.randn(2, 3, 6, dtype=torch.double)).square().sum().backward()
+    of_keys, weight = net["pooling"].linear_w.weight.grad.clone(), net["pooling"].linear_v.weight
+    expected = -0.1 * oracle.svgd(weight.detach().numpy(), weight.grad.numpy(), 0.01, "paper")
+    repulsion = Repulsion(net, RepulsionOptions(layout=layout))
+    assert list(repulsion.particles) == ["pooling"]
+    repulsion(0)
+    np.testing.assert_allclose(weight.grad, expected, atol=1e-12)
+    assert torch.equal(net["pooling"].linear_w.weight.grad, of_keys)
+
+
+def test_pooling_is_one_of_the_modules_and_has_queries_alone():
+    net = Net()
+    net.pooling = SelfAttentivePooling(6, 5, heads=4).double()
+    assert list(Repulsion(net, RepulsionOptions(modules=["cross"])).particles) == list(PATHS[2:])
+    assert list(Repulsion(net, RepulsionOptions(modules=["pooling"])).particles) == ["pooling"]
+    with pytest.raises(ConfigError, match=r"the model has no trained head in pooling \(all layers\)"):
+        Repulsion(net, RepulsionOptions(modules=["pooling"], projections=["v"]))
+
+
 def test_an_attention_that_was_not_used_stays():
     net = Net()
     zero_gradients(net.encoders)
@@ -150,7 +173,7 @@ def test_the_prior_is_divided_by_the_size_of_the_data():
 
 
 def test_a_model_without_heads_to_repel_is_refused():
-    with pytest.raises(ConfigError, match=r"no trained head in encoder_self decoder_self cross \(all layers\); choose"):
+    with pytest.raises(ConfigError, match=r"no trained head in encoder_self decoder_self cross pooling \(all layers\)"):
         Repulsion(nn.Linear(2, 2), RepulsionOptions())
     net = Net().requires_grad_(False)
     with pytest.raises(ConfigError, match=r"the model has no trained head in cross \(first layers\); choose other mod"):

@@ -1,0 +1,92 @@
+"""A classifier of sentences: embedding, BiLSTM, self-attentive pooling, and a layer of rectified units.
+
+Lin et al. 2017, "A Structured Self-attentive Sentence Embedding", sections 2.1 and 4.1, without the pruned weights of
+its appendix. The classes are the values of a condition, such as the language of the text: of a table utt2lang.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from espnet_diverse.attention.self_attentive_pooling import SelfAttentivePooling
+
+
+class Classified(NamedTuple):
+    """What the classifier computes of B sentences.
+
+    Attributes:
+        scores: Scores of the C classes before the softmax, (B, C).
+        heads: Vectors of the H heads, (B, H, M).
+    """
+
+    scores: Tensor
+    heads: Tensor
+
+
+class SelfAttentiveClassifier(nn.Module):
+    """Embedding, BiLSTM, self-attentive pooling, and a layer of rectified units.
+
+    Args:
+        vocab_size: Number of tokens.
+        by: Condition whose values are the classes, a name of `conditions.CONDITIONS` or a list of one.
+        conditions: Values of that condition, by its name; training fills them in.
+        embed_dim: Width of the embeddings.
+        hidden_size: Width of the LSTM in each direction.
+        pooling_width: Width of the keys of the pooling.
+        heads: Number of heads of the pooling; the paper has 30.
+        linear_units: Width of the rectified layer.
+        dropout_rate: Dropout rate of embeddings, pooled vectors and the rectified layer.
+        frobenius: Weight of the loss ||A A^T - I||_F^2 of the pooling weights, 0 for none.
+
+    Raises:
+        ValueError: There is not one condition, or it has fewer than 2 values, or a number is not possible.
+    """
+
+    def __init__(
+        self,
+        vocab_size: int,
+        by: str | Sequence[str] | None = None,
+        conditions: Mapping[str, Sequence[str]] | None = None,
+        embed_dim: int = 300,
+        hidden_size: int = 300,
+        pooling_width: int = 350,
+        heads: int = 30,
+        linear_units: int = 2000,
+        dropout_rate: float = 0.5,
+        frobenius: float = 0.0,
+    ):
+        super().__init__()
+        self.by, self.labels = _classes(by, conditions or {})
+        self.embed = nn.Embedding(vocab_size, embed_dim)
+        self.lstm = nn.LSTM(embed_dim, hidden_size, batch_first=True, bidirectional=True)
+        self.pooling = SelfAttentivePooling(2 * hidden_size, pooling_width, heads, frobenius)
+        self.dropout = nn.Dropout(dropout_rate)
+        self.hidden = nn.Linear(heads * 2 * hidden_size, linear_units)
+        self.output = nn.Linear(linear_units, len(self.labels))
+
+    def forward(self, text: Tensor, lengths: Tensor) -> Classified:
+        """Tokens (B, T) with their numbers (B,), 1 or more each -> scores (B, C) and vectors of the heads (B, H, M)."""
+        x = self.dropout(self.embed(text))
+        packed = pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
+        x, _ = pad_packed_sequence(self.lstm(packed)[0], batch_first=True, total_length=text.size(1))
+        valid = torch.arange(text.size(1), device=text.device) < lengths[:, None]
+        heads = self.pooling(x, valid.unsqueeze(1))
+        hidden = torch.relu(self.hidden(self.dropout(heads.flatten(1))))
+        return Classified(self.output(self.dropout(hidden)), heads)
+
+
+def _classes(by: str | Sequence[str] | None, conditions: Mapping[str, Sequence[str]]) -> tuple[str, list[str]]:
+    """The condition that is predicted, and its values in the order of their indices."""
+    names = [by] if isinstance(by, str) else list(by or [])
+    if len(names) != 1:
+        raise ValueError(f"by {by!r} is not one condition; write by: lang, for example, to classify by utt2lang")
+    labels = list(conditions.get(names[0], ()))
+    if len(labels) < 2:
+        raise ValueError(f"{names[0]} has {len(labels)} values in the training data; a classifier needs 2 or more")
+    return names[0], labels
+
+
+CLASSIFIERS = {"self_attentive": SelfAttentiveClassifier}
