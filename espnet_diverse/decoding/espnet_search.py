@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from espnet_diverse.audio.reading import read_at
 from espnet_diverse.decoding.condition_ids import KnownConditions, known_conditions
-from espnet_diverse.decoding.options import Options, has_ctc, text_task
+from espnet_diverse.decoding.options import Options, check_search, has_ctc, text_task
 from espnet_diverse.decoding.precision import check_device
 from espnet_diverse.decoding.results import Text
 from espnet_diverse.registration import replaced_names
@@ -119,7 +119,8 @@ def load_search(
         device: "cpu", "cuda" or "cuda:N".
 
     Raises:
-        ConfigError: The device does not exist, or the options ask for CTC and the model was trained without it.
+        ConfigError: The device does not exist, the options ask for CTC and the model was trained without it, or the model
+            is non-autoregressive.
         ModelError: A file is missing or damaged, the weights do not fit the configuration, or the model reads features
             or writes no text.
     """
@@ -128,9 +129,11 @@ def load_search(
     config = read_config(config_file)
     task = text_task(config, config_file)
     rate = None if task == "mt" else required_rate(config)
-    options = (options or Options()).resolved(has_ctc(config, task)).for_espnet()
+    options = (options or Options()).resolved(has_ctc(config, task))
+    check_search(config, options)
+    given = options.for_espnet()
     cls = _CLASSES[task]
     with replaced_names(sys.modules[cls.__module__], **{f"{task.upper()}Task": TASKS[task]}):
-        speech2text = cls(config_file, weights, device=device, lm_weight=0.0, **options)
+        speech2text = cls(config_file, weights, device=device, lm_weight=0.0, **given)
     conditions = known_conditions(getattr(speech2text, f"{task}_model"))
     return TextSearch(speech2text, conditions) if rate is None else Search(speech2text, conditions, rate)

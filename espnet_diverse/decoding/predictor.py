@@ -17,12 +17,14 @@ from espnet_diverse.decoding.beam import Hypothesis
 from espnet_diverse.decoding.condition_ids import known_conditions
 from espnet_diverse.decoding.encoding import Encoding
 from espnet_diverse.decoding.greedy import GreedySearch
-from espnet_diverse.decoding.options import Options, has_ctc, text_task
+from espnet_diverse.decoding.one_pass import OnePassSearch
+from espnet_diverse.decoding.options import Options, check_search, has_ctc, text_task
 from espnet_diverse.decoding.precision import check_device, check_precision, set_precision
 from espnet_diverse.decoding.results import Text
 from espnet_diverse.decoding.sampling import SamplingSearch
 from espnet_diverse.decoding.search import BeamSearch
 from espnet_diverse.errors import ConfigError
+from espnet_diverse.nets.flow import FlowDecoder
 from espnet_diverse.scope import scope
 from espnet_diverse.training.audio_rate import required_rate
 from espnet_diverse.training.precision import compile_layers
@@ -198,7 +200,9 @@ class Predictor:
 
 def _build_search(
     model: nn.Module, ctc: nn.Module | None, options: Options, of_text: bool
-) -> BeamSearch | GreedySearch | SamplingSearch:
+) -> BeamSearch | GreedySearch | OnePassSearch | SamplingSearch:
+    if isinstance(model.decoder, FlowDecoder):
+        return OnePassSearch(model.decoder, model.eos)
     if options.search == "greedy":
         return GreedySearch(ctc)
     if options.search == "sampling":
@@ -226,8 +230,8 @@ def load_predictor(
         compiled: Whether encoder layers are compiled.
 
     Raises:
-        ConfigError: The options ask for CTC, and the model was trained without it; the device does not exist; or the
-            precision or compilation is not possible on it.
+        ConfigError: The options ask for CTC, and the model was trained without it, or for a search that is not possible
+            with it; the device does not exist; or the precision or compilation is not possible on it.
         ModelError: A file is missing or damaged, the weights do not fit the configuration, or the model has parts that
             batched search does not support.
     """
@@ -236,6 +240,7 @@ def load_predictor(
     config_file, options = Path(model_dir) / "config.yaml", options or Options()
     weights, config = find_weights(Path(model_dir), model_file), read_config(config_file)
     task = text_task(config, config_file)
+    check_search(config, options)
     options = options.resolved(has_ctc(config, task))  # before the model is loaded, which takes seconds
     model, args = TASKS[task].build_model_from_file(config_file, weights, device)
     return Predictor(model, args, task, options, device, precision, compiled)
