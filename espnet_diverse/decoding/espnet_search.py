@@ -119,8 +119,8 @@ def load_search(
         device: "cpu", "cuda" or "cuda:N".
 
     Raises:
-        ConfigError: The device does not exist, the options ask for CTC and the model was trained without it, or the model
-            is non-autoregressive.
+        ConfigError: The device does not exist, the options ask for CTC and the model was trained without it, or the
+            model is non-autoregressive.
         ModelError: A file is missing or damaged, the weights do not fit the configuration, or the model reads features
             or writes no text.
     """

@@ -166,7 +166,7 @@ class DiverseMTModel(Diverse, ESPnetMTModel):
 
     def _calc_mt_att_loss(
         self, encoder_out: Tensor, encoder_out_lens: Tensor, ys_pad: Tensor, ys_pad_lens: Tensor
-    ) -> tuple[Tensor, float, float | None]:
+    ) -> tuple[Tensor, float | None, float | None]:
         """Loss, accuracy and, in validation with `report_bleu`, BLEU, with the reference ys_pad (B, T) as input."""
         inputs, targets = add_sos_eos(ys_pad, self.sos, self.eos, self.ignore_id)
         scores, _ = self.decoder(encoder_out, encoder_out_lens, inputs, ys_pad_lens + 1)

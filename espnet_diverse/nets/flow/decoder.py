@@ -102,7 +102,7 @@ class FlowDecoder(AbsDecoder):
         self.to_mean, self.to_log_var = nn.Linear(width, chosen.latent), nn.Linear(width, chosen.latent)
         nets = [transformer(chosen.latent // 2, num_blocks=chosen.step_blocks) for _ in range(chosen.steps)]
         steps = [FlowStep(chosen.latent, chosen.groups, net, width) for net in nets]
-        self.prior = FlowPrior(steps, chosen.latent)
+        self.prior = FlowPrior(steps)
         self.length = LengthPredictor(width, chosen.most_difference)
         self.generator = transformer(chosen.latent)
         self.output_layer = nn.Linear(width, vocab_size)
@@ -122,7 +122,8 @@ class FlowDecoder(AbsDecoder):
             hlens: Number of frames of each sentence (B,).
             ys_in_pad: Target tokens (B, T) without begin and end of the sentence; padding may have any index.
             ys_in_lens: Number of target tokens (B,).
-            noise: Standard normal noise of the sample (B, T, Z), which is drawn by default.
+            noise: Standard normal noise of the sample, of a shape that broadcasts to (B, T, Z); by default it is drawn.
+                0 gives the mean of the posterior.
         """
         source, valid = Source.of(hs_pad, hlens), lengths_to_mask(ys_in_lens, ys_in_pad.size(1))
         hidden = self.posterior(ys_in_pad.masked_fill(~valid, 0), valid, source)

@@ -11,6 +11,8 @@ N(0, I), this is what ActNorm's initialisation from data would give, and process
 coupling's scales are within [1/e, e], so a density never overflows. FlowSeq's multi-scale architecture is left out.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -67,12 +69,13 @@ class FlowPrior(nn.Module):
 
     Args:
         steps: Its steps, from z to e.
-        latent: Width Z of the latent variables.
     """
 
-    def __init__(self, steps: list[FlowStep], latent: int):
+    steps: Any  # nn.ModuleList says nothing of the type of its modules
+
+    def __init__(self, steps: list[FlowStep]):
         super().__init__()
-        self.steps, self.latent = nn.ModuleList(steps), latent
+        self.steps = nn.ModuleList(steps)
 
     def log_density(self, z: Tensor, valid: Tensor, source: Source) -> Tensor:
         """Return log p(z | x) in nats: z (B, T, Z), valid (B, T) -> (B,)."""
