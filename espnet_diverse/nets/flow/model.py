@@ -10,7 +10,7 @@ from espnet_diverse.nets.flow.decoder import FlowDecoder
 from espnet_diverse.nets.models import DiverseMTModel
 from espnet_diverse.nets.replace_attention import signature_with
 from espnet_diverse.option_checks import is_number
-from espnet_diverse.scope import current
+from espnet_diverse.scope import current, scope
 
 
 class FlowMTModel(DiverseMTModel):
@@ -32,11 +32,11 @@ class FlowMTModel(DiverseMTModel):
         ConfigError: The decoder is not `flow`, or `kl_updates` is negative or not a number.
     """
 
-    __signature__ = signature_with(DiverseMTModel, kl_updates=0.3)
+    __signature__ = signature_with(DiverseMTModel, kl_updates=0.5)
 
     end_tokens = 0
 
-    def __init__(self, *args, kl_updates: float = 0.3, **options):
+    def __init__(self, *args, kl_updates: float = 0.5, **options):
         super().__init__(*args, **options)
         if not isinstance(self.decoder, FlowDecoder):
             raise ConfigError(f"model flow has no use for decoder {type(self.decoder).__name__}; set decoder: flow")
@@ -63,7 +63,8 @@ class FlowMTModel(DiverseMTModel):
         shared.add_stat("nll_length", -bound.length.mean())
         if self.training:
             return loss, None, None
-        scores = self.decoder.translate(encoder_out, encoder_out_lens, ys_pad_lens)
+        with scope(shared.conditions, collect=False):  # its losses are not those of the bound
+            scores = self.decoder.translate(encoder_out, encoder_out_lens, ys_pad_lens)
         bleu = self.mt_error_calculator and self.mt_error_calculator(scores.argmax(-1).cpu(), ys_pad.cpu())
         return loss, self._accuracy(scores, ys_pad), bleu
 

@@ -105,6 +105,15 @@ def test_losses_of_attention_are_per_token_without_an_end():
     torch.testing.assert_close(by_token["aux_diversity_z"] * 6, by_sentence["aux_diversity_z"] * 2)
 
 
+def test_losses_of_attention_are_those_of_the_bound():
+    """Not those of the translation that validation makes; they are means over the attention modules."""
+    torch.manual_seed(0)
+    decoder = CONFIG["decoder_conf"] | {"attention": {"core": "sma", "noise_std": 0.0}}
+    model = build(decoder_conf=decoder, encoder_conf=CONFIG["encoder_conf"])
+    in_validation, in_training = (losses(model.train(training))[1] for training in (False, True))
+    torch.testing.assert_close(in_validation["aux_diversity_z"], in_training["aux_diversity_z"])
+
+
 def test_latent_variables_decide_between_translations():
     """Each source token has two translations, one of two tokens four times. Tokens that are independent mix them."""
     model, random = build(model_conf={"kl_updates": 100}), torch.Generator().manual_seed(0)
