@@ -11,6 +11,7 @@ probable token at each position.
 """
 
 from dataclasses import dataclass, fields
+from inspect import Signature
 from typing import NamedTuple
 
 import torch
@@ -59,6 +60,12 @@ class FlowOptions:
             raise OptionError("latent", message)
 
 
+def _signature(signature: Signature) -> Signature:
+    """Leave out the options of ESPnet's decoder that each net of FlowSeq has its own value of."""
+    own = ("input_layer", "use_output_layer")
+    return signature.replace(parameters=[each for name, each in signature.parameters.items() if name not in own])
+
+
 class Bound(NamedTuple):
     """The parts of (1) for B sentences.
 
@@ -88,7 +95,7 @@ class FlowDecoder(AbsDecoder):
         ConfigError: An option is unknown or has a value that is not allowed, or a core does not support the use.
     """
 
-    __signature__ = signature_with(TransformerDecoder, attention=None, cross_attention=None, flow=None)
+    __signature__ = _signature(signature_with(TransformerDecoder, attention=None, cross_attention=None, flow=None))
 
     def __init__(self, vocab_size: int, encoder_output_size: int, flow: dict | None = None, **options):
         super().__init__()

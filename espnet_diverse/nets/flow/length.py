@@ -6,7 +6,7 @@ Ma et al. 2019, "FlowSeq", section 3.4. Differences beyond the greatest one coun
 import torch
 from torch import Tensor, nn
 
-from espnet_diverse.functional.memory import masked_mean
+from espnet_diverse.functional.masks import masked_mean
 from espnet_diverse.nets.flow.transformer import Source
 
 
@@ -48,4 +48,4 @@ class LengthPredictor(nn.Module):
         return lengths.gather(1, index).masked_fill(values == -torch.inf, 1), values
 
     def _log_probs(self, source: Source) -> Tensor:
-        return self.output(masked_mean(source.output, source.valid)).log_softmax(-1)
+        return self.output(masked_mean(source.output, source.valid.unsqueeze(-1), dim=1)).log_softmax(-1)

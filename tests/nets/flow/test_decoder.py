@@ -9,6 +9,9 @@ from torch.distributions import Normal
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.nets.flow.decoder import FlowDecoder
 from espnet_diverse.nets.flow.transformer import Source
+from espnet_diverse.training.config import merge
+from espnet_diverse.training.espnet_command import check
+from espnet_diverse.training.tasks import MTTask
 
 TOKENS = torch.tensor([[2, 5, 3, -1], [4, 4, 7, 1]])
 LENGTHS = torch.tensor([3, 4])
@@ -99,3 +102,17 @@ def test_gradients_reach_every_weight_with_any_core(build, source, core):
 def test_options_are_checked(flow, said):
     with pytest.raises(ConfigError, match=said):
         FlowDecoder(9, 16, attention_heads=2, flow=flow)
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("decoder_conf.flow.stepz=2", r"--set .*: key 'decoder_conf\.flow\.stepz' is unknown; did you mean 'steps'"),
+        ("decoder_conf.input_layer=embed", r"--set .*: key 'decoder_conf\.input_layer' is unknown"),
+        ("model_conf.kl_update=1", r"--set .*: key 'model_conf\.kl_update' is unknown; did you mean 'kl_updates'"),
+    ],
+)
+def test_unknown_keys_are_found_before_anything_is_built(override, said):
+    with pytest.raises(ConfigError, match=said):
+        check(MTTask, merge(["model/mt_mini", "model/flow"], [override]))
+    check(MTTask, merge(["model/mt_mini", "model/flow", "attention/sdma"]))
