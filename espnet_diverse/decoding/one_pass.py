@@ -49,25 +49,25 @@ class OnePassSearch:
         rows = torch.arange(len(source), device=source.device).repeat_interleave(number)
         encoded, counts = (source[rows], lengths[rows]), counts.flatten()
         with scope(conditions=of_rows(current().conditions, rows), collect=False):
-            best, tokens = self._log_probs(self.decoder.translate(*encoded, counts)).max(-1)
+            scores = self._of_text(self.decoder.translate(*encoded, counts))
+            tokens, ranked = scores.argmax(-1), length_scores.flatten()
             if number > 1:
-                bound = self.decoder(*encoded, tokens, counts, noise=best.new_zeros(*best.shape, 1))
-                best = self._log_probs(bound.scores).gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
-                ranked = bound.length - bound.divergence
-            else:
-                ranked = length_scores.flatten()
+                bound = self.decoder(*encoded, tokens, counts, noise=source.new_zeros(*tokens.shape, 1))
+                scores, ranked = self._of_text(bound.scores), bound.length - bound.divergence
         valid = lengths_to_mask(counts, tokens.size(1))
-        total = ranked.double() + best.double().masked_fill(~valid, 0.0).sum(1) + options.penalty * counts
+        log_probs = scores.gather(-1, tokens.unsqueeze(-1)).squeeze(-1) - scores.logsumexp(-1)
+        total = ranked.double() + log_probs.double().masked_fill(~valid, 0.0).sum(1) + options.penalty * counts
         total = total / (counts + 1) ** options.length_penalty
         total = total.masked_fill(length_scores.flatten() == -torch.inf, -torch.inf)
         texts = [row[:count] for row, count in zip(tokens.tolist(), counts.tolist(), strict=True)]
         found = [Hypothesis(*each) for each in zip(texts, total.tolist(), strict=True)]
         return [_best(found[row : row + number], options.nbest) for row in range(0, len(found), number)]
 
-    def _log_probs(self, scores: Tensor) -> Tensor:
-        """Log probabilities of tokens (N, T, V), without <blank> and <sos/eos>, which no text has."""
-        scores[..., [_BLANK, self.eos]] = -torch.inf
-        return scores.log_softmax(-1)
+    def _of_text(self, scores: Tensor) -> Tensor:
+        """Exclude <blank> and <sos/eos>, which no text has, from scores (N, T, V)."""
+        for index in (_BLANK, self.eos):
+            scores[..., index] = -torch.inf
+        return scores
 
 
 def _best(found: list[Hypothesis], number: int) -> list[Hypothesis]:
