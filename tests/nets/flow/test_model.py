@@ -89,7 +89,7 @@ def test_the_weight_of_the_divergence_rises_with_the_updates():
         assert stats["acc"] is None
         expected = model.criterion_mt(bound.scores, TWO["text"])
         number = tokens if model.loss_per_token else len(TWO["text"])
-        expected = expected + (min(1, step / 4) * bound.divergence - bound.length).sum() / number
+        expected = expected + (min(1, step / 4) ** 2 * bound.divergence - bound.length).sum() / number
         torch.testing.assert_close(loss.squeeze(), expected)
         loss.backward()
         optimizer.step()
