@@ -27,12 +27,15 @@ def load(
         device: "cpu", "cuda" or "cuda:N".
 
     Raises:
-        ModelError: A file is missing or damaged, the weights do not fit, or the model has no encoder.
+        ModelError: A file is missing or damaged, the weights do not fit, the model has no encoder, or it is
+            non-autoregressive.
     """
     config = read_config(model_dir / "config.yaml")
     task = config.get("task", "asr")
     if task not in TASKS:
         raise ModelError(f"{model_dir}: a model of task {task} has no encoder to analyse; known: {' '.join(TASKS)}")
+    if config.get("model") == "flow":
+        raise ModelError(f"{model_dir}: a non-autoregressive model reads no tokens; analyse another")
     model, _ = load_model(model_dir, model_file, device, task)
     return model.eval(), None if task == "mt" else required_rate(config)
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from espnet_diverse.audio.reading import read_at
 from espnet_diverse.decoding.condition_ids import KnownConditions, known_conditions
 from espnet_diverse.decoding.fusion import Fusion, language_model_files, language_model_of
-from espnet_diverse.decoding.options import Options, has_ctc, text_task
+from espnet_diverse.decoding.options import Options, check_search, has_ctc, text_task
 from espnet_diverse.decoding.precision import check_device
 from espnet_diverse.decoding.results import Text
 from espnet_diverse.errors import ConfigError
@@ -126,8 +126,8 @@ def load_search(
         fusion: Language model of any class, see `load_predictor`; this search has no hotwords.
 
     Raises:
-        ConfigError: The device does not exist, the options ask for CTC and the model was trained without it, or
-            hotwords are given.
+        ConfigError: The device does not exist, the options ask for CTC and the model was trained without it, the model
+            is non-autoregressive, or hotwords are given.
         ModelError: A file is missing or damaged, the weights do not fit the configuration, or the model reads features
             or writes no text.
     """
@@ -142,10 +142,12 @@ def load_search(
     folder, lm = language_model_of(Path(model_dir), fusion), {}
     if folder is not None:
         lm = dict(zip(("lm_train_config", "lm_file"), language_model_files(folder, fusion.weights), strict=True))
-    options = (options or Options()).resolved(has_ctc(config, task), folder is not None).for_espnet()
+    options = (options or Options()).resolved(has_ctc(config, task), folder is not None)
+    check_search(config, options)
+    given = options.for_espnet()
     cls = _CLASSES[task]
     ours = {f"{task.upper()}Task": TASKS[task], "LMTask": TASKS["lm"]}
     with replaced_names(sys.modules[cls.__module__], **ours):
-        speech2text = cls(config_file, weights, device=device, **lm, **options)
+        speech2text = cls(config_file, weights, device=device, **lm, **given)
     conditions = known_conditions(getattr(speech2text, f"{task}_model"))
     return TextSearch(speech2text, conditions) if rate is None else Search(speech2text, conditions, rate)

@@ -211,6 +211,21 @@ def text_task(config: Mapping, config_file: Path) -> str:
     return task
 
 
+def check_search(config: Mapping, options: Options) -> None:
+    """Refuse a search that is not possible with a non-autoregressive model.
+
+    Args:
+        config: The model's configuration, from its config.yaml.
+        options: Search options.
+
+    Raises:
+        ConfigError: The model translates in one pass, and the search makes a text token by token.
+    """
+    if config.get("model") == "flow" and options.search != "batched":
+        what = f"search={options.search} is not possible"
+        raise ConfigError(f"{what}: the model is non-autoregressive and translates in one pass; set search=batched")
+
+
 def has_ctc(config: Mapping, task: str) -> bool:
     """Whether a model was trained with CTC over its output text.
 

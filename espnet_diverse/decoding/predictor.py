@@ -19,12 +19,14 @@ from espnet_diverse.decoding.encoding import Encoding
 from espnet_diverse.decoding.fusion import Fusion, language_model_of, load_language_model
 from espnet_diverse.decoding.greedy import GreedySearch
 from espnet_diverse.decoding.hotwords import HotwordScorer, read_hotwords
-from espnet_diverse.decoding.options import Options, has_ctc, text_task
+from espnet_diverse.decoding.one_pass import OnePassSearch
+from espnet_diverse.decoding.options import Options, check_search, has_ctc, text_task
 from espnet_diverse.decoding.precision import check_device, check_precision, set_precision
 from espnet_diverse.decoding.results import Text
 from espnet_diverse.decoding.sampling import SamplingSearch
 from espnet_diverse.decoding.search import BeamSearch
 from espnet_diverse.errors import ConfigError
+from espnet_diverse.nets.flow import FlowDecoder
 from espnet_diverse.scope import scope
 from espnet_diverse.training.audio_rate import required_rate
 from espnet_diverse.training.precision import compile_layers
@@ -222,7 +224,11 @@ def _build_search(
     of_text: bool,
     language_model: nn.Module | None = None,
     hotwords: HotwordScorer | None = None,
-) -> BeamSearch | GreedySearch | SamplingSearch:
+) -> BeamSearch | GreedySearch | OnePassSearch | SamplingSearch:
+    if isinstance(model.decoder, FlowDecoder):
+        if language_model is not None or hotwords is not None:
+            raise ConfigError("a non-autoregressive model has neither language model nor hotwords; leave them out")
+        return OnePassSearch(model.decoder, model.eos)
     if options.search == "greedy":
         return GreedySearch(ctc)
     if options.search == "sampling":
@@ -253,8 +259,8 @@ def load_predictor(
             none is named.
 
     Raises:
-        ConfigError: The options ask for CTC, and the model was trained without it; the device does not exist; or the
-            precision or compilation is not possible on it.
+        ConfigError: The options ask for CTC, and the model was trained without it, or for a search that is not possible
+            with it; the device does not exist; or the precision or compilation is not possible on it.
         ModelError: A file is missing or damaged, the weights do not fit the configuration, or the model has parts that
             batched search does not support.
     """
@@ -263,6 +269,7 @@ def load_predictor(
     config_file, options = Path(model_dir) / "config.yaml", options or Options()
     weights, config = find_weights(Path(model_dir), model_file), read_config(config_file)
     task = text_task(config, config_file)
+    check_search(config, options)
     fusion = fusion or Fusion()
     folder = language_model_of(Path(model_dir), fusion)
     if folder is not None and fusion.language_model is None and options.search not in ("batched", "espnet"):

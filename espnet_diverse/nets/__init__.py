@@ -12,6 +12,7 @@ from espnet_diverse.nets.encoder import (
     DiverseEBranchformerEncoder,
     DiverseTransformerEncoder,
 )
+from espnet_diverse.nets.flow import FlowDecoder
 from espnet_diverse.nets.language_model import DiverseTransformerLM
 
 ENCODERS = {
@@ -21,5 +22,6 @@ ENCODERS = {
     "diverse_contextual_block_transformer": DiverseContextualBlockTransformerEncoder,
 }
 DECODERS = {"diverse_transformer": DiverseTransformerDecoder}
+TRANSLATION_DECODERS = {"flow": FlowDecoder}
 LANGUAGE_MODELS = {"diverse_transformer": DiverseTransformerLM}
 TEXT_FRONTENDS = {"bert": BertFrontend}

@@ -45,6 +45,8 @@ class Diverse:
 
     #: Whether ESPnet's loss is the mean over tokens whatever its options are.
     loss_per_token = False
+    #: Number of tokens of a sentence that the loss has besides those of its text: the end of the sentence.
+    end_tokens = 1
 
     def __init__(self, *args, auxiliary_factor: float = 1.0, balance_interval: int = 500, **options):
         options = renamed(options, ["conditions"], "model_conf")
@@ -97,13 +99,13 @@ class Diverse:
         """What auxiliary losses are multiplied by, so that they weigh the same whatever the task's loss is divided by.
 
         Equation (24) adds them to the negative log likelihood of a whole sentence. Where the task's loss is a mean over
-        target tokens, with the end of each sentence, they are multiplied by sentences / target tokens.
+        target tokens, with the end of each sentence where it is one, they are multiplied by sentences / target tokens.
         """
         if not self.loss_per_token:
             return self.auxiliary_factor
         given = signature(super().forward).bind(*args, **kwargs).arguments  # type: ignore[misc]
         lengths = given["text_lengths"]
-        return self.auxiliary_factor * len(lengths) / (lengths + 1).sum()
+        return self.auxiliary_factor * len(lengths) / (lengths + self.end_tokens).sum()
 
 
 class DiverseASRModel(Diverse, ESPnetASRModel):
@@ -165,7 +167,7 @@ class DiverseMTModel(Diverse, ESPnetMTModel):
 
     def _calc_mt_att_loss(
         self, encoder_out: Tensor, encoder_out_lens: Tensor, ys_pad: Tensor, ys_pad_lens: Tensor
-    ) -> tuple[Tensor, float, float | None]:
+    ) -> tuple[Tensor, float | None, float | None]:
         """Loss, accuracy and, in validation with `report_bleu`, BLEU, with the reference ys_pad (B, T) as input."""
         inputs, targets = add_sos_eos(ys_pad, self.sos, self.eos, self.ignore_id)
         scores, _ = self.decoder(encoder_out, encoder_out_lens, inputs, ys_pad_lens + 1)

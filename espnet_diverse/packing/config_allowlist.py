@@ -19,7 +19,7 @@ _NETS = {
 }
 _DECODERS = {
     *("transformer", "transformer_md", "rnn", "transducer", "mlm", "linear_decoder", "diverse_transformer"),
-    *("lightweight_conv", "lightweight_conv2d", "dynamic_conv", "dynamic_conv2d"),
+    *("lightweight_conv", "lightweight_conv2d", "dynamic_conv", "dynamic_conv2d", "flow"),
 }
 _TOKENS = {"char", "bpe", "word", "phn"}
 _ALLOWED = {
@@ -32,7 +32,7 @@ _ALLOWED = {
     **dict.fromkeys(("decoder", "extra_asr_decoder", "extra_mt_decoder"), _DECODERS),
     "lm": {"seq_rnn", "transformer", "diverse_transformer"},
     "classifier": {"self_attentive"},
-    "model": {"espnet", "maskctc", "pit_espnet", "mt", "discrete_asr", "lm", "lm_multitask", "diverse"},
+    "model": {"espnet", "maskctc", "pit_espnet", "mt", "discrete_asr", "lm", "lm_multitask", "diverse", "flow"},
     "token_type": _TOKENS,
     "src_token_type": _TOKENS | {"hugging_face"},  # reads one file and downloads nothing
 }

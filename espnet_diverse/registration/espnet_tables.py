@@ -36,15 +36,16 @@ def register(task: str) -> None:
     Raises:
         TypeError: One of our classes is not of the type that the table demands.
     """
-    from espnet_diverse.nets import DECODERS, ENCODERS, LANGUAGE_MODELS, TEXT_FRONTENDS
+    from espnet_diverse.nets import DECODERS, ENCODERS, LANGUAGE_MODELS, TEXT_FRONTENDS, TRANSLATION_DECODERS
+    from espnet_diverse.nets.flow.model import FlowMTModel
     from espnet_diverse.nets.models import MODELS
 
     tables = {
         "frontend_choices": TEXT_FRONTENDS if task == "mt" else {},
         "encoder_choices": ENCODERS,
-        "decoder_choices": DECODERS,
+        "decoder_choices": DECODERS | (TRANSLATION_DECODERS if task == "mt" else {}),
         "lm_choices": LANGUAGE_MODELS,
-        "model_choices": {"diverse": MODELS[task]},
+        "model_choices": {"diverse": MODELS[task]} | ({"flow": FlowMTModel} if task == "mt" else {}),
     }
     module = sys.modules[f"espnet2.tasks.{task}"]
     for table, classes in tables.items():

@@ -20,7 +20,9 @@ from espnet_diverse.attention.selection_options import selection_options
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.nets.adapter import AdapterOptions
 from espnet_diverse.nets.condition_rows import read_options
+from espnet_diverse.nets.flow import FlowOptions
 from espnet_diverse.nets.start_tag import StartTagOptions
+from espnet_diverse.option_checks import read as read_dataclass
 from espnet_diverse.registration import replaced_names
 from espnet_diverse.training.config import Config, check_keys, located
 
@@ -134,6 +136,7 @@ _PARTS = {
     **dict.fromkeys(_ATTENTIONS, _read_attention),
     "adapter": partial(read_options, AdapterOptions, "adapter"),
     "start_tag": partial(read_options, StartTagOptions, "start_tag"),
+    "flow": lambda options: read_dataclass(FlowOptions, options, "flow"),
 }
 """Parts of our nets that have options, and what reads them."""
 

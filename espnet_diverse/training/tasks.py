@@ -185,7 +185,12 @@ class MTTask(_TaskMixin, mt.MTTask):
         Vaswani et al. 2017, "Attention is all you need", section 3.4, multiply embeddings by the square root of the
         width. ESPnet does so too, but draws them with variance 1: they would hide the positions, and as shared weights
         of the output give an initial loss of tens of nats.
+
+        Raises:
+            ConfigError: As in the other tasks, or one of model and decoder is `flow` and the other is not.
         """
+        if args.decoder == "flow" and args.model != "flow":
+            raise ConfigError(f"decoder flow does not fit model {args.model}; set model: flow")
         model = super().build_model(args)
         embeddings = {module.weight for module in model.modules() if isinstance(module, nn.Embedding)}
         with torch.no_grad():

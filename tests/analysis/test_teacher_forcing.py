@@ -58,9 +58,16 @@ def load_source(run, text):
     return TASKS["mt"].build_preprocess_fn(config, train=False)("", {"src_text": text})["src_text"].tolist()
 
 
-def test_a_model_without_encoder(tiny_run, tmp_path):
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"task": "lm"}, "a model of task lm has no encoder to analyse; known: asr st mt"),
+        ({"task": "mt", "model": "flow"}, "a non-autoregressive model reads no tokens; analyse another"),
+    ],
+)
+def test_a_model_that_cannot_be_run_so(tiny_run, tmp_path, changed, said):
     shutil.copy(tiny_run.model_dir / "feats_stats.npz", tmp_path)
-    config = yaml.safe_load((tiny_run.model_dir / "config.yaml").read_text()) | {"task": "lm"}
+    config = yaml.safe_load((tiny_run.model_dir / "config.yaml").read_text()) | changed
     (tmp_path / "config.yaml").write_text(yaml.safe_dump(config))
-    with pytest.raises(ModelError, match="a model of task lm has no encoder to analyse; known: asr st mt"):
+    with pytest.raises(ModelError, match=said):
         load(tmp_path)

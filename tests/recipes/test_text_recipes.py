@@ -11,6 +11,7 @@ import yaml
 
 from espnet_diverse.data.kaldi import read_data_dir
 from espnet_diverse.data.tables import read_table
+from espnet_diverse.training import checkpoint
 
 SIZE = {
     **{
@@ -86,6 +87,17 @@ def test_domains(run_text):
     for part in ("encoder", "decoder"):
         assert config[f"{part}_conf"]["attention"]["selection"]["conditions"] == {"domain": domains}
     assert sorted(scores(folder)["bleu"]["rows"]) == domains
+
+
+@pytest.mark.slow
+def test_translation_in_one_pass(run_text):
+    size = SIZE | {"decoder_conf.flow.latent": 8, "decoder_conf.flow.steps": 1}
+    folder = run_text("multi30k/nar1", size, "--test_sets", "dev")
+    assert list(scores(folder, "dev")) == ["bleu", "chrf", "ter"]
+    texts = read_table(folder / "exp/tiny/quick/dev/text", "hypothesis")
+    assert texts.keys() == read_data_dir(folder / "data/synthetic/dev").text.keys()
+    stats = checkpoint.load(folder / "exp/tiny/checkpoint.pth")["reporter"]["stats"][1]
+    assert {"acc", "acc_posterior", "kl", "nll_length"} <= stats["valid"].keys()
 
 
 @pytest.mark.slow

@@ -1,0 +1,1 @@
+../../mt1/local/data.sh

@@ -1,0 +1,66 @@
+"""ESPnet's transformer decoder without its causal mask: a net of all positions at once, given the source."""
+
+from typing import NamedTuple
+
+from espnet2.asr.decoder.transformer_decoder import TransformerDecoder
+from torch import Tensor
+
+from espnet_diverse.functional.masks import lengths_to_mask
+from espnet_diverse.nets.replace_attention import replace_attention
+from espnet_diverse.scope import current
+
+
+class Source(NamedTuple):
+    """What the encoder returns for B sentences.
+
+    Attributes:
+        output: Encoder output (B, S, M).
+        valid: Which frames are not padding, (B, S).
+    """
+
+    output: Tensor
+    valid: Tensor
+
+    @classmethod
+    def of(cls, output: Tensor, lengths: Tensor) -> "Source":
+        """Encoder output (B, S, M) with the lengths (B,) of its sentences."""
+        return cls(output, lengths_to_mask(lengths, output.size(1)))
+
+
+class ConditionedTransformer(TransformerDecoder):
+    """Layers of bidirectional self-attention and cross-attention to the source.
+
+    Args:
+        size: Number of input features F, or of tokens where `input_layer` is "embed".
+        width: Model width M.
+        attention: Self-attention, `{"core": name, **options of the core}`; None is softmax.
+        cross_attention: Attention to the source, given in the same way.
+        options: Options of ESPnet's transformer decoder.
+
+    Raises:
+        ConfigError: As `replace_attention`.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        width: int,
+        attention: dict | None = None,
+        cross_attention: dict | None = None,
+        **options,
+    ):
+        super().__init__(size, width, use_output_layer=False, **options)
+        replace_attention(self.decoders, "self_attn", attention, net="FlowDecoder")
+        replace_attention(self.decoders, "src_attn", cross_attention, net="FlowDecoder")
+
+    def forward(self, x: Tensor, valid: Tensor, source: Source) -> Tensor:
+        """Features x (B, T, F) or tokens (B, T), valid (B, T) -> (B, T, M); what stands at padding changes nothing.
+
+        The open scope is told which positions are padding, because the mask of cross-attention does not tell.
+        """
+        shared = current()
+        shared.query_mask = valid if shared.collect else None
+        x, mask, seen = self.embed(x), valid.unsqueeze(1), source.valid.unsqueeze(1)
+        for layer in self.decoders:
+            x, *_ = layer(x, mask, source.output, seen)
+        return self.after_norm(x) if self.normalize_before else x
