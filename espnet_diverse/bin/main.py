@@ -24,6 +24,7 @@ COMMANDS = {
     "pack": "pack a model into one file with a model card",
     "export": "export a model as safetensors or ONNX, or data to lhotse",
     "decode": "decode a data directory",
+    "rescore": "rank n-best hypotheses again with a language model or another model",
     "transcribe": "transcribe audio files, folders or standard input",
     "translate": "translate text line by line",
     "demo": "serve a local web page: transcribe or translate, and plot attention heads",

@@ -79,8 +79,9 @@ def decode(
 ) -> list[Result]:
     """Decode a data directory, write the results and print a summary.
 
-    Writes text, score, failures.json (reason by utterance) and decode.json (the numbers of `results.summary`). An
-    utterance that fails does not affect the others; an utterance without a hypothesis gets an empty text.
+    Writes text, score, nbest.jsonl if there are several hypotheses of an utterance, failures.json (reason by utterance)
+    and decode.json (the numbers of `results.summary`). An utterance that fails does not affect the others; an utterance
+    without a hypothesis gets an empty text.
 
     Args:
         search: Search with a loaded model.
@@ -165,7 +166,8 @@ def _result(one: _Read, best: list[Text]) -> Result:
     if not best:
         return Result(one.job.utterance, seconds=one.seconds)
     text, tokens, score = best[0]
-    return Result(one.job.utterance, text, score, seconds=one.seconds, tokens=len(tokens))
+    nbest = tuple((each.text, each.score) for each in best) if len(best) > 1 else ()
+    return Result(one.job.utterance, text, score, seconds=one.seconds, tokens=len(tokens), nbest=nbest)
 
 
 def _failure(job: _Job, error: Exception) -> Result:

@@ -2,14 +2,15 @@
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from espnet_diverse.data.atomic_files import write_text
 from espnet_diverse.data.tables import write_table
 
-FILES = ("text", "score", "failures.json", "decode.json")
+NBEST = "nbest.jsonl"
+FILES = ("text", "score", NBEST, "failures.json", "decode.json")
 _DIGITS = 6  # significant digits that float32 holds of any number
 _DECIMALS = 4  # sums of logits of size 10 are off by some 1e-5 in float32
 
@@ -38,6 +39,7 @@ class Result(NamedTuple):
         failure: Why the utterance could not be decoded; None where it was.
         seconds: Duration of the audio; 0 for text.
         tokens: Number of tokens of the text.
+        nbest: Texts and scores of the n-best hypotheses, best first, if several were asked for.
     """
 
     utterance: str
@@ -46,6 +48,7 @@ class Result(NamedTuple):
     failure: str | None = None
     seconds: float = 0.0
     tokens: int = 0
+    nbest: tuple[tuple[str, float], ...] = ()
 
 
 def rounded_score(score: float) -> float:
@@ -85,11 +88,22 @@ def summary(results: Sequence[Result], elapsed: float) -> dict[str, float]:
 
 
 def write_results(results: Sequence[Result], numbers: dict[str, float | str], output_dir: Path) -> None:
-    """Write text and score of the decoded utterances, and `numbers` as decode.json."""
+    """Write text, score and n-best hypotheses of the decoded utterances, and `numbers` as decode.json."""
     done = [result for result in results if result.failure is None]
     write_table(output_dir / "text", {result.utterance: result.text for result in done})
     write_table(output_dir / "score", {result.utterance: f"{rounded_score(result.score):g}" for result in done})
+    if any(result.nbest for result in done):
+        write_nbest(output_dir / NBEST, {result.utterance: result.nbest for result in done})
     write_json(output_dir / "decode.json", numbers)
+
+
+def write_nbest(path: Path, nbest: Mapping[str, Sequence[tuple[str, float]]]) -> None:
+    """Write texts with their scores, a line of JSON for each utterance."""
+    lines = []
+    for utterance, hypotheses in sorted(nbest.items()):
+        listed = [{"text": text, "score": rounded_score(score)} for text, score in hypotheses]
+        lines.append(json.dumps({"utterance": utterance, "hypotheses": listed}, ensure_ascii=False) + "\n")
+    write_text(path, "".join(lines))
 
 
 def write_json(path: Path, content: dict) -> None:

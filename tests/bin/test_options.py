@@ -13,11 +13,12 @@ from espnet_diverse.errors import ConfigError
 
 SEARCHING = ("decode", "transcribe", "translate", "augment")
 READING = (*SEARCHING, "perplexity", "classify", "analyse", "figure", "export", "pack", "prune", "adopt")
-READING += ("average", "demo")
+READING += ("average", "demo", "rescore")
 OTHERS = {"decode": ["--data_dir", "d", "--output_dir", "o"], "transcribe": [], "translate": []}
 OTHERS |= dict.fromkeys(("perplexity", "classify", "analyse", "figure"), OTHERS["decode"])
 OTHERS |= {"augment": ["back", *OTHERS["decode"]], "export": ["onnx", "--output", "o"], "pack": ["--output", "o"]}
-OTHERS |= {"adopt": ["--output_dir", "o"], "prune": ["--output_dir", "o"], "average": [], "demo": []}
+OTHERS |= {"rescore": ["--decode_dir", "d", "--output_dir", "o"], "adopt": ["--output_dir", "o"]}
+OTHERS |= {"prune": ["--output_dir", "o"], "average": [], "demo": []}
 
 
 def parse(command, *arguments):

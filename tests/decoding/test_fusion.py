@@ -4,7 +4,7 @@ import shutil
 from dataclasses import replace
 
 import pytest
-import torch
+from references.language_models import RNN, TRANSFORMER, write_lm
 
 from espnet_diverse.bin.main import main
 from espnet_diverse.decoding.condition_ids import KnownConditions
@@ -13,28 +13,8 @@ from espnet_diverse.decoding.options import Options
 from espnet_diverse.decoding.predictor import load_predictor
 from espnet_diverse.errors import ConfigError, ModelError
 from espnet_diverse.inference import Recognizer, SegmentationOptions
-from espnet_diverse.training import checkpoint
 from espnet_diverse.training.config import save
-from espnet_diverse.training.tasks import LMTask, read_config
-
-TRANSFORMER = {"embed_unit": 8, "att_unit": 16, "head": 2, "unit": 16, "layer": 1, "pos_enc": "sinusoidal"}
-RNN = {"unit": 8, "nlayers": 1}
-
-
-def write_lm(folder, tokens, lm="transformer", conf=TRANSFORMER):
-    """A directory with an untrained language model whose scores differ much."""
-    parser = LMTask.get_parser()
-    parser.set_defaults(lm=lm, lm_conf=dict(conf), token_list=list(tokens), init=None, task="lm")
-    args = parser.parse_args([])
-    torch.manual_seed(0)
-    model = LMTask.build_model(args)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.mul_(3)
-    folder.mkdir(parents=True)
-    checkpoint.save(model.state_dict(), folder / "valid.loss.ave.pth")
-    save(vars(args), folder / "config.yaml")
-    return folder
+from espnet_diverse.training.tasks import read_config
 
 
 @pytest.fixture

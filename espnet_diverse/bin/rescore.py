@@ -1,0 +1,60 @@
+"""Rank the n-best hypotheses of `decode --nbest N` again, with a language model or another model of the same task.
+
+score = (score of the search) + weight * log p(text). The other model may have another vocabulary.
+"""
+
+import argparse
+from pathlib import Path
+
+from espnet_diverse.bin import options
+from espnet_diverse.decoding.options import TEXT_TASKS
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of this command."""
+    options.add_model(parser, "a run of task lm, or of the task of the hypotheses, or a packed model", model_file=None)
+    parser.add_argument("--decode_dir", type=Path, required=True, help="directory that decode wrote with --nbest")
+    parser.add_argument(
+        "--data_dir", type=Path, help="data directory that was decoded; not needed for most language models"
+    )
+    parser.add_argument("--output_dir", type=Path, required=True, help="directory for text, score and nbest.jsonl")
+    parser.add_argument("--weight", type=float, default=0.3, help="weight of the model (default: 0.3)")
+    options.add_conditions(parser)
+    options.add_device_options(parser, precision=False)
+
+
+def inputs(args: argparse.Namespace) -> list[Path]:
+    """Files and data directories that are read."""
+    data = [args.data_dir] if args.data_dir else []
+    return [*options.model_inputs(args), args.decode_dir / "nbest.jsonl", *data]
+
+
+def outputs(args: argparse.Namespace) -> list[Path]:
+    """Files that are written."""
+    return [args.output_dir / name for name in ("text", "score", "nbest.jsonl")]
+
+
+def run(args: argparse.Namespace) -> int:
+    """Rescore, and print how many texts changed."""
+    from espnet_diverse.decoding.rescoring import LanguageModel, OtherModel, read_nbest, rescore
+    from espnet_diverse.errors import ConfigError
+
+    nbest = read_nbest(args.decode_dir / "nbest.jsonl")
+    from espnet_diverse.decoding.options import Options
+    from espnet_diverse.decoding.perplexity import Scorer
+    from espnet_diverse.decoding.predictor import load_predictor
+    from espnet_diverse.training.tasks import read_config
+    from espnet_diverse.vocabulary import Vocabulary
+
+    device, task = options.device(args), read_config(args.model_dir / "config.yaml").get("task", "asr")
+    if task in TEXT_TASKS:
+        if args.data_dir is None:
+            raise ConfigError(f"a model of task {task} needs the data that was decoded; give --data_dir")
+        predictor = load_predictor(args.model_dir, args.model_file, Options(ctc_weight=0.0), device)
+        scorer = OtherModel(predictor, Vocabulary.load(args.model_dir), args.data_dir)
+    else:
+        weights = args.model_file or "valid.loss.ave.pth"
+        scorer = LanguageModel(Scorer(args.model_dir, weights, device))
+    changed = rescore(scorer, nbest, args.weight, args.data_dir, args.output_dir, options.conditions(args))
+    print(f"{changed} of {len(nbest)} utterances have another best text")
+    return 0

@@ -1,0 +1,9 @@
+"""rescore: what it reads and writes; its results are tested in decoding."""
+
+from pathlib import Path
+
+
+def test_files_of_the_command(parse):
+    module, args = parse("rescore", ["lm", "--decode_dir", "old", "--output_dir", "new", "--data_dir", "data"])
+    assert module.inputs(args) == [Path("lm/config.yaml"), Path("old/nbest.jsonl"), Path("data")]
+    assert module.outputs(args) == [Path("new/text"), Path("new/score"), Path("new/nbest.jsonl")]

@@ -1,0 +1,112 @@
+"""Rescoring of n-best hypotheses by a language model and by another model."""
+
+import json
+
+import pytest
+import torch
+from references.language_models import write_lm
+
+from espnet_diverse.bin.main import main
+from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.perplexity import Scorer
+from espnet_diverse.decoding.predictor import load_predictor
+from espnet_diverse.decoding.rescoring import LanguageModel, OtherModel, read_nbest, rescore
+from espnet_diverse.errors import DataError, ModelError
+from espnet_diverse.training.tasks import read_config
+from espnet_diverse.vocabulary import Vocabulary
+
+
+@pytest.fixture
+def decoded(tiny_run, tmp_path):
+    folder = tmp_path / "decode"
+    arguments = ["decode", str(tiny_run.model_dir), "--data_dir", str(tiny_run.test_dir), "--output_dir", str(folder)]
+    lengths = ["--minlenratio", "-2", "--maxlenratio", "-5"]
+    assert main([*arguments, "--nbest", "5", "--ctc_weight", "0", "--penalty", "1.5", *lengths]) == 0
+    return folder
+
+
+@pytest.fixture
+def lm(tiny_run, tmp_path):
+    tokens = read_config(tiny_run.model_dir / "config.yaml")["token_list"]
+    folder = write_lm(tmp_path / "lm", tokens)
+    Vocabulary.load(tiny_run.model_dir).save(folder)
+    return folder
+
+
+def test_decoding_writes_the_hypotheses(decoded):
+    nbest = read_nbest(decoded / "nbest.jsonl")
+    best = dict(line.split(" ", 1) for line in (decoded / "text").read_text().splitlines())
+    assert {name: hypotheses[0][0] for name, hypotheses in nbest.items()} == best
+    for hypotheses in nbest.values():
+        scores = [score for _, score in hypotheses]
+        assert len(hypotheses) == 5 and scores == sorted(scores, reverse=True)
+
+
+def test_scores_of_a_language_model_are_added(decoded, lm, tmp_path):
+    nbest, scorer = read_nbest(decoded / "nbest.jsonl"), Scorer(lm, "valid.loss.ave.pth")
+    changed = rescore(LanguageModel(scorer), nbest, 0.5, None, tmp_path / "new")
+    again = read_nbest(tmp_path / "new" / "nbest.jsonl")
+    for name, hypotheses in nbest.items():
+        expected = {}
+        for text, score in hypotheses:
+            expected[text] = score + 0.5 * scorer([scorer.vocabulary.encode(text)], [{}])[0]
+        ranked = sorted(expected, key=lambda text: -expected[text])
+        assert [text for text, _ in again[name]] == ranked
+        assert [score for _, score in again[name]] == pytest.approx([expected[text] for text in ranked], abs=1e-3)
+    assert changed == sum(again[name][0][0] != nbest[name][0][0] for name in nbest) > 0
+
+
+def test_the_model_itself_gives_the_scores_of_its_search(tiny_run, decoded, tmp_path):
+    """Without CTC and penalty, the score of the search is log p(text)."""
+    predictor = load_predictor(tiny_run.model_dir, options=Options(ctc_weight=0.0))
+    scorer = OtherModel(predictor, Vocabulary.load(tiny_run.model_dir), tiny_run.test_dir)
+    nbest = read_nbest(decoded / "nbest.jsonl")
+    for name, hypotheses in nbest.items():
+        found = scorer.score(name, [text for text, _ in hypotheses], {})
+        for (text, score), own in zip(hypotheses, found, strict=True):
+            tokens = len(scorer.vocabulary.encode(text)) + 1
+            complete = len(text) < 5  # the greatest length ends a text without <eos>
+            assert not complete or own == pytest.approx(score - 1.5 * tokens, abs=1e-3)
+    with pytest.raises(DataError, match="other is not in wav.scp of the data directory; give that of the texts"):
+        scorer.score("other", ["a"], {})
+
+
+def test_the_command(tiny_run, decoded, lm, tmp_path, capsys):
+    arguments = ["rescore", "--decode_dir", str(decoded), "--output_dir", str(tmp_path / "new")]
+    assert main([*arguments, str(lm), "--weight", "0"]) == 0
+    assert capsys.readouterr().out.endswith("0 of 3 utterances have another best text\n")
+    assert (tmp_path / "new" / "text").read_text() == (decoded / "text").read_text()
+    assert main([*arguments, str(tiny_run.model_dir)]) == 1
+    assert "a model of task asr needs the data that was decoded; give --data_dir" in capsys.readouterr().err
+    assert main([*arguments, str(tiny_run.model_dir), "--data_dir", str(tiny_run.test_dir)]) == 0
+
+
+def test_a_model_without_a_decoder_is_refused(tiny_run):
+    predictor = load_predictor(tiny_run.model_dir, options=Options(ctc_weight=1.0))
+    with pytest.raises(ModelError, match="a model without an autoregressive decoder gives texts no probability"):
+        OtherModel(predictor, Vocabulary.load(tiny_run.model_dir), tiny_run.test_dir)
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        (None, "nbest.jsonl: no such file; decode with --nbest 2 or more first"),
+        ("", "nbest.jsonl: is empty; decode again"),
+        ('{"utterance": "a", "hypotheses": []}\n{"utterance"', "nbest.jsonl:2: is not a line of n-best hypotheses"),
+        ('{"utterance": "a", "hypotheses": [{"text": "a"}]}', "nbest.jsonl:1: is not a line of n-best hypotheses"),
+        ("[1]", "nbest.jsonl:1: is not a line of n-best hypotheses"),
+    ],
+)
+def test_a_file_that_is_no_list_is_named(tmp_path, content, text):
+    if content is not None:
+        (tmp_path / "nbest.jsonl").write_text(content)
+    with pytest.raises(DataError, match=text):
+        read_nbest(tmp_path / "nbest.jsonl")
+
+
+def test_an_utterance_without_hypotheses_stays_empty(lm, tmp_path):
+    nbest = {"a": [], "b": [("a", -1.0)]}
+    with torch.random.fork_rng():
+        assert rescore(LanguageModel(Scorer(lm, "valid.loss.ave.pth")), nbest, 0.5, None, tmp_path / "new") == 0
+    lines = (tmp_path / "new" / "nbest.jsonl").read_text().splitlines()
+    assert json.loads(lines[0]) == {"utterance": "a", "hypotheses": []}
