@@ -1,7 +1,7 @@
 """Batched search with a trained model: utterances in, texts out."""
 
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from threading import Lock
 from typing import NamedTuple
@@ -17,6 +17,7 @@ from espnet_diverse.decoding.beam import Hypothesis
 from espnet_diverse.decoding.condition_ids import known_conditions
 from espnet_diverse.decoding.encoding import Encoding
 from espnet_diverse.decoding.greedy import GreedySearch
+from espnet_diverse.decoding.long_audio import check_long_audio, features_of_blocks
 from espnet_diverse.decoding.options import Options, has_ctc, text_task
 from espnet_diverse.decoding.precision import check_device, check_precision, set_precision
 from espnet_diverse.decoding.results import Text
@@ -145,6 +146,16 @@ class Predictor:
         with self._lock:
             return self.encoding.features(samples)
 
+    def features_of_blocks(self, blocks: Iterable[NDArray]) -> NDArray:
+        """Compute features (T, F) of a recording of any length from blocks (L,) float32 at `rate`, in bounded memory.
+
+        Raises:
+            ModelError: The model's features of a frame depend on more than the samples near it.
+        """
+        check_long_audio(self.encoding.model)
+        with torch.inference_mode():
+            return features_of_blocks(self.encoding.model, blocks, self.device)
+
     def batch(
         self, sources: Sequence[NDArray], conditions: Sequence[Mapping[str, int]], options: Options | None = None
     ) -> list[list[Text]]:
@@ -170,10 +181,7 @@ class Predictor:
             ConfigError: The options are not possible with this model, see `resolve`.
         """
         options = self.resolve(options)
-        ids = {
-            condition: torch.tensor([each[condition] for each in conditions], device=self.device)
-            for condition in self.conditions.names
-        }
+        ids = self._ids(conditions)
         with self._lock, torch.inference_mode():
             features = sources if self.preprocess is None else [self.encoding.features(each) for each in sources]
             source, lengths = self.encoding.encode(features, ids)
@@ -183,6 +191,34 @@ class Predictor:
         texts = [[self._text(*hypothesis) for hypothesis in best] for best in found]
         rows = zip(texts, log_probs, lengths.tolist(), strict=True)
         return [Prediction(best, None if x is None else x[:length]) for best, x, length in rows]
+
+    def find_long(self, features: NDArray, conditions: Mapping[str, int]) -> Prediction:
+        """Decode an utterance of any length by greedy CTC: time and memory grow linearly with its length.
+
+        Beam search is not meant for it: each of thousands of tokens would cost as much as the whole utterance is long,
+        and decoders are trained on texts of one sentence.
+
+        Args:
+            features: Features of the utterance (T, F).
+            conditions: Its condition indices.
+
+        Raises:
+            ConfigError: The model was trained without CTC.
+        """
+        if self.ctc is None:
+            raise ConfigError("long audio is decoded by CTC, and the model was trained without it; use segmentation")
+        ids = self._ids([conditions])
+        with self._lock, torch.inference_mode():
+            source, lengths = self.encoding.encode([features], ids)
+            (best,) = GreedySearch(self.ctc)(source, lengths, self.options)
+        return Prediction([self._text(*hypothesis) for hypothesis in best], None)
+
+    def _ids(self, conditions: Sequence[Mapping[str, int]]) -> dict[str, Tensor]:
+        """Indices (B,) by condition of the model."""
+        return {
+            condition: torch.tensor([each[condition] for each in conditions], device=self.device)
+            for condition in self.conditions.names
+        }
 
     def _search(
         self, source: Tensor, lengths: Tensor, options: Options, utterances: Sequence[NDArray]
