@@ -11,8 +11,8 @@ out above `--quadratic_limit`. measuring.py describes how time and memory are me
 without the weights. With `--own_process`, a process of its own builds each encoder and its input and makes one pass:
 the memory is that by which its resident set has grown since its libraries were loaded, with the weights and the input.
 
-A last table has the power of the length that time and memory grow with, and memory for each further minute: 1 is
-linear growth. Both are fitted by least squares to the lengths above `FITTED_FROM` seconds.
+A last table has the power of the length that time grows with, 1 for linear growth, and the line that fits memory best,
+with the greatest deviation from it. Both are fitted by least squares to the lengths from `FITTED_FROM` seconds on.
 """
 
 import argparse
@@ -22,6 +22,7 @@ import re
 import time
 from collections.abc import Callable
 from dataclasses import asdict
+from importlib import import_module
 from importlib.metadata import version
 from multiprocessing import get_context
 from pathlib import Path
@@ -50,10 +51,11 @@ def main(argv: list[str] | None = None) -> None:
     fast_start()
     torch.set_num_threads(args.threads)
     device = torch.device(args.device)
+    rounds = "one pass each" if args.own_process else f"medians of {args.repeats} rounds"
     print(
         f"torch {torch.__version__}, espnet {version('espnet')}, {args.device}, {args.threads} thread(s), float32, "
         f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} CPUs at the start; {args.encoder}, {args.layers} layers, "
-        f"width {args.width}; medians of {args.repeats} rounds, {measuring.clock_name(device)}"
+        f"width {args.width}; {rounds}, {measuring.clock_name(device)}"
     )
     measure = _in_own_processes if args.own_process else _in_turns(args, device)
     results: Results = {}
@@ -110,11 +112,9 @@ def _in_own_processes(names: list[str], seconds: int, args: argparse.Namespace) 
 
 def _pass(name: str, seconds: int, args: argparse.Namespace) -> measuring.Measured:
     """Build an encoder and its input, make one pass, and return its CPU time and the growth of this process."""
-    from espnet_diverse.nets import ENCODERS
-
     fast_start()
     torch.set_num_threads(args.threads)
-    assert ENCODERS  # loaded before the first measurement
+    import_module("espnet_diverse.nets")
     before = _resident("VmRSS")
     call = _call(encoder(name, args).eval(), torch.randn(1, RATE * seconds, FEATURES))
     start = time.process_time()
@@ -158,16 +158,18 @@ def _table(results: Results, names: list[str], cell: Callable[[measuring.Measure
 
 
 def _growth(results: Results, names: list[str]) -> list[str]:
-    """The fitted power of the length, and the memory for each further minute."""
-    lines = ["| | power of time | power of memory | MB a minute |", "|---|---|---|---|"]
+    """The power of the length in time, and the line of memory over length."""
+    lines = ["| | power of time | MB at 0 s | MB a minute | greatest deviation |", "|---|---|---|---|---|"]
     for name in names:
         lengths = np.array([seconds for seconds, row in results.items() if seconds >= FITTED_FROM and name in row])
         if len(lengths) < 2:
             continue
         rows = [results[seconds][name] for seconds in lengths]
-        times, peaks = np.array([one.median for one in rows]), np.array([one.peak for one in rows])
-        power, of_memory = (np.polyfit(np.log(lengths), np.log(y), 1)[0] for y in (times, peaks))
-        lines.append(f"| {name} | {power:.2f} | {of_memory:.2f} | {60 * np.polyfit(lengths, peaks / 1e6, 1)[0]:.3g} |")
+        power = np.polyfit(np.log(lengths), np.log([one.median for one in rows]), 1)[0]
+        peaks = np.array([one.peak / 1e6 for one in rows])
+        slope, start = line = np.polyfit(lengths, peaks, 1)
+        deviation = np.abs(np.polyval(line, lengths) / peaks - 1).max()
+        lines.append(f"| {name} | {power:.2f} | {start:.0f} | {60 * slope:.3g} | {deviation:.1%} |")
     return lines
 
 
@@ -206,7 +208,10 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--output", type=Path, help="write every measurement to this JSON file")
     parser.add_argument("--plot", type=Path, help="draw time and memory against length to this file")
-    return parser.parse_args(argv)
+    args = parser.parse_args(argv)
+    if args.own_process and args.device != "cpu":
+        parser.error("--own_process measures the memory of a process, not that of a GPU; leave out --device")
+    return args
 
 
 if __name__ == "__main__":
