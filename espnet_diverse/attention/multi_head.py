@@ -232,6 +232,8 @@ class MultiHeadAttention(nn.Module):
         if mask is not None and mask.size(-2) > 1 or isinstance(pos_emb, Tensor) and pos_emb.size(1) < 2 * time - 1:
             return None  # queries with keys of their own, or the position of ESPnet's older encoders
 
+        self.attn = None
+
         def masked(part: slice) -> Tensor | None:
             return None if mask is None else mask[..., part]
 
