@@ -1,25 +1,34 @@
 """Measure time and memory of a speech encoder against the length of the audio, in one process.
 
     python benchmarks/length.py --seconds 10 60 300              # 12 layers of width 256, ESPnet's beside ours
-    python benchmarks/length.py --seconds 600 3600 --cores window lambda_attention --repeats 1
+    python benchmarks/length.py --seconds 600 1800 3600 --cores window luna cdt --own_process --plot hour.png
     python benchmarks/length.py --encoder diverse_conformer --cores window softmax --plot length.png
 
 One utterance of random features, 100 frames a second, in evaluation. "cdt", "xl" and "compressive" are softmax with
 that memory and its defaults. All encoders have the same size, and ours compute
 the subsampling convolutions of long inputs in chunks. Encoders whose time grows with the square of the length are left
 out above `--quadratic_limit`. measuring.py describes how time and memory are measured; the memory is that of a pass,
-without the weights.
+without the weights. With `--own_process`, a process of its own builds each encoder and its input and makes one pass:
+the memory is that by which its resident set has grown since its libraries were loaded, with the weights and the input.
+
+A last table has the power of the length that time grows with, 1 for linear growth, and the line that fits memory best,
+with the greatest deviation from it. Both are fitted by least squares to the lengths from `FITTED_FROM` seconds on.
 """
 
 import argparse
 import json
 import os
+import re
+import time
 from collections.abc import Callable
 from dataclasses import asdict
+from importlib import import_module
 from importlib.metadata import version
+from multiprocessing import get_context
 from pathlib import Path
 
 import measuring
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -30,6 +39,8 @@ from espnet_diverse.registration import fast_start
 FEATURES, RATE = 80, 100
 MEMORIES = ("cdt", "xl", "compressive")
 LINEAR = ("window", "bigbird", "lambda_attention", "random_features", "luna", *MEMORIES)
+FITTED_FROM = 60
+"""Shortest length of the fits, in seconds: below, chunks are not full."""
 Results = dict[int, dict[str, measuring.Measured]]
 """Measurements of each encoder by seconds of audio."""
 
@@ -40,20 +51,21 @@ def main(argv: list[str] | None = None) -> None:
     fast_start()
     torch.set_num_threads(args.threads)
     device = torch.device(args.device)
+    rounds = "one pass each" if args.own_process else f"medians of {args.repeats} rounds"
     print(
         f"torch {torch.__version__}, espnet {version('espnet')}, {args.device}, {args.threads} thread(s), float32, "
         f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} CPUs at the start; {args.encoder}, {args.layers} layers, "
-        f"width {args.width}; medians of {args.repeats} rounds, {measuring.clock_name(device)}"
+        f"width {args.width}; {rounds}, {measuring.clock_name(device)}"
     )
-    encoders = {name: encoder(name, args).to(device).eval() for name in args.cores}
+    measure = _in_own_processes if args.own_process else _in_turns(args, device)
     results: Results = {}
     for seconds in progress(args.seconds, "benchmark", len(args.seconds), "length"):
-        x = torch.randn(1, RATE * seconds, FEATURES, device=device)
-        calls = {name: _call(net, x) for name, net in encoders.items() if _measured(name, seconds, args)}
-        if calls:
-            results[seconds] = measuring.compare(calls, args.repeats, device)
+        names = [name for name in args.cores if _measured(name, seconds, args)]
+        if names:
+            results[seconds] = measure(names, seconds, args)
     for title, cell in TABLES.items():
         print(f"\n**{title}**\n", *_table(results, args.cores, cell), sep="\n")
+    print("\n**Growth with the length**\n", *_growth(results, args.cores), sep="\n")
     if args.output:
         saved = {seconds: {name: asdict(one) for name, one in row.items()} for seconds, row in results.items()}
         args.output.write_text(json.dumps(saved, indent=1), encoding="utf-8")
@@ -76,6 +88,45 @@ def encoder(name: str, args: argparse.Namespace) -> nn.Module:
     if name in MEMORIES:
         return ours(FEATURES, memory={"kind": name}, **size)
     return ours(FEATURES, attention={"core": name}, **size)
+
+
+def _in_turns(args: argparse.Namespace, device: torch.device) -> Callable[..., dict[str, measuring.Measured]]:
+    """Return a function that measures encoders at one length, in turns."""
+    encoders = {name: encoder(name, args).to(device).eval() for name in args.cores}
+
+    def measure(names: list[str], seconds: int, args: argparse.Namespace) -> dict[str, measuring.Measured]:
+        x = torch.randn(1, RATE * seconds, FEATURES, device=device)
+        return measuring.compare({name: _call(encoders[name], x) for name in names}, args.repeats, device)
+
+    return measure
+
+
+def _in_own_processes(names: list[str], seconds: int, args: argparse.Namespace) -> dict[str, measuring.Measured]:
+    """Measure one pass of each encoder at one length, each in a process of its own."""
+    results = {}
+    for name in names:
+        with get_context("spawn").Pool(1) as pool:
+            results[name] = pool.apply(_pass, (name, seconds, args))
+    return results
+
+
+def _pass(name: str, seconds: int, args: argparse.Namespace) -> measuring.Measured:
+    """Build an encoder and its input, make one pass, and return its CPU time and the growth of this process."""
+    fast_start()
+    torch.set_num_threads(args.threads)
+    import_module("espnet_diverse.nets")
+    before = _resident("VmRSS")
+    call = _call(encoder(name, args).eval(), torch.randn(1, RATE * seconds, FEATURES))
+    start = time.process_time()
+    call()
+    return measuring.Measured([time.process_time() - start], _resident("VmHWM") - before)
+
+
+def _resident(entry: str) -> int:
+    """Resident set of this process in bytes: VmRSS is its size now, VmHWM its greatest size so far."""
+    found = re.search(rf"{entry}:\s+(\d+) kB", Path("/proc/self/status").read_text(encoding="ascii"))
+    assert found, "Linux writes this"
+    return 1024 * int(found[1])
 
 
 def _call(net: nn.Module, x: Tensor) -> Callable[[], None]:
@@ -103,6 +154,22 @@ def _table(results: Results, names: list[str], cell: Callable[[measuring.Measure
     for seconds, row in results.items():
         cells = [f"{cell(row[name]):.3g}" if name in row else "" for name in names]
         lines.append(f"| {' | '.join([str(seconds), *cells])} |")
+    return lines
+
+
+def _growth(results: Results, names: list[str]) -> list[str]:
+    """The power of the length in time, and the line of memory over length."""
+    lines = ["| | power of time | MB at 0 s | MB a minute | greatest deviation |", "|---|---|---|---|---|"]
+    for name in names:
+        lengths = np.array([seconds for seconds, row in results.items() if seconds >= FITTED_FROM and name in row])
+        if len(lengths) < 2:
+            continue
+        rows = [results[seconds][name] for seconds in lengths]
+        power = np.polyfit(np.log(lengths), np.log([one.median for one in rows]), 1)[0]
+        peaks = np.array([one.peak / 1e6 for one in rows])
+        slope, start = line = np.polyfit(lengths, peaks, 1)
+        deviation = np.abs(np.polyval(line, lengths) / peaks - 1).max()
+        lines.append(f"| {name} | {power:.2f} | {start:.0f} | {60 * slope:.3g} | {deviation:.1%} |")
     return lines
 
 
@@ -135,12 +202,16 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--heads", type=int, default=4, help="heads of an attention (4)")
     parser.add_argument("--units", type=int, default=1024, help="width of the feed-forward layers (1024)")
     parser.add_argument("--quadratic_limit", type=int, default=300, metavar="S", help="see above (300 seconds)")
+    parser.add_argument("--own_process", action="store_true", help="one pass of each in a process of its own; Linux")
     parser.add_argument("--repeats", type=int, default=3, help="rounds (3)")
     parser.add_argument("--threads", type=int, default=1, help="CPU threads (1)")
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--output", type=Path, help="write every measurement to this JSON file")
     parser.add_argument("--plot", type=Path, help="draw time and memory against length to this file")
-    return parser.parse_args(argv)
+    args = parser.parse_args(argv)
+    if args.own_process and args.device != "cpu":
+        parser.error("--own_process measures the memory of a process, not that of a GPU; leave out --device")
+    return args
 
 
 if __name__ == "__main__":

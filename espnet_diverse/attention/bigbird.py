@@ -59,6 +59,7 @@ class BigBird(Core):
     Options = BigBirdOptions
     options: BigBirdOptions
     supports = replace(EVERYTHING, cross_attention=False)  # positions of two sequences are not near each other
+    linear = True
     SOFTMAX_EQUIVALENT = {"block_size": 2**20}
     position_in_parts = True
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -137,6 +137,7 @@ class Core(Monitored):
         supports: What the core can be used for; nets refuse everything else when they are built.
         SOFTMAX_EQUIVALENT: Options at which the core equals softmax attention, or None if there are none.
         tied: Whether the values are the keys: one projection then makes both, and `linear_v` is `linear_k`.
+        linear: Whether self-attention over T positions takes O(T) time and memory.
         position_in_parts: Whether the core is given `Heads.position_term` in place of `Heads.position`, the term of all
             pairs.
     """
@@ -144,6 +145,7 @@ class Core(Monitored):
     supports: Supports = Supports()
     SOFTMAX_EQUIVALENT: ClassVar[Mapping[str, Any] | None] = None
     tied: bool = False
+    linear: ClassVar[bool] = False
     position_in_parts: ClassVar[bool] = False
 
     @dataclass(frozen=True)
@@ -199,6 +201,26 @@ class Core(Monitored):
         """Compute what a cache must hold of the keys besides their projections, in evaluation.
 
         Inputs of the keys (B, T, M) -> (B, H, T, R), or None for a core that needs only the projections.
+        """
+        return None
+
+    @property
+    def reach(self) -> int | None:
+        """Greatest distance of a key that a query of self-attention attends to, or None if there is no limit."""
+        return None
+
+    def summarise(
+        self, parts: Iterable[tuple[KVCache, Tensor | None]], stream: Stream
+    ) -> Callable[[Tensor], Tensor] | None:
+        """Summarise the keys of a long sequence in evaluation, for a core whose queries need no more of them.
+
+        Args:
+            parts: Keys and values of each part of the sequence, projected as they are asked for, and which of them are
+                not padding, bool (B or 1, 1, 1, L), or None (all).
+            stream: What the layers of the net hand on, see `connect`.
+
+        Returns:
+            What computes the context (B, H, L, D) of queries (B, H, L, D), or None (the default) if they need all keys.
         """
         return None
 

@@ -32,6 +32,7 @@ class LambdaAttention(Core):
     """Content lambdas. It has no options and no parameters."""
 
     supports = replace(EVERYTHING, relative_position=False, explicit_weights=False, half_precision=False)
+    linear = True
 
     def forward(self, heads: Heads) -> tuple[Tensor, None]:
         """Compute the context (B, H, Tq, D)."""

@@ -57,6 +57,7 @@ class Linformer(Core):
     Options = LinformerOptions
     options: LinformerOptions
     supports = Supports(head_selection=True, half_precision=True)
+    linear = True
 
     def __init__(
         self, size: int, heads: int, options: LinformerOptions | None = None, cross: bool = False, causal: bool = False

@@ -22,16 +22,23 @@ with tied keys and values, else 3 M^2 (causal: 2 M^2). The causal form takes O(T
 with blocks of b positions; a cached step takes O(T (M + H R)), for R = D about twice that of softmax.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from espnet_diverse.attention.core import Core, Heads
+from espnet_diverse.attention.core import Core, Heads, KVCache, Stream
 from espnet_diverse.attention.supports import Supports
-from espnet_diverse.functional.luna import causal_attention, masked_attention, nested_attention, pattern, sinusoids
+from espnet_diverse.functional.luna import (
+    causal_attention,
+    masked_attention,
+    nested_attention,
+    pack,
+    pattern,
+    sinusoids,
+)
 from espnet_diverse.functional.precision import in_full_precision
 from espnet_diverse.option_checks import OptionError, check_fields
 
@@ -97,6 +104,7 @@ class Luna(Core):
     Options = LunaOptions
     options: LunaOptions
     supports = Supports(causal=True, cached_decoding=True, cross_attention=True, half_precision=True)
+    linear = True
 
     def __init__(
         self, size: int, heads: int, options: LunaOptions | None = None, cross: bool = False, causal: bool = False
@@ -129,27 +137,51 @@ class Luna(Core):
         """Compute w (3) of cached keys in causal self-attention: (B, T, M) -> (B, H, T, R); otherwise None."""
         return self._pattern(key) if self.causal else None
 
+    def summarise(
+        self, parts: Iterable[tuple[KVCache, Tensor | None]], stream: Stream
+    ) -> Callable[[Tensor], Tensor] | None:
+        """Pack all keys (1); queries read the packed rows (2). The causal form has no summary."""
+        if self.causal:
+            return None
+        rows = self._rows(stream)
+        keys = ((self._regroup(kv.k), self._regroup(kv.v), seen) for kv, seen in parts)
+        packed, count = pack(_split(self.linear_p(rows), self.pack_heads), keys)
+        self._hand_on(rows, packed, stream)
+        k, v = self._packed_keys(packed)
+        used = torch.arange(self.options.length, device=count.device) < count
+        return lambda q: F.scaled_dot_product_attention(q, k, v, used)
+
     def forward(self, heads: Heads) -> tuple[Tensor, None]:
         """Compute the context (B, H, Tq, D)."""
         return self._causal(heads) if self.causal else self._nested(heads), None
 
     def _nested(self, heads: Heads) -> Tensor:
         """Equations (1), (2) and (6)."""
-        state = None if heads.stream is None else heads.stream.state
-        rows = self.first() if state is None else state
+        rows = self._rows(heads.stream)
         p = _split(self.linear_p(rows), self.pack_heads).expand(len(heads.q), -1, -1, -1)
         k, v = self._regroup(heads.k), self._regroup(heads.v)
         seen = None if heads.mask is None else heads.mask.any(dim=-2, keepdim=True)  # of the keys, by any query
 
         def unpack(packed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-            k, v = self.linear_packed_k(packed), self.linear_packed_v(packed)
-            return heads.q, _split(k, self.heads), _split(v, self.heads)
+            return heads.q, *self._packed_keys(packed)
 
         used = self._used(k.size(-2), seen, k.device)
         context, packed = nested_attention(p, k, v, unpack, seen, used, heads.dropout)
-        if self.norm is not None and heads.stream is not None:
-            heads.stream.state = self.norm(rows + F.dropout(packed, self.options.packed_dropout, self.training))
+        self._hand_on(rows, packed, heads.stream)
         return context
+
+    def _rows(self, stream: Stream | None) -> Tensor:
+        """Return P of this layer, (1 or B, R, M)."""
+        return self.first() if stream is None or stream.state is None else stream.state
+
+    def _packed_keys(self, packed: Tensor) -> tuple[Tensor, Tensor]:
+        """Return keys and values (B, H, R, D) of (2)."""
+        return _split(self.linear_packed_k(packed), self.heads), _split(self.linear_packed_v(packed), self.heads)
+
+    def _hand_on(self, rows: Tensor, packed: Tensor, stream: Stream | None) -> None:
+        """Equation (6)."""
+        if self.norm is not None and stream is not None:
+            stream.state = self.norm(rows + F.dropout(packed, self.options.packed_dropout, self.training))
 
     def _causal(self, heads: Heads) -> Tensor:
         """Equations (3) to (5)."""

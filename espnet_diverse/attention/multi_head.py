@@ -17,6 +17,7 @@ from espnet_diverse.attention.core import Core, Heads, KVCache, Stream
 from espnet_diverse.attention.disagreement import Disagreement
 from espnet_diverse.attention.head_gather import AllHeads
 from espnet_diverse.attention.head_selection import HeadSelection
+from espnet_diverse.attention.parts import by_parts, is_long, slices
 from espnet_diverse.attention.relative_position import PositionTerm
 from espnet_diverse.scope import current
 
@@ -112,6 +113,10 @@ class MultiHeadAttention(nn.Module):
         self.check_length(query.size(1), key.size(1))
         stream = mask if isinstance(mask, Stream) else Stream(mask)
         allowed = _bool_mask(stream.mask)
+        if query is key and key is value and not torch.is_grad_enabled():
+            out = self._in_parts(query, pos_emb, allowed, stream)
+            if out is not None:
+                return out
         inputs = self.core.compress(self.core.perturb(query, key, value), allowed)
         selected = self._select(len(query))
         once = expand_kv and selected.alike
@@ -128,7 +133,7 @@ class MultiHeadAttention(nn.Module):
             else:
                 heads.position = term.matrix()
         heads.dropout = self.dropout_rate if self.training else 0.0
-        kept = (current().keep_attention or bool(self._forward_hooks)) and self.core.supports.explicit_weights
+        kept = self._keeps_weights()
         disagreement = self.disagreement if current().collect else None
         heads.need_weights = kept or (disagreement is not None and disagreement.of_weights)
         context, weights = self._attend(heads)
@@ -221,6 +226,35 @@ class MultiHeadAttention(nn.Module):
         other._modules, other._parameters = dict(self._modules), dict(self._parameters)
         other.prune()
         return other
+
+    def _in_parts(
+        self, x: Tensor, pos_emb: Tensor | Stream | None, mask: Tensor | None, stream: Stream
+    ) -> Tensor | None:
+        """Attend from a long sequence x (B, T, M) to itself, part by part, or return None where the whole is needed."""
+        reach, time = self.core.reach, x.size(1)
+        if self.training or current().collect or self._keeps_weights() or not is_long(time, reach or 0):
+            return None
+        if mask is not None and mask.size(-2) > 1 or isinstance(pos_emb, Tensor) and pos_emb.size(1) < 2 * time - 1:
+            return None  # queries with keys of their own, or the position of ESPnet's older encoders
+
+        self.attn = None
+
+        def masked(part: slice) -> Tensor | None:
+            return None if mask is None else mask[..., part]
+
+        def attend(near: slice) -> Tensor:
+            some, allowed = x[:, near], masked(near)
+            length = some.size(1)
+            rest = [pos_emb[:, time - length : time + length - 1]] if isinstance(pos_emb, Tensor) else []
+            return self(some, some, some, *rest, None if allowed is None else allowed.squeeze(1))
+
+        if reach is not None:
+            return by_parts(attend, time, reach)
+        read = self.core.summarise(((self.cache_kv(x[:, part]), masked(part)) for part in slices(time)), stream)
+        return None if read is None else by_parts(lambda part: self._merge(read(self.project_query(x[:, part]))), time)
+
+    def _keeps_weights(self) -> bool:
+        return (current().keep_attention or bool(self._forward_hooks)) and self.core.supports.explicit_weights
 
     def _select(self, batch: int) -> AllHeads:
         return self.selection(batch) if self.selection else AllHeads()

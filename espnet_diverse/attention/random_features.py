@@ -76,6 +76,7 @@ class RandomFeatures(Core):
     Options = RandomFeaturesOptions
     options: RandomFeaturesOptions
     supports = replace(EVERYTHING, relative_position=False, explicit_weights=False, half_precision=False)
+    linear = True
     bits: Tensor
     batches: Tensor
 

@@ -52,7 +52,7 @@ class Window(Core):
     options: WindowOptions
     supports = replace(EVERYTHING, cross_attention=False)  # positions of two sequences are not near each other
     SOFTMAX_EQUIVALENT = {"window": 2**20, "dilation": 1}
-    position_in_parts = True
+    linear = position_in_parts = True
 
     def __init__(
         self, size: int, heads: int, options: WindowOptions | None = None, cross: bool = False, causal: bool = False
@@ -60,6 +60,11 @@ class Window(Core):
         super().__init__(size, heads, options, cross, causal)
         chosen = self.options
         self.pattern = Sliding(chosen.window, chosen.dilation, chosen.global_tokens, causal)
+
+    @property
+    def reach(self) -> int | None:
+        """The width of the window; global positions attend to all."""
+        return None if self.options.global_tokens else self.options.window * self.options.dilation
 
     def forward(self, heads: Heads) -> tuple[Tensor, Tensor | None]:
         """Compute the context (B, H, Tq, D), and weights (B, H, Tq, Tk) if needed, else None."""

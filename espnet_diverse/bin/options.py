@@ -233,17 +233,19 @@ def device(args: argparse.Namespace) -> str:
     return args.device or named
 
 
-def add_segmentation_options(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of splitting recordings into segments of speech."""
+def add_segmentation_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
+    """Declare the options of splitting recordings into segments of speech, and return their group."""
     from espnet_diverse.transcription.segmentation_options import VADS
 
-    parser.add_argument_group("segmentation").add_argument(
+    group = parser.add_argument_group("segmentation")
+    group.add_argument(
         "--vad",
         choices=VADS,
         default="auto",
         help="voice activity detector: silero (extra vad), energy, none (split by length alone), or auto: silero, else "
         "energy; a recording of up to 20 s is not split (default: auto)",
     )
+    return group
 
 
 def add_conditions(parser: argparse.ArgumentParser) -> None:

@@ -1,8 +1,9 @@
 """Transcribe recordings: files of any length, rate and common format, directories, a list, or - for standard input.
 
-Long recordings are split at pauses; silence gives no text. Without --output_dir the transcript of one recording is
-printed as it is; of several recordings, one line each: the file, a tab, the text. A recording that cannot be read is
-reported and skipped, without effect on the others: exit code 2, or 1 if no recording could be transcribed.
+Long recordings are split at pauses, unless --no_segmentation is given; silence gives no text. Without --output_dir the
+transcript of one recording is printed as it is; of several recordings, one line each: the file, a tab, the text. A
+recording that cannot be read is reported and skipped, without effect on the others: exit code 2, or 1 if no recording
+could be transcribed.
 """
 
 import argparse
@@ -58,7 +59,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_search_options(parser, SPEECH_SEARCHES)
     options.add_fusion(parser)
     options.add_device_options(parser)
-    options.add_segmentation_options(parser)
+    options.add_segmentation_options(parser).add_argument(
+        "--no_segmentation",
+        action="store_true",
+        help="split no recording; those longer than 20 s are decoded by greedy CTC, at any length where the attention "
+        "of the encoder has linear cost (window, luna and others) or a memory",
+    )
 
 
 def _task(name: str) -> str:
@@ -78,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
         many = f" of {len(recordings)} recordings" if recordings[1:] else ""
         raise ConfigError(f"--output_format {args.output_format}{many} needs --output_dir, the directory to write to")
     search_options, device = options.search_options(args), options.device(args)
-    segmentation = SegmentationOptions(vad=args.vad)
+    segmentation = SegmentationOptions(vad=args.vad, whole=args.no_segmentation)
     if args.output_dir is not None:
         _make_folder(args.output_dir)
         (args.output_dir / "failures.json").unlink(missing_ok=True)

@@ -12,11 +12,13 @@ from collections.abc import Mapping, Sequence
 
 import torch
 from espnet.nets.pytorch_backend.transformer.subsampling import TooShortUttError, check_short_utt
+from espnet2.asr.encoder.contextual_block_transformer_encoder import ContextualBlockTransformerEncoder
 from espnet2.asr.encoder.transformer_encoder import TransformerEncoder
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
+from espnet_diverse.attention import MultiHeadAttention
 from espnet_diverse.errors import ModelError
 from espnet_diverse.functional.masks import lengths_to_mask
 from espnet_diverse.scope import scope
@@ -79,13 +81,14 @@ class Encoding:
             Encoder output (B, T', M) with padding, and the number of frames of each utterance (B,).
         """
         # Copies, which PyTorch aligns: the alignment of NumPy's memory varies, and some kernels sum by it.
-        features = [torch.tensor(x, device=self.device) for x in utterances]
+        features = (torch.tensor(x, device=self.device) for x in utterances)
         if not self.together:
             outputs = [self._alone(x, conditions, row) for row, x in enumerate(features)]
-            return pad_sequence(outputs, batch_first=True), self._lengths(outputs)
+            return _padded(outputs), self._lengths(outputs)
         embedded = [self._embed(x.unsqueeze(0))[0] for x in features]
-        x, lengths = pad_sequence(embedded, batch_first=True), self._lengths(embedded)
+        x, lengths = _padded(embedded), self._lengths(embedded)
         mask = lengths_to_mask(lengths, x.size(1)).unsqueeze(1) if len(embedded) > 1 else None
+        del embedded
         with scope(conditions, collect=False):
             for layer in self.encoder.encoders:
                 x, mask = layer(x, mask)
@@ -106,5 +109,18 @@ class Encoding:
         """A batch of one: x (T, ...) -> (1, T, ...), and its length (1,)."""
         return x.unsqueeze(0).to(self.device), torch.tensor([len(x)], device=self.device)
 
+    @property
+    def is_linear(self) -> bool:
+        """Whether time and memory of the encoder grow linearly with the length of its input."""
+        if getattr(self.encoder, "by_segments", False) or isinstance(self.encoder, ContextualBlockTransformerEncoder):
+            return True
+        attentions = [module for module in self.encoder.modules() if isinstance(module, MultiHeadAttention)]
+        return bool(attentions) and all(attention.core.linear for attention in attentions)
+
     def _lengths(self, outputs: Sequence[Tensor]) -> Tensor:
         return torch.tensor([len(x) for x in outputs], device=self.device)
+
+
+def _padded(x: Sequence[Tensor]) -> Tensor:
+    """Sequences (T, M) as one batch; one alone is not copied, because it may be long."""
+    return x[0].unsqueeze(0) if len(x) == 1 else pad_sequence(x, batch_first=True)

@@ -7,6 +7,7 @@ repeated labels merged and blanks taken out. The score is the log probability of
 import torch
 from torch import Tensor, nn
 
+from espnet_diverse.attention.parts import slices
 from espnet_diverse.decoding.beam import Hypothesis
 from espnet_diverse.decoding.options import Options
 from espnet_diverse.functional.masks import lengths_to_mask
@@ -31,7 +32,8 @@ class GreedySearch:
             lengths: Number of frames of each utterance (B,).
             options: Search options; none of them affects greedy search.
         """
-        best, labels = self.ctc.log_softmax(source).max(-1)
+        found = [self.ctc.log_softmax(source[:, part]).max(-1) for part in slices(source.size(1))]
+        best, labels = (torch.cat(parts, dim=1) for parts in zip(*found, strict=True))
         valid = lengths_to_mask(lengths, source.size(1))
         new = labels != torch.nn.functional.pad(labels[:, :-1], (1, 0))  # the first unless it is blank, index 0
         kept = valid & new & (labels != 0)

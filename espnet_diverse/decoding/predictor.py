@@ -1,7 +1,7 @@
 """Batched search with a trained model: utterances in, texts out."""
 
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from threading import Lock
 from typing import NamedTuple
@@ -14,19 +14,18 @@ from torch import Tensor, nn
 
 from espnet_diverse.audio.reading import read_at
 from espnet_diverse.decoding.beam import Hypothesis
+from espnet_diverse.decoding.build_search import build_search
 from espnet_diverse.decoding.condition_ids import known_conditions
 from espnet_diverse.decoding.encoding import Encoding
 from espnet_diverse.decoding.fusion import Fusion, language_model_of, load_language_model
 from espnet_diverse.decoding.greedy import GreedySearch
 from espnet_diverse.decoding.hotwords import HotwordScorer, read_hotwords
-from espnet_diverse.decoding.one_pass import OnePassSearch
+from espnet_diverse.decoding.long_audio import check_long_audio, features_of_blocks
 from espnet_diverse.decoding.options import Options, check_search, has_ctc, text_task
 from espnet_diverse.decoding.precision import check_device, check_precision, set_precision
 from espnet_diverse.decoding.results import Text
 from espnet_diverse.decoding.sampling import SamplingSearch
-from espnet_diverse.decoding.search import BeamSearch
 from espnet_diverse.errors import ConfigError
-from espnet_diverse.nets.flow import FlowDecoder
 from espnet_diverse.scope import scope
 from espnet_diverse.training.audio_rate import required_rate
 from espnet_diverse.training.precision import compile_layers
@@ -102,7 +101,7 @@ class Predictor:
         self.options = options.resolved(self.ctc is not None, self.has_language_model)
         self.encoding = Encoding(model, device)
         phrases = None if hotwords is None else self._hotwords(hotwords, model.eos)
-        self.search = _build_search(model, self.ctc, self.options, task == "mt", language_model, phrases)
+        self.search = build_search(model, self.ctc, self.options, task == "mt", language_model, phrases)
         attention = [scorer.attention for scorer in getattr(self.search, "scorers", ())]
         set_precision([model, *attention], precision)
         if compiled:
@@ -156,6 +155,16 @@ class Predictor:
         with self._lock:
             return self.encoding.features(samples)
 
+    def features_of_blocks(self, blocks: Iterable[NDArray]) -> NDArray:
+        """Compute features (T, F) of a recording of any length from blocks (L,) float32 at `rate`, in bounded memory.
+
+        Raises:
+            ModelError: The model's features of a frame depend on more than the samples near it.
+        """
+        check_long_audio(self.encoding.model)
+        with torch.inference_mode():
+            return features_of_blocks(self.encoding.model, blocks, self.device)
+
     def batch(
         self, sources: Sequence[NDArray], conditions: Sequence[Mapping[str, int]], options: Options | None = None
     ) -> list[list[Text]]:
@@ -181,10 +190,7 @@ class Predictor:
             ConfigError: The options are not possible with this model, see `resolve`.
         """
         options = self.resolve(options)
-        ids = {
-            condition: torch.tensor([each[condition] for each in conditions], device=self.device)
-            for condition in self.conditions.names
-        }
+        ids = self._ids(conditions)
         with self._lock, torch.inference_mode():
             features = sources if self.preprocess is None else [self.encoding.features(each) for each in sources]
             source, lengths = self.encoding.encode(features, ids)
@@ -194,6 +200,34 @@ class Predictor:
         texts = [[self._text(*hypothesis) for hypothesis in best] for best in found]
         rows = zip(texts, log_probs, lengths.tolist(), strict=True)
         return [Prediction(best, None if x is None else x[:length]) for best, x, length in rows]
+
+    def find_long(self, features: NDArray, conditions: Mapping[str, int]) -> Prediction:
+        """Decode an utterance of any length by greedy CTC: time and memory grow linearly with its length.
+
+        Beam search is not meant for it: each of thousands of tokens would cost as much as the whole utterance is long,
+        and decoders are trained on texts of one sentence.
+
+        Args:
+            features: Features of the utterance (T, F).
+            conditions: Its condition indices.
+
+        Raises:
+            ConfigError: The model was trained without CTC.
+        """
+        if self.ctc is None:
+            raise ConfigError("long audio is decoded by CTC, and the model was trained without it; use segmentation")
+        ids = self._ids([conditions])
+        with self._lock, torch.inference_mode():
+            source, lengths = self.encoding.encode([features], ids)
+            (best,) = GreedySearch(self.ctc)(source, lengths, self.options)
+        return Prediction([self._text(*hypothesis) for hypothesis in best], None)
+
+    def _ids(self, conditions: Sequence[Mapping[str, int]]) -> dict[str, Tensor]:
+        """Indices (B,) by condition of the model."""
+        return {
+            condition: torch.tensor([each[condition] for each in conditions], device=self.device)
+            for condition in self.conditions.names
+        }
 
     def _search(
         self, source: Tensor, lengths: Tensor, options: Options, utterances: Sequence[NDArray]
@@ -215,26 +249,6 @@ class Predictor:
     def _text(self, indices: list[int], score: float) -> Text:
         tokens = self.converter.ids2tokens([index for index in indices if index])  # without blank, as ESPnet
         return Text(self.tokenizer.tokens2text(tokens), tokens, score)
-
-
-def _build_search(
-    model: nn.Module,
-    ctc: nn.Module | None,
-    options: Options,
-    of_text: bool,
-    language_model: nn.Module | None = None,
-    hotwords: HotwordScorer | None = None,
-) -> BeamSearch | GreedySearch | OnePassSearch | SamplingSearch:
-    if isinstance(model.decoder, FlowDecoder):
-        if language_model is not None or hotwords is not None:
-            raise ConfigError("a non-autoregressive model has neither language model nor hotwords; leave them out")
-        return OnePassSearch(model.decoder, model.eos)
-    if options.search == "greedy":
-        return GreedySearch(ctc)
-    if options.search == "sampling":
-        return SamplingSearch(model.decoder, model.eos, of_text)
-    decoder = None if options.ctc_weight == 1 else model.decoder  # which may be of a class without batched search
-    return BeamSearch(decoder, ctc, model.eos, language_model, hotwords, of_text)
 
 
 def load_predictor(

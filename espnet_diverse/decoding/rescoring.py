@@ -72,9 +72,7 @@ class OtherModel:
         self.predictor, self.vocabulary, self.conditions = predictor, vocabulary, predictor.conditions
         self.model = predictor.encoding.model
         if not isinstance(predictor.search, BeamSearch) or predictor.search.decoder is None:
-            raise ModelError(
-                "a model without an autoregressive decoder gives texts no probability; give another"
-            )
+            raise ModelError("a model without an autoregressive decoder gives texts no probability; give another")
         self.inputs = read_table(data_dir / predictor.table)
 
     @torch.inference_mode()

@@ -17,7 +17,7 @@ The released code keeps the sums of all t, (n, d, l); here blocks over time keep
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 import torch
@@ -55,6 +55,25 @@ def nested_attention(
     """
     packed = F.scaled_dot_product_attention(p, k, v, seen, dropout).transpose(1, 2).flatten(2)
     return F.scaled_dot_product_attention(*unpack(packed), rows, dropout), packed
+
+
+def pack(p: Tensor, parts: Iterable[tuple[Tensor, Tensor, Tensor | None]]) -> tuple[Tensor, Tensor]:
+    """Compute (1) over a context that is given in parts, each a softmax with a maximum of its own.
+
+    Args:
+        p: Projected queries of the pack attention (1 or B, H_p, l, D_p).
+        parts: Keys (B, H_p, T, D_p) and values of the same shape of each part, and which positions are not padding,
+            bool, broadcastable to (B, 1, l, T), or None (all).
+
+    Returns:
+        Y_P (B, l, M), zero for a context of padding alone, and the number of positions that are not padding,
+        broadcastable to (B, 1, 1, 1).
+    """
+    found = [_pack_part(p, *part) for part in parts]
+    top, total, packed, count = (torch.stack(each) for each in zip(*found, strict=True))
+    share = (top - top.amax(0)).exp()
+    packed = (share * packed).sum(0) / (share * total).sum(0).clamp(min=1.0)
+    return packed.transpose(1, 2).flatten(2), count.sum(0)
 
 
 def pattern(p: Tensor, c: Tensor) -> Tensor:
@@ -134,3 +153,12 @@ def _attend(q: Tensor, k: Tensor, v: Tensor, w: Tensor, total: Total, count: Ten
     t = count.clamp(min=1)
     a = torch.softmax(total(q / math.sqrt(q.size(-1)), k, w) / t, dim=-1)
     return total(F.dropout(a, dropout), w, v) / t
+
+
+def _pack_part(p: Tensor, k: Tensor, v: Tensor, seen: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return the greatest score, the sum of exponentials relative to it, that of values, and how many positions."""
+    scores = p @ k.transpose(-2, -1) / math.sqrt(p.size(-1))
+    seen = torch.ones_like(scores[:1, :1, :1], dtype=torch.bool) if seen is None else seen
+    top = scores.masked_fill(~seen, torch.finfo(scores.dtype).min).amax(-1, keepdim=True)
+    terms = (scores - top).masked_fill(~seen, -torch.inf).exp()
+    return top, terms.sum(-1, keepdim=True), terms @ v, seen.sum(-1, keepdim=True)

@@ -9,12 +9,14 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from math import ceil
 from typing import NamedTuple
 
+import numpy as np
 from espnet.nets.pytorch_backend.transformer.subsampling import TooShortUttError
 from numpy.typing import NDArray
 
-from espnet_diverse.audio.sources import Source, open_audio
+from espnet_diverse.audio.sources import Audio, Source, open_audio
 from espnet_diverse.decoding.condition_ids import KnownConditions, completed, indices_of, warn_of_unused
 from espnet_diverse.decoding.grouping import each_result, grouped
 from espnet_diverse.decoding.options import Options
@@ -24,6 +26,7 @@ from espnet_diverse.transcription.language_id import identify_language, spoken_c
 from espnet_diverse.transcription.result import Alternative, Segment, Transcript
 from espnet_diverse.transcription.segmentation import SpeechChunk, split_speech
 from espnet_diverse.transcription.segmentation_options import SegmentationOptions
+from espnet_diverse.transcription.whole import check_whole, features_of_whole
 
 _WINDOW = 4  # batches
 _LANGUAGE_SECONDS = 30.0  # of speech that a language is detected from
@@ -106,8 +109,8 @@ class Transcription:
         options: Search options; by default those that the model was loaded with.
 
     Raises:
-        ConfigError: Word times are requested and the model has no CTC.
-        ModelError: Word times are requested and the model's frontend has no hop length.
+        ConfigError: Word times are requested and the model has no CTC; or see `check_whole`.
+        ModelError: Word times are requested and the model's frontend has no hop length; or see `check_whole`.
     """
 
     def __init__(
@@ -122,6 +125,7 @@ class Transcription:
         self.same_language = search.task == "asr"
         self.warned: dict[str, str] = {}
         self.frames = None
+        check_whole(search, segmentation, word_timestamps, self.options)
         if word_timestamps:
             check_ctc(search.ctc)
             self.frames = frame_times(search.encoding.model, search.rate)
@@ -151,9 +155,12 @@ class Transcription:
             with open_audio(request.audio, request.rate, self.search.rate) as audio:
                 recording.duration = audio.duration
                 recording.report()
-                chunks = self._chunks(recording, split_speech(audio.blocks(), self.segmentation, self.search.rate))
+                chunks = self._chunks(recording, audio)
                 read = list(islice(chunks, self.window))
                 self._complete_conditions(recording, read)
+                if any(map(self._is_long, read)):
+                    self._decode(read)
+                    read = []
                 while len(read) == self.window:
                     self._decode(read)
                     read = list(islice(chunks, self.window))
@@ -167,9 +174,13 @@ class Transcription:
             return []
         return read
 
-    def _chunks(self, recording: _Recording, found: Iterable[SpeechChunk]) -> Iterator[_Chunk]:
+    def _chunks(self, recording: _Recording, audio: Audio) -> Iterator[_Chunk]:
+        if self.segmentation.whole and audio.duration > self.segmentation.max_seconds:
+            recording.waiting += 1
+            yield _Chunk(recording, 0.0, audio.duration, features_of_whole(self.search, audio), audio.duration)
+            return
         before = 0.0
-        for chunk in found:
+        for chunk in self._segments(audio):
             try:
                 features = self.search.features(chunk.samples)
             except TooShortUttError:  # no word fits into it
@@ -177,6 +188,15 @@ class Transcription:
             recording.waiting += 1
             yield _Chunk(recording, chunk.start, chunk.end, features, chunk.end - before)
             before = chunk.end
+
+    def _segments(self, audio: Audio) -> Iterable[SpeechChunk]:
+        if self.segmentation.whole:
+            return [SpeechChunk(0.0, np.concatenate(list(audio.blocks())), self.search.rate)]
+        return split_speech(audio.blocks(), self.segmentation, self.search.rate)
+
+    def _is_long(self, chunk: _Chunk) -> bool:
+        """Whether a chunk is a long recording that was not split."""
+        return self.segmentation.whole and chunk.end - chunk.start > self.segmentation.max_seconds
 
     def _complete_conditions(self, recording: _Recording, beginning: Sequence[_Chunk]) -> None:
         """Complete the conditions of a recording, with its language detected from its beginning if need be."""
@@ -218,6 +238,8 @@ class Transcription:
 
     def _search_batch(self, batch: Sequence[_Chunk]) -> list[Prediction]:
         conditions = [chunk.recording.indices for chunk in batch]
+        if self._is_long(batch[0]):  # which is decoded alone
+            return [self.search.find_long(batch[0].features, conditions[0])]
         return self.search.find(
             [chunk.features for chunk in batch], conditions, self.options, posteriors=self.frames is not None
         )
@@ -241,6 +263,8 @@ def _first_seconds(chunks: Sequence[_Chunk]) -> list[NDArray]:
     seconds, features = 0.0, []
     for chunk in chunks:
         if seconds < _LANGUAGE_SECONDS:
-            features.append(chunk.features)
-            seconds += chunk.end - chunk.start
+            length = chunk.end - chunk.start
+            rows = ceil(len(chunk.features) * min(1.0, _LANGUAGE_SECONDS / length))
+            features.append(chunk.features[:rows])
+            seconds += length
     return features

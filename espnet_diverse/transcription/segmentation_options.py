@@ -25,6 +25,8 @@ class SegmentationOptions:
         min_silence_seconds: Seconds without speech that end a segment.
         padding_seconds: Seconds kept before and after speech.
         threshold: Probability of speech above which a frame counts as speech.
+        whole: Whether no recording is split. One that is longer than `max_seconds` is decoded by greedy CTC, and its
+            encoder must have attention of linear cost, or a memory.
 
     Raises:
         ConfigError: A value is out of range.
@@ -36,10 +38,13 @@ class SegmentationOptions:
     min_silence_seconds: float = 0.5
     padding_seconds: float = 0.2
     threshold: float = 0.5
+    whole: bool = False
 
     def __post_init__(self):
         if self.vad not in VADS:
             raise ConfigError(f"vad {self.vad!r} is unknown; known: {' '.join(VADS)}")
+        if self.whole and self.vad != "auto":
+            raise ConfigError(f"vad {self.vad} splits recordings, which no_segmentation forbids; leave out one of them")
         ranges = {
             "max_seconds": (1, inf),
             "min_speech_seconds": (0, 1),

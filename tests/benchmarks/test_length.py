@@ -38,6 +38,26 @@ def test_it_runs_as_a_program():
     assert "| seconds of audio | window | cdt |" in done.stdout
 
 
+def test_passes_in_processes_of_their_own(tmp_path):
+    output = tmp_path / "length.json"
+    run = [sys.executable, str(SCRIPT), *TINY, "--seconds", "60", "61", "--cores", "luna", "--own_process"]
+    done = subprocess.run([*run, "--output", str(output)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    peaks = [row["luna"]["peak"] for row in json.loads(output.read_text(encoding="utf-8")).values()]
+    assert all(1e5 < peak < 1e9 for peak in peaks)
+    fit = done.stdout.splitlines()[-1].strip("|").split("|")
+    assert fit[0].strip() == "luna" and len(fit) == 5 and fit[4].strip().endswith("%")
+
+
+def test_the_memory_of_a_process_is_not_that_of_a_gpu(monkeypatch, capsys):
+    monkeypatch.syspath_prepend(SCRIPT.parent)
+    import length
+
+    with pytest.raises(SystemExit, match="2"):
+        length.main(["--own_process", "--device", "cuda"])
+    assert "--own_process measures the memory of a process, not that of a GPU; leave out" in capsys.readouterr().err
+
+
 def test_unknown_cores_are_refused(monkeypatch, capsys):
     monkeypatch.syspath_prepend(SCRIPT.parent)
     import length

@@ -113,8 +113,9 @@ def test_a_command_offers_the_searches_that_it_has(command, searches):
 def test_segmentation_has_choices_and_a_group(command):
     _, parser = command_parser(command)
     (group,) = (group for group in parser._action_groups if group.title == "segmentation")
-    (action,) = group._group_actions
+    action, *others = group._group_actions
     assert action.dest == "vad" and action.choices == ("auto", "silero", "energy", "none")
+    assert [other.dest for other in others] == (["no_segmentation"] if command == "transcribe" else [])
 
 
 @pytest.mark.parametrize("command", READING)

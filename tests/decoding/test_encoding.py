@@ -41,6 +41,9 @@ def recordings():
         ["encoder_conf.input_layer=conv1d4_glu", "encoder_conf.conv_channels=8"],
         ["encoder_conf.attention.core=sdma", "encoder_conf.normalize_before=false"],
         ["encoder=transformer"],
+        ["encoder_conf.memory.kind=cdt", "encoder_conf.memory.segment=4"],
+        ["encoder_conf.memory.kind=cdt", "encoder_conf.memory.segment=4", "encoder_conf.memory.scope=shared"],
+        ["encoder_conf.attention.core=luna"],
         ["encoder=diverse_conformer"],
         [f"encoder_conf.attention.selection={{strategy: group, pool: 4, by: lang, conditions: {TABLES}}}"],
     ],
@@ -71,3 +74,19 @@ def test_parts_that_are_not_known_are_refused():
     model.postencoder = torch.nn.Identity()
     with pytest.raises(ModelError, match="a model with a postencoder has no batched search; use search=espnet"):
         Encoding(model, "cpu")
+
+
+@pytest.mark.parametrize(
+    ("changes", "linear"),
+    [
+        (["encoder=transformer"], False),
+        (["encoder_conf.attention.core=sdma"], False),
+        (["encoder_conf.attention.core=window"], True),
+        (["encoder_conf.attention.core=luna"], True),
+        (["encoder_conf.memory.kind=xl"], True),
+        (["encoder=diverse_contextual_block_transformer"], True),
+    ],
+    ids=str,
+)
+def test_encoders_of_linear_cost_are_known(changes, linear):
+    assert Encoding(build(*changes), "cpu").is_linear is linear

@@ -2,6 +2,7 @@ import pytest
 import torch
 from espnet2.asr.ctc import CTC
 
+from espnet_diverse.attention import parts
 from espnet_diverse.decoding.greedy import GreedySearch
 from espnet_diverse.decoding.options import Options
 
@@ -33,3 +34,17 @@ def test_a_batch_gives_what_espnets_argmax_gives():
         assert found[row][0].tokens == [int(label) for label in path if label]
         top = ctc.log_softmax(source[row : row + 1, :frames]).max(-1).values.sum()
         assert found[row][0].score == pytest.approx(float(top), abs=1e-5)
+
+
+def test_a_long_utterance_gives_the_same_in_parts(monkeypatch):
+    torch.manual_seed(0)
+    ctc, source, lengths = CTC(6, 8).eval(), torch.randn(2, 30, 8), torch.tensor([30, 12])
+    ctc.ctc_lo.weight.data *= 5
+    whole = GreedySearch(ctc)(source, lengths, Options(search="greedy"))
+    seen = []
+    ctc.ctc_lo.register_forward_hook(lambda _, given, __: seen.append(given[0].size(1)))
+    monkeypatch.setattr(parts, "PART", 7)
+    found = GreedySearch(ctc)(source, lengths, Options(search="greedy"))
+    assert seen == [7, 7, 7, 7, 2]
+    for (one,), (other,) in zip(found, whole, strict=True):
+        assert one.tokens == other.tokens and one.score == pytest.approx(other.score, abs=1e-5)

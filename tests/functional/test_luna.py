@@ -1,5 +1,6 @@
 """Luna's equations: golden arrays, naive loops, finite differences, and costs that grow with the length."""
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -49,6 +50,22 @@ def test_nested_attention_equals_loops(draw):
         expected = oracle.nested(*merged, lambda row: 2 * row, np.sin, 3, H, VALID[b].numpy())
         exact(out[b].transpose(0, 1).flatten(1), expected[0])
         exact(packed[b], expected[1])
+
+
+def test_packing_in_parts_equals_packing_the_whole(draw):
+    p, (k, v) = draw.normal(1, 3, ROWS, 2), draw.normal(2, B, 3, T, 2)
+    k = 100 * k  # the maxima of the parts differ by more than exp can hold
+    valid = torch.stack([VALID[0], torch.zeros(T, dtype=torch.bool)])
+    for seen in (None, VALID[:, None, None], valid[:, None, None]):
+        parts = [slice(0, 3), slice(3, 6), slice(6, T)]
+        given = ((k[:, :, part], v[:, :, part], None if seen is None else seen[..., part]) for part in parts)
+        packed, count = luna.pack(p, given)
+        for b in range(B):
+            own = slice(T) if seen is None else seen[b, 0, 0]
+            scores = torch.einsum("hld,htd->hlt", p[0], k[b][:, own]) / math.sqrt(2)
+            expected = scores.softmax(-1) @ v[b][:, own]
+            exact(packed[b], expected.transpose(0, 1).flatten(1))
+            assert int(count.expand(B, 1, 1, 1)[b]) == expected.new_ones(T)[own].sum()
 
 
 def test_pattern_equals_loops(draw):

@@ -15,6 +15,7 @@ from espnet_diverse.transcription.vad import EnergyDetector, NoDetector, SileroD
         ({"min_speech_seconds": -1}, "min_speech_seconds -1 is not allowed; it must lie between 0 and 1"),
         ({"min_silence_seconds": 0}, "min_silence_seconds 0 is not allowed; it must lie between 0.1 and 10"),
         ({"padding_seconds": 0.6}, "padding_seconds 0.6 is not allowed; it must lie between 0 and 0.5"),
+        ({"vad": "none", "whole": True}, "vad none splits recordings, which no_segmentation forbids; leave out one of"),
         ({"threshold": 2}, "threshold 2 is not allowed; it must lie between 0.05 and 1"),
     ],
 )

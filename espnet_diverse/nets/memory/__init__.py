@@ -10,7 +10,7 @@ from espnet_diverse.errors import ConfigError
 from espnet_diverse.nets.memory.base import Memory
 from espnet_diverse.nets.memory.cdt import CDTMemory
 from espnet_diverse.nets.memory.compressive import CompressiveMemory
-from espnet_diverse.nets.memory.segments import Carried, MemoryStream, SegmentAttention
+from espnet_diverse.nets.memory.segments import Carried, MemoryStream, SegmentAttention, stream_of
 from espnet_diverse.nets.memory.xl import XLMemory
 from espnet_diverse.nets.replace_attention import replace_attention
 from espnet_diverse.nets.stream import return_mask
@@ -65,4 +65,4 @@ def add_memory(
 def _begin(layer: nn.Module, given: tuple) -> tuple:
     """Replace the mask that the first layer gets by a `MemoryStream`, so that later layers see its memory."""
     x, mask, *rest = given
-    return (x, mask if isinstance(mask, MemoryStream) else MemoryStream(mask), *rest)
+    return (x, stream_of(x, mask), *rest)

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from espnet_diverse.attention import Stream
+from espnet_diverse.attention.parts import by_parts, is_long
 from espnet_diverse.functional.masks import causal as causal_mask
 from espnet_diverse.nets.memory.base import Memory, Slots, State
 from espnet_diverse.nets.replace_attention import WeightlessAttention
@@ -59,22 +60,42 @@ class SegmentAttention(WeightlessAttention):
     def forward(self, query: Tensor, key: Tensor, value: Tensor, *rest: Any, expand_kv: bool = False) -> Tensor:
         """query (B, T, M), which is key and value too, mask (B, 1 or T, T) or `MemoryStream` -> (B, T, M)."""
         (mask,) = rest
-        stream = mask if isinstance(mask, MemoryStream) else MemoryStream(mask)
+        stream = stream_of(query, mask)
         segments, valid = cut(query, stream.visible, self.segment)
         if self.memory is not None:
             carried = stream.carried.get(self.memory)
             stream.slots, stream.carried[self.memory] = self.memory.read(segments, valid, self, carried)
         slots = stream.slots
         assert slots is not None  # the first layer has a memory
+
+        def attend(part: slice) -> Tensor:
+            numbers = slice(part.start // self.segment, -(-part.stop // self.segment))
+            seen = Slots(*(x[:, numbers] for x in slots))
+            return self._attend_within(segments[:, numbers], valid[:, numbers], seen).flatten(1, 2)
+
+        time = query.size(1)
+        if self.training or torch.is_grad_enabled() or current().collect or not is_long(time):
+            return attend(slice(0, time))[:, :time]
+        return by_parts(attend, time, multiple_of=self.segment)
+
+    def _attend_within(self, segments: Tensor, valid: Tensor, slots: Slots) -> Tensor:
+        """Attend within segments (B, S, L, M) and to their slots -> (B, S, L, M); valid (B, S, L): not padding."""
         keys = torch.cat([slots.values, segments], 2).flatten(0, 1)  # (B S, N + L, M)
         visible = torch.cat([slots.valid, valid], 2).flatten(0, 1).unsqueeze(1)
         if self.causal:
-            visible = visible & F.pad(causal_mask(self.segment, query.device), (slots.valid.size(2), 0), value=True)
+            visible = visible & F.pad(causal_mask(self.segment, segments.device), (slots.valid.size(2), 0), value=True)
         shared = current()
         shared.query_mask = valid.flatten(0, 1) if shared.collect else None
         out = super().forward(segments.flatten(0, 1), keys, keys, visible)
         shared.query_mask = None
-        return out.unflatten(0, valid.shape[:2]).flatten(1, 2)[:, : query.size(1)]
+        return out.unflatten(0, valid.shape[:2])
+
+
+def stream_of(x: Tensor, mask: Tensor | None) -> MemoryStream:
+    """Return the `MemoryStream` that is given as mask, or one that begins a sequence x (B, T, M) with that mask."""
+    if isinstance(mask, MemoryStream):
+        return mask
+    return MemoryStream(torch.ones(len(x), 1, x.size(1), dtype=torch.bool, device=x.device) if mask is None else mask)
 
 
 def cut(x: Tensor, valid: Tensor, length: int) -> tuple[Tensor, Tensor]:
@@ -89,5 +110,6 @@ def cut(x: Tensor, valid: Tensor, length: int) -> tuple[Tensor, Tensor]:
         Segments (B, S, L, M) with S = ceil(T / L), and which of their frames are not padding, (B, S, L).
     """
     missing = -x.size(1) % length
-    x, valid = F.pad(x, (0, 0, 0, missing)), F.pad(valid, (0, missing))
+    if missing:
+        x, valid = F.pad(x, (0, 0, 0, missing)), F.pad(valid, (0, missing))
     return x.unflatten(1, (-1, length)), valid.unflatten(1, (-1, length))

@@ -171,6 +171,15 @@ def test_a_layer_without_a_stream_begins_a_sequence():
     assert torch.equal(layer(x, mask)[0], layer(x, MemoryStream(mask))[0])
 
 
+@each_case
+def test_no_mask_is_no_padding(memory):
+    net, x = encoder(memory).double().eval(), features()
+    out, mask = net.embed(x), None
+    for layer in net.encoders:
+        out, mask = layer(out, mask)
+    torch.testing.assert_close(net.after_norm(out), net(x, torch.tensor([23] * 3))[0], rtol=1e-12, atol=1e-12)
+
+
 def test_weights_of_segments_are_not_given_to_plots():
     net = encoder({"kind": "xl"})
     assert not any(layer.self_attn.core.supports.explicit_weights for layer in net.encoders)

@@ -1,0 +1,96 @@
+"""Features of a recording of any length, computed while it is read.
+
+ESPnet's mask of padding takes the square of the number of frames, and its spectrum takes many times the memory of the
+features. Here features are computed of some seconds at a time, with so many samples before and after them that no frame
+sees where they begin and end. Only the features of the whole recording are kept; they equal those computed at once.
+"""
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import torch
+from espnet2.asr.frontend.default import DefaultFrontend
+from espnet2.layers.global_mvn import GlobalMVN
+from espnet2.layers.utterance_mvn import UtteranceMVN
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from espnet_diverse.errors import ModelError
+
+_SAMPLES = 480_000
+"""Samples that features are computed of at a time: 30 seconds at 16 kHz."""
+
+
+def check_long_audio(model: nn.Module) -> None:
+    """Refuse a model whose features of a frame depend on more than the samples near it.
+
+    Raises:
+        ModelError: A part of the model is of another kind.
+    """
+    frontend = model.frontend
+    enhancement = getattr(frontend, "frontend", None)
+    enhances = enhancement is not None and (enhancement.use_wpe or enhancement.use_beamformer)
+    others = {
+        "frontend": type(frontend) is not DefaultFrontend or not frontend.apply_stft or enhances,
+        "normalize": not isinstance(model.normalize, GlobalMVN | UtteranceMVN | None),
+        "preencoder": model.preencoder is not None,
+    }
+    for part in (name for name, is_other in others.items() if is_other):
+        kind = type(getattr(model, part)).__name__
+        raise ModelError(f"{part} {kind} needs a recording at once, too much for a long one; use segmentation")
+
+
+def features_of_blocks(model: nn.Module, blocks: Iterable[NDArray], device: str) -> NDArray:
+    """Compute features (T, F) of a recording, normalised as those of `Encoding.features`.
+
+    Args:
+        model: Model of speech recognition or translation that `check_long_audio` allows.
+        blocks: Samples of the recording in order, each block (L,) float32, together more than half an FFT.
+        device: Device of the model.
+    """
+    normalize = model.normalize
+    parts: list[Tensor] = []
+    for part in _frames(model.frontend, blocks, device):
+        parts.append((normalize(*_one(part))[0][0] if isinstance(normalize, GlobalMVN) else part).cpu())
+    parts.reverse()
+    features, start = parts[-1].new_empty(sum(map(len, parts)), parts[-1].size(1)), 0
+    while parts:  # each is freed once it is copied
+        part = parts.pop()
+        features[start : start + len(part)] = part
+        start += len(part)
+    if isinstance(normalize, UtteranceMVN):
+        _normalize(features, normalize)
+    return features.numpy()
+
+
+def _frames(frontend: DefaultFrontend, blocks: Iterable[NDArray], device: str) -> Iterator[Tensor]:
+    """Features (T, F) of the parts of a recording. ESPnet centres frame i on sample i * hop."""
+    hop, half = frontend.hop_length, frontend.stft.n_fft // 2 if frontend.stft.center else frontend.stft.n_fft
+    margin = half // hop + 2  # frames of a part that see its beginning, and more than half a window
+    samples, seen = np.zeros(0, np.float32), 0  # of the samples' frames, those that were computed before
+    for block in blocks:
+        samples = np.concatenate([samples, block])
+        if len(samples) < _SAMPLES:
+            continue
+        known = (len(samples) - half) // hop + 1  # frames that do not see the end
+        yield _features(frontend, samples, device)[seen:known]
+        samples, seen = samples[(known - margin) * hop :], margin
+    yield _features(frontend, samples, device)[seen:]
+
+
+def _features(frontend: DefaultFrontend, samples: NDArray, device: str) -> Tensor:
+    return frontend(*_one(torch.tensor(samples, device=device)))[0][0]
+
+
+def _one(x: Tensor) -> tuple[Tensor, Tensor]:
+    """A batch of one: x (T, ...) -> (1, T, ...), and its length (1,)."""
+    return x.unsqueeze(0), torch.tensor([len(x)], device=x.device)
+
+
+def _normalize(x: Tensor, options: UtteranceMVN) -> None:
+    """Normalise x (T, F) in place, as ESPnet's `utterance_mvn`, which makes the mask of padding."""
+    mean, std = x.mean(0), x.std(0, correction=0).clamp(min=options.eps)
+    if options.norm_means:
+        x -= mean
+    if options.norm_vars:
+        x /= std
