@@ -12,7 +12,9 @@ from espnet2.text.token_id_converter import TokenIDConverter
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from espnet_diverse.audio.features import read_features
 from espnet_diverse.audio.reading import read_at
+from espnet_diverse.audio.segments import Segment
 from espnet_diverse.decoding.beam import Hypothesis
 from espnet_diverse.decoding.condition_ids import known_conditions
 from espnet_diverse.decoding.encoding import Encoding
@@ -24,7 +26,7 @@ from espnet_diverse.decoding.sampling import SamplingSearch
 from espnet_diverse.decoding.search import BeamSearch
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.scope import scope
-from espnet_diverse.training.audio_rate import required_rate
+from espnet_diverse.training.audio_rate import audio_rate, required_rate
 from espnet_diverse.training.precision import compile_layers
 from espnet_diverse.training.tasks import TASKS, find_weights, read_config
 
@@ -60,7 +62,7 @@ class Predictor:
 
     Attributes:
         task: Task of the model.
-        rate: Sampling rate in Hz of the audio that the model reads; None for text.
+        rate: Sampling rate in Hz of the audio that the model reads; None for text and features.
         options: Default search options, with `ctc_weight` as a number.
         ctc: CTC module over the output text; None where the model was trained without it.
         conditions: The conditions that the model depends on.
@@ -70,7 +72,7 @@ class Predictor:
 
     Raises:
         ConfigError: The options ask for CTC, and the model was trained without it.
-        ModelError: The model reads features, or has parts that batched search does not support.
+        ModelError: The model has parts that batched search does not support.
     """
 
     def __init__(
@@ -85,7 +87,7 @@ class Predictor:
     ):
         model.eval()
         self.task, self.ctc = task, getattr(model, "st_ctc" if task == "st" else "ctc", None)
-        self.rate = None if task == "mt" else required_rate(vars(args))
+        self.rate = None if task == "mt" else audio_rate(vars(args))
         self.options = options.resolved(self.ctc is not None)
         self.encoding = Encoding(model, device)
         self.search = _build_search(model, self.ctc, self.options, of_text=task == "mt")
@@ -94,7 +96,7 @@ class Predictor:
         if compiled:
             compile_layers(model.encoder, True)
         self.device, self.conditions = device, known_conditions(model)
-        self.table = "src_text" if task == "mt" else "wav.scp"
+        self.table = "src_text" if task == "mt" else "wav.scp" if self.rate else "feats.scp"
         self.preprocess = TASKS[task].build_preprocess_fn(args, train=False) if task == "mt" else None
         self.batch_size, self.batch_frames = options.batch_size, _BATCH_FRAMES
         self.converter = TokenIDConverter(token_list=args.token_list)
@@ -118,14 +120,16 @@ class Predictor:
             )
         return options.resolved(self.ctc is not None)
 
-    def read(self, value: str) -> tuple[NDArray, float]:
+    def read(self, value: str, segment: Segment | None = None) -> tuple[NDArray, float]:
         """Read one input of the data directory's table.
 
         Args:
-            value: Entry of the table: the path of an audio file, or a text to translate.
+            value: Entry of the table: the path of an audio file, an entry of feats.scp, or a text to translate.
+            segment: The part of the audio file to read; by default all of it.
 
         Returns:
-            Features (T, F) and the duration of the audio in seconds; of a text its token indices (T,) and 0.
+            Features (T, F) and the duration of the audio in seconds, 0 where features were read; of a text its token
+            indices (T,) and 0.
 
         Raises:
             DataError: The file cannot be read.
@@ -133,11 +137,13 @@ class Predictor:
         """
         if self.preprocess is not None:
             return self.preprocess("", {"src_text": value})["src_text"], 0.0
-        samples, seconds = read_at(Path(value), self.rate)
+        if self.rate is None:
+            return self.features(read_features(value)), 0.0
+        samples, seconds = read_at(Path(value), self.rate, segment)
         return self.features(samples), seconds
 
     def features(self, samples: NDArray) -> NDArray:
-        """Compute features (T, F) of samples (L,) float32 at `rate`.
+        """Compute features (T, F) of samples (L,) float32 at `rate`, or normalise features (T, F).
 
         Raises:
             TooShortUttError: There are too few frames for the encoder.
@@ -214,6 +220,7 @@ def load_predictor(
     device: str = "cpu",
     precision: str = "float32",
     compiled: bool = False,
+    features: bool = False,
 ) -> Predictor:
     """Load a model for prediction; all its weights must fit. Its task is that of its config.yaml.
 
@@ -224,18 +231,21 @@ def load_predictor(
         device: "cpu", "cuda" or "cuda:N".
         precision: Precision of linear layers, one of `options.PRECISIONS`.
         compiled: Whether encoder layers are compiled.
+        features: Whether a model that reads features in place of audio is allowed.
 
     Raises:
         ConfigError: The options ask for CTC, and the model was trained without it; the device does not exist; or the
             precision or compilation is not possible on it.
         ModelError: A file is missing or damaged, the weights do not fit the configuration, or the model has parts that
-            batched search does not support.
+            batched search does not support, or reads features.
     """
     check_device(device)
     check_precision(precision, device, compiled)
     config_file, options = Path(model_dir) / "config.yaml", options or Options()
     weights, config = find_weights(Path(model_dir), model_file), read_config(config_file)
     task = text_task(config, config_file)
+    if task != "mt" and not features:
+        required_rate(config)
     options = options.resolved(has_ctc(config, task))  # before the model is loaded, which takes seconds
     model, args = TASKS[task].build_model_from_file(config_file, weights, device)
     return Predictor(model, args, task, options, device, precision, compiled)

@@ -111,7 +111,7 @@ class Silent:
     def __init__(self):
         self.asked = []
 
-    def read(self, value):
+    def read(self, value, segment=None):
         return np.zeros(int(value) if value.isdigit() else 1), 1.0
 
     def batch(self, sources, conditions):
