@@ -29,7 +29,7 @@ def read_features(entry: str) -> NDArray:
     """
     found, rows = _parsed(entry)
     with _opened(found, entry) as file:
-        _header(file, entry)
+        _shape(_header(file, entry), rows, entry)
         file.seek(found[1])
         matrix = read_kaldi(file)
     features = np.array(matrix[rows], np.float32)
@@ -46,11 +46,7 @@ def features_shape(entry: str) -> tuple[int, int]:
     """
     found, rows = _parsed(entry)
     with _opened(found, entry) as file:
-        count, size = _header(file, entry)
-    frames = len(range(count)[rows])
-    if rows != slice(None) and frames < rows.stop - rows.start or not frames:
-        raise DataError(f"{entry}: the matrix has {count} frames; correct the range")
-    return frames, size
+        return _shape(_header(file, entry), rows, entry)
 
 
 def _parsed(entry: str) -> tuple[tuple[Path, int], slice]:
@@ -72,6 +68,15 @@ def _opened(found: tuple[Path, int], entry: str) -> BinaryIO:
         raise DataError(f"{entry}: cannot be read ({error.strerror}); correct the path or the file") from error
     file.seek(offset)
     return file
+
+
+def _shape(whole: tuple[int, int], rows: slice, entry: str) -> tuple[int, int]:
+    """Shape of the frames `rows` of a matrix of the shape `whole`."""
+    count, size = whole
+    frames = len(range(count)[rows])
+    if rows != slice(None) and frames != rows.stop - rows.start or not frames:
+        raise DataError(f"{entry}: the matrix has {count} frames; correct the range")
+    return frames, size
 
 
 def _header(file: BinaryIO, entry: str) -> tuple[int, int]:

@@ -95,9 +95,8 @@ def convert(source: Path, target_dir: Path, selection: Selection = EVERYTHING) -
             place = folder.relative_to(source)
             copy = staging / place
             copy.mkdir(exist_ok=True)
-            for table in folder.iterdir():
-                if table.is_file() and table.suffix != ".ark":
-                    shutil.copyfile(table, copy / table.name)
+            for table in _texts(folder):
+                shutil.copyfile(table, copy / table.name)
             if commands[name]:
                 files = _run(commands[name], folder / "wav.scp", copy, target / place)
                 write_table(copy / "wav.scp", scan_table(folder / "wav.scp")[0] | files)
@@ -176,13 +175,23 @@ def _read(folder: Path, selection: Selection, faults: list[Fault]) -> DataDir:
     return _complete(data) if drop else data
 
 
+def _texts(folder: Path) -> list[Path]:
+    """The files of a directory that may be tables: no hidden ones, and no audio or arks, which hold bytes of 0."""
+
+    def is_text(path: Path) -> bool:
+        with path.open("rb") as file:
+            return b"\0" not in file.read(4096)
+
+    files = (path for path in sorted(folder.iterdir()) if path.is_file() and not path.name.startswith("."))
+    return [path for path in files if is_text(path)]
+
+
 def _extra(folder: Path, data: DataDir) -> dict[str, dict[str, str]]:
     """Other tables with a value for utterances or speakers."""
     ids = {*data.utterances(), *data.utt2spk.values()}
     extra, left_out = {}, []
-    for path in sorted(folder.iterdir()):
-        known = path.name in (*COLUMNS, *_OF_AUDIO, *_DERIVED) or path.suffix == ".ark"
-        if known or path.name.startswith(".") or not path.is_file():
+    for path in _texts(folder):
+        if path.name in (*COLUMNS, *_OF_AUDIO, *_DERIVED):
             continue
         table, faults = scan_table(path)
         if ids & table.keys() and not faults:

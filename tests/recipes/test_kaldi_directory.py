@@ -61,7 +61,7 @@ def write_kaldi(folder: Path, count: int, random: np.random.Generator) -> dict[s
         lines["wav.scp"] += (folder / "scp").read_text().splitlines()
     (folder / "scp").unlink()
     for table, content in lines.items():
-        (folder / table).write_text("".join(f"{line}\n" for line in reversed(sorted(content))))
+        (folder / table).write_text("".join(f"{line}\n" for line in sorted(content, reverse=True)))
     return samples
 
 
@@ -134,7 +134,9 @@ def test_a_model_of_features_is_trained_and_decodes(tmp_path):
         kaldiio.save_ark(str(folder / "f.ark"), features, scp=str(folder / "feats.scp"), compression_method=2)
     model = train(tmp_path, tmp_path / "train", tmp_path / "valid", "--set=input_size=8")
     found = decoded(model, tmp_path / "test", tmp_path / "ours", "--ctc_weight", "0.3", "--beam_size", "3")
-    theirs = decoded(model, tmp_path / "test", tmp_path / "theirs", "--search", "espnet", "--ctc_weight", "0.3", "--beam_size", "3")
+    theirs = decoded(
+        model, tmp_path / "test", tmp_path / "theirs", "--search", "espnet", "--ctc_weight", "0.3", "--beam_size", "3"
+    )
     assert found["text"] == theirs["text"] and len(found["text"].splitlines()) == 3
     scores = [[float(line.split()[1]) for line in each["score"].splitlines()] for each in (found, theirs)]
     assert scores[0] == pytest.approx(scores[1], abs=1e-3)
