@@ -18,6 +18,7 @@ that are no such tables, with a notice.
 import logging
 import shutil
 from collections import Counter
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,11 +26,11 @@ from espnet_diverse.audio.ark import ark_entry
 from espnet_diverse.corpora import EVERYTHING, Selection
 from espnet_diverse.corpora.shared.pipes import parse_pipe, run_pipe
 from espnet_diverse.corpora.shared.splits import SETS, SPLITS, connected, draw_sets
-from espnet_diverse.data.atomic_files import staged_directory
+from espnet_diverse.data.atomic_files import staged_directory, write_text
 from espnet_diverse.data.characters import safe_name
 from espnet_diverse.data.faults import Fault, refuse
 from espnet_diverse.data.kaldi import DataDir, keep_utterances, scan_data_dir
-from espnet_diverse.data.tables import COLUMNS, EMPTY_TRANSCRIPT, scan_table, write_table
+from espnet_diverse.data.tables import COLUMNS, EMPTY_TRANSCRIPT, numbered_lines, scan_table
 from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.progress import progress
 
@@ -85,21 +86,22 @@ def convert(source: Path, target_dir: Path, selection: Selection = EVERYTHING) -
         DataError: A command is not one that is run, or fails.
     """
     folders = _folders(source, selection)
-    commands = {name: _commands(folder / "wav.scp") for name, folder in folders.items()}
+    entries = {name: _entries(folder / "wav.scp") for name, folder in folders.items()}
+    commands = {name: {key: value for key, value in entries[name] if "|" in value} for name in entries}
     if not selection.allow_pipes or not any(commands.values()):
         return source
     _check(folders, commands)
     target = target_dir.absolute() / f"kaldi_{safe_name(source.absolute().name)}"
-    with staged_directory(target) as staging:
+    with ExitStack() as stack:
         for name, folder in folders.items():
-            place = folder.relative_to(source)
-            copy = staging / place
-            copy.mkdir(exist_ok=True)
+            final = target / folder.relative_to(source)
+            copy = stack.enter_context(staged_directory(final))  # the files of other sets may be in use
             for table in _texts(folder):
                 shutil.copyfile(table, copy / table.name)
             if commands[name]:
-                files = _run(commands[name], folder / "wav.scp", copy, target / place)
-                write_table(copy / "wav.scp", scan_table(folder / "wav.scp")[0] | files)
+                files = _run(commands[name], folder / "wav.scp", copy, final)
+                lines = (f"{recording} {files.get(recording, value)}\n" for recording, value in entries[name])
+                write_text(copy / "wav.scp", "".join(lines))
     return target
 
 
@@ -127,10 +129,11 @@ def _folders(source: Path, selection: Selection) -> dict[str, Path]:
     return folders
 
 
-def _commands(table: Path) -> dict[str, str]:
-    """The entries of wav.scp that are commands; faults of the table are reported by `prepare`."""
-    entries = scan_table(table)[0] if table.is_file() else {}
-    return {recording: entry for recording, entry in entries.items() if "|" in entry and not Path(entry).is_file()}
+def _entries(table: Path) -> list[tuple[str, str]]:
+    """The entries of wav.scp as they are; faults of the table are reported by `prepare`."""
+    lines = numbered_lines(table, [], Counter()) if table.is_file() else []
+    fields = [line.split(None, 1) for _, line in lines]
+    return [(each[0], each[1].strip() if len(each) > 1 else "") for each in fields if each]
 
 
 def _check(folders: dict[str, Path], commands: dict[str, dict[str, str]]) -> None:

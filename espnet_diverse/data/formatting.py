@@ -198,7 +198,7 @@ class _Formatter:
         """Each recording by itself, or the recordings of each ark."""
         if self.options.audio_format != "ark":
             return [_Job(None, [recording]) for recording in recordings]
-        count = min(self.options.shards, len(recordings))
+        count = max(1, min(self.options.shards, len(recordings)))
         bounds = [number * len(recordings) // count for number in range(count + 1)]
         parts = enumerate(pairwise(bounds), start=1)
         return [_Job(f"wav.{number}.ark", recordings[start:end]) for number, (start, end) in parts]

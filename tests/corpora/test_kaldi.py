@@ -118,7 +118,11 @@ def test_commands_are_written_as_files_where_that_is_allowed(folder, caplog, cap
     single = Selection(sets=("train",), allow_pipes=True)
     assert kaldi.convert(Path("data/tr"), Path("downloads"), single) == folder / "downloads" / "kaldi_tr"
     assert kaldi.prepare(folder / "downloads" / "kaldi_tr", single)["train"].wav_scp["tr-b"].endswith("/0000000.wav")
-    # Without commands nothing is copied.
+    # The files of sets that are not wanted now stay, and without commands nothing is copied.
+    replace_text(Path("data/dev/wav.scp"), "data/dev/audio/b.wav", "cat data/dev/audio/b.wav |")
+    assert main([*given, "--allow_pipes", "--download_dir", "downloads", "--sets", "dev"]) == 0
+    assert Path(prepared.wav_scp["tr-b"]).is_file()
+    replace_text(Path("data/dev/wav.scp"), "cat data/dev/audio/b.wav |", "data/dev/audio/b.wav")
     assert kaldi.convert(Path("data/dev"), Path("downloads"), single) == Path("data/dev")
 
 
@@ -127,7 +131,8 @@ def test_no_command_is_run_if_one_is_refused(folder):
     replace_text(Path("data/dev/wav.scp"), "data/dev/audio/b.wav", "touch ran |")
     replace_text(Path("data/dev/wav.scp"), "data/dev/audio/a.wav", "cat gone |")
     with pytest.raises(
-        DataError, match=r"2 faults: data/dev/wav.scp: dev-a: 'cat gone \|': there is no file gone; .*touch"
+        DataError,
+        match=r"^2 faults: data/dev/wav.scp: dev-b: 'touch ran \|': touch is not .*; data/dev/wav.scp: dev-a: 'cat go",
     ):
         kaldi.convert(Path("data"), Path("downloads"), Selection(set_names=NAMED.set_names, allow_pipes=True))
     assert not Path("ran").exists() and not Path("downloads").exists()
