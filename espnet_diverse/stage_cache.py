@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from espnet_diverse.audio.ark import file_size
 from espnet_diverse.data.atomic_files import write_text
 
 
@@ -93,11 +94,11 @@ def digest(path: Path) -> str | None:
         _add_content(hasher, path)
     elif is_data_directory(path):
         for table in sorted(path.iterdir()):
-            if table.is_file() and not table.name.startswith("."):
+            if table.is_file() and not table.name.startswith(".") and table.suffix != ".ark":
                 hasher.update(os.fsencode(f"{table.name}\0"))
                 _add_content(hasher, table)
-        for line in _lines(path / "wav.scp"):
-            hasher.update(f"{_size(Path(line.partition(' ')[2]))}\n".encode())
+        for line in _lines(path / "wav.scp") + _lines(path / "feats.scp"):
+            hasher.update(f"{_size(line.partition(' ')[2])}\n".encode())
     elif path.is_dir():
         for file in sorted(file for file in path.rglob("*") if file.is_file()):
             status = file.stat()
@@ -117,8 +118,8 @@ def _lines(path: Path) -> list[str]:
     return path.read_text(encoding="utf-8", errors="surrogateescape").split("\n") if path.is_file() else []
 
 
-def _size(path: Path) -> int:
+def _size(path: str) -> int:
     try:
-        return path.stat().st_size
+        return file_size(path)
     except OSError:
         return -1

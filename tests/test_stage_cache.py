@@ -123,3 +123,15 @@ def test_a_directory_of_text_alone_is_known_by_its_content(folder):
     assert digest(Path("texts")) == before
     Path("texts/text").write_text("a two\n")
     assert digest(Path("texts")) != before
+
+
+@pytest.mark.parametrize("table", ["wav.scp", "feats.scp"])
+def test_arks_count_by_their_size_even_beside_the_tables(folder, table):
+    ark = folder / "data" / "x.ark"
+    ark.write_bytes(b"123456")
+    Path("data", table).write_text(f"utt {ark}:2\n")
+    before = digest(Path("data"))
+    ark.write_bytes(b"654321")
+    assert digest(Path("data")) == before
+    ark.write_bytes(b"1234567")
+    assert digest(Path("data")) != before

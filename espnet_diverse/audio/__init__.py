@@ -6,7 +6,9 @@
     reading.inspect_audio   what the header of a file says
     reading.check_audio     the same, after a check of all samples
     sources.open_audio      a path, a stream, standard input or an array as checked blocks of one rate
+    features.read_features  features of an entry of feats.scp
     writing.write_audio     samples as 16-bit wav or flac
+    writing.ArkWriter       samples as flac in an ark
     resampling.resample     samples from any rate to another, with a speed factor
     segments.Segment        a part of a recording
 
@@ -15,6 +17,7 @@ What a file needs is decided in `reading`:
 
     libsndfile      wav, flac, mp3, ogg, opus, sph and more: header checks and decoding
     media           m4a, mp4, webm, wma, amr and aac, converted by ffmpeg
+    ark             entries of Kaldi's arks, such as wav.1.ark:1234
     unsized         mp3 and flac whose length header is missing or wrong
     concatenated    several mp3 or ogg recordings in one file
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import soundfile
 
+from espnet_diverse.audio.ark import ArkPart, ark_entry
 from espnet_diverse.audio.resampling import RATE
 from espnet_diverse.errors import DataError
 
@@ -44,7 +45,7 @@ class AudioInfo:
         container: libsndfile's name of the file format.
         subtype: libsndfile's name of the sample format.
         converted_from: Kind of the file, such as "concatenated mp3", if it had to be converted before libsndfile could
-            read it; otherwise "". The other attributes are those of the converted audio.
+            read it, or the kind of an entry of an ark; otherwise "". The other attributes are those of the result.
     """
 
     rate: int
@@ -71,15 +72,17 @@ class AudioInfo:
 
 
 def check_file(path: Path, name: str | Path) -> None:
-    """Refuse a path that is not a readable, non-empty file.
+    """Refuse a path that is not a readable, non-empty file, or an entry of one.
 
     Args:
-        path: Path of the file.
+        path: Path of the file, or an entry of an ark.
         name: Name of the file in error messages.
 
     Raises:
         DataError: The file is missing, no regular file, unreadable or empty.
     """
+    entry = ark_entry(path)
+    path = entry.path if entry else path
     if not path.is_file():
         what = "is not a regular file" if path.exists() else "no such audio file"
         raise DataError(f"{name}: {what}; correct the path or get the file")
@@ -90,13 +93,14 @@ def check_file(path: Path, name: str | Path) -> None:
 
 
 def open_sound(path: Path, name: str | Path) -> soundfile.SoundFile:
-    """Open an audio file that `check_file` accepts.
+    """Open an audio file, or an entry of an ark, that `check_file` accepts.
 
     Raises:
-        DataError: libsndfile does not know its format.
+        DataError: libsndfile does not know its format, or the entry is wrong.
     """
+    entry = ark_entry(path)
     try:
-        return soundfile.SoundFile(path)
+        return soundfile.SoundFile(ArkPart(entry, name) if entry else path)
     except (RuntimeError, TypeError) as error:
         allowed = "readable are wav, flac, mp3, ogg, opus, sph, m4a, mp4, webm and more"
         raise DataError(f"{name}: not readable as audio ({error_reason(error)}); {allowed}") from error

@@ -1,8 +1,9 @@
 """The reader of audio files, for preparation, decoding and transcription alike.
 
-libsndfile decodes most files directly: wav, flac, mp3, ogg, opus, sph and more. Other files are first converted to a
-temporary mono wav of the rate that is wanted: m4a, mp4, webm, wma, amr and aac by ffmpeg (`media.convert`), and files
-that have a wrong or no length header or several recordings in them by `unsized.write_joined`.
+libsndfile decodes most files directly: wav, flac, mp3, ogg, opus, sph and more, and entries of arks. Other files are
+first converted to a temporary mono wav of the rate that is wanted: m4a, mp4, webm, wma, amr and aac by ffmpeg
+(`media.convert`), and files that have a wrong or no length header or several recordings in them by
+`unsized.write_joined`.
 """
 
 import tempfile
@@ -14,6 +15,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from espnet_diverse.audio.ark import ArkPart, ark_entry
 from espnet_diverse.audio.libsndfile import BLOCK_SAMPLES, AudioInfo, check_file, mono_blocks, open_sound, sound_info
 from espnet_diverse.audio.media import convert, media_format
 from espnet_diverse.audio.resampling import RATE, resample
@@ -31,7 +33,7 @@ class AudioFile:
     Attributes:
         name: Name of the file in error messages.
         info: Header of the file; if the file was converted, that of the temporary wav.
-        path: Path that libsndfile decodes: the file itself, or the temporary wav that it was converted to.
+        path: Path that libsndfile decodes: the file or entry itself, or the temporary wav that it was converted to.
     """
 
     name: str
@@ -76,7 +78,7 @@ def open_file(path: Path, name: str | None = None, target_rate: int = RATE) -> I
     """Open an audio file and check its header; a temporary wav, if any, lives until the block ends.
 
     Args:
-        path: Path of the file.
+        path: Path of the file, or an entry of an ark such as wav.1.ark:1234.
         name: Name of the file in error messages; by default the path.
         target_rate: Rate in Hz that is wanted: that of the temporary wav. Other files keep their own.
 
@@ -146,6 +148,10 @@ def check_audio(path: Path) -> AudioInfo:
 
 def _decodable(path: Path, name: str, stack: ExitStack, rate: int) -> tuple[Path, str]:
     """What libsndfile reads of a file: the file itself, or a temporary wav and what the file was converted from."""
+    entry = ark_entry(path)
+    if entry:
+        with ArkPart(entry, name) as part:
+            return path, part.kind
     kind = media_format(path)
     unsized = find_unsized(path) if kind is None else None
     if kind is None and unsized is None:

@@ -1,7 +1,12 @@
-"""Writing mono audio as 16-bit wav or flac. 16-bit samples that were read are written back bit for bit."""
+"""Writing mono audio with 16 bits as wav, flac or an ark of flac.
+
+Samples of 16 bits that were read are written back bit for bit.
+"""
 
 from pathlib import Path
+from types import TracebackType
 
+import kaldiio
 import numpy as np
 import soundfile
 
@@ -18,8 +23,39 @@ def write_audio(path: Path, samples: np.ndarray, rate: int = RATE) -> None:
     Raises:
         DataError: The file cannot be written.
     """
-    integers = np.clip(np.rint(samples * 32768.0), -32768, 32767).astype(np.int16)
     try:
-        soundfile.write(path, integers, rate, subtype="PCM_16")
+        soundfile.write(path, _sixteen_bits(samples), rate, subtype="PCM_16")
     except RuntimeError as error:
         raise DataError(f"{path}: cannot be written ({error_reason(error)}); is the disk full?") from error
+
+
+class ArkWriter:
+    """Writes recordings to an ark through kaldiio, as flac.
+
+    Args:
+        path: The ark.
+    """
+
+    def __init__(self, path: Path):
+        self.path = path
+
+    def __enter__(self) -> "ArkWriter":
+        self._file = self.path.open("wb")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+    def write(self, name: str, samples: np.ndarray, rate: int) -> int:
+        """Add samples (T,) float32; returns the byte at which they begin."""
+        offset = self._file.tell() + len(f"{name} ".encode())
+        coding = {"write_function": "soundfile", "write_kwargs": {"format": "FLAC", "subtype": "PCM_16"}}
+        kaldiio.save_ark(self._file, {name: (rate, _sixteen_bits(samples))}, **coding)
+        return offset
+
+
+def _sixteen_bits(samples: np.ndarray) -> np.ndarray:
+    """Samples float32 as int16, clipped to [-1, 1)."""
+    return np.clip(np.rint(samples * 32768.0), -32768, 32767).astype(np.int16)

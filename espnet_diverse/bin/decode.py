@@ -24,7 +24,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--data_dir",
         type=Path,
         required=True,
-        help="data directory to decode; its wav.scp is read, or its src_text for text translation",
+        help="data directory to decode; its wav.scp and segments are read, or feats.scp for a model that reads "
+        "features, or src_text for text translation",
     )
     parser.add_argument(
         "--output_dir", type=Path, required=True, help="directory for text, score, failures.json and decode.json"
@@ -66,7 +67,7 @@ def _load(args: argparse.Namespace, search_options: "Options", device: str) -> "
     if search_options.search == "espnet":
         from espnet_diverse.decoding.espnet_search import load_search
 
-        return load_search(*model, options.fusion(args))
+        return load_search(*model, options.fusion(args), features=True)
     from espnet_diverse.decoding.predictor import load_predictor
 
-    return load_predictor(*model, args.precision, args.compile, options.fusion(args))
+    return load_predictor(*model, args.precision, args.compile, options.fusion(args), features=True)

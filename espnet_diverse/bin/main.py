@@ -13,6 +13,7 @@ from espnet_diverse.registration import fast_start
 
 COMMANDS = {
     "prepare": "read a corpus and write Kaldi data directories",
+    "validate": "check data directories and list all of their faults",
     "combine": "combine data directories into one and note their domains",
     "augment": "translate monolingual text into additional training data",
     "tokens": "build the vocabulary of a data directory",

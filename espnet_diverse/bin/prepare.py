@@ -1,4 +1,4 @@
-"""Read a corpus and write Kaldi data directories: mono audio of one rate, one file per utterance, or text alone.
+"""Read a corpus and write Kaldi data directories: mono audio of one rate in a file per utterance or in arks, or text.
 
 Utterances outside the length limits are listed in dropped.tsv with the reason and counted in the summary; the exit code
 is still 0. A fault in the corpus is an error, and nothing is written.
@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="SOURCE",
         help="directory of the unpacked official release; the file of a table; name or directory of a dataset (hf); "
-        "directory or file of manifests (lhotse)",
+        "directory or file of manifests (lhotse); a data directory or a folder of several (kaldi)",
     )
     parser.add_argument("--corpus_dir", type=Path, metavar="SOURCE", help="another spelling of SOURCE")
     parser.add_argument(
@@ -53,7 +53,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--min_seconds", type=float, default=0.1, help="shorter utterances are dropped (default: 0.1)")
     parser.add_argument("--max_seconds", type=float, default=20.0, help="longer utterances are dropped (default: 20)")
     parser.add_argument(
-        "--audio_format", default="wav", help="format of audio that must be converted: wav or flac (default: wav)"
+        "--audio_format",
+        default="wav",
+        help="format of audio that must be converted: wav or flac; or ark: all audio as flac in arks (default: wav)",
+    )
+    parser.add_argument(
+        "--shards",
+        type=int,
+        default=1,
+        metavar="N",
+        help="number of arks of each set, for --audio_format ark (default: 1)",
     )
     parser.add_argument("--rate", type=int, default=16_000, help="sampling rate of the audio in Hz (default: 16000)")
     parser.add_argument("--report", type=Path, help="file for the full list of faults, if there are any")
@@ -95,7 +104,12 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
         metavar="SET=NAME",
         help="names of sets in this copy of the corpus, such as train=tr valid=cv (valid is the set dev)",
     )
-    table = parser.add_argument_group("tables (table, hf, lhotse)")
+    wanted.add_argument(
+        "--allow_pipes",
+        action="store_true",
+        help="kaldi: run commands of wav.scp such as sox or flac, without a shell, and write what they give as files",
+    )
+    table = parser.add_argument_group("tables (table, hf, lhotse, kaldi)")
     table.add_argument(
         "--columns", nargs="+", default=[], metavar="COLUMN=NAME", help="columns by their names, such as text=sentence"
     )
@@ -138,7 +152,8 @@ def run(args: argparse.Namespace) -> int:
     from espnet_diverse.corpora import check_options, load_corpus
     from espnet_diverse.data.atomic_files import write_text
     from espnet_diverse.data.faults import FaultsError
-    from espnet_diverse.data.formatting import FormatOptions, format_data
+    from espnet_diverse.data.format_options import FormatOptions
+    from espnet_diverse.data.formatting import format_data
     from espnet_diverse.data.kaldi import evenly_spaced
     from espnet_diverse.errors import ConfigError, DataError
 
@@ -149,7 +164,7 @@ def run(args: argparse.Namespace) -> int:
     selection = _selection(args)
     check_options(corpus, selection)
     limits = args.min_seconds, args.max_seconds
-    formatting = FormatOptions(tuple(args.speed_perturb), *limits, args.audio_format, args.rate)
+    formatting = FormatOptions(tuple(args.speed_perturb), *limits, args.audio_format, args.rate, args.shards)
     try:
         sets = corpus.prepare(_corpus_dir(args, corpus, selection), selection)
         if args.train_utterances is not None and "train" not in sets:
@@ -179,7 +194,7 @@ def _selection(args: argparse.Namespace) -> "Selection":
     columns = _assignments("columns", args.columns)
     drawn = (args.split_by, tuple(args.split_shares), args.split_seed)
     texts = (args.transcripts, args.case, args.segmentation, args.on_missing)
-    return Selection(args.task, *named, *texts, sets, tuple(set_names), tuple(columns), *drawn)
+    return Selection(args.task, *named, *texts, sets, tuple(set_names), tuple(columns), *drawn, args.allow_pipes)
 
 
 def _set_name(name: str) -> str:

@@ -39,6 +39,7 @@ CORPORA = {
     "table": "espnet_diverse.corpora.table",
     "hf": "espnet_diverse.corpora.hf",
     "lhotse": "espnet_diverse.corpora.lhotse",
+    "kaldi": "espnet_diverse.corpora.kaldi",
 }
 TASKS = ("asr", "st")
 COMMON = ("on_missing", "sets", "set_names")
@@ -69,6 +70,7 @@ class Selection:
         split_by: What the sets of a table without a column split do not share: "speaker", or "audio" for files alone.
         split_shares: Shares of dev and test in such a table.
         split_seed: Random seed of drawing these sets.
+        allow_pipes: Whether commands of a wav.scp are run, without a shell.
 
     Raises:
         ConfigError: A value is not allowed, or a direction is both trained and zero-shot.
@@ -88,6 +90,7 @@ class Selection:
     split_by: str = "speaker"
     split_shares: tuple[float, float] = (0.1, 0.1)
     split_seed: int = 0
+    allow_pipes: bool = False
 
     def __post_init__(self) -> None:
         allowed = {

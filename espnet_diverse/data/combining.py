@@ -110,7 +110,7 @@ def _clashes(sets: Mapping[Path, DataDir]) -> list[Fault]:
 def _gaps(sets: Mapping[Path, DataDir]) -> list[Fault]:
     """Directories without an optional table that others have."""
     faults = []
-    for table in ("wav.scp", "segments", "src_text", *TABLES):
+    for table in ("wav.scp", "utt2spk", "segments", "src_text", *TABLES):
         having = [path for path, data in sets.items() if data.tables()[table]]
         todo = f"remove it from all, or add it with --fill {table}=VALUE" if table in TABLES else "all need it or none"
         lacking = sets.keys() - having if having else []

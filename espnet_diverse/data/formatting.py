@@ -1,27 +1,29 @@
-"""Write sets of a corpus as training reads them: one mono wav or flac file for each utterance.
+"""Write sets of a corpus as training reads them: one mono wav or flac file for each utterance, or arks of flac.
 
 A file that already is one is not copied; wav.scp names it in its place. Sets of text alone are written as they are.
+Tables of other names go with their utterances or speakers.
 Utterances outside the limits on length are dropped, each with its reason in dropped.tsv; audio that cannot be used
 (missing, truncated, NaN) is an error, and so are tables that do not agree. Either all sets are written or none.
 """
 
 from collections import Counter
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from espnet_diverse.audio.libsndfile import RATES, AudioInfo
+from espnet_diverse.audio.libsndfile import AudioInfo
 from espnet_diverse.audio.reading import AudioFile, open_file
-from espnet_diverse.audio.resampling import RATE, resample
+from espnet_diverse.audio.resampling import resample
 from espnet_diverse.audio.segments import segment_fault
-from espnet_diverse.audio.writing import write_audio
+from espnet_diverse.audio.writing import ArkWriter, write_audio
 from espnet_diverse.data.atomic_files import staged_directory
 from espnet_diverse.data.faults import Fault, refuse
+from espnet_diverse.data.format_options import FormatOptions
 from espnet_diverse.data.kaldi import DataDir, write_data_dir
 from espnet_diverse.data.tables import entry_faults
 from espnet_diverse.data.threads import map_in_threads
@@ -29,41 +31,6 @@ from espnet_diverse.data.validate import find_faults
 from espnet_diverse.errors import ConfigError, DataError
 
 TRAINING_SET = "train"
-
-
-@dataclass(frozen=True)
-class FormatOptions:
-    """Options of preparing sets.
-
-    Attributes:
-        speeds: Speed factors of the training set (Kaldi's 0.9 1.0 1.1); other sets keep speed 1. A factor other than 1
-            makes new utterances and speakers whose ids begin with `sp<factor>-`.
-        min_seconds: Shorter utterances are dropped.
-        max_seconds: Longer utterances are dropped.
-        audio_format: Format of the files that are written: wav or flac.
-        rate: Sampling rate of the files in Hz.
-
-    Raises:
-        ConfigError: A value is out of range.
-    """
-
-    speeds: tuple[float, ...] = (1.0,)
-    min_seconds: float = 0.1
-    max_seconds: float = 20.0
-    audio_format: str = "wav"
-    rate: int = RATE
-
-    def __post_init__(self) -> None:
-        if not self.speeds or len(set(self.speeds)) < len(self.speeds) or not all(0.5 <= s <= 2 for s in self.speeds):
-            given = " ".join(f"{speed:g}" for speed in self.speeds)
-            raise ConfigError(f"speed factors {given!r}: must be different numbers from 0.5 to 2, such as 0.9 1.0 1.1")
-        if not 0 < self.min_seconds < self.max_seconds:
-            limits = f"{self.min_seconds:g} and {self.max_seconds:g}"
-            raise ConfigError(f"limits of {limits} seconds: must be above 0, and the least below the greatest")
-        if self.audio_format not in ("wav", "flac"):
-            raise ConfigError(f"audio format {self.audio_format!r}: must be wav or flac")
-        if not RATES[0] <= self.rate <= RATES[1]:
-            raise ConfigError(f"rate of {self.rate} Hz: must be from {RATES[0]} to {RATES[1]}, such as 8000 or 16000")
 
 
 @dataclass
@@ -95,6 +62,13 @@ class _Kept(NamedTuple):
     speaker: str
     path: str
     seconds: float
+
+
+class _Job(NamedTuple):
+    """Recordings that one thread prepares, each with its utterances, and the name of their ark, if any."""
+
+    ark: str | None
+    recordings: list[tuple[str, list[str]]]
 
 
 @dataclass
@@ -189,7 +163,8 @@ class _Formatter:
         for utterance in self.data.utterances():
             segment = self.data.segments.get(utterance)
             recordings.setdefault(segment.recording if segment else utterance, []).append(utterance)
-        found = map_in_threads(self._format_recording, list(recordings.items()), nj, f"format {name}")
+        jobs = self._jobs(list(recordings.items()))
+        found = map_in_threads(self._format_job, jobs, nj, f"format {name}")
         for outcome in sorted(chain.from_iterable(found), key=lambda outcome: outcome.source):
             if outcome.fault:
                 faults.append(Fault(name, outcome.source, outcome.fault))
@@ -214,17 +189,33 @@ class _Formatter:
             prepared.src_text[kept.utterance] = self.data.src_text[source]
         for name, table in self.data.conditions.items():
             prepared.conditions.setdefault(name, {})[kept.utterance] = table[source]
+        for name, table in self.data.extra.items():
+            for key, new in ((source, kept.utterance), (self.data.speaker(source), kept.speaker)):
+                if key in table:
+                    prepared.extra.setdefault(name, {})[new] = table[key]
 
-    def _format_recording(self, recording: tuple[str, list[str]]) -> list[_Outcome]:
+    def _jobs(self, recordings: list[tuple[str, list[str]]]) -> list[_Job]:
+        """Each recording by itself, or the recordings of each ark."""
+        if self.options.audio_format != "ark":
+            return [_Job(None, [recording]) for recording in recordings]
+        count = max(1, min(self.options.shards, len(recordings)))
+        bounds = [number * len(recordings) // count for number in range(count + 1)]
+        parts = enumerate(pairwise(bounds), start=1)
+        return [_Job(f"wav.{number}.ark", recordings[start:end]) for number, (start, end) in parts]
+
+    def _format_job(self, job: _Job) -> list[_Outcome]:
+        with ArkWriter(self.staging / job.ark) if job.ark else nullcontext() as ark:
+            return [outcome for recording in job.recordings for outcome in self._format_recording(*recording, ark)]
+
+    def _format_recording(self, name: str, utterances: list[str], ark: ArkWriter | None) -> list[_Outcome]:
         """Prepare the utterances of one recording, which is opened once: what ffmpeg reads is converted as a whole."""
-        name, utterances = recording
         try:
             with open_file(Path(self.data.wav_scp[name]), target_rate=self.options.rate) as file:
-                return [self._format(utterance, file) for utterance in utterances]
+                return [self._format(utterance, file, ark) for utterance in utterances]
         except DataError as error:
             return [_Outcome(utterance, fault=str(error)) for utterance in utterances]
 
-    def _format(self, utterance: str, file: AudioFile) -> _Outcome:
+    def _format(self, utterance: str, file: AudioFile, ark: ArkWriter | None) -> _Outcome:
         outcome, info = _Outcome(utterance), file.info
         segment = self.data.segments.get(utterance)
         try:
@@ -233,7 +224,7 @@ class _Formatter:
                 raise DataError(f"{file.name}: {past}")
             seconds = segment.end - segment.start if segment else info.seconds
             speeds = [speed for speed in self.speeds if self._fits(utterance, speed, seconds / speed, outcome)]
-            in_place = info.is_ready(self.options.rate) and segment is None
+            in_place = info.is_ready(self.options.rate) and segment is None and ark is None
             if in_place and 1.0 in speeds:
                 file.check()
                 self._keep(utterance, 1.0, seconds, file.path.absolute(), outcome)
@@ -241,7 +232,7 @@ class _Formatter:
             if written:
                 samples = file.read(segment)
                 for speed in written:
-                    self._write(utterance, speed, resample(samples, info.rate, speed, self.options.rate), outcome)
+                    self._write(utterance, speed, resample(samples, info.rate, speed, self.options.rate), outcome, ark)
             outcome.converted = _conversion(info, self.options.rate)
         except DataError as error:
             outcome.fault = str(error)
@@ -257,16 +248,21 @@ class _Formatter:
         outcome.dropped[_prefix(speed) + utterance] = f"{seconds:.3f} s, {side} than {limit:g} s"
         return False
 
-    def _write(self, utterance: str, speed: float, samples: np.ndarray, outcome: _Outcome) -> None:
-        speaker, name = _prefix(speed) + self.data.utt2spk[utterance], _prefix(speed) + utterance
-        file = Path("wav", speaker, f"{name}.{self.options.audio_format}")
-        (self.staging / file).parent.mkdir(parents=True, exist_ok=True)
-        write_audio(self.staging / file, samples, self.options.rate)
+    def _write(
+        self, utterance: str, speed: float, samples: np.ndarray, outcome: _Outcome, ark: ArkWriter | None
+    ) -> None:
+        speaker, name = _prefix(speed) + self.data.speaker(utterance), _prefix(speed) + utterance
+        if ark is not None:
+            file = Path(f"{ark.path.name}:{ark.write(name, samples, self.options.rate)}")
+        else:
+            file = Path("wav", speaker, f"{name}.{self.options.audio_format}")
+            (self.staging / file).parent.mkdir(parents=True, exist_ok=True)
+            write_audio(self.staging / file, samples, self.options.rate)
         self._keep(utterance, speed, len(samples) / self.options.rate, self.final / file, outcome)
 
     def _keep(self, utterance: str, speed: float, seconds: float, path: Path, outcome: _Outcome) -> None:
         prefix = _prefix(speed)
-        outcome.kept.append(_Kept(prefix + utterance, prefix + self.data.utt2spk[utterance], str(path), seconds))
+        outcome.kept.append(_Kept(prefix + utterance, prefix + self.data.speaker(utterance), str(path), seconds))
 
 
 def _prefix(speed: float) -> str:

@@ -1,17 +1,21 @@
 """Reading and writing Kaldi data directories.
 
-    wav.scp   recording path        text      utterance transcript        utt2spk   utterance speaker
+    wav.scp   recording path                  (a file, or an entry of an ark such as wav.1.ark:1234)
+    text      utterance transcript
+    utt2spk   utterance speaker               (optional; without it each utterance has a speaker of its own)
     segments  utterance recording start end   (optional, in seconds; without it each recording is an utterance)
+    feats.scp utterance entry of an ark       (in place of wav.scp, for models that read features)
     src_text  utterance transcript            (optional, for speech translation: text is then the translation)
     utt2lang, utt2tgtlang, utt2domain         (optional: language of the speech or source, language of text, domain)
 
-A directory of text alone, for translation or language models, has neither wav.scp nor utt2spk: its sentences are those
-of `text`. For translation `src_text` has the source sentences, in the language that utt2lang gives.
+A directory of text alone, for translation or language models, has none of wav.scp, feats.scp and utt2spk: its
+sentences are those of `text`. For translation `src_text` has the source sentences, in the language that utt2lang gives.
 
 Tables are utf-8, composed (NFC), sorted by id in byte order (`LC_ALL=C sort`), with unique ids. spk2utt is derived from
 utt2spk when writing and never read.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,7 +27,8 @@ from espnet_diverse.data.tables import COLUMNS, parse_segment, read_table, scan_
 
 __all__ = ["DataDir", "Segment", "read_data_dir", "read_table", "scan_data_dir", "write_data_dir", "write_table"]
 
-REQUIRED = ("wav.scp", "text", "utt2spk")
+SOURCES = ("wav.scp", "feats.scp")
+"""Tables of what a model reads: audio or features."""
 
 
 @dataclass
@@ -38,6 +43,7 @@ class DataDir:
         src_text: Transcript of each utterance if `text` has translations.
         conditions: The existing tables among utt2lang, utt2tgtlang and utt2domain, each with a value by utterance.
         dropped: Utterances that were dropped, with the reason; written as dropped.tsv.
+        extra: Other tables by file name, with a value by utterance or by speaker, such as spk2gender.
     """
 
     wav_scp: dict[str, str] = field(default_factory=dict)
@@ -47,6 +53,7 @@ class DataDir:
     src_text: dict[str, str] = field(default_factory=dict)
     conditions: dict[str, dict[str, str]] = field(default_factory=dict)
     dropped: dict[str, str] = field(default_factory=dict)
+    extra: dict[str, dict[str, str]] = field(default_factory=dict)
 
     @property
     def is_text(self) -> bool:
@@ -59,7 +66,11 @@ class DataDir:
 
     def required(self) -> tuple[str, ...]:
         """Names of the required tables."""
-        return ("text",) if self.is_text else REQUIRED
+        return ("text",) if self.is_text else ("wav.scp", "text")
+
+    def speaker(self, utterance: str) -> str:
+        """Speaker of an utterance; the utterance itself where there is no utt2spk."""
+        return self.utt2spk.get(utterance, utterance)
 
     def spk2utt(self) -> dict[str, list[str]]:
         """Sorted utterances of each speaker."""
@@ -77,24 +88,18 @@ class DataDir:
             "segments": {u: f"{s.recording} {s.start} {s.end}" for u, s in self.segments.items()},
             "src_text": self.src_text,
             **{name: self.conditions.get(name, {}) for name in TABLES},
+            **self.extra,
         }
 
 
-def evenly_spaced(data: DataDir, count: int) -> DataDir:
-    """Return `count` utterances of a set, evenly spaced in the order of their ids; all, if it has no more.
-
-    Recordings that no utterance is left of are left out too. Dropped utterances stay listed.
-    """
-    there = data.utterances()
-    if count >= len(there):
-        return data
-    kept = {there[i * len(there) // count] for i in range(count)}
+def keep_utterances(data: DataDir, kept: Collection[str]) -> DataDir:
+    """Return some utterances of a set, without recordings of which no utterance is left. Dropped ones stay listed."""
 
     def of_kept(table: dict) -> dict:
         return {utterance: value for utterance, value in table.items() if utterance in kept}
 
     segments = of_kept(data.segments)
-    recordings = {segment.recording for segment in segments.values()} if segments else kept
+    recordings = {segment.recording for segment in segments.values()} if data.segments else kept
     return DataDir(
         wav_scp={recording: path for recording, path in data.wav_scp.items() if recording in recordings},
         text=of_kept(data.text),
@@ -103,22 +108,37 @@ def evenly_spaced(data: DataDir, count: int) -> DataDir:
         src_text=of_kept(data.src_text),
         conditions={name: of_kept(table) for name, table in data.conditions.items()},
         dropped=data.dropped,
+        extra=data.extra,
     )
 
 
-def scan_data_dir(path: Path) -> tuple[DataDir, list[Fault]]:
-    """Read a data directory; return it and the faults of each table by itself."""
+def evenly_spaced(data: DataDir, count: int) -> DataDir:
+    """Return `count` utterances of a set, evenly spaced in the order of their ids; all, if it has no more."""
+    there = data.utterances()
+    if count >= len(there):
+        return data
+    return keep_utterances(data, {there[i * len(there) // count] for i in range(count)})
+
+
+def scan_data_dir(path: Path, source: str = "wav.scp") -> tuple[DataDir, list[Fault]]:
+    """Read a data directory; return it and the faults of each table by itself.
+
+    Args:
+        path: The data directory.
+        source: The table of `SOURCES` that is read. The entries of feats.scp are then in `wav_scp`, without segments.
+    """
     if not path.is_dir():
         return DataDir(), [Fault(str(path), None, "no such data directory; `espnet-diverse prepare` makes one")]
     tables: dict[str, dict[str, str]] = {}
     faults: list[Fault] = []
-    audio = any((path / name).exists() for name in ("wav.scp", "utt2spk", "segments"))
-    required = REQUIRED if audio or not (path / "text").exists() else ("text",)
-    for name in COLUMNS:
+    is_spoken = any((path / name).exists() for name in (source, "utt2spk", "segments"))
+    required = (source, "text") if is_spoken or not (path / "text").exists() else ("text",)
+    unread = ("feats.scp",) if source == "wav.scp" else ("wav.scp", "segments")
+    for name in [name for name in COLUMNS if name not in unread]:
         if name in required or (path / name).exists():
             tables[name], found = scan_table(path / name)
             faults += found
-    spoken = (tables.get(name, {}) for name in REQUIRED)
+    spoken = (tables.get(name, {}) for name in (source, "text", "utt2spk"))
     data = DataDir(*spoken, src_text=tables.get("src_text", {}))
     data.conditions = {name: tables[name] for name in TABLES if name in tables}
     data.segments = {utterance: parse_segment(value) for utterance, value in tables.get("segments", {}).items()}

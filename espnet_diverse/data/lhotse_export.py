@@ -79,7 +79,7 @@ def _supervision(data: DataDir, utterance: str, recordings: dict[str, dict]) -> 
         "duration": round(min(segment.end, recording["duration"]) - segment.start, 6),
         "channel": channels[0] if len(channels) == 1 else channels,
         "text": (data.src_text or data.text)[utterance],
-        "speaker": data.utt2spk[utterance],
+        "speaker": data.speaker(utterance),
         "language": _value(data, "utt2lang", utterance),
         "custom": custom,
     }

@@ -20,6 +20,7 @@ from espnet_diverse.data.faults import Fault, refuse
 
 COLUMNS = {
     "wav.scp": "recording path",
+    "feats.scp": "utterance entry-of-an-ark",
     "text": "utterance transcript",
     "utt2spk": "utterance speaker",
     "segments": "utterance recording start end",
@@ -142,7 +143,7 @@ def _encoding_fault(path: Path, number: int, offset: int, line: bytes) -> Fault:
 
 def _repair(line: str, fields: list[str], kind: str, repairs: Counter[str]) -> tuple[str, str]:
     """Repair id and value of one line; a path is not repaired, for it must equal the name on disk."""
-    if kind == "wav.scp":
+    if kind.endswith(".scp"):
         key, found = clean_text(fields[0])
         if "\t" in line[: len(line) - len(fields[-1])]:
             found.append("tab")
@@ -169,7 +170,8 @@ def entry_faults(kind: str, key: str, value: str) -> list[str]:
 
 def _path_fault(path: str) -> str | None:
     if "|" in path:
-        return f"{path!r} contains a pipe; commands are not run: create the audio file and give its path"
+        todo = "give the path of a file, or let espnet-diverse prepare kaldi --allow_pipes write the files"
+        return f"{path!r} contains a pipe; commands are not run: {todo}"
     if _UNWRITABLE.search(path):
         return f"path {path!r} contains control characters or bytes that are not utf-8; rename the file"
     return None
@@ -202,6 +204,7 @@ def _segment_fault(value: str) -> str | None:
 
 _VALUE_FAULTS = {
     "wav.scp": _path_fault,
+    "feats.scp": _path_fault,
     "text": text_fault,
     "utt2spk": _name_fault,
     "utt2lang": _name_fault,

@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from pathlib import Path
 
+from espnet_diverse.audio.ark import CODED
+from espnet_diverse.audio.features import features_shape, read_features
 from espnet_diverse.audio.libsndfile import AudioInfo
 from espnet_diverse.audio.reading import check_audio, inspect_audio
 from espnet_diverse.audio.segments import segment_fault
@@ -14,7 +16,12 @@ from espnet_diverse.errors import DataError
 
 
 def validate(
-    source: DataDir | Path, read_audio: bool = True, nj: int = 4, rate: int | None = None, decode: bool = True
+    source: DataDir | Path,
+    read_audio: bool = True,
+    nj: int = 4,
+    rate: int | None = None,
+    decode: bool = True,
+    features: int | None = None,
 ) -> None:
     """Raise one error for all faults of a data directory; return if it has none.
 
@@ -25,24 +32,32 @@ def validate(
         rate: Sampling rate in Hz of a model that is to be trained with the data. Audio that training cannot read as it
             is, such as m4a, several channels or another rate, is then a fault.
         decode: Whether audio that is opened is decoded where its header cannot show all faults.
+        features: Size of the features that feats.scp has in place of audio; 0 for any size. Without it audio is read.
 
     Raises:
         FaultsError: There are faults; its message names the first few and counts the rest, see `find_faults`.
     """
-    refuse(find_faults(source, read_audio, nj, rate, decode))
+    refuse(find_faults(source, read_audio, nj, rate, decode, features))
 
 
 def find_faults(
-    source: DataDir | Path, read_audio: bool = True, nj: int = 4, rate: int | None = None, decode: bool = True
+    source: DataDir | Path,
+    read_audio: bool = True,
+    nj: int = 4,
+    rate: int | None = None,
+    decode: bool = True,
+    features: int | None = None,
 ) -> list[Fault]:
     """List the faults of each table, between the tables, and of the audio; arguments are those of `validate`."""
     if isinstance(source, DataDir):
         data, folder, faults = source, "", _table_faults(source)
     else:
-        data, faults = scan_data_dir(source)
+        data, faults = scan_data_dir(source, "wav.scp" if features is None else "feats.scp")
         folder = f"{source}/"
-    faults += _key_faults(data, folder)
-    if read_audio:
+    faults += _key_faults(data, folder, "wav.scp" if features is None else "feats.scp")
+    if features is not None:
+        faults += _feature_faults(data, folder, nj, features, decode)
+    elif read_audio:
         faults += _audio_faults(data, folder, nj, rate, decode)
     return faults
 
@@ -57,13 +72,13 @@ def _table_faults(data: DataDir) -> list[Fault]:
     return faults
 
 
-def _key_faults(data: DataDir, folder: str) -> list[Fault]:
+def _key_faults(data: DataDir, folder: str, scp: str) -> list[Fault]:
     """Ids that are not in all tables; an empty table is reported elsewhere."""
 
     def faults(table: str, keys: Iterable[str], what: str) -> list[Fault]:
         return [Fault(f"{folder}{table}", key, what) for key in sorted(keys)]
 
-    source = "text" if data.is_text else "segments" if data.segments else "wav.scp"
+    source = "text" if data.is_text else "segments" if data.segments else scp
     spoken = set(data.utterances())
     found: list[Fault] = []
     if spoken and data.text:
@@ -112,9 +127,32 @@ def _audio_faults(data: DataDir, folder: str, nj: int, rate: int | None, decode:
     return faults
 
 
+def _feature_faults(data: DataDir, folder: str, nj: int, size: int, decode: bool) -> list[Fault]:
+    """Faults of the entries of feats.scp, which are in `wav_scp`."""
+
+    def check(item: tuple[str, str]) -> tuple[str, int, str]:
+        utterance, entry = item
+        try:
+            found = features_shape(entry)[1]
+            if decode:
+                read_features(entry)
+        except DataError as error:
+            return utterance, 0, str(error)
+        return utterance, found, ""
+
+    readable = [item for item in sorted(data.wav_scp.items()) if not entry_faults("feats.scp", *item)]
+    faults = []
+    for utterance, found, what in map_in_threads(check, readable, nj, "check features"):
+        size = size or found
+        if not what and found != size:
+            what = f"has features of size {found}, and {size} is expected; compute them alike"
+        faults += [Fault(f"{folder}feats.scp", utterance, what)] if what else []
+    return faults
+
+
 def _unread(info: AudioInfo, rate: int) -> str:
     """Why a model that reads `rate` Hz cannot be trained with a file; "" where it can."""
-    if info.converted_from:
+    if info.converted_from and info.converted_from != CODED:
         return f"training does not read {info.converted_from}; convert it with espnet-diverse prepare"
     if (info.rate, info.channels) == (rate, 1):
         return ""

@@ -24,7 +24,9 @@ import torch
 from espnet.nets.pytorch_backend.transformer.subsampling import TooShortUttError
 from numpy.typing import NDArray
 
-from espnet_diverse.data.tables import read_table
+from espnet_diverse.audio.segments import Segment
+from espnet_diverse.data.faults import Fault, refuse
+from espnet_diverse.data.tables import parse_segment, read_table
 from espnet_diverse.decoding.condition_ids import KnownConditions, condition_indices
 from espnet_diverse.decoding.grouping import each_result, grouped
 from espnet_diverse.decoding.results import FILES, Result, Text, line, summary, write_json, write_results
@@ -51,18 +53,23 @@ class Search(Protocol):
     batch_size: int
     batch_frames: int
 
-    def read(self, value: str) -> tuple[NDArray, float]:
-        """Read the input that an entry of the table names: frames, and the duration in seconds, 0 for text."""
+    def read(self, value: str, segment: Segment | None = None) -> tuple[NDArray, float]:
+        """Read the input that an entry of the table names, or a segment of a recording.
+
+        Returns:
+            Frames, and the duration in seconds, 0 for text and features.
+        """
 
     def batch(self, sources: Sequence[NDArray], conditions: Sequence[Mapping[str, int]]) -> list[list[Text]]:
         """The n-best texts of each utterance, best first, given its condition indices."""
 
 
 class _Job(NamedTuple):
-    """An utterance to decode: its id, its audio file or source text, and its condition indices."""
+    """An utterance to decode: its id, its entry of the table and the segment of it, and its condition indices."""
 
     utterance: str
     source: str
+    segment: Segment | None
     conditions: Mapping[str, int]
 
 
@@ -85,8 +92,8 @@ def decode(
 
     Args:
         search: Search with a loaded model.
-        data_dir: Kaldi data directory. Its wav.scp is read, or its src_text for text translation, and the tables of the
-            conditions that the model depends on.
+        data_dir: Kaldi data directory. Its wav.scp and segments are read, its feats.scp for models that read features,
+            or its src_text for text translation, and the tables of the conditions that the model depends on.
         output_dir: Directory to write to.
         nj: Number of processes on the CPU; they share the loaded model.
         conditions: Values by condition that hold for all utterances, in place of the tables.
@@ -120,13 +127,20 @@ def decode(
 
 
 def _jobs(search: Search, data_dir: Path, conditions: Mapping[str, str]) -> list[_Job]:
-    if search.table == "wav.scp" and (data_dir / "segments").exists():
-        raise DataError(
-            f"{data_dir}: has segments; cut the audio with espnet-diverse prepare, or remove the file segments"
-        )
     sources = read_table(data_dir / search.table)
-    indices = condition_indices(search.conditions, data_dir, sources, conditions)
-    return [_Job(utterance, source, indices[utterance]) for utterance, source in sources.items()]
+    table = data_dir / "segments"
+    if search.table != "wav.scp" or not table.exists():
+        indices = condition_indices(search.conditions, data_dir, sources, conditions)
+        return [_Job(utterance, source, None, indices[utterance]) for utterance, source in sources.items()]
+    segments = {utterance: parse_segment(value) for utterance, value in read_table(table).items()}
+    strange = [
+        Fault(str(table), u, "its recording is not in wav.scp")
+        for u in segments
+        if segments[u].recording not in sources
+    ]
+    refuse(strange)
+    indices = condition_indices(search.conditions, data_dir, segments, conditions)
+    return [_Job(name, sources[part.recording], part, indices[name]) for name, part in segments.items()]
 
 
 def _results(search: Search, jobs: Sequence[_Job], nj: int) -> Iterator[Result]:
@@ -144,7 +158,7 @@ def _readable(search: Search, jobs: Iterable[_Job], failed: list[Result]) -> Ite
     """Read the utterances; add those that cannot be read to `failed`."""
     for job in jobs:
         try:
-            yield _Read(job, *search.read(job.source))
+            yield _Read(job, *search.read(job.source, job.segment))
         except Exception as error:  # of any kind, so that the other utterances are still decoded
             failed.append(_failure(job, error))
 

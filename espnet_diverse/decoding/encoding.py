@@ -49,7 +49,8 @@ class Encoding:
         """Compute features (T, F) of one utterance.
 
         Args:
-            data: Samples (L,) float32, or token indices of a text to translate (L,) int64.
+            data: Samples (L,) float32, token indices of a text to translate (L,) int64, or features (T, F) float32 of a
+                model without a frontend.
 
         Raises:
             TooShortUttError: There are too few samples for the frontend, or too few frames for the encoder.

@@ -15,7 +15,9 @@ from espnet.nets.e2e_asr_common import end_detect
 from espnet2.bin import asr_inference, mt_inference, st_inference
 from numpy.typing import NDArray
 
+from espnet_diverse.audio.features import read_features
 from espnet_diverse.audio.reading import read_at
+from espnet_diverse.audio.segments import Segment
 from espnet_diverse.decoding.condition_ids import KnownConditions, known_conditions
 from espnet_diverse.decoding.fusion import Fusion, language_model_files, language_model_of
 from espnet_diverse.decoding.options import Options, check_search, has_ctc, text_task
@@ -24,7 +26,7 @@ from espnet_diverse.decoding.results import Text
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.registration import replaced_names
 from espnet_diverse.scope import scope
-from espnet_diverse.training.audio_rate import required_rate
+from espnet_diverse.training.audio_rate import audio_rate, required_rate
 from espnet_diverse.training.tasks import TASKS, find_weights, read_config
 
 _CLASSES = {"asr": asr_inference.Speech2Text, "st": st_inference.Speech2Text, "mt": mt_inference.Text2Text}
@@ -36,7 +38,7 @@ class Search:
     Args:
         speech2text: ESPnet's `Speech2Text` of speech recognition or translation, or its `Text2Text`.
         conditions: The conditions that the model depends on.
-        rate: Sampling rate in Hz of the audio that the model reads; None for text.
+        rate: Sampling rate in Hz of the audio that the model reads; None for text and features.
 
     Attributes:
         device: "cpu", "cuda" or "cuda:N".
@@ -72,9 +74,19 @@ class Search:
         found = map(self, sources, conditions)
         return [[Text(text, tokens, float(hyp.score)) for text, tokens, _, hyp in best] for best in found]
 
-    def read(self, value: str) -> tuple[NDArray, float]:
-        """Read an audio file: samples (T,) float32 at the model's rate, and its duration in seconds."""
-        return read_at(Path(value), self.rate)
+    def read(self, value: str, segment: Segment | None = None) -> tuple[NDArray, float]:
+        """Read an audio file or a segment: samples (T,) float32 at the model's rate, and the duration in seconds."""
+        return read_at(Path(value), self.rate, segment)
+
+
+class FeatureSearch(Search):
+    """ESPnet's beam search with a model that reads features."""
+
+    table = "feats.scp"
+
+    def read(self, value: str, segment: Segment | None = None) -> tuple[NDArray, float]:
+        """Read an entry of feats.scp: features (T, F) float32, and 0 seconds."""
+        return read_features(value), 0.0
 
 
 class TextSearch(Search):
@@ -92,7 +104,7 @@ class TextSearch(Search):
         if speech2text.maxlenratio == 0:
             speech2text.beam_search.__class__ = _TextBeamSearch  # ESPnet selects its batched search in the same way
 
-    def read(self, value: str) -> tuple[NDArray, float]:
+    def read(self, value: str, segment: Segment | None = None) -> tuple[NDArray, float]:
         """Token indices (T,) of a text, and 0 seconds."""
         return self.preprocess("", {"src_text": value})["src_text"], 0.0
 
@@ -115,6 +127,7 @@ def load_search(
     options: Options | None = None,
     device: str = "cpu",
     fusion: Fusion | None = None,
+    features: bool = False,
 ) -> Search:
     """Load a model for ESPnet's search; all its weights must fit. Its task is that of its config.yaml.
 
@@ -124,6 +137,7 @@ def load_search(
         options: Search options.
         device: "cpu", "cuda" or "cuda:N".
         fusion: Language model of any class, see `load_predictor`; this search has no hotwords.
+        features: Whether a model that reads features in place of audio is allowed.
 
     Raises:
         ConfigError: The device does not exist, the options ask for CTC and the model was trained without it, the model
@@ -135,7 +149,7 @@ def load_search(
     config_file, weights = Path(model_dir) / "config.yaml", find_weights(Path(model_dir), model_file)
     config = read_config(config_file)
     task = text_task(config, config_file)
-    rate = None if task == "mt" else required_rate(config)
+    rate = None if task == "mt" else audio_rate(config) if features else required_rate(config)
     fusion = fusion or Fusion()
     if fusion.hotwords is not None:
         raise ConfigError("search=espnet has no hotwords; set search=batched, or leave them out")
@@ -150,4 +164,6 @@ def load_search(
     with replaced_names(sys.modules[cls.__module__], **ours):
         speech2text = cls(config_file, weights, device=device, **lm, **given)
     conditions = known_conditions(getattr(speech2text, f"{task}_model"))
-    return TextSearch(speech2text, conditions) if rate is None else Search(speech2text, conditions, rate)
+    if task == "mt":
+        return TextSearch(speech2text, conditions)
+    return (FeatureSearch if rate is None else Search)(speech2text, conditions, rate)

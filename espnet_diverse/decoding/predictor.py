@@ -12,7 +12,9 @@ from espnet2.text.token_id_converter import TokenIDConverter
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from espnet_diverse.audio.features import read_features
 from espnet_diverse.audio.reading import read_at
+from espnet_diverse.audio.segments import Segment
 from espnet_diverse.decoding.beam import Hypothesis
 from espnet_diverse.decoding.build_search import build_search
 from espnet_diverse.decoding.condition_ids import known_conditions
@@ -27,7 +29,7 @@ from espnet_diverse.decoding.results import Text
 from espnet_diverse.decoding.sampling import SamplingSearch
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.scope import scope
-from espnet_diverse.training.audio_rate import required_rate
+from espnet_diverse.training.audio_rate import audio_rate, required_rate
 from espnet_diverse.training.precision import compile_layers
 from espnet_diverse.training.tasks import TASKS, find_weights, read_config
 
@@ -66,7 +68,7 @@ class Predictor:
 
     Attributes:
         task: Task of the model.
-        rate: Sampling rate in Hz of the audio that the model reads; None for text.
+        rate: Sampling rate in Hz of the audio that the model reads; None for text and features.
         options: Default search options, with `ctc_weight` as a number.
         ctc: CTC module over the output text; None where the model was trained without it.
         conditions: The conditions that the model depends on.
@@ -76,7 +78,7 @@ class Predictor:
 
     Raises:
         ConfigError: The options ask for CTC, and the model was trained without it.
-        ModelError: The model reads features, or has parts that batched search does not support.
+        ModelError: The model has parts that batched search does not support.
     """
 
     def __init__(
@@ -93,7 +95,7 @@ class Predictor:
     ):
         model.eval()
         self.task, self.ctc = task, getattr(model, "st_ctc" if task == "st" else "ctc", None)
-        self.rate = None if task == "mt" else required_rate(vars(args))
+        self.rate = None if task == "mt" else audio_rate(vars(args))
         self.converter = TokenIDConverter(token_list=args.token_list)
         model_of_pieces = {"bpemodel": args.bpemodel} if args.token_type == "bpe" else {}
         self.tokenizer = build_tokenizer(token_type=args.token_type, **model_of_pieces)
@@ -107,7 +109,7 @@ class Predictor:
         if compiled:
             compile_layers(model.encoder, True)
         self.device, self.conditions = device, known_conditions(model)
-        self.table = "src_text" if task == "mt" else "wav.scp"
+        self.table = "src_text" if task == "mt" else "wav.scp" if self.rate else "feats.scp"
         self.preprocess = TASKS[task].build_preprocess_fn(args, train=False) if task == "mt" else None
         self.batch_size, self.batch_frames = options.batch_size, _BATCH_FRAMES
         self._lock = Lock()  # scorers cache keys of the current batch, and some modules their last output
@@ -128,14 +130,16 @@ class Predictor:
             )
         return options.resolved(self.ctc is not None, self.has_language_model)
 
-    def read(self, value: str) -> tuple[NDArray, float]:
+    def read(self, value: str, segment: Segment | None = None) -> tuple[NDArray, float]:
         """Read one input of the data directory's table.
 
         Args:
-            value: Entry of the table: the path of an audio file, or a text to translate.
+            value: Entry of the table: the path of an audio file, an entry of feats.scp, or a text to translate.
+            segment: The part of the audio file to read; by default all of it.
 
         Returns:
-            Features (T, F) and the duration of the audio in seconds; of a text its token indices (T,) and 0.
+            Features (T, F) and the duration of the audio in seconds, 0 where features were read; of a text its token
+            indices (T,) and 0.
 
         Raises:
             DataError: The file cannot be read.
@@ -143,11 +147,13 @@ class Predictor:
         """
         if self.preprocess is not None:
             return self.preprocess("", {"src_text": value})["src_text"], 0.0
-        samples, seconds = read_at(Path(value), self.rate)
+        if self.rate is None:
+            return self.features(read_features(value)), 0.0
+        samples, seconds = read_at(Path(value), self.rate, segment)
         return self.features(samples), seconds
 
     def features(self, samples: NDArray) -> NDArray:
-        """Compute features (T, F) of samples (L,) float32 at `rate`.
+        """Compute features (T, F) of samples (L,) float32 at `rate`, or normalise features (T, F).
 
         Raises:
             TooShortUttError: There are too few frames for the encoder.
@@ -202,14 +208,7 @@ class Predictor:
         return [Prediction(best, None if x is None else x[:length]) for best, x, length in rows]
 
     def find_long(self, features: NDArray, conditions: Mapping[str, int]) -> Prediction:
-        """Decode an utterance of any length by greedy CTC: time and memory grow linearly with its length.
-
-        Beam search is not meant for it: each of thousands of tokens would cost as much as the whole utterance is long,
-        and decoders are trained on texts of one sentence.
-
-        Args:
-            features: Features of the utterance (T, F).
-            conditions: Its condition indices.
+        """Decode an utterance of any length, features (T, F), by greedy CTC, whose cost grows linearly with its length.
 
         Raises:
             ConfigError: The model was trained without CTC.
@@ -259,6 +258,7 @@ def load_predictor(
     precision: str = "float32",
     compiled: bool = False,
     fusion: Fusion | None = None,
+    features: bool = False,
 ) -> Predictor:
     """Load a model for prediction; all its weights must fit. Its task is that of its config.yaml.
 
@@ -271,18 +271,21 @@ def load_predictor(
         compiled: Whether encoder layers are compiled.
         fusion: Language model and hotwords. A language model in the folder `language_model` of the run is used where
             none is named.
+        features: Whether a model that reads features in place of audio is allowed.
 
     Raises:
         ConfigError: The options ask for CTC, and the model was trained without it, or for a search that is not possible
             with it; the device does not exist; or the precision or compilation is not possible on it.
         ModelError: A file is missing or damaged, the weights do not fit the configuration, or the model has parts that
-            batched search does not support.
+            batched search does not support, or reads features.
     """
     check_device(device)
     check_precision(precision, device, compiled)
     config_file, options = Path(model_dir) / "config.yaml", options or Options()
     weights, config = find_weights(Path(model_dir), model_file), read_config(config_file)
     task = text_task(config, config_file)
+    if task != "mt" and not features:
+        required_rate(config)
     check_search(config, options)
     fusion = fusion or Fusion()
     folder = language_model_of(Path(model_dir), fusion)

@@ -10,6 +10,14 @@ from espnet_diverse.errors import ModelError
 from espnet_diverse.option_checks import OptionError
 
 
+def reads_features(config: Mapping) -> bool:
+    """Whether a speech model reads features in place of audio: `input_size`, and so no frontend, is configured.
+
+    Encoders that read samples, such as Whisper's, have an input of size 1.
+    """
+    return config.get("input_size") not in (None, 1)
+
+
 def audio_rate(config: Mapping) -> int | None:
     """Sampling rate in Hz of the audio that a speech model reads; None for a model that reads features.
 
@@ -20,9 +28,8 @@ def audio_rate(config: Mapping) -> int | None:
     Raises:
         OptionError: The rate is not one that audio can have.
     """
-    size = config.get("input_size")
-    if size is not None:  # no frontend; of size 1 for encoders that read samples, such as Whisper's, at 16 kHz
-        return RATE if size == 1 else None
+    if config.get("input_size") is not None:
+        return None if reads_features(config) else RATE
     given = (config.get("frontend_conf") or {}).get("fs")
     if given is None:
         return RATE

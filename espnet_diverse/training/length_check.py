@@ -27,16 +27,16 @@ class ShapeFile:
     Attributes:
         path: The file; a line is the id of an utterance and its shape, whose first number is the length.
         name: ESPnet's name of the data, for example "speech".
-        sound: Whether the data are audio samples; otherwise they are tokens.
+        sound: Whether the data are audio samples or features; otherwise they are tokens.
     """
 
     path: Path
     name: str
     sound: bool
 
-    def lengths(self) -> dict[str, int]:
-        """Return the length of each utterance, in samples or tokens."""
-        return {utterance: int(shape.split(",")[0]) for utterance, shape in read_table(self.path).items()}
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Return the shape of each utterance; the first number is its length in samples, frames or tokens."""
+        return {utterance: tuple(map(int, shape.split(","))) for utterance, shape in read_table(self.path).items()}
 
 
 def shape_files(args: Namespace) -> list[list[ShapeFile]]:
@@ -46,7 +46,7 @@ def shape_files(args: Namespace) -> list[list[ShapeFile]]:
         (args.valid_shape_file, args.valid_data_path_and_name_and_type),
     )  # the data of conditions come last and have no shapes
     return [
-        [ShapeFile(Path(path), name, kind == "sound") for path, (_, name, kind) in zip(paths, data, strict=False)]
+        [ShapeFile(Path(path), name, kind != "text") for path, (_, name, kind) in zip(paths, data, strict=False)]
         for paths, data in phases
     ]
 
@@ -74,11 +74,11 @@ def check_lengths(model: nn.Module, phases: Sequence[Sequence[ShapeFile]]) -> No
     if not length_limits(model):
         return
     for files in phases:
-        lengths = {file.name: file.lengths() for file in files}
+        shapes = {file.name: file.shapes() for file in files}
         for file in files:
-            longest = max(lengths[file.name], key=lengths[file.name].__getitem__)
+            longest = max(shapes[file.name], key=shapes[file.name].__getitem__)
             try:
-                _try(model, {each: lengths[each.name][longest] for each in files})
+                _try(model, {each: shapes[each.name][longest] for each in files})
             except _TooLongError as error:
                 raise DataError(f"{file.path.parent}: utterance {longest!r}: {error}") from error
 
@@ -87,13 +87,13 @@ class _TooLongError(Exception):
     """An attention has too many positions."""
 
 
-def _try(model: nn.Module, lengths: dict[ShapeFile, int]) -> None:
-    """Run the model in evaluation on one utterance with data of the given lengths."""
+def _try(model: nn.Module, shapes: dict[ShapeFile, tuple[int, ...]]) -> None:
+    """Run the model in evaluation on one utterance with data of the given shapes."""
     device = next(model.parameters()).device
     batch: dict[str, Tensor] = {}
-    for file, length in lengths.items():
-        empty = torch.zeros(1, length) if file.sound else torch.full((1, length), _TOKEN)
-        batch |= {file.name: empty, f"{file.name}_lengths": torch.tensor([length])}
+    for file, shape in shapes.items():
+        empty = torch.zeros(1, *shape) if file.sound else torch.full((1, shape[0]), _TOKEN)
+        batch |= {file.name: empty, f"{file.name}_lengths": torch.tensor([shape[0]])}
     batch |= {condition: torch.zeros(1, 1, dtype=torch.long) for condition in getattr(model, "conditions", {})}
     with _checked(model), torch.no_grad():
         model(**{name: value.to(device) for name, value in batch.items()})

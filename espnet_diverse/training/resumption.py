@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from espnet_diverse.audio.ark import file_size
 from espnet_diverse.data.atomic_files import write_text
 from espnet_diverse.data.tables import read_table
 from espnet_diverse.errors import ConfigError, DataError
@@ -111,10 +112,7 @@ def save_digests(tables: dict[str, str], output_dir: Path) -> None:
 
 
 def _sizes(table: Path) -> str:
-    def size(path: Path) -> int:
-        return path.stat().st_size if path.is_file() else -1
-
-    return "".join(f"{utterance} {size(Path(path))}\n" for utterance, path in read_table(table).items())
+    return "".join(f"{utterance} {file_size(path)}\n" for utterance, path in read_table(table).items())
 
 
 def _other_vocabularies(output_dir: Path, tokens: Tokens) -> list[str]:

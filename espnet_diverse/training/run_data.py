@@ -3,13 +3,16 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from espnet_diverse.audio.ark import ark_entry
 from espnet_diverse.data.tables import read_table
 from espnet_diverse.data.validate import validate
 from espnet_diverse.errors import DataError
+from espnet_diverse.training.audio_rate import reads_features
 from espnet_diverse.training.config import Config
 from espnet_diverse.vocabulary import MODEL_FILES, Vocabulary
 
 _SPEECH = ("wav.scp", "speech", "sound")
+_FEATURES = ("feats.scp", "speech", "kaldi_ark")
 _TEXT = ("text", "text", "text")
 _SOURCE = ("src_text", "src_text", "text")
 
@@ -20,9 +23,12 @@ DATA = {
     "lm": (_TEXT,),
     "cls": (_TEXT,),
 }
-"""Data of each task: table in the data directory, ESPnet's name for it, and its type."""
+"""Data of each task: table in the data directory, ESPnet's name for it, and its type.
 
-FOLD_LENGTH = {"sound": 80000, "text": 150}
+A model of features reads feats.scp in place of wav.scp, and the type of audio in arks is kaldi_ark; see `RunData`.
+"""
+
+FOLD_LENGTH = {"wav.scp": 80000, "feats.scp": 800, "text": 150, "src_text": 150}
 PREFIX = {"text": "", "src_text": "src_"}  # ESPnet's keys for the vocabulary of each text begin with it
 
 
@@ -56,7 +62,14 @@ class RunData:
         """The entries of `DATA` that the run reads; for speech translation, transcripts only if a loss needs them."""
         weights = config.get("model_conf") or {}
         transcribed = bool(weights.get("asr_weight") or weights.get("mt_weight"))
-        return [entry for entry in DATA[self.task] if self.task != "st" or transcribed or entry != _SOURCE]
+        entries = [entry for entry in DATA[self.task] if self.task != "st" or transcribed or entry != _SOURCE]
+        return [_FEATURES if entry == _SPEECH and reads_features(config) else entry for entry in entries]
+
+    def files(self, config: Config, phase: str) -> list[tuple[Path, str, str]]:
+        """The tables that a phase reads, with ESPnet's name and type of each."""
+        folder = self.phases()[phase]
+        entries = [(folder / table, name, kind) for table, name, kind in self.entries(config)]
+        return [(file, name, _type_of_audio(file) if kind == "sound" else kind) for file, name, kind in entries]
 
 
 @dataclass(frozen=True)
@@ -109,7 +122,14 @@ class Tokens:
         return f"{name}_shape.{self.vocabularies[name].token_type}" if name in self.vocabularies else f"{name}_shape"
 
 
-def check_data(path: Path, tables: list[Path], rate: int | None, decode: bool = True) -> None:
+def _type_of_audio(table: Path) -> str:
+    """ESPnet's type of the audio of wav.scp, by its first line: files, or entries of arks."""
+    with existing(table, "prepare").open(encoding="utf-8", errors="replace") as lines:
+        first = next(lines, "").split(maxsplit=1)
+    return "kaldi_ark" if len(first) == 2 and ark_entry(first[1].rstrip()) else "sound"
+
+
+def check_data(path: Path, tables: list[Path], rate: int | None, decode: bool = True, size: int | None = None) -> None:
     """Check a data directory for faults, and its `tables` for formats that ESPnet would misread.
 
     Args:
@@ -117,29 +137,36 @@ def check_data(path: Path, tables: list[Path], rate: int | None, decode: bool = 
         tables: Absolute paths of the tables in it that the run reads.
         rate: Sampling rate in Hz of the model; None for one that reads no audio.
         decode: Whether audio is decoded where its header cannot show all faults.
+        size: Size of the features that the model reads; None for one that reads none.
 
     Raises:
         DataError: The directory has faults, or ESPnet would misread a table or audio.
     """
     speech = path.absolute() / _SPEECH[0] in tables
-    prepared = "espnet-diverse prepare writes such directories"
+    features = size if path.absolute() / _FEATURES[0] in tables else None
+    prepared = f"write it anew with espnet-diverse prepare kaldi {path}"
     if speech and (path / "segments").exists():
         raise DataError(f"{path}: has segments, and training reads one audio file an utterance; {prepared}")
     # ESPnet checks in training that all rates are equal, but not which one it is, and draws a channel at random.
-    validate(path, speech, rate=rate, decode=decode)
+    validate(path, speech, rate=rate, decode=decode, features=features)
+    if speech and len({ark_entry(entry) is None for entry in read_table(path / _SPEECH[0]).values()}) > 1:
+        raise DataError(f"{path / _SPEECH[0]}: has files and entries of arks, and training reads one kind; {prepared}")
     for file in tables:
         lines = "".join(f"{key} {value}\n" for key, value in read_table(file).items())
         if file.read_text(encoding="utf-8") != lines:
             raise DataError(f"{file}: not sorted, or with other than plain single spaces and LF; {prepared}")
 
 
-def check_audio(path: Path, task: str) -> None:
-    """Check that the data directory for a task that reads audio has audio.
+def check_audio(path: Path, task: str, features: bool = False) -> None:
+    """Check that the data directory for a task that reads audio, or features, has them.
 
     Raises:
-        DataError: The directory has no wav.scp, or an empty one.
+        DataError: The directory has no wav.scp or feats.scp, or an empty one.
     """
-    table = path / _SPEECH[0]
+    table = path / (_FEATURES if features else _SPEECH)[0]
+    if features and not (table.is_file() and table.read_bytes().strip()):
+        todo = "compute features, or leave input_size out for a model that reads audio"
+        raise DataError(f"{path}: has no feats.scp with the features that a model with input_size reads; {todo}")
     if not table.is_file() or not table.read_bytes().strip():
         has = f"has no wav.scp with the audio that --task {task} reads"
         raise DataError(f"{path}: {has}; give a directory with audio, or --task mt or lm for one with text only")

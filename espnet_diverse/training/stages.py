@@ -17,7 +17,7 @@ from espnet_diverse.data.tables import read_table
 from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.progress import progress
 from espnet_diverse.training import espnet_command, resumption
-from espnet_diverse.training.audio_rate import audio_rate
+from espnet_diverse.training.audio_rate import audio_rate, reads_features
 from espnet_diverse.training.batches import read_sampling
 from espnet_diverse.training.condition_names import condition_table, fill_in
 from espnet_diverse.training.config import Config, located, save
@@ -138,9 +138,9 @@ def _fill(config: Config, data: RunData, tokens: Tokens) -> Config:
             raise ConfigError(f"{config.origin(key)}: key {key!r} is filled in by the command line; remove it")
     filled = copy.deepcopy(config)
     for data_dir in data.phases().values() if data.speech else ():
-        check_audio(data_dir, data.task)
+        check_audio(data_dir, data.task, reads_features(config))
     entries = data.entries(config)
-    defaults = DEFAULTS | {"fold_length": [FOLD_LENGTH[kind] for _, _, kind in entries]}
+    defaults = DEFAULTS | {"fold_length": [FOLD_LENGTH[table] for table, _, _ in entries]}
     if data.speech:
         defaults["normalize"] = "global_mvn"
     filled.add({key: value for key, value in defaults.items() if key not in config}, {})
@@ -156,7 +156,7 @@ def _fill(config: Config, data: RunData, tokens: Tokens) -> Config:
     if sampling is not None:
         sampling.categories(data.train_dir)
     for phase, data_dir in data.phases().items():
-        files = [(data_dir / file, name, kind) for file, name, kind in entries]
+        files = data.files(config, phase)
         files += [(condition_table(data_dir, condition), condition, "text") for condition in conditions]
         triples = [(str(existing(file.absolute(), "prepare")), name, kind) for file, name, kind in files]
         filled[f"{phase}_data_path_and_name_and_type"] = triples
@@ -172,7 +172,7 @@ def _rate(config: Config, data: RunData) -> int | None:
 def _check_data(config: Config, data: RunData, rate: int | None, decode: bool = True) -> None:
     for phase, data_dir in data.phases().items():
         tables = [Path(file) for file, _, _ in config[f"{phase}_data_path_and_name_and_type"]]
-        check_data(data_dir, tables, rate, decode)
+        check_data(data_dir, tables, rate, decode, config.get("input_size"))
 
 
 def _lengths(text: Path, title: str, tokens: Tokens, name: str) -> dict[str, int]:

@@ -99,7 +99,9 @@ def _audio_files(folder: Path) -> Iterator[Path]:
 def _of_scp(table: Path) -> list[Recording]:
     folder = table.parent
     if (folder / "segments").exists():
-        raise DataError(f"{folder}: has segments; extract them with espnet-diverse prepare, or remove the file")
+        raise DataError(
+            f"{folder}: has segments; cut them with espnet-diverse prepare kaldi, or give the directory to decode"
+        )
     paths = {condition: condition_table(folder, condition) for condition in CONDITIONS}
     names = {condition: read_table(path) for condition, path in paths.items() if path.exists()}
     # Ids have no suffix; this one is removed again by `_named`.

@@ -1,10 +1,13 @@
+from pathlib import Path
+
+import kaldiio
 import numpy as np
 import pytest
 import soundfile
 
 from espnet_diverse.audio.reading import inspect_audio, read_audio
 from espnet_diverse.audio.resampling import RATE
-from espnet_diverse.audio.writing import write_audio
+from espnet_diverse.audio.writing import ArkWriter, write_audio
 from espnet_diverse.errors import DataError
 
 
@@ -31,3 +34,15 @@ def test_loud_samples_are_clipped_not_wrapped(tmp_path):
 def test_write_to_nowhere(tmp_path, tone):
     with pytest.raises(DataError, match=r"x.wav: cannot be written \(.*\); is the disk full\?"):
         write_audio(tmp_path / "no" / "x.wav", tone(0.1))
+
+
+def test_an_ark_holds_what_was_written_and_kaldiio_reads_it_in_the_scale_of_files(tmp_path, tone):
+    with ArkWriter(tmp_path / "x.ark") as ark:
+        offsets = [ark.write(name, tone(0.25 * number, 8000), 8000) for number, name in enumerate(("a", "ü"), start=1)]
+    for number, offset in enumerate(offsets, start=1):
+        entry = f"{tmp_path / 'x.ark'}:{offset}"
+        samples, rate = read_audio(Path(entry))
+        np.testing.assert_array_equal(samples, tone(0.25 * number, 8000))
+        assert rate == 8000 and kaldiio.load_mat(entry)[0] == 8000
+        np.testing.assert_array_equal(kaldiio.load_mat(entry)[1], samples)  # which training does
+    assert [name for name, _ in kaldiio.load_ark(str(tmp_path / "x.ark"))] == ["a", "ü"]

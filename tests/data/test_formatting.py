@@ -5,10 +5,13 @@ import pytest
 import soundfile
 from references.converted_audio import KINDS
 
+from espnet_diverse.audio.ark import CODED
+from espnet_diverse.audio.reading import read_audio
 from espnet_diverse.audio.sources import open_audio
-from espnet_diverse.data.formatting import FormatOptions, format_data
+from espnet_diverse.data.format_options import FormatOptions
+from espnet_diverse.data.formatting import format_data
 from espnet_diverse.data.kaldi import DataDir, Segment, read_data_dir
-from espnet_diverse.data.validate import validate
+from espnet_diverse.data.validate import find_faults, validate
 from espnet_diverse.errors import ConfigError, DataError
 
 
@@ -206,24 +209,6 @@ def test_foreign_directories_and_the_audio_itself_are_not_replaced(tmp_path, dat
         format_data({"train": data}, tmp_path / "file")
 
 
-@pytest.mark.parametrize(
-    ("options", "what"),
-    [
-        ({"speeds": ()}, "speed factors ''"),
-        ({"speeds": (1.0, 1.0)}, "speed factors '1 1': must be different numbers from 0.5 to 2"),
-        ({"speeds": (90.0,)}, "speed factors '90'"),
-        ({"min_seconds": 0.0}, "limits of 0 and 20 seconds: must be above 0"),
-        ({"min_seconds": 5.0, "max_seconds": 2.0}, "limits of 5 and 2 seconds"),
-        ({"audio_format": "mp3"}, "audio format 'mp3': must be wav or flac"),
-        ({"rate": 8}, "rate of 8 Hz: must be from 1000 to 768000, such as 8000 or 16000"),
-    ],
-)
-def test_form_out_of_range(options, what):
-    with pytest.raises(ConfigError) as caught:
-        FormatOptions(**options)
-    assert what in str(caught.value)
-
-
 def test_text_alone_is_written_as_it_is(tmp_path):
     data = DataDir(text={"a": "one"}, src_text={"a": "eins"}, dropped={"b": "empty line in train.de"})
     summary = format_data({"train": data}, tmp_path)["train"]
@@ -232,3 +217,42 @@ def test_text_alone_is_written_as_it_is(tmp_path):
     format_data({"train": data}, tmp_path)  # a directory of text alone may be replaced
     with pytest.raises(ConfigError, match="^speed factors are for audio, and these sets are text alone; omit --speed"):
         format_data({"train": data}, tmp_path, FormatOptions((0.9, 1.0)))
+
+
+def test_arks_hold_what_files_would(tmp_path, data, write_wav):
+    write_wav(Path(data.wav_scp["a2"]), seconds=1.0, rate=8000, channels=2)
+    files = format_data({"train": data}, tmp_path / "files", FormatOptions((0.9, 1.0)))["train"]
+    arks = format_data({"train": data}, tmp_path / "arks", FormatOptions((0.9, 1.0), audio_format="ark", shards=2))[
+        "train"
+    ]
+    assert (arks.utterances, arks.seconds, arks.converted) == (files.utterances, files.seconds, files.converted)
+    there = sorted(path.name for path in (tmp_path / "arks" / "train").iterdir())
+    assert there == ["spk2utt", "text", "utt2spk", "wav.1.ark", "wav.2.ark", "wav.scp"]
+    one, two = (read_data_dir(tmp_path / folder / "train") for folder in ("files", "arks"))
+    assert one.wav_scp.keys() == two.wav_scp.keys() and one.utt2spk == two.utt2spk
+    for name, path in one.wav_scp.items():
+        np.testing.assert_array_equal(read_audio(Path(two.wav_scp[name]))[0], read_audio(Path(path))[0])
+    assert {name[-2:]: Path(entry).name[:9] for name, entry in two.wav_scp.items()} == {
+        "a1": "wav.1.ark",
+        "a2": "wav.2.ark",
+        "b1": "wav.2.ark",
+    }
+    assert find_faults(two) == []
+    # Entries of arks are no files of the set, and are written anew.
+    again = format_data({"dev": two}, tmp_path / "again", FormatOptions(audio_format="flac"))["dev"]
+    assert again.converted == {CODED: 6} and read_data_dir(tmp_path / "again" / "dev").wav_scp["a1"].endswith("a1.flac")
+
+
+def test_no_more_arks_than_recordings(tmp_path, data):
+    format_data({"test": data}, tmp_path, FormatOptions(audio_format="ark", shards=9))
+    assert len(list((tmp_path / "test").glob("*.ark"))) == 3
+
+
+def test_speakers_are_optional_and_other_tables_go_with_them(tmp_path, data):
+    data.extra = {"spk2gender": {"a": "f", "b": "m", "c": "m"}, "utt2note": {"a1": "loud now", "x": "-"}}
+    format_data({"train": data}, tmp_path, FormatOptions((0.9, 1.0)))
+    assert (tmp_path / "train" / "spk2gender").read_text() == "a f\nb m\nsp0.9-a f\nsp0.9-b m\n"
+    assert (tmp_path / "train" / "utt2note").read_text() == "a1 loud now\nsp0.9-a1 loud now\n"
+    data.utt2spk = {}
+    summary = format_data({"test": data}, tmp_path)["test"]
+    assert summary.speakers == 3 and read_data_dir(tmp_path / "test").utt2spk == {name: name for name in data.text}

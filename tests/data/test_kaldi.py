@@ -1,7 +1,8 @@
 import pytest
 
 from espnet_diverse.audio.segments import Segment
-from espnet_diverse.data.kaldi import DataDir, evenly_spaced, read_data_dir, write_data_dir
+from espnet_diverse.data.kaldi import DataDir, evenly_spaced, read_data_dir, scan_data_dir, write_data_dir
+from espnet_diverse.data.tables import write_table
 from espnet_diverse.errors import DataError
 
 
@@ -33,9 +34,25 @@ def test_optional_tables_of_an_earlier_write_go(tmp_path, data):
 def test_missing_directory_and_missing_table(tmp_path, data_dir):
     with pytest.raises(DataError, match="nowhere: no such data directory; `espnet-diverse prepare` makes one"):
         read_data_dir(tmp_path / "nowhere")
-    (data_dir / "utt2spk").unlink()
-    with pytest.raises(DataError, match="utt2spk: cannot be read"):
+    (data_dir / "text").unlink()
+    with pytest.raises(DataError, match="text: cannot be read"):
         read_data_dir(data_dir)
+
+
+def test_without_utt2spk_each_utterance_has_a_speaker_of_its_own(data_dir):
+    (data_dir / "utt2spk").unlink()
+    data = read_data_dir(data_dir)
+    assert data.utt2spk == {} and data.speaker("a2") == "a2" and data.required() == ("wav.scp", "text")
+    write_data_dir(data, data_dir / "copy")
+    assert not (data_dir / "copy" / "utt2spk").exists()
+
+
+def test_features_are_read_in_place_of_audio(data_dir):
+    write_table(data_dir / "feats.scp", {"a1": "raw.ark:3", "a2": "raw.ark:90", "b1": "raw.ark:200"})
+    (data_dir / "segments").write_text("not even a table\n")
+    (data_dir / "wav.scp").write_text("a1 sox |\n")
+    data, faults = scan_data_dir(data_dir, "feats.scp")
+    assert data.wav_scp["b1"] == "raw.ark:200" and data.segments == {} and faults == []
 
 
 def test_a_directory_of_text_alone(tmp_path):

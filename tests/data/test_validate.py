@@ -86,7 +86,6 @@ def test_an_empty_or_missing_table_is_one_fault(data_dir):
     (data_dir / "utt2spk").unlink()
     assert whats(data_dir) == [
         f"{data_dir}/text: is empty",
-        f"{data_dir}/utt2spk: cannot be read (No such file or directory)",
     ]
 
 
@@ -128,7 +127,7 @@ def test_tables_in_memory_are_checked_like_files(data):
         "text: a1: empty transcript; add the text or remove the utterance",
         "utt2spk: a2: has 3 columns, and 2 are allowed (an utterance and one name without spaces)",
     ]
-    assert whats(DataDir()) == ["wav.scp: is empty", "text: is empty", "utt2spk: is empty"]
+    assert whats(DataDir()) == ["wav.scp: is empty", "text: is empty"]
 
 
 def test_text_alone_is_compared_with_its_sources_and_languages():

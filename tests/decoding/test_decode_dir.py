@@ -2,6 +2,7 @@ import json
 import math
 import shutil
 
+import kaldiio
 import numpy as np
 import pytest
 import soundfile
@@ -93,11 +94,28 @@ def test_other_rates_and_channels_are_converted(tiny_run, search, tmp_path):
     assert first.score == pytest.approx(second.score, abs=1e-5)
 
 
-def test_segments_are_refused(search, tmp_path):
-    (tmp_path / "segments").write_text("part long 0.1 0.6\n")
-    with pytest.raises(DataError, match="has segments; cut the audio with espnet-diverse prepare"):
-        decode(search, tmp_path, tmp_path / "out")
-    assert not (tmp_path / "out").exists()
+@pytest.mark.usefixtures("any_sums")
+def test_segments_of_files_and_of_arks_give_what_their_utterances_give(tiny_run, search, tmp_path):
+    names = [f"test-{number:02d}" for number in range(3)]
+    samples = [soundfile.read(tiny_run.test_dir / f"{name}.wav", dtype="int16")[0] for name in names]
+    joined, data_dir = np.concatenate(samples), tmp_path / "data"
+    data_dir.mkdir()
+    soundfile.write(data_dir / "long.wav", joined, 16_000)
+    kaldiio.save_ark(str(data_dir / "x.ark"), {"ark": (16_000, joined)}, scp=str(data_dir / "wav.scp"))
+    with (data_dir / "wav.scp").open("a") as table:
+        table.write(f"wav {data_dir}/long.wav\n")
+    parts = {name: f"{('wav', 'ark')[n % 2]} {0.75 * n} {0.75 * n + 0.75}" for n, name in enumerate(names)}
+    (data_dir / "segments").write_text(
+        "".join(f"{name} {part}\n" for name, part in sorted(parts.items(), reverse=True))
+    )
+    whole = decode(search, tiny_run.test_dir, tmp_path / "whole")
+    cut = decode(search, data_dir, tmp_path / "cut")
+    assert cut == whole and {one.seconds for one in cut} == {0.75}
+    (data_dir / "segments").write_text("a gone 0 1\nb wav 0 1\nc lost 0 1\n")
+    with pytest.raises(
+        DataError, match=r"^2 faults: \S*/segments: a: its recording is not in wav.scp; \S*: c: its reco"
+    ):
+        decode(search, data_dir, tmp_path / "none")
 
 
 class Silent:
@@ -111,7 +129,7 @@ class Silent:
     def __init__(self):
         self.asked = []
 
-    def read(self, value):
+    def read(self, value, segment=None):
         return np.zeros(int(value) if value.isdigit() else 1), 1.0
 
     def batch(self, sources, conditions):

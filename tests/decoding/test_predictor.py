@@ -9,7 +9,8 @@ import soundfile
 import torch
 import yaml
 
-from espnet_diverse.data.formatting import FormatOptions, format_data
+from espnet_diverse.data.format_options import FormatOptions
+from espnet_diverse.data.formatting import format_data
 from espnet_diverse.data.kaldi import read_data_dir
 from espnet_diverse.decoding.condition_ids import KnownConditions
 from espnet_diverse.decoding.decode_dir import decode

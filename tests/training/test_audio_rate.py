@@ -6,7 +6,7 @@ from espnet2.asr.frontend.default import DefaultFrontend
 
 from espnet_diverse.errors import ModelError
 from espnet_diverse.option_checks import OptionError
-from espnet_diverse.training.audio_rate import audio_rate, required_rate
+from espnet_diverse.training.audio_rate import audio_rate, reads_features, required_rate
 
 
 @pytest.mark.parametrize("given", [16000, "16k", "16000", 8000, "8k", "8K", "44.1k", "22050"])
@@ -46,3 +46,8 @@ def test_what_is_no_rate_is_refused(given):
         audio_rate({"frontend_conf": {"fs": given}})
     allowed = "give 1000 to 768000 Hz as a whole number or as text such as 8k"
     assert str(caught.value) == f"fs {given!r} is no sampling rate; {allowed}" and caught.value.name == "fs"
+
+
+@pytest.mark.parametrize(("config", "features"), [({}, False), ({"input_size": 1}, False), ({"input_size": 80}, True)])
+def test_which_models_read_features(config, features):
+    assert reads_features(config) == features

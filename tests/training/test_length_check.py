@@ -89,3 +89,6 @@ def test_a_model_with_conditions_gets_the_first_value_of_each(tmp_path):
     model = Model()
     check_lengths(model, [[ShapeFile(tmp_path / "speech_shape", "speech", True)]])
     assert model.given == ((1, 4000), [4000], [[0]])
+    (tmp_path / "speech_shape").write_text("a 300,80\nb 40,80\n")  # of features
+    check_lengths(model, [[ShapeFile(tmp_path / "speech_shape", "speech", True)]])
+    assert model.given == ((1, 300, 80), [300], [[0]])

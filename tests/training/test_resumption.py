@@ -111,3 +111,13 @@ def test_digests_of_audio_are_those_of_ids_and_sizes(tmp_path):
     paths = [[(str(tmp_path / folder / "wav.scp"), "speech", "sound")] for folder in "abc"]
     found = [digests({"train_data_path_and_name_and_type": p, "valid_data_path_and_name_and_type": []}) for p in paths]
     assert found[0] == found[1] != found[2]
+
+
+def test_digests_of_arks_tell_entries_apart(tmp_path):
+    (tmp_path / "x.ark").write_bytes(bytes(100))
+    found = []
+    for offset in (2, 50, 2):
+        (tmp_path / "feats.scp").write_text(f"u {tmp_path / 'x.ark'}:{offset}\n")
+        table = [(str(tmp_path / "feats.scp"), "speech", "kaldi_ark")]
+        found.append(digests({"train_data_path_and_name_and_type": table, "valid_data_path_and_name_and_type": []}))
+    assert found[0] == found[2] != found[1]

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import kaldiio
 import numpy as np
 import pytest
 import soundfile
@@ -51,7 +52,7 @@ def test_a_relative_directory_is_checked_as_well(train_dir, monkeypatch):
     with pytest.raises(DataError, match=r"^12 faults: train/wav\.scp: train-00: "):
         check_data(Path("train"), tables, 8000)
     (train_dir / "segments").touch()
-    with pytest.raises(DataError, match="^train: has segments, and training reads one audio file an utterance; esp"):
+    with pytest.raises(DataError, match="^train: has segments, and training reads one audio file an utterance; wri"):
         check_data(Path("train"), tables, 16_000)
 
 
@@ -124,3 +125,62 @@ def test_a_missing_file_names_the_command_that_writes_it(tmp_path):
         existing(tmp_path, "train")
     (tmp_path / "b").touch()
     assert existing(tmp_path / "b") == tmp_path / "b"
+
+
+def ark_of(train_dir, utterances, **coding):
+    """Replace the audio of some utterances by entries of an ark."""
+    table = dict(line.split() for line in (train_dir / "wav.scp").read_text().splitlines())
+    content = {name: (16_000, soundfile.read(train_dir / f"{name}.wav", dtype="int16")[0]) for name in utterances}
+    kaldiio.save_ark(str(train_dir / "x.ark"), content, scp=str(train_dir / "scp"), **coding)
+    table |= dict(line.split() for line in (train_dir / "scp").read_text().splitlines())
+    (train_dir / "scp").unlink()
+    (train_dir / "wav.scp").write_text("".join(f"{name} {path}\n" for name, path in sorted(table.items())))
+
+
+CODED = {"write_function": "soundfile", "write_kwargs": {"format": "flac"}}
+
+
+def test_training_reads_arks_of_coded_audio_alone(tiny_run, train_dir):
+    tables, names = [train_dir / "wav.scp"], [f"train-{number:02d}" for number in range(12)]
+    data = RunData(train_dir, tiny_run.valid_dir, tiny_run.tokens_dir)
+    ark_of(train_dir, names, **CODED)
+    check_data(train_dir, tables, 16_000)
+    assert data.files({}, "train")[0] == (train_dir / "wav.scp", "speech", "kaldi_ark")
+    assert data.files({}, "valid")[0] == (tiny_run.valid_dir / "wav.scp", "speech", "sound")
+    ark_of(train_dir, names)  # whose integers kaldiio would not scale
+    with pytest.raises(
+        DataError, match=r"^12 faults: .*: training does not read wav in an ark; convert it with espnet-d"
+    ):
+        check_data(train_dir, tables, 16_000)
+
+
+def test_training_reads_files_or_arks(train_dir):
+    ark_of(train_dir, ["train-03"], **CODED)
+    with pytest.raises(
+        DataError, match=r"wav.scp: has files and entries of arks, and training reads one kind; write it"
+    ):
+        check_data(train_dir, [train_dir / "wav.scp"], 16_000)
+
+
+def test_features_are_checked_in_place_of_audio(tiny_run, train_dir):
+    data = RunData(train_dir, tiny_run.valid_dir, tiny_run.tokens_dir)
+    config = {"input_size": 3}
+    assert data.entries(config) == [("feats.scp", "speech", "kaldi_ark"), ("text", "text", "text")]
+    assert data.entries({"input_size": 1}) == data.entries({}) == [("wav.scp", "speech", "sound"), data.entries({})[1]]
+    with pytest.raises(
+        DataError, match=r"train: has no feats.scp with the features that a model with input_size reads; c"
+    ):
+        check_audio(train_dir, "asr", features=True)
+    content = {f"train-{number:02d}": np.ones((4, 3), np.float32) for number in range(12)}
+    kaldiio.save_ark(str(train_dir / "f.ark"), content, scp=str(train_dir / "feats.scp"))
+    (train_dir / "wav.scp").write_text("train-00 sox |\n")
+    check_audio(train_dir, "asr", features=True)
+    tables = [train_dir / "feats.scp"]
+    check_data(train_dir, tables, None, size=3)
+    with pytest.raises(
+        DataError, match=r"^12 faults: .*feats.scp: train-00: has features of size 3, and 4 is expected"
+    ):
+        check_data(train_dir, tables, None, size=4)
+    (train_dir / "f.ark").write_bytes((train_dir / "f.ark").read_bytes().replace(b"FM ", b"PKL"))
+    with pytest.raises(DataError, match=r"^12 faults: .*there is no binary matrix at byte 9"):
+        check_data(train_dir, tables, None, decode=False, size=3)

@@ -135,5 +135,7 @@ def test_commands_and_segments_of_a_kaldi_directory_are_refused(here):
     with pytest.raises(DataError, match=r"wav\.scp:1: .* contains a pipe; commands are not run"):
         find_recordings([], Path("wav.scp"))
     Path("segments").write_text("u1 r 0 1\n")
-    with pytest.raises(DataError, match=r"has segments; extract them with espnet-diverse prepare, or remove the file"):
+    with pytest.raises(
+        DataError, match=r"has segments; cut them with espnet-diverse prepare kaldi, or give the directory"
+    ):
         find_recordings([], Path("wav.scp"))

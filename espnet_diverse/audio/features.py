@@ -1,0 +1,100 @@
+"""Features in Kaldi's arks, for models that read features in place of audio: entries of feats.scp.
+
+An entry is an ark, a byte in it, and optionally a range of frames whose end is included: raw.1.ark:1234[0:99]. Binary
+matrices are read, compressed ones too, through kaldiio, after a check of their header: what is no matrix, such as the
+Python objects that kaldiio would unpickle, or larger than its ark, is refused.
+"""
+
+import re
+import struct
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+from kaldiio.matio import read_kaldi
+from numpy.typing import NDArray
+
+from espnet_diverse.errors import DataError
+
+_ENTRY = re.compile(r"(.+):(\d{1,18})(?:\[(\d{1,9}):(\d{1,9})\])?")
+_BYTES = {b"FM ": 4, b"DM ": 8, b"CM ": 1, b"CM2 ": 2, b"CM3 ": 1}
+"""Bytes of a value by the name of the format."""
+
+
+def read_features(entry: str) -> NDArray:
+    """Features (T, F) float32 of an entry of feats.scp.
+
+    Raises:
+        DataError: What `features_shape` raises, or values are NaN or infinite.
+    """
+    found, rows = _parsed(entry)
+    with _opened(found, entry) as file:
+        _shape(_header(file, entry), rows, entry)
+        file.seek(found[1])
+        matrix = read_kaldi(file)
+    features = np.array(matrix[rows], np.float32)
+    if not np.isfinite(features).all():
+        raise DataError(f"{entry}: holds NaN or infinite values; compute the features again")
+    return features
+
+
+def features_shape(entry: str) -> tuple[int, int]:
+    """Numbers of frames and of values of an entry of feats.scp, from its header.
+
+    Raises:
+        DataError: The entry or its ark is wrong, or there is no matrix at its byte.
+    """
+    found, rows = _parsed(entry)
+    with _opened(found, entry) as file:
+        return _shape(_header(file, entry), rows, entry)
+
+
+def _parsed(entry: str) -> tuple[tuple[Path, int], slice]:
+    """Ark and byte, and the frames that are meant."""
+    found = _ENTRY.fullmatch(entry)
+    if not found:
+        raise DataError(f"{entry}: is no entry of an ark; the format is file.ark:BYTE or file.ark:BYTE[FIRST:LAST]")
+    rows = slice(None) if found[3] is None else slice(int(found[3]), int(found[4]) + 1)
+    return (Path(found[1]), int(found[2])), rows
+
+
+def _opened(found: tuple[Path, int], entry: str) -> BinaryIO:
+    path, offset = found
+    if not path.is_file():
+        raise DataError(f"{entry}: there is no file {path}; correct the path or get the file")
+    try:
+        file = path.open("rb")
+    except OSError as error:
+        raise DataError(f"{entry}: cannot be read ({error.strerror}); correct the path or the file") from error
+    file.seek(offset)
+    return file
+
+
+def _shape(whole: tuple[int, int], rows: slice, entry: str) -> tuple[int, int]:
+    """Shape of the frames `rows` of a matrix of the shape `whole`."""
+    count, size = whole
+    frames = len(range(count)[rows])
+    if rows != slice(None) and frames != rows.stop - rows.start or not frames:
+        raise DataError(f"{entry}: the matrix has {count} frames; correct the range")
+    return frames, size
+
+
+def _header(file: BinaryIO, entry: str) -> tuple[int, int]:
+    """Rows and columns of the matrix that begins here."""
+    start = file.tell()
+    head = file.read(24)
+    mark, kind = head[:2], head[2 : head.find(b" ") + 1]
+    values = _BYTES.get(kind) if mark == b"\0B" else None
+    plain = kind in (b"FM ", b"DM ")
+    # Plain: twice a byte 4 and the number. Compressed: minimum and range, then the numbers.
+    layout = struct.Struct("<xixi" if plain else "<8xii")
+    first = 2 + len(kind)
+    marked = not plain or head[first : first + 6 : 5] == b"\4\4"
+    if values is None or len(head) < first + layout.size or not marked:
+        raise DataError(f"{entry}: there is no binary matrix at byte {start}; correct the entry or get the ark")
+    rows, columns = layout.unpack_from(head, first)
+    needed = rows * columns * values + (8 * columns if kind == b"CM " else 0)
+    there = file.seek(0, 2) - start - first - layout.size
+    if min(rows, columns) < 1 or needed > there:
+        raise DataError(f"{entry}: the matrix of {rows} x {columns} needs more than the ark has; get the ark again")
+    return rows, columns

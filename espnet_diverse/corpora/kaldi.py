@@ -1,0 +1,241 @@
+"""Data directories as Kaldi and ESPnet write them: one, or a folder of several.
+
+    prepare kaldi data                                     data/train, data/dev and data/test
+    prepare kaldi data --set_names train=tr dev=cv test=tt the same under other names
+    prepare kaldi data/eval --sets test                    one directory, as the set that is named
+    prepare kaldi data/all                                 one directory, from which the sets are drawn, as of a table
+
+Tables may be unsorted. Recordings may be files of any format, entries of arks (wav.1.ark:1234) and, with
+`selection.allow_pipes`, commands, which `convert` runs without a shell and whose output it writes to files; see
+`shared/pipes.py`. Segments are cut. Without utt2spk each utterance has a speaker of its own. Text is kept as it is.
+Relative paths are relative to the current folder, as in Kaldi.
+
+Other tables with a value for utterances or speakers, such as spk2gender, are kept, and grow with speed perturbation.
+Tables that describe the features or the length of the audio are left out, because the audio may change; so are files
+that are no such tables, with a notice.
+"""
+
+import logging
+import shutil
+from collections import Counter
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+from espnet_diverse.audio.ark import ark_entry
+from espnet_diverse.corpora import EVERYTHING, Selection
+from espnet_diverse.corpora.shared.pipes import parse_pipe, run_pipe
+from espnet_diverse.corpora.shared.splits import SETS, SPLITS, connected, draw_sets
+from espnet_diverse.data.atomic_files import staged_directory, write_text
+from espnet_diverse.data.characters import safe_name
+from espnet_diverse.data.faults import Fault, refuse
+from espnet_diverse.data.kaldi import DataDir, keep_utterances, scan_data_dir
+from espnet_diverse.data.tables import COLUMNS, EMPTY_TRANSCRIPT, numbered_lines, scan_table
+from espnet_diverse.errors import ConfigError, DataError
+from espnet_diverse.progress import progress
+
+OPTIONS = ("allow_pipes", "split_by", "split_shares", "split_seed")
+_OF_AUDIO = ("feats.scp", "cmvn.scp", "vad.scp", "utt2dur", "utt2num_frames", "utt2num_samples", "reco2dur")
+_DERIVED = ("spk2utt", "dropped.tsv", "frame_shift", "reco2file_and_channel")
+
+log = logging.getLogger(__name__)
+
+
+def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, DataDir]:
+    """Read data directories.
+
+    Args:
+        corpus_dir: A data directory, or a folder of several.
+        selection: Options. Utterances without audio or text are errors unless `on_missing="drop"`.
+
+    Returns:
+        The sets train, dev and test, or those selected.
+
+    Raises:
+        ConfigError: It is not clear which set a single directory is.
+        DataError: A directory is missing or faulty.
+    """
+    folders = _folders(corpus_dir, selection)
+    faults: list[Fault] = []
+    sets = {name: _read(folder, selection, faults) for name, folder in folders.items()}
+    refuse(faults)
+    return sets if "" not in sets else _drawn(sets[""], selection)
+
+
+def download(target_dir: Path, selection: Selection = EVERYTHING) -> Path:
+    """Not available, because the data directories are the user's.
+
+    Raises:
+        DataError: Always; the message says what to give.
+    """
+    raise DataError("a data directory has no download; give its path: prepare kaldi DIR")
+
+
+def convert(source: Path, target_dir: Path, selection: Selection = EVERYTHING) -> Path:
+    """Write what commands in wav.scp give as files, beside copies of the tables, if there are any.
+
+    Args:
+        source: A data directory, or a folder of several.
+        target_dir: Folder of downloads.
+        selection: Sets that are not wanted are left out. Commands are run if it allows pipes.
+
+    Returns:
+        The copies for `prepare`, or `source` if there are no commands, or they are not to be run.
+
+    Raises:
+        DataError: A command is not one that is run, or fails.
+    """
+    folders = _folders(source, selection)
+    entries = {name: _entries(folder / "wav.scp") for name, folder in folders.items()}
+    commands = {name: {key: value for key, value in entries[name] if "|" in value} for name in entries}
+    if not selection.allow_pipes or not any(commands.values()):
+        return source
+    _check(folders, commands)
+    target = target_dir.absolute() / f"kaldi_{safe_name(source.absolute().name)}"
+    with ExitStack() as stack:
+        for name, folder in folders.items():
+            final = target / folder.relative_to(source)
+            copy = stack.enter_context(staged_directory(final))  # the files of other sets may be in use
+            for table in _texts(folder):
+                shutil.copyfile(table, copy / table.name)
+            if commands[name]:
+                files = _run(commands[name], folder / "wav.scp", copy, final)
+                lines = (f"{recording} {files.get(recording, value)}\n" for recording, value in entries[name])
+                write_text(copy / "wav.scp", "".join(lines))
+    return target
+
+
+def _folders(source: Path, selection: Selection) -> dict[str, Path]:
+    """The data directory of each wanted set; "" is one from which the sets are drawn."""
+    wanted = selection.wanted(SETS)
+    if not source.is_dir():
+        raise DataError(f"{source}: there is no such data directory; give one, or a folder of several")
+    if any((source / table).is_file() for table in ("wav.scp", "text", "feats.scp")):
+        if len(wanted) == 1:
+            return {wanted[0]: source}
+        named = [name for name in SETS if source.absolute().name in (*SPLITS[name], selection.name_of(name))]
+        if named:
+            raise ConfigError(f"{source}: is one data directory; say which set it is with --sets {named[0]}")
+        return {"": source}
+    folders = {}
+    for name in wanted:
+        names = [selection.name_of(name)] if name in dict(selection.set_names) else SPLITS[name]
+        found = [source / each for each in names if (source / each).is_dir()]
+        if not found:
+            there = " ".join(sorted(path.name for path in source.iterdir() if path.is_dir())) or "no folders"
+            todo = f"name it with --set_names {name}=NAME, or leave it out with --sets"
+            raise DataError(f"{source}: has no data directory {names[0]}, but {there}; {todo}")
+        folders[name] = found[0]
+    return folders
+
+
+def _entries(table: Path) -> list[tuple[str, str]]:
+    """The entries of wav.scp as they are; faults of the table are reported by `prepare`."""
+    lines = numbered_lines(table, [], Counter()) if table.is_file() else []
+    fields = [line.split(None, 1) for _, line in lines]
+    return [(each[0], each[1].strip() if len(each) > 1 else "") for each in fields if each]
+
+
+def _check(folders: dict[str, Path], commands: dict[str, dict[str, str]]) -> None:
+    """Refuse all commands that are not run, before one is; say which programs will be."""
+    faults, programs = [], Counter()
+    for name, entries in commands.items():
+        for recording, entry in entries.items():
+            try:
+                programs.update(Path(words[0]).name for words in parse_pipe(entry))
+            except DataError as error:
+                faults.append(Fault(str(folders[name] / "wav.scp"), recording, str(error)))
+    refuse(faults)
+    listed = ", ".join(f"{program} ({count})" for program, count in sorted(programs.items()))
+    log.warning("notice: commands of wav.scp are run without a shell: %s", listed)
+
+
+def _run(commands: dict[str, str], table: Path, folder: Path, final: Path) -> dict[str, str]:
+    """Write the output of commands to `folder`, which will become `final`; return the path of each."""
+    (folder / "wav").mkdir()
+    files, faults = {}, []
+    for number, (recording, command) in enumerate(progress(commands.items(), "run pipes", len(commands), "file")):
+        file = Path("wav", f"{number:07d}.wav")  # recognised by its content, not by its suffix
+        try:
+            run_pipe(command, folder / file)
+        except DataError as error:
+            faults.append(Fault(str(table), recording, str(error)))
+        files[recording] = str(final / file)
+    refuse(faults)
+    return files
+
+
+def _read(folder: Path, selection: Selection, faults: list[Fault]) -> DataDir:
+    if (folder / "feats.scp").is_file() and not (folder / "wav.scp").is_file():
+        what = "has features and no audio; stats, train and decode read feats.scp as it is, for models with input_size"
+        faults.append(Fault(str(folder), None, what))
+        return DataDir()
+    data, found = scan_data_dir(folder)
+    drop = selection.on_missing == "drop"
+    faults += [fault for fault in found if not (drop and fault.what == EMPTY_TRANSCRIPT)]
+    data.wav_scp = {recording: str(Path(path).absolute()) for recording, path in data.wav_scp.items()}
+    data.extra = _extra(folder, data)
+    return _complete(data) if drop else data
+
+
+def _texts(folder: Path) -> list[Path]:
+    """The files of a directory that may be tables: no hidden ones, and no audio or arks, which hold bytes of 0."""
+
+    def is_text(path: Path) -> bool:
+        with path.open("rb") as file:
+            return b"\0" not in file.read(4096)
+
+    files = (path for path in sorted(folder.iterdir()) if path.is_file() and not path.name.startswith("."))
+    return [path for path in files if is_text(path)]
+
+
+def _extra(folder: Path, data: DataDir) -> dict[str, dict[str, str]]:
+    """Other tables with a value for utterances or speakers."""
+    ids = {*data.utterances(), *data.utt2spk.values()}
+    extra, left_out = {}, []
+    for path in _texts(folder):
+        if path.name in (*COLUMNS, *_OF_AUDIO, *_DERIVED):
+            continue
+        table, faults = scan_table(path)
+        if ids & table.keys() and not faults:
+            extra[path.name] = table
+        else:
+            left_out.append(path.name)
+    if left_out:
+        log.warning("notice: %s: left out, for they are no tables of utterances: %s", folder, " ".join(left_out))
+    return extra
+
+
+def _complete(data: DataDir) -> DataDir:
+    """The utterances that are in all tables and whose audio exists; the others are dropped."""
+    tables = {"text": data.text, "utt2spk": data.utt2spk, "src_text": data.src_text, **data.conditions}
+    for utterance in {*data.utterances(), *data.text}:
+        recording = data.segments[utterance].recording if utterance in data.segments else utterance
+        path = "" if data.segments and utterance not in data.segments else data.wav_scp.get(recording, "")
+        entry = ark_entry(path)
+        lacking = [name for name, table in tables.items() if table and not table.get(utterance)]
+        if lacking:
+            data.dropped[utterance] = f"has no line in {' '.join(lacking)}"
+        elif not data.is_text and not path:
+            data.dropped[utterance] = "has no audio in wav.scp or segments"
+        elif path and not (entry.path if entry else Path(path)).is_file():
+            data.dropped[utterance] = f"{path} does not exist"
+    return keep_utterances(data, {*data.utterances()} - data.dropped.keys())
+
+
+def _drawn(data: DataDir, selection: Selection) -> dict[str, DataDir]:
+    """Sets that share no speaker and no recording."""
+    utterances = data.utterances()
+
+    def keys(utterance: str) -> list[str]:
+        segment = data.segments.get(utterance)
+        audio = f"audio {segment.recording if segment else utterance}"
+        return [audio] if selection.split_by == "audio" else [audio, f"speaker {data.speaker(utterance)}"]
+
+    groups = connected([keys(utterance) for utterance in utterances])
+    drawn = draw_sets(groups, selection)
+    sets = {}
+    for name in selection.wanted(SETS):
+        kept = {utterance for utterance, group in zip(utterances, groups, strict=True) if drawn[group] == name}
+        sets[name] = keep_utterances(replace(data, dropped=data.dropped if name == "train" else {}), kept)
+    return sets

@@ -1,0 +1,173 @@
+"""Kaldi directories: exactly the expected sets; commands become files; each error by its text."""
+
+import shutil
+from pathlib import Path
+
+import kaldiio
+import numpy as np
+import pytest
+
+from espnet_diverse.audio.reading import read_audio
+from espnet_diverse.audio.segments import Segment
+from espnet_diverse.bin.main import main
+from espnet_diverse.corpora import Selection, kaldi
+from espnet_diverse.data.kaldi import DataDir, read_data_dir
+from espnet_diverse.errors import ConfigError, DataError
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch, write_wav):
+    """The current folder, with the directories data/tr, data/dev and data/test of two recordings each."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("tr", "dev", "test"):
+        place = Path("data", name)
+        place.mkdir(parents=True)
+        wavs = [write_wav(place / "audio" / f"{part}.wav", seconds=1.0) for part in "ab"]
+        (place / "wav.scp").write_text("".join(f"{name}-{wav.stem} {wav}\n" for wav in reversed(wavs)))
+        (place / "text").write_text(f"{name}-b GOOD, MORNING\n{name}-a  ONE\n")
+    return tmp_path
+
+
+NAMED = Selection(set_names=(("train", "tr"),))
+
+
+def replace_text(path: Path, old: str, new: str) -> None:
+    """Replace text in a file that has it."""
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new))
+
+
+def test_directories_give_exactly_this(folder, caplog):
+    place = folder / "data" / "tr"
+    (place / "segments").write_text("tr-2 tr-a 0.5 1.0\ntr-1 tr-b 0 0.25\n")
+    (place / "text").write_text("tr-2 TWO\ntr-1 ONE\n")
+    (place / "utt2spk").write_text("tr-1 anna\ntr-2 ben\n")
+    (place / "spk2utt").write_text("of another time\n")
+    (place / "spk2gender").write_text("ben m\nanna f\nclara f\n")
+    (place / "utt2dur").write_text("tr-1 0.25\ntr-2 0.5\n")
+    (place / "README").write_text("read me\n")
+    (place / "utt2lang").write_text("tr-1 xx\ntr-2 xx\n")
+    sets = kaldi.prepare(Path("data"), NAMED)
+    assert tuple(sets) == kaldi.SETS
+    assert sets["train"] == DataDir(
+        wav_scp={f"tr-{part}": f"{place}/audio/{part}.wav" for part in "ab"},
+        text={"tr-1": "ONE", "tr-2": "TWO"},
+        utt2spk={"tr-1": "anna", "tr-2": "ben"},
+        segments={"tr-1": Segment("tr-b", 0.0, 0.25), "tr-2": Segment("tr-a", 0.5, 1.0)},
+        conditions={"utt2lang": {"tr-1": "xx", "tr-2": "xx"}},
+        extra={"spk2gender": {"anna": "f", "ben": "m", "clara": "f"}},
+    )
+    assert sets["test"].text == {"test-a": "ONE", "test-b": "GOOD, MORNING"} and sets["test"].utt2spk == {}
+    said = "notice: data/tr: left out, for they are no tables of utterances: README"
+    assert said in [record.getMessage() for record in caplog.records]
+
+
+def test_one_directory_is_the_set_that_is_named_or_sets_are_drawn(folder):
+    (data,) = kaldi.prepare(Path("data/tr"), Selection(sets=("dev",))).values()
+    assert list(data.text) == ["tr-a", "tr-b"]
+    with pytest.raises(ConfigError, match=r"^data/test: is one data directory; say which set it is with --sets test$"):
+        kaldi.prepare(Path("data/test"))
+    with pytest.raises(ConfigError, match="say which set it is with --sets train$"):
+        kaldi.prepare(Path("data/tr"), NAMED)
+    place = Path("data/all")
+    shutil.copytree("data/tr", place)
+    (place / "wav.scp").write_text("".join(f"r{n} data/tr/audio/a.wav\n" for n in range(6)))
+    (place / "segments").write_text("".join(f"u{n} r{n // 2} {n % 2} {n % 2 + 1}\n" for n in range(12)))
+    (place / "text").write_text("".join(f"u{n} word\n" for n in range(12)))
+    sets = kaldi.prepare(place)
+    recordings = [{segment.recording for segment in data.segments.values()} for data in sets.values()]
+    assert sorted(map(len, recordings)) == [1, 1, 4] and len(set.union(*recordings)) == 6
+    assert [set(data.wav_scp) for data in sets.values()] == recordings
+    (place / "utt2spk").write_text("".join(f"u{n} s{n // 6}\n" for n in range(12)))
+    with pytest.raises(DataError, match="2 speakers or groups of them cannot be divided into train, dev, test"):
+        kaldi.prepare(place)
+    assert len(kaldi.prepare(place, Selection(split_by="audio"))["train"].wav_scp) == 4
+
+
+def test_utterances_that_lack_something_are_dropped_on_request(folder):
+    place = Path("data/test")
+    (place / "wav.scp").open("a").write("test-c gone.wav\ntest-d gone.ark:3\ntest-e data/test/audio/a.wav\n")
+    (place / "text").open("a").write("test-c c\ntest-d d\ntest-f f\ntest-e \n")
+    selection = Selection(sets=("test",), on_missing="drop")
+    assert kaldi.prepare(place, selection)["test"].dropped == {
+        "test-c": f"{folder}/gone.wav does not exist",
+        "test-d": f"{folder}/gone.ark:3 does not exist",
+        "test-e": "has no line in text",
+        "test-f": "has no audio in wav.scp or segments",
+    }
+    (data,) = kaldi.prepare(place, selection).values()
+    assert data.utterances() == ["test-a", "test-b"] == list(data.wav_scp)
+    with pytest.raises(DataError, match="text:6: empty transcript; add the text or remove the utterance"):
+        kaldi.prepare(place, Selection(sets=("test",)))
+
+
+def test_commands_are_written_as_files_where_that_is_allowed(folder, caplog, capsys):
+    replace_text(Path("data/tr/wav.scp"), f"{Path('data/tr/audio/b.wav')}", "cat data/tr/audio/b.wav | cat |")
+    before = Path("data/tr/wav.scp").read_text()
+    given = ["prepare", "kaldi", "data", "--set_names", "train=tr", "--output_dir", "out"]
+    assert main(given) == 1
+    assert "contains a pipe; commands are not run: give the path of a file, or let espnet" in capsys.readouterr().err
+    assert main([*given, "--allow_pipes", "--download_dir", "downloads"]) == 0
+    assert "notice: commands of wav.scp are run without a shell: cat (2)" in caplog.messages
+    prepared = read_data_dir(Path("out/train"))
+    assert prepared.wav_scp["tr-b"] == f"{folder}/downloads/kaldi_data/tr/wav/0000000.wav"
+    assert prepared.wav_scp["tr-a"] == f"{folder}/data/tr/audio/a.wav"
+    samples = [read_audio(Path(path))[0] for path in (prepared.wav_scp["tr-b"], "data/tr/audio/b.wav")]
+    np.testing.assert_array_equal(*samples)
+    assert Path("data/tr/wav.scp").read_text() == before and read_data_dir(Path("out/test")).text["test-a"] == "ONE"
+    single = Selection(sets=("train",), allow_pipes=True)
+    assert kaldi.convert(Path("data/tr"), Path("downloads"), single) == folder / "downloads" / "kaldi_tr"
+    assert kaldi.prepare(folder / "downloads" / "kaldi_tr", single)["train"].wav_scp["tr-b"].endswith("/0000000.wav")
+    # The files of sets that are not wanted now stay, and without commands nothing is copied.
+    replace_text(Path("data/dev/wav.scp"), "data/dev/audio/b.wav", "cat data/dev/audio/b.wav |")
+    assert main([*given, "--allow_pipes", "--download_dir", "downloads", "--sets", "dev"]) == 0
+    assert Path(prepared.wav_scp["tr-b"]).is_file()
+    replace_text(Path("data/dev/wav.scp"), "cat data/dev/audio/b.wav |", "data/dev/audio/b.wav")
+    assert kaldi.convert(Path("data/dev"), Path("downloads"), single) == Path("data/dev")
+
+
+def test_no_command_is_run_if_one_is_refused(folder):
+    replace_text(Path("data/tr/wav.scp"), "data/tr/audio/b.wav", "cat data/tr/audio/b.wav |")
+    replace_text(Path("data/dev/wav.scp"), "data/dev/audio/b.wav", "touch ran |")
+    replace_text(Path("data/dev/wav.scp"), "data/dev/audio/a.wav", "cat gone |")
+    with pytest.raises(
+        DataError,
+        match=r"^2 faults: data/dev/wav.scp: dev-b: 'touch ran \|': touch is not .*; data/dev/wav.scp: dev-a: 'cat go",
+    ):
+        kaldi.convert(Path("data"), Path("downloads"), Selection(set_names=NAMED.set_names, allow_pipes=True))
+    assert not Path("ran").exists() and not Path("downloads").exists()
+
+
+def test_commands_that_fail_are_named(folder):
+    replace_text(Path("data/tr/wav.scp"), "data/tr/audio/b.wav", "gunzip -c data/tr/audio/b.wav |")
+    with pytest.raises(DataError, match=r"data/tr/wav.scp: tr-b: 'gunzip .*': gunzip failed with exit code 1 \("):
+        kaldi.convert(Path("data/tr"), Path("downloads"), Selection(sets=("train",), allow_pipes=True))
+    assert not Path("downloads").exists()
+
+
+def test_arks_are_read(folder):
+    place = Path("data/test")
+    kaldiio.save_ark("x.ark", {"test-a": (8000, np.ones(8000, np.int16))}, scp="x.scp")
+    (place / "wav.scp").write_text(Path("x.scp").read_text() + "test-b data/test/audio/b.wav\n")
+    assert main(["prepare", "kaldi", str(place), "--sets", "test", "--output_dir", "out"]) == 0
+    paths = read_data_dir(Path("out/test")).wav_scp
+    assert paths == {"test-a": f"{folder}/out/test/wav/test-a/test-a.wav", "test-b": f"{folder}/data/test/audio/b.wav"}
+    assert len(read_audio(Path(paths["test-a"]))[0]) == 16_000
+
+
+def test_directories_that_are_missing_or_of_features(folder):
+    with pytest.raises(DataError, match="^nowhere: there is no such data directory; give one, or a folder of several$"):
+        kaldi.prepare(Path("nowhere"))
+    said = (
+        r"^data: has no data directory train, but dev test tr; name it with --set_names train=NAME, or leave it out wi"
+    )
+    with pytest.raises(DataError, match=said):
+        kaldi.prepare(Path("data"))
+    Path("data/dev/wav.scp").rename("data/dev/feats.scp")
+    said = (
+        r"^data/dev: has features and no audio; stats, train and decode read feats.scp as it is, for models with input"
+    )
+    with pytest.raises(DataError, match=said):
+        kaldi.prepare(Path("data"), NAMED)
+    with pytest.raises(DataError, match=r"^a data directory has no download; give its path: prepare kaldi DIR$"):
+        kaldi.download(folder)
