@@ -26,11 +26,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="maximum ratio of the numbers of characters of the two sides (default: 4)",
     )
     options.add_decoding(parser)
+    options.add_fusion(parser)
 
 
 def inputs(args: argparse.Namespace) -> list[Path]:
     """Files and data directories that are read."""
-    return options.decoding_inputs(args)
+    return [*options.decoding_inputs(args), *options.fusion_inputs(args)]
 
 
 def outputs(args: argparse.Namespace) -> list[Path]:

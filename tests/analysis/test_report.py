@@ -82,7 +82,7 @@ def test_sections_on_request_are_part_of_every_file(tmp_path):
     assert json.loads((tmp_path / "analysis.json").read_text())["ablation"]["drops"] == {"decoder": [[0.5, 0.0]]}
     np.testing.assert_array_equal(np.load(tmp_path / "analysis.npz")["decoder_loss_drop"], [[0.5, 0.0]])
     assert (tmp_path / "pictures" / "ablation.histogram.png").is_file()
-    assert "<h2>Head ablation</h2>" in (tmp_path / "analysis.html").read_text()
+    assert ">Head ablation</h2>" in (tmp_path / "analysis.html").read_text()
 
 
 def test_source_tokens_label_what_the_encoder_reads(tmp_path, monkeypatch):
