@@ -23,5 +23,9 @@ class ModelError(UserError):
     """A model file is missing or damaged, or does not fit its configuration."""
 
 
+class NoBatchedSearchError(ModelError):
+    """A net is of a class that our batched search does not support; ESPnet's search may."""
+
+
 class TrainingError(UserError):
     """Training cannot continue, or its result is unusable."""

@@ -6,11 +6,12 @@ Exit code 2 means that some utterances could not be decoded; failures.json lists
 """
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from espnet_diverse.bin import options
-from espnet_diverse.errors import ConfigError
+from espnet_diverse.errors import ConfigError, NoBatchedSearchError
 
 if TYPE_CHECKING:
     from espnet_diverse.decoding.decode_dir import Search
@@ -64,10 +65,18 @@ def run(args: argparse.Namespace) -> int:
 
 def _load(args: argparse.Namespace, search_options: "Options", device: str) -> "Search":
     model = (args.model_dir, args.model_file, search_options, device)
-    if search_options.search == "espnet":
-        from espnet_diverse.decoding.espnet_search import load_search
+    fusion = options.fusion(args)
+    from espnet_diverse.decoding.espnet_search import load_search
 
-        return load_search(*model, options.fusion(args), features=True)
+    if search_options.search == "espnet":
+        return load_search(*model, fusion, features=True)
     from espnet_diverse.decoding.predictor import load_predictor
 
-    return load_predictor(*model, args.precision, args.compile, options.fusion(args), features=True)
+    try:
+        return load_predictor(*model, args.precision, args.compile, fusion, features=True)
+    except NoBatchedSearchError as error:
+        if search_options.length_penalty or args.precision != "float32" or args.compile:
+            raise  # what ESPnet's search does not have
+        options.notice(f"{str(error).partition(';')[0]}: ESPnet's is used, one utterance at a time")
+        espnets = replace(search_options, search="espnet")
+        return load_search(args.model_dir, args.model_file, espnets, device, fusion, features=True)

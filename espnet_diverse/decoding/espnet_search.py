@@ -20,7 +20,7 @@ from espnet_diverse.audio.reading import read_at
 from espnet_diverse.audio.segments import Segment
 from espnet_diverse.decoding.condition_ids import KnownConditions, known_conditions
 from espnet_diverse.decoding.fusion import Fusion, language_model_files, language_model_of
-from espnet_diverse.decoding.options import Options, check_search, has_ctc, text_task
+from espnet_diverse.decoding.options import Options, check_search, has_ctc, has_decoder, text_task
 from espnet_diverse.decoding.precision import check_device
 from espnet_diverse.decoding.results import Text
 from espnet_diverse.errors import ConfigError
@@ -156,7 +156,8 @@ def load_search(
     folder, lm = language_model_of(Path(model_dir), fusion), {}
     if folder is not None:
         lm = dict(zip(("lm_train_config", "lm_file"), language_model_files(folder, fusion.weights), strict=True))
-    options = (options or Options()).resolved(has_ctc(config, task), folder is not None)
+    has = has_ctc(config, task), folder is not None, has_decoder(config, task)
+    options = (options or Options()).resolved(*has)
     check_search(config, options)
     given = options.for_espnet()
     cls = _CLASSES[task]

@@ -37,7 +37,7 @@ class Options:
     Attributes:
         beam_size: Number of hypotheses kept at each step.
         ctc_weight: Weight of the CTC score, 0 to 1; the attention decoder has the rest. None is 0.3 for a model that
-            was trained with CTC over its output text, and 0 for other models.
+            was trained with CTC over its output text and a decoder, 1 with CTC alone, and 0 without it.
         lm_weight: Weight of the score of a language model. None is 0.3 where there is one, and 0 elsewhere.
         hotword_weight: Score added for each token of a hotword, see `decoding/hotwords.py`.
         penalty: Score added to a hypothesis for each token.
@@ -62,7 +62,7 @@ class Options:
 
     beam_size: int = _option(10, int, "number of hypotheses kept at each step", least=1)
     ctc_weight: float | None = _option(
-        None, float, "weight of the CTC score, 0 to 1", "0.3, or 0 for a model trained without CTC"
+        None, float, "weight of the CTC score, 0 to 1", "0.3; 0 or 1 for a model trained without CTC or with it alone"
     )
     lm_weight: float | None = _option(
         None, float, "weight of the language model's score", "0.3 with a language model", least=0
@@ -127,12 +127,13 @@ class Options:
         """The options that ESPnet's search also has."""
         return {name: value for name, value in asdict(self).items() if name not in _OURS}
 
-    def resolved(self, has_ctc: bool, has_lm: bool = False) -> "Options":
+    def resolved(self, has_ctc: bool, has_lm: bool = False, has_decoder: bool = True) -> "Options":
         """These options with `ctc_weight` and `lm_weight` as numbers.
 
         Args:
             has_ctc: Whether the model was trained with CTC over its output text.
             has_lm: Whether there is a language model.
+            has_decoder: Whether the model has an attention decoder; one that was trained with CTC alone has none.
 
         Raises:
             ConfigError: CTC is asked for, and the model was trained without it; or a weight is given to a language
@@ -145,7 +146,7 @@ class Options:
         lm_weight = (_WITH_LM if has_lm else 0.0) if self.lm_weight is None else self.lm_weight
         weight = self.ctc_weight
         if weight is None:
-            weight = 0.3 if has_ctc and self.search != "sampling" else 0.0
+            weight = 0.0 if not has_ctc or self.search == "sampling" else 0.3 if has_decoder else 1.0
         if not has_ctc and weight:
             what = f"ctc_weight {weight} is not possible"
             raise ConfigError(f"{what}: the model was trained without CTC; set ctc_weight=0")
@@ -224,6 +225,11 @@ def check_search(config: Mapping, options: Options) -> None:
     if config.get("model") == "flow" and options.search != "batched":
         what = f"search={options.search} is not possible"
         raise ConfigError(f"{what}: the model is non-autoregressive and translates in one pass; set search=batched")
+
+
+def has_decoder(config: Mapping, task: str) -> bool:
+    """Whether a model was trained with an attention decoder; the arguments are those of `has_ctc`."""
+    return task != "asr" or (config.get("model_conf") or {}).get("ctc_weight") != 1.0
 
 
 def has_ctc(config: Mapping, task: str) -> bool:

@@ -23,7 +23,7 @@ from espnet_diverse.decoding.fusion import Fusion, language_model_of, load_langu
 from espnet_diverse.decoding.greedy import GreedySearch
 from espnet_diverse.decoding.hotwords import HotwordScorer, read_hotwords
 from espnet_diverse.decoding.long_audio import check_long_audio, features_of_blocks
-from espnet_diverse.decoding.options import Options, check_search, has_ctc, text_task
+from espnet_diverse.decoding.options import Options, check_search, has_ctc, has_decoder, text_task
 from espnet_diverse.decoding.precision import check_device, check_precision, set_precision
 from espnet_diverse.decoding.results import Text
 from espnet_diverse.decoding.sampling import SamplingSearch
@@ -100,7 +100,7 @@ class Predictor:
         model_of_pieces = {"bpemodel": args.bpemodel} if args.token_type == "bpe" else {}
         self.tokenizer = build_tokenizer(token_type=args.token_type, **model_of_pieces)
         self.has_language_model = language_model is not None
-        self.options = options.resolved(self.ctc is not None, self.has_language_model)
+        self.options = options.resolved(self.ctc is not None, self.has_language_model, model.decoder is not None)
         self.encoding = Encoding(model, device)
         phrases = None if hotwords is None else self._hotwords(hotwords, model.eos)
         self.search = build_search(model, self.ctc, self.options, task == "mt", language_model, phrases)
@@ -128,7 +128,7 @@ class Predictor:
                 f"search={options.search} is not possible: the model was loaded with search={self.options.search}; "
                 "load it again with the other search"
             )
-        return options.resolved(self.ctc is not None, self.has_language_model)
+        return options.resolved(self.ctc is not None, self.has_language_model, self.encoding.model.decoder is not None)
 
     def read(self, value: str, segment: Segment | None = None) -> tuple[NDArray, float]:
         """Read one input of the data directory's table.
@@ -291,7 +291,8 @@ def load_predictor(
     folder = language_model_of(Path(model_dir), fusion)
     if folder is not None and fusion.language_model is None and options.search not in ("batched", "espnet"):
         folder = None  # greedy search and sampling do without the model's own
-    options = options.resolved(has_ctc(config, task), folder is not None)  # before loading, which takes seconds
+    has = has_ctc(config, task), folder is not None, has_decoder(config, task)
+    options = options.resolved(*has)  # before loading, which takes seconds
     model, args = TASKS[task].build_model_from_file(config_file, weights, device)
     lm = folder and load_language_model(folder, fusion.weights, args.token_list, known_conditions(model), device)
     return Predictor(model, args, task, options, device, precision, compiled, lm, fusion.hotwords)

@@ -11,7 +11,7 @@ from espnet2.lm.transformer_lm import TransformerLM
 from torch import Tensor, nn
 
 from espnet_diverse.decoding.prefix_tree import PrefixScorer, each
-from espnet_diverse.errors import ModelError
+from espnet_diverse.errors import NoBatchedSearchError
 
 
 class DecoderScorer(PrefixScorer):
@@ -21,12 +21,12 @@ class DecoderScorer(PrefixScorer):
         decoder: ESPnet's transformer decoder, or ours.
 
     Raises:
-        ModelError: The decoder is of another class.
+        NoBatchedSearchError: The decoder is of another class.
     """
 
     def __init__(self, decoder: nn.Module):
         if not isinstance(decoder, TransformerDecoder) or not isinstance(decoder.embed[0], nn.Embedding):
-            raise ModelError(f"{type(decoder).__name__} has no batched search; use search=espnet")
+            raise NoBatchedSearchError(f"{type(decoder).__name__} has no batched search; use search=espnet")
         super().__init__(decoder.decoders)
         self.decoder = decoder
 
@@ -71,14 +71,14 @@ class LanguageModelScorer(PrefixScorer):
         model: ESPnet's transformer language model, or ours.
 
     Raises:
-        ModelError: The language model is of another class, or has a memory.
+        NoBatchedSearchError: The language model is of another class, or has a memory.
     """
 
     def __init__(self, model: nn.Module):
         if not isinstance(model, TransformerLM):
-            raise ModelError(f"{type(model).__name__} has no batched search; use search=espnet")
+            raise NoBatchedSearchError(f"{type(model).__name__} has no batched search; use search=espnet")
         if getattr(model, "by_segments", False):
-            raise ModelError("a language model with a memory has no batched search; use search=espnet")
+            raise NoBatchedSearchError("a language model with a memory has no batched search; use search=espnet")
         super().__init__(model.encoder.encoders)
         self.model = model
 

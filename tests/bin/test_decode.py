@@ -4,8 +4,11 @@ import json
 import shutil
 
 import pytest
+import yaml
 
 from espnet_diverse.bin.main import main
+from espnet_diverse.training import checkpoint
+from espnet_diverse.training.tasks import ASRTask
 
 UTTERANCES = ["test-00", "test-01", "test-02"]
 
@@ -92,3 +95,20 @@ def test_decode_refuses_unknown_options_and_models(tiny_run, tmp_path, capfd):
     assert "--set beam=2: key 'beam' is unknown; did you mean 'beam_size'?" in capfd.readouterr().err
     assert main(["decode", *arguments, "--model_file", "best.pth"]) == 1
     assert "best.pth: no such model file; model files there: 1epoch.pth" in capfd.readouterr().err
+
+
+def test_a_recurrent_decoder_is_searched_by_espnet_without_an_option(tiny_run, tmp_path, capfd):
+    folder = shutil.copytree(tiny_run.model_dir, tmp_path / "exp")
+    config = yaml.safe_load((folder / "config.yaml").read_text())
+    config |= {"decoder": "rnn", "decoder_conf": {"hidden_size": 8}}
+    (folder / "config.yaml").write_text(yaml.safe_dump(config))
+    model, _ = ASRTask.build_model_from_file(folder / "config.yaml")
+    checkpoint.save(model.state_dict(), folder / "valid.acc.ave.pth")
+    arguments = ["decode", str(folder), "--data_dir", str(tiny_run.test_dir), "--beam_size", "3", "--maxlenratio", "-4"]
+    assert main([*arguments, "--output_dir", str(tmp_path / "own")]) == 0
+    assert "RNNDecoder has no batched search: ESPnet's is used, one utterance at a time" in capfd.readouterr().err
+    assert main([*arguments, "--search", "espnet", "--output_dir", str(tmp_path / "named")]) == 0
+    for name in ("text", "score"):
+        assert (tmp_path / "own" / name).read_text() == (tmp_path / "named" / name).read_text()
+    assert main([*arguments, "--length_penalty", "1", "--output_dir", str(tmp_path / "no")]) == 1
+    assert "RNNDecoder has no batched search; use search=espnet" in capfd.readouterr().err

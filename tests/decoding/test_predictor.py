@@ -158,3 +158,22 @@ def test_a_model_that_cannot_be_searched_so_is_refused(tiny_run, tmp_path, chang
     (tmp_path / "config.yaml").write_text(yaml.safe_dump(config))
     with pytest.raises(error, match=said):
         load_predictor(tmp_path, options=options)
+
+
+def test_a_model_of_ctc_alone_needs_no_option(tiny_run, tmp_path):
+    """ESPnet builds no decoder for a model whose loss is that of CTC."""
+    folder = shutil.copytree(tiny_run.model_dir, tmp_path / "exp")
+    config = yaml.safe_load((folder / "config.yaml").read_text())
+    config["model_conf"]["ctc_weight"] = 1.0
+    (folder / "config.yaml").write_text(yaml.safe_dump(config))
+    weights = folder / "valid.acc.ave.pth"
+    state = {name: value for name, value in checkpoint.load(weights).items() if not name.startswith("decoder.")}
+    checkpoint.save(state, weights)
+    ours, theirs = (
+        load_predictor(folder, options=Options(beam_size=3)),
+        load_search(folder, options=Options(beam_size=3)),
+    )
+    assert ours.options.ctc_weight == ours.resolve(Options(beam_size=3)).ctc_weight == 1.0
+    audio = str(tiny_run.test_dir / "test-00.wav")
+    (found,), (expected,) = (search.batch([search.read(audio)[0]], [{}]) for search in (ours, theirs))
+    assert found[0].text == expected[0].text and found[0].score == pytest.approx(expected[0].score, abs=1e-4)
