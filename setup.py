@@ -87,6 +87,7 @@ setup(
             "onnxruntime>=1.20",
             "onnxscript>=0.5",
             "pytest>=8.0",
+            "pytest-timeout>=2.3",
             "pytest-xdist>=3.5",
             "ruff>=0.6",
             "setuptools>=70.1",  # the first that builds wheels by itself
