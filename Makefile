@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Without the extras browser, hf and lhotse, the tests that need them are skipped.
+EXTRAS ?= test,demo
 export OMP_NUM_THREADS ?= 1
 # Where it is set, every process compiles its modules anew, 4 seconds of torch and ESPnet.
 export PYTHONDONTWRITEBYTECODE =
@@ -44,7 +46,7 @@ $(VENV)/.ready: setup.py constraints.txt
 	$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if (3, 10) <= v <= (3, 12) else f"Python 3.10 to 3.12 is needed, not {v[0]}.{v[1]}; set PYTHON=")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet -c constraints.txt uv
-	$(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt -e '.[test,demo]'
+	$(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt -e '.[$(EXTRAS)]'
 	touch $@
 
 clean:

@@ -41,6 +41,11 @@ VARIANTS = {
 }
 
 
+def softmax_equivalent(core):
+    """Options at which a core, or a variant of it, is softmax attention."""
+    return CORES[core.split(":")[0]].SOFTMAX_EQUIVALENT
+
+
 def supporting(*uses):
     """Parametrise `core` by the cores that declare all of `uses`, and their variants."""
     able = [name for name in [*CORES, *VARIANTS] if CORES[name.split(":")[0]].supports.missing(uses) is None]
@@ -73,11 +78,6 @@ def make(core, updates=2000.0, **options):
         if name.endswith("updates.count"):
             buffer.fill_(updates)
     return module
-
-
-def softmax_equivalent(core):
-    """Options at which a core, or a variant of it, is softmax attention."""
-    return CORES[core.split(":")[0]].SOFTMAX_EQUIVALENT
 
 
 def inputs(batch=2, time=7, relative=False):
@@ -197,10 +197,8 @@ def test_gradients_are_finite_even_for_a_fully_masked_row(core):
         assert parameter.grad is None or torch.isfinite(parameter.grad).all(), name
 
 
-@supporting("padding")
+@pytest.mark.parametrize("core", [core for core in [*CORES, *VARIANTS] if softmax_equivalent(core) is not None])
 def test_the_softmax_equivalent_setting_is_softmax(core):
-    if softmax_equivalent(core) is None:
-        pytest.skip("the core has no setting at which it equals softmax attention")
     module, (x, _) = make(core, **softmax_equivalent(core)), inputs()
     module.prune()
     softmax = make("softmax")
