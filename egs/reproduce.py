@@ -241,7 +241,7 @@ class Pool:
 
 def log_of(run: Run) -> Path:
     """The log of a run."""
-    return run.folder.with_suffix(".log")
+    return run.folder.with_name(f"{run.folder.name}.log")  # not with_suffix: names such as alpha_0.001 have a dot
 
 
 def scores(run: Run) -> Iterator[dict[str, Any]]:

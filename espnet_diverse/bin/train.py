@@ -1,6 +1,7 @@
 """Train a model with ESPnet's trainer; an interrupted run continues after its last completed epoch."""
 
 import argparse
+from dataclasses import fields
 from pathlib import Path
 
 from espnet_diverse.bin import options
@@ -36,7 +37,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="print all keys of --set and --config with their values in these fragments, and exit; for another task "
         "than asr give --task before it",
     )
-    parser.add_argument("--ngpu", type=int, default=0, help="number of GPUs (default: 0, the CPU)")
+    _add_processes(parser)
+
+
+def _add_processes(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("processes", "each takes a share of every batch; gradients are averaged")
+    group.add_argument("--ngpu", type=int, default=0, help="GPUs of this machine, each with a process of its own")
+    group.add_argument("--nproc", type=int, default=1, help="processes of this machine on the CPU (default: 1)")
+    group.add_argument("--num_nodes", type=int, default=1, help="machines, which all run this command (default: 1)")
+    group.add_argument("--node_rank", type=int, default=0, help="number of this machine, from 0")
+    group.add_argument(
+        "--rdzv_endpoint", default="", metavar="HOST:PORT", help="where machine 0 can be reached by the others"
+    )
+    group.add_argument("--max_restarts", type=int, default=3, help="restarts after a process was killed (default: 3)")
 
 
 class _ListOptions(argparse.Action):
@@ -72,9 +85,11 @@ def run(args: argparse.Namespace) -> int:
     from espnet_diverse.training.config import merge
 
     config = merge(options.fragments(args), args.set)  # before the import of ESPnet, which takes seconds
+    from espnet_diverse.training.processes import Processes
     from espnet_diverse.training.stages import train
 
     if args.init_param:
         config.add({"init_param": args.init_param}, {("init_param",): "--init_param"})
-    train(config, options.run_data(args), args.stats_dir, args.output_dir, args.ngpu, args.allow_changed)
+    processes = Processes(**{field.name: getattr(args, field.name) for field in fields(Processes)})
+    train(config, options.run_data(args), args.stats_dir, args.output_dir, processes, args.allow_changed)
     return 0

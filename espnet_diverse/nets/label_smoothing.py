@@ -6,6 +6,7 @@ from espnet.nets.pytorch_backend.transformer.label_smoothing_loss import LabelSm
 from torch import Tensor, nn
 
 from espnet_diverse.functional.label_smoothing import smoothed_divergence
+from espnet_diverse.nets.processes import token_count
 
 
 class LabelSmoothingLoss(nn.Module):
@@ -14,7 +15,8 @@ class LabelSmoothingLoss(nn.Module):
     Args:
         ignored: Index of padding, which is ignored.
         smoothing: Total probability of all wrong classes.
-        by_token: Whether to divide by the number of tokens; otherwise by the number of sequences.
+        by_token: Whether to divide by the number of tokens, see `processes.token_count`; otherwise by the number of
+            sequences.
     """
 
     def __init__(self, ignored: int, smoothing: float, by_token: bool):
@@ -26,7 +28,7 @@ class LabelSmoothingLoss(nn.Module):
         padding = (targets == self.ignored).flatten()
         classes = targets.flatten().masked_fill(padding, 0)
         divergence = smoothed_divergence(scores.flatten(0, 1), classes, self.smoothing)
-        number = (~padding).sum() if self.by_token else len(targets)
+        number = token_count((~padding).sum(), len(targets)) if self.by_token else len(targets)
         return divergence.masked_fill(padding, 0).sum() / number
 
 

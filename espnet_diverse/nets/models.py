@@ -21,6 +21,7 @@ from espnet_diverse.nets.adapter import freeze_base
 from espnet_diverse.nets.classification_model import ClassificationModel
 from espnet_diverse.nets.gradient_balance import GradientBalance
 from espnet_diverse.nets.label_smoothing import replace_losses
+from espnet_diverse.nets.processes import token_count
 from espnet_diverse.nets.replace_attention import signature_with
 from espnet_diverse.option_checks import is_number, renamed
 from espnet_diverse.scope import current, scope
@@ -45,6 +46,8 @@ class Diverse:
 
     #: Whether ESPnet's loss is the mean over tokens whatever its options are.
     loss_per_token = False
+    #: Whether ESPnet averages the losses of several processes by their tokens, not by their sentences.
+    weighted_by_tokens = False
     #: Number of tokens of a sentence that the loss has besides those of its text: the end of the sentence.
     end_tokens = 1
 
@@ -104,8 +107,9 @@ class Diverse:
         if not self.loss_per_token:
             return self.auxiliary_factor
         given = signature(super().forward).bind(*args, **kwargs).arguments  # type: ignore[misc]
-        lengths = given["text_lengths"]
-        return self.auxiliary_factor * len(lengths) / (lengths + self.end_tokens).sum()
+        tokens, sentences = (given["text_lengths"] + self.end_tokens).sum(), len(given["text_lengths"])
+        count = tokens if self.weighted_by_tokens else token_count(tokens, sentences)
+        return self.auxiliary_factor * sentences / count
 
 
 class DiverseASRModel(Diverse, ESPnetASRModel):
@@ -181,7 +185,7 @@ class DiverseMTModel(Diverse, ESPnetMTModel):
 class DiverseLanguageModel(Diverse, ESPnetLanguageModel):
     """Language model."""
 
-    loss_per_token = True
+    loss_per_token = weighted_by_tokens = True
 
     __signature__ = signature_with(ESPnetLanguageModel, **_OURS)
 

@@ -22,6 +22,7 @@ from espnet_diverse.training.batches import read_sampling
 from espnet_diverse.training.condition_names import condition_table, fill_in
 from espnet_diverse.training.config import Config, located, save
 from espnet_diverse.training.learning_curves import draw_curves
+from espnet_diverse.training.processes import Processes, run
 from espnet_diverse.training.repulsion import read_repulsion
 from espnet_diverse.training.run_data import FOLD_LENGTH, PREFIX, RunData, Tokens, check_audio, check_data, existing
 from espnet_diverse.training.tasks import TASKS
@@ -79,7 +80,7 @@ def train(
     data: RunData,
     stats_dir: Path,
     output_dir: Path,
-    ngpu: int = 0,
+    processes: Processes | None = None,
     allow_changed: Collection[str] = (),
 ) -> None:
     """Train, or continue from the last finished epoch.
@@ -89,7 +90,7 @@ def train(
         data: Data and vocabularies.
         stats_dir: Directory that `collect_stats` wrote.
         output_dir: Directory of the run.
-        ngpu: Number of GPUs.
+        processes: The processes that train; by default this one, on the CPU.
         allow_changed: What may differ from what a run was trained with that is continued, of `resumption.ALLOWED`.
 
     Raises:
@@ -98,10 +99,10 @@ def train(
         ModelError: A model that `init_param` names is missing or does not fit.
         TrainingError: Training failed; see `Trainer.run`.
     """
-    espnet_command.check_gpus(ngpu)
+    processes = processes or Processes()
     tokens = Tokens.load(data)
     filled = _fill(config, data, tokens.moved(output_dir))
-    filled.update(ngpu=ngpu, output_dir=str(output_dir.absolute()))
+    filled.update(ngpu=processes.ngpu, output_dir=str(output_dir.absolute()))
     if filled.get("normalize") == "global_mvn":
         filled.add({"normalize_conf": {"stats_file": str((output_dir / "feats_stats.npz").absolute())}}, {})
     for phase in data.phases():
@@ -117,18 +118,20 @@ def train(
     if resumption.is_resumed(config, output_dir):
         resumption.check_unchanged(output_dir, tables, tokens, statistics, allow_changed)
         changed = resumption.changed_settings(config, output_dir)
-    output_dir.mkdir(parents=True, exist_ok=True)
-    tokens.save(output_dir)
-    if statistics:
-        _copy(statistics, output_dir / statistics.name)
-    resumption.save_digests(tables, output_dir)
-    save(config, output_dir / "train.yaml")
+    if processes.node_rank == 0:
+        output_dir.mkdir(parents=True, exist_ok=True)
+        tokens.save(output_dir)
+        if statistics:
+            _copy(statistics, output_dir / statistics.name)
+        resumption.save_digests(tables, output_dir)
+        save(config, output_dir / "train.yaml")
     with espnet_command.logged(output_dir / "train.log"):
         if changed:
             message = f"{output_dir}: training continues with changed settings: {'; '.join(changed)}"
             logging.warning(f"{message}; give another --output_dir for a separate run")
-        espnet_command.run(TASKS[data.task], filled)
-        draw_curves(output_dir)
+        run(data.task, filled, processes)
+        if processes.node_rank == 0:
+            draw_curves(output_dir)
 
 
 def _fill(config: Config, data: RunData, tokens: Tokens) -> Config:

@@ -8,6 +8,7 @@ from espnet_diverse.attention.update_counter import UpdateCounter
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.nets.flow.decoder import FlowDecoder
 from espnet_diverse.nets.models import DiverseMTModel
+from espnet_diverse.nets.processes import token_count
 from espnet_diverse.nets.replace_attention import signature_with
 from espnet_diverse.option_checks import is_number
 from espnet_diverse.scope import current, scope
@@ -55,7 +56,7 @@ class FlowMTModel(DiverseMTModel):
         """
         weight = self._weight()
         bound = self.decoder(encoder_out, encoder_out_lens, ys_pad, ys_pad_lens)
-        number = ys_pad_lens.sum() if self.loss_per_token else len(ys_pad)
+        number = token_count(ys_pad_lens.sum(), len(ys_pad)) if self.loss_per_token else len(ys_pad)
         loss = self.criterion_mt(bound.scores, ys_pad)
         loss = loss + (weight * bound.divergence - bound.length).sum() / number
         shared = current()

@@ -1,0 +1,52 @@
+"""One process of several that train. Nothing heavy is imported before `fast_start`, so that a process starts fast."""
+
+import json
+import logging
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout
+from pathlib import Path
+
+from espnet_diverse.errors import UserError
+from espnet_diverse.registration import fast_start
+
+
+def work(task: str, config: Mapping, errors: str) -> None:
+    """Train in this process; its rank is in the environment. Only rank 0 writes on the console.
+
+    Args:
+        task: Name of the task, a key of `TASKS`.
+        config: The configuration of ESPnet's command.
+        errors: Folder for the errors of users. A process ends at once if there is one, because it would fail again.
+    """
+    if any(Path(errors).iterdir()):
+        sys.exit(1)
+    fast_start()
+    import torch
+
+    from espnet_diverse.training import espnet_command
+    from espnet_diverse.training.tasks import TASKS
+
+    rank, restarts = int(os.environ["RANK"]), int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
+    if not config["ngpu"]:
+        torch.set_num_threads(1)
+    log = Path(config["output_dir"]) / ("train.log" if rank == 0 else f"train.process{rank}.log")
+    with nullcontext() if rank == 0 else _printed_to(log), espnet_command.logged(log):
+        if restarts:
+            logging.warning("a process was lost; all start again after the last checkpoint (restart %d)", restarts)
+        try:
+            espnet_command.run(TASKS[task], config)
+        except UserError as error:
+            said = {"type": type(error).__name__, "message": str(error)}
+            (Path(errors) / str(rank)).write_text(json.dumps(said), encoding="utf-8")
+            sys.exit(1)
+        except Exception:  # such as a lost connection, where the cause is another process
+            logging.info("process %d failed", rank, exc_info=True)
+            sys.exit(1)
+
+
+@contextmanager
+def _printed_to(path: Path) -> Iterator[None]:
+    with path.open("a", encoding="utf-8") as file, redirect_stdout(file), redirect_stderr(file):
+        yield

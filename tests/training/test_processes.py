@@ -1,0 +1,131 @@
+"""Training in several processes: what one process would have trained, from shares of every batch, in spite of kills."""
+
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
+
+from espnet_diverse.bin.main import main
+from espnet_diverse.errors import ConfigError, DataError, TrainingError
+from espnet_diverse.training import processes
+from espnet_diverse.training.processes import Processes
+
+EXACT = [  # plain gradient descent without noise, so that the weights are sums of gradients; losses per token
+    *("optim=sgd", "optim_conf={lr: 0.5}", "model_conf.length_normalized_loss=true"),
+    *("frontend_conf.positional_dropout_rate=0", "encoder_conf.dropout_rate=0", "decoder_conf.dropout_rate=0"),
+    *("encoder_conf.positional_dropout_rate=0", "decoder_conf.positional_dropout_rate=0"),
+    *("encoder_conf.attention.noise_std=0", "decoder_conf.attention.noise_std=0"),
+    *("decoder_conf.cross_attention.noise_std=0", "decoder_conf.cross_attention.core=sdma"),
+]
+
+
+@pytest.fixture(scope="module")
+def trained(tiny_translation, tmp_path_factory):
+    """A function that trains the translation model of the tests and returns the folder of the run."""
+    run, root = tiny_translation, tmp_path_factory.mktemp("processes")
+
+    def train(name, epochs, *options):
+        settings = [word for setting in [*EXACT, f"max_epoch={epochs}"] for word in ("--set", setting)]
+        paths = ["--stats_dir", str(run.stats_dir), "--output_dir", str(root / name)]
+        assert main(["train", *run.config, *run.data(), *paths, *settings, *options]) == 0
+        return root / name
+
+    return train
+
+
+def kill_a_child(after: Path) -> None:
+    """Kill the newest child process once the file `after` is there."""
+    while not after.exists():
+        time.sleep(0.01)
+    children = Path(f"/proc/self/task/{os.getpid()}/children")
+    running = [int(pid) for pid in children.read_text().split()]
+    workers = [pid for pid in running if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    os.kill(max(workers), signal.SIGKILL)
+
+
+def close(folder, other, epoch):
+    """Check that two runs have the same weights after an epoch, but for the order of sums."""
+    ours, theirs = (torch.load(each / f"{epoch}epoch.pth") for each in (folder, other))
+    for name, weight in theirs.items():
+        torch.testing.assert_close(ours[name], weight, rtol=1e-5, atol=1e-6)
+    assert int(ours["encoder.encoders.0.self_attn.core.updates.count"]) > 0
+
+
+@pytest.mark.slow
+def test_two_processes_train_what_one_trains_even_if_one_of_them_is_killed(trained):
+    one = trained("one", 3)
+    first = threading.Thread(target=kill_a_child, args=[one.parent / "two" / "1epoch.pth"], daemon=True)
+    first.start()
+    two = trained("two", 3, "--nproc", "2")
+    first.join()
+    close(two, one, 3)
+    log = (two / "train.log").read_text()
+    assert log.count("The training was resumed using") == 1 and log.count("1epoch results") == 1
+    assert "(restart 1)" in log and (two / "train.process1.log").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"ngpu": 99}, "--ngpu 99 is not possible"),
+        ({"nproc": 0}, "--nproc 0 is not possible; give at least 1"),
+        ({"max_restarts": -1}, "--max_restarts -1 is not possible; give at least 0"),
+        ({"num_nodes": 2, "node_rank": 2, "rdzv_endpoint": "a:1"}, "--node_rank 2 is not below --num_nodes 2"),
+        ({"num_nodes": 2}, "--rdzv_endpoint '': 2 machines need the address of machine 0 as HOST:PORT"),
+        ({"num_nodes": 2, "rdzv_endpoint": "host:x"}, "--rdzv_endpoint 'host:x': 2 machines need"),
+    ],
+)
+def test_numbers_of_processes_that_do_not_fit_are_refused(options, message):
+    with pytest.raises(ConfigError) as caught:
+        Processes(**options)
+    assert message in str(caught.value)
+
+
+def failing(exitcode, **files):
+    """A launch whose process 1 fails after it has written `files` into the folder of errors."""
+
+    def launch(config, entry):
+        def start(task, filled, folder):
+            for name, content in files.items():
+                (Path(folder) / name[1:]).write_text(content)
+            failure = ProcessFailure(local_rank=1, pid=1, exitcode=exitcode, error_file="none")
+            raise ChildFailedError("work", {1: failure})
+
+        return start
+
+    return launch
+
+
+def test_an_error_of_the_user_comes_from_the_process_that_had_it(monkeypatch):
+    said = '{"type": "DataError", "message": "no audio"}'
+    monkeypatch.setattr(processes, "elastic_launch", failing(1, _1=said))
+    with pytest.raises(DataError, match="^no audio$"):
+        processes.run("mt", {}, Processes(nproc=2))
+
+
+@pytest.mark.parametrize(
+    ("exitcode", "how"), [(-9, "process 1 was killed by signal 9"), (1, "process 1 failed, see the logs of the run")]
+)
+def test_processes_that_are_killed_too_often_end_the_training(monkeypatch, exitcode, how):
+    monkeypatch.setattr(processes, "elastic_launch", failing(exitcode))
+    with pytest.raises(TrainingError, match=how):
+        processes.run("mt", {}, Processes(nproc=2))
+
+
+def test_every_process_has_one_gpu_or_the_cpu(monkeypatch):
+    seen = []
+    monkeypatch.setattr(processes, "elastic_launch", lambda config, entry: lambda *args: seen.append((config, args)))
+    monkeypatch.setattr(processes.espnet_command, "check_gpus", lambda ngpu: None)
+    processes.run("mt", {"seed": 1}, Processes(ngpu=4, num_nodes=2, node_rank=1, rdzv_endpoint="first:29500"))
+    processes.run("mt", {"seed": 1}, Processes(nproc=3))
+    (gpus, (_, of_gpu, _)), (cpus, (_, of_cpu, _)) = seen
+    assert (gpus.min_nodes, gpus.max_nodes, gpus.nproc_per_node, gpus.rdzv_endpoint) == (2, 2, 4, "first:29500")
+    assert gpus.rdzv_configs["is_host"] is False and cpus.rdzv_configs["is_host"] is True
+    assert (cpus.min_nodes, cpus.nproc_per_node, cpus.rdzv_endpoint) == (1, 3, "localhost:0")
+    assert of_gpu == {"seed": 1, "ngpu": 1, "dist_backend": "nccl", "multiprocessing_distributed": False}
+    assert of_cpu == {"seed": 1, "ngpu": 0, "dist_backend": "gloo", "multiprocessing_distributed": False}

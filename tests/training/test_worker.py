@@ -1,0 +1,54 @@
+"""One process of several: what it writes, and what it says where."""
+
+import json
+
+import pytest
+
+from espnet_diverse.errors import DataError
+from espnet_diverse.training import espnet_command
+from espnet_diverse.training.worker import work
+
+
+@pytest.fixture
+def config(tmp_path, monkeypatch):
+    """A configuration of process 1, which writes into `run`; its errors go to `errors`."""
+    for name in ("errors", "run"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setenv("RANK", "1")
+    return {"ngpu": 0, "output_dir": str(tmp_path / "run")}
+
+
+def fail_with(monkeypatch, error):
+    def run(task, config):
+        print("a line of the table")
+        raise error
+
+    monkeypatch.setattr(espnet_command, "run", run)
+
+
+def test_an_error_of_the_user_is_handed_to_the_parent(config, tmp_path, monkeypatch, capsys):
+    fail_with(monkeypatch, DataError("no audio"))
+    with pytest.raises(SystemExit, match="1"):
+        work("mt", config, str(tmp_path / "errors"))
+    assert json.loads((tmp_path / "errors" / "1").read_text()) == {"type": "DataError", "message": "no audio"}
+    assert capsys.readouterr() == ("", "")
+    with pytest.raises(SystemExit, match="1"):  # a restart does not even begin
+        work("mt", config, str(tmp_path / "errors"))
+    assert (tmp_path / "run" / "train.process1.log").read_text().count("a line of the table") == 1
+
+
+def test_other_errors_stand_in_the_log(config, tmp_path, monkeypatch, capsys):
+    fail_with(monkeypatch, RuntimeError("Connection reset by peer"))
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "2")
+    with pytest.raises(SystemExit, match="1"):
+        work("mt", config, str(tmp_path / "errors"))
+    assert not any((tmp_path / "errors").iterdir()) and capsys.readouterr() == ("", "")
+    log = (tmp_path / "run" / "train.process1.log").read_text()
+    assert "process 1 failed" in log and "RuntimeError: Connection reset by peer" in log and "(restart 2)" in log
+
+
+def test_process_0_writes_on_the_console(config, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setattr(espnet_command, "run", lambda task, config: print("a line of the table"))
+    work("mt", config, str(tmp_path / "errors"))
+    assert capsys.readouterr().out == "a line of the table\n" and (tmp_path / "run" / "train.log").exists()
