@@ -8,11 +8,11 @@ from torch import nn
 
 from espnet_diverse.decoding.condition_ids import KnownConditions, known_conditions
 from espnet_diverse.errors import ModelError
+from espnet_diverse.training.averaging import weights_name
 from espnet_diverse.training.tasks import find_weights, load_model, read_config
 
 INSIDE = "language_model"
 """Folder of a language model in the directory of a run: that of a packed model of ESPnet is unpacked to it."""
-WEIGHTS = "valid.loss.ave.pth"
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def language_model_files(model_dir: Path, weights: str | Path | None = None) -> 
     config = model_dir / "config.yaml"
     if (task := read_config(config).get("task")) != "lm":
         raise ModelError(f"{model_dir}: is a model of task {task}, not a language model; give a run of task lm")
-    return config, find_weights(model_dir, weights or WEIGHTS)
+    return config, find_weights(model_dir, weights or weights_name("lm"))
 
 
 def load_language_model(
