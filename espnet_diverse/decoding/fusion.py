@@ -7,6 +7,7 @@ from pathlib import Path
 from torch import nn
 
 from espnet_diverse.decoding.condition_ids import KnownConditions, known_conditions
+from espnet_diverse.decoding.options import LM_SEARCHES
 from espnet_diverse.errors import ModelError
 from espnet_diverse.training.averaging import weights_name
 from espnet_diverse.training.tasks import find_weights, load_model, read_config
@@ -30,10 +31,10 @@ class Fusion:
     hotwords: Path | None = None
 
 
-def language_model_of(model_dir: Path, fusion: Fusion) -> Path | None:
-    """Directory of the language model to use: the one that is named, or the one that belongs to the model, or None."""
+def language_model_of(model_dir: Path, fusion: Fusion, search: str) -> Path | None:
+    """Directory of the language model to use: the one that is named, else the model's own if the search takes one."""
     own = model_dir / INSIDE
-    if fusion.language_model is None and (own / "config.yaml").is_file():
+    if fusion.language_model is None and search in LM_SEARCHES and (own / "config.yaml").is_file():
         return own
     return fusion.language_model
 

@@ -14,6 +14,8 @@ SPEECH_SEARCHES = ("batched", "greedy", "sampling")
 TRANSLATION_SEARCHES = ("batched", "sampling")
 """Searches of `Translator`: models of text translation have no CTC, which greedy search needs."""
 SEARCHES = (*SPEECH_SEARCHES, "espnet")
+LM_SEARCHES = ("batched", "espnet")
+"""Searches that use a language model."""
 SAMPLING = ("temperature", "top_k", "seed")
 """Names of the options that only affect sampling."""
 TEXT_TASKS = ("asr", "st", "mt")
@@ -141,7 +143,7 @@ class Options:
         """
         if self.lm_weight and not has_lm:
             raise ConfigError(f"lm_weight {self.lm_weight} needs a language model; give --lm, or leave it out")
-        if has_lm and self.search not in ("batched", "espnet"):
+        if has_lm and self.search not in LM_SEARCHES:
             raise ConfigError(f"search={self.search} uses no language model; set search=batched, or leave --lm out")
         lm_weight = (_WITH_LM if has_lm else 0.0) if self.lm_weight is None else self.lm_weight
         weight = self.ctc_weight

@@ -288,9 +288,7 @@ def load_predictor(
         required_rate(config)
     check_search(config, options)
     fusion = fusion or Fusion()
-    folder = language_model_of(Path(model_dir), fusion)
-    if folder is not None and fusion.language_model is None and options.search not in ("batched", "espnet"):
-        folder = None  # greedy search and sampling do without the model's own
+    folder = language_model_of(Path(model_dir), fusion, options.search)
     has = has_ctc(config, task), folder is not None, has_decoder(config, task)
     options = options.resolved(*has)  # before loading, which takes seconds
     model, args = TASKS[task].build_model_from_file(config_file, weights, device)
