@@ -224,9 +224,14 @@ def check_search(config: Mapping, options: Options) -> None:
     Raises:
         ConfigError: The model translates in one pass, and the search makes a text token by token.
     """
-    if config.get("model") == "flow" and options.search != "batched":
+    if is_non_autoregressive(config) and options.search != "batched":
         what = f"search={options.search} is not possible"
         raise ConfigError(f"{what}: the model is non-autoregressive and translates in one pass; set search=batched")
+
+
+def is_non_autoregressive(config: Mapping) -> bool:
+    """Whether a model writes all tokens in one pass, from its config.yaml."""
+    return config.get("model") == "flow"
 
 
 def has_decoder(config: Mapping, task: str) -> bool:
