@@ -35,6 +35,7 @@ from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.progress import progress
 
 OPTIONS = ("allow_pipes", "split_by", "split_shares", "split_seed")
+NO_DOWNLOAD = "a data directory has no download; give its path: prepare kaldi DIR"
 _OF_AUDIO = ("feats.scp", "cmvn.scp", "vad.scp", "utt2dur", "utt2num_frames", "utt2num_samples", "reco2dur")
 _DERIVED = ("spk2utt", "dropped.tsv", "frame_shift", "reco2file_and_channel")
 
@@ -60,15 +61,6 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
     sets = {name: _read(folder, selection, faults) for name, folder in folders.items()}
     refuse(faults)
     return sets if "" not in sets else _drawn(sets[""], selection)
-
-
-def download(target_dir: Path, selection: Selection = EVERYTHING) -> Path:
-    """Not available, because the data directories are the user's.
-
-    Raises:
-        DataError: Always; the message says what to give.
-    """
-    raise DataError("a data directory has no download; give its path: prepare kaldi DIR")
 
 
 def convert(source: Path, target_dir: Path, selection: Selection = EVERYTHING) -> Path:

@@ -179,5 +179,3 @@ def test_directories_that_are_missing_or_of_features(folder):
     )
     with pytest.raises(DataError, match=said):
         kaldi.prepare(Path("data"), NAMED)
-    with pytest.raises(DataError, match=r"^a data directory has no download; give its path: prepare kaldi DIR$"):
-        kaldi.download(folder)
