@@ -41,7 +41,6 @@ def run(args: argparse.Namespace) -> int:
     from espnet_diverse.decoding.perplexity import Scorer
     from espnet_diverse.decoding.predictor import load_predictor
     from espnet_diverse.decoding.rescoring import LanguageModel, OtherModel, TextScorer, read_nbest, rescore
-    from espnet_diverse.training.averaging import weights_name
     from espnet_diverse.training.tasks import read_config
     from espnet_diverse.vocabulary import Vocabulary
 
@@ -55,8 +54,7 @@ def run(args: argparse.Namespace) -> int:
         predictor = load_predictor(args.model_dir, args.model_file, Options(ctc_weight=0.0), device)
         scorer = OtherModel(predictor, Vocabulary.load(args.model_dir), args.data_dir, conditions)
     else:
-        weights = args.model_file or weights_name(task)
-        scorer = LanguageModel(Scorer(args.model_dir, weights, device), nbest, args.data_dir, conditions)
+        scorer = LanguageModel(Scorer(args.model_dir, args.model_file, device), nbest, args.data_dir, conditions)
     changed = rescore(scorer, nbest, args.weight, args.output_dir)
     print(f"{changed} of {len(nbest)} utterances have another best text")
     return 0

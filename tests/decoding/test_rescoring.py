@@ -54,7 +54,7 @@ def test_decoding_writes_the_hypotheses(decoded):
 
 
 def test_scores_of_a_language_model_are_added(decoded, lm, tmp_path):
-    nbest, scorer = read_nbest(decoded / "nbest.jsonl"), Scorer(lm, "valid.loss.ave.pth")
+    nbest, scorer = read_nbest(decoded / "nbest.jsonl"), Scorer(lm)
     changed = rescore(LanguageModel(scorer, nbest, None, {}), nbest, 0.5, tmp_path / "new")
     again = read_nbest(tmp_path / "new" / "nbest.jsonl")
     for name, hypotheses in nbest.items():
@@ -97,7 +97,7 @@ def test_segments_are_read_as_decode_reads_them(tiny_run, tmp_path):
 
 
 def test_a_language_model_takes_conditions_from_tables_or_for_all(lm, tmp_path):
-    scorer, utterances = Scorer(lm, "valid.loss.ave.pth"), ["a", "b"]
+    scorer, utterances = Scorer(lm), ["a", "b"]
     scorer.conditions = KnownConditions({"lang": ["de", "en"]})
     with pytest.raises(ConfigError, match="needs the language of each utterance; give --data_dir, or --language"):
         LanguageModel(scorer, utterances, None, {})
@@ -144,8 +144,6 @@ def test_a_file_that_is_no_list_is_named(tmp_path, content, text):
 def test_an_utterance_without_hypotheses_stays_empty(lm, tmp_path):
     nbest = {"a": [], "b": [("a", -1.0)]}
     with torch.random.fork_rng():
-        assert (
-            rescore(LanguageModel(Scorer(lm, "valid.loss.ave.pth"), nbest, None, {}), nbest, 0.5, tmp_path / "new") == 0
-        )
+        assert rescore(LanguageModel(Scorer(lm), nbest, None, {}), nbest, 0.5, tmp_path / "new") == 0
     lines = (tmp_path / "new" / "nbest.jsonl").read_text().splitlines()
     assert json.loads(lines[0]) == {"utterance": "a", "hypotheses": []}
