@@ -8,10 +8,8 @@ time is measured.
 """
 
 import argparse
-import os
 from collections.abc import Callable
 from functools import partial
-from importlib.metadata import version
 
 import measuring
 import torch
@@ -29,18 +27,10 @@ def main(argv: list[str] | None = None) -> None:
     """Measure and print the table."""
     args = _arguments(argv)
     fast_start()
-    torch.set_num_threads(1)
-    print(
-        f"torch {torch.__version__}, espnet {version('espnet')}, one CPU thread, float32, load "
-        f"{os.getloadavg()[0]:.1f} on {os.cpu_count()} CPUs at the start; ratios of medians of {args.repeats} rounds, "
-        f"{measuring.clock_name(CPU)}"
-    )
+    print(measuring.on_one_thread(f"ratios of medians of {args.repeats} rounds"))
     measured = measuring.compare(_calls(args), args.repeats, CPU, memory=False)
-    plain, *others = measured
-    ratios = [f"{measured[name].median / measured[plain].median:.2f}" for name in others]
-    print(f"\n| units, heads: B, T | {plain} ms | {' | '.join(others)} |\n{'|---' * (2 + len(others))}|")
-    size = f"{args.units}, {args.heads}: {args.sentences}, {args.time}"
-    print(f"| {size} | {1000 * measured[plain].median:.1f} | {' | '.join(ratios)} |")
+    case = f"{args.units}, {args.heads}: {args.sentences}, {args.time}"
+    print(f"\n{measuring.table_of_ratios('units, heads: B, T', case, measured)}")
 
 
 def _calls(args: argparse.Namespace) -> dict[str, Callable[[], None]]:

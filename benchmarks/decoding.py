@@ -15,11 +15,9 @@ per second of speech, or the length of the source text. With a trained model, hy
 """
 
 import argparse
-import os
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from pathlib import Path
 
 import measuring
@@ -68,10 +66,7 @@ def main(argv: list[str] | None = None) -> None:
     """Measure, and print the table."""
     args = _arguments(argv)
     fast_start()
-    torch.set_num_threads(1)
-    load = f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} CPUs"
-    clock = f"{measuring.clock_name(CPU)}, medians of {args.repeats} rounds"
-    print(f"torch {torch.__version__}, espnet {version('espnet')}, one CPU thread, float32, {load}; {clock}\n")
+    print(measuring.on_one_thread(f"medians of {args.repeats} rounds"), end="\n\n")
     names = [f"batch {size}" if size > 1 else "single" for size in args.batches]
     measure = "tokens a second" if args.task == "mt" else "RTF"
     print(f"| utterances | ESPnet {measure} |", " | ".join(names), "| same best | scores differ by |", flush=True)

@@ -9,9 +9,7 @@ different selections. measuring.py describes how time and memory are measured.
 """
 
 import argparse
-import os
 from collections.abc import Callable, Iterator
-from importlib.metadata import version
 
 import measuring
 import modules
@@ -57,12 +55,8 @@ def main(argv: list[str] | None = None) -> None:
     """Measure and print the tables."""
     args = _arguments(argv)
     fast_start()
-    torch.set_num_threads(1)
-    print(
-        f"torch {torch.__version__}, espnet {version('espnet')}, one CPU thread, float32, load "
-        f"{os.getloadavg()[0]:.1f} on {os.cpu_count()} CPUs at the start, {args.languages} languages a batch; "
-        f"ratios of medians of {args.repeats} rounds, {measuring.clock_name(CPU)}"
-    )
+    rounds = f"ratios of medians of {args.repeats} rounds"
+    print(measuring.on_one_thread(f"{args.languages} languages a batch; {rounds}"))
     count, title = len(args.times) + len(args.steps), None
     for table, case, calls in progress(_cases(args), "benchmark", count, "comparison"):
         measured = measuring.compare(calls, args.repeats, CPU)

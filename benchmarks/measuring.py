@@ -20,11 +20,13 @@ Memory that libraries allocate without PyTorch, such as scratch memory of convol
 import ctypes
 import gc
 import json
+import os
 import statistics
 import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 
 import torch
@@ -78,6 +80,34 @@ def keep_freed_memory() -> bool:
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     trim_threshold, mmap_max = -1, -4  # of malloc.h
     return mallopt is not None and bool(mallopt(trim_threshold, 2**31 - 1) and mallopt(mmap_max, 0))
+
+
+def on_one_thread(rounds: str) -> str:
+    """Let PyTorch compute in one thread of the CPU; return the conditions of the measurement as a line of text.
+
+    Args:
+        rounds: What is printed of the rounds, such as "ratios of medians of 7 rounds".
+    """
+    torch.set_num_threads(1)
+    versions = f"torch {torch.__version__}, espnet {version('espnet')}"
+    load = f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} CPUs at the start"
+    return f"{versions}, one CPU thread, float32, {load}; {rounds}, {clock_name(torch.device('cpu'))}"
+
+
+def table_of_ratios(size: str, case: str, measured: dict[str, Measured]) -> str:
+    """Markdown table of one case: milliseconds of the first contestant, and ratios of the others to it.
+
+    Args:
+        size: Head of the column of the case.
+        case: The case.
+        measured: Result of `compare`.
+    """
+    first, *others = measured
+    plain = measured[first].median
+    ratios = [f"{measured[name].median / plain:.2f}" for name in others]
+    rows = [size, f"{first} ms", *others], [case, f"{1000 * plain:.1f}", *ratios]
+    head, cells = (f"| {' | '.join(row)} |" for row in rows)
+    return f"{head}\n{'|---' * len(measured)}|---|\n{cells}"
 
 
 def clock_name(device: torch.device) -> str:

@@ -8,10 +8,8 @@ describes how time is measured.
 """
 
 import argparse
-import os
 from collections.abc import Callable
 from functools import partial
-from importlib.metadata import version
 
 import measuring
 import torch
@@ -27,19 +25,10 @@ def main(argv: list[str] | None = None) -> None:
     """Measure and print the table."""
     args = _arguments(argv)
     fast_start()
-    torch.set_num_threads(1)
-    print(
-        f"torch {torch.__version__}, espnet {version('espnet')}, one CPU thread, float32, load "
-        f"{os.getloadavg()[0]:.1f} on {os.cpu_count()} CPUs at the start; ratios of medians of {args.repeats} rounds, "
-        f"{measuring.clock_name(CPU)}"
-    )
+    print(measuring.on_one_thread(f"ratios of medians of {args.repeats} rounds"))
     measured = measuring.compare(_calls(args.size, args.utterances, args.time), args.repeats, CPU, memory=False)
-    plain, *others = measured
-    ratios = [f"{measured[name].median / measured[plain].median:.2f}" for name in others]
-    print(f"\n**A training step**\n\n| B, T | {plain} ms | {' | '.join(others)} |")
-    print("|---" * (2 + len(others)) + "|")
-    cells = [f"{args.size}: {args.utterances}, {args.time}", f"{1000 * measured[plain].median:.1f}", *ratios]
-    print(f"| {' | '.join(cells)} |")
+    table = measuring.table_of_ratios("B, T", f"{args.size}: {args.utterances}, {args.time}", measured)
+    print(f"\n**A training step**\n\n{table}")
 
 
 def _calls(size: str, batch: int, time: int) -> dict[str, Callable[[], None]]:

@@ -139,6 +139,49 @@ def test_commands_parse(page):
                 command_parser(name)[1].parse_intermixed_args(words)
 
 
+def parses(name, words):
+    """Whether a command takes these words; in tables it stands without what it needs besides."""
+    parser = command_parser(name)[1]
+    for action in parser._actions:
+        action.required = False
+    if len(words) == 1 and words[0].startswith("--"):  # an option by its name alone
+        return words[0] in parser._option_string_actions
+    try:
+        parser.parse_intermixed_args(words)
+    except SystemExit as end:
+        return end.code != 2  # --list_options ends too
+    return True
+
+
+def of_others():
+    """What the tables for users of other programs say of ours: page, command (None for an option), and its words."""
+    for page, path in PAGES.items():
+        rows = re.findall(r"^\| (.*) \| (.*) \|$", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
+        for theirs, ours in rows if page.startswith("from_") else ():
+            same = re.findall("`(--[^`]+)`", theirs) if ours.startswith("the same") else []
+            for code in [*re.findall("`([^`]+)`", ours), *same]:
+                name, *words = shlex.split(code.removeprefix("espnet-diverse "))
+                if code.startswith("--"):
+                    yield page, None, [name, *words]
+                elif name in COMMANDS or code.startswith("espnet-diverse ") or name.endswith("run.sh") and words:
+                    yield page, name, words
+
+
+def test_the_tables_for_users_of_other_programs_are_read():
+    assert len({page for page, _, _ in of_others()}) == 3 and len(list(of_others())) > 25
+
+
+@pytest.mark.parametrize(("page", "name", "words"), of_others(), ids=str)
+def test_what_replaces_a_command_of_another_program_parses(page, name, words, tmp_path):
+    if name is None:
+        options_of = {"from_espnet": ("decode", "train"), "from_whisper": ("transcribe",)}
+        assert any(parses(command, words) for command in options_of[page])
+    elif name.endswith("run.sh"):
+        assert plan("egs/aishell/asr1", shlex.join(["./run.sh", *words]), tmp_path)
+    else:
+        assert parses(name, words)
+
+
 @each_page
 def test_make_targets_exist(page):
     targets = re.findall(r"`?make ([a-z]+)\b(?:`|   )", page.read_text(encoding="utf-8"))

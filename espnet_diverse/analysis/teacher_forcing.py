@@ -7,6 +7,7 @@ import torch
 from espnet2.train.abs_espnet_model import AbsESPnetModel
 from numpy.typing import NDArray
 
+from espnet_diverse.decoding.options import is_non_autoregressive
 from espnet_diverse.errors import ModelError
 from espnet_diverse.scope import scope
 from espnet_diverse.training.audio_rate import required_rate
@@ -34,7 +35,7 @@ def load(
     task = config.get("task", "asr")
     if task not in TASKS:
         raise ModelError(f"{model_dir}: a model of task {task} has no encoder to analyse; known: {' '.join(TASKS)}")
-    if config.get("model") == "flow":
+    if is_non_autoregressive(config):
         raise ModelError(f"{model_dir}: a non-autoregressive model reads no tokens; analyse another")
     model, _ = load_model(model_dir, model_file, device, task)
     return model.eval(), None if task == "mt" else required_rate(config)

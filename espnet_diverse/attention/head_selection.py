@@ -63,7 +63,7 @@ class HeadSelection(Monitored):
         raise NotImplementedError
 
     def places(self) -> Tensor:
-        """Return the place in the context, 0 to H - 1, that each head of the pool is copied to by `adopt`, (P,)."""
+        """Return the place in the context, 0 to H - 1, that each head of the pool would first be selected for, (P,)."""
         return torch.arange(self.pool) % self.heads
 
     def _choose(self, values: Sequence[tuple[int, ...]], members: Sequence[int]) -> tuple[Tensor, Tensor | None]:

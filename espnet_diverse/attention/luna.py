@@ -148,7 +148,7 @@ class Luna(Core):
         packed, count = pack(_split(self.linear_p(rows), self.pack_heads), keys)
         self._hand_on(rows, packed, stream)
         k, v = self._packed_keys(packed)
-        used = torch.arange(self.options.length, device=count.device) < count
+        used = self._used(count, count.device)
         return lambda q: F.scaled_dot_product_attention(q, k, v, used)
 
     def forward(self, heads: Heads) -> tuple[Tensor, None]:
@@ -165,7 +165,8 @@ class Luna(Core):
         def unpack(packed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
             return heads.q, *self._packed_keys(packed)
 
-        used = self._used(k.size(-2), seen, k.device)
+        positions = k.size(-2) if seen is None else seen.sum(-1, keepdim=True)
+        used = None if seen is None and positions >= self.options.length else self._used(positions, k.device)
         context, packed = nested_attention(p, k, v, unpack, seen, used, heads.dropout)
         self._hand_on(rows, packed, heads.stream)
         return context
@@ -198,13 +199,9 @@ class Luna(Core):
             context = self.linear_context(in_full_precision(key))
             return pattern(_split(self.linear_p(self.first()), self.heads), _split(context, self.heads))
 
-    def _used(self, time: int, seen: Tensor | None, device: torch.device) -> Tensor | None:
-        """Return which rows of P take part, (B or 1, 1, 1, R), or None (all): no more than there are positions."""
-        length = self.options.length
-        if seen is None and time >= length:
-            return None
-        positions = time if seen is None else seen.sum(-1, keepdim=True)
-        return torch.arange(length, device=device).view(1, 1, 1, -1) < positions
+    def _used(self, positions: int | Tensor, device: torch.device) -> Tensor:
+        """Return which rows of P take part, (B or 1, 1, 1, R): no more than there are positions."""
+        return torch.arange(self.options.length, device=device).view(1, 1, 1, -1) < positions
 
     def _regroup(self, x: Tensor) -> Tensor:
         """(B, H, T, D) -> (B, H_p, T, D_p): the heads of the pack attention."""

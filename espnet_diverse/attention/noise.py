@@ -47,7 +47,7 @@ def noise_share(std: float | Tensor, x: Tensor) -> Tensor:
         std: Standard deviation of the noise, a number or broadcastable to `x`.
         x: What the noise is added to, (...).
     """
-    noise = x.new_tensor(std) if isinstance(std, float) else std.detach()
+    noise = std.detach() if isinstance(std, Tensor) else x.new_tensor(std)
     variance = x.detach().float().var(correction=0)
     return noise.float().square().mean() / variance.clamp(min=torch.finfo(torch.float32).eps)
 

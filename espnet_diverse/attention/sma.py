@@ -118,9 +118,10 @@ class SMA(Core):
         return self.token_mixture(divided(heads, self.scale()))
 
     def _attend(self, heads: Heads, p_query: Tensor, p_key: Tensor) -> tuple[Tensor, Tensor | None]:
-        gamma, bias = self.gamma(), heads.scaled_position()
+        gamma = self.gamma()
         if not (self.training or gamma.is_cuda or torch.jit.is_tracing()) and gamma == 0:
             return softmax_attention(heads)  # to the bit; on a GPU the comparison would wait for it
+        bias = heads.scaled_position()
         if not heads.need_weights and heads.dropout == 0:
             return sdma_attention(heads.q, heads.k, heads.v, p_query, p_key, gamma, heads.mask, bias=bias), None
         weights = mixed_weights(heads.q, heads.k, p_query, p_key, gamma, heads.mask, bias=bias)

@@ -7,16 +7,17 @@ Python objects that kaldiio would unpickle, or larger than its ark, is refused.
 
 import re
 import struct
-from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
 from kaldiio.matio import read_kaldi
 from numpy.typing import NDArray
 
+from espnet_diverse.audio.ark import ark_entry
+from espnet_diverse.audio.libsndfile import check_file
 from espnet_diverse.errors import DataError
 
-_ENTRY = re.compile(r"(.+):(\d{1,18})(?:\[(\d{1,9}):(\d{1,9})\])?")
+_FRAMES = re.compile(r"\[(\d{1,9}):(\d{1,9})\]\Z")
 _BYTES = {b"FM ": 4, b"DM ": 8, b"CM ": 1, b"CM2 ": 2, b"CM3 ": 1}
 """Bytes of a value by the name of the format."""
 
@@ -27,10 +28,11 @@ def read_features(entry: str) -> NDArray:
     Raises:
         DataError: What `features_shape` raises, or values are NaN or infinite.
     """
-    found, rows = _parsed(entry)
-    with _opened(found, entry) as file:
+    file, rows = _opened(entry)
+    with file:
+        start = file.tell()
         _shape(_header(file, entry), rows, entry)
-        file.seek(found[1])
+        file.seek(start)
         matrix = read_kaldi(file)
     features = np.array(matrix[rows], np.float32)
     if not np.isfinite(features).all():
@@ -44,30 +46,25 @@ def features_shape(entry: str) -> tuple[int, int]:
     Raises:
         DataError: The entry or its ark is wrong, or there is no matrix at its byte.
     """
-    found, rows = _parsed(entry)
-    with _opened(found, entry) as file:
+    file, rows = _opened(entry)
+    with file:
         return _shape(_header(file, entry), rows, entry)
 
 
-def _parsed(entry: str) -> tuple[tuple[Path, int], slice]:
-    """Ark and byte, and the frames that are meant."""
-    found = _ENTRY.fullmatch(entry)
-    if not found:
+def _opened(entry: str) -> tuple[BinaryIO, slice]:
+    """The ark at the byte of an entry, and the frames that are meant."""
+    frames = _FRAMES.search(entry)
+    rows = slice(int(frames[1]), int(frames[2]) + 1) if frames else slice(None)
+    found = ark_entry(entry[: frames.start()] if frames else entry)
+    if found is None:
         raise DataError(f"{entry}: is no entry of an ark; the format is file.ark:BYTE or file.ark:BYTE[FIRST:LAST]")
-    rows = slice(None) if found[3] is None else slice(int(found[3]), int(found[4]) + 1)
-    return (Path(found[1]), int(found[2])), rows
-
-
-def _opened(found: tuple[Path, int], entry: str) -> BinaryIO:
-    path, offset = found
-    if not path.is_file():
-        raise DataError(f"{entry}: there is no file {path}; correct the path or get the file")
+    check_file(found.path, entry, "ark")
     try:
-        file = path.open("rb")
+        file = found.path.open("rb")
     except OSError as error:
         raise DataError(f"{entry}: cannot be read ({error.strerror}); correct the path or the file") from error
-    file.seek(offset)
-    return file
+    file.seek(found.offset)
+    return file, rows
 
 
 def _shape(whole: tuple[int, int], rows: slice, entry: str) -> tuple[int, int]:

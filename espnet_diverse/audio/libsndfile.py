@@ -71,12 +71,13 @@ class AudioInfo:
         return not (self.container in ("WAV", "WAVEX") and self.subtype.startswith("PCM"))
 
 
-def check_file(path: Path, name: str | Path) -> None:
+def check_file(path: Path, name: str | Path, kind: str = "audio file") -> None:
     """Refuse a path that is not a readable, non-empty file, or an entry of one.
 
     Args:
         path: Path of the file, or an entry of an ark.
         name: Name of the file in error messages.
+        kind: What it is, for the message on a missing file.
 
     Raises:
         DataError: The file is missing, no regular file, unreadable or empty.
@@ -84,7 +85,7 @@ def check_file(path: Path, name: str | Path) -> None:
     entry = ark_entry(path)
     path = entry.path if entry else path
     if not path.is_file():
-        what = "is not a regular file" if path.exists() else "no such audio file"
+        what = "is not a regular file" if path.exists() else f"no such {kind}"
         raise DataError(f"{name}: {what}; correct the path or get the file")
     if not os.access(path, os.R_OK):
         raise DataError(f"{name}: may not be read; change its permissions")

@@ -24,8 +24,6 @@ def complete(commands: Mapping[str, str], command_parser: Callable) -> None:
     parser = argparse.ArgumentParser(prog="espnet-diverse")
     choices = parser.add_subparsers()
     for name, text in commands.items():
-        known = choices.add_parser(name, help=text)
-        if name in words[1:2]:
-            module, _ = command_parser(name)
-            module.add_arguments(known)
+        parents = [command_parser(name)[1]] if name in words[1:2] else []
+        choices.add_parser(name, help=text, parents=parents, add_help=not parents)
     argcomplete.autocomplete(parser)

@@ -66,9 +66,9 @@ def run(args: argparse.Namespace) -> int:
 def _load(args: argparse.Namespace, search_options: "Options", device: str) -> "Search":
     model = (args.model_dir, args.model_file, search_options, device)
     fusion = options.fusion(args)
-    from espnet_diverse.decoding.espnet_search import load_search
-
     if search_options.search == "espnet":
+        from espnet_diverse.decoding.espnet_search import load_search  # slow, as it imports ESPnet's commands
+
         return load_search(*model, fusion, features=True)
     from espnet_diverse.decoding.predictor import load_predictor
 
@@ -77,6 +77,8 @@ def _load(args: argparse.Namespace, search_options: "Options", device: str) -> "
     except NoBatchedSearchError as error:
         if search_options.length_penalty or args.precision != "float32" or args.compile:
             raise  # what ESPnet's search does not have
+        from espnet_diverse.decoding.espnet_search import load_search
+
         options.notice(f"{str(error).partition(';')[0]}: ESPnet's is used, one utterance at a time")
         espnets = replace(search_options, search="espnet")
         return load_search(args.model_dir, args.model_file, espnets, device, fusion, features=True)

@@ -49,8 +49,8 @@ def run(args: argparse.Namespace) -> int:
         return _export_data(args)
     if args.output.suffix != f".{args.format}":
         raise ConfigError(f"{args.output}: the name must end in .{args.format}")
-    from espnet_diverse.packing.archive import weights_name
     from espnet_diverse.training import checkpoint
+    from espnet_diverse.training.averaging import weights_name
     from espnet_diverse.training.tasks import find_weights, load_model, read_config
 
     task = read_config(args.model_dir / "config.yaml").get("task", "asr")

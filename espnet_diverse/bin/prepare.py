@@ -188,13 +188,23 @@ def run(args: argparse.Namespace) -> int:
 def _selection(args: argparse.Namespace) -> "Selection":
     from espnet_diverse.corpora import Selection
 
-    named = (tuple(args.languages), tuple(args.pairs), tuple(args.zero_shot))
-    sets = tuple(map(_set_name, args.sets))
-    set_names = [(_set_name(name), theirs) for name, theirs in _assignments("set_names", args.set_names)]
-    columns = _assignments("columns", args.columns)
-    drawn = (args.split_by, tuple(args.split_shares), args.split_seed)
-    texts = (args.transcripts, args.case, args.segmentation, args.on_missing)
-    return Selection(args.task, *named, *texts, sets, tuple(set_names), tuple(columns), *drawn, args.allow_pipes)
+    return Selection(
+        task=args.task,
+        languages=tuple(args.languages),
+        pairs=tuple(args.pairs),
+        zero_shot=tuple(args.zero_shot),
+        transcripts=args.transcripts,
+        case=args.case,
+        segmentation=args.segmentation,
+        on_missing=args.on_missing,
+        sets=tuple(map(_set_name, args.sets)),
+        set_names=tuple((_set_name(name), theirs) for name, theirs in _assignments("set_names", args.set_names)),
+        columns=tuple(_assignments("columns", args.columns)),
+        split_by=args.split_by,
+        split_shares=tuple(args.split_shares),
+        split_seed=args.split_seed,
+        allow_pipes=args.allow_pipes,
+    )
 
 
 def _set_name(name: str) -> str:
@@ -215,6 +225,7 @@ def _assignments(option: str, words: list[str]) -> list[tuple[str, str]]:
 
 def _corpus_dir(args: argparse.Namespace, corpus: ModuleType, selection: "Selection") -> Path:
     """The directory of the corpus, after generating or downloading it where that is asked for."""
+    from espnet_diverse.corpora import download
     from espnet_diverse.errors import ConfigError
 
     if sum(map(bool, (args.source, args.corpus_dir, args.corpus, args.download))) != 1:
@@ -226,7 +237,7 @@ def _corpus_dir(args: argparse.Namespace, corpus: ModuleType, selection: "Select
     if source := args.source or args.corpus_dir:
         return corpus.convert(source, downloads, selection) if hasattr(corpus, "convert") else source
     if args.download:
-        return corpus.download(downloads, selection)
+        return download(corpus, downloads, selection)
     from espnet_diverse.corpora.synthetic import load_generator
 
     return load_generator(args.name).make(downloads / f"synthetic_{args.size}", size=args.size, nj=args.nj)

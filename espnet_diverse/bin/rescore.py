@@ -8,6 +8,7 @@ from pathlib import Path
 
 from espnet_diverse.bin import options
 from espnet_diverse.decoding.options import TEXT_TASKS
+from espnet_diverse.errors import ConfigError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,25 +37,24 @@ def outputs(args: argparse.Namespace) -> list[Path]:
 
 def run(args: argparse.Namespace) -> int:
     """Rescore, and print how many texts changed."""
-    from espnet_diverse.decoding.rescoring import LanguageModel, OtherModel, read_nbest, rescore
-    from espnet_diverse.errors import ConfigError
-
-    nbest = read_nbest(args.decode_dir / "nbest.jsonl")
     from espnet_diverse.decoding.options import Options
     from espnet_diverse.decoding.perplexity import Scorer
     from espnet_diverse.decoding.predictor import load_predictor
+    from espnet_diverse.decoding.rescoring import LanguageModel, OtherModel, TextScorer, read_nbest, rescore
     from espnet_diverse.training.tasks import read_config
     from espnet_diverse.vocabulary import Vocabulary
 
-    device, task = options.device(args), read_config(args.model_dir / "config.yaml").get("task", "asr")
+    nbest = read_nbest(args.decode_dir / "nbest.jsonl")
+    conditions, device = options.conditions(args), options.device(args)
+    task = read_config(args.model_dir / "config.yaml").get("task", "asr")
+    scorer: TextScorer
     if task in TEXT_TASKS:
         if args.data_dir is None:
             raise ConfigError(f"a model of task {task} needs the data that was decoded; give --data_dir")
         predictor = load_predictor(args.model_dir, args.model_file, Options(ctc_weight=0.0), device)
-        scorer = OtherModel(predictor, Vocabulary.load(args.model_dir), args.data_dir)
+        scorer = OtherModel(predictor, Vocabulary.load(args.model_dir), args.data_dir, conditions)
     else:
-        weights = args.model_file or "valid.loss.ave.pth"
-        scorer = LanguageModel(Scorer(args.model_dir, weights, device))
-    changed = rescore(scorer, nbest, args.weight, args.data_dir, args.output_dir, options.conditions(args))
+        scorer = LanguageModel(Scorer(args.model_dir, args.model_file, device), nbest, args.data_dir, conditions)
+    changed = rescore(scorer, nbest, args.weight, args.output_dir)
     print(f"{changed} of {len(nbest)} utterances have another best text")
     return 0

@@ -8,6 +8,7 @@ Each corpus is a module in `CORPORA` with
     OPTIONS                                                fields of `Selection` that the corpus uses besides `COMMON`
     prepare(corpus_dir, selection) -> dict[str, DataDir]   read the official files
     download(target_dir, selection) -> Path                fetch them; returns the corpus directory for `prepare`
+    NO_DOWNLOAD                                            in place of `download`: what to do where that is not possible
     convert(source, target_dir, selection) -> Path         write as files what `prepare` reads, which is not on disk;
                                                            optional
 
@@ -20,9 +21,10 @@ import importlib
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
+from pathlib import Path
 from types import ModuleType
 
-from espnet_diverse.errors import ConfigError
+from espnet_diverse.errors import ConfigError, DataError
 
 CORPORA = {
     "aishell": "espnet_diverse.corpora.aishell",
@@ -163,6 +165,17 @@ def load_corpus(name: str) -> ModuleType:
     if name not in CORPORA:
         raise ConfigError(f"unknown corpus {name!r}; known: {', '.join(CORPORA)}")
     return importlib.import_module(CORPORA[name])
+
+
+def download(corpus: ModuleType, target_dir: Path, selection: Selection = EVERYTHING) -> Path:
+    """Fetch the official release of a corpus to a folder in `target_dir`, and return the directory for `prepare`.
+
+    Raises:
+        DataError: The corpus has no download, or it fails.
+    """
+    if hasattr(corpus, "NO_DOWNLOAD"):
+        raise DataError(corpus.NO_DOWNLOAD)
+    return corpus.download(target_dir, selection)
 
 
 def check_options(corpus: ModuleType, selection: Selection) -> None:

@@ -38,6 +38,11 @@ from espnet_diverse.errors import DataError
 
 SETS = ("train", "dev", "test")
 OPTIONS = ("task", "languages", "pairs", "zero_shot", "transcripts")
+NO_DOWNLOAD = (
+    "Common Voice is available on request at https://commonvoice.mozilla.org (CoVoST 2 uses release 4); the tables "
+    "of CoVoST 2 are at https://github.com/facebookresearch/covost: unpack both to DIR/<language> and give "
+    "--corpus_dir DIR"
+)
 INTO_ENGLISH = (
     *("fr", "de", "es", "ca", "it", "ru", "zh", "pt", "fa", "et", "mn"),
     *("nl", "tr", "ar", "sv", "lv", "sl", "ta", "ja", "id", "cy"),
@@ -93,17 +98,6 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
         names = ["-".join(filter(None, pair)) for pair, trained in wanted.items() if trained]
         refuse_untrained(sets["train"], names, root)
     return sets
-
-
-def download(target_dir: Path, selection: Selection = EVERYTHING) -> Path:
-    """Not available, because Common Voice is published on request only.
-
-    Raises:
-        DataError: Always; the message says where the parts are published and where to put them.
-    """
-    covost = "the tables of CoVoST 2 are at https://github.com/facebookresearch/covost"
-    voice = "Common Voice is available on request at https://commonvoice.mozilla.org (CoVoST 2 uses release 4)"
-    raise DataError(f"{voice}; {covost}: unpack both to DIR/<language> and give --corpus_dir DIR")
 
 
 def _wanted(selection: Selection, folders: "dict[str, _Folder]", root: Path) -> dict[tuple[str, str], bool]:

@@ -27,18 +27,10 @@ from espnet_diverse.progress import progress
 
 SETS = table.SETS
 OPTIONS = table.OPTIONS
+NO_DOWNLOAD = "hf has no dataset of its own; give its name or folder: prepare hf NAME_OR_DIR"
 TABLE = "table.jsonl"
 
 prepare = table.prepare
-
-
-def download(target_dir: Path, selection: Selection = EVERYTHING) -> Path:
-    """Not available without a name.
-
-    Raises:
-        DataError: Always; the message says what to give.
-    """
-    raise DataError("hf has no dataset of its own; give its name or folder: prepare hf NAME_OR_DIR")
 
 
 def convert(source: Path, target_dir: Path, selection: Selection = EVERYTHING) -> Path:

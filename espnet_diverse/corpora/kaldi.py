@@ -26,15 +26,16 @@ from espnet_diverse.audio.ark import ark_entry
 from espnet_diverse.corpora import EVERYTHING, Selection
 from espnet_diverse.corpora.shared.pipes import parse_pipe, run_pipe
 from espnet_diverse.corpora.shared.splits import SETS, SPLITS, connected, draw_sets
-from espnet_diverse.data.atomic_files import staged_directory, write_text
+from espnet_diverse.data.atomic_files import staged_directory
 from espnet_diverse.data.characters import safe_name
 from espnet_diverse.data.faults import Fault, refuse
 from espnet_diverse.data.kaldi import DataDir, keep_utterances, scan_data_dir
-from espnet_diverse.data.tables import COLUMNS, EMPTY_TRANSCRIPT, numbered_lines, scan_table
+from espnet_diverse.data.tables import COLUMNS, EMPTY_TRANSCRIPT, scan_table, write_table
 from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.progress import progress
 
 OPTIONS = ("allow_pipes", "split_by", "split_shares", "split_seed")
+NO_DOWNLOAD = "a data directory has no download; give its path: prepare kaldi DIR"
 _OF_AUDIO = ("feats.scp", "cmvn.scp", "vad.scp", "utt2dur", "utt2num_frames", "utt2num_samples", "reco2dur")
 _DERIVED = ("spk2utt", "dropped.tsv", "frame_shift", "reco2file_and_channel")
 
@@ -62,15 +63,6 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
     return sets if "" not in sets else _drawn(sets[""], selection)
 
 
-def download(target_dir: Path, selection: Selection = EVERYTHING) -> Path:
-    """Not available, because the data directories are the user's.
-
-    Raises:
-        DataError: Always; the message says what to give.
-    """
-    raise DataError("a data directory has no download; give its path: prepare kaldi DIR")
-
-
 def convert(source: Path, target_dir: Path, selection: Selection = EVERYTHING) -> Path:
     """Write what commands in wav.scp give as files, beside copies of the tables, if there are any.
 
@@ -83,13 +75,16 @@ def convert(source: Path, target_dir: Path, selection: Selection = EVERYTHING) -
         The copies for `prepare`, or `source` if there are no commands, or they are not to be run.
 
     Raises:
-        DataError: A command is not one that is run, or fails.
+        DataError: A wav.scp is faulty, or a command is not one that is run, or fails.
     """
-    folders = _folders(source, selection)
-    entries = {name: _entries(folder / "wav.scp") for name, folder in folders.items()}
-    commands = {name: {key: value for key, value in entries[name] if "|" in value} for name in entries}
-    if not selection.allow_pipes or not any(commands.values()):
+    if not selection.allow_pipes:
         return source
+    folders, faults = _folders(source, selection), []
+    entries = {name: _entries(folder / "wav.scp", faults) for name, folder in folders.items()}
+    commands = {name: {key: value for key, value in entries[name].items() if "|" in value} for name in entries}
+    if not any(commands.values()):
+        return source
+    refuse(faults)
     _check(folders, commands)
     target = target_dir.absolute() / f"kaldi_{safe_name(source.absolute().name)}"
     with ExitStack() as stack:
@@ -100,8 +95,7 @@ def convert(source: Path, target_dir: Path, selection: Selection = EVERYTHING) -
                 shutil.copyfile(table, copy / table.name)
             if commands[name]:
                 files = _run(commands[name], folder / "wav.scp", copy, final)
-                lines = (f"{recording} {files.get(recording, value)}\n" for recording, value in entries[name])
-                write_text(copy / "wav.scp", "".join(lines))
+                write_table(copy / "wav.scp", entries[name] | files)
     return target
 
 
@@ -129,11 +123,13 @@ def _folders(source: Path, selection: Selection) -> dict[str, Path]:
     return folders
 
 
-def _entries(table: Path) -> list[tuple[str, str]]:
-    """The entries of wav.scp as they are; faults of the table are reported by `prepare`."""
-    lines = numbered_lines(table, [], Counter()) if table.is_file() else []
-    fields = [line.split(None, 1) for _, line in lines]
-    return [(each[0], each[1].strip() if len(each) > 1 else "") for each in fields if each]
+def _entries(table: Path, faults: list[Fault]) -> dict[str, str]:
+    """The entries of wav.scp, commands among them."""
+    if not table.is_file():
+        return {}
+    entries, found = scan_table(table, "commands.scp")  # as wav.scp, in which commands are faults
+    faults += found
+    return entries
 
 
 def _check(folders: dict[str, Path], commands: dict[str, dict[str, str]]) -> None:

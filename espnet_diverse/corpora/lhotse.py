@@ -25,6 +25,7 @@ from espnet_diverse.errors import ConfigError, DataError
 
 SETS = table.SETS
 OPTIONS = table.OPTIONS
+NO_DOWNLOAD = "lhotse has no corpus of its own; give its manifests: prepare lhotse DIR"
 CUSTOM = ("domain", "translation", "target_language")
 _NAME = re.compile(r"(?P<before>(?:.*_)?)(?P<kind>supervisions|cuts)(?:_(?P<split>.+?))?(?P<suffix>\.jsonl(?:\.gz)?)")
 
@@ -63,15 +64,6 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
             add_cuts(rows, items, split)
     rows.columns = list(dict.fromkeys(column for row in rows.rows for column in row.values))
     return table.read_sets(rows, selection)
-
-
-def download(target_dir: Path, selection: Selection = EVERYTHING) -> Path:
-    """Not available, because the manifests are the user's.
-
-    Raises:
-        DataError: Always; the message says what to give.
-    """
-    raise DataError("lhotse has no corpus of its own; give its manifests: prepare lhotse DIR")
 
 
 def add_supervisions(

@@ -27,6 +27,7 @@ from espnet_diverse.errors import DataError
 SETS = ("train", "dev", "test")
 TABLES = ("src_text", "text")
 OPTIONS = ("languages", "pairs", "zero_shot", "case", "segmentation")
+NO_DOWNLOAD = "parallel_text has no download; give --corpus_dir DIR with train.de, train.en and so on"
 STEMS = {"train": ("train",), "dev": ("dev", "valid", "val"), "test": ("test",)}
 _CODE = r"[a-z]{2,3}(?:-[A-Z]{2})?"
 _NAME = re.compile(rf"(?P<stem>.+?)(?:\.(?P<pair>{_CODE}-{_CODE}))?\.(?P<language>{_CODE})(?:\.gz)?")
@@ -50,15 +51,6 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
     root = corpus_dir.absolute()
     corpus = re.sub(r"\W", "_", root.name)
     return read_layout(Layout((root,), chosen(STEMS, selection)), Reader(selection, corpus, text_of=from_tokens))
-
-
-def download(target_dir: Path, selection: Selection = EVERYTHING) -> Path:
-    """Not available, because the text is the user's.
-
-    Raises:
-        DataError: Always; the message says what to give.
-    """
-    raise DataError("parallel_text has no download; give --corpus_dir DIR with train.de, train.en and so on")
 
 
 def chosen(stems: Mapping[str, tuple[str, ...]], selection: Selection) -> dict[str, tuple[str, ...]]:

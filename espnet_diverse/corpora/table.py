@@ -31,6 +31,7 @@ from espnet_diverse.data.kaldi import DataDir
 from espnet_diverse.errors import DataError
 
 OPTIONS = ("task", "transcripts", "columns", "split_by", "split_shares", "split_seed")
+NO_DOWNLOAD = "a table has no download; give its file: prepare table FILE, or run.sh --corpus_dir FILE"
 
 log = logging.getLogger(__name__)
 
@@ -51,15 +52,6 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
         DataError: The table is faulty (file, line, column and value are named), or a set has no rows.
     """
     return read_sets(read_table_file(corpus_dir.absolute()), selection)
-
-
-def download(target_dir: Path, selection: Selection = EVERYTHING) -> Path:
-    """Not available, because the recordings are the user's.
-
-    Raises:
-        DataError: Always; the message says what to give.
-    """
-    raise DataError("a table has no download; give its file: prepare table FILE, or run.sh --corpus_dir FILE")
 
 
 def read_sets(table: Table, selection: Selection) -> dict[str, DataDir]:

@@ -71,6 +71,10 @@ class Beam:
         self.best_ended_at = self.ended[:, :0]  # best score of the hypotheses completed at each step
         self.found: list[list[Hypothesis]] = [[] for _ in range(batch)]
 
+    def at_greatest(self) -> Tensor:
+        """Whether the next token is the last one that the greatest length allows, (B,)."""
+        return self.step == self.greatest - 1
+
     def advance(self, choice: Choice) -> tuple[Tensor | None, Choice]:
         """Take a step: finish hypotheses, drop completed utterances.
 
@@ -83,7 +87,7 @@ class Beam:
         """
         prefixes = torch.cat([_gather(self.prefixes, choice.parents), choice.tokens.unsqueeze(-1)], -1)
         exists = choice.scores > -torch.inf
-        ends = exists & ((choice.tokens == self.eos) | (self.step == self.greatest - 1).unsqueeze(1))
+        ends = exists & ((choice.tokens == self.eos) | self.at_greatest().unsqueeze(1))
         self._keep_completed(
             choice.scores.masked_fill(~ends | (self.step < self.least).unsqueeze(1), -torch.inf), prefixes
         )

@@ -64,8 +64,15 @@ class Search(Protocol):
         """The n-best texts of each utterance, best first, given its condition indices."""
 
 
-class _Job(NamedTuple):
-    """An utterance to decode: its id, its entry of the table and the segment of it, and its condition indices."""
+class Job(NamedTuple):
+    """An utterance to decode.
+
+    Attributes:
+        utterance: Its id.
+        source: Its entry of the table of the inputs.
+        segment: The part of the recording; None is all of it.
+        conditions: Its condition indices.
+    """
 
     utterance: str
     source: str
@@ -76,7 +83,7 @@ class _Job(NamedTuple):
 class _Read(NamedTuple):
     """An utterance that was read: its frames and the duration in seconds."""
 
-    job: _Job
+    job: Job
     frames: NDArray
     seconds: float
 
@@ -105,7 +112,7 @@ def decode(
         DataError: A table is malformed, an utterance has a missing or unknown condition, or no utterance could be
             decoded.
     """
-    jobs = _jobs(search, data_dir, conditions or {})
+    jobs = list_jobs(search, data_dir, conditions or {})
     output_dir.mkdir(parents=True, exist_ok=True)
     for name in FILES:  # of an earlier run, which this one may not replace
         (output_dir / name).unlink(missing_ok=True)
@@ -126,12 +133,23 @@ def decode(
     return results
 
 
-def _jobs(search: Search, data_dir: Path, conditions: Mapping[str, str]) -> list[_Job]:
+def list_jobs(search: Search, data_dir: Path, conditions: Mapping[str, str]) -> list[Job]:
+    """List the utterances of a data directory: those of its segments, or else of the table of the inputs.
+
+    Args:
+        search: Search with a loaded model.
+        data_dir: See `decode`.
+        conditions: Values by condition that hold for all utterances, in place of the tables.
+
+    Raises:
+        DataError: A table is missing or malformed, a segment has an unknown recording, or an utterance has a missing or
+            unknown condition.
+    """
     sources = read_table(data_dir / search.table)
     table = data_dir / "segments"
     if search.table != "wav.scp" or not table.exists():
         indices = condition_indices(search.conditions, data_dir, sources, conditions)
-        return [_Job(utterance, source, None, indices[utterance]) for utterance, source in sources.items()]
+        return [Job(utterance, source, None, indices[utterance]) for utterance, source in sources.items()]
     segments = {utterance: parse_segment(value) for utterance, value in read_table(table).items()}
     strange = [
         Fault(str(table), u, "its recording is not in wav.scp")
@@ -140,10 +158,10 @@ def _jobs(search: Search, data_dir: Path, conditions: Mapping[str, str]) -> list
     ]
     refuse(strange)
     indices = condition_indices(search.conditions, data_dir, segments, conditions)
-    return [_Job(name, sources[part.recording], part, indices[name]) for name, part in segments.items()]
+    return [Job(name, sources[part.recording], part, indices[name]) for name, part in segments.items()]
 
 
-def _results(search: Search, jobs: Sequence[_Job], nj: int) -> Iterator[Result]:
+def _results(search: Search, jobs: Sequence[Job], nj: int) -> Iterator[Result]:
     nj = min(nj, len(jobs)) if search.device == "cpu" else 1
     failed: list[Result] = []
     batches = _batches(_readable(search, jobs, failed), search)
@@ -154,7 +172,7 @@ def _results(search: Search, jobs: Sequence[_Job], nj: int) -> Iterator[Result]:
     yield from failed
 
 
-def _readable(search: Search, jobs: Iterable[_Job], failed: list[Result]) -> Iterator[_Read]:
+def _readable(search: Search, jobs: Iterable[Job], failed: list[Result]) -> Iterator[_Read]:
     """Read the utterances; add those that cannot be read to `failed`."""
     for job in jobs:
         try:
@@ -184,7 +202,7 @@ def _result(one: _Read, best: list[Text]) -> Result:
     return Result(one.job.utterance, text, score, seconds=one.seconds, tokens=len(tokens), nbest=nbest)
 
 
-def _failure(job: _Job, error: Exception) -> Result:
+def _failure(job: Job, error: Exception) -> Result:
     if isinstance(error, DataError | TooShortUttError):
         return Result(job.utterance, failure=str(error))
     logging.error("decoding %s failed", job.utterance, exc_info=error)

@@ -153,7 +153,7 @@ def load_search(
     fusion = fusion or Fusion()
     if fusion.hotwords is not None:
         raise ConfigError("search=espnet has no hotwords; set search=batched, or leave them out")
-    folder, lm = language_model_of(Path(model_dir), fusion), {}
+    folder, lm = language_model_of(Path(model_dir), fusion, "espnet"), {}
     if folder is not None:
         lm = dict(zip(("lm_train_config", "lm_file"), language_model_files(folder, fusion.weights), strict=True))
     has = has_ctc(config, task), folder is not None, has_decoder(config, task)

@@ -7,12 +7,13 @@ from pathlib import Path
 from torch import nn
 
 from espnet_diverse.decoding.condition_ids import KnownConditions, known_conditions
+from espnet_diverse.decoding.options import LM_SEARCHES
 from espnet_diverse.errors import ModelError
+from espnet_diverse.training.averaging import weights_name
 from espnet_diverse.training.tasks import find_weights, load_model, read_config
 
 INSIDE = "language_model"
 """Folder of a language model in the directory of a run: that of a packed model of ESPnet is unpacked to it."""
-WEIGHTS = "valid.loss.ave.pth"
 
 
 @dataclass(frozen=True)
@@ -30,10 +31,10 @@ class Fusion:
     hotwords: Path | None = None
 
 
-def language_model_of(model_dir: Path, fusion: Fusion) -> Path | None:
-    """Directory of the language model to use: the one that is named, or the one that belongs to the model, or None."""
+def language_model_of(model_dir: Path, fusion: Fusion, search: str) -> Path | None:
+    """Directory of the language model to use: the one that is named, else the model's own if the search takes one."""
     own = model_dir / INSIDE
-    if fusion.language_model is None and (own / "config.yaml").is_file():
+    if fusion.language_model is None and search in LM_SEARCHES and (own / "config.yaml").is_file():
         return own
     return fusion.language_model
 
@@ -47,7 +48,7 @@ def language_model_files(model_dir: Path, weights: str | Path | None = None) -> 
     config = model_dir / "config.yaml"
     if (task := read_config(config).get("task")) != "lm":
         raise ModelError(f"{model_dir}: is a model of task {task}, not a language model; give a run of task lm")
-    return config, find_weights(model_dir, weights or WEIGHTS)
+    return config, find_weights(model_dir, weights or weights_name("lm"))
 
 
 def load_language_model(

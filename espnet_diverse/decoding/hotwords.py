@@ -2,8 +2,9 @@
 
 The phrases form a prefix tree of tokens with failure links (Aho and Corasick 1975, "Efficient string matching"). A
 hypothesis is at the node of the longest beginning of a phrase that it ends with. Every token of a phrase adds the
-bonus; what an unfinished phrase has gained is taken back with the first token that leaves it, and at <eos>. A complete
-phrase keeps its bonus. The states of all hypotheses are looked up in tables: no step loops over hypotheses or phrases.
+bonus; what an unfinished phrase has gained is taken back with the first token that leaves it, at <eos>, and where the
+greatest length ends a text. A complete phrase keeps its bonus. The states of all hypotheses are looked up in tables: no
+step loops over hypotheses or phrases.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,11 +23,10 @@ class HotwordScorer:
     Args:
         phrases: Token indices of each phrase, at least one.
         vocabulary: Number of tokens V.
-        eos: Index of <sos/eos>.
         device: Device of the search.
     """
 
-    def __init__(self, phrases: Sequence[Sequence[int]], vocabulary: int, eos: int, device: str = "cpu"):
+    def __init__(self, phrases: Sequence[Sequence[int]], vocabulary: int, device: str = "cpu"):
         tree = _Tree(phrases)
         self.vocabulary = vocabulary
         moves = [tree.moves(node) for node in range(len(tree.children))]
@@ -36,22 +36,21 @@ class HotwordScorer:
         table = torch.tensor(rows, dtype=torch.float64, device=device).unbind(-1)
         self._tokens, self._targets, self._gains = table[0].long(), table[1].long(), table[2].float()
         self._pending = torch.tensor(tree.pending, device=device)
-        self.eos = eos
 
     def begin(self, source: Tensor, mask: Tensor | None) -> None:
         """Start a new batch with the utterances of `source` (B, T, M), whose content is not used."""
         self._states = torch.zeros(len(source), 1, dtype=torch.long, device=source.device)
-        self._first = True
 
     def score(self, tokens: Tensor) -> Tensor:
         """Bonus (B, W, V) of the next token, given the last token of each hypothesis (B, W)."""
-        if not self._first:  # the first token is <sos/eos>
-            found = self._tokens[self._states] == tokens.unsqueeze(-1)  # (B, W, moves)
-            self._states = (self._targets[self._states] * found).sum(-1)  # the root where nothing is found
-        self._first = False
-        bonus = (-self._pending[self._states]).unsqueeze(-1).repeat(1, 1, self.vocabulary + 1)
-        bonus.scatter_(2, self._tokens[self._states], self._gains[self._states])
-        return bonus[..., : self.vocabulary]
+        found = self._tokens[self._states] == tokens.unsqueeze(-1)  # (B, W, moves)
+        self._states = (self._targets[self._states] * found).sum(-1)  # the root where nothing is found
+        return self._by_token(-self._pending[self._states], self._gains[self._states])
+
+    def unfinished(self) -> Tensor:
+        """What an unfinished phrase has gained after each next token, (B, W, V), for the tokens of the last `score`."""
+        after = self._pending[self._targets[self._states]]
+        return self._by_token(after.new_zeros(self._states.shape), after)
 
     def extend(self, parents: Tensor) -> None:
         """Replace the hypotheses by extensions of the hypotheses `parents` (B, W)."""
@@ -60,6 +59,11 @@ class HotwordScorer:
     def keep(self, rows: Tensor) -> None:
         """Keep only the utterances `rows`."""
         self._states = self._states[rows]
+
+    def _by_token(self, others: Tensor, moves: Tensor) -> Tensor:
+        """(B, W, V) from a value for each of the moves (B, W, moves), and one for all other tokens (B, W)."""
+        values = others.unsqueeze(-1).repeat(1, 1, self.vocabulary + 1)
+        return values.scatter_(2, self._tokens[self._states], moves)[..., : self.vocabulary]
 
 
 class _Tree:

@@ -14,6 +14,8 @@ SPEECH_SEARCHES = ("batched", "greedy", "sampling")
 TRANSLATION_SEARCHES = ("batched", "sampling")
 """Searches of `Translator`: models of text translation have no CTC, which greedy search needs."""
 SEARCHES = (*SPEECH_SEARCHES, "espnet")
+LM_SEARCHES = ("batched", "espnet")
+"""Searches that use a language model."""
 SAMPLING = ("temperature", "top_k", "seed")
 """Names of the options that only affect sampling."""
 TEXT_TASKS = ("asr", "st", "mt")
@@ -141,7 +143,7 @@ class Options:
         """
         if self.lm_weight and not has_lm:
             raise ConfigError(f"lm_weight {self.lm_weight} needs a language model; give --lm, or leave it out")
-        if has_lm and self.search not in ("batched", "espnet"):
+        if has_lm and self.search not in LM_SEARCHES:
             raise ConfigError(f"search={self.search} uses no language model; set search=batched, or leave --lm out")
         lm_weight = (_WITH_LM if has_lm else 0.0) if self.lm_weight is None else self.lm_weight
         weight = self.ctc_weight
@@ -222,9 +224,14 @@ def check_search(config: Mapping, options: Options) -> None:
     Raises:
         ConfigError: The model translates in one pass, and the search makes a text token by token.
     """
-    if config.get("model") == "flow" and options.search != "batched":
+    if is_non_autoregressive(config) and options.search != "batched":
         what = f"search={options.search} is not possible"
         raise ConfigError(f"{what}: the model is non-autoregressive and translates in one pass; set search=batched")
+
+
+def is_non_autoregressive(config: Mapping) -> bool:
+    """Whether a model writes all tokens in one pass, from its config.yaml."""
+    return config.get("model") == "flow"
 
 
 def has_decoder(config: Mapping, task: str) -> bool:

@@ -15,12 +15,13 @@ from torch.nn.utils.rnn import pad_sequence
 
 from espnet_diverse.data.tables import read_table, write_table
 from espnet_diverse.decoding.condition_ids import condition_indices, known_conditions
+from espnet_diverse.decoding.fusion import language_model_files
 from espnet_diverse.decoding.precision import check_device
 from espnet_diverse.decoding.results import rounded_score, write_json
-from espnet_diverse.errors import DataError, ModelError
+from espnet_diverse.errors import DataError
 from espnet_diverse.progress import progress
 from espnet_diverse.scope import scope
-from espnet_diverse.training.tasks import load_model, read_config
+from espnet_diverse.training.tasks import load_model
 from espnet_diverse.vocabulary import Vocabulary
 
 BATCH_TOKENS = 4000
@@ -31,7 +32,7 @@ class Scorer:
 
     Args:
         model_dir: Directory of the run.
-        model_file: Weights, see `load_model`.
+        model_file: Weights, as a path or a name in the directory; by default valid.loss.ave.pth.
         device: "cpu", "cuda" or "cuda:N".
 
     Raises:
@@ -41,10 +42,8 @@ class Scorer:
 
     def __init__(self, model_dir: Path, model_file: str | Path | None = None, device: str = "cpu"):
         check_device(device)
-        task = read_config(model_dir / "config.yaml").get("task")
-        if task != "lm":
-            raise ModelError(f"{model_dir}: a model of task {task} has no perplexity; give a run of task lm")
-        self.model = load_model(model_dir, model_file, device, task)[0].eval()
+        _, weights = language_model_files(model_dir, model_file)
+        self.model = load_model(model_dir, weights, device, "lm")[0].eval()
         self.conditions = known_conditions(self.model)
         self.vocabulary, self.device = Vocabulary.load(model_dir), device
 

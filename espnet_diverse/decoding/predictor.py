@@ -102,7 +102,7 @@ class Predictor:
         self.has_language_model = language_model is not None
         self.options = options.resolved(self.ctc is not None, self.has_language_model, model.decoder is not None)
         self.encoding = Encoding(model, device)
-        phrases = None if hotwords is None else self._hotwords(hotwords, model.eos)
+        phrases = None if hotwords is None else self._hotwords(hotwords)
         self.search = build_search(model, self.ctc, self.options, task == "mt", language_model, phrases)
         attention = [scorer.attention for scorer in getattr(self.search, "scorers", ())]
         set_precision([model, *attention], precision)
@@ -235,7 +235,7 @@ class Predictor:
             return self.search(source, lengths, options, utterances)
         return self.search(source, lengths, options)
 
-    def _hotwords(self, path: Path, eos: int) -> HotwordScorer:
+    def _hotwords(self, path: Path) -> HotwordScorer:
         if self.options.search != "batched":
             raise ConfigError(f"search={self.options.search} has no hotwords; set search=batched, or leave them out")
         tokens = self.converter.get_num_vocabulary_size()
@@ -243,7 +243,7 @@ class Predictor:
         def encode(text: str) -> list[int]:
             return self.converter.tokens2ids(self.tokenizer.text2tokens(text))
 
-        return HotwordScorer(read_hotwords(path, encode, _UNKNOWN), tokens, eos, self.encoding.device)
+        return HotwordScorer(read_hotwords(path, encode, _UNKNOWN), tokens, self.encoding.device)
 
     def _text(self, indices: list[int], score: float) -> Text:
         tokens = self.converter.ids2tokens([index for index in indices if index])  # without blank, as ESPnet
@@ -288,9 +288,7 @@ def load_predictor(
         required_rate(config)
     check_search(config, options)
     fusion = fusion or Fusion()
-    folder = language_model_of(Path(model_dir), fusion)
-    if folder is not None and fusion.language_model is None and options.search not in ("batched", "espnet"):
-        folder = None  # greedy search and sampling do without the model's own
+    folder = language_model_of(Path(model_dir), fusion, options.search)
     has = has_ctc(config, task), folder is not None, has_decoder(config, task)
     options = options.resolved(*has)  # before loading, which takes seconds
     model, args = TASKS[task].build_model_from_file(config_file, weights, device)

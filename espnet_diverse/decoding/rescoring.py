@@ -7,36 +7,35 @@ by its attention decoder. Either may have another vocabulary than the model of t
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-import torch
-from torch.nn.utils.rnn import pad_sequence
-
-from espnet_diverse.data.tables import read_table, write_table
-from espnet_diverse.decoding.condition_ids import KnownConditions, condition_indices
+from espnet_diverse.conditions import CONDITIONS
+from espnet_diverse.data.tables import write_table
+from espnet_diverse.decoding.condition_ids import (
+    KnownConditions,
+    completed,
+    condition_indices,
+    indices_of,
+    warn_of_unused,
+)
+from espnet_diverse.decoding.decode_dir import list_jobs
 from espnet_diverse.decoding.perplexity import Scorer
 from espnet_diverse.decoding.predictor import Predictor
 from espnet_diverse.decoding.results import NBEST, rounded_score, write_nbest
 from espnet_diverse.decoding.search import BeamSearch
-from espnet_diverse.errors import DataError, ModelError
+from espnet_diverse.decoding.teacher_forcing import encode, token_log_probs
+from espnet_diverse.errors import ConfigError, DataError, ModelError
 from espnet_diverse.progress import progress
-from espnet_diverse.scope import scope
 from espnet_diverse.vocabulary import Vocabulary
 
 
 class TextScorer(Protocol):
-    """What gives the log probabilities of the hypotheses of an utterance.
+    """What gives the log probabilities of the hypotheses of an utterance."""
 
-    Attributes:
-        conditions: The conditions that the model depends on.
-    """
-
-    conditions: KnownConditions
-
-    def score(self, utterance: str, texts: Sequence[str], conditions: Mapping[str, int]) -> list[float]:
-        """Return the log probability of each text of an utterance, given its condition indices."""
+    def score(self, utterance: str, texts: Sequence[str]) -> list[float]:
+        """Return the log probability of each text of an utterance."""
 
 
 class LanguageModel:
@@ -44,15 +43,28 @@ class LanguageModel:
 
     Args:
         scorer: The language model.
+        utterances: Ids of the utterances.
+        data_dir: Data directory with the tables of the conditions that the language model depends on, if there are any.
+        conditions: Values by condition that hold for all utterances, in place of the tables.
+
+    Raises:
+        ConfigError: There is no data directory, and a condition has no value.
+        DataError: An utterance has a missing or unknown condition.
     """
 
-    def __init__(self, scorer: Scorer):
-        self.scorer, self.conditions = scorer, scorer.conditions
+    def __init__(
+        self, scorer: Scorer, utterances: Collection[str], data_dir: Path | None, conditions: Mapping[str, str]
+    ):
+        self.scorer = scorer
+        if data_dir is not None:
+            self.indices = condition_indices(scorer.conditions, data_dir, utterances, conditions)
+        else:
+            self.indices = dict.fromkeys(utterances, _without_tables(scorer.conditions, conditions))
 
-    def score(self, utterance: str, texts: Sequence[str], conditions: Mapping[str, int]) -> list[float]:
+    def score(self, utterance: str, texts: Sequence[str]) -> list[float]:
         """See `TextScorer.score`."""
         encoded = [self.scorer.vocabulary.encode(text) for text in texts]
-        return self.scorer(encoded, [conditions] * len(texts))
+        return self.scorer(encoded, [self.indices[utterance]] * len(texts))
 
 
 class OtherModel:
@@ -61,44 +73,48 @@ class OtherModel:
     Args:
         predictor: The model.
         vocabulary: Its vocabulary.
-        data_dir: Data directory of the utterances.
+        data_dir: Data directory of the utterances, as `decode` reads it.
+        conditions: Values by condition that hold for all utterances, in place of the tables.
 
     Raises:
-        DataError: The table of the inputs is missing or faulty.
+        DataError: A table is missing or faulty, or an utterance has a missing or unknown condition.
         ModelError: The model has no attention decoder.
     """
 
-    def __init__(self, predictor: Predictor, vocabulary: Vocabulary, data_dir: Path):
-        self.predictor, self.vocabulary, self.conditions = predictor, vocabulary, predictor.conditions
-        self.model = predictor.encoding.model
+    def __init__(self, predictor: Predictor, vocabulary: Vocabulary, data_dir: Path, conditions: Mapping[str, str]):
+        self.predictor, self.vocabulary, self.data_dir = predictor, vocabulary, data_dir
         if not isinstance(predictor.search, BeamSearch) or predictor.search.decoder is None:
             raise ModelError("a model without an autoregressive decoder gives texts no probability; give another")
-        self.inputs = read_table(data_dir / predictor.table)
+        self.jobs = {job.utterance: job for job in list_jobs(predictor, data_dir, conditions)}
 
-    @torch.inference_mode()
-    def score(self, utterance: str, texts: Sequence[str], conditions: Mapping[str, int]) -> list[float]:
+    def score(self, utterance: str, texts: Sequence[str]) -> list[float]:
         """See `TextScorer.score`.
 
         Raises:
             DataError: The utterance is not in the data directory, or cannot be read.
         """
-        if utterance not in self.inputs:
-            table = self.predictor.table
-            raise DataError(f"{utterance} is not in {table} of the data directory; give that of the texts")
-        source, _ = self.predictor.read(self.inputs[utterance])
-        device, eos = self.predictor.device, self.model.eos
-        ids = {name: torch.tensor([index], device=device) for name, index in conditions.items()}
-        tokens = [torch.tensor(self.vocabulary.encode(text), dtype=torch.long, device=device) for text in texts]
-        first, last = torch.tensor([self.model.sos], device=device), torch.tensor([eos], device=device)
-        lengths = torch.tensor([len(each) + 1 for each in tokens], device=device)
-        read = pad_sequence([torch.cat([first, each]) for each in tokens], batch_first=True, padding_value=eos)
-        written = pad_sequence([torch.cat([each, last]) for each in tokens], batch_first=True, padding_value=-1)
-        frames, frame_lengths = self.predictor.encoding.encode([source], ids)
-        with scope(ids, collect=False):
-            frames = frames.expand(len(texts), -1, -1)
-            scores, _ = self.model.decoder(frames, frame_lengths.expand(len(texts)), read, lengths)
-        chosen = scores.log_softmax(-1).gather(-1, written.clamp(min=0).unsqueeze(-1)).squeeze(-1)
-        return chosen.masked_fill(written < 0, 0.0).double().sum(1).tolist()
+        if utterance not in self.jobs:
+            raise DataError(f"{self.data_dir}: has no utterance {utterance}; give the data directory of the texts")
+        job = self.jobs[utterance]
+        source, _ = self.predictor.read(job.source, job.segment)
+        one = encode(self.predictor, [source], [job.conditions])
+        each = one._replace(
+            output=one.output.expand(len(texts), -1, -1), lengths=one.lengths.expand(len(texts))
+        )  # without a copy
+        tokens = [self.vocabulary.encode(text) for text in texts]
+        log_probs, targets = token_log_probs(self.predictor, each, tokens)
+        chosen = log_probs.gather(1, targets.unsqueeze(1)).squeeze(1).double()
+        return [part.sum().item() for part in chosen.split([len(text) + 1 for text in tokens])]
+
+
+def _without_tables(known: KnownConditions, given: Mapping[str, str]) -> dict[str, int]:
+    """Condition indices of all utterances where there is no data directory."""
+    warn_of_unused(known, given, same_language=True)
+    names = completed(known, given, same_language=True)
+    for condition in known.names.keys() - names.keys():
+        what, option = CONDITIONS[condition].label, CONDITIONS[condition].option
+        raise ConfigError(f"the language model needs the {what} of each utterance; give --data_dir, or {option}")
+    return indices_of(known, names)
 
 
 def read_nbest(path: Path) -> dict[str, list[tuple[str, float]]]:
@@ -122,12 +138,7 @@ def read_nbest(path: Path) -> dict[str, list[tuple[str, float]]]:
 
 
 def rescore(
-    scorer: TextScorer,
-    nbest: Mapping[str, Sequence[tuple[str, float]]],
-    weight: float,
-    data_dir: Path | None,
-    output_dir: Path,
-    conditions: Mapping[str, str] | None = None,
+    scorer: TextScorer, nbest: Mapping[str, Sequence[tuple[str, float]]], weight: float, output_dir: Path
 ) -> int:
     """Rank hypotheses again, and write text, score and nbest.jsonl.
 
@@ -135,21 +146,18 @@ def rescore(
         scorer: The other model.
         nbest: What `read_nbest` returned.
         weight: Weight of its log probabilities.
-        data_dir: Data directory with the tables of the conditions that the scorer depends on, if there are any.
         output_dir: Directory to write to.
-        conditions: Values by condition that hold for all utterances, in place of the tables.
 
     Returns:
         The number of utterances with another best text than before.
 
     Raises:
-        DataError: An utterance has a missing or unknown condition, or cannot be read.
+        DataError: An utterance cannot be read.
     """
-    indices = condition_indices(scorer.conditions, data_dir or output_dir, nbest, conditions or {})
     ranked = {}
     for utterance, hypotheses in progress(nbest.items(), "rescore", len(nbest), "utterance"):
         texts = [text for text, _ in hypotheses]
-        added = scorer.score(utterance, texts, indices[utterance]) if texts else []
+        added = scorer.score(utterance, texts) if texts else []
         scored = [(text, score + weight * more) for (text, score), more in zip(hypotheses, added, strict=True)]
         ranked[utterance] = sorted(scored, key=lambda one: -one[1])
     output_dir.mkdir(parents=True, exist_ok=True)

@@ -136,14 +136,14 @@ class BeamSearch:
                     ctc.keep(kept)
                 ctc.extend(choice.parents, choice.tokens, choice.ctc)
 
-    def _choose(
-        self, beam: Beam, scorers: Sequence[tuple[float, PrefixScorer | HotwordScorer]], ctc: CTCPrefixScorer | None
-    ) -> Choice:
+    def _choose(self, beam: Beam, scorers: Sequence[_Weighted], ctc: CTCPrefixScorer | None) -> Choice:
         """The best hypotheses that are one token longer."""
         options, shape = beam.options, (*beam.tokens.shape, self.vocabulary)
         rank = beam.scores.new_full(shape, options.penalty, dtype=torch.float32)
         for weight, scorer in scorers:
             rank.add_(scorer.score(beam.tokens), alpha=weight)
+            if isinstance(scorer, HotwordScorer) and bool((ends := beam.at_greatest()).any()):
+                rank.sub_(scorer.unfinished() * ends[:, None, None], alpha=weight)
         candidates = self._candidates(rank, options) if ctc else None
         if candidates is not None:
             rank = rank.gather(-1, candidates)

@@ -24,6 +24,7 @@ from espnet_diverse.decoding.fusion import INSIDE
 from espnet_diverse.errors import DataError, ModelError, UserError
 from espnet_diverse.packing.config_allowlist import check_config, read_yaml
 from espnet_diverse.stage_cache import digest
+from espnet_diverse.training.averaging import weights_name
 from espnet_diverse.training.config import named_files, save
 from espnet_diverse.vocabulary import Vocabulary
 
@@ -44,11 +45,6 @@ _LAYOUT = "3"  # version of the directories in the cache; increase it when unpac
 _FILES = 10_000
 _BYTES = 1 << 26  # unpacked size that is allowed for any archive
 _RATIO = 20  # multiple of the archive's size that is allowed in addition
-
-
-def weights_name(task: str) -> str:
-    """Name of the weights that commands use by default, in the directory of a run."""
-    return "valid.loss.ave.pth" if task == "lm" else "valid.acc.ave.pth"
 
 
 def unpacked(model: str | Path) -> Path:

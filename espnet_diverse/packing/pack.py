@@ -12,9 +12,10 @@ import yaml
 
 import espnet_diverse
 from espnet_diverse.errors import ConfigError
-from espnet_diverse.packing.archive import CARD, META, NAMES, SAFETENSORS, VOCABULARY, place, weights_name
+from espnet_diverse.packing.archive import CARD, META, NAMES, SAFETENSORS, VOCABULARY, place
 from espnet_diverse.packing.model_card import Facts, card
 from espnet_diverse.training import checkpoint
+from espnet_diverse.training.averaging import weights_name
 from espnet_diverse.training.config import named_files
 from espnet_diverse.training.tasks import find_weights, load_model, read_config
 

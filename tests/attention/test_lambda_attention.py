@@ -3,25 +3,12 @@
 import pytest
 import torch
 from references import efficient as oracle
+from references.core_inputs import CASES, SIZE, B, H, gradients_are_right, heads
 
-from espnet_diverse.attention import Heads, Inputs, build_core
+from espnet_diverse.attention import build_core
 
-B, H, T, D = 2, 2, 6, 3
-SIZE = H * D
-PADDED = torch.arange(T) < torch.tensor([6, 4]).view(B, 1, 1, 1)
-CAUSAL = PADDED & torch.ones(T, T, dtype=torch.bool).tril()
-CASES = {"none": (None, False), "padding": (PADDED, False), "causal": (CAUSAL, True), "blocks": (CAUSAL, False)}
+T = 6
 each_case = pytest.mark.parametrize(("mask", "causal"), CASES.values(), ids=CASES)
-
-
-def draw(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.double)
-
-
-def heads(mask, **given):
-    x = draw(B, T, SIZE)
-    q, k, v = (draw(B, H, T, D, seed=seed) for seed in (1, 2, 3))
-    return Heads(q, k, v, x, x, q, Inputs(x, x, x), mask, **given)
 
 
 @each_case
@@ -39,11 +26,7 @@ def test_equals_loops(mask, causal):
 @each_case
 def test_gradcheck(mask, causal):
     core, given = build_core("lambda_attention", SIZE, H, causal=causal), heads(mask)
-
-    def context(q, k, v):
-        return core(Heads(q, k, v, given.query, given.query, q, given.perturbed, None if mask is None else mask[1:]))[0]
-
-    assert torch.autograd.gradcheck(context, [x[1:, :1].clone().requires_grad_() for x in (given.q, given.k, given.v)])
+    assert gradients_are_right(core, given)
 
 
 def test_hypotheses_side_by_side_are_not_taken_for_positions():

@@ -27,6 +27,7 @@ def test_the_share_of_noise_is_a_ratio_of_variances():
     x = torch.tensor([[1.0, -1.0], [3.0, -3.0]])  # of variance 5
     assert float(noise_share(0.5, x + 7)) == pytest.approx(0.05)
     assert float(noise_share(torch.tensor([[1.0], [3.0]]), x)) == pytest.approx(1)
+    assert float(noise_share(1, x)) == pytest.approx(0.2)  # YAML reads `noise_std: 1` as an int
     assert torch.isfinite(noise_share(0.5, torch.zeros(4)))
 
 
@@ -36,6 +37,7 @@ def test_the_share_of_noise_is_a_ratio_of_variances():
         ({}, 0.01, 0.01),
         ({"query_noise_scale": "clustered", "q_gmm_input": "scaled"}, 0.01, 0.04),
         ({"scale_s": 10.0}, 1.0, 1.0),
+        ({"scale_s": 1, "noise_std": 1}, 1.0, 1.0),
         ({"scale_s": 10.0, "noise_times_s": False}, 0.01, 0.01),
     ],
 )

@@ -2,18 +2,15 @@
 
 import pytest
 import torch
-from references import efficient, sdma
-from references import sdma as oracle
+from references import efficient
+from references.core_inputs import SIZE, H, assert_equals_loops, gradients_are_right, heads, padding
 from torch.profiler import ProfilerActivity, profile
 
-from espnet_diverse.attention import Heads, Inputs, build_attention, build_core
-from espnet_diverse.attention.relative_position import PositionTerm
+from espnet_diverse.attention import build_attention, build_core
 from espnet_diverse.option_checks import OptionError
 
-B, H, T, D = 2, 2, 11, 3
-SIZE = H * D
 LENGTHS = (11, 6)
-PADDED = (torch.arange(T) < torch.tensor(LENGTHS).unsqueeze(1)).view(B, 1, 1, T)
+PADDED = padding(*LENGTHS)
 OPTIONS = [
     {"window": 2},
     {"window": 1, "dilation": 2},
@@ -23,15 +20,8 @@ OPTIONS = [
 each_option = pytest.mark.parametrize("options", OPTIONS, ids=str)
 
 
-def draw(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.double)
-
-
-def heads(relative=False, **given):
-    x = draw(B, T, SIZE)
-    q, k, v = (draw(B, H, T, D, seed=seed) for seed in (1, 2, 3))
-    term = PositionTerm(draw(B, H, T, D, seed=4), draw(1, H, 2 * T - 1, D, seed=5)) if relative else None
-    return Heads(q, k, v, x, x, q, Inputs(x, x, x), PADDED, position_term=term, **given)
+def inputs(mask=PADDED, **given):
+    return heads(mask, LENGTHS[0], **given)
 
 
 def seen(options, time, causal=False):
@@ -44,48 +34,21 @@ def seen(options, time, causal=False):
 @pytest.mark.parametrize("relative", [False, True], ids=["absolute", "relative"])
 @pytest.mark.parametrize("need_weights", [False, True], ids=["blocks", "weights"])
 def test_equals_loops(options, relative, need_weights):
-    given = heads(relative, need_weights=need_weights)
-    context, weights = build_core("window", SIZE, H, **options)(given)
-    for b, n in enumerate(LENGTHS):
-        for h in range(H):
-            q, k = given.q[b, h, :n].numpy(), given.k[b, h, :n].numpy()
-            bias = given.position_term.matrix()[b, h, :n, :n].numpy() / D**0.5 if relative else None
-            expected = torch.tensor(oracle.attention(q, k, seen(options, n), bias=bias))
-            torch.testing.assert_close(context[b, h, :n], expected @ given.v[b, h, :n])
-            if need_weights:
-                torch.testing.assert_close(weights[b, h, :n, :n], expected)
+    core = build_core("window", SIZE, H, **options)
+    given = inputs(relative=relative, need_weights=need_weights)
+    assert_equals_loops(core, given, LENGTHS, lambda time: seen(options, time))
 
 
 def test_causal_equals_loops():
     options = {"window": 2, "global_tokens": 1}
-    given = heads()
-    given.mask = PADDED & torch.ones(T, T, dtype=torch.bool).tril()
-    context, _ = build_core("window", SIZE, H, causal=True, **options)(given)
-    for b, n in enumerate(LENGTHS):
-        for h in range(H):
-            q, k = given.q[b, h, :n].numpy(), given.k[b, h, :n].numpy()
-            weights = sdma.attention(q, k, seen(options, n, causal=True))
-            torch.testing.assert_close(context[b, h, :n], torch.tensor(weights) @ given.v[b, h, :n])
+    core = build_core("window", SIZE, H, causal=True, **options)
+    given = inputs(PADDED & torch.ones(11, 11, dtype=torch.bool).tril())
+    assert_equals_loops(core, given, LENGTHS, lambda time: seen(options, time, causal=True))
 
 
 @pytest.mark.parametrize("options", [OPTIONS[0], OPTIONS[3]], ids=str)
 def test_gradcheck(options):
-    core, given = build_core("window", SIZE, H, **options), heads(relative=True)
-
-    def context(*x):
-        q, k, v, q_position, p = x
-        term = PositionTerm(q_position, p)
-        one = Heads(q, k, v, given.query, given.query, q, given.perturbed, PADDED[1:], position_term=term)
-        return core(one)[0]
-
-    tensors = [
-        given.q[1:, :1],
-        given.k[1:, :1],
-        given.v[1:, :1],
-        given.position_term.q[1:, :1],
-        given.position_term.p[:, :1],
-    ]
-    assert torch.autograd.gradcheck(context, [x.clone().requires_grad_() for x in tensors])
+    assert gradients_are_right(build_core("window", SIZE, H, **options), inputs(relative=True))
 
 
 @pytest.mark.parametrize("relative", [False, True], ids=["absolute", "relative"])
@@ -105,8 +68,8 @@ def test_memory_grows_linearly(options, relative):
 
 
 def test_weights_are_zero_outside_the_window():
-    _, weights = build_core("window", SIZE, H, window=1)(heads(need_weights=True))
-    i = torch.arange(T)
+    _, weights = build_core("window", SIZE, H, window=1)(inputs(need_weights=True))
+    i = torch.arange(LENGTHS[0])
     assert (weights[..., (i.unsqueeze(1) - i).abs() > 1] == 0).all()
 
 

@@ -12,6 +12,7 @@ import pytest
     [
         ("espnet-diverse tr", {"train", "transcribe", "translate"}),
         ("espnet-diverse decode --beam", {"--beam_size"}),
+        ("espnet-diverse decode --de", {"--device", "--debug"}),
         ("espnet-diverse decode --search ", {"batched", "greedy", "sampling", "espnet"}),
     ],
 )

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 
 import pytest
 import yaml
@@ -95,6 +96,13 @@ def test_decode_refuses_unknown_options_and_models(tiny_run, tmp_path, capfd):
     assert "--set beam=2: key 'beam' is unknown; did you mean 'beam_size'?" in capfd.readouterr().err
     assert main(["decode", *arguments, "--model_file", "best.pth"]) == 1
     assert "best.pth: no such model file; model files there: 1epoch.pth" in capfd.readouterr().err
+
+
+def test_our_search_does_not_import_espnets(tiny_run, tmp_path, monkeypatch):
+    """Which takes a second."""
+    for name in ("espnet_diverse.decoding.espnet_search", "espnet2.bin.asr_inference"):
+        monkeypatch.setitem(sys.modules, name, None)  # an import of it fails
+    decoded(["--model_dir", str(tiny_run.model_dir), "--data_dir", str(tiny_run.test_dir)], tmp_path)
 
 
 def test_a_recurrent_decoder_is_searched_by_espnet_without_an_option(tiny_run, tmp_path, capfd):

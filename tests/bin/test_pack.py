@@ -37,7 +37,7 @@ def test_other_commands_take_it(tiny_run, packed, tmp_path, capfd):
     assert main(["figure", *model, *data]) == 0
     assert (tmp_path / "out" / "test-00.encoder.png").is_file()
     assert main(["perplexity", *model, *data]) == 1
-    assert "a model of task asr has no perplexity" in capfd.readouterr().err
+    assert "is a model of task asr, not a language model" in capfd.readouterr().err
     assert main(["export", "safetensors", *model, "--output", str(tmp_path / "new" / "w.safetensors")]) == 0
     found = checkpoint.load(tmp_path / "new" / "w.safetensors")
     expected = checkpoint.load(tiny_run.model_dir / "valid.acc.ave.pth")

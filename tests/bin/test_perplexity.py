@@ -36,7 +36,7 @@ def test_a_model_of_speech_has_no_perplexity(tiny_run, tmp_path, capfd):
     paths = ["--data_dir", str(tiny_run.test_dir), "--output_dir", str(tmp_path)]
     model_file = ["--model_file", "valid.acc.ave.pth"]
     assert main(["perplexity", str(tiny_run.model_dir), *model_file, *paths]) == 1
-    assert "a model of task asr has no perplexity" in capfd.readouterr().err
+    assert "is a model of task asr, not a language model" in capfd.readouterr().err
     assert not (tmp_path / "score").exists()
 
 

@@ -141,10 +141,6 @@ def test_errors(library, tmp_path, monkeypatch):
         DataError, match="\\(no such dataset\\); give a folder, or NAME or NAME:CONFIGURATION of the Hub"
     ):
         hf.convert(tmp_path / "x", tmp_path)
-    with pytest.raises(
-        DataError, match="^hf has no dataset of its own; give its name or folder: prepare hf NAME_OR_DIR$"
-    ):
-        hf.download(tmp_path)
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(ConfigError, match="^prepare hf needs datasets; run: pip install 'espnet_diverse\\[hf\\]'$"):
         hf.convert(tmp_path / "x", tmp_path)

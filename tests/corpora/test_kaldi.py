@@ -132,10 +132,20 @@ def test_no_command_is_run_if_one_is_refused(folder):
     replace_text(Path("data/dev/wav.scp"), "data/dev/audio/a.wav", "cat gone |")
     with pytest.raises(
         DataError,
-        match=r"^2 faults: data/dev/wav.scp: dev-b: 'touch ran \|': touch is not .*; data/dev/wav.scp: dev-a: 'cat go",
+        match=r"^2 faults: data/dev/wav.scp: dev-a: 'cat gone \|': .*; data/dev/wav.scp: dev-b: 'touch ran \|': touch",
     ):
         kaldi.convert(Path("data"), Path("downloads"), Selection(set_names=NAMED.set_names, allow_pipes=True))
     assert not Path("ran").exists() and not Path("downloads").exists()
+
+
+def test_faults_of_a_table_with_commands_are_found_before_one_is_run(folder):
+    table = Path("data/tr/wav.scp")
+    table.write_text("tr-a cat data/tr/audio/a.wav |\ntr-a data/tr/audio/b.wav\n")
+    with pytest.raises(
+        DataError, match="^data/tr/wav.scp:2: duplicate id 'tr-a', first on line 1; ids must be unique$"
+    ):
+        kaldi.convert(Path("data/tr"), Path("downloads"), Selection(sets=("train",), allow_pipes=True))
+    assert not Path("downloads").exists()
 
 
 def test_commands_that_fail_are_named(folder):
@@ -169,5 +179,3 @@ def test_directories_that_are_missing_or_of_features(folder):
     )
     with pytest.raises(DataError, match=said):
         kaldi.prepare(Path("data"), NAMED)
-    with pytest.raises(DataError, match=r"^a data directory has no download; give its path: prepare kaldi DIR$"):
-        kaldi.download(folder)

@@ -4,7 +4,7 @@ import pytest
 
 from espnet_diverse.bin.main import main
 from espnet_diverse.corpora import Selection
-from espnet_diverse.corpora.parallel_text import Layout, download, from_tokens, prepare
+from espnet_diverse.corpora.parallel_text import Layout, from_tokens, prepare
 from espnet_diverse.data.kaldi import read_data_dir
 from espnet_diverse.errors import ConfigError, DataError
 
@@ -60,8 +60,6 @@ def test_what_is_missing_is_named(tree, tmp_path):
         prepare(tree, Selection(pairs=("de-en",)))
     with pytest.raises(DataError, match="no parallel text in .*/nowhere: there is no pair of files such as train.de"):
         prepare(tmp_path / "nowhere")
-    with pytest.raises(DataError, match="parallel_text has no download; give --corpus_dir DIR with train.de"):
-        download(tmp_path)
 
 
 def test_traces_of_other_tools_are_undone():

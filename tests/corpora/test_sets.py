@@ -6,7 +6,17 @@ import shutil
 import numpy as np
 import pytest
 
-from espnet_diverse.corpora import CORPORA, Selection, aishell, check_options, iwslt14, load_corpus, multi30k, tatoeba
+from espnet_diverse.corpora import (
+    CORPORA,
+    Selection,
+    aishell,
+    check_options,
+    download,
+    iwslt14,
+    load_corpus,
+    multi30k,
+    tatoeba,
+)
 from espnet_diverse.corpora.synthetic import load_generator
 from espnet_diverse.errors import ConfigError, DataError
 
@@ -54,6 +64,25 @@ def only_test(corpus, tmp_path):
             if target.suffix == ".tsv":
                 target.write_text(re.sub(*change, target.read_text()))
     return tmp_path / "corpus"
+
+
+NO_DOWNLOAD = {
+    "covost2": "Common Voice is available on request .* and give --corpus_dir DIR$",
+    "parallel_text": "^parallel_text has no download; give --corpus_dir DIR with train.de, train.en and so on$",
+    "table": "^a table has no download; give its file: prepare table FILE, or run.sh --corpus_dir FILE$",
+    "hf": "^hf has no dataset of its own; give its name or folder: prepare hf NAME_OR_DIR$",
+    "lhotse": "^lhotse has no corpus of its own; give its manifests: prepare lhotse DIR$",
+    "kaldi": "^a data directory has no download; give its path: prepare kaldi DIR$",
+}
+
+
+@pytest.mark.parametrize("name", CORPORA)
+def test_every_corpus_has_a_download_or_says_what_to_do(name, tmp_path):
+    corpus = load_corpus(name)
+    assert hasattr(corpus, "download") == (name not in NO_DOWNLOAD)
+    if name in NO_DOWNLOAD:
+        with pytest.raises(DataError, match=NO_DOWNLOAD[name]):
+            download(corpus, tmp_path)
 
 
 def test_every_reader_of_a_release_is_tested():

@@ -136,11 +136,6 @@ def test_audio_that_is_none_is_a_fault_of_its_line(tmp_path, write):
         table.prepare(path, Selection(sets=("test",)))
 
 
-def test_there_is_no_download(tmp_path):
-    with pytest.raises(DataError, match="^a table has no download; give its file: prepare table FILE, or run.sh "):
-        table.download(tmp_path)
-
-
 def test_a_user_prepares_it(tmp_path, write, capsys):
     rows = [f"{number}.wav,Hello {number}.,s{number % 4}" for number in range(12)]
     path = write("audio,words,who", *rows)

@@ -37,4 +37,4 @@ def test_by_ctc_alone_there_is_no_decoder(model):
 def test_one_pass_takes_nothing_else(model, monkeypatch):
     flow = type("Model", (), {"decoder": FlowDecoder.__new__(FlowDecoder), "eos": 7})
     with pytest.raises(ConfigError, match="a non-autoregressive model has neither language model nor hotwords"):
-        build_search(flow, None, Options(ctc_weight=0.0), True, hotwords=HotwordScorer([[1]], 8, 7))
+        build_search(flow, None, Options(ctc_weight=0.0), True, hotwords=HotwordScorer([[1]], 8))

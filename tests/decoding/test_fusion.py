@@ -53,8 +53,12 @@ def test_a_recurrent_language_model_takes_espnets_search(tiny_run, tokens, tmp_p
 def test_the_model_in_its_folder_is_used_unless_another_is_named(tiny_run, tokens, tmp_path):
     copy = shutil.copytree(tiny_run.model_dir, tmp_path / "exp")
     own, other = write_lm(copy / INSIDE, tokens), write_lm(tmp_path / "lm", tokens)
-    assert language_model_of(copy, Fusion()) == own and language_model_of(copy, Fusion(other)) == other
-    assert language_model_of(tiny_run.model_dir, Fusion()) is None
+    assert language_model_of(copy, Fusion(), "batched") == language_model_of(copy, Fusion(), "espnet") == own
+    assert language_model_of(copy, Fusion(), "greedy") is None  # which does without the model's own
+    assert (
+        language_model_of(copy, Fusion(other), "batched") == language_model_of(copy, Fusion(other), "greedy") == other
+    )
+    assert language_model_of(tiny_run.model_dir, Fusion(), "batched") is None
     predictor = load_predictor(copy)
     assert predictor.has_language_model and predictor.options.lm_weight == 0.3
     assert predictor.resolve(Options(lm_weight=0.0)).lm_weight == 0.0

@@ -13,7 +13,7 @@ V, EOS = 8, 7
 
 def total(phrases, tokens):
     """Sum of the bonus of the tokens of a sequence and of <eos>."""
-    scorer, gained = HotwordScorer(phrases, V, EOS), 0.0
+    scorer, gained = HotwordScorer(phrases, V), 0.0
     scorer.begin(torch.zeros(1, 1, 1), None)
     last = EOS
     for token in [*tokens, EOS]:
@@ -58,6 +58,17 @@ def test_phrases_that_share_tokens(phrases, tokens, expected):
     assert total(phrases, tokens) == expected
 
 
+@pytest.mark.parametrize("tokens", [[1, 2], [1, 2, 3], [1, 2, 1], [2, 4], [5], [1, 1]])
+def test_without_an_end_an_unfinished_phrase_is_taken_back_with_the_last_token(tokens):
+    phrases = [[1, 2, 3], [2, 4], [1, 2, 3, 4, 5]]
+    scorer, gained = HotwordScorer(phrases, V), 0.0
+    scorer.begin(torch.zeros(1, 1, 1), None)
+    for last, token in itertools.pairwise([EOS, *tokens]):
+        gained += float(scorer.score(torch.tensor([[last]]))[0, 0, token])
+        scorer.extend(torch.tensor([[0]]))
+    assert gained - float(scorer.unfinished()[0, 0, tokens[-1]]) == total(phrases, tokens)
+
+
 def test_no_unfinished_sequence_owes_anything():
     phrases = [[1, 2, 3], [2, 3, 1], [1, 1], [3]]
     for tokens in itertools.product([1, 2, 3, 4], repeat=4):
@@ -66,7 +77,7 @@ def test_no_unfinished_sequence_owes_anything():
 
 def test_hypotheses_of_a_batch_are_independent():
     phrases, sequences = [[1, 2, 3], [2, 2]], torch.tensor([[[1, 2, 2], [2, 2, 1]], [[3, 1, 2], [1, 2, 3]]])
-    scorer = HotwordScorer(phrases, V, EOS)
+    scorer = HotwordScorer(phrases, V)
     scorer.begin(torch.zeros(2, 1, 1), None)
     first = scorer.score(torch.full((2, 1), EOS))
     scorer.extend(torch.zeros(2, 2, dtype=torch.long))  # two hypotheses from one
@@ -75,7 +86,7 @@ def test_hypotheses_of_a_batch_are_independent():
         scores.append(scorer.score(sequences[..., step]))
         scorer.extend(torch.tensor([[0, 1], [0, 1]]))
     for b, w in itertools.product(range(2), range(2)):
-        alone = HotwordScorer(phrases, V, EOS)
+        alone = HotwordScorer(phrases, V)
         alone.begin(torch.zeros(1, 1, 1), None)
         for step, last in enumerate([EOS, *sequences[b, w].tolist()]):
             assert torch.equal(alone.score(torch.tensor([[last]]))[0, 0], scores[step][b, w])

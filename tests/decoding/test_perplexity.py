@@ -61,5 +61,5 @@ def test_nothing_to_score_is_refused(scorer, tmp_path):
 
 
 def test_other_models_have_no_perplexity(tiny_translation):
-    with pytest.raises(ModelError, match="exp: a model of task mt has no perplexity; give a run of task lm"):
+    with pytest.raises(ModelError, match="exp: is a model of task mt, not a language model; give a run of task lm"):
         Scorer(tiny_translation.model_dir)

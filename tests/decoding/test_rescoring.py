@@ -2,27 +2,38 @@
 
 import json
 
+import numpy as np
 import pytest
+import soundfile
 import torch
 from references.language_models import write_lm
 
 from espnet_diverse.bin.main import main
+from espnet_diverse.decoding.condition_ids import KnownConditions
 from espnet_diverse.decoding.options import Options
 from espnet_diverse.decoding.perplexity import Scorer
 from espnet_diverse.decoding.predictor import load_predictor
 from espnet_diverse.decoding.rescoring import LanguageModel, OtherModel, read_nbest, rescore
-from espnet_diverse.errors import DataError, ModelError
+from espnet_diverse.errors import ConfigError, DataError, ModelError
 from espnet_diverse.training.tasks import read_config
 from espnet_diverse.vocabulary import Vocabulary
 
 
-@pytest.fixture
-def decoded(tiny_run, tmp_path):
-    folder = tmp_path / "decode"
-    arguments = ["decode", str(tiny_run.model_dir), "--data_dir", str(tiny_run.test_dir), "--output_dir", str(folder)]
+def decode(run, folder):
+    arguments = ["decode", str(run.model_dir), "--data_dir", str(run.test_dir), "--output_dir", str(folder)]
     lengths = ["--minlenratio", "-2", "--maxlenratio", "-5"]
     assert main([*arguments, "--nbest", "5", "--ctc_weight", "0", "--penalty", "1.5", *lengths]) == 0
     return folder
+
+
+@pytest.fixture
+def decoded(tiny_run, tmp_path):
+    return decode(tiny_run, tmp_path / "decode")
+
+
+def other_model(run, data_dir=None):
+    predictor = load_predictor(run.model_dir, options=Options(ctc_weight=0.0))
+    return OtherModel(predictor, Vocabulary.load(run.model_dir), data_dir or run.test_dir, {})
 
 
 @pytest.fixture
@@ -43,8 +54,8 @@ def test_decoding_writes_the_hypotheses(decoded):
 
 
 def test_scores_of_a_language_model_are_added(decoded, lm, tmp_path):
-    nbest, scorer = read_nbest(decoded / "nbest.jsonl"), Scorer(lm, "valid.loss.ave.pth")
-    changed = rescore(LanguageModel(scorer), nbest, 0.5, None, tmp_path / "new")
+    nbest, scorer = read_nbest(decoded / "nbest.jsonl"), Scorer(lm)
+    changed = rescore(LanguageModel(scorer, nbest, None, {}), nbest, 0.5, tmp_path / "new")
     again = read_nbest(tmp_path / "new" / "nbest.jsonl")
     for name, hypotheses in nbest.items():
         expected = {}
@@ -56,19 +67,45 @@ def test_scores_of_a_language_model_are_added(decoded, lm, tmp_path):
     assert changed == sum(again[name][0][0] != nbest[name][0][0] for name in nbest) > 0
 
 
-def test_the_model_itself_gives_the_scores_of_its_search(tiny_run, decoded, tmp_path):
+@pytest.mark.parametrize("name", ["tiny_run", "tiny_translation"])
+def test_the_model_itself_gives_the_scores_of_its_search(request, name, tmp_path):
     """Without CTC and penalty, the score of the search is log p(text)."""
-    predictor = load_predictor(tiny_run.model_dir, options=Options(ctc_weight=0.0))
-    scorer = OtherModel(predictor, Vocabulary.load(tiny_run.model_dir), tiny_run.test_dir)
-    nbest = read_nbest(decoded / "nbest.jsonl")
-    for name, hypotheses in nbest.items():
-        found = scorer.score(name, [text for text, _ in hypotheses], {})
+    run = request.getfixturevalue(name)
+    scorer, complete = other_model(run), 0
+    for utterance, hypotheses in read_nbest(decode(run, tmp_path) / "nbest.jsonl").items():
+        found = scorer.score(utterance, [text for text, _ in hypotheses])
         for (text, score), own in zip(hypotheses, found, strict=True):
-            tokens = len(scorer.vocabulary.encode(text)) + 1
-            complete = len(text) < 5  # the greatest length ends a text without <eos>
-            assert not complete or own == pytest.approx(score - 1.5 * tokens, abs=1e-3)
-    with pytest.raises(DataError, match="other is not in wav.scp of the data directory; give that of the texts"):
-        scorer.score("other", ["a"], {})
+            if len(text) < 5:  # the greatest length ends a text without <eos>
+                tokens, complete = len(scorer.vocabulary.encode(text)) + 1, complete + 1
+                assert own == pytest.approx(score - 1.5 * tokens, abs=1e-3)
+    assert complete
+    with pytest.raises(
+        DataError, match=f"^{run.test_dir}: has no utterance other; give the data directory of the text"
+    ):
+        scorer.score("other", ["a"])
+
+
+def test_segments_are_read_as_decode_reads_them(tiny_run, tmp_path):
+    names = ["test-00", "test-01"]
+    samples = [soundfile.read(tiny_run.test_dir / f"{name}.wav", dtype="int16")[0] for name in names]
+    soundfile.write(tmp_path / "long.wav", np.concatenate(samples), 16_000)
+    (tmp_path / "wav.scp").write_text(f"long {tmp_path}/long.wav\n")
+    (tmp_path / "segments").write_text("test-00 long 0 0.75\ntest-01 long 0.75 1.5\n")
+    whole, cut = other_model(tiny_run), other_model(tiny_run, tmp_path)
+    for name in names:
+        assert cut.score(name, ["ab", "c"]) == pytest.approx(whole.score(name, ["ab", "c"]), abs=1e-4)
+
+
+def test_a_language_model_takes_conditions_from_tables_or_for_all(lm, tmp_path):
+    scorer, utterances = Scorer(lm), ["a", "b"]
+    scorer.conditions = KnownConditions({"lang": ["de", "en"]})
+    with pytest.raises(ConfigError, match="needs the language of each utterance; give --data_dir, or --language"):
+        LanguageModel(scorer, utterances, None, {})
+    with pytest.raises(DataError, match="--language xx: unknown language; this model knows: de en"):
+        LanguageModel(scorer, utterances, None, {"lang": "xx"})
+    assert LanguageModel(scorer, utterances, None, {"lang": "en"}).indices == {"a": {"lang": 1}, "b": {"lang": 1}}
+    (tmp_path / "utt2lang").write_text("a en\nb de\n")
+    assert LanguageModel(scorer, utterances, tmp_path, {}).indices == {"a": {"lang": 1}, "b": {"lang": 0}}
 
 
 def test_the_command(tiny_run, decoded, lm, tmp_path, capsys):
@@ -84,7 +121,7 @@ def test_the_command(tiny_run, decoded, lm, tmp_path, capsys):
 def test_a_model_without_a_decoder_is_refused(tiny_run):
     predictor = load_predictor(tiny_run.model_dir, options=Options(ctc_weight=1.0))
     with pytest.raises(ModelError, match="a model without an autoregressive decoder gives texts no probability"):
-        OtherModel(predictor, Vocabulary.load(tiny_run.model_dir), tiny_run.test_dir)
+        OtherModel(predictor, Vocabulary.load(tiny_run.model_dir), tiny_run.test_dir, {})
 
 
 @pytest.mark.parametrize(
@@ -107,6 +144,6 @@ def test_a_file_that_is_no_list_is_named(tmp_path, content, text):
 def test_an_utterance_without_hypotheses_stays_empty(lm, tmp_path):
     nbest = {"a": [], "b": [("a", -1.0)]}
     with torch.random.fork_rng():
-        assert rescore(LanguageModel(Scorer(lm, "valid.loss.ave.pth")), nbest, 0.5, None, tmp_path / "new") == 0
+        assert rescore(LanguageModel(Scorer(lm), nbest, None, {}), nbest, 0.5, tmp_path / "new") == 0
     lines = (tmp_path / "new" / "nbest.jsonl").read_text().splitlines()
     assert json.loads(lines[0]) == {"utterance": "a", "hypotheses": []}

@@ -242,7 +242,7 @@ def test_hotwords_are_found_where_they_were_not(build, sources, ctc_weight):
     option = options(ctc_weight=ctc_weight, beam_size=8, nbest=1)
     plain = batched(decoder, ctc, sources, option)
     phrase = [3, 17, 5, 11]
-    scorer = HotwordScorer([phrase], 30, 29)
+    scorer = HotwordScorer([phrase], 30)
     found = {
         weight: batched(decoder, ctc, sources, replace(option, hotword_weight=weight), hotwords=scorer)
         for weight in (0.0, 50.0)
@@ -253,10 +253,19 @@ def test_hotwords_are_found_where_they_were_not(build, sources, ctc_weight):
     assert not any("3 17 5 11" in " ".join(map(str, best[0].tokens)) for best in plain)
 
 
+@pytest.mark.parametrize("weight", [0.0, 0.3])
+def test_a_phrase_that_the_greatest_length_cuts_changes_nothing(build, sources, weight):
+    """With as many hypotheses as tokens, all texts of two tokens are found."""
+    decoder, ctc = build(vocabulary=6)
+    option = options(beam_size=6, nbest=6, ctc_weight=weight, maxlenratio=-2, hotword_weight=5.0)
+    scorer = HotwordScorer([[2, 3, 4], [4, 3, 2]], 6)
+    assert_same(batched(decoder, ctc, sources, option, hotwords=scorer), batched(decoder, ctc, sources, option))
+
+
 def test_the_n_best_are_certain_with_hotwords_too(build, sources):
     """A hypothesis that is behind may still gain by hotwords, so an early end must not change the n-best."""
     decoder, ctc = build()
-    scorer = HotwordScorer([[3, 4, 5, 6, 7, 8]], 30, 29)
+    scorer = HotwordScorer([[3, 4, 5, 6, 7, 8]], 30)
     option = options(beam_size=6, nbest=3, hotword_weight=1.5, maxlenratio=-12)
     short = batched(decoder, ctc, sources, option, hotwords=scorer)
     long = batched(decoder, ctc, sources, replace(option, nbest=6), hotwords=scorer)

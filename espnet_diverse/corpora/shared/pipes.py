@@ -68,6 +68,10 @@ PROGRAMS = {
 _LONG = {"--stdout": "-c", "--decode": "-d"}
 
 
+class _RefusedError(Exception):
+    """A command that is not run; the message says why."""
+
+
 def parse_pipe(value: str) -> list[list[str]]:
     """The commands of an entry of wav.scp that ends in a pipe, each as words, checked.
 
@@ -88,10 +92,11 @@ def parse_pipe(value: str) -> list[list[str]]:
             commands.append([])
         else:
             commands[-1].append(word)
-    for place, command in enumerate(commands):
-        fault = _fault(command, first=place == 0)
-        if fault:
-            raise DataError(f"{value!r}: {fault}; write the file yourself and give its path")
+    try:
+        for place, command in enumerate(commands):
+            _check(command, first=place == 0)
+    except _RefusedError as error:
+        raise DataError(f"{value!r}: {error}; write the file yourself and give its path") from error
     return commands
 
 
@@ -132,44 +137,50 @@ def _located(value: str, command: Sequence[str]) -> list[str]:
     return [program, *_GUARD.get(name, ()), *command[1:]]
 
 
-def _fault(command: list[str], first: bool) -> str:
-    """Why a command is not run, or "". Files that it reads become absolute paths."""
+def _check(command: list[str], first: bool) -> None:
+    """Refuse a command that is not run. The file that it reads becomes an absolute path."""
     name = Path(command[0]).name if command else ""
     if name not in PROGRAMS:
-        return f"{name or 'nothing'} is not among the programs that are run, {', '.join(PROGRAMS)}"
-    program, free, given = PROGRAMS[name], [], set()
-    place = 1
-    while place < len(command):
+        raise _RefusedError(f"{name or 'nothing'} is not among the programs that are run, {', '.join(PROGRAMS)}")
+    program = PROGRAMS[name]
+    files, given = _arguments(name, program, command)
+    silent = not (files or first or program.writes)  # it reads standard input without saying so
+    if not given.issuperset(program.needed) or len(files) != 1 + program.writes and not silent:
+        raise _RefusedError(f"{name} must read one file and write to standard output")
+    if program.writes and command[files.pop()] not in _STDOUT:
+        raise _RefusedError(f"{name} must write to standard output, -")
+    if files:
+        _locate_input(command, files[0], first)
+
+
+def _arguments(name: str, program: Program, command: Sequence[str]) -> tuple[list[int], set[str]]:
+    """The places of the files in a command, and its options, each letter of joined flags by itself."""
+    files, given, places = [], set(), iter(range(1, len(command)))
+    for place in places:
         word = command[place]
         if word in program.flags:
-            given |= {word, _LONG.get(word, word), *(f"-{letter}" for letter in word[1:] if not word.startswith("--"))}
+            given |= {_LONG.get(word, word), *(f"-{letter}" for letter in word[1:] if not word.startswith("--"))}
         elif word in program.valued and place + 1 < len(command):
             given.add(word)
-            place += 1
+            value = next(places)
             if word == "-i":
-                free.append(place)
-            elif (
-                not _VALUE.fullmatch(command[place])
-                or (name, word) == ("ffmpeg", "-f")
-                and command[place] not in _FORMATS
-            ):
-                return f"{name} is given {word} {command[place]}, which is not allowed"
+                files.append(value)
+            elif not _allows(name, word, command[value]):
+                raise _RefusedError(f"{name} is given {word} {command[value]}, which is not allowed")
         elif word.startswith("-") and word not in _STDOUT:
-            return f"{name} is given {word}, which is not among the options that are allowed"
-        elif len(free) <= program.writes:
-            free.append(place)
-        elif name != "sox" or not _are_effects(command[place:]):
-            return f"{name} is given {' '.join(command[place:])}, which is not allowed"
-        else:
+            raise _RefusedError(f"{name} is given {word}, which is not among the options that are allowed")
+        elif len(files) <= program.writes:
+            files.append(place)
+        elif name == "sox" and _are_effects(command[place:]):
             break
-        place += 1
-    lacking = [flag for flag in program.needed if flag not in given]
-    silent = not (free or first or program.writes)  # it reads standard input without saying so
-    if lacking or len(free) != 1 + program.writes and not silent:
-        return f"{name} must read one file and write to standard output"
-    if program.writes and command[free.pop()] not in _STDOUT:
-        return f"{name} must write to standard output, -"
-    return _locate_input(command, free[0], first) if free else ""
+        else:
+            raise _RefusedError(f"{name} is given {' '.join(command[place:])}, which is not allowed")
+    return files, given
+
+
+def _allows(name: str, option: str, value: str) -> bool:
+    """Whether an option may have a value."""
+    return bool(_VALUE.fullmatch(value)) and ((name, option) != ("ffmpeg", "-f") or value in _FORMATS)
 
 
 def _are_effects(words: list[str]) -> bool:
@@ -177,14 +188,15 @@ def _are_effects(words: list[str]) -> bool:
     return words[0] in _EFFECTS and all(word in _EFFECTS or _NUMBER.fullmatch(word) for word in words)
 
 
-def _locate_input(command: list[str], place: int, first: bool) -> str:
-    """Make the file that a command reads an absolute path; say why it cannot be read, or ""."""
+def _locate_input(command: list[str], place: int, first: bool) -> None:
+    """Make the file that a command reads an absolute path."""
     word = command[place]
     if not first:
-        return "" if word in ("-", "pipe:0") else f"{word} is read in place of what the command before it writes"
+        if word not in ("-", "pipe:0"):
+            raise _RefusedError(f"{word} is read in place of what the command before it writes")
+        return
     if "|" in word or word.lower().endswith(_PLAYLISTS):
-        return f"{word} could name other files or commands"
+        raise _RefusedError(f"{word} could name other files or commands")
     if not Path(word).is_file():
-        return f"there is no file {word}"
+        raise _RefusedError(f"there is no file {word}")
     command[place] = str(Path(word).absolute())
-    return ""

@@ -1,0 +1,61 @@
+"""Inputs of cores in double precision, comparison with loops sequence by sequence, and their gradients."""
+
+import torch
+
+from espnet_diverse.attention import Heads, Inputs
+from espnet_diverse.attention.relative_position import PositionTerm
+from references import sdma as oracle
+
+B, H, D = 2, 2, 3
+SIZE = H * D
+
+
+def draw(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.double)
+
+
+def padding(*lengths):
+    """Mask (B, 1, 1, T) of sequences of these lengths, of which the first is the longest."""
+    return (torch.arange(lengths[0]) < torch.tensor(lengths).unsqueeze(1)).view(len(lengths), 1, 1, lengths[0])
+
+
+PADDED = padding(6, 4)
+CAUSAL = PADDED & torch.ones(6, 6, dtype=torch.bool).tril()
+CASES = {"none": (None, False), "padding": (PADDED, False), "causal": (CAUSAL, True), "blocks": (CAUSAL, False)}
+"""Mask of sequences of 6 and 4 positions, and whether the core is causal."""
+
+
+def heads(mask, time=6, relative=False, **given):
+    """Inputs of self-attention over `time` positions."""
+    x = draw(B, time, SIZE)
+    q, k, v = (draw(B, H, time, D, seed=seed) for seed in (1, 2, 3))
+    term = PositionTerm(draw(B, H, time, D, seed=4), draw(1, H, 2 * time - 1, D, seed=5)) if relative else None
+    return Heads(q, k, v, x, x, q, Inputs(x, x, x), mask, position_term=term, **given)
+
+
+def assert_equals_loops(core, given, lengths, seen):
+    """A core of softmax weights over the pairs (T, T) that `seen` gives for a number of positions."""
+    context, weights = core(given)
+    for b, n in enumerate(lengths):
+        for h in range(H):
+            q, k = given.q[b, h, :n].numpy(), given.k[b, h, :n].numpy()
+            term = given.position_term
+            bias = None if term is None else term.matrix()[b, h, :n, :n].numpy() / D**0.5
+            expected = torch.tensor(oracle.attention(q, k, seen(n), bias=bias))
+            torch.testing.assert_close(context[b, h, :n], expected @ given.v[b, h, :n])
+            if given.need_weights:
+                torch.testing.assert_close(weights[b, h, :n, :n], expected)
+
+
+def gradients_are_right(core, given):
+    """The gradients of the last sequence's first head with respect to q, k, v and the relative positions."""
+    mask, term = None if given.mask is None else given.mask[1:], given.position_term
+
+    def context(q, k, v, *position):
+        one = Heads(q, k, v, given.query, given.query, q, given.perturbed, mask)
+        one.position_term = PositionTerm(*position) if position else None
+        return core(one)[0]
+
+    tensors = [x[1:, :1] for x in (given.q, given.k, given.v)]
+    tensors += [] if term is None else [term.q[1:, :1], term.p[:, :1]]
+    return torch.autograd.gradcheck(context, [x.clone().requires_grad_() for x in tensors])
