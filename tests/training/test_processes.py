@@ -2,9 +2,14 @@
 
 import os
 import signal
+import socket
+import subprocess
+import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
+from random import Random
 
 import pytest
 import torch
@@ -25,27 +30,49 @@ EXACT = [  # plain gradient descent without noise, so that the weights are sums 
 
 
 @pytest.fixture(scope="module")
-def trained(tiny_translation, tmp_path_factory):
-    """A function that trains the translation model of the tests and returns the folder of the run."""
+def command(tiny_translation, tmp_path_factory):
+    """A function that returns a folder, and the command that trains the translation model of the tests in it."""
     run, root = tiny_translation, tmp_path_factory.mktemp("processes")
 
-    def train(name, epochs, *options):
+    def training(name, epochs, *options):
         settings = [word for setting in [*EXACT, f"max_epoch={epochs}"] for word in ("--set", setting)]
         paths = ["--stats_dir", str(run.stats_dir), "--output_dir", str(root / name)]
-        assert main(["train", *run.config, *run.data(), *paths, *settings, *options]) == 0
-        return root / name
+        return root / name, ["train", *run.config, *run.data(), *paths, *settings, *options]
 
-    return train
+    return training
 
 
-def kill_a_child(after: Path) -> None:
-    """Kill the newest child process once the file `after` is there."""
+@pytest.fixture(scope="module")
+def one(command):
+    """The folder of a run of three epochs in one process."""
+    folder, training = command("one", 3)
+    assert main(training) == 0
+    return folder
+
+
+def workers() -> list[int]:
+    """Process ids of the processes that train, the oldest first."""
+    children = [int(pid) for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()]
+    return sorted(pid for pid in children if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes())
+
+
+def kill_once(after: Path) -> None:
+    """Kill a process once the file `after` is there."""
     while not after.exists():
         time.sleep(0.01)
-    children = Path(f"/proc/self/task/{os.getpid()}/children")
-    running = [int(pid) for pid in children.read_text().split()]
-    workers = [pid for pid in running if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
-    os.kill(max(workers), signal.SIGKILL)
+    os.kill(workers()[-1], signal.SIGKILL)
+
+
+def kill_often(times: int, killed: list[int], ended: threading.Event) -> None:
+    """Kill a process of each start at a random moment, until the training has ended."""
+    random = Random(3)
+    while len(killed) < times and not ended.is_set():
+        started = [pid for pid in workers() if pid > max(killed, default=0)]
+        if len(started) == 2 and not ended.wait(random.uniform(0, 15)):
+            with suppress(ProcessLookupError):
+                os.kill(random.choice(started), signal.SIGKILL)
+                killed.append(max(started))
+        time.sleep(0.05)
 
 
 def close(folder, other, epoch):
@@ -57,16 +84,44 @@ def close(folder, other, epoch):
 
 
 @pytest.mark.slow
-def test_two_processes_train_what_one_trains_even_if_one_of_them_is_killed(trained):
-    one = trained("one", 3)
-    first = threading.Thread(target=kill_a_child, args=[one.parent / "two" / "1epoch.pth"], daemon=True)
-    first.start()
-    two = trained("two", 3, "--nproc", "2")
-    first.join()
+def test_two_processes_train_what_one_trains_even_if_one_of_them_is_killed(command, one):
+    two, training = command("two", 3, "--nproc", "2")
+    killer = threading.Thread(target=kill_once, args=[two / "1epoch.pth"], daemon=True)
+    killer.start()
+    assert main(training) == 0
+    killer.join()
     close(two, one, 3)
     log = (two / "train.log").read_text()
     assert log.count("The training was resumed using") == 1 and log.count("1epoch results") == 1
     assert "(restart 1)" in log and (two / "train.process1.log").exists()
+
+
+@pytest.mark.trust
+def test_ten_kills_lose_nothing(command, one):
+    folder, training = command("killed", 3, "--nproc", "2", "--max_restarts", "10")
+    killed: list[int] = []
+    ended = threading.Event()
+    killer = threading.Thread(target=kill_often, args=[10, killed, ended], daemon=True)
+    killer.start()
+    assert main(training) == 0
+    ended.set()
+    killer.join()
+    close(folder, one, 3)
+    print(f"{len(killed)} kills at random, nothing lost")
+    assert len(killed) >= 5
+
+
+@pytest.mark.trust
+def test_two_machines_train_what_one_process_trains(command, one):
+    """Both machines are this one; the second waits at the meeting point until the first has written the vocabulary."""
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        meeting = f"localhost:{free.getsockname()[1]}"
+    machines, training = command("machines", 3, "--num_nodes", "2", "--rdzv_endpoint", meeting)
+    with subprocess.Popen([sys.executable, "-m", "espnet_diverse", *training, "--node_rank", "1"]) as second:
+        assert main(training) == 0
+        assert second.wait() == 0
+    close(machines, one, 3)
 
 
 @pytest.mark.parametrize(
