@@ -18,7 +18,8 @@ SOURCES += MODULES
 # Rooms without nets, lowest first; and the rooms above them, lowest first. Rooms of one line do not import each other.
 BESIDE = [
     {"errors", "conditions"},
-    {"option_checks", "progress", "onnx_runtime", "pretrained_tokenizer"},
+    {"option_checks", "progress", "onnx_runtime", "pretrained_tokenizer", "foreign_yaml"},
+    {"foreign_config"},
     {"audio"},
     {"data"},
     {"vocabulary", "corpora", "stage_cache"},

@@ -5,6 +5,7 @@
 # what has finished. While the plan is made, `espnet-diverse` is therefore a shell function, exported so that
 # local/data.sh calls it too. A stage that needs another program calls `note program arguments`.
 
+set -f # the words of options such as --test_sets are no patterns of file names
 caller=${OLDPWD:-$PWD} # run.sh changes to its own folder; paths on its command line are relative to the caller's
 
 log() { printf '%s: %s\n' "${0##*/}" "$*" >&2; }
@@ -67,6 +68,12 @@ parse_options() {
         [[ $name != bert || $2 == /* || ! -d $caller/$2 ]] || bert=$caller/$2
         shift 2
     done
+}
+
+# whole_number NAME LEAST WHAT: refuse an option that is given and is no whole number. In arithmetic, bash would run a
+# command inside an array index; it also reads 08 as a wrong octal number.
+whole_number() {
+    [[ -z ${!1} || ${!1} =~ ^(0|[1-9][0-9]{0,8})$ && ${!1} -ge $2 ]] || die "--$1 '${!1}' is not $3; give $2, $(($2 + 1)) and so on"
 }
 
 # default NAME SYNTHETIC OFFICIAL: set an option that was not given, for the synthetic corpus or for any other data.
@@ -179,8 +186,12 @@ finish() { # keep the plan beside its results if there are any
 
 run_stages() {
     local first last number switches=(--cache_dir exp/.stamps)
-    # Below, bash evaluates it as arithmetic, which would run a command inside an array index.
-    [[ $ngpu =~ ^(0|[1-9][0-9]*)$ ]] || die "--ngpu '$ngpu' is not a number of GPUs; give 0, 1, 2 and so on"
+    whole_number ngpu 0 'a number of GPUs'
+    whole_number nj 1 'a number of jobs'
+    whole_number seed 0 'a seed'
+    whole_number average_number 1 'a number of epochs'
+    whole_number vocab_size 1 'a number of tokens'
+    whole_number src_vocab_size 1 'a number of tokens'
     [[ -z $corpus || -z $corpus_dir ]] || die "--corpus and --corpus_dir exclude each other; give one of them"
     first=$(stage_number "$stage")
     last=$(stage_number "$stop_stage")

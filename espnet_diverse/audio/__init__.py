@@ -4,7 +4,6 @@
     reading.read_audio      samples and rate of a file, or of one segment of it
     reading.read_at         samples of a file, or of one segment of it, at a given rate
     reading.inspect_audio   what the header of a file says
-    reading.check_audio     the same, after a check of all samples
     sources.open_audio      a path, a stream, standard input or an array as checked blocks of one rate
     features.read_features  features of an entry of feats.scp
     writing.write_audio     samples as 16-bit wav or flac
@@ -20,6 +19,7 @@ What a file needs is decided in `reading`:
     ark             entries of Kaldi's arks, such as wav.1.ark:1234
     unsized         mp3 and flac whose length header is missing or wrong
     concatenated    several mp3 or ogg recordings in one file
+    riff            bytes that the header of a wav file leaves out
 
 No reader trusts the length in a header: memory grows with the samples that a file really holds.
 """

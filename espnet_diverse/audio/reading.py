@@ -135,17 +135,6 @@ def inspect_audio(path: Path) -> AudioInfo:
         return file.info
 
 
-def check_audio(path: Path) -> AudioInfo:
-    """Read the header of a file and check its samples.
-
-    Raises:
-        DataError: What `open_file` and `AudioFile.check` raise.
-    """
-    with open_file(path) as file:
-        file.check()
-        return file.info
-
-
 def _decodable(path: Path, name: str, stack: ExitStack, rate: int) -> tuple[Path, str]:
     """What libsndfile reads of a file: the file itself, or a temporary wav and what the file was converted from."""
     entry = ark_entry(path)

@@ -1,7 +1,8 @@
-"""Check data directories and list all of their faults: in the tables, between them, and in the audio or features.
+"""Check data directories and list all of their faults: in the tables, between them, in the audio or features, in texts.
 
-Directories may have segments, entries of arks (wav.1.ark:1234), and feats.scp in place of wav.scp. Exit code 1 means
-that there are faults.
+Directories may have segments, entries of arks (wav.1.ark:1234), and feats.scp in place of wav.scp. What is found has a
+kind, and each kind an action: refuse; drop, the utterance is left out by --fix and refused in training; or warn. Exit
+code 1 means that there are faults to refuse or drop, 2 that --fix has dropped utterances.
 """
 
 import argparse
@@ -10,45 +11,89 @@ from pathlib import Path
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of `espnet-diverse validate`."""
+    from espnet_diverse.data.faults import ACTIONS
+
     parser.add_argument("data_dirs", nargs="+", type=Path, metavar="DIR", help="data directory")
     parser.add_argument(
-        "--json", type=Path, metavar="FILE", help="file for the faults: directory, file, where and what of each"
+        "--json", type=Path, metavar="FILE", help="file for the faults: directory, file, where, what, kind and action"
     )
     parser.add_argument(
         "--headers", action="store_true", help="read only headers of audio and features, not all samples"
     )
+    parser.add_argument(
+        "--fix", type=Path, metavar="OUT", help="data directory to write: tables in plain form, without what is dropped"
+    )
+    parser.add_argument(
+        "--against", type=Path, metavar="TRAIN", help="data directory that must share no speaker and no sentence"
+    )
+    defaults = " ".join(f"{kind}={action}" for kind, action in ACTIONS.items())
+    parser.add_argument(
+        "--on", nargs="+", default=[], metavar="KIND=ACTION", help=f"refuse, drop or warn by kind (default: {defaults})"
+    )
+    parser.add_argument(
+        "--tokens_dir", type=Path, help="vocabulary, for the number of tokens of each text; without it characters count"
+    )
+    parser.add_argument("--min_seconds", type=float, default=0.1, help="of the shortest utterance (default: 0.1)")
+    parser.add_argument("--max_seconds", type=float, default=60.0, help="of the longest utterance (default: 60)")
     parser.add_argument("--nj", type=int, default=4, help="number of threads that read audio (default: 4)")
 
 
 def inputs(args: argparse.Namespace) -> list[Path]:
-    """The data directories."""
-    return args.data_dirs
+    """The data directories and the vocabulary."""
+    return [*args.data_dirs, *(path for path in (args.against, args.tokens_dir) if path)]
 
 
 def outputs(args: argparse.Namespace) -> list[Path]:
-    """The list of faults, if it is asked for."""
-    return [args.json] if args.json else []
+    """The list of faults and the mended directory, if they are asked for."""
+    return [path for path in (args.json, args.fix) if path]
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the faults of each directory; 1 if there are any."""
+    """Print the faults of each directory; 1 if there are any that are not warnings."""
     import json
     from dataclasses import asdict
 
     from espnet_diverse.data.atomic_files import write_text
-    from espnet_diverse.data.validate import find_faults
+    from espnet_diverse.data.faults import parse_actions
+    from espnet_diverse.data.fixing import write_fixed
     from espnet_diverse.errors import ConfigError
 
     if args.nj < 1:
         raise ConfigError(f"--nj {args.nj}: must be 1 or more")
-    rows = []
+    if not 0 < args.min_seconds < args.max_seconds:
+        raise ConfigError(f"--min_seconds {args.min_seconds:g} must be above 0 and below --max_seconds")
+    if args.fix and len(args.data_dirs) > 1:
+        raise ConfigError(f"--fix {args.fix}: mends one directory, and {len(args.data_dirs)} are given")
+    actions, rows, dropped = parse_actions(args.on), [], 0
     for data_dir in args.data_dirs:
-        has_features = (data_dir / "feats.scp").is_file() and not (data_dir / "wav.scp").is_file()
-        faults = find_faults(data_dir, nj=args.nj, decode=not args.headers, features=0 if has_features else None)
-        print(*faults, sep="\n", end="\n" if faults else "")
-        count = len(faults) or "no"
-        print(f"{data_dir}: {count} fault{'s' * (len(faults) != 1)}")
-        rows += [{"directory": str(data_dir), **asdict(fault)} for fault in faults]
+        faults = _faults(args, data_dir)
+        for fault in faults:
+            print(f"warning: {fault}" if actions[fault.kind] == "warn" else fault)
+        warnings = sum(actions[fault.kind] == "warn" for fault in faults)
+        count = len(faults) - warnings
+        told = f", {warnings} warning{'s' * (warnings > 1)}" if warnings else ""
+        print(f"{data_dir}: {count or 'no'} fault{'s' * (count != 1)}{told}")
+        rows += [{"directory": str(data_dir), **asdict(fault), "action": actions[fault.kind]} for fault in faults]
+        if args.fix:
+            kept, dropped = write_fixed(data_dir, args.fix, faults, actions)
+            listed = f" (listed in {args.fix / 'dropped.tsv'})" if dropped else ""
+            print(f"{args.fix}: {kept} utterances, {dropped} dropped{listed}")
     if args.json:
         write_text(args.json, json.dumps(rows, ensure_ascii=False, indent=1) + "\n")
-    return 1 if rows else 0
+    if args.fix:
+        return 2 if dropped else 0
+    return 1 if any(row["action"] != "warn" for row in rows) else 0
+
+
+def _faults(args: argparse.Namespace, data_dir: Path) -> list:
+    from espnet_diverse.data.fixing import shared
+    from espnet_diverse.data.plausibility import Limits
+    from espnet_diverse.data.validate import find_faults
+    from espnet_diverse.vocabulary import Vocabulary
+
+    tokens = Vocabulary.load(args.tokens_dir).encode if args.tokens_dir else None
+    limits = Limits(args.min_seconds, args.max_seconds, tokens)
+    has_features = (data_dir / "feats.scp").is_file() and not (data_dir / "wav.scp").is_file()
+    features = 0 if has_features else None
+    faults = find_faults(data_dir, nj=args.nj, decode=not args.headers, features=features, limits=limits)
+    return faults + (list(shared(data_dir, args.against)) if args.against else [])

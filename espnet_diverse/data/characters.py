@@ -25,7 +25,7 @@ _JOINABLE = "".join(
     for code in block
     if unicodedata.category(chr(code))[0] in "LM"
 )
-_SPELLED = f"(?<=[{_JOINABLE}])[{_JOINERS}](?=[{_JOINERS}]*[{_JOINABLE}])"
+_SPELLED = f"(?<=[{_JOINABLE}])[{_JOINERS}](?=[{_JOINERS}]{{0,3}}[{_JOINABLE}])"  # without a bound, not linear
 _REPAIRED = re.compile(f"(?=[{_SPACES}{_INVISIBLE}])(?!{_SPELLED}).", re.DOTALL)
 _UNSAFE = re.compile(r"""[\s/\\$`"'|;&<>(){}\[\]*?!~#]|\.\.""")
 _NOT_SAFE = re.compile(r"[^\w.-]+|\.{2,}")

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from espnet_diverse.conditions import TABLES
 from espnet_diverse.data.atomic_files import staged_directory
 from espnet_diverse.data.characters import id_fault
-from espnet_diverse.data.faults import Fault, refuse
+from espnet_diverse.data.faults import Fault, decisive, refuse
 from espnet_diverse.data.formatting import check_target
 from espnet_diverse.data.kaldi import DataDir, read_data_dir, write_data_dir
 from espnet_diverse.data.validate import find_faults
@@ -64,7 +64,7 @@ def combine(parts: Sequence[Part], fill: Mapping[str, str] | None = None) -> Dat
             getattr(combined, name).update(getattr(data, name))
         for name, table in data.conditions.items():
             combined.conditions.setdefault(name, {}).update(table)
-    refuse(find_faults(combined, read_audio=False))
+    refuse(decisive(find_faults(combined, read_audio=False)))
     return combined
 
 

@@ -1,11 +1,40 @@
-"""Faults of data, collected so that a user sees all of them in one pass."""
+"""Faults of data, collected so that a user sees all of them in one pass, and what is done about each kind.
 
-from collections.abc import Sequence
+`refuse`: nothing goes on. `drop`: the utterance is left out, with a line in dropped.tsv, where a directory is written
+(`prepare`, `validate --fix`); where none is (`stats`, `train`), it is refused. `warn`: one line for the kind.
+"""
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from espnet_diverse.errors import DataError
+from espnet_diverse.errors import ConfigError, DataError
 
 NAMED = 3
+ACTIONS = {
+    "table": "refuse",  # a table, or a line of it, cannot be read or has a value that is not allowed
+    "missing": "refuse",  # an utterance is not in all tables
+    "audio": "refuse",  # cannot be read, is truncated or damaged, or its header leaves samples out
+    "rate": "refuse",  # another rate or more channels than the model reads, or a format that training does not read
+    "short": "drop",
+    "long": "warn",
+    "silent": "drop",
+    "offset": "warn",
+    "clipped": "warn",
+    "crowded": "drop",  # more text than the audio can hold
+    "wordless": "drop",  # a transcript of punctuation alone
+    "entity": "warn",
+    "format": "warn",  # several rates, several channels, or what has to be converted
+    "same_audio": "warn",
+    "same_text": "warn",
+    "case": "warn",  # ids that differ in case alone
+    "shared_speaker": "warn",
+    "shared_text": "warn",
+}
+"""By kind of fault what is done about it, unless the user says otherwise."""
+CHOICES = ("refuse", "drop", "warn")
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -16,11 +45,13 @@ class Fault:
         file: The file or table.
         where: A line number (from 1), or the id of an utterance or recording; None for the file as a whole.
         what: What is wrong and, unless obvious, what to do.
+        kind: A key of `ACTIONS`.
     """
 
     file: str
     where: int | str | None
     what: str
+    kind: str = "table"
 
     def __str__(self) -> str:
         if self.where is None:
@@ -44,3 +75,34 @@ def refuse(faults: Sequence[Fault]) -> None:
     """Raise one `FaultsError` for all `faults`; return if there are none."""
     if faults:
         raise FaultsError(faults)
+
+
+def parse_actions(words: Iterable[str]) -> dict[str, str]:
+    """The actions by kind, with changes such as "silent=warn".
+
+    Raises:
+        ConfigError: A kind or an action is unknown.
+    """
+    actions = dict(ACTIONS)
+    for word in words:
+        kind, _, action = word.partition("=")
+        if kind not in ACTIONS or action not in CHOICES:
+            known = f"kinds are {' '.join(ACTIONS)}; actions are {' '.join(CHOICES)}"
+            raise ConfigError(f"{word!r}: must be KIND=ACTION; {known}")
+        actions[kind] = action
+    return actions
+
+
+def decisive(faults: Iterable[Fault], actions: Mapping[str, str] = ACTIONS) -> list[Fault]:
+    """The faults that are refused or dropped; the others are logged, with one line for each file and kind."""
+    left: list[Fault] = []
+    told: dict[tuple[str, str], list[Fault]] = {}
+    for fault in faults:
+        if actions[fault.kind] == "warn":
+            told.setdefault((fault.file, fault.kind), []).append(fault)
+        else:
+            left.append(fault)
+    for (_, kind), some in told.items():
+        more = f" (and {len(some) - 1} more of this kind, {kind})" if some[1:] else ""
+        log.warning("notice: %s%s", some[0], more)
+    return left

@@ -22,9 +22,10 @@ from espnet_diverse.audio.resampling import resample
 from espnet_diverse.audio.segments import segment_fault
 from espnet_diverse.audio.writing import ArkWriter, write_audio
 from espnet_diverse.data.atomic_files import staged_directory
-from espnet_diverse.data.faults import Fault, refuse
+from espnet_diverse.data.faults import ACTIONS, Fault, decisive, refuse
 from espnet_diverse.data.format_options import FormatOptions
 from espnet_diverse.data.kaldi import DataDir, write_data_dir
+from espnet_diverse.data.plausibility import Limits, measure, sound_findings, text_findings
 from espnet_diverse.data.tables import entry_faults
 from espnet_diverse.data.threads import map_in_threads
 from espnet_diverse.data.validate import find_faults
@@ -106,7 +107,7 @@ def format_data(
         raise ConfigError("speed factors are for audio, and these sets are text alone; omit --speed_perturb")
     check_target(sets, output_dir)
     tables = {name: find_faults(data, read_audio=False) for name, data in sets.items()}
-    refuse([replace(fault, file=f"{name}/{fault.file}") for name in tables for fault in tables[name]])
+    refuse(decisive(replace(fault, file=f"{name}/{fault.file}") for name in tables for fault in tables[name]))
     summaries: dict[str, Summary] = {}
     faults: list[Fault] = []
     try:
@@ -122,13 +123,17 @@ def format_data(
                 prepared, summaries[name], found = formatter.run(nj, name)
                 faults += found
                 if not prepared.wav_scp and not found:
-                    lengths = f"{options.min_seconds:g} to {options.max_seconds:g}"
-                    faults.append(Fault(name, None, f"no utterance is within the limits of {lengths} seconds"))
+                    faults.append(Fault(name, None, _all_dropped(prepared.dropped)))
                 write_data_dir(prepared, staging)
             refuse(faults)
     except OSError as error:
         raise DataError(f"{output_dir}: cannot be written ({error}); free space or choose another path") from error
     return summaries
+
+
+def _all_dropped(dropped: Mapping[str, str]) -> str:
+    utterance, reason = next(iter(sorted(dropped.items())), ("", "none is there"))
+    return f"no utterance is left; all {len(dropped)} are dropped, the first is {utterance}: {reason}"
 
 
 def check_target(sets: Mapping[str, DataDir], output_dir: Path) -> None:
@@ -225,18 +230,24 @@ class _Formatter:
             seconds = segment.end - segment.start if segment else info.seconds
             speeds = [speed for speed in self.speeds if self._fits(utterance, speed, seconds / speed, outcome)]
             in_place = info.is_ready(self.options.rate) and segment is None and ark is None
+            samples = file.read(segment) if speeds else np.zeros(0, np.float32)
+            if speeds and (what := self._implausible(utterance, samples, seconds)):
+                outcome.dropped.update({_prefix(speed) + utterance: what for speed in speeds})
+                return outcome
             if in_place and 1.0 in speeds:
-                file.check()
                 self._keep(utterance, 1.0, seconds, file.path.absolute(), outcome)
-            written = [speed for speed in speeds if not (in_place and speed == 1.0)]
-            if written:
-                samples = file.read(segment)
-                for speed in written:
+            for speed in speeds:
+                if not (in_place and speed == 1.0):
                     self._write(utterance, speed, resample(samples, info.rate, speed, self.options.rate), outcome, ark)
             outcome.converted = _conversion(info, self.options.rate)
         except DataError as error:
             outcome.fault = str(error)
         return outcome
+
+    def _implausible(self, utterance: str, samples: np.ndarray, seconds: float) -> str:
+        """Why nothing can be learned from an utterance, such as silence; "" for others."""
+        found = [*sound_findings(measure([samples])), *text_findings(self.data.text[utterance], seconds, Limits())]
+        return next((what for kind, what in found if ACTIONS[kind] == "drop"), "")
 
     def _fits(self, utterance: str, speed: float, seconds: float, outcome: _Outcome) -> bool:
         """Whether the length is within the limits; if not, add the utterance to those dropped."""

@@ -10,12 +10,13 @@ import re
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from functools import cache
 from math import inf, nan
 from pathlib import Path
 
 from espnet_diverse.audio.segments import Segment
 from espnet_diverse.data.atomic_files import write_text
-from espnet_diverse.data.characters import clean_text, guess_encoding, id_fault, text_fault
+from espnet_diverse.data.characters import LONGEST_ID, clean_text, guess_encoding, id_fault, text_fault
 from espnet_diverse.data.faults import Fault, refuse
 
 COLUMNS = {
@@ -31,6 +32,9 @@ COLUMNS = {
 }
 EMPTY_TRANSCRIPT = "empty transcript; add the text or remove the utterance"
 _TEXTS = ("text", "src_text")
+LONGEST_LINE = 1_000_000
+"""Bytes of a line. A longer one is a file whose line ends are lost, and would take the tokenizer hours."""
+_MOST_UNPACKED, _MOST_RATIO = 1 << 26, 50  # bytes of a .gz, and times its size in addition; text reaches about 20
 _UNWRITABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 
 log = logging.getLogger(__name__)
@@ -98,13 +102,19 @@ def scan_lines(path: Path) -> tuple[list[str], list[Fault]]:
 def _notice(path: Path, repairs: Counter[str]) -> None:
     if repairs:
         listed = ", ".join(f"{what} ({count})" for what, count in repairs.items())
-        log.warning("notice: %s: repaired while reading: %s", path, listed)
+        _tell_once(f"notice: {path}: repaired while reading: {listed}", path.stat().st_mtime_ns)
+
+
+@cache  # a command reads a table several times
+def _tell_once(notice: str, changed: int) -> None:
+    """Log a notice about a file that was last changed at this time."""
+    log.warning("%s", notice)
 
 
 def numbered_lines(path: Path, faults: list[Fault], repairs: Counter[str]) -> Iterator[tuple[int, str]]:
     """Yield (number from 1, decoded line); bytes that are not utf-8 become one or two faults for the file."""
     try:
-        raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        raw = _content(path)
     except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or error
         faults.append(Fault(str(path), None, f"cannot be read ({reason})"))
@@ -118,6 +128,13 @@ def numbered_lines(path: Path, faults: list[Fault], repairs: Counter[str]) -> It
         repairs["missing final newline"] += 1
     offset, undecodable = 0, 0
     for number, line in enumerate(raw.removesuffix(b"\n").split(b"\n") if raw else [], start=1):
+        if len(line) > LONGEST_LINE:
+            what = f"has {len(line)} bytes; at most {LONGEST_LINE} are allowed: are line ends missing?"
+            faults.append(Fault(str(path), number, what))
+            offset += len(line) + 1
+            first = line[:LONGEST_ID].decode("utf-8", "ignore").split(None, 1)[:1]
+            yield number, f"{''.join(first)} \ufffd"  # with the id, so that it is not missing too
+            continue
         try:
             text = line.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError as error:
@@ -133,6 +150,20 @@ def numbered_lines(path: Path, faults: list[Fault], repairs: Counter[str]) -> It
         offset += len(line) + 1
     if undecodable > 1:
         faults.append(Fault(str(path), None, f"{undecodable - 1} more lines are not utf-8"))
+
+
+def _content(path: Path) -> bytes:
+    """The bytes of a file, unpacked if it is a .gz; OSError for a device, and for one that unpacks to far more."""
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise OSError("not a regular file")
+    if path.suffix != ".gz":
+        return path.read_bytes()
+    most = _MOST_UNPACKED + _MOST_RATIO * path.stat().st_size
+    with gzip.open(path) as packed:
+        raw = packed.read(most + 1)
+    if len(raw) > most:
+        raise OSError(f"unpacks to more than {most} bytes")
+    return raw
 
 
 def _encoding_fault(path: Path, number: int, offset: int, line: bytes) -> Fault:

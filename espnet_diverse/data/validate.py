@@ -1,18 +1,30 @@
-"""Checks of a data directory that report all of its faults in one pass."""
+"""Checks of a data directory that report all of its faults in one pass.
 
-from collections.abc import Iterable
+Tables are compared with each other; the header of every recording is read, and all samples where that is asked for.
+What is found has a kind, and `faults.ACTIONS` says what is done about it.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
-from espnet_diverse.audio.ark import CODED
+from espnet_diverse.audio.ark import CODED, ark_entry
 from espnet_diverse.audio.features import features_shape, read_features
 from espnet_diverse.audio.libsndfile import AudioInfo
-from espnet_diverse.audio.reading import check_audio, inspect_audio
+from espnet_diverse.audio.reading import open_file
+from espnet_diverse.audio.riff import unread_bytes
 from espnet_diverse.audio.segments import segment_fault
-from espnet_diverse.data.faults import Fault, refuse
+from espnet_diverse.data.faults import Fault, decisive, refuse
 from espnet_diverse.data.kaldi import DataDir, scan_data_dir
+from espnet_diverse.data.plausibility import Limits, length_findings, measure, sound_findings, text_findings
 from espnet_diverse.data.tables import entry_faults
 from espnet_diverse.data.threads import map_in_threads
 from espnet_diverse.errors import DataError
+
+_OFTEN = 10  # utterances of one text, if they are more than half of all
+_LIMITS = Limits()
 
 
 def validate(
@@ -23,7 +35,7 @@ def validate(
     decode: bool = True,
     features: int | None = None,
 ) -> None:
-    """Raise one error for all faults of a data directory; return if it has none.
+    """Raise one error for all faults of a data directory that are not to be warned of; return if it has none.
 
     Args:
         source: A data directory, on disk or in memory.
@@ -31,13 +43,13 @@ def validate(
         nj: Number of threads that read audio.
         rate: Sampling rate in Hz of a model that is to be trained with the data. Audio that training cannot read as it
             is, such as m4a, several channels or another rate, is then a fault.
-        decode: Whether audio that is opened is decoded where its header cannot show all faults.
+        decode: Whether all samples are read, and not only headers.
         features: Size of the features that feats.scp has in place of audio; 0 for any size. Without it audio is read.
 
     Raises:
         FaultsError: There are faults; its message names the first few and counts the rest, see `find_faults`.
     """
-    refuse(find_faults(source, read_audio, nj, rate, decode, features))
+    refuse(decisive(find_faults(source, read_audio, nj, rate, decode, features)))
 
 
 def find_faults(
@@ -47,18 +59,26 @@ def find_faults(
     rate: int | None = None,
     decode: bool = True,
     features: int | None = None,
+    limits: Limits = _LIMITS,
 ) -> list[Fault]:
-    """List the faults of each table, between the tables, and of the audio; arguments are those of `validate`."""
+    """List the faults of each table, between the tables, of the audio, and of texts.
+
+    Arguments are those of `validate`; `limits` says what is expected of utterances.
+    """
+    scp = "wav.scp" if features is None else "feats.scp"
     if isinstance(source, DataDir):
         data, folder, faults = source, "", _table_faults(source)
     else:
-        data, faults = scan_data_dir(source, "wav.scp" if features is None else "feats.scp")
+        data, faults = scan_data_dir(source, scp)
         folder = f"{source}/"
-    faults += _key_faults(data, folder, "wav.scp" if features is None else "feats.scp")
+    faults += _key_faults(data, folder, scp)
+    heard: dict[str, float] = {}
     if features is not None:
         faults += _feature_faults(data, folder, nj, features, decode)
     elif read_audio:
-        faults += _audio_faults(data, folder, nj, rate, decode)
+        found, heard = _audio_faults(data, folder, nj, rate, decode)
+        faults += found
+    faults += _utterance_faults(data, folder, heard, limits)
     return faults
 
 
@@ -76,7 +96,7 @@ def _key_faults(data: DataDir, folder: str, scp: str) -> list[Fault]:
     """Ids that are not in all tables; an empty table is reported elsewhere."""
 
     def faults(table: str, keys: Iterable[str], what: str) -> list[Fault]:
-        return [Fault(f"{folder}{table}", key, what) for key in sorted(keys)]
+        return [Fault(f"{folder}{table}", key, what, "missing") for key in sorted(keys)]
 
     source = "text" if data.is_text else "segments" if data.segments else scp
     spoken = set(data.utterances())
@@ -99,31 +119,102 @@ def _key_faults(data: DataDir, folder: str, scp: str) -> list[Fault]:
     return found
 
 
-def _audio_faults(data: DataDir, folder: str, nj: int, rate: int | None, decode: bool) -> list[Fault]:
-    """Faults of every recording, and segments that lie past the end of one."""
+class _Heard(NamedTuple):
+    """What was found in a recording: its header, if it can be read, faults by kind, and what tells it apart."""
 
-    def check(item: tuple[str, str]) -> tuple[str, float, str]:
-        recording, path = item
-        try:
-            info = check_audio(Path(path)) if decode else inspect_audio(Path(path))
-        except DataError as error:
-            return recording, 0.0, str(error)
-        unread = _unread(info, rate) if rate is not None else ""
-        return recording, info.seconds, f"{path}: {unread}" if unread else ""
+    recording: str
+    path: str
+    info: AudioInfo | None
+    findings: list[tuple[str, str]]
+    digest: bytes | str
 
+
+def _hear(item: tuple[str, str], rate: int | None, decode: bool) -> _Heard:
+    recording, path = item
+    try:
+        with open_file(Path(path)) as file:
+            lost = 0 if ark_entry(path) else unread_bytes(Path(path))
+            if lost:
+                what = f"{path}: its header leaves out {lost} bytes after the samples; write the header anew"
+                return _Heard(recording, path, file.info, [("audio", what)], path)
+            unread = _unread(file.info, rate) if rate is not None else ""
+            if not decode:
+                return _Heard(recording, path, file.info, [("rate", f"{path}: {unread}")] if unread else [], path)
+            found = measure(file.blocks())
+            findings = [("rate", f"{path}: {unread}")] if unread else []
+            findings += [(kind, f"{path}: {what}") for kind, what in sound_findings(found)]
+            return _Heard(recording, path, file.info, findings, found.digest)
+    except DataError as error:
+        return _Heard(recording, path, None, [("audio", str(error))], path)
+
+
+def _audio_faults(
+    data: DataDir, folder: str, nj: int, rate: int | None, decode: bool
+) -> tuple[list[Fault], dict[str, float]]:
+    """Faults of every recording, and segments past the end of one; and the seconds of each utterance."""
     # A faulty path (a pipe, an empty one) is already listed and must not be opened.
     readable = [item for item in sorted(data.wav_scp.items()) if not entry_faults("wav.scp", *item)]
-    seconds: dict[str, float] = {}
-    faults: list[Fault] = []
-    for recording, length, what in map_in_threads(check, readable, nj, "check audio"):
-        if what:
-            faults.append(Fault(f"{folder}wav.scp", recording, what))
-        else:
-            seconds[recording] = length
+    heard = map_in_threads(partial(_hear, rate=rate, decode=decode), readable, nj, "check audio")
+    table = f"{folder}wav.scp"
+    faults = [Fault(table, one.recording, what, kind) for one in heard for kind, what in one.findings]
+    faults += [Fault(table, where, what, "same_audio") for where, what in _same(heard)]
+    if rate is None:
+        faults += _formats(heard, table)
+    seconds = {one.recording: one.info.seconds for one in heard if one.info is not None}
     for utterance, segment in sorted(data.segments.items()):
         past = segment_fault(segment, seconds[segment.recording]) if segment.recording in seconds else None
         if past:
-            faults.append(Fault(f"{folder}segments", utterance, past))
+            faults.append(Fault(f"{folder}segments", utterance, past, "audio"))
+    if not data.segments:
+        return faults, seconds
+    parts = {u: s.end - s.start for u, s in data.segments.items() if s.recording in seconds}
+    return faults, {u: length for u, length in parts.items() if length > 0}  # the others are faults of the table
+
+
+def _same(heard: Iterable[_Heard]) -> Iterator[tuple[str, str]]:
+    first: dict[bytes | str, str] = {}
+    for one in heard:
+        if one.info is not None and first.setdefault(one.digest, one.recording) != one.recording:
+            yield one.recording, f"has the same audio as {first[one.digest]}; remove one of them"
+
+
+def _formats(heard: Iterable[_Heard], table: str) -> list[Fault]:
+    """One fault for each rate, number of channels and format but the most frequent one, if that can be trained with."""
+    found: dict[tuple[int, int, str], list[str]] = {}
+    for one in heard:
+        if one.info is not None:
+            kind = "" if one.info.converted_from == CODED else one.info.converted_from
+            found.setdefault((one.info.rate, one.info.channels, kind), []).append(one.recording)
+    usual = max(found, key=lambda each: len(found[each]), default=None)
+    faults = []
+    for (rate, channels, kind), some in found.items():
+        if (rate, channels, kind) != usual or channels > 1 or kind:
+            what = f"{len(some)} recording{'s have' if some[1:] else ' has'} {rate} Hz and {channels} channel"
+            what += "s" if channels > 1 else ""
+            what += f" as {kind}" if kind else ""
+            todo = "training reads one rate and mono: convert them with espnet-diverse prepare kaldi"
+            faults.append(Fault(table, some[0], f"{what}; the first is this one; {todo}", "format"))
+    return faults
+
+
+def _utterance_faults(data: DataDir, folder: str, seconds: dict[str, float], limits: Limits) -> list[Fault]:
+    """What is implausible about lengths and texts, and ids that differ in case alone."""
+    faults: list[Fault] = []
+    table = f"{folder}{'text' if data.is_text else 'segments' if data.segments else 'wav.scp'}"
+    for utterance, length in sorted(seconds.items()):
+        faults += [Fault(table, utterance, what, kind) for kind, what in length_findings(length, limits)]
+    for utterance, text in data.text.items():
+        found = text_findings(text, seconds.get(utterance), limits) if text else ()
+        faults += [Fault(f"{folder}text", utterance, what, kind) for kind, what in found]
+    text, count = Counter(data.text.values()).most_common(1)[0] if data.text else ("", 0)
+    if count >= _OFTEN and count > len(data.text) / 2:
+        what = f"{count} of {len(data.text)} utterances have the text {text[:40]!r}; check the transcripts"
+        faults.append(Fault(f"{folder}text", None, what, "same_text"))
+    first: dict[str, str] = {}
+    for utterance in data.utterances():
+        if first.setdefault(utterance.casefold(), utterance) != utterance:
+            what = f"differs from {first[utterance.casefold()]} in case alone; rename it for disks that ignore case"
+            faults.append(Fault(table, utterance, what, "case"))
     return faults
 
 
@@ -146,7 +237,7 @@ def _feature_faults(data: DataDir, folder: str, nj: int, size: int, decode: bool
         size = size or found
         if not what and found != size:
             what = f"has features of size {found}, and {size} is expected; compute them alike"
-        faults += [Fault(f"{folder}feats.scp", utterance, what)] if what else []
+        faults += [Fault(f"{folder}feats.scp", utterance, what, "audio")] if what else []
     return faults
 
 

@@ -22,10 +22,11 @@ from espnet_diverse.corpora.shared.release import unzip
 from espnet_diverse.data.atomic_files import write_text
 from espnet_diverse.decoding.fusion import INSIDE
 from espnet_diverse.errors import DataError, ModelError, UserError
-from espnet_diverse.packing.config_allowlist import check_config, read_yaml
+from espnet_diverse.foreign_config import OF_THE_MACHINE, check_config, named_files
+from espnet_diverse.foreign_yaml import read_yaml, shortened
 from espnet_diverse.stage_cache import digest
 from espnet_diverse.training.averaging import weights_name
-from espnet_diverse.training.config import named_files, save
+from espnet_diverse.training.config import save
 from espnet_diverse.vocabulary import Vocabulary
 
 META = "meta.yaml"
@@ -43,6 +44,7 @@ _UNUSED = "unused.txt"  # what else an archive has, in the directory that it is 
 _CACHE = "ESPNET_DIVERSE_CACHE"
 _LAYOUT = "3"  # version of the directories in the cache; increase it when unpacking changes
 _FILES = 10_000
+_LONGEST_NAME = 1000  # of a member; file systems refuse longer ones
 _BYTES = 1 << 26  # unpacked size that is allowed for any archive
 _RATIO = 20  # multiple of the archive's size that is allowed in addition
 
@@ -111,7 +113,7 @@ class Members:
         self.configs, self.files = tables
         task = task or next((task for task, (config, _) in NAMES.items() if config in self.configs), None)
         if task is None:
-            held = " ".join(map(str, self.configs)) or "nothing"
+            held = shortened(" ".join(map(str, self.configs))) or "nothing"
             raise ModelError(f"{model}: contains {held}; supported tasks: {' '.join(NAMES)}")
         self.task = task
 
@@ -138,8 +140,10 @@ class Members:
         # An absolute path has lost its root in the archive.
         inside = PurePosixPath(str(name).lstrip("/"))
         path = self.folder / inside
-        if name is None or ".." in inside.parts or not path.is_file():
-            raise ModelError(f"{self.model}: {what} is {name}, which is not in the archive; pack the model again")
+        named = isinstance(name, str) and len(name) <= _LONGEST_NAME
+        if not named or ".." in inside.parts or not path.is_file():
+            what = f"{what} is {shortened(name)}"
+            raise ModelError(f"{self.model}: {what}, which is not in the archive; pack the model again")
         return path
 
 
@@ -147,7 +151,9 @@ def _arrange(members: Members, folder: Path) -> None:
     """Make the directory of a run in `folder`, and of its language model; file names never come from the archive."""
     config = read_yaml(members.config(), f"{members.model}: config.yaml")
     check_config(config, members.model)
-    config["task"] = members.task
+    config |= {key: value for key, value in OF_THE_MACHINE.items() if key in config} | {"task": members.task}
+    if isinstance(config.get("non_linguistic_symbols"), str):  # a file of the machine that trained, read line by line
+        config["non_linguistic_symbols"] = None
     for section, key in named_files(config):
         path = members.member(section[key], key)
         section[key] = place(key, path)

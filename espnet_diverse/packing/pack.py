@@ -12,27 +12,16 @@ import yaml
 
 import espnet_diverse
 from espnet_diverse.errors import ConfigError
+from espnet_diverse.foreign_config import OF_THE_MACHINE, named_files
 from espnet_diverse.packing.archive import CARD, META, NAMES, SAFETENSORS, VOCABULARY, place
 from espnet_diverse.packing.model_card import Facts, card
 from espnet_diverse.training import checkpoint
 from espnet_diverse.training.averaging import weights_name
-from espnet_diverse.training.config import named_files
 from espnet_diverse.training.tasks import find_weights, load_model, read_config
 
 WEIGHTS = {"both": (".pth", ".safetensors"), "pth": (".pth",), "safetensors": (".safetensors",)}
 """Suffixes of the weights by choice; ESPnet only reads .pth."""
 
-_OF_THE_MACHINE = {
-    "output_dir": None,
-    "config": None,
-    "pretrain_path": None,
-    "init_param": [],
-    "train_data_path_and_name_and_type": [],
-    "valid_data_path_and_name_and_type": [],
-    "train_shape_file": [],
-    "valid_shape_file": [],
-}
-"""Keys of config.yaml that only training uses and that hold paths, and their values in a packed model."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # date of all members, so that packing is reproducible
 
 
@@ -91,7 +80,7 @@ def _files(model_dir: Path, config: dict) -> dict[str, bytes]:
         path = Path(section[key])
         section[key] = place(key, path)
         members[section[key]] = path.read_bytes()
-    config |= {key: value for key, value in _OF_THE_MACHINE.items() if key in config}
+    config |= {key: value for key, value in OF_THE_MACHINE.items() if key in config}
     return members
 
 

@@ -16,7 +16,8 @@ from pathlib import Path
 import yaml
 
 from espnet_diverse.data.atomic_files import write_text
-from espnet_diverse.errors import ConfigError, ModelError
+from espnet_diverse.errors import ConfigError
+from espnet_diverse.foreign_yaml import read_yaml, shortened
 from espnet_diverse.option_checks import (
     OptionError,
     UnknownOptionError,
@@ -25,7 +26,7 @@ from espnet_diverse.option_checks import (
     present_keys,
     with_present_names,
 )
-from espnet_diverse.training.yaml_lines import fault, kind, parse
+from espnet_diverse.training.yaml_lines import kind, parse
 
 
 def _conf_dir() -> Path:
@@ -74,13 +75,18 @@ def merge(
         search: Folders with fragments, see `find`.
 
     Raises:
-        ConfigError: A fragment is not found, is not a YAML mapping or has a key twice, or an override is malformed.
+        ConfigError: A fragment is not found, is not a YAML mapping or has a key twice, an override is malformed, or a
+            section (`encoder_conf`) is no mapping.
     """
     config = Config()
     for path in find(fragments, search):
         config.add(*_read(path))
     for override in overrides:
         _apply(config, override)
+    for key, section in config.items():
+        if key.endswith("_conf") and not isinstance(section, dict | None):
+            what = f"{key} is {shortened(repr(section))}"
+            raise ConfigError(f"{config.origin(key)}: {what}; give a mapping of options")
     return config
 
 
@@ -158,24 +164,9 @@ def load(path: Path) -> dict:
     """Read the configuration of a run, as `save` or ESPnet wrote it.
 
     Raises:
-        ModelError: The file cannot be read, is not valid YAML, or is not a mapping.
+        ModelError: The file cannot be read, is not a mapping in YAML, or is larger or deeper than a configuration.
     """
-    try:
-        config = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ModelError(f"{path}: cannot be read ({error.strerror}); give the directory of a trained model") from error
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: not UTF-8, or an impossible date
-        raise ModelError(f"{fault(error, str(path))}; copy the file again") from error
-    if not isinstance(config, dict):
-        raise ModelError(f"{path}: the file is {kind(config)}, not the configuration of a run; copy the file again")
-    return config
-
-
-def named_files(config: dict) -> list[tuple[dict, str]]:
-    """Entries of the config.yaml of a run that name files which the model needs: for each its section and key."""
-    normalise = config.get("normalize_conf") or {}
-    entries = (config, "bpemodel"), (config, "src_bpemodel"), (normalise, "stats_file")
-    return [(section, key) for section, key in entries if section.get(key)]
+    return read_yaml(path, str(path), "copy the file again")
 
 
 def _leaves(mapping: dict, *keys: str) -> Iterator[tuple[str, object]]:

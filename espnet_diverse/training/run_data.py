@@ -1,6 +1,7 @@
 """The data of a training run: what each task reads, and the vocabularies of its texts."""
 
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 
 from espnet_diverse.audio.ark import ark_entry
@@ -152,9 +153,19 @@ def check_data(path: Path, tables: list[Path], rate: int | None, decode: bool = 
     if speech and len({ark_entry(entry) is None for entry in read_table(path / _SPEECH[0]).values()}) > 1:
         raise DataError(f"{path / _SPEECH[0]}: has files and entries of arks, and training reads one kind; {prepared}")
     for file in tables:
-        lines = "".join(f"{key} {value}\n" for key, value in read_table(file).items())
-        if file.read_text(encoding="utf-8") != lines:
-            raise DataError(f"{file}: not sorted, or with other than plain single spaces and LF; {prepared}")
+        if line := _misread(file):
+            what = "is blank, out of order, or has other than plain single spaces, which training would read otherwise"
+            todo = f"write plain tables with espnet-diverse validate {path} --fix DIR, and train with them"
+            raise DataError(f"{file}:{line}: {what}; {todo}")
+
+
+def _misread(file: Path) -> int:
+    """The first line of a table that ESPnet's reader would take for another entry than ours; 0 where there is none."""
+    entries = [[key, value] if value else [key] for key, value in read_table(file).items()]
+    with file.open(encoding="utf-8") as lines:
+        read = [line.rstrip().split(maxsplit=1) for line in lines]
+    pairs = enumerate(zip_longest(entries, read), start=1)
+    return next((number for number, (ours, theirs) in pairs if ours != theirs), 0)
 
 
 def check_audio(path: Path, task: str, features: bool = False) -> None:

@@ -9,6 +9,7 @@ import logging
 import shutil
 from collections.abc import Collection
 from pathlib import Path
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -199,8 +200,12 @@ def _write_sizes(source: Path, target: Path, tokens: Tokens, name: str) -> None:
 
 
 def _check_finite(path: Path) -> None:
-    with np.load(existing(path)) as statistics:
-        bad = [name for name in statistics.files if not np.isfinite(statistics[name]).all()]
+    existing(path)
+    try:
+        with np.load(path) as statistics:
+            bad = [name for name in statistics.files if not np.isfinite(statistics[name]).all()]
+    except (AttributeError, BadZipFile, EOFError, OSError, TypeError, ValueError) as error:  # also for pickled objects
+        raise DataError(f"{path}: holds no statistics of features; collect them with espnet-diverse stats") from error
     if bad:
         raise DataError(f"{path}: {' and '.join(bad)} of the features are not finite; check the audio for NaN samples")
 

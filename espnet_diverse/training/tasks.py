@@ -20,8 +20,10 @@ from typeguard import TypeCheckError
 
 from espnet_diverse.conditions import CONDITIONS
 from espnet_diverse.errors import ConfigError, ModelError
+from espnet_diverse.foreign_config import check_config, named_files
 from espnet_diverse.nets.bert import BertFrontend
 from espnet_diverse.nets.models import DiverseSTModel
+from espnet_diverse.nets.size_limits import bounded_by
 from espnet_diverse.option_checks import with_present_names
 from espnet_diverse.pretrained_tokenizer import PretrainedTokenizer
 from espnet_diverse.progress import WithProgress
@@ -31,7 +33,7 @@ from espnet_diverse.training import checkpoint
 from espnet_diverse.training.batches import balanced_batches
 from espnet_diverse.training.classification import ClassificationTask
 from espnet_diverse.training.condition_names import ConditionIndices, names_of_conditions
-from espnet_diverse.training.config import load, named_files
+from espnet_diverse.training.config import load
 from espnet_diverse.training.initialisation import initialise
 from espnet_diverse.training.text_batches import build_batch_sampler
 from espnet_diverse.training.trainer import Trainer
@@ -96,7 +98,7 @@ class _TaskMixin:
         try:
             return super().build_model(args)
         except (AssertionError, ImportError, KeyError, RuntimeError, TypeError, TypeCheckError, ValueError) as error:
-            if isinstance(error, ConfigError):
+            if isinstance(error, ConfigError | ModelError):
                 raise
             said = " ".join(str(error).split()) or "a part of it refuses a value; --debug shows which"
             if isinstance(error, ImportError):
@@ -123,9 +125,11 @@ class _TaskMixin:
         config_file = Path(config_file or Path(model_file).parent / "config.yaml")
         logging.info("loading %s, %s", config_file, model_file)
         args = Namespace(**read_config(config_file))
-        model = cls.build_model(args)
-        if model_file is not None:
-            checkpoint.load_strict(model, checkpoint.load(model_file), model_file)
+        if model_file is None:
+            return cls.build_model(args).to(device), args
+        with bounded_by(state := checkpoint.load(model_file), model_file):
+            model = cls.build_model(args)
+        checkpoint.load_strict(model, state, model_file)
         return model.to(device), args
 
     @classmethod
@@ -274,13 +278,15 @@ def read_config(config_file: Path) -> dict:
     replaced by the present ones, with a warning.
 
     Raises:
-        ModelError: config.yaml or a file that it names is missing, or config.yaml is not a mapping in YAML.
+        ModelError: config.yaml or a file that it names is missing, or is refused; see `foreign_config`.
     """
-    config = with_present_names(load(config_file), str(config_file))
+    config = load(config_file)
+    check_config(config, config_file, packed=False)
+    config = with_present_names(config, str(config_file))
     for section, key in named_files(config):
         section[key] = str(_located(section[key], key, config_file))
     if config.get("frontend") == "bert":  # its weights are in the model's own file
-        config["frontend_conf"]["bert"] = None
+        config["frontend_conf"] = {**(config.get("frontend_conf") or {}), "bert": None}
     return config
 
 

@@ -35,7 +35,9 @@ def parse(text: str, shown: str) -> tuple[object, dict[tuple[str, ...], int]]:
         lines: dict[tuple[str, ...], int] = {}
         _check_node(node, (), lines, shown)
         return None if node is None else loader.construct_document(node), lines
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: an impossible date
+        if isinstance(error, ConfigError):
+            raise
         raise ConfigError(fault(error, shown)) from error
     finally:
         loader.dispose()
@@ -48,6 +50,8 @@ def kind(content: object) -> str:
 
 def fault(error: Exception, shown: str) -> str:
     """What is wrong with a YAML text and in which line, as one line; `shown` names the text."""
+    if isinstance(error, RecursionError):
+        return f"{shown}: not valid YAML: nested too deeply"
     mark = getattr(error, "problem_mark", None)
     where = f"{shown}:{mark.line + 1}" if mark else shown
     return f"{where}: not valid YAML: {' '.join(str(getattr(error, 'problem', None) or error).split())}"

@@ -7,9 +7,10 @@ from pathlib import Path
 import kaldiio
 import numpy as np
 import pytest
+from references.data_fixtures import check_audio
 
 from espnet_diverse.audio.ark import CODED, WAV, ArkPart, ark_entry, file_size
-from espnet_diverse.audio.reading import check_audio, inspect_audio, read_audio
+from espnet_diverse.audio.reading import inspect_audio, read_audio
 from espnet_diverse.audio.resampling import RATE
 from espnet_diverse.audio.segments import Segment
 from espnet_diverse.audio.sources import open_audio

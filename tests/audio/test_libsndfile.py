@@ -7,8 +7,9 @@ import tracemalloc
 import numpy as np
 import pytest
 import soundfile
+from references.data_fixtures import check_audio
 
-from espnet_diverse.audio.reading import check_audio, inspect_audio, read_audio
+from espnet_diverse.audio.reading import inspect_audio, read_audio
 from espnet_diverse.audio.resampling import RATE
 from espnet_diverse.errors import DataError
 

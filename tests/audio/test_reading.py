@@ -5,8 +5,9 @@ import pytest
 import soundfile
 import soxr
 from references.converted_audio import HERTZ, KINDS, SECONDS, encoded, run_ffmpeg
+from references.data_fixtures import check_audio
 
-from espnet_diverse.audio.reading import check_audio, inspect_audio, open_file, read_at, read_audio
+from espnet_diverse.audio.reading import inspect_audio, open_file, read_at, read_audio
 from espnet_diverse.audio.resampling import RATE, resample
 from espnet_diverse.audio.segments import Segment
 from espnet_diverse.audio.sources import open_audio

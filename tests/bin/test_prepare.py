@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
+from references.data_fixtures import tone
 
 from espnet_diverse.bin.main import command_parser, main
 from espnet_diverse.corpora import Selection, aishell, mtedx, tatoeba
@@ -23,7 +24,7 @@ def make_tree(corpus_dir: Path) -> Path:
     for name, utterance in UTTERANCES.items():
         folder = root / "wav" / name / utterance[6:11]
         folder.mkdir(parents=True)
-        soundfile.write(folder / f"{utterance}.wav", np.zeros(8000, np.int16), 16000)
+        soundfile.write(folder / f"{utterance}.wav", tone(0.5), 16000)
     (root / "transcript").mkdir()
     lines = "".join(f"{utterance} 一 二 三\n" for utterance in UTTERANCES.values())
     (corpus_dir / TRANSCRIPT).write_text(lines, encoding="utf-8")
@@ -61,8 +62,8 @@ def test_twice(tmp_path, prepare, capsys):
 
 def test_drops_and_conversions_are_printed(tmp_path, corpus_dir, prepare, capsys):
     folder = corpus_dir / "data_aishell/wav/train/S0002"
-    soundfile.write(folder / "BAC009S0002W0999.wav", np.zeros(8000, np.int16), 16000)
-    soundfile.write(folder / "BAC009S0002W0122.wav", np.zeros((4000, 2), np.int16), 8000)
+    soundfile.write(folder / "BAC009S0002W0999.wav", tone(0.5), 16000)
+    soundfile.write(folder / "BAC009S0002W0122.wav", np.stack([tone(0.5, 8000)] * 2, 1), 8000)
     assert prepare("--on_missing", "drop", "--audio_format", "flac") == 0
     assert capsys.readouterr().out.splitlines()[:2] == [
         f"train: 1 utterances, 0.00 hours, 1 speakers, 1 dropped (listed in {tmp_path}/data/train/dropped.tsv)",
@@ -281,7 +282,7 @@ def test_what_is_not_on_disk_is_converted_into_downloads(tmp_path, monkeypatch):
 
     def convert(source, target_dir, selection):
         made.append((source, target_dir, selection.sets))
-        soundfile.write(tmp_path / "a.wav", np.zeros(8000, np.int16), 16000)
+        soundfile.write(tmp_path / "a.wav", tone(0.5), 16000)
         (tmp_path / "table.csv").write_text("audio,text\na.wav,yes\n")
         return tmp_path / "table.csv"
 

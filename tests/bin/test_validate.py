@@ -8,6 +8,7 @@ import pytest
 
 from espnet_diverse.bin.main import main
 from espnet_diverse.data.tables import write_table
+from espnet_diverse.vocabulary import Vocabulary
 
 
 def test_sound_directories_have_no_faults(data_dir, tmp_path, capsys):
@@ -34,7 +35,8 @@ def test_all_faults_are_listed_and_written(data, data_dir, tmp_path, capsys):
         ("wav.scp", "b1"),
         ("nowhere", None),
     ]
-    assert rows[0].keys() == {"directory", "file", "where", "what"} and rows[3]["directory"] == f"{tmp_path}/nowhere"
+    assert rows[0].keys() == {"directory", "file", "where", "what", "kind", "action"}
+    assert rows[3]["directory"] == f"{tmp_path}/nowhere"
 
 
 def test_segments_and_arks_are_read_and_samples_only_on_request(data, data_dir, write_wav, capsys):
@@ -65,12 +67,53 @@ def test_features_are_checked_where_there_is_no_audio(data_dir, capsys):
     assert main(["validate", str(data_dir), "--headers"]) == 0
 
 
-def test_the_number_of_threads(data_dir, capsys):
-    assert main(["validate", str(data_dir), "--nj", "0"]) == 1
-    assert "--nj 0: must be 1 or more" in capsys.readouterr().err
+def test_kinds_can_be_refused_dropped_or_warned_of(data, data_dir, tmp_path, capsys):
+    write_table(data_dir / "text", data.text | {"a1": "x &amp; y", "b1": "x" * 99})
+    assert main(["validate", str(data_dir)]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith(f"warning: {data_dir}/text: a1: the transcript has the HTML entity &amp;")
+    assert lines[1].startswith(f"{data_dir}/text: b1: the transcript has 99 characters for 0.50 s")
+    assert lines[2] == f"{data_dir}: 1 fault, 1 warning"
+    assert main(["validate", str(data_dir), "--on", "crowded=warn"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == f"{data_dir}: no faults, 2 warnings"
+    assert main(["validate", str(data_dir), "--on", "crowded=keep"]) == 1
+    assert "'crowded=keep': must be KIND=ACTION" in capsys.readouterr().err
+    fixed, listed = str(tmp_path / "fixed"), str(tmp_path / "x.json")
+    assert main(["validate", str(data_dir), "--fix", fixed, "--json", listed]) == 2
+    assert (
+        capsys.readouterr().out.splitlines()[-1] == f"{fixed}: 2 utterances, 1 dropped (listed in {fixed}/dropped.tsv)"
+    )
+    assert [(row["kind"], row["action"]) for row in json.loads((tmp_path / "x.json").read_text())] == [
+        ("entity", "warn"),
+        ("crowded", "drop"),
+    ]
+    assert main(["validate", fixed, "--against", str(data_dir), "--on", "shared_text=refuse"]) == 1
+    assert "this sentence is also in" in capsys.readouterr().out
+    assert main(["validate", fixed, "--fix", str(tmp_path / "again"), "--min_seconds", "0.2"]) == 0
 
 
-@pytest.mark.parametrize("arguments", [["--json", "x.json"], []])
+def test_a_vocabulary_counts_tokens(data_dir, tmp_path, capsys):
+    Vocabulary.train(["abcd"], "char").save(tmp_path / "tokens")
+    write_table(data_dir / "text", {"a1": "a" * 8, "a2": "b", "b1": "c"})
+    assert main(["validate", str(data_dir)]) == 0
+    assert main(["validate", str(data_dir), "--tokens_dir", str(tmp_path / "tokens")]) == 1
+    assert "a1: the transcript needs 15 frames for CTC, and the audio has 12" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--nj", "0"], "--nj 0: must be 1 or more"),
+        (["--min_seconds", "0"], "--min_seconds 0 must be above 0 and below --max_seconds"),
+        (["more", "--fix", "x"], "--fix x: mends one directory, and 2 are given"),
+    ],
+)
+def test_options_that_are_wrong(data_dir, capsys, options, said):
+    assert main(["validate", str(data_dir), *options]) == 1
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [["--json", "x.json"], ["--fix", "x"], []])
 def test_inputs_and_outputs(parse, arguments):
     module, args = parse("validate", ["one", "two", *arguments])
     assert [str(path) for path in module.inputs(args)] == ["one", "two"]

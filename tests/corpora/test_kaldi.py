@@ -157,7 +157,7 @@ def test_commands_that_fail_are_named(folder):
 
 def test_arks_are_read(folder):
     place = Path("data/test")
-    kaldiio.save_ark("x.ark", {"test-a": (8000, np.ones(8000, np.int16))}, scp="x.scp")
+    kaldiio.save_ark("x.ark", {"test-a": (8000, np.arange(8000, dtype=np.int16))}, scp="x.scp")
     (place / "wav.scp").write_text(Path("x.scp").read_text() + "test-b data/test/audio/b.wav\n")
     assert main(["prepare", "kaldi", str(place), "--sets", "test", "--output_dir", "out"]) == 0
     paths = read_data_dir(Path("out/test")).wav_scp

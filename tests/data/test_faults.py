@@ -1,7 +1,7 @@
 import pytest
 
-from espnet_diverse.data.faults import Fault, refuse
-from espnet_diverse.errors import DataError
+from espnet_diverse.data.faults import ACTIONS, CHOICES, Fault, decisive, parse_actions, refuse
+from espnet_diverse.errors import ConfigError, DataError
 
 
 def test_faults_are_named_and_counted():
@@ -14,3 +14,18 @@ def test_faults_are_named_and_counted():
     named = "text: utt0: bad; text: utt1: bad; text: utt2: bad"
     assert str(caught.value) == f"5 faults: {named}; and 2 more"
     assert caught.value.faults == faults
+
+
+def test_actions_can_be_changed_by_kind():
+    assert parse_actions([]) == ACTIONS and set(ACTIONS.values()) <= set(CHOICES)
+    assert parse_actions(["silent=warn", "audio=drop"]) == ACTIONS | {"silent": "warn", "audio": "drop"}
+    for word in ("silent", "silent=keep", "quiet=warn", "=warn", ""):
+        with pytest.raises(ConfigError, match=f"^{word!r}: must be KIND=ACTION; kinds are table .*; actions are"):
+            parse_actions([word])
+
+
+def test_warnings_are_one_line_for_a_file_and_kind(caplog):
+    some = [Fault("text", f"u{i}", "odd", "entity") for i in range(3)] + [Fault("text", 1, "bad")]
+    assert decisive(some) == some[3:]
+    assert caplog.messages == ["notice: text: u0: odd (and 2 more of this kind, entity)"]
+    assert decisive(some, ACTIONS | {"entity": "drop"}) == some

@@ -53,8 +53,8 @@ def test_other_audio_is_brought_to_sixteen_kilohertz_mono(tmp_path, data, write_
 
 
 def test_another_rate(tmp_path, data, write_wav):
-    write_wav(Path(data.wav_scp["a1"]), rate=8000)
-    write_wav(Path(data.wav_scp["a2"]), rate=44_100)
+    for name, rate in {"a1": 8000, "a2": 44_100, "b1": 16_000}.items():
+        write_wav(Path(data.wav_scp[name]), rate=rate)
     options = FormatOptions((0.9, 1.0), rate=8000)
     summary = format_data({"train": data}, tmp_path / "data", options)["train"]
     out = read_data_dir(tmp_path / "data" / "train")
@@ -146,7 +146,7 @@ def test_too_short_and_too_long_are_dropped_with_a_list(tmp_path, data, write_wa
 
 
 def test_nothing_left_is_an_error(tmp_path, data):
-    with pytest.raises(DataError, match="^dev: no utterance is within the limits of 1 to 20 seconds$"):
+    with pytest.raises(DataError, match="^dev: no utterance is left; all 3 are dropped, the first is a1: 0.500 s, sho"):
         format_data({"dev": data}, tmp_path / "data", FormatOptions(min_seconds=1.0))
     assert not (tmp_path / "data").exists()
 
@@ -256,3 +256,16 @@ def test_speakers_are_optional_and_other_tables_go_with_them(tmp_path, data):
     data.utt2spk = {}
     summary = format_data({"test": data}, tmp_path)["test"]
     assert summary.speakers == 3 and read_data_dir(tmp_path / "test").utt2spk == {name: name for name in data.text}
+
+
+def test_what_nothing_can_be_learned_from_is_dropped_with_its_reason(tmp_path, data, write_wav):
+    soundfile.write(data.wav_scp["a1"], np.zeros(8000, np.int16), 16000)
+    data.text["a2"] = "..."
+    for name in ("c1", "d1"):
+        data.wav_scp[name] = str(write_wav(tmp_path / "audio" / f"{name}.wav", hertz=700))
+        data.text[name], data.utt2spk[name] = "x" * 3000 if name == "c1" else "fine", name
+    summary = format_data({"train": data}, tmp_path / "data", FormatOptions((0.9, 1.0)))["train"]
+    assert (summary.utterances, summary.dropped) == (4, 6)
+    listed = (tmp_path / "data" / "train" / "dropped.tsv").read_text()
+    assert "a1\tis silent" in listed and "sp0.9-a2\tthe transcript has no letter or digit" in listed
+    assert "c1\tthe transcript has 3000 characters for 0.50 s of audio; at most 40 a second are expected" in listed

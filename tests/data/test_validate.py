@@ -1,3 +1,4 @@
+import time
 from pathlib import Path
 
 import numpy as np
@@ -5,7 +6,9 @@ import pytest
 import soundfile
 
 from espnet_diverse.audio.segments import Segment
+from espnet_diverse.data.faults import FaultsError
 from espnet_diverse.data.kaldi import DataDir, write_data_dir, write_table
+from espnet_diverse.data.plausibility import Limits
 from espnet_diverse.data.validate import find_faults, validate
 from espnet_diverse.errors import DataError
 
@@ -98,7 +101,8 @@ def test_pipes_are_listed_and_not_opened(tmp_path, data, data_dir):
 
 @pytest.fixture
 def segmented(tmp_path, write_wav) -> DataDir:
-    wavs = {name: str(write_wav(tmp_path / f"{name}.wav", seconds=1.0)) for name in ("r1", "r2")}
+    tones = {"r1": 440, "r2": 550}
+    wavs = {name: str(write_wav(tmp_path / f"{name}.wav", 1.0, hertz=hertz)) for name, hertz in tones.items()}
     segments = {"a": Segment("r1", 0.0, 0.5), "b": Segment("r1", 0.5, 1.0), "c": Segment("r2", 0.2, 0.8)}
     return DataDir(wavs, dict.fromkeys("abc", "text"), dict.fromkeys("abc", "s"), segments)
 
@@ -147,7 +151,12 @@ def test_text_alone_is_compared_with_its_sources_and_languages():
 def test_audio_of_another_rate_or_more_channels_is_named_for_every_utterance(tmp_path, data, data_dir, write_wav):
     write_wav(Path(data.wav_scp["a1"]), rate=44_100)
     write_wav(Path(data.wav_scp["b1"]), channels=2)
-    assert whats(data_dir) == []
+    said = [line for line in whats(data_dir) if "training reads one rate and mono" in line]
+    assert [line.partition("wav.scp: ")[2].partition(";")[0] for line in said] == [
+        "a1: 1 recording has 44100 Hz and 1 channel",
+        "a2: 1 recording has 16000 Hz and 1 channel",
+        "b1: 1 recording has 16000 Hz and 2 channels",
+    ] or len(said) == 2
     convert = "convert it with espnet-diverse prepare --rate 16000, or set frontend_conf.fs to the rate of the data"
     convert = f"and the model reads 16000 Hz and 1 channel; {convert}"
     expected = [
@@ -160,7 +169,94 @@ def test_audio_of_another_rate_or_more_channels_is_named_for_every_utterance(tmp
 
 
 def test_headers_alone_do_not_show_all_faults(data, data_dir):
-    soundfile.write(data.wav_scp["a2"], np.array([0.0, np.nan], np.float32), 16000, subtype="FLOAT")
+    spoilt = np.linspace(-0.5, 0.5, 8000, dtype=np.float32)
+    spoilt[-1] = np.nan
+    soundfile.write(data.wav_scp["a2"], spoilt, 16000, subtype="FLOAT")
     assert len(whats(data_dir)) == 1 and whats(data_dir, decode=False) == []
     Path(data.wav_scp["b1"]).write_text("not audio")
     assert "b1.wav: not readable as audio" in whats(data_dir, decode=False)[0]
+
+
+def kinds(source, **options) -> dict:
+    """By utterance the kinds of what is found."""
+    found: dict = {}
+    for fault in find_faults(source, **options):
+        found.setdefault(fault.where, set()).add(fault.kind)
+    return found
+
+
+def test_implausible_audio_and_texts_have_their_kinds(tmp_path, data, data_dir, write_wav, caplog):
+    def put(name: str, samples: np.ndarray, text: str = "some text") -> None:
+        data.wav_scp[name] = str(tmp_path / "audio" / f"{name}.wav")
+        soundfile.write(data.wav_scp[name], samples, 16000, subtype="PCM_16")
+        data.text[name], data.utt2spk[name] = text, name
+
+    noise = np.random.default_rng(0).uniform(-0.3, 0.3, 16000)
+    put("silent", np.zeros(16000))
+    put("constant", np.full(16000, 0.5))
+    put("offset", 0.3 + 0.5 * noise)
+    put("clipped", np.clip(20 * noise, -1, 1))
+    put("one", noise[:1])
+    put("short", noise[:320])
+    put("long", np.tile(noise, 61))
+    put("crowded", noise[::-1], "x" * 3000)
+    put("dots", noise[1:], "... !")
+    put("entity", noise[2:], "salt &amp; pepper &#39;")
+    put("same", noise[2:])
+    put("A1", noise[3:])
+    write_data_dir(data, data_dir)
+    expected = {
+        "silent": {"silent"},
+        "constant": {"silent"},
+        "offset": {"offset"},
+        "clipped": {"clipped"},
+        "one": {"short", "silent", "crowded"},
+        "short": {"short", "crowded"},
+        "long": {"long"},
+        "crowded": {"crowded"},
+        "dots": {"wordless"},
+        "entity": {"entity"},
+        "same": {"same_audio"},
+        "a1": {"case"},
+    }
+    assert kinds(data_dir) == expected and kinds(data_dir, nj=1) == expected
+    with pytest.raises(FaultsError) as caught:
+        validate(data_dir)
+    assert {fault.where for fault in caught.value.faults} == {
+        *("silent", "constant", "one", "short", "crowded", "dots"),
+    }
+    assert any("entity: the transcript has the HTML entity &amp;" in message for message in caplog.messages)
+
+
+def test_tokens_are_compared_with_the_frames_of_ctc(data, data_dir):
+    assert kinds(data_dir, limits=Limits(tokens=list)) == {}
+    write_table(data_dir / "text", data.text | {"a1": "abcdefghijklm", "b1": "aabbcceeff"})
+    assert kinds(data_dir, limits=Limits(tokens=list)) == {"a1": {"crowded"}, "b1": {"crowded"}}
+    (fault, _) = find_faults(data_dir, limits=Limits(tokens=list))
+    assert fault.what == "the transcript needs 13 frames for CTC, and the audio has 12"
+
+
+def test_a_header_that_leaves_out_half_the_samples_is_refused(data, data_dir):
+    content = bytearray(Path(data.wav_scp["a1"]).read_bytes())
+    content[40:44] = (8000).to_bytes(4, "little")
+    Path(data.wav_scp["a1"]).write_bytes(content)
+    for decode in (True, False):
+        (line,) = whats(data_dir, decode=decode)
+        assert line.endswith("a1.wav: its header leaves out 8000 bytes after the samples; write the header anew")
+
+
+def test_a_sentence_that_most_utterances_have_is_told(tmp_path):
+    data = DataDir(text={f"u{i}": "the same" if i < 12 else f"other {i}" for i in range(20)})
+    assert whats(data) == ["text: 12 of 20 utterances have the text 'the same'; check the transcripts"]
+
+
+def test_a_line_of_two_million_characters_is_refused_at_once(data, data_dir):
+    for filler in ("x", "\u200c", "अ\u200c", " ", "\xa0", "<", "&"):
+        (data_dir / "text").write_text(f"a1 {filler * 2_000_000}\na2 三\nb1 four\n", encoding="utf-8")
+        start = time.monotonic()
+        (line,) = whats(data_dir)
+        assert time.monotonic() - start < 1, filler
+        assert "text:1: has " in line and "bytes; at most 1000000 are allowed: are line ends missing?" in line
+    (data_dir / "text").write_text(f"a1 a{300_000 * chr(0x200C)}b\na2 三\nb1 four\n", encoding="utf-8")
+    start = time.monotonic()
+    assert kinds(data_dir) == {} and time.monotonic() - start < 2

@@ -140,6 +140,12 @@ def test_pieces_of_espnets_archive_make_a_vocabulary(tmp_path):
     assert (model_dir / "README.md").read_text() == "# Cat"
 
 
+def test_paths_of_the_machine_that_trained_are_left_out(tmp_path):
+    config = CONFIG | {"non_linguistic_symbols": "/dev/zero", "init_param": ["/dev/zero"], "train_shape_file": ["/x"]}
+    config = yaml.safe_load((unpacked(archive_of(tmp_path / "model.zip", config=config)) / "config.yaml").read_text())
+    assert (config["non_linguistic_symbols"], config["init_param"], config["train_shape_file"]) == (None, [], [])
+
+
 def test_an_ngram_model_that_is_not_used_is_mentioned_each_time(tmp_path, caplog):
     meta = {**META, "files": META["files"] | {"ngram_file": "exp/ngram.bin"}}
     model = archive_of(tmp_path / "model.zip", meta=meta, **{"exp/ngram.bin": "weights"})
@@ -188,6 +194,26 @@ BOMB = "lol: &a [{}]\n" + "b: {<<: *a}\n"
             {"config": CONFIG | {"bpemodel": "/etc/passwd"}},
             "bpemodel is /etc/passwd, which is not in the archive",
         ),
+        (
+            {"config": CONFIG | {"token_list": "/dev/zero"}},
+            "token_list of config.yaml is /dev/zero; it must be the list",
+        ),
+        (
+            {"config": CONFIG | {"encoder_conf": {"num_blocks": 10**9}}},
+            "num_blocks of config.yaml is 1000000000; all",
+        ),
+        (
+            {"config": CONFIG | {"frontend_conf": {"hop_length": 1}}},
+            "hop_length of config.yaml is 1; allowed are 16",
+        ),
+        ({"config": "a: 1" + ":1" * 400_000}, "config.yaml is not valid YAML .a number of 800001 digits"),
+        ({"config": "a: [" + "0, " * 340_000 + "]"}, "config.yaml is not valid YAML .more than 200000 values"),
+        ({"config": " " * (1 << 20) + "a: 1"}, "config.yaml has 1048580 bytes; at most 1048576 are allowed"),
+        (
+            {"meta": META | {"files": {"asr_model_file": "m" * 10**5}}},
+            r"asr_model_file is m{197}\.\.\., which",
+        ),
+        ({"meta": META | {"files": {"asr_model_file": ["m"]}}}, r"asr_model_file is \['m'\], which is not in"),
         ({"config": CONFIG | {"frontend": "s3prl"}}, "frontend 's3prl' is not allowed .*; allowed: bert default embed"),
     ],
 )

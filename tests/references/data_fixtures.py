@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 import soundfile
 
+from espnet_diverse.audio.libsndfile import AudioInfo
+from espnet_diverse.audio.reading import open_file
 from espnet_diverse.data.kaldi import DataDir, write_data_dir
 
 TRANSCRIPTS = {
@@ -31,6 +33,13 @@ def digests(folder: Path) -> dict[str, str]:
     return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
+def check_audio(path: Path) -> AudioInfo:
+    """The header of a file, all of whose samples were checked."""
+    with open_file(path) as file:
+        file.check()
+        return file.info
+
+
 @pytest.fixture(name="tone")
 def tone_function():
     return tone
@@ -38,11 +47,11 @@ def tone_function():
 
 @pytest.fixture
 def write_wav():
-    """Write a tone: write_wav(path, seconds=0.5, rate=16000, channels=1, **soundfile options) -> path."""
+    """Write a tone: write_wav(path, seconds=0.5, rate=16000, channels=1, hertz=440, **soundfile options) -> path."""
 
-    def write(path: Path, seconds: float = 0.5, rate: int = 16000, channels: int = 1, **options) -> Path:
+    def write(path: Path, seconds: float = 0.5, rate: int = 16000, channels: int = 1, hertz=440.0, **options) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
-        samples = np.repeat(tone(seconds, rate)[:, None], channels, axis=1)
+        samples = np.repeat(tone(seconds, rate, hertz)[:, None], channels, axis=1)
         soundfile.write(path, samples, rate, **({"subtype": "PCM_16"} | options))
         return path
 
@@ -53,7 +62,8 @@ def write_wav():
 def data(tmp_path, write_wav) -> DataDir:
     """A set of three utterances by two speakers, in memory, with its audio under tmp_path/audio."""
     ids = {"a1": "a", "a2": "a", "b1": "b"}
-    wavs = {name: str(write_wav(tmp_path / "audio" / f"{name}.wav")) for name in ids}
+    tones = zip(ids, (440, 550, 660), strict=True)
+    wavs = {name: str(write_wav(tmp_path / "audio" / f"{name}.wav", hertz=hertz)) for name, hertz in tones}
     return DataDir(wavs, {"a1": "一 二", "a2": "三", "b1": "four five"}, ids)
 
 

@@ -1,6 +1,7 @@
 """Configuration fragments: merging, overrides, and the errors that name file and line."""
 
 import math
+import re
 from pathlib import Path
 
 import pytest
@@ -69,13 +70,13 @@ def test_a_local_file_in_place_of_a_shared_fragment_is_named_once(write, caplog)
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"", r"config\.yaml: the file is empty, not the configuration of a run; copy the file again"),
-        (b"- 1\n", r"config\.yaml: the file is a list, not the configuration of a run"),
-        (b"a: 1\nb: [1\nc: 2\n", r"config\.yaml:3: not valid YAML: expected ',' or ']'.*; copy the file again"),
-        (b"a: !!python/object/apply:os.getcwd []\n", r"config\.yaml:1: not valid YAML: could not determine"),
-        (b"a: 2020-99-99\n", r"config\.yaml: not valid YAML: month must be in 1..12"),
-        (b"a: \xe9\n", r"config\.yaml: not valid YAML: 'utf-8' codec"),
-        (None, r"config\.yaml: cannot be read \(No such file or directory\); give the directory of a trained model"),
+        (b"", r"config\.yaml contains nothing, not a mapping; copy the file again"),
+        (b"- 1\n", r"config\.yaml contains a list, not a mapping; copy the file again"),
+        (b"a: 1\nb: [1\nc: 2\n", r"config\.yaml is not valid YAML \(did not find .* in line 3\); copy the file again"),
+        (b"a: !!python/object/apply:os.getcwd []\n", r"config\.yaml is not valid YAML \(could not determine"),
+        (b"a: 2020-99-99\n", r"config\.yaml is not valid YAML \(month must be in 1..12"),
+        (b"a: \xe9\n", r"config\.yaml is not valid YAML \(not UTF-8 at byte 3"),
+        (None, r"config\.yaml cannot be read \(No such file or directory\); give the directory of a trained model"),
     ],
 )
 def test_a_damaged_configuration_of_a_run_is_refused_by_all_that_read_it(tmp_path, content, said):
@@ -260,3 +261,11 @@ def test_differences_name_each_value():
         "heads.pool: not set -> 8",
     ]
     assert differences(old, old) == []
+
+
+@pytest.mark.parametrize("value", ["text", "[1]", "3"])
+def test_a_section_that_is_no_mapping_is_named_before_it_is_read(value):
+    shown = "'text'" if value == "text" else re.escape(value)
+    with pytest.raises(ConfigError, match=f"^--set model_conf={re.escape(value)}: model_conf is {shown}; give a map"):
+        merge(["model/tiny"], [f"model_conf={value}"])
+    merge(["model/tiny"], ["model_conf=null"])

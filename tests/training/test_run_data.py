@@ -24,16 +24,22 @@ def test_directories_that_espnet_would_misread_are_refused(train_dir):
     tables = [train_dir / "wav.scp", train_dir / "text"]
     text = (train_dir / "text").read_text()
     (train_dir / "text").write_text("".join(sorted(text.splitlines(keepends=True), reverse=True)))
-    with pytest.raises(DataError, match=r"train/text: not sorted, or with other than plain single spaces and LF"):
+    with pytest.raises(DataError, match=r"train/text:1: is blank, out of order, .* validate \S*train --fix DIR, and"):
         check_data(train_dir, tables, 16_000)
-    (train_dir / "text").write_text(text)
+    for changed in (text.replace("\n", "\n\n", 1), text.replace("train-03 ", "train-03 \u200b"), "\ufeff" + text):
+        (train_dir / "text").write_text(changed, encoding="utf-8")
+        with pytest.raises(DataError, match=r"train/text:[124]: is blank, out of order, or has other than plain sing"):
+            check_data(train_dir, tables, 16_000)
+    for changed in (text.replace(" ", "\t"), text.rstrip("\n"), text.replace("\n", "\r\n"), text):
+        (train_dir / "text").write_text(changed)  # which ESPnet reads as we do
+        check_data(train_dir, tables, 16_000)
     (train_dir / "segments").write_text(
         "".join(f"{line.split()[0]} {line.split()[0]} 0 0.5\n" for line in text.splitlines())
     )
     with pytest.raises(DataError, match="has segments, and training reads one audio file an utterance"):
         check_data(train_dir, tables, 16_000)
     (train_dir / "segments").unlink()
-    soundfile.write(train_dir / "train-05.wav", np.zeros(8000), 8000)
+    soundfile.write(train_dir / "train-05.wav", np.sin(np.arange(8000)), 8000)
     said = r"^\S*wav\.scp: train-05: \S*train-05\.wav: has 8000 Hz and 1 channel, and the model reads 16000 Hz"
     with pytest.raises(DataError, match=said):
         check_data(train_dir, tables, 16_000)

@@ -6,6 +6,7 @@ import torch
 import yaml
 
 from espnet_diverse.errors import ConfigError, ModelError
+from espnet_diverse.foreign_config import TRUST
 from espnet_diverse.training import checkpoint
 from espnet_diverse.training.tasks import ASRTask, find_weights, load_model, read_config
 
@@ -42,7 +43,7 @@ def test_a_file_that_the_configuration_names_is_missing(copied):
     with pytest.raises(ModelError, match=r"stats_file /gone/feats_stats\.npz is not found, nor a copy"):
         load_model(copied)
     (copied / "config.yaml").unlink()
-    with pytest.raises(ModelError, match=r"config\.yaml: cannot be read \(No such file"):
+    with pytest.raises(ModelError, match=r"config\.yaml cannot be read \(No such file"):
         load_model(copied)
 
 
@@ -85,6 +86,15 @@ def test_values_that_a_part_of_the_model_refuses(copied, section, said):
         load_model(copied)
 
 
+@pytest.mark.parametrize(("name", "value"), [("num_blocks", 900), ("linear_units", 900_000), ("output_size", 900_000)])
+def test_a_model_far_larger_than_its_weights_is_not_built(copied, name, value):
+    config = yaml.safe_load((copied / "config.yaml").read_text())
+    config["encoder_conf"][name] = value
+    (copied / "config.yaml").write_text(yaml.safe_dump(config))
+    with pytest.raises((ModelError, ConfigError), match="far larger model than|of another shape|allocate"):
+        load_model(copied)
+
+
 def test_a_class_of_espnets_that_needs_transformers_says_how_to_get_it(copied, monkeypatch):
     from espnet2.asr.postencoder import hugging_face_transformers_postencoder as wrapper
 
@@ -92,6 +102,9 @@ def test_a_class_of_espnets_that_needs_transformers_says_how_to_get_it(copied, m
     config = yaml.safe_load((copied / "config.yaml").read_text())
     config |= {"postencoder": "hugging_face_transformers", "postencoder_conf": {"model_name_or_path": "bert"}}
     (copied / "config.yaml").write_text(yaml.safe_dump(config))
+    with pytest.raises(ModelError, match="postencoder 'hugging_face_transformers' is not allowed in a run"):
+        load_model(copied)
+    monkeypatch.setenv(TRUST, "1")
     with pytest.raises(ConfigError, match="cannot be built: this command starts without .* set the environment"):
         load_model(copied)
 

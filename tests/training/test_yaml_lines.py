@@ -20,3 +20,10 @@ def test_a_fault_is_one_line_with_the_line_of_the_text():
 
 def test_content_that_is_not_a_mapping_is_described():
     assert [kind(content) for content in (None, [1], "x")] == ["empty", "a list", "a str"]
+
+
+def test_deep_nesting_and_impossible_dates_are_one_line():
+    with pytest.raises(ConfigError, match=r"^a\.yaml: not valid YAML: nested too deeply$"):
+        parse("[" * 100_000, "a.yaml")
+    with pytest.raises(ConfigError, match=r"^a\.yaml: not valid YAML: month must be in 1..12$"):
+        parse("a: 2020-99-99", "a.yaml")

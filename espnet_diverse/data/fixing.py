@@ -1,0 +1,68 @@
+"""A mended copy of a data directory, and what two directories share that should not."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from espnet_diverse.data.atomic_files import staged_directory
+from espnet_diverse.data.faults import ACTIONS, Fault, refuse
+from espnet_diverse.data.formatting import check_target
+from espnet_diverse.data.kaldi import keep_utterances, read_data_dir, scan_data_dir, write_data_dir
+from espnet_diverse.errors import DataError
+
+
+def write_fixed(
+    source: Path, target: Path, faults: Sequence[Fault], actions: Mapping[str, str] = ACTIONS
+) -> tuple[int, int]:
+    """Write a data directory without the utterances that are to be dropped, its tables sorted and in plain form.
+
+    Args:
+        source: A data directory with audio or text.
+        target: Directory to write; audio is not copied, and files that are no tables of `DataDir` are left out.
+        faults: What `find_faults` found in `source`.
+        actions: What is done about each kind.
+
+    Returns:
+        Numbers of utterances kept and dropped; those dropped are listed in dropped.tsv with their reasons.
+
+    Raises:
+        DataError: A fault is to be refused, a fault that is to be dropped is not that of an utterance, no utterance is
+            left, or `target` is `source`. Nothing is written.
+    """
+    if target.resolve() == source.resolve():
+        raise DataError(f"{target}: is the directory to mend; choose another path")
+    dropped = [fault for fault in faults if actions[fault.kind] == "drop"]
+    refuse([f for f in faults if actions[f.kind] == "refuse"] + [f for f in dropped if not isinstance(f.where, str)])
+    data, _ = scan_data_dir(source)
+    by_recording: dict[str, list[str]] = {}
+    for utterance, segment in data.segments.items():
+        by_recording.setdefault(segment.recording, []).append(utterance)
+    for fault in dropped:
+        of_recording = data.segments and fault.file.endswith("wav.scp")
+        for utterance in by_recording.get(str(fault.where), []) if of_recording else [str(fault.where)]:
+            data.dropped.setdefault(utterance, fault.what)
+    tables = [data.text, data.utt2spk, data.src_text, *data.conditions.values()]
+    whole = set(data.utterances()).intersection(*(table.keys() for table in tables if table))
+    fixed = keep_utterances(data, whole - data.dropped.keys())
+    if not fixed.text:
+        raise DataError(f"{source}: no utterance is left of {len(data.utterances())}; see the list of faults")
+    check_target({target.name: fixed}, target.absolute().parent)
+    with staged_directory(target) as staging:
+        write_data_dir(fixed, staging)
+    return len(fixed.text), len(data.dropped)
+
+
+def shared(source: Path, other: Path) -> Iterator[Fault]:
+    """Speakers and sentences of a data directory that `other`, such as the training set, has too.
+
+    Raises:
+        DataError: A table of `other` is faulty.
+    """
+    data, _ = scan_data_dir(source)
+    trained = read_data_dir(other)
+    speakers = set(trained.utt2spk.values()) if trained.utt2spk else set(trained.utterances())
+    for speaker in sorted({data.speaker(utterance) for utterance in data.utterances()} & speakers):
+        yield Fault(f"{source}/utt2spk", speaker, f"this speaker is also in {other}", "shared_speaker")
+    texts = set(trained.text.values())
+    for utterance, text in data.text.items():
+        if text and text in texts:
+            yield Fault(f"{source}/text", utterance, f"this sentence is also in {other}: {text[:40]!r}", "shared_text")

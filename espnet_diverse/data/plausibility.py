@@ -1,0 +1,116 @@
+"""Whether an utterance can be one that a model should learn from: its samples, its length and its text.
+
+What is found has a kind; `faults.ACTIONS` says what is done about each.
+"""
+
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+FRAMES_A_SECOND = 25
+"""Frames of an encoder that subsamples features of 10 ms by 4; CTC needs one for each token."""
+CHARACTERS_A_SECOND = 40
+"""More than anybody speaks in any script, spaces not counted; twice what fast speakers of English reach."""
+_QUIET = 2e-4  # between the least and the greatest sample: 80 dB below full scale
+_OFFSET = 0.1
+_ROUNDING = 1e-6  # of the times in segments, in seconds
+_FULL = 1 - 1.5 * 2**-15  # the last step of 16 bits
+_CLIPPED_SHARE = 0.02  # of a sine at full scale 0.6 % reach it
+_ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[a-zA-Z]{2,8});")
+_WORD = re.compile(r"[\w\ufffd]")  # U+FFFD: bytes that are not utf-8, which are a fault of the table
+
+
+class Finding(NamedTuple):
+    """What is implausible: its kind, a key of `faults.ACTIONS`, and a description."""
+
+    kind: str
+    what: str
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What is expected of utterances.
+
+    Attributes:
+        min_seconds: Least length of an utterance.
+        max_seconds: Greatest length of an utterance.
+        tokens: Function that gives the tokens of a text; without one the number of characters is compared.
+        frames: Number of frames a second that CTC has.
+    """
+
+    min_seconds: float = 0.1
+    max_seconds: float = 60.0
+    tokens: Callable[[str], Sequence[object]] | None = None
+    frames: float = FRAMES_A_SECOND
+
+
+class Measures(NamedTuple):
+    """Measures of samples: their number, least, greatest and mean, the share of clipped ones, and a digest."""
+
+    count: int
+    low: float
+    high: float
+    mean: float
+    clipped: float
+    digest: bytes
+
+
+def measure(blocks: Iterable[NDArray]) -> Measures:
+    """Measure samples, given in blocks (L,) float32; a block at a time is in memory."""
+    count, total, clipped = 0, 0.0, 0
+    low, high = inf, -inf
+    digest = hashlib.blake2b(digest_size=16)
+    for block in blocks:
+        if len(block):
+            digest.update(np.ascontiguousarray(block).data)
+            low, high = min(low, float(block.min())), max(high, float(block.max()))
+            total += float(block.sum(dtype=np.float64))
+            clipped += int(np.count_nonzero(np.abs(block) >= _FULL))
+            count += len(block)
+    return Measures(count, low, high, total / max(count, 1), clipped / max(count, 1), digest.digest())
+
+
+def sound_findings(found: Measures) -> Iterator[Finding]:
+    """What is implausible about samples: none but silence, an offset, or clipping."""
+    if found.high - found.low < _QUIET:
+        yield Finding("silent", f"is silent: all samples lie between {found.low:.4f} and {found.high:.4f}")
+    elif abs(found.mean) > _OFFSET:
+        yield Finding("offset", f"its samples have a mean of {found.mean:.2f}, and 0 is expected; remove the offset")
+    elif found.clipped > _CLIPPED_SHARE:
+        yield Finding("clipped", f"is clipped: {found.clipped:.0%} of its samples are at full scale; get the original")
+
+
+def length_findings(seconds: float, limits: Limits) -> Iterator[Finding]:
+    """Whether an utterance is too short or too long."""
+    if seconds < limits.min_seconds - _ROUNDING:
+        yield Finding("short", f"is {seconds:.3f} s long; at least {limits.min_seconds:g} s are expected")
+    if seconds > limits.max_seconds:
+        yield Finding("long", f"is {seconds:.1f} s long; at most {limits.max_seconds:g} s are expected; cut it")
+
+
+def text_findings(text: str, seconds: float | None, limits: Limits) -> Iterator[Finding]:
+    """What is implausible about a transcript; `seconds` is None for text without audio."""
+    entity = _ENTITY.search(text)
+    if entity:
+        yield Finding("entity", f"the transcript has the HTML entity {entity[0]}; write the character itself")
+    if seconds is None:
+        return
+    if not _WORD.search(text):
+        yield Finding("wordless", "the transcript has no letter or digit")
+        return
+    characters = sum(map(len, text.split()))
+    if characters > CHARACTERS_A_SECOND * seconds + 1:
+        what = f"the transcript has {characters} characters for {seconds:.2f} s of audio"
+        yield Finding("crowded", f"{what}; at most {CHARACTERS_A_SECOND} a second are expected")
+    elif limits.tokens is not None:
+        tokens = limits.tokens(text)
+        needed = len(tokens) + sum(first == second for first, second in zip(tokens, tokens[1:], strict=False))
+        frames = int(limits.frames * seconds)
+        if needed > frames:
+            yield Finding("crowded", f"the transcript needs {needed} frames for CTC, and the audio has {frames}")

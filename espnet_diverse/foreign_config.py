@@ -1,0 +1,138 @@
+"""Allowed values in the configuration of a trained model that may be from somebody else.
+
+A configuration selects classes, and some of ESPnet's classes download models, with code, or load files that it names,
+when they are built. A packed model, or the directory of a run, may only select classes that need nothing but ESPnet and
+this package. Numbers are within what a model on one machine can have; `nets/size_limits.py` compares with its weights.
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from espnet_diverse.errors import ModelError
+from espnet_diverse.foreign_yaml import shortened
+
+TRUST = "ESPNET_DIVERSE_TRUST_RUNS"
+_NETS = {
+    *("conformer", "transformer", "branchformer", "e_branchformer", "multiconv_conformer", "transformer_multispkr"),
+    *("contextual_block_transformer", "contextual_block_conformer", "rnn", "vgg_rnn"),
+    *("diverse_transformer", "diverse_conformer", "diverse_e_branchformer", "diverse_contextual_block_transformer"),
+}
+_DECODERS = {
+    *("transformer", "transformer_md", "rnn", "transducer", "mlm", "linear_decoder", "diverse_transformer"),
+    *("lightweight_conv", "lightweight_conv2d", "dynamic_conv", "dynamic_conv2d", "flow"),
+}
+_TOKENS = {"char", "bpe", "word", "phn"}
+_ALLOWED = {
+    "frontend": {"default", "sliding_window", "wav2vec_cnn", "embed", "patch", "bert"},
+    "specaug": {"specaug"},
+    "normalize": {"global_mvn", "utterance_mvn"},
+    "preencoder": {"sinc", "linear"},
+    "postencoder": {"length_adaptor"},
+    **dict.fromkeys(("encoder", "md_encoder", "hier_encoder", "extra_mt_encoder"), _NETS),
+    **dict.fromkeys(("decoder", "extra_asr_decoder", "extra_mt_decoder"), _DECODERS),
+    "lm": {"seq_rnn", "transformer", "diverse_transformer"},
+    "classifier": {"self_attentive"},
+    "model": {"espnet", "maskctc", "pit_espnet", "mt", "discrete_asr", "lm", "lm_multitask", "diverse", "flow"},
+    "token_type": _TOKENS,
+    "src_token_type": _TOKENS | {"hugging_face"},  # reads one file and downloads nothing
+}
+"""Allowed values by key; null is always allowed."""
+
+
+OF_THE_MACHINE = {
+    "output_dir": None,
+    "config": None,
+    "pretrain_path": None,
+    "init_param": [],
+    "train_data_path_and_name_and_type": [],
+    "valid_data_path_and_name_and_type": [],
+    "train_shape_file": [],
+    "valid_shape_file": [],
+}
+"""Keys of config.yaml that hold paths and that only training uses, and their values in a packed model."""
+_PARTS = tuple(f"{part}_conf" for part in _ALLOWED if not part.endswith("token_type"))
+_TASKS = ("asr", "st", "mt", "lm", "cls", "s2t")
+_TOKEN_LISTS = ("token_list", "src_token_list")
+_MOST = 1_000_000
+_NUMBERS = {
+    "n_fft": (16, 1 << 16),
+    "win_length": (16, 1 << 16),
+    "hop_length": (16, 1 << 16),
+    "n_mels": (1, 1024),
+    "num_blocks": (0, 1000),
+    "num_layers": (0, 1000),
+    "nlayers": (0, 1000),
+    "layer": (0, 1000),
+}
+"""Least and greatest value by option; other numbers of a part are at most 1,000,000."""
+
+
+def check_config(config: Mapping, source: Path, packed: bool = True) -> None:
+    """Refuse a configuration that could download or open something or exhaust the machine, or that is malformed.
+
+    Args:
+        config: The configuration.
+        source: Path of the archive, or of config.yaml, for messages.
+        packed: Whether it is that of a packed model; otherwise of the directory of a run, whose user can allow parts
+            that it was trained with by setting the environment variable `TRUST`.
+
+    Raises:
+        ModelError: A value is not allowed, or a section is not a mapping.
+    """
+    for key, section in config.items():
+        if str(key).endswith("_conf") and not isinstance(section, dict | None):
+            what = f"{shortened(key)} of config.yaml is {shortened(section)}"
+            raise ModelError(f"{source}: {what}; it must be a mapping of options")
+    if strange := [key for key in config if not isinstance(key, str)]:
+        raise ModelError(f"{source}: key {shortened(repr(strange[0]))} of config.yaml is not text; correct it")
+    if (task := config.get("task", "asr")) not in _TASKS:
+        raise ModelError(f"{source}: task of config.yaml is {shortened(task)}; it must be one of {' '.join(_TASKS)}")
+    for section, key in named_files(config):
+        if not isinstance(section[key], str):
+            raise ModelError(f"{source}: {key} of config.yaml is {shortened(section[key])}; it must be a path")
+    for key in _TOKEN_LISTS:
+        tokens = config.get(key)
+        if tokens is not None and not (isinstance(tokens, list) and all(isinstance(each, str) for each in tokens)):
+            what = f"{key} of config.yaml is {shortened(tokens)}"
+            raise ModelError(f"{source}: {what}; it must be the list of tokens itself, each of them text")
+    if packed or os.environ.get(TRUST) != "1":
+        _check_parts(config, source, packed)
+    for part in _PARTS:
+        for option, value in _numbers(config.get(part), part):
+            least, most = _NUMBERS.get(option.rpartition(".")[2], (-_MOST, _MOST))
+            if not least <= value <= most:  # nor is NaN
+                what = f"{shortened(option)} of config.yaml is {shortened(value)}"
+                raise ModelError(f"{source}: {what}; allowed are {least} to {most}")
+
+
+def named_files(config: Mapping) -> list[tuple[dict, str]]:
+    """Entries of the config.yaml of a run that name files which the model needs: for each its section and key."""
+    normalise = config.get("normalize_conf") or {}
+    entries = (config, "bpemodel"), (config, "src_bpemodel"), (normalise, "stats_file")
+    return [(section, key) for section, key in entries if section.get(key)]
+
+
+def _check_parts(config: Mapping, source: Path, packed: bool) -> None:
+    for key, allowed in _ALLOWED.items():
+        chosen = config.get(key)
+        if chosen is not None and str(chosen).lower() not in allowed:
+            what = f"{key} {shortened(repr(chosen))} is not allowed"
+            why = "in a packed model, because it may download and run code"
+            todo = f"allowed: {' '.join(sorted(allowed))}"
+            if not packed:
+                why = "in a run, because it may download code or load files that config.yaml names"
+                todo += f"; set {TRUST}=1 if you have trained this run yourself"
+            raise ModelError(f"{source}: {what} {why}; {todo}")
+
+
+def _numbers(value: object, name: str) -> Iterator[tuple[str, float]]:
+    """The numbers of a section, at any depth, each with its path of keys."""
+    if isinstance(value, dict):
+        for key, below in value.items():
+            yield from _numbers(below, f"{name}.{key}")
+    elif isinstance(value, list | tuple):
+        for below in value:
+            yield from _numbers(below, name)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield name, value

@@ -1,0 +1,72 @@
+"""A mended copy of a data directory, and what two directories share."""
+
+import numpy as np
+import pytest
+import soundfile
+
+from espnet_diverse.audio.segments import Segment
+from espnet_diverse.data.faults import ACTIONS
+from espnet_diverse.data.fixing import shared, write_fixed
+from espnet_diverse.data.kaldi import read_data_dir, write_data_dir
+from espnet_diverse.data.tables import write_table
+from espnet_diverse.data.validate import find_faults, validate
+from espnet_diverse.errors import DataError
+
+
+def test_tables_become_plain_and_sorted(data, data_dir, tmp_path):
+    (data_dir / "text").write_bytes("b1\tfour\xa0five\r\n\na2 三\u200b\na1  一 二".encode())
+    assert write_fixed(data_dir, tmp_path / "fixed", find_faults(data_dir)) == (3, 0)
+    assert (tmp_path / "fixed" / "text").read_text(encoding="utf-8") == "a1 一 二\na2 三\nb1 four five\n"
+    assert read_data_dir(tmp_path / "fixed") == read_data_dir(data_dir)
+
+
+def test_utterances_are_dropped_with_a_list(data, data_dir, tmp_path):
+    soundfile.write(data.wav_scp["a1"], np.zeros(8000, np.int16), 16000)
+    write_table(data_dir / "text", data.text | {"b1": "x" * 300})
+    assert write_fixed(data_dir, tmp_path / "fixed", find_faults(data_dir)) == (1, 2)
+    fixed = read_data_dir(tmp_path / "fixed")
+    assert fixed.utterances() == ["a2"] and fixed.utt2spk == {"a2": "a"}
+    rows = (tmp_path / "fixed" / "dropped.tsv").read_text().splitlines()
+    assert rows[1].startswith("a1\t") and "is silent" in rows[1] and rows[2].startswith("b1\tthe transcript has 300 ")
+    validate(tmp_path / "fixed")
+
+
+def test_a_silent_recording_takes_its_segments_along(data, tmp_path):
+    soundfile.write(data.wav_scp["a1"], np.zeros(8000, np.int16), 16000)
+    data.segments = {"u": Segment("a1", 0.0, 0.4), "v": Segment("a2", 0.0, 0.4), "w": Segment("a2", 0.0, 0.05)}
+    data.text, data.utt2spk = dict.fromkeys("uvw", "x"), dict.fromkeys("uvw", "s")
+    del data.wav_scp["b1"]
+    write_data_dir(data, tmp_path / "set")
+    assert write_fixed(tmp_path / "set", tmp_path / "fixed", find_faults(tmp_path / "set")) == (1, 2)
+    fixed = read_data_dir(tmp_path / "fixed")
+    assert list(fixed.segments) == ["v"] and list(fixed.wav_scp) == ["a2"]
+
+
+def test_what_cannot_be_dropped_is_refused_and_nothing_is_written(data, data_dir, tmp_path):
+    write_table(data_dir / "text", {"a1": "x", "a2": "y", "c1": "z"})
+    faults = find_faults(data_dir)
+    with pytest.raises(DataError, match="^2 faults: .*text: c1: transcript without audio"):
+        write_fixed(data_dir, tmp_path / "fixed", faults)
+    assert not (tmp_path / "fixed").exists()
+    assert write_fixed(data_dir, tmp_path / "fixed", faults, ACTIONS | {"missing": "drop"}) == (2, 2)
+    (data_dir / "text").write_text("a1 x\na1 y\n")
+    with pytest.raises(DataError, match="text:2: duplicate id 'a1'"):
+        write_fixed(data_dir, tmp_path / "other", find_faults(data_dir), dict.fromkeys(ACTIONS, "drop"))
+    with pytest.raises(DataError, match="set: is the directory to mend; choose another path"):
+        write_fixed(data_dir, data_dir, [])
+    write_table(data_dir / "text", dict.fromkeys(data.text, "x" * 300))
+    with pytest.raises(DataError, match="no utterance is left of 3; see the list of faults"):
+        write_fixed(data_dir, tmp_path / "other", find_faults(data_dir))
+
+
+def test_shared_speakers_and_sentences_are_named(data, data_dir, tmp_path):
+    data.utt2spk, data.text = dict.fromkeys(data.utt2spk, "b"), data.text | {"a1": "new", "a2": "new, too"}
+    write_data_dir(data, tmp_path / "test")
+    assert [str(fault).removeprefix(f"{tmp_path}/test/") for fault in shared(tmp_path / "test", data_dir)] == [
+        f"utt2spk: b: this speaker is also in {data_dir}",
+        f"text: b1: this sentence is also in {data_dir}: 'four five'",
+    ]
+    (data_dir / "utt2spk").unlink()
+    data.utt2spk = {}
+    write_data_dir(data, tmp_path / "test")
+    assert {fault.where for fault in shared(tmp_path / "test", data_dir)} == {"a1", "a2", "b1"}

@@ -1,0 +1,83 @@
+"""Configurations of packed models and of runs: what may be chosen, and within which bounds."""
+
+from pathlib import Path
+
+import pytest
+
+from espnet_diverse.errors import ModelError
+from espnet_diverse.foreign_config import TRUST, check_config, named_files
+from espnet_diverse.nets import DECODERS, ENCODERS, LANGUAGE_MODELS
+from espnet_diverse.training.config import merge
+
+MODEL = Path("model.zip")
+
+
+@pytest.mark.parametrize(
+    ("key", "nets"),
+    [("encoder", ENCODERS), ("decoder", DECODERS), ("lm", LANGUAGE_MODELS)],
+    ids=lambda each: str(each)[:7],
+)
+def test_all_our_nets_may_be_packed(key, nets):
+    for name in nets:
+        check_config({key: name}, MODEL)
+
+
+@pytest.mark.parametrize("name", ["model/tiny,attention/sdma", "model/mt_tiny", "model/transformer_12x6"])
+def test_our_fragments_may_be_packed(name):
+    check_config(dict(merge(name.split(","))), MODEL)
+
+
+def test_nothing_and_either_case_are_allowed():
+    check_config({"frontend": None, "encoder": "Transformer", "encoder_conf": None, "decoder_conf": {"a": 1}}, MODEL)
+    check_config({}, MODEL)
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({"frontend": "s3prl"}, "frontend 's3prl' is not allowed .*; allowed: bert default embed patch"),
+        ({"decoder": "hugging_face_transformers"}, "decoder 'hugging_face_.* may download and run code"),
+        ({"extra_asr_decoder": "whisper"}, "extra_asr_decoder 'whisper' is not allowed"),
+        ({"token_type": "whisper_en"}, "token_type 'whisper_en' is not allowed"),
+        ({"token_type": "hugging_face"}, "token_type 'hugging_face' is not allowed"),
+        ({"encoder": ["transformer"]}, r"encoder \['transformer'\] is not allowed"),
+        ({"normalize_conf": [1]}, r"normalize_conf of config.yaml is \[1\]; it must be a mapping of options"),
+        ({"my_conf": "x"}, "my_conf of config.yaml is x; it must be a mapping of options"),
+        ({"token_list": "/dev/zero"}, "token_list of config.yaml is /dev/zero; it must be the list of tokens itself"),
+        ({"src_token_list": [1]}, "src_token_list of config.yaml is .1.; it must be the list of tokens itself"),
+        ({"encoder_conf": {"num_blocks": 10**9}}, r"encoder_conf.num_blocks of .* 1000000000; allowed are 0 to 1000$"),
+        ({"frontend_conf": {"hop_length": 1}}, "frontend_conf.hop_length of config.yaml is 1; allowed are 16 to 65536"),
+        ({"frontend_conf": {"n_fft": 2**40}}, "frontend_conf.n_fft of config.yaml is 1099511627776; allowed are 16"),
+        ({"decoder_conf": {"a": [{"b": 1e7}]}}, r"decoder_conf.a.b of config.yaml is 10000000.0; allowed are -1000000"),
+        ({"lm_conf": {"unit": 10**400}}, r"lm_conf.unit of config.yaml is 10{196}\.\.\.; allowed are"),
+        ({"encoder_conf": {"rate": float("nan")}}, "encoder_conf.rate of config.yaml is nan"),
+        ({"encoder_conf": {"rate": float("inf")}}, "encoder_conf.rate of config.yaml is inf"),
+        ({"bpemodel": ["x"]}, r"bpemodel of config.yaml is \['x'\]; it must be a path"),
+        ({"normalize_conf": {"stats_file": 3}}, "stats_file of config.yaml is 3; it must be a path"),
+        ({"task": ["asr"]}, r"task of config.yaml is \['asr'\]; it must be one of asr st mt lm cls s2t"),
+        ({3: 1}, "key 3 of config.yaml is not text"),
+        ({"x_conf": "y" * 10**6}, r"x_conf of config.yaml is y{197}\.\.\.; it must be"),
+        ({"encoder": "y" * 10**6}, r"encoder 'y{196}\.\.\. is not allowed"),
+    ],
+)
+def test_what_may_run_code_or_is_malformed_is_refused(config, said):
+    with pytest.raises(ModelError, match=f"^model.zip: {said}"):
+        check_config(config, MODEL)
+
+
+def test_a_run_may_have_other_parts_if_its_user_says_so(monkeypatch):
+    beats = {"encoder": "beats", "encoder_conf": {"beats_ckpt_path": "/x"}}
+    with pytest.raises(ModelError, match=f"config.yaml: encoder 'beats' is not allowed in a run.*; set {TRUST}=1 if"):
+        check_config(beats, Path("config.yaml"), packed=False)
+    monkeypatch.setenv(TRUST, "1")
+    check_config(beats, Path("config.yaml"), packed=False)
+    with pytest.raises(ModelError, match="not allowed in a packed model"):
+        check_config(beats, MODEL)
+    with pytest.raises(ModelError, match="num_blocks"):
+        check_config({"encoder_conf": {"num_blocks": 10**9}}, MODEL, packed=False)
+
+
+def test_the_files_that_a_configuration_names():
+    config = {"bpemodel": "a", "src_bpemodel": None, "normalize_conf": {"stats_file": "b", "norm_vars": True}}
+    assert [section[key] for section, key in named_files(config)] == ["a", "b"]
+    assert named_files({"normalize_conf": None}) == []
