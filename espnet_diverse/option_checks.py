@@ -181,8 +181,8 @@ def check(option: Field, value: Any) -> None:
 
 
 def is_number(value: Any) -> bool:
-    """Whether `value` is an int or a float; a bool is neither."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+    """Whether `value` is an int or a float; a bool and NaN are neither."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and value == value
 
 
 def _former_names(options: Mapping[str, Any], keys: tuple[str, ...], origin: str) -> Iterator[tuple[str, ...]]:

@@ -1,13 +1,23 @@
 """Names of options: unknown ones are refused, former ones are read with a warning."""
 
 import logging
-from dataclasses import dataclass, field
+import math
+from dataclasses import dataclass, field, make_dataclass
 
 import pytest
 
 from espnet_diverse import option_checks
 from espnet_diverse.errors import ConfigError
-from espnet_diverse.option_checks import UnknownOptionError, hint, present_keys, read, renamed, with_present_names
+from espnet_diverse.option_checks import (
+    OptionError,
+    UnknownOptionError,
+    check_fields,
+    hint,
+    present_keys,
+    read,
+    renamed,
+    with_present_names,
+)
 
 
 @dataclass
@@ -33,6 +43,13 @@ def test_an_unknown_option_is_refused():
         read(Options, {"pol": 3}, "selection")
     assert str(error.value) == "selection has no option 'pol'; known: pool conditions"
     assert error.value.name == "pol"
+
+
+def test_no_number_is_nan():
+    options = make_dataclass("Rates", [("rate", float, 0.5)])
+    check_fields(options(math.inf))
+    with pytest.raises(OptionError, match="^rate nan is not a number"):
+        check_fields(options(math.nan))
 
 
 def test_the_hint_is_the_most_similar_name_or_the_known_ones():

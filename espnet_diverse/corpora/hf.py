@@ -79,7 +79,7 @@ def table_rows(
         for name, feature in dataset.features.items():
             value = None if name in unread else values[name]
             if isinstance(value, Mapping) and {"path", "bytes"} <= value.keys():
-                row[name] = _audio(value, place, folder)
+                row[name] = _audio(value, place, folder, name)
             elif hasattr(feature, "int2str") and value is not None and value >= 0:
                 row[name] = feature.int2str(value)
             elif isinstance(value, str | int | float):
@@ -87,12 +87,14 @@ def table_rows(
         yield row
 
 
-def _audio(value: Mapping[str, Any], place: Path, folder: Path) -> str:
-    """Path of a recording: its own, or `place` with its suffix, where it is written."""
+def _audio(value: Mapping[str, Any], place: Path, folder: Path, column: str) -> str:
+    """Path of a recording: its own, or `place` with its suffix, where it is written; or another column has, beside."""
     own = value["path"] or ""
     if value["bytes"] is None:
         return str(Path(own).absolute()) if own else ""
     file = place.with_suffix(Path(own).suffix or ".wav")  # audio is recognised by its content, not by its suffix
+    if (folder / file).exists():
+        file = file.with_stem(f"{file.stem}-{safe_name(column)}")
     (folder / file).parent.mkdir(parents=True, exist_ok=True)
     (folder / file).write_bytes(value["bytes"])
     return str(file)

@@ -76,12 +76,14 @@ def download(target_dir: Path, selection: Selection = EVERYTHING, url: str = URL
     """Fetch OPUS's files for the selected languages (25 MB) into `target_dir`/tatoeba; checksums are not published.
 
     Returns:
-        The corpus directory for `prepare`; an earlier complete download is reused.
+        The corpus directory for `prepare`; pairs of languages that are there are not fetched again.
     """
     named = [sorted(split_pair(pair)) for pair in (*selection.pairs, *selection.zero_shot)]
     named = named or [sorted((language, "en")) for language in selection.languages or LANGUAGES]
     pairs = sorted({"-".join(sorted("cmn" if code == "zh" else code for code in pair)) for pair in named})
-    return fetch_release({f"{url}/{pair}.txt.zip": None for pair in pairs}, target_dir / "tatoeba")
+    for pair in pairs:
+        fetch_release({f"{url}/{pair}.txt.zip": None}, target_dir / "tatoeba" / pair)
+    return target_dir / "tatoeba"
 
 
 def _published(root: Path) -> dict[str, Files]:

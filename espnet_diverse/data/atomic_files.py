@@ -23,13 +23,16 @@ def staged_directory(target: Path) -> Iterator[Path]:
     """Yield an empty directory that replaces `target` when the block ends without an exception.
 
     It is beside `target`, on the same file system, so that the rename is atomic. If the block raises, it is removed and
-    `target` stays as it was. Directories left by a killed process are removed at the next start.
+    `target` stays as it was. Directories left by a killed process are removed at the next start. Where `target` is a
+    link, the directory that it leads to is replaced, and the link stays.
 
     Raises:
         DataError: `target` is a file.
     """
     if target.exists() and not target.is_dir():
         raise DataError(f"{target}: is a file, but a directory is to be written here; choose another path")
+    if target.is_symlink():
+        target = target.resolve()
     parent_is_new = not target.parent.exists()
     staging = target.with_name(f".{target.name}.partial")
     previous = target.with_name(f".{target.name}.previous")

@@ -25,8 +25,16 @@ class Monolingual:
 
     @classmethod
     def of(cls, data: DataDir) -> "Monolingual":
-        """The table `text` of a data directory; its other tables are not used."""
-        return cls(data.text, data.conditions.get("utt2tgtlang") or data.conditions.get("utt2lang", {}))
+        """The table `text` of a data directory, and the one of its languages.
+
+        Raises:
+            DataError: The table of the languages lacks a sentence.
+        """
+        table = "utt2tgtlang" if data.conditions.get("utt2tgtlang") else "utt2lang"
+        languages = data.conditions.get(table, {})
+        if languages and (lacking := data.text.keys() - languages.keys()):
+            raise DataError(f"{table} lacks {min(lacking)}; add its language, or remove the table")
+        return cls(data.text, languages)
 
     def to_translate(self) -> DataDir:
         """A data directory with these sentences as the source of translation."""

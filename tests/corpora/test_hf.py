@@ -120,6 +120,13 @@ def test_sets_that_are_not_wanted_are_not_written(library, tmp_path):
     assert [row["split"] for row in rows(path)] == ["validation"]
 
 
+def test_two_columns_of_audio_are_two_files(tmp_path):
+    row = {name: {"path": "x.wav", "bytes": name.encode()} for name in ("audio", "clean audio")}
+    (found,) = hf.table_rows(Split([row]), "train", tmp_path)
+    for name in row:
+        assert (tmp_path / found[name]).read_bytes() == name.encode()
+
+
 def test_one_split_is_drawn_from_and_files_stay_where_they_are(tmp_path, write_wav):
     files = [str(write_wav(tmp_path / f"{number}.wav")) for number in range(3)]
     dataset = Split([{"audio": {"path": file, "bytes": None}, "id": file[-5], "text": None} for file in files])

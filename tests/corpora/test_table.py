@@ -136,6 +136,11 @@ def test_audio_that_is_none_is_a_fault_of_its_line(tmp_path, write):
         table.prepare(path, Selection(sets=("test",)))
 
 
+def test_the_root_of_the_file_system_is_no_audio(tmp_path, write):
+    with pytest.raises(DataError, match="mine.csv:2: audio '/': / does not exist; add it, or leave such rows out with"):
+        table.prepare(write("audio,text", "/,Hello."))
+
+
 def test_a_user_prepares_it(tmp_path, write, capsys):
     rows = [f"{number}.wav,Hello {number}.,s{number % 4}" for number in range(12)]
     path = write("audio,words,who", *rows)

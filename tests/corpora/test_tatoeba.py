@@ -52,3 +52,21 @@ def test_zero_shot_directions_of_the_published_layout(published):
     sets = tatoeba.prepare(published, Selection(pairs=("zh-en",), zero_shot=("en-fr",)))
     assert {key[:5] for key in sets["train"].text} == {"zh-en"}
     assert {key[:5] for key in sets["test"].text} == {"zh-en", "en-fr"}
+
+
+def test_other_languages_are_fetched_beside_those_of_an_earlier_download(tmp_path, monkeypatch):
+    fetched = []
+
+    def fetch(urls, target):
+        if not target.is_dir():
+            target.mkdir(parents=True)
+            fetched.extend(urls)
+        return target
+
+    monkeypatch.setattr(tatoeba, "fetch_release", fetch)
+    for pairs in (("de-en",), ("zh-en", "en-de")):
+        assert tatoeba.download(tmp_path, Selection(pairs=pairs), "http://host") == tmp_path / "tatoeba"
+    assert fetched == ["http://host/de-en.txt.zip", "http://host/cmn-en.txt.zip"]
+    tatoeba.download(tmp_path / "all", url="http://host")
+    pairs = ["ar-en", "cmn-en", "de-en", "el-en", "en-es", "en-fr"]
+    assert fetched[2:] == [f"http://host/{pair}.txt.zip" for pair in pairs]

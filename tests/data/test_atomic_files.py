@@ -40,6 +40,18 @@ def test_leftovers_of_a_killed_run_are_removed(tmp_path):
     assert [entry.name for entry in tmp_path.iterdir()] == ["train"]
 
 
+def test_a_link_to_a_directory_on_another_disk_stays(tmp_path):
+    link, other = tmp_path / "data" / "train", tmp_path / "disk" / "train"
+    link.parent.mkdir()
+    other.mkdir(parents=True)
+    link.symlink_to(other)
+    for content in ("old", "new"):
+        with staged_directory(link) as staging:
+            (staging / "file").write_text(content)
+    assert link.is_symlink() and (other / "file").read_text() == "new"
+    assert [path.name for folder in ("data", "disk") for path in (tmp_path / folder).iterdir()] == ["train", "train"]
+
+
 def test_a_file_in_the_way_is_kept(tmp_path):
     (tmp_path / "train").write_text("mine")
     with pytest.raises(DataError, match="train: is a file, but a directory is to be written here"):

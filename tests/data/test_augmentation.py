@@ -35,6 +35,13 @@ def test_the_text_of_parallel_data_is_in_the_target_language():
     assert found.to_translate() == DataDir(text={"a": "ja"}, src_text={"a": "ja"}, conditions={"utt2lang": {"a": "de"}})
 
 
+@pytest.mark.parametrize("table", ["utt2lang", "utt2tgtlang"])
+def test_a_sentence_without_its_language_is_refused_before_it_is_translated(table):
+    data = DataDir(text={"a": "ja", "b": "nein", "c": "gut"}, conditions={table: {"a": "de"}})
+    with pytest.raises(DataError, match=f"^{table} lacks b; add its language, or remove the table$"):
+        Monolingual.of(data)
+
+
 def test_nothing_left_is_an_error():
     with pytest.raises(DataError, match="no pair is left of 3 sentences; first bt-a no translation; train the model"):
         augment(SENTENCES, {}, "back")

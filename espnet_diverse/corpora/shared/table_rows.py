@@ -192,7 +192,7 @@ class RowReader:
         """Id of an audio file: its path from the table, without what leads out of the folder and without suffix."""
         if not cells["audio"]:
             return ""
-        parts = Path(os.path.relpath(audio.with_suffix(""), self.table.path.parent)).parts
+        parts = Path(os.path.relpath(Path(audio.parent, audio.stem), self.table.path.parent)).parts
         return "-".join(safe_name(part) for part in parts if part != "..")
 
     def _utterance(

@@ -78,14 +78,3 @@ def test_caps_and_damage(tmp_path):
         DataError, match="a.zip: cannot be unpacked .*; free space if the disk is full, otherwise delete"
     ):
         unzip(archive, tmp_path)
-
-
-def test_tatoeba_is_fetched_by_pair(tmp_path, monkeypatch):
-    from espnet_diverse.corpora import Selection, tatoeba
-
-    asked = []
-    monkeypatch.setattr(tatoeba, "fetch_release", lambda urls, target: asked.append(list(urls)) or target)
-    tatoeba.download(tmp_path, Selection(pairs=("zh-en", "en-de", "de-en")), "https://x")
-    tatoeba.download(tmp_path, url="https://x")
-    assert asked[0] == ["https://x/cmn-en.txt.zip", "https://x/de-en.txt.zip"]
-    assert [url[10:-8] for url in asked[1]] == ["ar-en", "cmn-en", "de-en", "el-en", "en-es", "en-fr"]
