@@ -51,6 +51,7 @@ class _TaskMixin:
         parser.add_argument("--sampling", default=None)
         parser.add_argument("--compile", default=False)
         parser.add_argument("--repulsion", default=None)
+        parser.add_argument("--save_interval_steps", type=int, default=0)
 
     @classmethod
     def optional_data_names(cls, train: bool = True, inference: bool = False) -> tuple[str, ...]:
