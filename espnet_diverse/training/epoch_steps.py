@@ -65,6 +65,7 @@ class Steps:
         if self._source is None:
             self._source = iter(progress(self._batches(), self.name, self.total, "step"))
         self.since = 0
+        utterances = self.last  # of the batch that was halved
         while True:
             self._is_part = bool(self._parts)
             if self._is_part:
@@ -74,11 +75,12 @@ class Steps:
                 if item is None:
                     return
                 self.last, self._batch = item
-                self.names.add(self.last)
+                utterances = self.last
             yield self.last, dict(self._batch)
             self.since += 1
             if self.whole:
                 self.done += 1
+                self.names.add(utterances)
             self.after_step()
 
     def halve(self, reason: str) -> None:

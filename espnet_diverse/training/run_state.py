@@ -19,6 +19,7 @@ import torch
 from espnet2.train.reporter import Average, Reporter, SubReporter, WeightedAverage
 from torch import nn
 
+from espnet_diverse.attention.update_counter import count_update_of_checkpoint
 from espnet_diverse.errors import TrainingError
 from espnet_diverse.training import checkpoint
 
@@ -67,6 +68,7 @@ class RunState:
         self.scaler: Any = None
         self._rates = [[_base_rate(group) for group in optimizer.param_groups] for optimizer in optimizers]
         self._position: Position | None = None
+        self._resumed = False
 
     def save(self, state: Mapping, path: str | Path) -> None:
         """Save what ESPnet saves: two generations of the checkpoint, and other files as they are."""
@@ -102,6 +104,7 @@ class RunState:
         state = checkpoint.load(path, device)
         position = state.pop(_POSITION, None)
         _rescale(state, state.pop(_RATES, None) or self._rates, self._rates)
+        self._resumed = True
         if position:
             self._position = Position(**position)
             return state
@@ -113,6 +116,9 @@ class RunState:
     def take_position(self, epoch: int) -> Position | None:
         """The position from which `epoch` goes on, once; None if it begins anew."""
         position, self._position = self._position, None
+        if self._resumed and (position is None or position.updated or epoch > 1):
+            count_update_of_checkpoint(self.model)
+        self._resumed = False
         return position if position and position.epoch == epoch else None
 
 

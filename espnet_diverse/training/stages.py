@@ -21,6 +21,7 @@ from espnet_diverse.training.checkpoint import CHECKPOINT
 from espnet_diverse.training.condition_names import condition_table, fill_in
 from espnet_diverse.training.config import Config, located, save
 from espnet_diverse.training.learning_curves import draw_curves
+from espnet_diverse.training.number_checks import check_numbers
 from espnet_diverse.training.repulsion import read_repulsion
 from espnet_diverse.training.run_data import FOLD_LENGTH, PREFIX, RunData, Tokens, check_audio, check_data, existing
 from espnet_diverse.training.run_lock import exclusive
@@ -172,6 +173,7 @@ def _fill(config: Config, data: RunData, tokens: Tokens) -> Config:
     for key in FILLED_IN:
         if key in config:
             raise ConfigError(f"{config.origin(key)}: key {key!r} is filled in by the command line; remove it")
+    check_numbers(config)
     filled = copy.deepcopy(config)
     for data_dir in data.phases().values() if data.speech else ():
         check_audio(data_dir, data.task, reads_features(config))
