@@ -142,18 +142,25 @@ class _Batches:
         return self
 
     def __next__(self) -> Item:
-        try:
-            item = next(self.iterator)
-        except RuntimeError as error:
-            self._begin_again(error)
-            item = next(self.iterator)
-        self.number += 1
-        return item
+        while True:
+            try:
+                item = next(self.iterator)
+            except (RuntimeError, OSError, EOFError) as error:  # of a pipe, where a batch was being handed over
+                if not self._lost_worker():
+                    raise
+                self._begin_again(error)
+            else:
+                self.number += 1
+                return item
 
-    def _begin_again(self, error: RuntimeError) -> None:
-        if not str(error).startswith("DataLoader worker (pid"):
-            raise error
-        if self.again or self.iterator is self.loader:
+    def _lost_worker(self) -> bool:
+        workers = getattr(self.iterator, "_workers", ())
+        for worker in workers:
+            worker.join(0.1)  # its pipes close shortly before it has ended
+        return any(not worker.is_alive() for worker in workers)
+
+    def _begin_again(self, error: Exception) -> None:
+        if self.again:
             raise TrainingError(
                 f"{self.name}: a worker that reads data was killed again; the machine may be out of memory: lower "
                 "num_workers, and give the same command again"

@@ -39,7 +39,7 @@ def logged(path: str | Path) -> Iterator[None]:
     path.parent.mkdir(parents=True, exist_ok=True)
     root = logging.getLogger()
     level = root.level
-    file = logging.FileHandler(path, encoding="utf-8")
+    file = _LogFile(path, encoding="utf-8")
     file.setFormatter(logging.Formatter("%(asctime)s (%(module)s:%(lineno)d) %(levelname)s: %(message)s"))
     console = logging.StreamHandler(sys.stderr)
     console.setLevel(logging.WARNING)
@@ -58,6 +58,14 @@ def logged(path: str | Path) -> Iterator[None]:
         root.handlers[:] = before
         for handler in (file, console):
             handler.close()
+
+
+class _LogFile(logging.FileHandler):
+    """A log; where a record cannot be written, as on a full disk, it is lost without a traceback on the console."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802, the name in `logging`
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handleError(record)
 
 
 def check(task: type[abs_task.AbsTask], config: Config) -> None:

@@ -6,6 +6,7 @@ import signal
 import pytest
 import torch
 from torch.utils.data import DataLoader
+from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
 from espnet_diverse.errors import TrainingError
 from espnet_diverse.training.epoch_steps import Steps, named
@@ -113,7 +114,7 @@ def read(loader, kill_at=(), seed=0):
 @pytest.fixture
 def loader(monkeypatch):
     """Twelve batches, read by a worker one at a time; it is looked after every 0.2 seconds, in place of every 5."""
-    monkeypatch.setattr("torch.utils.data._utils.MP_STATUS_CHECK_INTERVAL", 0.2)
+    monkeypatch.setattr(_MultiProcessingDataLoaderIter._try_get_data, "__defaults__", (0.2,))
     return DataLoader(Noisy(), batch_size=1, num_workers=1, prefetch_factor=1, collate_fn=collate)
 
 

@@ -8,6 +8,7 @@ import pytest
 import soundfile
 import torch
 from references.train_command import train
+from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
 from espnet_diverse.errors import TrainingError
 from espnet_diverse.nets.models import DiverseASRModel
@@ -138,7 +139,7 @@ def test_a_killed_worker_is_one_line_and_changes_nothing(tiny_run, tmp_path, cap
         return read(self)
 
     monkeypatch.setattr(_Batches, "__next__", killing)
-    monkeypatch.setattr("torch.utils.data._utils.MP_STATUS_CHECK_INTERVAL", 0.2)
+    monkeypatch.setattr(_MultiProcessingDataLoaderIter._try_get_data, "__defaults__", (0.2,))
     settings = ["batch_size=2", "max_epoch=1", "num_workers=1"]
     assert train(tiny_run, tmp_path / "killed", *settings) == 0
     lines = [line for line in capfd.readouterr().err.splitlines() if "worker" in line]
