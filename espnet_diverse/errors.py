@@ -29,3 +29,9 @@ class NoBatchedSearchError(ModelError):
 
 class TrainingError(UserError):
     """Training cannot continue, or its result is unusable."""
+
+
+class InterruptedRunError(UserError):
+    """Training was asked to stop; the same command goes on. The exit code is EX_TEMPFAIL of sysexits.h: try again."""
+
+    exit_code = 75

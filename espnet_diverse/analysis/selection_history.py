@@ -42,10 +42,9 @@ def read_history(run: Path) -> History | None:
     Raises:
         ModelError: checkpoint.pth or config.yaml is damaged, or config.yaml is missing.
     """
-    path = run / "checkpoint.pth"
-    if not path.exists():
+    if not (run / checkpoint.CHECKPOINT).exists():
         return None
-    epochs = [stats["train"] for _, stats in sorted(checkpoint.load(path)["reporter"]["stats"].items())]
+    epochs = [stats["train"] for _, stats in sorted(checkpoint.load_run(run)[0]["reporter"]["stats"].items())]
     names = [name for name in _LABELS if any(name in epoch for epoch in epochs)]
     if not names:
         return None

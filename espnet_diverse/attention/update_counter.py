@@ -67,6 +67,16 @@ class UpdateCounter(nn.Module):
         self._told = self.share is not None and bool(self.of_run > 0)
 
 
+def count_update_of_checkpoint(model: nn.Module) -> None:
+    """Make the next forward pass in training count an update: `model` was loaded from a checkpoint saved after one.
+
+    A counter knows this by itself unless it stood at 0 and that update was its first.
+    """
+    for module in model.modules():
+        if isinstance(module, UpdateCounter):
+            module._seen = _UNSEEN
+
+
 def is_share(span: float | None) -> bool:
     """Return whether the length of a schedule is a share of all updates of a run, which is a number between 0 and 1."""
     return span is not None and 0 < span < 1

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from espnet_diverse import __version__
 from espnet_diverse.bin.options import notice, settle_model
-from espnet_diverse.errors import UserError
+from espnet_diverse.errors import InterruptedRunError, UserError
 from espnet_diverse.registration import fast_start
 
 COMMANDS = {
@@ -109,6 +109,8 @@ def _explain(error: BaseException) -> tuple[str, int]:
     """One line for the user, and the exit code."""
     if isinstance(error, KeyboardInterrupt):
         return "interrupted; run the same command again to continue", 130
+    if isinstance(error, InterruptedRunError):
+        return str(error), error.exit_code
     if isinstance(error, UserError):
         return f"error: {error}", error.exit_code
     path = f"{error.filename}: " if error.filename else ""
@@ -116,7 +118,10 @@ def _explain(error: BaseException) -> tuple[str, int]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Entry point of the console script; returns the exit code: 0 success, 1 error, 2 finished with skipped items."""
+    """Entry point of the console script; returns the exit code.
+
+    0 success, 1 error, 2 finished with skipped items, 75 training was stopped by a signal and can go on.
+    """
     if "_ARGCOMPLETE" in os.environ:
         from espnet_diverse.bin.completion import complete
 

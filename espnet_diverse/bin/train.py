@@ -1,4 +1,4 @@
-"""Train a model with ESPnet's trainer; an interrupted run continues after its last completed epoch."""
+"""Train a model with ESPnet's trainer; an interrupted run continues where it was last saved."""
 
 import argparse
 from dataclasses import fields
@@ -26,7 +26,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=[],
         metavar="WHAT",
-        help="continue a run although its data or statistics are not those that it was trained with: data, statistics",
+        help="continue a run with another value of these keys, such as max_epoch or optim_conf.lr, or with other data "
+        "or statistics (data, statistics) than it was trained with",
+    )
+    parser.add_argument(
+        "--restart", action="store_true", help="delete the checkpoints and weights in --output_dir and train anew"
     )
     parser.add_argument(
         "--list_options",
@@ -91,5 +95,6 @@ def run(args: argparse.Namespace) -> int:
     if args.init_param:
         config.add({"init_param": args.init_param}, {("init_param",): "--init_param"})
     processes = Processes(**{field.name: getattr(args, field.name) for field in fields(Processes)})
-    train(config, options.run_data(args), args.stats_dir, args.output_dir, processes, args.allow_changed)
+    run_data = options.run_data(args)
+    train(config, run_data, args.stats_dir, args.output_dir, processes, args.allow_changed, args.restart)
     return 0

@@ -7,6 +7,7 @@ requested were trained, fails on a missing epoch, and runs code that an epoch fi
 
 import logging
 import math
+from collections.abc import Iterator
 from pathlib import Path
 
 from torch import Tensor
@@ -46,7 +47,7 @@ def average(model_dir: str | Path, metric: str = "valid.acc", number: int = 5) -
     modes = {f"{phase}.{name}": mode for phase, name, mode in config["best_model_criterion"]}
     if metric not in modes:
         raise ConfigError(f"unknown metric {metric!r}; best_model_criterion of this run has: {' '.join(modes)}")
-    stats = checkpoint.load(model_dir / "checkpoint.pth")["reporter"]["stats"]
+    stats = checkpoint.load_run(model_dir)[0]["reporter"]["stats"]
     path = model_dir / f"{metric}.ave.pth"
     _write_average(model_dir, _ranked(stats, metric, modes[metric])[:number], path)
     return path
@@ -62,12 +63,15 @@ def average_best(output_dir: Path, reporter, best_model_criterion, nbest, suffix
 
 
 def _ranked(stats: Stats, metric: str, mode: str) -> list[int]:
-    """Epochs from best to worst by `metric`; of equal epochs the later one ranks higher."""
+    """Epochs from best to worst by `metric`; of equal epochs the earlier one ranks higher.
+
+    ESPnet ranks so too when it deletes epochs (`keep_nbest_models`), so that those that are averaged are there.
+    """
     phase, name = metric.split(".", 1)
     values = {epoch: phases.get(phase, {}).get(name, math.nan) for epoch, phases in stats.items()}
     finite = [epoch for epoch, value in values.items() if math.isfinite(value)]
     sign = -1 if mode == "max" else 1
-    return sorted(finite, key=lambda epoch: (sign * values[epoch], -epoch))
+    return sorted(finite, key=lambda epoch: (sign * values[epoch], epoch))
 
 
 def _write_average(model_dir: Path, epochs: list[int], path: Path) -> None:
@@ -89,16 +93,34 @@ def _write_average(model_dir: Path, epochs: list[int], path: Path) -> None:
 def _mean(files: list[Path]) -> dict[str, Tensor]:
     """Mean of floating-point tensors, computed in double precision; integer tensors are those of the last file."""
     total: dict[str, Tensor] = {}
-    for file in files:
-        state = checkpoint.load(file)
+    number = 0
+    for file, state in _sound(files):
         if total and state.keys() != total.keys():
             raise ModelError(f"{file}: its parameters differ from those of {files[0].name}; the runs were mixed")
+        number += 1
         for name, tensor in state.items():
             if tensor.is_floating_point():
                 total[name] = tensor.double() + total.get(name, 0.0)
             else:
                 total[name] = tensor
     return {
-        name: (total[name] / len(files)).to(tensor.dtype) if tensor.is_floating_point() else tensor
+        name: (total[name] / number).to(tensor.dtype) if tensor.is_floating_point() else tensor
         for name, tensor in state.items()
     }
+
+
+def _sound(files: list[Path]) -> Iterator[tuple[Path, dict[str, Tensor]]]:
+    """The files that are not damaged, with their content; a warning names the others."""
+    fault: ModelError | None = None
+    found = False
+    for file in files:
+        try:
+            state = checkpoint.load(file)
+        except ModelError as error:
+            logging.warning("%s; averaging the others", error)
+            fault = error
+            continue
+        found = True
+        yield file, state
+    if fault and not found:
+        raise fault

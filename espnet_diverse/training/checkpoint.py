@@ -1,11 +1,18 @@
 """Checkpoint files: written atomically, read without running code that they contain, and loaded strictly.
 
-A file whose name ends in .safetensors has that format, which holds nothing but named tensors.
+A file whose name ends in .safetensors has that format, which holds nothing but named tensors. Every file has a digest
+of its content (`file_digest.py`), which is checked when it is read.
+
+A run keeps two generations of its state, `CHECKPOINT` and the one saved before it, `PREVIOUS`.
 """
 
 import datetime
+import errno
+import logging
 import os
 import pickle
+import shutil
+from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO
 
@@ -16,6 +23,7 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from espnet_diverse.errors import ModelError
+from espnet_diverse.training.file_digest import SAFETENSORS, add_digest, check_digest, safetensors_with_digest
 
 # Besides tensors and plain containers, ESPnet's checkpoints hold the statistics of its reporter.
 _ALLOWED = [
@@ -25,19 +33,39 @@ _ALLOWED = [
     datetime.timedelta,
 ]
 _NAMED = 5
-SAFETENSORS = ".safetensors"
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+CHECKPOINT = "checkpoint.pth"
+PREVIOUS = "checkpoint.previous.pth"
 
 
-def save(state: object, path: str | Path) -> None:
-    """Write `state` atomically: after a crash or a power failure, either the old or the new file is there, complete."""
+def save(state: object, path: str | Path, former: str | Path | None = None) -> None:
+    """Write `state` atomically: after a crash or a power failure, either the old or the new file is there, complete.
+
+    Args:
+        state: What is saved.
+        path: The file.
+        former: Where a file that is at `path` already is moved to, on the same file system; by default it is replaced.
+
+    Raises:
+        ModelError: There is no room for the file; what was at `path` is still there.
+    """
     path = Path(path)
     temporary = path.with_name(f".{path.name}.tmp{os.getpid()}")
+    content = BytesIO()
+    write(state, content, path.suffix)
     try:
         with temporary.open("wb") as file:
-            write(state, file, path.suffix)
+            file.write(content.getbuffer())
             file.flush()
             os.fsync(file.fileno())
+        if former is not None and path.exists():
+            path.replace(former)
         temporary.replace(path)
+    except OSError as error:
+        if error.errno not in _NO_ROOM:
+            raise
+        temporary.unlink(missing_ok=True)
+        raise ModelError(_without_room(path, content.getbuffer().nbytes, error.strerror)) from error
     finally:
         temporary.unlink(missing_ok=True)
     folder = os.open(path.parent, os.O_RDONLY)
@@ -47,23 +75,36 @@ def save(state: object, path: str | Path) -> None:
         os.close(folder)
 
 
+def _without_room(path: Path, size: int, reason: str) -> str:
+    free = shutil.disk_usage(path.parent).free
+    lack = f"{size - free} bytes are missing" if free < size else "a quota or limit of this process is lower"
+    there = "what was saved before is as it was" if path.exists() else "nothing of it is left"
+    return (
+        f"{path}: cannot be written ({reason}): it takes {size} bytes, {free} are free, {lack}; {there}: make room and "
+        "give the same command again"
+    )
+
+
 def write(state: object, file: BinaryIO, suffix: str = ".pth") -> None:
-    """Write `state` in the format of files that end in `suffix`."""
+    """Write `state` and its digest in the format of files that end in `suffix`; `file` can be read, and is empty."""
     if suffix != SAFETENSORS:
         torch.save(state, file)
+        add_digest(file)
         return
     # The format does not allow tensors that share memory, such as tied embeddings, so they are copied.
     tensors = {name: tensor.detach().clone().contiguous() for name, tensor in state.items()}
-    file.write(safetensors.torch.save(tensors))
+    file.write(safetensors_with_digest(tensors))
 
 
 def load(path: str | Path, device: str | torch.device = "cpu") -> dict:
     """Read a checkpoint that holds nothing but tensors, plain containers and ESPnet's statistics.
 
     Raises:
-        ModelError: The file is missing or damaged, is not a checkpoint, or holds other objects, which could run code.
+        ModelError: The file is missing, damaged or altered, is not a checkpoint, or holds other objects, which could
+            run code.
     """
     try:
+        check_digest(Path(path))
         if Path(path).suffix == SAFETENSORS:
             tensors = safetensors.torch.load(Path(path).read_bytes())
             return {name: tensor.to(device) for name, tensor in tensors.items()}
@@ -73,11 +114,31 @@ def load(path: str | Path, device: str | torch.device = "cpu") -> dict:
         raise ModelError(f"{path}: cannot be read ({error.strerror})") from error
     except pickle.UnpicklingError as error:
         raise ModelError(f"{path}: is not a checkpoint or holds objects that are not allowed in one") from error
+    except ModelError:
+        raise
     except (RuntimeError, EOFError, OSError, ValueError, KeyError, SafetensorError) as error:
         raise ModelError(f"{path}: the file is damaged; use another checkpoint or train again") from error
     if not isinstance(state, dict):
         raise ModelError(f"{path}: holds a {type(state).__name__}, not the named parameters of a model")
     return state
+
+
+def load_run(run: Path, device: str | torch.device = "cpu") -> tuple[dict, Path]:
+    """The newest sound state that a run has saved, and its file; says so if that is not the newest.
+
+    Raises:
+        ModelError: No file of a state is sound; the message is that of the newest.
+    """
+    newest, previous = run / CHECKPOINT, run / PREVIOUS
+    try:
+        return load(newest, device), newest
+    except ModelError as error:
+        try:
+            state = load(previous, device)
+        except ModelError:
+            raise error from None
+        logging.warning("%s; taken instead: %s, which was saved before it", error, previous.name)
+        return state, previous
 
 
 def load_strict(model: nn.Module, state: dict[str, Tensor], source: str | Path) -> None:
@@ -91,6 +152,13 @@ def load_strict(model: nn.Module, state: dict[str, Tensor], source: str | Path) 
     Raises:
         ModelError: Parameters are missing, unknown or of another shape; the message lists them.
     """
+    if faults := misfits(model, state):
+        raise ModelError(f"{source} does not fit the model of its configuration; parameters {faults}")
+    model.load_state_dict(state)
+
+
+def misfits(model: nn.Module, state: dict[str, Tensor]) -> str:
+    """Parameters and buffers of `state` that are missing, unknown or of another shape than in `model`, as text."""
     expected = model.state_dict()
     missing = [name for name in expected if name not in state]
     extra = [name for name in state if name not in expected]
@@ -100,10 +168,7 @@ def load_strict(model: nn.Module, state: dict[str, Tensor], source: str | Path) 
         if name in state and state[name].shape != tensor.shape
     ]
     faults = {"missing": missing, "extra": extra, "of another shape": reshaped}
-    if missing or extra or reshaped:
-        said = "; ".join(f"{len(names)} {what}: {_abridged(names)}" for what, names in faults.items() if names)
-        raise ModelError(f"{source} does not fit the model of its configuration; parameters {said}")
-    model.load_state_dict(state)
+    return "; ".join(f"{len(names)} {what}: {_abridged(names)}" for what, names in faults.items() if names)
 
 
 def _abridged(names: list[str]) -> str:

@@ -146,11 +146,11 @@ def located(config: Config, *section: str) -> Iterator[None]:
         raise ConfigError(f"{': '.join(where)}: {error}") from error
 
 
-def differences(old: dict, new: dict) -> list[str]:
-    """Differences between two configurations, each as "key.sub: old -> new"."""
+def differences(old: dict, new: dict) -> dict[str, str]:
+    """Differences between two configurations: "old -> new" by the path of keys joined by dots."""
     before, after = (dict(_leaves(config)) for config in (old, new))
     keys = [key for key in {**before, **after} if (key in before, before.get(key)) != (key in after, after.get(key))]
-    return [f"{key}: {before.get(key, 'not set')} -> {after.get(key, 'not set')}" for key in keys]
+    return {key: f"{before.get(key, 'not set')} -> {after.get(key, 'not set')}" for key in keys}
 
 
 def save(config: dict, path: str | Path) -> None:

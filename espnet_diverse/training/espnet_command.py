@@ -13,6 +13,7 @@ from pathlib import Path
 import torch
 from espnet2.asr.ctc import CTC
 from espnet2.tasks import abs_task
+from torch import nn
 
 from espnet_diverse.attention import core_options
 from espnet_diverse.attention.disagreement import disagreement_options
@@ -38,7 +39,7 @@ def logged(path: str | Path) -> Iterator[None]:
     path.parent.mkdir(parents=True, exist_ok=True)
     root = logging.getLogger()
     level = root.level
-    file = logging.FileHandler(path, encoding="utf-8")
+    file = _LogFile(path, encoding="utf-8")
     file.setFormatter(logging.Formatter("%(asctime)s (%(module)s:%(lineno)d) %(levelname)s: %(message)s"))
     console = logging.StreamHandler(sys.stderr)
     console.setLevel(logging.WARNING)
@@ -57,6 +58,14 @@ def logged(path: str | Path) -> Iterator[None]:
         root.handlers[:] = before
         for handler in (file, console):
             handler.close()
+
+
+class _LogFile(logging.FileHandler):
+    """A log; where a record cannot be written, as on a full disk, it is lost without a traceback on the console."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802, the name in `logging`
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handleError(record)
 
 
 def check(task: type[abs_task.AbsTask], config: Config) -> None:
@@ -154,11 +163,19 @@ def check_gpus(ngpu: int) -> None:
 
 def run(task: type[abs_task.AbsTask], config: Config) -> None:
     """Run ESPnet's training command, or with `collect_stats` that for statistics, with a checked configuration."""
+    with replaced_names(abs_task, print=_log_line):
+        task.main(args=_arguments(task, config))
+
+
+def build(task: type[abs_task.AbsTask], config: Config) -> nn.Module:
+    """The model that ESPnet's training command would train, with initial parameters, on the CPU."""
+    return task.build_model(_arguments(task, config))
+
+
+def _arguments(task: type[abs_task.AbsTask], config: Config) -> Namespace:
     parser = task.get_parser()
     parser.set_defaults(**config)
-    args: Namespace = parser.parse_args([])
-    with replaced_names(abs_task, print=_log_line):
-        task.main(args=args)
+    return parser.parse_args([])
 
 
 def _log_line(*words: object, **_) -> None:

@@ -20,7 +20,7 @@ def draw_curves(run: Path) -> None:
     """Draw the statistics of the finished epochs in checkpoint.pth of a run to `learning_curves.png` beside it."""
     from matplotlib.figure import Figure
 
-    stats = checkpoint.load(run / "checkpoint.pth")["reporter"]["stats"]
+    stats = checkpoint.load_run(run)[0]["reporter"]["stats"]
     panels = {title: named for title, named in _PANELS.items() if _curves(stats, named[0])}
     figure = Figure(figsize=(3.6 * len(panels), 3.2), layout="constrained")
     figure.suptitle(run.resolve().name)

@@ -12,11 +12,12 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from torch.distributed.elastic.multiprocessing.api import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from espnet_diverse import errors
-from espnet_diverse.errors import ConfigError, TrainingError, UserError
+from espnet_diverse.errors import ConfigError, InterruptedRunError, TrainingError, UserError
 from espnet_diverse.training import espnet_command
 from espnet_diverse.training.config import Config
 from espnet_diverse.training.tasks import TASKS
@@ -77,7 +78,8 @@ def run(task: str, config: Config, processes: Processes) -> None:
         processes: The processes.
 
     Raises:
-        UserError: What a process raised; a `TrainingError` if processes were killed too often.
+        UserError: What a process raised; a `TrainingError` if processes were killed too often, an
+            `InterruptedRunError` if this process was asked to stop.
     """
     if processes.of_machine * processes.num_nodes == 1:
         espnet_command.run(TASKS[task], config)
@@ -93,6 +95,9 @@ def run(task: str, config: Config, processes: Processes) -> None:
             elastic_launch(_launch(processes), work)(task, dict(config), folder)
         except ChildFailedError as error:
             raise _cause(error, Path(folder)) from error
+        except SignalException as error:
+            said = "ended without a save within the epoch; the same command goes on after the last finished one"
+            raise InterruptedRunError(f"{error.sigval.name}: {said}") from error
 
 
 def _launch(processes: Processes) -> LaunchConfig:

@@ -1,43 +1,102 @@
-"""What a run that is continued must have in common with what it was: data, vocabularies and statistics.
+"""What a run that is continued must have in common with what it was: settings, data, vocabularies, statistics, shapes.
 
-A run keeps digests of its data in data.json. That of a table of audio covers the ids and the sizes of the files, not
-their paths, so that a corpus may be moved; that of any other table covers its content. Vocabularies and statistics are
-compared with the copies that the run has.
+A run keeps digests of its data in data.json. That of a table of audio covers the ids and the sizes of the files, and a
+second one their headers and parts of their content, not their paths, so that a corpus may be moved; that of any other
+table covers its content. Settings are compared with train.yaml, vocabularies and statistics with the copies that the
+run has, and shapes of parameters with its checkpoint. All of this only reads.
 """
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from hashlib import sha256
 from pathlib import Path
 
-import numpy as np
+from torch import nn
 
-from espnet_diverse.audio.ark import file_size
+from espnet_diverse.audio.ark import ark_entry, file_size
 from espnet_diverse.data.atomic_files import write_text
 from espnet_diverse.data.tables import read_table
-from espnet_diverse.errors import ConfigError, DataError
+from espnet_diverse.errors import ConfigError, DataError, ModelError
 from espnet_diverse.option_checks import with_present_names
 from espnet_diverse.stage_cache import digest
+from espnet_diverse.training import checkpoint
 from espnet_diverse.training.config import Config, differences, load
 from espnet_diverse.training.run_data import Tokens
+from espnet_diverse.training.statistics import differ
 from espnet_diverse.vocabulary import Vocabulary
 
 ALLOWED = ("data", "statistics")
-"""What may change if that is allowed; with another vocabulary the weights would not fit."""
+"""What may change if that is allowed, besides settings; with another vocabulary the weights would not fit."""
 
+WITHOUT_EFFECT = ("log_interval", "num_workers", "resume", "save_interval_steps", "use_tensorboard", "use_wandb")
+"""Settings that may change without being allowed: they have no effect on the model."""
+
+_FIXED = ("optim", "optim_conf", "scheduler", "scheduler_conf")  # the saved state of the optimizer has them
+_RATE = "optim_conf.lr"
 _FILE = "data.json"
 _OTHER = {"data": "other data", "vocabulary": "another vocabulary", "statistics": "other statistics"}
+_ELSE = "give another --output_dir for a separate run, --restart to train this one anew"
+_SAMPLE = 4096  # bytes of a header, and of the middle of a file
 
 
-def is_resumed(config: Config, output_dir: Path) -> bool:
-    """Whether training continues a run in `output_dir`."""
-    return (output_dir / "checkpoint.pth").exists() and bool(config.get("resume", True))
+def is_resumed(output_dir: Path) -> bool:
+    """Whether there is a run in `output_dir` that has saved its state.
+
+    Raises:
+        ModelError: There are weights, but no state with which training could go on.
+    """
+    if (output_dir / checkpoint.CHECKPOINT).exists() or (output_dir / checkpoint.PREVIOUS).exists():
+        return True
+    weights = sorted(path.name for path in weight_files(output_dir))
+    if weights:
+        raise ModelError(
+            f"{output_dir}: has {' '.join(weights[:3])} but no {checkpoint.CHECKPOINT} with which training could go "
+            f"on; {_ELSE}"
+        )
+    return False
 
 
-def changed_settings(config: Config, output_dir: Path) -> list[str]:
-    """Differences between `config` and the configuration of the run that is continued."""
-    before = output_dir / "train.yaml"
-    return differences(with_present_names(load(before), str(before)), config) if before.exists() else []
+def weight_files(output_dir: Path) -> list[Path]:
+    """Files and links of weights and checkpoints in the directory of a run."""
+    return [path for pattern in ("*.pth", "*.safetensors") for path in output_dir.glob(pattern)]
+
+
+def check_settings(config: Config, output_dir: Path, allowed: Collection[str] = ()) -> list[str]:
+    """Compare the configuration with train.yaml of the run that is continued.
+
+    Args:
+        config: The user's configuration.
+        output_dir: Directory of the run; if it has no train.yaml, nothing is compared.
+        allowed: What may differ: keys, or sections whose keys may all differ.
+
+    Returns:
+        The differences that are allowed, as text.
+
+    Raises:
+        ConfigError: Another setting differs; the message has the key, the former value and the present one. Or a name
+            in `allowed` is none of `ALLOWED` and no key.
+        ModelError: train.yaml is damaged.
+    """
+    path = output_dir / "train.yaml"
+    before = with_present_names(load(path), str(path)) if path.exists() else config
+    for name in allowed:
+        if name not in ALLOWED and name.partition(".")[0] not in {*config, *before}:
+            known = f"{' '.join(ALLOWED)}, and keys of the configuration such as max_epoch and {_RATE}"
+            raise ConfigError(f"--allow_changed {name}: unknown; known: {known}")
+    changes = differences(before, config)
+    changes = {key: change for key, change in changes.items() if key.partition(".")[0] not in WITHOUT_EFFECT}
+    fixed = [key for key in changes if key.partition(".")[0] in _FIXED and key != _RATE]
+    refused = [key for key in changes if key in fixed or not _covered(key, allowed)]
+    if refused:
+        listed = "; ".join(f"{key}: {changes[key]}" for key in refused)
+        here = f"{output_dir}: was trained with other settings: {listed}; {_ELSE}"
+        go_on = "" if fixed else f", or --allow_changed {' '.join(refused)} to go on with these"
+        raise ConfigError(here + go_on)
+    return [f"{key}: {change}" for key, change in changes.items()]
+
+
+def _covered(key: str, allowed: Collection[str]) -> bool:
+    return any(key == name or key.startswith(f"{name}.") for name in allowed)
 
 
 def digests(config: Config) -> dict[str, str]:
@@ -49,10 +108,28 @@ def digests(config: Config) -> dict[str, str]:
     found = {}
     for phase in ("train", "valid"):
         for file, _, kind in config[f"{phase}_data_path_and_name_and_type"]:
-            path = Path(file)
-            audio = kind != "text"
-            found[f"{phase}/{path.name}"] = sha256(_sizes(path).encode()).hexdigest() if audio else str(digest(path))
+            path, name = Path(file), f"{phase}/{Path(file).name}"
+            if kind == "text":
+                found[name] = str(digest(path))
+            else:
+                entries = read_table(path)
+                sizes = "".join(f"{utterance} {file_size(file)}\n" for utterance, file in entries.items())
+                found[name] = sha256(sizes.encode()).hexdigest()
+                found[f"{name}, audio"] = _digest_of_audio(entries)
     return found
+
+
+def _digest_of_audio(entries: Mapping[str, str]) -> str:
+    """Digest of the beginning of each file or entry of an ark, and of the middle of each file."""
+    hasher = sha256()
+    for utterance, path in entries.items():
+        entry = ark_entry(path)
+        with (entry.path if entry else Path(path)).open("rb") as file:
+            places = [entry.offset] if entry else [0, file.seek(0, 2) // 2]
+            for place in places:
+                file.seek(place)
+                hasher.update(utterance.encode() + file.read(_SAMPLE))
+    return hasher.hexdigest()
 
 
 def check_unchanged(
@@ -72,23 +149,32 @@ def check_unchanged(
         allowed: What may differ, of `ALLOWED`.
 
     Raises:
-        ConfigError: `allowed` has another name.
         DataError: Something differs, or the digests of the run are damaged; the message names it.
     """
-    for name in allowed:
-        if name not in ALLOWED:
-            raise ConfigError(f"--allow_changed {name}: unknown; known: {' '.join(ALLOWED)}")
     known = _saved_digests(output_dir / _FILE)
+    copy = output_dir / statistics.name if statistics else None
     differing = {
         "data": [name for name, digest in tables.items() if known.get(name, digest) != digest],
         "vocabulary": _other_vocabularies(output_dir, tokens),
-        "statistics": [str(statistics)] if statistics and _differ(statistics, output_dir / statistics.name) else [],
+        "statistics": [str(statistics)] if copy and copy.is_file() and differ(statistics, copy) else [],
     }
     for what, which in differing.items():
         if which and what not in allowed:
             here = f"{output_dir}: was trained with {_OTHER[what]} than {' '.join(which)}"
             go_on = f", or --allow_changed {what} to go on with these" if what in ALLOWED else ""
-            raise DataError(f"{here}; give another --output_dir for a separate run{go_on}")
+            raise DataError(f"{here}; {_ELSE}{go_on}")
+
+
+def check_shapes(output_dir: Path, model: nn.Module) -> Path:
+    """Check that the newest sound checkpoint of a run has the parameters of the model; returns its file.
+
+    Raises:
+        ModelError: Parameters are missing, unknown or of another shape, or no checkpoint is sound.
+    """
+    state, path = checkpoint.load_run(output_dir)
+    if faults := checkpoint.misfits(model, state.get("model", {})):
+        raise ModelError(f"{path}: does not fit the model of this configuration; parameters {faults}; {_ELSE}")
+    return path
 
 
 def _saved_digests(path: Path) -> dict[str, str]:
@@ -111,10 +197,6 @@ def save_digests(tables: dict[str, str], output_dir: Path) -> None:
     write_text(output_dir / _FILE, json.dumps(tables, indent=1) + "\n")
 
 
-def _sizes(table: Path) -> str:
-    return "".join(f"{utterance} {file_size(path)}\n" for utterance, path in read_table(table).items())
-
-
 def _other_vocabularies(output_dir: Path, tokens: Tokens) -> list[str]:
     """Folders of the vocabularies that the run has a different copy of."""
     copies = tokens.moved(output_dir).folders
@@ -122,14 +204,3 @@ def _other_vocabularies(output_dir: Path, tokens: Tokens) -> list[str]:
     new = tokens.vocabularies
     differ = [name for name, old in there.items() if (old.tokens, old.model) != (new[name].tokens, new[name].model)]
     return [str(tokens.folders[name]) for name in differ]
-
-
-def _differ(path: Path, copy: Path) -> bool:
-    """Whether statistics differ by more than the order in which they were summed explains."""
-    if not copy.is_file():
-        return False
-    with np.load(path) as new, np.load(copy) as old:
-        same_names = set(new.files) == set(old.files)
-        return not same_names or any(
-            new[name].shape != old[name].shape or not np.allclose(new[name], old[name], rtol=1e-4) for name in new.files
-        )

@@ -9,9 +9,6 @@ import logging
 import shutil
 from collections.abc import Collection
 from pathlib import Path
-from zipfile import BadZipFile
-
-import numpy as np
 
 from espnet_diverse.data.atomic_files import staged_directory, write_text
 from espnet_diverse.data.tables import read_table
@@ -20,12 +17,16 @@ from espnet_diverse.progress import progress
 from espnet_diverse.training import espnet_command, resumption
 from espnet_diverse.training.audio_rate import audio_rate, reads_features
 from espnet_diverse.training.batches import read_sampling
+from espnet_diverse.training.checkpoint import CHECKPOINT
 from espnet_diverse.training.condition_names import condition_table, fill_in
 from espnet_diverse.training.config import Config, located, save
 from espnet_diverse.training.learning_curves import draw_curves
+from espnet_diverse.training.number_checks import check_numbers
 from espnet_diverse.training.processes import Processes, run
 from espnet_diverse.training.repulsion import read_repulsion
 from espnet_diverse.training.run_data import FOLD_LENGTH, PREFIX, RunData, Tokens, check_audio, check_data, existing
+from espnet_diverse.training.run_lock import exclusive
+from espnet_diverse.training.statistics import check_statistics
 from espnet_diverse.training.tasks import TASKS
 
 FILLED_IN = (
@@ -65,7 +66,7 @@ def collect_stats(config: Config, data: RunData, output_dir: Path) -> None:
         for phase, data_dir in data.phases().items():
             folder = staging / phase
             if data.speech:
-                _check_finite(folder / "feats_stats.npz")
+                check_statistics(folder / "feats_stats.npz")
             for file, name, kind in data.entries(config):
                 if kind == "text":
                     lengths = _lengths(data_dir / file, f"{phase} {name}", tokens, name)
@@ -83,8 +84,12 @@ def train(
     output_dir: Path,
     processes: Processes | None = None,
     allow_changed: Collection[str] = (),
+    restart: bool = False,
 ) -> None:
-    """Train, or continue from the last finished epoch.
+    """Train, or continue where the run in `output_dir` was last saved.
+
+    A run is continued if settings, data, vocabularies, statistics and shapes of parameters are its own. All of them are
+    compared before anything in `output_dir` is written.
 
     Args:
         config: The user's configuration, as `merge` returns it; saved as train.yaml.
@@ -92,13 +97,16 @@ def train(
         stats_dir: Directory that `collect_stats` wrote.
         output_dir: Directory of the run.
         processes: The processes that train; by default this one, on the CPU.
-        allow_changed: What may differ from what a run was trained with that is continued, of `resumption.ALLOWED`.
+        allow_changed: What may differ from what a run was trained with that is continued: `resumption.ALLOWED`, and
+            keys of the configuration.
+        restart: Whether to delete the checkpoints of a run in `output_dir` and to train anew.
 
     Raises:
-        ConfigError: The configuration is wrong.
+        ConfigError: The configuration is wrong, or not that of the run that is continued.
         DataError: Data, vocabulary or statistics are missing or wrong, or not those of the run that is continued.
-        ModelError: A model that `init_param` names is missing or does not fit.
-        TrainingError: Training failed; see `Trainer.run`.
+        ModelError: A model that `init_param` names is missing or does not fit, or the checkpoints of the run are
+            damaged or of another model.
+        TrainingError: Training failed, see `Trainer.run`; or another process trains in `output_dir`.
     """
     processes = processes or Processes()
     tokens = Tokens.load(data)
@@ -113,26 +121,55 @@ def train(
     espnet_command.check(TASKS[data.task], filled)
     statistics = stats_dir / "train" / "feats_stats.npz" if data.speech else None
     if statistics:
-        _check_finite(statistics)
+        check_statistics(statistics)
     _check_data(filled, data, rate, decode=False)  # which `stats` did
-    tables, changed = resumption.digests(filled), []
-    if resumption.is_resumed(config, output_dir):
-        resumption.check_unchanged(output_dir, tables, tokens, statistics, allow_changed)
-        changed = resumption.changed_settings(config, output_dir)
-    if processes.node_rank == 0:
-        output_dir.mkdir(parents=True, exist_ok=True)
+    if processes.node_rank:  # machine 0 compares and writes
+        run(data.task, filled, processes)
+        return
+    tables = resumption.digests(filled)
+    restart = restart or not config.get("resume", True)
+    with exclusive(output_dir) as lock:
+        changed: list[str] = []
+        if not restart and resumption.is_resumed(output_dir):
+            changed = resumption.check_settings(config, output_dir, allow_changed)
+            resumption.check_unchanged(output_dir, tables, tokens, statistics, allow_changed)
+            _settle_checkpoint(_sound_checkpoint(filled, data, tokens, statistics, output_dir), output_dir)
+        lock.sign()
+        _sweep(output_dir, restart)
         tokens.save(output_dir)
         if statistics:
             _copy(statistics, output_dir / statistics.name)
         resumption.save_digests(tables, output_dir)
         save(config, output_dir / "train.yaml")
-    with espnet_command.logged(output_dir / "train.log"):
-        if changed:
-            message = f"{output_dir}: training continues with changed settings: {'; '.join(changed)}"
-            logging.warning(f"{message}; give another --output_dir for a separate run")
-        run(data.task, filled, processes)
-        if processes.node_rank == 0:
+        with espnet_command.logged(output_dir / "train.log"):
+            if changed:
+                logging.warning("%s: training continues with changed settings: %s", output_dir, "; ".join(changed))
+            run(data.task, filled, processes)
             draw_curves(output_dir)
+
+
+def _sound_checkpoint(config: Config, data: RunData, tokens: Tokens, statistics: Path | None, output_dir: Path) -> Path:
+    """The checkpoint of a run with which training goes on; the model is built to compare the shapes of parameters."""
+    own = copy.deepcopy(config)
+    own.update(tokens.keys())  # that of the run may be gone, as its statistics
+    if own.get("normalize") == "global_mvn":
+        own.add({"normalize_conf": {"stats_file": str(statistics)}}, {})
+    return resumption.check_shapes(output_dir, espnet_command.build(TASKS[data.task], own))
+
+
+def _settle_checkpoint(sound: Path, output_dir: Path) -> None:
+    """Put the newest sound checkpoint in the place where ESPnet looks for it."""
+    newest = output_dir / CHECKPOINT
+    if sound != newest:
+        sound.replace(newest)
+
+
+def _sweep(output_dir: Path, restart: bool) -> None:
+    """Remove temporary files of processes that were killed, and with `restart` what a run has saved."""
+    for path in (*output_dir.glob(".*.tmp*"), *output_dir.glob(".*.partial")):
+        path.unlink()
+    for path in resumption.weight_files(output_dir) if restart else ():
+        path.unlink()
 
 
 def _fill(config: Config, data: RunData, tokens: Tokens) -> Config:
@@ -140,6 +177,7 @@ def _fill(config: Config, data: RunData, tokens: Tokens) -> Config:
     for key in FILLED_IN:
         if key in config:
             raise ConfigError(f"{config.origin(key)}: key {key!r} is filled in by the command line; remove it")
+    check_numbers(config)
     filled = copy.deepcopy(config)
     for data_dir in data.phases().values() if data.speech else ():
         check_audio(data_dir, data.task, reads_features(config))
@@ -197,17 +235,6 @@ def _write_sizes(source: Path, target: Path, tokens: Tokens, name: str) -> None:
     """Write the lengths of texts with the size of their vocabulary, as `batch_type: numel` needs."""
     size = len(tokens.vocabularies[name])
     write_text(target, "".join(f"{line},{size}\n" for line in source.read_text(encoding="utf-8").splitlines()))
-
-
-def _check_finite(path: Path) -> None:
-    existing(path)
-    try:
-        with np.load(path) as statistics:
-            bad = [name for name in statistics.files if not np.isfinite(statistics[name]).all()]
-    except (AttributeError, BadZipFile, EOFError, OSError, TypeError, ValueError) as error:  # also for pickled objects
-        raise DataError(f"{path}: holds no statistics of features; collect them with espnet-diverse stats") from error
-    if bad:
-        raise DataError(f"{path}: {' and '.join(bad)} of the features are not finite; check the audio for NaN samples")
 
 
 def _copy(source: Path, target: Path) -> None:

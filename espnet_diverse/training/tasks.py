@@ -1,7 +1,4 @@
-"""ESPnet's tasks with our trainer, our models and strict loading of models.
-
-Importing this module registers our classes in ESPnet's tables, as the import of ESPnet's own tasks does.
-"""
+"""ESPnet's tasks with our trainer and models, and strict loading. An import registers our classes in ESPnet's tables."""
 
 import logging
 from argparse import ArgumentParser, Namespace
@@ -53,6 +50,7 @@ class _TaskMixin:
         parser.add_argument("--sampling", default=None)
         parser.add_argument("--compile", default=False)
         parser.add_argument("--repulsion", default=None)
+        parser.add_argument("--save_interval_steps", type=int, default=0)
 
     @classmethod
     def optional_data_names(cls, train: bool = True, inference: bool = False) -> tuple[str, ...]:
@@ -248,8 +246,8 @@ def load_model(model_dir: str | Path, model_file: str | Path | None = None, devi
     Raises:
         ModelError: A file is missing or damaged, or the weights do not fit the configuration.
     """
-    model_dir = Path(model_dir)
-    return TASKS[task].build_model_from_file(model_dir / "config.yaml", find_weights(model_dir, model_file), device)
+    folder = Path(model_dir)
+    return TASKS[task].build_model_from_file(folder / "config.yaml", find_weights(folder, model_file), device)
 
 
 def find_weights(model_dir: Path, model_file: str | Path | None = None) -> Path:

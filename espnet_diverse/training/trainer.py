@@ -1,29 +1,61 @@
 """ESPnet's trainer with progress, safe checkpoints, and errors where training fails numerically."""
 
 from argparse import Namespace
-from collections.abc import Iterator
 from contextlib import nullcontext
+from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from types import ModuleType
 
 import numpy as np
 import torch
 from espnet2.train import trainer as espnet_trainer
-from espnet2.train.reporter import SubReporter
-from torch import nn
+from espnet2.train.reporter import Reporter, SubReporter
 
 from espnet_diverse.errors import TrainingError
-from espnet_diverse.progress import progress
 from espnet_diverse.registration import replaced_names
-from espnet_diverse.training import checkpoint
 from espnet_diverse.training.averaging import average_best
 from espnet_diverse.training.cpu_layers import fast_on_cpu
 from espnet_diverse.training.diagnosis import monitored_parts
+from espnet_diverse.training.epoch_steps import Steps, named
 from espnet_diverse.training.epoch_table import EpochTable
 from espnet_diverse.training.length_check import check_lengths, shape_files
+from espnet_diverse.training.non_finite import NonFiniteBatches
 from espnet_diverse.training.precision import compile_layers, mixed_precision
 from espnet_diverse.training.repulsion import read_repulsion, repelled
 from espnet_diverse.training.run_length import tell_length_of_run
+from espnet_diverse.training.run_state import (
+    Position,
+    RunState,
+    check_finite,
+    generator_states,
+    restore_statistics,
+    statistics_of,
+)
+from espnet_diverse.training.stopping import StopRequest, stop_on_signals
+
+
+@dataclass
+class Session:
+    """What the trainer needs besides ESPnet's options to save within an epoch.
+
+    Attributes:
+        state: The parts of the run that are saved; None saves nothing within an epoch.
+        stop: Whether the process was asked to stop.
+        interval: Number of batches between two saves within an epoch; 0 for none.
+        ended: The end of the last epoch of training, from which validation goes on.
+    """
+
+    state: RunState | None = None
+    stop: StopRequest = field(default_factory=StopRequest)
+    interval: int = 0
+    ended: Position | None = None
+
+    def save(self, position: Position) -> None:
+        """Save within an epoch, and end training if that was asked for."""
+        self.state.save_position(position)
+        if self.stop.signal:
+            self.stop.end(f"in epoch {position.epoch} after {position.batches} batches")
 
 
 class Trainer(espnet_trainer.Trainer):
@@ -31,116 +63,136 @@ class Trainer(espnet_trainer.Trainer):
 
     @classmethod
     def build_options(cls, args: Namespace) -> espnet_trainer.TrainerOptions:
-        """ESPnet's options, our `compile` and `repulsion`, and the shape files of the data."""
+        """ESPnet's options and ours: `compile`, `repulsion`, the shape files of the data, and a session."""
         options = super().build_options(args)
         options.compile = args.compile
         options.repulsion = read_repulsion(args.repulsion)
         options.shape_files = shape_files(args)
+        options.session = Session(interval=args.save_interval_steps)
         return options
 
     @classmethod
-    def run(cls, model, trainer_options, **parts) -> None:
+    def run(cls, model, trainer_options, distributed_option, **parts) -> None:
         """Train; the arguments are those of ESPnet's `run`.
 
         Raises:
             ConfigError: This machine does not support bfloat16 or compilation, or the model has no heads to repel.
             DataError: An utterance is longer than a core of the model supports.
-            TrainingError: An epoch made no update, or a parameter or the validation loss is not finite.
+            InterruptedRunError: The process was asked to stop.
+            ModelError: There is no room for a checkpoint.
+            TrainingError: An epoch made no update, too many batches or the validation loss or a parameter are not
+                finite, or a worker that reads data was killed twice in an epoch.
         """
         check_lengths(model, trainer_options.shape_files)
         device = "cuda" if trainer_options.ngpu else "cpu"
         if trainer_options.compile:
             compile_layers(model, trainer_options.compile)
-        table = partial(EpochTable, monitored_parts(model), trainer_options.max_epoch)
+        session = trainer_options.session
+        state = RunState(Path(trainer_options.output_dir), model, parts["optimizers"], parts["schedulers"])
+
+        def reporter() -> Reporter:
+            state.reporter = EpochTable(monitored_parts(model), trainer_options.max_epoch)
+            return state.reporter
+
         with (
-            replaced_names(espnet_trainer, torch=_Torch(), Reporter=table, average_nbest_models=average_best),
+            replaced_names(espnet_trainer, torch=_Torch(state), Reporter=reporter, average_nbest_models=average_best),
             mixed_precision(model, device) if trainer_options.use_amp else nullcontext(),
             repelled(model, trainer_options),
+            # Processes that share the training of a model would have to agree on the batch after which they stop.
+            nullcontext(StopRequest()) if distributed_option.distributed else stop_on_signals() as session.stop,
         ):
-            super().run(model=model, trainer_options=trainer_options, **parts)
+            session.state = None if distributed_option.distributed else state
+            super().run(model=model, trainer_options=trainer_options, distributed_option=distributed_option, **parts)
 
     @classmethod
-    def train_one_epoch(cls, model, iterator, reporter, options, **parts) -> bool:
+    def train_one_epoch(cls, model, iterator, reporter, options, optimizers, **parts) -> bool:
         """Train one epoch; check that it made an update and that parameters are finite before anything is saved."""
         epoch = reporter.get_epoch()
+        session = getattr(options, "session", None) or Session()
         tell_length_of_run(model, iterator, options)
-        steps = _Steps(iterator, f"train epoch {epoch} of {options.max_epoch}", reporter)
+        position = None
+        if session.state:
+            session.state.scaler = parts["scaler"]
+            position = session.state.take_position(epoch)
+        if position:
+            restore_statistics(reporter, position.statistics)
+        for optimizer in optimizers:
+            optimizer.zero_grad()  # of batches that made no update at the end of the epoch before
+        bad = NonFiniteBatches(model, reporter, options.accum_grad, session.state and session.state.output_dir)
+        name = f"train epoch {epoch} of {options.max_epoch}"
+        steps = Steps(iterator, name, lambda: _after_step(steps, bad, session, reporter, options), position)
+        loop = partial(super().train_one_epoch, model=model, iterator=steps, reporter=reporter, options=options)
         with fast_on_cpu(model):
-            idle = super().train_one_epoch(model=model, iterator=steps, reporter=reporter, options=options, **parts)
+            idle = _in_halves(partial(loop, optimizers=optimizers, **parts), steps, reporter, optimizers)
+        idle = idle and not (position and position.updated and steps.done >= position.batches)
         if idle:
-            raise TrainingError(f"epoch {epoch}: no update was made; {_why_idle(steps, options.accum_grad)}")
-        _check_finite(model, epoch)
+            raise TrainingError(f"epoch {epoch}: no update was made; {_why_idle(steps, bad, options.accum_grad)}")
+        check_finite(model, epoch)
+        session.ended = _position(steps, reporter) if session.state else None
         return idle
 
     @classmethod
     def validate_one_epoch(cls, model, iterator, reporter, options, **parts) -> None:
         """Validate; check that the loss, by which the best epochs are chosen, is finite."""
         epoch = reporter.get_epoch()
-        steps = _Steps(iterator, f"valid epoch {epoch} of {options.max_epoch}", reporter)
+        session = getattr(options, "session", None) or Session()
+
+        def after_step() -> None:
+            losses = reporter.stats.get("loss")
+            if losses and not np.isfinite(losses[-1].value):
+                raise TrainingError(f"epoch {epoch}: the validation loss is not finite, first of {named(steps.last)}")
+            if session.stop.signal and session.ended:
+                session.save(session.ended)
+
+        steps = Steps(iterator, f"valid epoch {epoch} of {options.max_epoch}", after_step)
         with fast_on_cpu(model):
             super().validate_one_epoch(model=model, iterator=steps, reporter=reporter, options=options, **parts)
-        if steps.bad:
-            raise TrainingError(f"epoch {epoch}: the validation loss is not finite, first of {_named(steps.bad)}")
 
 
 class _Torch(ModuleType):
     """`torch` for ESPnet's trainer: checkpoints are written atomically and read without running code."""
 
-    def __init__(self):
+    def __init__(self, state: RunState):
         super().__init__("torch")
-        self.save = checkpoint.save
+        self.state = state
+        self.save = state.save
 
     def __getattr__(self, name):
         return getattr(torch, name)
 
-    @staticmethod
-    def load(path, map_location="cpu", weights_only=True):
-        return checkpoint.load(path, map_location)
+    def load(self, path, map_location="cpu", weights_only=True):
+        return self.state.load(path, map_location)
 
 
-class _Steps:
-    """The iterator of an epoch; shows its progress and keeps the first batch whose loss was not finite.
-
-    ESPnet registers the statistics of a batch before it requests the next one.
-    """
-
-    def __init__(self, iterator, name: str, reporter: SubReporter):
-        self.iterator, self.name, self.reporter = iterator, name, reporter
-        self.count = 0
-        self.last: list[str] = []
-        self.bad: list[str] = []
-
-    def __len__(self) -> int:
-        return len(self.iterator)
-
-    def __iter__(self) -> Iterator[tuple[list[str], dict[str, torch.Tensor]]]:
-        for utterances, batch in progress(self.iterator, self.name, unit="step"):
-            self.last = utterances
-            yield utterances, batch
-            self.count += 1
-            losses = self.reporter.stats.get("loss")
-            if losses and not self.bad and not np.isfinite(losses[-1].value):
-                self.bad = utterances
+def _position(steps: Steps, reporter: SubReporter) -> Position:
+    updated = any(np.isfinite(norm.value) for norm in reporter.stats.get("grad_norm", ()))
+    statistics = statistics_of(reporter)
+    return Position(reporter.get_epoch(), steps.done, str(steps.names), updated, statistics, generator_states())
 
 
-def _why_idle(steps: _Steps, accum_grad: int) -> str:
-    if steps.count < accum_grad:
-        return f"it has {steps.count} batches, fewer than accum_grad {accum_grad}; lower accum_grad or the batch size"
-    advice = "check their audio and transcripts, or lower the learning rate"
-    if steps.bad:
-        return f"the loss is not finite, first of {_named(steps.bad)}; {advice}"
-    return f"the gradients are not finite, last of {_named(steps.last)}; {advice}"
+def _after_step(steps: Steps, bad: NonFiniteBatches, session: Session, reporter: SubReporter, options) -> None:
+    """Check the last step of training, and save within the epoch if it is time."""
+    bad.check(steps)
+    between_updates = steps.whole and steps.since % options.accum_grad == 0
+    due = session.interval and steps.done % session.interval == 0 and steps.done != steps.total
+    if session.state and between_updates and (session.stop.signal or due):
+        session.save(_position(steps, reporter))
 
 
-def _named(utterances: list[str], limit: int = 5) -> str:
-    more = f" and {len(utterances) - limit} more" if len(utterances) > limit else ""
-    return f"utterances {' '.join(utterances[:limit])}{more}"
+def _in_halves(loop, steps: Steps, reporter: SubReporter, optimizers) -> bool:
+    """Run the loop of an epoch; a batch for which the memory of the GPU is too small is tried in two halves."""
+    while True:
+        try:
+            return loop()
+        except torch.OutOfMemoryError as error:
+            steps.halve(f"the GPU is out of memory ({str(error).splitlines()[0]})")
+        for optimizer in optimizers:
+            optimizer.zero_grad()
+        torch.cuda.empty_cache()
+        reporter.next()  # the step that was begun
 
 
-def _check_finite(model: nn.Module, epoch: int) -> None:
-    for name, tensor in model.state_dict().items():
-        if tensor.is_floating_point() and not torch.isfinite(tensor).all():
-            raise TrainingError(
-                f"epoch {epoch}: {name} is no longer finite; nothing of this epoch was saved: "
-                "lower the learning rate or check the data"
-            )
+def _why_idle(steps: Steps, bad: NonFiniteBatches, accum_grad: int) -> str:
+    if steps.done < accum_grad:
+        return f"it has {steps.done} batches, fewer than accum_grad {accum_grad}; lower accum_grad or the batch size"
+    return bad.explain()

@@ -3,7 +3,13 @@
 import pytest
 import torch
 
-from espnet_diverse.attention.update_counter import UpdateCounter, counters_by_share, is_share, set_updates_of_run
+from espnet_diverse.attention.update_counter import (
+    UpdateCounter,
+    count_update_of_checkpoint,
+    counters_by_share,
+    is_share,
+    set_updates_of_run,
+)
 
 
 def test_counter_does_not_take_loading_for_an_update():
@@ -60,3 +66,16 @@ def test_a_share_needs_the_length_of_the_run_which_a_checkpoint_keeps():
 def test_a_run_without_updates_is_refused():
     with pytest.raises(ValueError, match="a run of 0 updates has no schedule; give at least 1"):
         set_updates_of_run(UpdateCounter(0.1), 0)
+
+
+def test_the_first_update_counts_although_a_checkpoint_was_loaded_before_the_next_forward_pass():
+    for updates, expected in ((0, 0), (1, 1), (2, 2)):
+        straight, weight = UpdateCounter(), torch.zeros(1)
+        for _ in range(updates):
+            straight(weight)
+            weight.add_(1)
+        resumed = UpdateCounter()
+        resumed.load_state_dict(straight.state_dict())
+        if updates:
+            count_update_of_checkpoint(resumed)
+        assert float(resumed(weight.clone())) == float(straight(weight)) == expected

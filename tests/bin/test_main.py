@@ -8,7 +8,7 @@ import pytest
 
 from espnet_diverse.bin.main import COMMANDS, command_parser, main, run_command
 from espnet_diverse.bin.options import notice
-from espnet_diverse.errors import DataError
+from espnet_diverse.errors import DataError, InterruptedRunError
 
 COPY = ["--source", "a", "--target", "b"]
 
@@ -41,6 +41,7 @@ def test_every_command_is_a_module_with_help(capsys):
         (DataError("a.wav is empty; leave it out"), 1, "error: a.wav is empty; leave it out"),
         (FileNotFoundError(2, "No such file or directory", "a.wav"), 1, "error: a.wav: No such file or directory"),
         (OSError("disk full"), 1, "error: disk full"),
+        (InterruptedRunError("SIGTERM: saved"), 75, "SIGTERM: saved"),
         (KeyboardInterrupt(), 130, "interrupted; run the same command again to continue"),
     ],
 )

@@ -2,9 +2,11 @@ import logging
 import math
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 import yaml
+from espnet2.train.reporter import Reporter
 
 from espnet_diverse.errors import ConfigError, ModelError
 from espnet_diverse.training import averaging, checkpoint
@@ -40,8 +42,39 @@ def test_the_best_epochs_are_averaged_and_integers_are_the_newest(model_dir):
     assert state["count"] == 4
 
 
-def test_of_equal_epochs_the_later_is_better(model_dir):
-    assert checkpoint.load(averaging.average(model_dir, "valid.acc", 1))["count"] == 4
+def test_of_equal_epochs_the_earlier_is_better_as_for_espnet(model_dir):
+    assert checkpoint.load(averaging.average(model_dir, "valid.acc", 1))["count"] == 2
+
+
+@pytest.mark.parametrize("mode", ["max", "min"])
+def test_ties_rank_as_in_the_reporter_that_deletes_epochs(mode):
+    """ESPnet keeps the files of `sort_epochs`, so an average of others would find some of them deleted."""
+    random = np.random.default_rng(0)
+    for _ in range(50):
+        reporter = Reporter(epoch=9)
+        values = random.integers(0, 4, 9) / 4
+        reporter.stats = {epoch: {"valid": {"acc": float(value)}} for epoch, value in enumerate(values, start=1)}
+        assert averaging._ranked(reporter.stats, "valid.acc", mode) == reporter.sort_epochs("valid", "acc", mode)
+
+
+def test_a_damaged_epoch_is_named_and_the_others_are_used(model_dir, caplog):
+    damaged = model_dir / "3epoch.pth"
+    damaged.write_bytes(damaged.read_bytes()[:-100])
+    path = averaging.average(model_dir, "valid.acc", 3)
+    assert f"{damaged}: the file is damaged" in caplog.text and "averaging the others" in caplog.text
+    assert checkpoint.load(path)["w"] == parameter(2, 4)
+    for file in model_dir.glob("*epoch.pth"):
+        file.write_bytes(b"PK")
+    with pytest.raises(ModelError, match="the file is damaged"):
+        averaging.average(model_dir, "valid.acc", 3)
+
+
+def test_statistics_come_from_the_save_before_a_damaged_one(model_dir, caplog):
+    newest = model_dir / checkpoint.CHECKPOINT
+    newest.replace(model_dir / checkpoint.PREVIOUS)
+    newest.write_bytes(b"PK")
+    assert checkpoint.load(averaging.average(model_dir, "valid.acc", 1))["count"] == 2
+    assert "taken instead: checkpoint.previous.pth" in caplog.text
 
 
 def test_more_than_there_are_gives_all_with_a_finite_metric(model_dir):
@@ -74,7 +107,7 @@ def test_wrong_requests(model_dir, tmp_path_factory):
         averaging.average(model_dir, "valid.cer")
     with pytest.raises(ConfigError, match="0 epochs cannot be averaged"):
         averaging.average(model_dir, number=0)
-    with pytest.raises(ModelError, match=r"config\.yaml: cannot be read \(No such file.*give the directory of"):
+    with pytest.raises(ModelError, match=r"config\.yaml cannot be read \(No such file.*give the directory of"):
         averaging.average(tmp_path_factory.mktemp("empty"))
 
 
@@ -87,4 +120,4 @@ def test_at_the_end_of_training_each_criterion_has_its_own_average(model_dir):
     assert checkpoint.load(model_dir / "valid.loss.ave.pth")["w"] == parameter(3, 4)
     assert not (model_dir / "valid.cer.ave.pth").exists()
     averaging.average_best(model_dir, reporter, CRITERIA, [1], suffix="till5epoch")
-    assert checkpoint.load(model_dir / "valid.acc.ave.till5epoch.pth")["count"] == 4
+    assert checkpoint.load(model_dir / "valid.acc.ave.till5epoch.pth")["count"] == 2

@@ -1,5 +1,8 @@
 import datetime
 import os
+import re
+import shutil
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -49,10 +52,37 @@ def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path, monkeypatch):
     path = tmp_path / "checkpoint.pth"
     checkpoint.save({"w": torch.ones(1)}, path)
     monkeypatch.setattr(os, "fsync", lambda file: (_ for _ in ()).throw(OSError(28, "No space left on device")))
-    with pytest.raises(OSError, match="No space left"):
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=100))
+    said = r"checkpoint\.pth: cannot be written \(No space left on device\): it takes (\d+) bytes, 100 are free, (\d+) "
+    with pytest.raises(ModelError, match=said) as error:
         checkpoint.save({"w": torch.zeros(1)}, path)
+    size, missing = map(int, re.search(said, str(error.value)).groups())
+    assert size == path.stat().st_size and missing == size - 100
+    assert "bytes are missing; what was saved before is as it was: make room and give the same" in str(error.value)
     assert checkpoint.load(path)["w"] == 1
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_other_faults_of_the_disk_stay_what_they_are(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        checkpoint.save({"w": torch.ones(1)}, tmp_path / "gone" / "w.pth")
+
+
+def test_two_generations_are_kept_and_the_older_is_taken_if_the_newer_is_damaged(tmp_path, caplog):
+    newest, previous = tmp_path / checkpoint.CHECKPOINT, tmp_path / checkpoint.PREVIOUS
+    for number in range(3):
+        checkpoint.save({"w": torch.tensor(number)}, newest, former=previous)
+    assert checkpoint.load(newest)["w"] == 2 and checkpoint.load(previous)["w"] == 1
+    assert checkpoint.load_run(tmp_path)[1] == newest and not caplog.records
+    newest.write_bytes(newest.read_bytes()[:-1])
+    state, path = checkpoint.load_run(tmp_path)
+    assert state["w"] == 1 and path == previous
+    assert f"{newest}: the file is damaged" in caplog.text and "taken instead: checkpoint.previous.pth" in caplog.text
+    newest.unlink()
+    assert checkpoint.load_run(tmp_path)[1] == previous
+    previous.write_bytes(b"")
+    with pytest.raises(ModelError, match=r"checkpoint\.pth: cannot be read"):
+        checkpoint.load_run(tmp_path)
 
 
 def test_code_in_a_checkpoint_is_not_run(tmp_path):

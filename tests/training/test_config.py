@@ -253,14 +253,14 @@ def test_every_folder_of_fragments_is_documented():
 def test_differences_name_each_value():
     old = {"optim": "adam", "optim_conf": {"lr": 0.1, "betas": [0.9, 0.98]}, "heads": None, "gone": {}}
     new = {"optim": "adam", "optim_conf": {"lr": 0.2, "betas": [0.9, 0.98], "eps": None}, "heads": {"pool": 8}}
-    assert differences(old, new) == [
-        "optim_conf.lr: 0.1 -> 0.2",
-        "heads: None -> not set",
-        "gone: {} -> not set",
-        "optim_conf.eps: not set -> None",
-        "heads.pool: not set -> 8",
-    ]
-    assert differences(old, old) == []
+    assert differences(old, new) == {
+        "optim_conf.lr": "0.1 -> 0.2",
+        "heads": "None -> not set",
+        "gone": "{} -> not set",
+        "optim_conf.eps": "not set -> None",
+        "heads.pool": "not set -> 8",
+    }
+    assert differences(old, old) == {}
 
 
 @pytest.mark.parametrize("value", ["text", "[1]", "3"])

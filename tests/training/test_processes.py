@@ -13,10 +13,11 @@ from random import Random
 
 import pytest
 import torch
+from torch.distributed.elastic.multiprocessing.api import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
 
 from espnet_diverse.bin.main import main
-from espnet_diverse.errors import ConfigError, DataError, TrainingError
+from espnet_diverse.errors import ConfigError, DataError, InterruptedRunError, TrainingError
 from espnet_diverse.training import processes
 from espnet_diverse.training.processes import Processes
 
@@ -169,6 +170,15 @@ def test_an_error_of_the_user_comes_from_the_process_that_had_it(monkeypatch):
 def test_processes_that_are_killed_too_often_end_the_training(monkeypatch, exitcode, how):
     monkeypatch.setattr(processes, "elastic_launch", failing(exitcode))
     with pytest.raises(TrainingError, match=how):
+        processes.run("mt", {}, Processes(nproc=2))
+
+
+def test_a_signal_ends_all_processes(monkeypatch):
+    def stopped(*args):
+        raise SignalException("stopped", signal.SIGTERM)
+
+    monkeypatch.setattr(processes, "elastic_launch", lambda config, entry: stopped)
+    with pytest.raises(InterruptedRunError, match="^SIGTERM: ended without a save within the epoch; the same command"):
         processes.run("mt", {}, Processes(nproc=2))
 
 

@@ -162,7 +162,8 @@ def train(run, model_dir, *changes):
     """Train with softmax attention; return the exit code."""
     changes = ["encoder_conf.attention.core=softmax", "decoder_conf.attention.core=softmax", *changes]
     paths = ["--stats_dir", str(run.stats_dir), "--output_dir", str(model_dir)]
-    return main(["train", *run.config, *run.data(), *paths, *(f"--set={change}" for change in changes)])
+    allowed = ["--allow_changed", "max_epoch"]
+    return main(["train", *run.config, *run.data(), *paths, *(f"--set={change}" for change in changes), *allowed])
 
 
 def test_a_repelled_run_goes_on_as_if_it_had_not_stopped(tiny_translation, tmp_path):

@@ -1,5 +1,3 @@
-import pickle
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -122,15 +120,6 @@ def test_statistics_of_a_relative_directory_of_another_rate_are_refused(tiny_run
     with pytest.raises(DataError, match="^train: has segments, and training reads one audio file an utterance; .*$"):
         collect(tiny_run, Path("train"), tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["train"]
-
-
-@pytest.mark.parametrize("content", [pickle.dumps([1]), b"torn", b"PK\x03\x04", b""])
-def test_statistics_that_are_none_are_one_line(tiny_run, tmp_path, content):
-    shutil.copytree(tiny_run.stats_dir, tmp_path / "stats")
-    (tmp_path / "stats" / "train" / "feats_stats.npz").write_bytes(content)
-    data = RunData(tiny_run.train_dir, tiny_run.valid_dir, tiny_run.tokens_dir)
-    with pytest.raises(DataError, match=r"feats_stats\.npz: holds no statistics of features; collect them with"):
-        stages.train(merge(["model/tiny"]), data, tmp_path / "stats", tmp_path / "exp")
 
 
 def test_training_refuses_audio_of_another_rate(tiny_run, telephone_run, broadcast_dir, tmp_path):

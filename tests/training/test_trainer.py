@@ -1,22 +1,20 @@
 import logging
+import os
 import shutil
+import signal
 
 import numpy as np
 import pytest
 import soundfile
 import torch
+from references.train_command import train
+from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
-from espnet_diverse.bin.main import main
 from espnet_diverse.errors import TrainingError
-from espnet_diverse.training import checkpoint
-from espnet_diverse.training.trainer import _check_finite, _named
-
-
-def train(run, model_dir, *changes, **data):
-    """Train with changed settings or data directories; return the exit code."""
-    arguments = run._replace(**data).data()
-    paths = ["--stats_dir", str(run.stats_dir), "--output_dir", str(model_dir)]
-    return main(["train", *run.config, *arguments, *paths, *(f"--set={change}" for change in changes)])
+from espnet_diverse.nets.models import DiverseASRModel
+from espnet_diverse.training import checkpoint, non_finite
+from espnet_diverse.training.epoch_steps import _Batches
+from espnet_diverse.training.run_state import check_finite
 
 
 @pytest.fixture
@@ -40,10 +38,10 @@ def test_a_resumed_run_equals_one_that_was_not_stopped(tiny_run, tmp_path, capfd
     """SDMA draws noise and counts updates, so this holds for everything simpler too."""
     assert train(tiny_run, tmp_path / "resumed", "max_epoch=1") == 0
     capfd.readouterr()
-    assert train(tiny_run, tmp_path / "resumed", "max_epoch=2") == 0
+    assert train(tiny_run, tmp_path / "resumed", "max_epoch=2", allow=["max_epoch"]) == 0
     shown = capfd.readouterr()
     assert [line.split()[0] for line in shown.out.splitlines()] == ["epoch", "2/2", "gradient"]
-    assert "resumed: training continues with changed settings: max_epoch: 1 -> 2; give another" in shown.err
+    assert "resumed: training continues with changed settings: max_epoch: 1 -> 2" in shown.err
     assert train(tiny_run, tmp_path / "straight", "max_epoch=2") == 0
     assert "settings" not in capfd.readouterr().err
     resumed, straight = (checkpoint.load(tmp_path / name / "2epoch.pth") for name in ("resumed", "straight"))
@@ -74,19 +72,39 @@ def test_the_console_shows_progress_and_a_table_and_the_log_the_rest(tiny_run, t
 
 
 def test_parameters_that_are_not_finite_end_training_before_they_are_saved(tiny_run, tmp_path, capfd):
-    assert train(tiny_run, tmp_path / "exp", "optim=sgd", "optim_conf={lr: 3e38}", "grad_clip=1e9") == 1
+    assert (
+        train(tiny_run, tmp_path / "exp", "optim=sgd", "optim_conf={lr: 3e38}", "grad_clip=1e9", "batch_size=12") == 1
+    )
     error = capfd.readouterr().err.splitlines()[-1]
     assert error.startswith("espnet-diverse train: error: epoch 1: ")
-    assert "is no longer finite; nothing of this epoch was saved: lower the learning rate" in error
+    assert "is no longer finite, and was not saved; training diverged: lower the learning rate" in error
     assert not list((tmp_path / "exp").glob("*.pth"))
 
 
-def test_an_epoch_without_an_update_names_utterances(tiny_run, tmp_path, capfd, poisoned):
+@pytest.mark.parametrize("optimizer", [["optim=sgd", "optim_conf={lr: 3e38}", "grad_clip=1e9"], ["optim_conf.lr=1e30"]])
+def test_a_learning_rate_that_is_too_high_is_called_that(optimizer, tiny_run, tmp_path, capfd):
+    assert train(tiny_run, tmp_path / "exp", *optimizer) == 1
+    error = capfd.readouterr().err.splitlines()[-1]
+    assert "error: epoch 1, step 2: training diverged: the learning rate " in error
+    assert "is too high, lower optim_conf.lr; the loss is not finite" in error
+
+
+def test_batches_that_are_not_finite_are_listed(tiny_run, tmp_path, capfd, poisoned, monkeypatch):
+    monkeypatch.setattr(non_finite, "SHARE", 0.5)
+    bad = poisoned(tiny_run.train_dir, "train-03")
+    assert train(tiny_run, tmp_path / "exp", "batch_size=3", train_dir=bad) == 0
+    lines = (tmp_path / "exp" / non_finite.NAME).read_text().splitlines()
+    assert len(lines) == 2 and all("train-03" in line and ", the loss: train-" in line for line in lines)
+    assert [line.split()[:2] for line in lines] == [["epoch", "1"], ["epoch", "2"]]
+
+
+def test_too_many_batches_that_are_not_finite_end_training_with_their_utterances(tiny_run, tmp_path, capfd, poisoned):
     bad = poisoned(tiny_run.train_dir, "train-03")
     assert train(tiny_run, tmp_path / "exp", "batch_size=12", train_dir=bad) == 1
     error = capfd.readouterr().err.splitlines()[-1]
-    assert "epoch 1: no update was made; the loss is not finite, first of utterances train-" in error
-    assert "and 7 more; check their audio and transcripts, or lower the learning rate" in error
+    assert "epoch 1, step 1: the loss is not finite, first of utterances train-" in error
+    assert "and 7 more; check their audio and transcripts, or lower the learning rate; " in error
+    assert f"{tmp_path / 'exp' / 'nonfinite_batches.txt'} lists all such batches" in error
 
 
 def test_a_validation_loss_that_is_not_finite_ends_training(tiny_run, tmp_path, capfd, poisoned):
@@ -106,7 +124,49 @@ def test_gradients_that_are_not_finite_are_told_from_losses(tiny_run, tmp_path, 
     monkeypatch.setattr(torch.nn.utils, "clip_grad_norm_", lambda *_, **__: torch.tensor(torch.nan))
     assert train(tiny_run, tmp_path / "exp") == 1
     error = capfd.readouterr().err.splitlines()[-1]
-    assert "no update was made; the gradients are not finite, last of utterances train-" in error
+    assert "epoch 1, step 1: the gradient is not finite, first of utterances train-" in error
+
+
+def test_a_killed_worker_is_one_line_and_changes_nothing(tiny_run, tmp_path, capfd, monkeypatch):
+    assert train(tiny_run, tmp_path / "sound", "batch_size=2", "max_epoch=1") == 0
+    capfd.readouterr()
+    read = _Batches.__next__
+
+    def killing(self):
+        if self.number == 2 and not self.again and self.iterator._workers:
+            os.kill(self.iterator._workers[0].pid, signal.SIGKILL)
+            self.iterator._workers[0].join()
+        return read(self)
+
+    monkeypatch.setattr(_Batches, "__next__", killing)
+    monkeypatch.setattr(_MultiProcessingDataLoaderIter._try_get_data, "__defaults__", (0.2,))
+    settings = ["batch_size=2", "max_epoch=1", "num_workers=1"]
+    assert train(tiny_run, tmp_path / "killed", *settings) == 0
+    lines = [line for line in capfd.readouterr().err.splitlines() if "worker" in line]
+    assert lines == ["WARNING: train epoch 1 of 1: a worker that reads data was killed; it is started again"]
+    one, other = (checkpoint.load(tmp_path / name / "1epoch.pth") for name in ("sound", "killed"))
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_a_batch_too_large_for_the_gpu_is_tried_in_two_halves(tiny_run, tmp_path, capfd, monkeypatch):
+    forward, calls = DiverseASRModel.forward, []
+
+    def full(self, **batch):
+        calls.append(len(batch["speech"]))
+        if len(batch["speech"]) > full.most:
+            raise torch.OutOfMemoryError("CUDA out of memory.\nTried to allocate 2 GiB")
+        return forward(self, **batch)
+
+    monkeypatch.setattr(DiverseASRModel, "forward", full)
+    full.most = 6
+    assert train(tiny_run, tmp_path / "exp", "batch_size=12", "max_epoch=1") == 0
+    said = capfd.readouterr().err
+    assert calls == [12, 6, 6, 4] and "the GPU is out of memory (CUDA out of memory.) with utterances train-" in said
+    assert "of lengths speech 12000 12000 12000 12000 12000, text 3 3 3 3 3; they are tried in two halves" in said
+    full.most = 5
+    assert train(tiny_run, tmp_path / "other", "batch_size=12", "max_epoch=1") == 1
+    error = capfd.readouterr().err.splitlines()[-1]
+    assert "text 3 3 3 3 3 although the batch was halved; lower batch_bins or batch_size, or leave out" in error
 
 
 def test_code_in_a_checkpoint_is_not_run_on_resume(tiny_run, tmp_path, capfd):
@@ -124,12 +184,7 @@ def test_code_in_a_checkpoint_is_not_run_on_resume(tiny_run, tmp_path, capfd):
 
 def test_buffers_must_be_finite_too():
     model = torch.nn.BatchNorm1d(2)
-    _check_finite(model, 1)
+    check_finite(model, 1)
     model.running_var[0] = torch.inf
     with pytest.raises(TrainingError, match="epoch 4: running_var is no longer finite"):
-        _check_finite(model, 4)
-
-
-def test_long_lists_of_utterances_are_abridged():
-    assert _named(["a", "b"]) == "utterances a b"
-    assert _named(list("abcdefg")) == "utterances a b c d e and 2 more"
+        check_finite(model, 4)

@@ -1,0 +1,83 @@
+"""Batches whose loss or gradients are not finite: they are listed, and too many of them end training.
+
+ESPnet makes no update with such a batch and goes on, so a fault in the data would be met in every epoch.
+"""
+
+import math
+from pathlib import Path
+
+import torch
+from espnet2.train.reporter import SubReporter
+from torch import nn
+
+from espnet_diverse.errors import TrainingError
+from espnet_diverse.training.epoch_steps import Steps, named
+
+NAME = "nonfinite_batches.txt"
+IN_A_ROW = 10
+SHARE = 0.1
+"""Training ends after this number of batches in a row, or this share of the batches of an epoch, that are not finite"""
+_GROWTH = 10.0  # a model whose largest parameter grew by more within an epoch has diverged
+
+
+class NonFiniteBatches:
+    """Counts the batches of an epoch whose loss or gradients are not finite.
+
+    Args:
+        model: The model that is trained.
+        reporter: ESPnet's reporter of the epoch.
+        accum_grad: Number of batches of an update.
+        output_dir: Directory of the run, which gets the list `NAME`; None for no list.
+
+    Attributes:
+        first: Names of the utterances of the first such batch, after what was not finite; "" if all were.
+    """
+
+    def __init__(self, model: nn.Module, reporter: SubReporter, accum_grad: int, output_dir: Path | None = None):
+        self.model, self.reporter, self.accum_grad, self.output_dir = model, reporter, accum_grad, output_dir
+        self.first, self.total, self.in_a_row, self.finite = "", 0, 0, 0
+        self._largest = _largest(model)
+
+    def check(self, steps: Steps) -> None:
+        """Look at the last step.
+
+        Raises:
+            TrainingError: Too many batches are not finite.
+        """
+        what = self._fault(steps)
+        if what is None:
+            self.in_a_row, self.finite = 0, self.finite + 1
+            return
+        self.total, self.in_a_row = self.total + 1, self.in_a_row + 1
+        self.first = self.first or f"{what} is not finite, first of {named(steps.last)}"
+        epoch = self.reporter.get_epoch()
+        if self.output_dir:
+            with (self.output_dir / NAME).open("a", encoding="utf-8") as file:
+                file.write(f"epoch {epoch} step {steps.done}, {what}: {' '.join(steps.last)}\n")
+        many = steps.total is not None and self.total > SHARE * steps.total
+        if many or self.in_a_row >= IN_A_ROW:
+            raise TrainingError(f"epoch {epoch}, step {steps.done}: {self.explain()}")
+
+    def explain(self) -> str:
+        """What was not finite, and what to do about it."""
+        listed = f"; {self.output_dir / NAME} lists all such batches" if self.output_dir else ""
+        rates = [value[-1].value for name, value in self.reporter.stats.items() if name.startswith("optim")]
+        if self.finite and not _largest(self.model) <= _GROWTH * self._largest:
+            rate = f" {rates[0]:g}" if rates else ""
+            return f"training diverged: the learning rate{rate} is too high, lower optim_conf.lr; {self.first}{listed}"
+        return f"{self.first}; check their audio and transcripts, or lower the learning rate{listed}"
+
+    def _fault(self, steps: Steps) -> str | None:
+        stats = self.reporter.stats
+        losses, norms = stats.get("loss"), stats.get("grad_norm")
+        if losses and not math.isfinite(losses[-1].value):
+            return "the loss"
+        updated = steps.since % self.accum_grad == 0
+        return "the gradient" if updated and not (norms and math.isfinite(norms[-1].value)) else None
+
+
+def _largest(model: nn.Module) -> float:
+    """The largest magnitude of a parameter, or NaN."""
+    return max(
+        (float(torch.linalg.vector_norm(p.detach(), torch.inf)) for p in model.parameters() if p.numel()), default=0
+    )

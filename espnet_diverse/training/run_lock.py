@@ -1,0 +1,62 @@
+"""One training process at a time in the directory of a run.
+
+The lock is one of the operating system on the file `.lock`, which ends with the process that holds it, however that
+ends: no lock is stale. The file says which process and host that is.
+"""
+
+import fcntl
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from espnet_diverse.errors import TrainingError
+
+NAME = ".lock"
+
+
+class RunLock:
+    """A lock that is held.
+
+    Args:
+        descriptor: Of the open and locked file.
+    """
+
+    def __init__(self, descriptor: int):
+        self._descriptor = descriptor
+
+    def sign(self) -> None:
+        """Write process and host into the file."""
+        os.ftruncate(self._descriptor, 0)
+        os.pwrite(self._descriptor, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+
+
+@contextmanager
+def exclusive(output_dir: Path) -> Iterator[RunLock]:
+    """Hold the lock of the directory of a run while the block runs; the directory is made.
+
+    If the block ends before the lock is signed, no trace of it stays in a directory that had no lock file.
+
+    Raises:
+        TrainingError: Another process holds the lock; the message names it.
+    """
+    output_dir.mkdir(parents=True, exist_ok=True)
+    path = output_dir / NAME
+    new = not path.exists()
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = os.pread(descriptor, 200, 0).decode(errors="replace").strip() or "another process"
+        os.close(descriptor)
+        raise TrainingError(
+            f"{output_dir}: {holder} trains here now; wait until it has ended, stop it, or give another --output_dir"
+        ) from None
+    lock = RunLock(descriptor)
+    try:
+        yield lock
+    finally:
+        if new and os.fstat(descriptor).st_size == 0:
+            path.unlink(missing_ok=True)
+        os.close(descriptor)

@@ -1,0 +1,210 @@
+"""What a run saves and goes on from: after each epoch, as in ESPnet, within an epoch, and when it is asked to stop.
+
+A checkpoint within an epoch is one of ESPnet with an entry more, `Position`: how many batches are done, their
+statistics, and the states of the random number generators. To go on, the batches that are done are read again and
+skipped, which brings the sampler and the workers where they were; then the generators are set. On a CPU the run goes on
+bit for bit.
+"""
+
+import hashlib
+import logging
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from espnet2.train.reporter import Average, Reporter, SubReporter, WeightedAverage
+from torch import nn
+
+from espnet_diverse.attention.update_counter import count_update_of_checkpoint
+from espnet_diverse.errors import TrainingError
+from espnet_diverse.training import checkpoint
+
+_POSITION, _RATES = "within_epoch", "base_learning_rates"
+
+
+@dataclass(frozen=True)
+class Position:
+    """A place within an epoch, between two updates.
+
+    Attributes:
+        epoch: Number of the epoch.
+        batches: Number of batches that are done.
+        names: Digest of the names of their utterances.
+        updated: Whether an update was made in the epoch.
+        statistics: `statistics_of` the epoch so far.
+        generators: `generator_states` at this place.
+    """
+
+    epoch: int
+    batches: int
+    names: str
+    updated: bool
+    statistics: dict
+    generators: dict
+
+
+class RunState:
+    """The parts of a run that its checkpoints hold.
+
+    Args:
+        output_dir: Directory of the run.
+        model: The model.
+        optimizers: Its optimizers, before a checkpoint is loaded.
+        schedulers: Schedulers of their learning rates, or None for each.
+
+    Attributes:
+        reporter: ESPnet's reporter of the run, once it is made.
+        scaler: ESPnet's scaler of the loss, or None.
+    """
+
+    def __init__(self, output_dir: Path, model: nn.Module, optimizers: Sequence, schedulers: Sequence):
+        self.output_dir, self.model = output_dir, model
+        self.optimizers, self.schedulers = optimizers, schedulers
+        self.reporter: Reporter | None = None
+        self.scaler: Any = None
+        self._rates = [[_base_rate(group) for group in optimizer.param_groups] for optimizer in optimizers]
+        self._position: Position | None = None
+        self._resumed = False
+
+    def save(self, state: Mapping, path: str | Path) -> None:
+        """Save what ESPnet saves: two generations of the checkpoint, and other files as they are."""
+        path = Path(path)
+        if path.name == checkpoint.CHECKPOINT:
+            checkpoint.save({**state, _RATES: self._rates}, path, former=path.with_name(checkpoint.PREVIOUS))
+        else:
+            checkpoint.save(state, path)
+
+    def save_position(self, position: Position) -> None:
+        """Save a checkpoint within an epoch.
+
+        Raises:
+            TrainingError: A parameter is not finite.
+        """
+        check_finite(self.model, position.epoch)
+        state = {
+            "model": self.model.state_dict(),
+            "reporter": {**self.reporter.state_dict(), "epoch": position.epoch - 1},
+            "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
+            "schedulers": [scheduler and scheduler.state_dict() for scheduler in self.schedulers],
+            "scaler": self.scaler and self.scaler.state_dict(),
+            _POSITION: asdict(position),
+        }
+        state["reporter"]["stats"] = {e: s for e, s in self.reporter.stats.items() if e < position.epoch}
+        self.save(state, self.output_dir / checkpoint.CHECKPOINT)
+
+    def load(self, path: str | Path, device: str | torch.device) -> dict:
+        """Read a checkpoint for ESPnet; keep its position, and write the weights of its epoch if a kill prevented it.
+
+        Learning rates are those of the configuration, if these are others than when the checkpoint was saved.
+        """
+        state = checkpoint.load(path, device)
+        position = state.pop(_POSITION, None)
+        _rescale(state, state.pop(_RATES, None) or self._rates, self._rates)
+        self._resumed = True
+        if position:
+            self._position = Position(**position)
+            return state
+        weights = self.output_dir / f"{state['reporter']['epoch']}epoch.pth"
+        if not weights.is_file():
+            checkpoint.save(state["model"], weights)
+        return state
+
+    def take_position(self, epoch: int) -> Position | None:
+        """The position from which `epoch` goes on, once; None if it begins anew."""
+        position, self._position = self._position, None
+        if self._resumed and (position is None or position.updated or epoch > 1):
+            count_update_of_checkpoint(self.model)
+        self._resumed = False
+        return position if position and position.epoch == epoch else None
+
+
+class Names:
+    """A digest of the names of the utterances in batches."""
+
+    def __init__(self):
+        self._hasher = hashlib.sha256()
+
+    def add(self, utterances: Sequence[str]) -> None:
+        """Add those of a batch."""
+        self._hasher.update("\n".join(utterances).encode() + b"\0")
+
+    def __str__(self) -> str:
+        return self._hasher.hexdigest()
+
+
+def check_finite(model: nn.Module, epoch: int) -> None:
+    """Check that parameters and buffers are finite, before they are saved.
+
+    Raises:
+        TrainingError: One is not; the message names it.
+    """
+    for name, tensor in model.state_dict().items():
+        if tensor.is_floating_point() and not torch.isfinite(tensor).all():
+            raise TrainingError(
+                f"epoch {epoch}: {name} is no longer finite, and was not saved; training diverged: lower the learning "
+                "rate or check the data"
+            )
+
+
+def statistics_of(reporter: SubReporter) -> dict:
+    """The statistics of the batches of an epoch so far, as tensors."""
+    stats = {}
+    for name, values in reporter.stats.items():
+        numbers = torch.tensor([value.value for value in values], dtype=torch.float64)
+        weighted = isinstance(values[0], WeightedAverage)
+        weights = torch.tensor([value.weight for value in values], dtype=torch.float64) if weighted else None
+        stats[name] = (numbers, weights)
+    return {"count": reporter.count, "total_count": reporter.total_count, "stats": stats}
+
+
+def restore_statistics(reporter: SubReporter, statistics: Mapping) -> None:
+    """Give the reporter of an epoch the statistics of batches that were done before."""
+    reporter.count, reporter.total_count = statistics["count"], statistics["total_count"]
+    for name, (numbers, weights) in statistics["stats"].items():
+        if weights is None:
+            reporter.stats[name] = [Average(number) for number in numbers.tolist()]
+        else:
+            pairs = zip(numbers.tolist(), weights.tolist(), strict=True)
+            reporter.stats[name] = [WeightedAverage(number, weight) for number, weight in pairs]
+
+
+def generator_states() -> dict:
+    """States of the random number generators of Python, NumPy and PyTorch."""
+    name, keys, *rest = np.random.get_state()
+    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
+    numpy = (name, torch.from_numpy(keys.astype(np.int64)), *rest)
+    return {"python": random.getstate(), "numpy": numpy, "torch": torch.get_rng_state(), "cuda": cuda}
+
+
+def restore_generators(states: Mapping) -> None:
+    """Set the random number generators."""
+    version, keys, gauss = states["python"]
+    random.setstate((version, tuple(keys), gauss))
+    name, keys, *rest = states["numpy"]
+    np.random.set_state((name, keys.cpu().numpy().astype(np.uint32), *rest))
+    torch.set_rng_state(states["torch"].cpu())
+    if torch.cuda.is_available() and len(states["cuda"]) == torch.cuda.device_count():
+        torch.cuda.set_rng_state_all([state.cpu() for state in states["cuda"]])
+
+
+def _base_rate(group: Mapping) -> float:
+    return float(group.get("initial_lr", group["lr"]))
+
+
+def _rescale(state: dict, old: Sequence[Sequence[float]], new: Sequence[Sequence[float]]) -> None:
+    """Change the learning rates in a checkpoint in place: those of now, and the base rates of the schedulers."""
+    if old == new:
+        return
+    pairs = zip(state["optimizers"], state["schedulers"], old, new, strict=True)
+    for optimizer, scheduler, before, after in pairs:
+        for group, former, present in zip(optimizer["param_groups"], before, after, strict=True):
+            for key in ("lr", "initial_lr"):
+                if key in group:
+                    group[key] *= present / former
+        if scheduler and "base_lrs" in scheduler:
+            scheduler["base_lrs"] = list(after)
+    logging.warning("learning rates go on with base %s in place of %s", new, old)

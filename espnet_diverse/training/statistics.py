@@ -1,0 +1,72 @@
+"""The statistics of the features of a run: sums over all frames, from which ESPnet computes means and variances."""
+
+import zipfile
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from espnet_diverse.errors import DataError
+from espnet_diverse.training.run_data import existing
+
+NAMES = ("count", "sum", "sum_square")
+_SHOWN = 5
+_ROUNDING = 1e-7  # a variance below this share of the squared mean is one of rounding: the sums are in float32
+
+
+def read_statistics(path: Path) -> Mapping[str, NDArray]:
+    """The arrays of a file of statistics.
+
+    Raises:
+        DataError: The file is missing or damaged, or lacks an array.
+    """
+    try:
+        with np.load(existing(path)) as arrays:
+            found = {name: arrays[name] for name in arrays.files}
+    except (OSError, EOFError, ValueError, TypeError, zipfile.BadZipFile, zlib.error) as error:
+        if isinstance(error, DataError):
+            raise
+        raise DataError(f"{path}: is damaged or not a file of statistics; run espnet-diverse stats again") from error
+    lacking = [name for name in NAMES if name not in found]
+    if lacking:
+        raise DataError(f"{path}: has no {' '.join(lacking)}; run espnet-diverse stats again")
+    return found
+
+
+def check_statistics(path: Path) -> None:
+    """Check that features can be normalised with statistics.
+
+    Raises:
+        DataError: The file is missing or damaged, a sum is not finite, or the variance of a feature is not positive.
+    """
+    arrays = read_statistics(path)
+    bad = [name for name in NAMES if not np.isfinite(arrays[name]).all()]
+    if bad:
+        raise DataError(f"{path}: {' and '.join(bad)} of the features are not finite; check the audio for NaN samples")
+    count, total, square = (arrays[name].astype(np.float64) for name in NAMES)
+    if not (count > 0).all():
+        raise DataError(f"{path}: its count is {count.min():g} frames; run espnet-diverse stats again")
+    mean = total / count
+    variance = square / count - mean**2
+    constant = np.flatnonzero(variance <= _ROUNDING * mean**2)
+    if constant.size:
+        shown = ", ".join(f"{index} ({variance.flat[index]:.3g})" for index in constant[:_SHOWN])
+        more = f" and {constant.size - _SHOWN} more" if constant.size > _SHOWN else ""
+        raise DataError(
+            f"{path}: the variance of feature {shown}{more} is zero or negative, so it cannot be normalised; check "
+            "the audio for silence, lower n_mels, or set normalize=null"
+        )
+
+
+def differ(path: Path, copy: Path) -> bool:
+    """Whether statistics differ by more than the order in which they were summed explains.
+
+    Raises:
+        DataError: As for `read_statistics`.
+    """
+    new, old = read_statistics(path), read_statistics(copy)
+    return new.keys() != old.keys() or any(
+        new[name].shape != old[name].shape or not np.allclose(new[name], old[name], rtol=1e-4) for name in new
+    )

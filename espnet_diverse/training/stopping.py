@@ -1,0 +1,63 @@
+"""A request to stop, by SIGTERM as from a scheduler of jobs or SIGINT from a terminal: training saves, then ends."""
+
+import logging
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from espnet_diverse.errors import InterruptedRunError
+
+SECONDS = 25
+"""From the request on, training has this time until the next update is done and saved; then it ends without."""
+
+
+class StopRequest:
+    """Whether the process was asked to stop.
+
+    Attributes:
+        signal: Name of the signal, or None.
+    """
+
+    def __init__(self):
+        self.signal: str | None = None
+
+    def on_signal(self, number: int, _frame: object) -> None:
+        """Handle a signal; a second SIGINT ends training at once."""
+        if self.signal and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        self.signal = signal.Signals(number).name
+        logging.warning("%s: training is saved within the epoch, then it ends", self.signal)
+        signal.alarm(SECONDS)
+
+    def on_alarm(self, *_: object) -> None:
+        """End training, because no update was done in time."""
+        raise InterruptedRunError(
+            f"{self.signal}: ended without a save, because no update was done within {SECONDS} seconds; the same "
+            "command goes on from the last save"
+        )
+
+    def end(self, where: str) -> None:
+        """End training after a save.
+
+        Raises:
+            InterruptedRunError: Always.
+        """
+        raise InterruptedRunError(f"{self.signal}: saved {where}; the same command goes on from there")
+
+
+@contextmanager
+def stop_on_signals() -> Iterator[StopRequest]:
+    """Turn SIGTERM and SIGINT into a request while the block runs; in the main thread only, as signals allow."""
+    request = StopRequest()
+    if threading.current_thread() is not threading.main_thread():
+        yield request
+        return
+    handlers = {signal.SIGTERM: request.on_signal, signal.SIGINT: request.on_signal, signal.SIGALRM: request.on_alarm}
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    try:
+        yield request
+    finally:
+        signal.alarm(0)
+        for number, handler in before.items():
+            signal.signal(number, handler)

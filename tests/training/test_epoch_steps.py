@@ -1,0 +1,144 @@
+"""The batches of an epoch: from any place, in halves, and after the loss of a worker."""
+
+import os
+import signal
+
+import pytest
+import torch
+from torch.utils.data import DataLoader
+from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
+
+from espnet_diverse.errors import TrainingError
+from espnet_diverse.training.epoch_steps import Steps, named
+from espnet_diverse.training.run_state import Position, generator_states
+
+
+class Noisy(torch.utils.data.Dataset):
+    """Items with noise that workers draw."""
+
+    def __len__(self):
+        return 12
+
+    def __getitem__(self, index):
+        return [f"u{index}"], {"x": torch.rand(1) + index, "x_lengths": torch.tensor([index])}
+
+
+def batches(number=5, size=4):
+    return [([f"u{i}{j}" for j in range(size)], {"x": torch.full((size, 2), i), "x_lengths": torch.arange(size)})
+            for i in range(number)]  # fmt: skip
+
+
+def steps_of(iterator, position=None):
+    return Steps(iterator, "train epoch 1 of 1", lambda: None, position)
+
+
+def place(steps):
+    return Position(1, steps.done, str(steps.names), True, {}, generator_states())
+
+
+def test_steps_are_counted_when_they_are_done(capfd):
+    seen = []
+    steps = Steps(batches(), "train", lambda: seen.append((steps.done, steps.last[0])))
+    assert [utterances[0] for utterances, _ in steps] == ["u00", "u10", "u20", "u30", "u40"]
+    assert seen == [(1, "u00"), (2, "u10"), (3, "u20"), (4, "u30"), (5, "u40")]
+    assert steps.total == len(steps) == 5 and "train: 5/5 steps" in capfd.readouterr().err
+
+
+def test_an_epoch_goes_on_after_what_is_done():
+    first = steps_of(batches())
+    for _, _ in zip(range(3), first, strict=False):
+        pass
+    position = place(first)
+    assert position.batches == 2  # the third step is not done
+    assert [utterances[0] for utterances, _ in steps_of(batches(), position)] == ["u20", "u30", "u40"]
+
+
+def test_other_batches_begin_anew(caplog):
+    first = steps_of(batches())
+    for _, _ in zip(range(3), first, strict=False):
+        pass
+    assert len(list(steps_of(batches(size=3), place(first)))) == 5
+    assert "its batches are not those of before; all of the epoch is trained again" in caplog.text
+
+
+def test_a_batch_is_done_when_both_halves_are():
+    steps = steps_of(batches(2, 5))
+    loop = iter(steps)
+    next(loop)
+    steps.halve("full")
+    assert not steps.whole
+    again, found = iter(steps), []
+    for utterances, batch in again:
+        found.append((utterances, batch["x"].tolist(), batch["x_lengths"].tolist(), steps.done))
+    assert [(len(u), x[0][0], lengths, done) for u, x, lengths, done in found] == [
+        (3, 0, [0, 1, 2], 0),
+        (2, 0, [3, 4], 0),
+        (5, 1, [0, 1, 2, 3, 4], 1),
+    ]
+    straight = steps_of(batches(2, 5))
+    list(straight)
+    assert steps.done == 2 and str(steps.names) == str(straight.names)
+
+
+def test_half_a_batch_and_one_utterance_are_not_halved():
+    steps = steps_of(batches(1, 1))
+    next(iter(steps))
+    with pytest.raises(TrainingError, match=r"^full with utterances u00, of lengths x 0; lower batch_bins or batch_si"):
+        steps.halve("full")
+    steps = steps_of(batches(1))
+    next(iter(steps))
+    steps.halve("full")
+    next(iter(steps))
+    with pytest.raises(TrainingError, match="of lengths x 0 1 although the batch was halved; lower batch_bins"):
+        steps.halve("full")
+
+
+def collate(items):
+    return [name for names, _ in items for name in names], {"x": torch.stack([batch["x"] for _, batch in items])}
+
+
+def read(loader, kill_at=(), seed=0):
+    """Values of all batches; the worker is killed before the batches `kill_at` are read."""
+    torch.manual_seed(seed)
+    steps, found, killed = steps_of(loader), [], []
+    for _, batch in steps:
+        found.append(batch["x"].flatten())
+        children = [p.pid for p in torch.multiprocessing.active_children()]
+        if steps.done in kill_at and len(killed) < len(kill_at):
+            killed.append(steps.done)
+            for child in children:
+                os.kill(child, signal.SIGKILL)
+    return torch.cat(found)
+
+
+@pytest.fixture
+def loader(monkeypatch):
+    """Twelve batches, read by a worker one at a time; it is looked after every 0.2 seconds, in place of every 5."""
+    monkeypatch.setattr(_MultiProcessingDataLoaderIter._try_get_data, "__defaults__", (0.2,))
+    return DataLoader(Noisy(), batch_size=1, num_workers=1, prefetch_factor=1, collate_fn=collate)
+
+
+def test_a_killed_worker_is_started_again_where_it_was(loader, caplog):
+    straight, after = read(loader), torch.rand(1)
+    again = read(loader, [4])
+    assert torch.equal(again, straight) and torch.equal(torch.rand(1), after)
+    assert caplog.text.count("a worker that reads data was killed; it is started again") == 1
+
+
+def test_a_worker_that_is_killed_twice_ends_training(loader):
+    with pytest.raises(TrainingError, match="a worker that reads data was killed again; the machine may be out of mem"):
+        read(loader, [2, 6])
+
+
+def test_errors_of_the_data_stay_what_they_are():
+    def broken():
+        yield from batches(1)
+        raise RuntimeError("the data are broken")
+
+    with pytest.raises(RuntimeError, match="the data are broken"):
+        list(steps_of(broken()))
+
+
+def test_long_lists_of_utterances_are_abridged():
+    assert named(["a", "b"]) == "utterances a b"
+    assert named(list("abcdefg")) == "utterances a b c d e and 2 more"

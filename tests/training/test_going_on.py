@@ -1,0 +1,121 @@
+"""A run that was stopped or killed anywhere goes on bit for bit; resumption between epochs is in test_trainer.py."""
+
+import logging
+import os
+import shutil
+import signal
+
+import pytest
+import torch
+from references.train_command import train
+
+from espnet_diverse.training import checkpoint
+from espnet_diverse.training.non_finite import NonFiniteBatches
+
+
+@pytest.fixture
+def signalled(monkeypatch):
+    """A function that makes the process get a signal after a step of training."""
+
+    def at(step, number=signal.SIGTERM):
+        steps = iter(range(1, 10**6))
+        check = NonFiniteBatches.check
+
+        def counted(self, batches):
+            check(self, batches)
+            if next(steps) == step:
+                os.kill(os.getpid(), number)
+
+        monkeypatch.setattr(NonFiniteBatches, "check", counted)
+
+    return at
+
+
+MANY = ["batch_size=2", "accum_grad=2", "save_interval_steps=2", "keep_nbest_models=1"]
+
+
+@pytest.fixture(scope="module")
+def straight(tiny_run, tmp_path_factory):
+    """A run of two epochs of 6 batches, 2 an update, that is not stopped."""
+    folder = tmp_path_factory.mktemp("straight") / "exp"
+    assert train(tiny_run, folder, *MANY) == 0
+    return folder
+
+
+def same_weights(one, other):
+    """Whether two runs have the same files of weights, with the same content, and the same statistics."""
+    names = sorted(path.name for path in one.glob("*.pth") if path.name != checkpoint.PREVIOUS)
+    assert names == sorted(path.name for path in other.glob("*.pth") if path.name != checkpoint.PREVIOUS)
+    pairs = [[checkpoint.load(folder / name) for folder in (one, other)] for name in names]
+    stats = [[state["reporter"]["stats"] for state in pair] for pair in pairs if "reporter" in pair[0]]
+    assert all(a[e]["train"]["loss"] == b[e]["train"]["loss"] for a, b in stats for e in a)
+    models = [[state.get("model", state) for state in pair] for pair in pairs]
+    return all(torch.equal(a[name], b[name]) for a, b in models for name in a)
+
+
+@pytest.mark.parametrize("step", [1, 4, 6, 9, 12])
+def test_a_signal_saves_within_the_epoch_and_the_run_goes_on_bit_for_bit(
+    step, straight, tiny_run, tmp_path, capfd, signalled, monkeypatch
+):
+    """After step 6 and 12 the rest is the validation, which ends at its first batch."""
+    signalled(step, signal.SIGINT if step == 4 else signal.SIGTERM)
+    before = signal.getsignal(signal.SIGTERM)
+    assert train(tiny_run, tmp_path / "exp", *MANY) == 75
+    assert signal.getsignal(signal.SIGTERM) is before and signal.alarm(0) == 0
+    monkeypatch.undo()
+    error = capfd.readouterr().err.splitlines()[-1]
+    epoch, done = divmod(step - 1, 6)
+    name = "SIGINT" if step == 4 else "SIGTERM"
+    where = f"saved in epoch {epoch + 1} after {2 * (done // 2) + 2} batches; the same command goes on from there"
+    assert error == f"espnet-diverse train: {name}: {where}"
+    assert train(tiny_run, tmp_path / "exp", *MANY) == 0
+    assert same_weights(straight, tmp_path / "exp")
+
+
+def test_a_run_goes_on_from_its_last_save_within_the_epoch(straight, tiny_run, tmp_path, monkeypatch, caplog):
+    """As after a kill: the exception is none that the trainer expects, and comes after the save of step 4."""
+    steps = iter(range(1, 100))
+    check = NonFiniteBatches.check
+    monkeypatch.setattr(NonFiniteBatches, "check", lambda *parts: check(*parts) if next(steps) < 5 else 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        train(tiny_run, tmp_path / "exp", *MANY)
+    monkeypatch.undo()
+    assert checkpoint.load(tmp_path / "exp" / checkpoint.CHECKPOINT)["within_epoch"]["batches"] == 4
+    assert checkpoint.load(tmp_path / "exp" / checkpoint.PREVIOUS)["within_epoch"]["batches"] == 2
+    copy = shutil.copytree(tmp_path / "exp", tmp_path / "torn")
+    (copy / checkpoint.CHECKPOINT).write_bytes(b"PK torn")
+    (copy / f".{checkpoint.CHECKPOINT}.tmp99999").write_bytes(b"of a process that was killed")
+    for folder in (tmp_path / "exp", copy):
+        assert train(tiny_run, folder, *MANY) == 0
+        assert same_weights(straight, folder)
+    assert not list(copy.glob(".*.tmp*"))
+    assert "taken instead: checkpoint.previous.pth" in caplog.text
+
+
+def test_an_epoch_of_other_batches_is_trained_again(tiny_run, tmp_path, signalled, caplog):
+    signalled(2)
+    assert train(tiny_run, tmp_path / "exp", *MANY) == 75
+    with caplog.at_level(logging.WARNING):
+        changed = ["batch_size=3", *MANY[1:]]
+        assert train(tiny_run, tmp_path / "exp", *changed, allow=["batch_size"]) == 0
+    assert "train epoch 1 of 2: its batches are not those of before; all of the epoch is trained again" in caplog.text
+
+
+def test_another_learning_rate_holds_from_where_the_run_goes_on(tiny_run, tmp_path, caplog):
+    settings = ["scheduler=warmuplr", "scheduler_conf={warmup_steps: 2}"]
+    assert train(tiny_run, tmp_path / "exp", *settings, "max_epoch=1") == 0
+    allow = ["max_epoch", "optim_conf.lr"]
+    assert train(tiny_run, tmp_path / "exp", *settings, "optim_conf.lr=5e-3", allow=allow) == 0
+    stats = checkpoint.load(tmp_path / "exp" / checkpoint.CHECKPOINT)["reporter"]["stats"]
+    first, second = (stats[epoch]["train"]["optim0_lr0"] for epoch in (1, 2))
+    decay = (2 / 3) ** 0.5 / 2 + (2 / 4) ** 0.5 / 2  # of warmuplr at its third and fourth step, after two
+    assert second == pytest.approx(5e-3 * decay, rel=0.2) and first < 1.1e-3
+    assert "learning rates go on with base [[0.005]] in place of [[0.001]]" in caplog.text
+
+
+def test_a_kill_before_the_weights_of_the_last_epoch_loses_nothing(tiny_run, straight, tmp_path):
+    copy = shutil.copytree(straight, tmp_path / "exp", symlinks=True)
+    for name in ("2epoch.pth", "valid.acc.ave.pth", "valid.loss.ave.pth"):
+        (copy / name).unlink()
+    assert train(tiny_run, copy, *MANY) == 0
+    assert same_weights(straight, copy)

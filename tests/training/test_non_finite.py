@@ -1,0 +1,77 @@
+"""Batches that are not finite are counted, listed and told from a learning rate that is too high."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from espnet2.train.reporter import SubReporter
+
+from espnet_diverse.errors import TrainingError
+from espnet_diverse.training import non_finite
+from espnet_diverse.training.non_finite import NonFiniteBatches
+
+
+class Run:
+    """An epoch whose batches have given losses and gradient norms; NaN norms are those that ESPnet does not report."""
+
+    def __init__(self, folder, total=100, accum_grad=1):
+        self.model, self.reporter = torch.nn.Linear(1, 1), SubReporter("train", 3, 0)
+        self.bad = NonFiniteBatches(self.model, self.reporter, accum_grad, folder)
+        self.steps = SimpleNamespace(done=0, since=0, total=total, last=[])
+
+    def step(self, loss=1.0, norm=1.0):
+        self.reporter.register({"loss": torch.tensor(loss)}, torch.tensor(1.0))
+        self.reporter.register({"optim0_lr0": 0.5} if norm != norm else {"grad_norm": norm, "optim0_lr0": 0.5})
+        self.reporter.next()
+        self.steps.done, self.steps.since = self.steps.done + 1, self.steps.since + 1
+        self.steps.last = [f"u{self.steps.done}"]
+        self.bad.check(self.steps)
+
+
+def test_bad_batches_are_listed(tmp_path):
+    run = Run(tmp_path)
+    for loss, norm in ((1.0, 1.0), (torch.nan, torch.nan), (1.0, 1.0), (1.0, torch.nan), (torch.inf, torch.nan)):
+        run.step(loss, norm)
+    lines = (tmp_path / non_finite.NAME).read_text().splitlines()
+    assert lines == ["epoch 3 step 2, the loss: u2", "epoch 3 step 4, the gradient: u4", "epoch 3 step 5, the loss: u5"]
+
+
+def test_many_in_a_row_end_training(tmp_path):
+    run = Run(tmp_path, total=None)
+    for _ in range(2):
+        for _ in range(non_finite.IN_A_ROW - 1):
+            run.step(torch.nan, torch.nan)
+        run.step()
+    for _ in range(non_finite.IN_A_ROW - 1):
+        run.step(torch.nan, torch.nan)
+    with pytest.raises(TrainingError, match="epoch 3, step 30: the loss is not finite, first of utterances u1; check"):
+        run.step(torch.nan, torch.nan)
+
+
+def test_a_share_of_the_epoch_ends_training(tmp_path):
+    run = Run(tmp_path, total=20)
+    for _ in range(2):
+        run.step(torch.nan, torch.nan)
+        run.step()
+    with pytest.raises(TrainingError, match=r"step 5: the loss .*; .*nonfinite_batches\.txt lists all such batches$"):
+        run.step(torch.nan, torch.nan)
+
+
+def test_parameters_that_have_grown_are_a_learning_rate(tmp_path):
+    run = Run(tmp_path, total=2)
+    run.step()
+    run.model.weight.data.fill_(1e6)
+    said = "step 2: training diverged: the learning rate 0.5 is too high, lower optim_conf.lr; the loss is not finite"
+    with pytest.raises(TrainingError, match=said):
+        run.step(torch.nan, torch.nan)
+
+
+def test_gradients_count_where_an_update_is_due():
+    run = Run(None, accum_grad=2)
+    run.reporter.register({"loss": torch.tensor(1.0)}, torch.tensor(1.0))
+    run.reporter.next()
+    run.steps.done = run.steps.since = 1
+    run.bad.check(run.steps)
+    assert run.bad.total == 0
+    run.step(norm=torch.nan)
+    assert run.bad.total == 1 and run.bad.first == "the gradient is not finite, first of utterances u2"

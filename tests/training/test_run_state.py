@@ -1,0 +1,123 @@
+"""What a checkpoint within an epoch holds comes back as it was."""
+
+import random
+
+import numpy as np
+import pytest
+import torch
+from espnet2.train.reporter import Reporter, SubReporter
+
+from espnet_diverse.errors import TrainingError
+from espnet_diverse.training import checkpoint
+from espnet_diverse.training.run_state import (
+    Names,
+    Position,
+    RunState,
+    check_finite,
+    generator_states,
+    restore_generators,
+    restore_statistics,
+    statistics_of,
+)
+
+
+def draws():
+    return random.random(), float(np.random.rand()), float(np.random.randn()), float(torch.rand(()))
+
+
+def state_of(folder, lr=0.1, weight=1.0):
+    """The state of a run of a model with one parameter."""
+    model = torch.nn.Linear(1, 1)
+    model.weight.data.fill_(weight)
+    optimizer = torch.optim.SGD(model.parameters(), lr=lr)
+    state = RunState(folder, model, [optimizer], [torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)])
+    state.reporter = Reporter(epoch=2)
+    state.reporter.stats = {1: {"train": {"loss": 3.0}}, 2: {"train": {"loss": 2.0}}}
+    return state
+
+
+def position():
+    reporter = SubReporter("train", 2, 7)
+    return Position(2, 3, "x", True, statistics_of(reporter), generator_states())
+
+
+def test_generators_come_back_from_a_file(tmp_path):
+    np.random.randn()  # leaves a second value for the next call
+    checkpoint.save({"generators": generator_states()}, tmp_path / "s.pth")
+    expected = draws()
+    assert draws() != expected
+    restore_generators(checkpoint.load(tmp_path / "s.pth")["generators"])
+    assert draws() == expected
+
+
+def test_statistics_come_back_and_go_on(tmp_path):
+    def step(reporter, number):
+        reporter.register({"loss": torch.tensor(0.1) * number, "acc": None}, torch.tensor(2.0 + number))
+        reporter.register({"lr": 0.5})
+        reporter.next()
+
+    straight, first, second = (SubReporter("train", 1, 10) for _ in range(3))
+    for number in range(4):
+        step(straight, number)
+    for number in range(2):
+        step(first, number)
+    checkpoint.save(statistics_of(first), tmp_path / "s.pth")
+    restore_statistics(second, checkpoint.load(tmp_path / "s.pth"))
+    for number in (2, 3):
+        step(second, number)
+    assert repr(dict(straight.stats)) == repr(dict(second.stats))
+    assert (straight.count, straight.total_count) == (second.count, second.total_count) == (4, 14)
+
+
+def test_a_position_is_saved_with_the_epochs_before_and_taken_once(tmp_path):
+    state = state_of(tmp_path)
+    state.save_position(position())
+    again = state_of(tmp_path)
+    loaded = again.load(tmp_path / checkpoint.CHECKPOINT, "cpu")
+    assert loaded["reporter"] == {"stats": {1: {"train": {"loss": 3.0}}}, "epoch": 1}
+    assert loaded.keys() == {"model", "reporter", "optimizers", "schedulers", "scaler"}
+    assert again.take_position(2).batches == 3 and again.take_position(2) is None
+    again.load(tmp_path / checkpoint.CHECKPOINT, "cpu")
+    assert again.take_position(3) is None
+    assert not list(tmp_path.glob("*epoch.pth"))
+
+
+def test_what_is_not_finite_is_not_saved(tmp_path):
+    state = state_of(tmp_path, weight=torch.nan)
+    with pytest.raises(TrainingError, match="epoch 2: weight is no longer finite, and was not saved"):
+        state.save_position(position())
+    assert list(tmp_path.iterdir()) == []
+    check_finite(torch.nn.Linear(1, 1), 1)
+
+
+def test_another_learning_rate_scales_that_of_the_checkpoint(tmp_path):
+    state_of(tmp_path).save_position(position())
+    state = state_of(tmp_path, lr=0.3).load(tmp_path / checkpoint.CHECKPOINT, "cpu")
+    group = state["optimizers"][0]["param_groups"][0]
+    assert group["lr"] == pytest.approx(0.3) and group["initial_lr"] == pytest.approx(0.3)
+    assert state["schedulers"][0]["base_lrs"] == [0.3]
+    same = state_of(tmp_path).load(tmp_path / checkpoint.CHECKPOINT, "cpu")
+    assert same["optimizers"][0]["param_groups"][0]["lr"] == 0.1
+
+
+def test_weights_of_the_last_epoch_are_written_if_they_are_not_there(tmp_path):
+    state = state_of(tmp_path)
+    whole = {
+        "model": state.model.state_dict(),
+        "reporter": state.reporter.state_dict(),
+        "optimizers": [],
+        "schedulers": [],
+    }
+    state.save(whole, tmp_path / checkpoint.CHECKPOINT)
+    state.load(tmp_path / checkpoint.CHECKPOINT, "cpu")
+    assert checkpoint.load(tmp_path / "2epoch.pth")["weight"] == 1
+
+
+def test_names_tell_orders_and_borders_apart():
+    digests = set()
+    for batches in ([["a", "b"], ["c"]], [["a"], ["b", "c"]], [["b", "a"], ["c"]], [["a", "b", "c"]]):
+        names = Names()
+        for batch in batches:
+            names.add(batch)
+        digests.add(str(names))
+    assert len(digests) == 4
