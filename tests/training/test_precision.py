@@ -20,7 +20,8 @@ def train(run, model_dir, *changes):
     still += [f"{part}_conf.positional_dropout_rate=0.0" for part in ("encoder", "decoder")]
     changes = [*still, *changes, "encoder_conf.attention.core=softmax", "decoder_conf.attention.core=softmax"]
     paths = ["--stats_dir", str(run.stats_dir), "--output_dir", str(model_dir)]
-    return main(["train", *run.config, *run.data(), *paths, *(f"--set={change}" for change in changes)])
+    allowed = ["--allow_changed", "max_epoch"]
+    return main(["train", *run.config, *run.data(), *paths, *(f"--set={change}" for change in changes), *allowed])
 
 
 def figures(model_dir, epoch):
