@@ -1,4 +1,4 @@
-"""ESPnet's tasks with our trainer and models, and strict loading. An import registers our classes in ESPnet's tables."""
+"""ESPnet's tasks with our trainer and models, and strict loading; an import registers our classes in its tables."""
 
 import logging
 from argparse import ArgumentParser, Namespace
