@@ -225,7 +225,7 @@ def _assignments(option: str, words: list[str]) -> list[tuple[str, str]]:
 
 def _corpus_dir(args: argparse.Namespace, corpus: ModuleType, selection: "Selection") -> Path:
     """The directory of the corpus, after generating or downloading it where that is asked for."""
-    from espnet_diverse.corpora import download
+    from espnet_diverse.corpora import download_corpus
     from espnet_diverse.errors import ConfigError
 
     if sum(map(bool, (args.source, args.corpus_dir, args.corpus, args.download))) != 1:
@@ -237,7 +237,7 @@ def _corpus_dir(args: argparse.Namespace, corpus: ModuleType, selection: "Select
     if source := args.source or args.corpus_dir:
         return corpus.convert(source, downloads, selection) if hasattr(corpus, "convert") else source
     if args.download:
-        return download(corpus, downloads, selection)
+        return download_corpus(corpus, downloads, selection)
     from espnet_diverse.corpora.synthetic import load_generator
 
     return load_generator(args.name).make(downloads / f"synthetic_{args.size}", size=args.size, nj=args.nj)

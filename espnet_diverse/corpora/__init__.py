@@ -167,7 +167,7 @@ def load_corpus(name: str) -> ModuleType:
     return importlib.import_module(CORPORA[name])
 
 
-def download(corpus: ModuleType, target_dir: Path, selection: Selection = EVERYTHING) -> Path:
+def download_corpus(corpus: ModuleType, target_dir: Path, selection: Selection = EVERYTHING) -> Path:
     """Fetch the official release of a corpus to a folder in `target_dir`, and return the directory for `prepare`.
 
     Raises:
