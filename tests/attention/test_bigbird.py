@@ -2,8 +2,8 @@
 
 import pytest
 import torch
-from references import efficient
-from references.core_inputs import SIZE, H, assert_equals_loops, gradients_are_right, heads, padding
+from references import efficient as oracle
+from references.core_inputs import SIZE, H, assert_equals_loops, gradcheck, heads, padding
 
 from espnet_diverse.attention import build_attention, build_core
 from espnet_diverse.option_checks import OptionError
@@ -21,9 +21,9 @@ def inputs(mask=PADDED, **given):
     return heads(mask, LENGTHS[0], **given)
 
 
-def seen(options, time, causal=False):
-    blocks = (options[name] for name in ("block_size", "window_blocks", "global_blocks", "random_blocks"))
-    return efficient.bigbird_mask(time, *blocks, options.get("seed", 0), causal)
+def pattern(options):
+    names = ("block_size", "window_blocks", "global_blocks", "random_blocks")
+    return *(options[name] for name in names), options.get("seed", 0)
 
 
 @each_option
@@ -32,18 +32,18 @@ def seen(options, time, causal=False):
 def test_equals_loops(options, relative, need_weights):
     core = build_core("bigbird", SIZE, H, **options)
     given = inputs(relative=relative, need_weights=need_weights)
-    assert_equals_loops(core, given, LENGTHS, lambda time: seen(options, time))
+    assert_equals_loops(core, given, LENGTHS, lambda time: oracle.bigbird_mask(time, *pattern(options)))
 
 
 @each_option
 def test_causal_equals_loops(options):
     core = build_core("bigbird", SIZE, H, causal=True, **options)
     given = inputs(PADDED & torch.ones(15, 15, dtype=torch.bool).tril())
-    assert_equals_loops(core, given, LENGTHS, lambda time: seen(options, time, causal=True))
+    assert_equals_loops(core, given, LENGTHS, lambda time: oracle.bigbird_mask(time, *pattern(options), True))
 
 
 def test_gradcheck():
-    assert gradients_are_right(build_core("bigbird", SIZE, H, **OPTIONS[0]), inputs(relative=True))
+    assert gradcheck(build_core("bigbird", SIZE, H, **OPTIONS[0]), inputs(relative=True))
 
 
 def test_the_random_blocks_are_those_of_the_seed_in_training_and_evaluation():

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from references import efficient as oracle
-from references.core_inputs import CASES, SIZE, B, H, gradients_are_right, heads
+from references.core_inputs import CASES, SIZE, B, H, gradcheck, heads
 
 from espnet_diverse.attention import build_core
 
@@ -26,7 +26,7 @@ def test_equals_loops(mask, causal):
 @each_case
 def test_gradcheck(mask, causal):
     core, given = build_core("lambda_attention", SIZE, H, causal=causal), heads(mask)
-    assert gradients_are_right(core, given)
+    assert gradcheck(core, given)
 
 
 def test_hypotheses_side_by_side_are_not_taken_for_positions():

@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from references import efficient as oracle
-from references.core_inputs import CASES, CAUSAL, PADDED, SIZE, B, D, H, gradients_are_right, heads
+from references.core_inputs import CASES, CAUSAL, PADDED, SIZE, B, D, H, gradcheck, heads
 
 from espnet_diverse.attention import build_core
 from espnet_diverse.option_checks import OptionError
@@ -46,7 +46,7 @@ def test_equals_loops(feature, mask, causal):
 @each_feature
 def test_gradcheck(feature, mask, causal):
     core, given = make(causal, feature=feature, n_features=8), heads(mask)
-    assert gradients_are_right(core, given)
+    assert gradcheck(core, given)
 
 
 @each_feature

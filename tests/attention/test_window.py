@@ -2,8 +2,8 @@
 
 import pytest
 import torch
-from references import efficient
-from references.core_inputs import SIZE, H, assert_equals_loops, gradients_are_right, heads, padding
+from references import efficient as oracle
+from references.core_inputs import SIZE, H, assert_equals_loops, gradcheck, heads, padding
 from torch.profiler import ProfilerActivity, profile
 
 from espnet_diverse.attention import build_attention, build_core
@@ -24,10 +24,8 @@ def inputs(mask=PADDED, **given):
     return heads(mask, LENGTHS[0], **given)
 
 
-def seen(options, time, causal=False):
-    return efficient.window_mask(
-        time, options["window"], options.get("dilation", 1), options.get("global_tokens", 0), causal
-    )
+def pattern(options):
+    return options["window"], options.get("dilation", 1), options.get("global_tokens", 0)
 
 
 @each_option
@@ -36,19 +34,19 @@ def seen(options, time, causal=False):
 def test_equals_loops(options, relative, need_weights):
     core = build_core("window", SIZE, H, **options)
     given = inputs(relative=relative, need_weights=need_weights)
-    assert_equals_loops(core, given, LENGTHS, lambda time: seen(options, time))
+    assert_equals_loops(core, given, LENGTHS, lambda time: oracle.window_mask(time, *pattern(options)))
 
 
 def test_causal_equals_loops():
     options = {"window": 2, "global_tokens": 1}
     core = build_core("window", SIZE, H, causal=True, **options)
     given = inputs(PADDED & torch.ones(11, 11, dtype=torch.bool).tril())
-    assert_equals_loops(core, given, LENGTHS, lambda time: seen(options, time, causal=True))
+    assert_equals_loops(core, given, LENGTHS, lambda time: oracle.window_mask(time, *pattern(options), True))
 
 
 @pytest.mark.parametrize("options", [OPTIONS[0], OPTIONS[3]], ids=str)
 def test_gradcheck(options):
-    assert gradients_are_right(build_core("window", SIZE, H, **options), inputs(relative=True))
+    assert gradcheck(build_core("window", SIZE, H, **options), inputs(relative=True))
 
 
 @pytest.mark.parametrize("relative", [False, True], ids=["absolute", "relative"])

@@ -11,7 +11,7 @@ from espnet_diverse.corpora import (
     Selection,
     aishell,
     check_options,
-    download,
+    download_corpus,
     iwslt14,
     load_corpus,
     multi30k,
@@ -82,7 +82,7 @@ def test_every_corpus_has_a_download_or_says_what_to_do(name, tmp_path):
     assert hasattr(corpus, "download") == (name not in NO_DOWNLOAD)
     if name in NO_DOWNLOAD:
         with pytest.raises(DataError, match=NO_DOWNLOAD[name]):
-            download(corpus, tmp_path)
+            download_corpus(corpus, tmp_path)
 
 
 def test_every_reader_of_a_release_is_tested():

@@ -47,8 +47,8 @@ def assert_equals_loops(core, given, lengths, seen):
                 torch.testing.assert_close(weights[b, h, :n, :n], expected)
 
 
-def gradients_are_right(core, given):
-    """The gradients of the last sequence's first head with respect to q, k, v and the relative positions."""
+def gradcheck(core, given):
+    """Check the gradients of the last sequence's first head with respect to q, k, v and the relative positions."""
     mask, term = None if given.mask is None else given.mask[1:], given.position_term
 
     def context(q, k, v, *position):
