@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from espnet_diverse.audio.segments import Segment
 from espnet_diverse.data.faults import Fault, refuse
-from espnet_diverse.data.tables import parse_segment, read_table
+from espnet_diverse.data.tables import entry_faults, parse_segment, scan_table
 from espnet_diverse.decoding.condition_ids import KnownConditions, condition_indices
 from espnet_diverse.decoding.grouping import each_result, grouped
 from espnet_diverse.decoding.results import FILES, Result, Text, line, summary, write_json, write_results
@@ -65,12 +65,13 @@ class Search(Protocol):
 
 
 class _Job(NamedTuple):
-    """An utterance to decode: its id, its entry of the table and the segment of it, and its condition indices."""
+    """An utterance to decode: id, entry of the table, segment of it, condition indices, and what is wrong with it."""
 
     utterance: str
     source: str
     segment: Segment | None
     conditions: Mapping[str, int]
+    fault: str = ""
 
 
 class _Read(NamedTuple):
@@ -127,20 +128,40 @@ def decode(
 
 
 def _jobs(search: Search, data_dir: Path, conditions: Mapping[str, str]) -> list[_Job]:
-    sources = read_table(data_dir / search.table)
+    sources, faults = _entries(data_dir / search.table)
     table = data_dir / "segments"
     if search.table != "wav.scp" or not table.exists():
         indices = condition_indices(search.conditions, data_dir, sources, conditions)
-        return [_Job(utterance, source, None, indices[utterance]) for utterance, source in sources.items()]
-    segments = {utterance: parse_segment(value) for utterance, value in read_table(table).items()}
+        return [_Job(name, source, None, indices[name], faults.get(name, "")) for name, source in sources.items()]
+    entries, wrong = _entries(table)
+    segments = {utterance: parse_segment(value) for utterance, value in entries.items()}
     strange = [
         Fault(str(table), u, "its recording is not in wav.scp")
         for u in segments
-        if segments[u].recording not in sources
+        if segments[u].recording not in sources and u not in wrong
     ]
     refuse(strange)
     indices = condition_indices(search.conditions, data_dir, segments, conditions)
-    return [_Job(name, sources[part.recording], part, indices[name]) for name, part in segments.items()]
+    return [
+        _Job(
+            name,
+            sources.get(part.recording, ""),
+            part,
+            indices[name],
+            wrong.get(name) or faults.get(part.recording, ""),
+        )
+        for name, part in segments.items()
+    ]
+
+
+def _entries(path: Path) -> tuple[dict[str, str], dict[str, str]]:
+    """The entries of a table, and what is wrong with some; a fault of the whole file is an error."""
+    table, faults = scan_table(path)
+    refuse([fault for fault in faults if fault.where is None])
+    for fault in faults:
+        logging.warning("%s", fault)
+    wrong = {key: entry_faults(path.name, key, value) for key, value in table.items()}
+    return table, {key: "; ".join(whats) for key, whats in wrong.items() if whats}
 
 
 def _results(search: Search, jobs: Sequence[_Job], nj: int) -> Iterator[Result]:
@@ -157,6 +178,9 @@ def _results(search: Search, jobs: Sequence[_Job], nj: int) -> Iterator[Result]:
 def _readable(search: Search, jobs: Iterable[_Job], failed: list[Result]) -> Iterator[_Read]:
     """Read the utterances; add those that cannot be read to `failed`."""
     for job in jobs:
+        if job.fault:
+            failed.append(Result(job.utterance, failure=job.fault))
+            continue
         try:
             yield _Read(job, *search.read(job.source, job.segment))
         except Exception as error:  # of any kind, so that the other utterances are still decoded
