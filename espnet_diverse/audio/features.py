@@ -60,9 +60,9 @@ def _parsed(entry: str) -> tuple[tuple[Path, int], slice]:
 
 def _opened(found: tuple[Path, int], entry: str) -> BinaryIO:
     path, offset = found
-    if not path.is_file():
-        raise DataError(f"{entry}: there is no file {path}; correct the path or get the file")
     try:
+        if not path.is_file():
+            raise DataError(f"{entry}: there is no file {path}; correct the path or get the file")
         file = path.open("rb")
     except OSError as error:
         raise DataError(f"{entry}: cannot be read ({error.strerror}); correct the path or the file") from error
