@@ -89,3 +89,9 @@ def test_tatoeba_is_fetched_by_pair(tmp_path, monkeypatch):
     tatoeba.download(tmp_path, url="https://x")
     assert asked[0] == ["https://x/cmn-en.txt.zip", "https://x/de-en.txt.zip"]
     assert [url[10:-8] for url in asked[1]] == ["ar-en", "cmn-en", "de-en", "el-en", "en-es", "en-fr"]
+
+
+def test_a_member_without_a_name_is_damage(tmp_path):
+    (tmp_path / "b.zip").write_bytes(zipped({"": b"x"}))
+    with pytest.raises(DataError, match="b.zip: cannot be unpacked"):
+        unzip(tmp_path / "b.zip", tmp_path)
