@@ -19,6 +19,7 @@ What a file needs is decided in `reading`:
     ark             entries of Kaldi's arks, such as wav.1.ark:1234
     unsized         mp3 and flac whose length header is missing or wrong
     concatenated    several mp3 or ogg recordings in one file
+    ogg             checksums of pages and ends of streams
     riff            bytes that the header of a wav file leaves out
 
 No reader trusts the length in a header: memory grows with the samples that a file really holds.

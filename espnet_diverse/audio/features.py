@@ -58,8 +58,8 @@ def _opened(entry: str) -> tuple[BinaryIO, slice]:
     found = ark_entry(entry[: frames.start()] if frames else entry)
     if found is None:
         raise DataError(f"{entry}: is no entry of an ark; the format is file.ark:BYTE or file.ark:BYTE[FIRST:LAST]")
-    check_file(found.path, entry, "ark")
     try:
+        check_file(found.path, entry, "ark")
         file = found.path.open("rb")
     except OSError as error:
         raise DataError(f"{entry}: cannot be read ({error.strerror}); correct the path or the file") from error

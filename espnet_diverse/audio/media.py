@@ -47,7 +47,9 @@ def media_format(path: Path) -> MediaFormat | None:
     return _AAC if len(head) > 1 and head[0] == 0xFF and head[1] & 0xF6 == 0xF0 else None
 
 
-def convert(path: Path, name: str, kind: MediaFormat, wav: Path, rate: int = RATE) -> None:
+def convert(
+    path: Path, name: str, kind: MediaFormat, wav: Path, rate: int = RATE, at_most: float | None = None
+) -> None:
     """Write the first audio track of a file as mono 16-bit wav (115 MB an hour at 16 kHz).
 
     Args:
@@ -56,6 +58,7 @@ def convert(path: Path, name: str, kind: MediaFormat, wav: Path, rate: int = RAT
         kind: Format of the file, from `media_format`.
         wav: Path of the wav file to write.
         rate: Sampling rate of the wav file in Hz.
+        at_most: Seconds to convert; the whole file where not given.
 
     Raises:
         DataError: There is no ffmpeg, the file has no audio, or it is damaged.
@@ -66,17 +69,18 @@ def convert(path: Path, name: str, kind: MediaFormat, wav: Path, rate: int = RAT
         remedy = "install ffmpeg or espnet_diverse[media], or convert the file to wav, flac, mp3, ogg or opus"
         raise DataError(f"{name}: {what}; {remedy}")
     source = ("-protocol_whitelist", "file", "-f", kind.demuxer, "-i", f"file:{path.absolute()}", "-map", "0:a:0")
+    limit = () if at_most is None else ("-t", f"{at_most:g}")
     # The 32-bit header of wav holds at most 37 hours: RF64 holds more.
     target = ("-ac", "1", "-ar", str(rate), "-c:a", "pcm_s16le", "-f", "wav", "-rf64", "auto", "-y", f"file:{wav}")
-    command = [program, "-nostdin", "-hide_banner", "-nostats", "-v", "level+info", "-xerror", *source, *target]
+    command = [program, "-nostdin", "-hide_banner", "-nostats", "-v", "level+info", "-xerror", *source, *limit, *target]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
     log = done.stderr.decode("utf-8", "replace")
-    fault = _fault(log, done.returncode, wav, rate)
+    fault = _fault(log, done.returncode, wav, rate, at_most)
     if fault:
         raise DataError(f"{name}: ffmpeg cannot read this {kind.title} file ({fault}); get it again")
 
 
-def _fault(log: str, code: int, wav: Path, rate: int) -> str | None:
+def _fault(log: str, code: int, wav: Path, rate: int, at_most: float | None) -> str | None:
     """What ffmpeg found wrong, or None.
 
     Args:
@@ -84,6 +88,7 @@ def _fault(log: str, code: int, wav: Path, rate: int) -> str | None:
         code: Exit code of ffmpeg.
         wav: Path of the wav file that ffmpeg wrote.
         rate: Its sampling rate.
+        at_most: Seconds that were to be converted.
     """
     errors = _ERROR.findall(log)
     if code or "partial file" in " ".join(errors):
@@ -96,6 +101,7 @@ def _fault(log: str, code: int, wav: Path, rate: int) -> str | None:
     if duration and "Input #0, matroska" in log and "Video:" not in log:
         hours, minutes, rest = map(float, duration.groups())
         whole, seconds = 3600 * hours + 60 * minutes + rest, wav.stat().st_size / 2 / rate
+        whole = whole if at_most is None else min(whole, at_most)
         return f"it ends at {seconds:.1f} of {whole:.1f} s" if seconds < 0.9 * whole else None
     return None
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from espnet_diverse.audio.ark import ArkPart, ark_entry
 from espnet_diverse.audio.libsndfile import BLOCK_SAMPLES, AudioInfo, check_file, mono_blocks, open_sound, sound_info
 from espnet_diverse.audio.media import convert, media_format
+from espnet_diverse.audio.ogg import check_ogg
 from espnet_diverse.audio.resampling import RATE, resample
 from espnet_diverse.audio.segments import Segment, segment_fault
 from espnet_diverse.audio.unsized import find_unsized, write_joined
@@ -74,13 +75,16 @@ class AudioFile:
 
 
 @contextmanager
-def open_file(path: Path, name: str | None = None, target_rate: int = RATE) -> Iterator[AudioFile]:
+def open_file(
+    path: Path, name: str | None = None, target_rate: int = RATE, at_most: float | None = None
+) -> Iterator[AudioFile]:
     """Open an audio file and check its header; a temporary wav, if any, lives until the block ends.
 
     Args:
         path: Path of the file, or an entry of an ark such as wav.1.ark:1234.
         name: Name of the file in error messages; by default the path.
         target_rate: Rate in Hz that is wanted: that of the temporary wav. Other files keep their own.
+        at_most: Seconds of the temporary wav; what is longer is cut a little later.
 
     Raises:
         DataError: The file is missing, unreadable, empty, truncated or no audio, or needs ffmpeg and no ffmpeg is
@@ -90,7 +94,7 @@ def open_file(path: Path, name: str | None = None, target_rate: int = RATE) -> I
     with ExitStack() as stack:
         try:
             check_file(path, name)
-            decodable, converted_from = _decodable(path, name, stack, target_rate)
+            decodable, converted_from = _decodable(path, name, stack, target_rate, at_most)
             with open_sound(decodable, name) as sound:
                 info = sound_info(sound, name, converted_from)
         except OSError as error:
@@ -135,19 +139,20 @@ def inspect_audio(path: Path) -> AudioInfo:
         return file.info
 
 
-def _decodable(path: Path, name: str, stack: ExitStack, rate: int) -> tuple[Path, str]:
+def _decodable(path: Path, name: str, stack: ExitStack, rate: int, at_most: float | None) -> tuple[Path, str]:
     """What libsndfile reads of a file: the file itself, or a temporary wav and what the file was converted from."""
     entry = ark_entry(path)
     if entry:
         with ArkPart(entry, name) as part:
             return path, part.kind
+    check_ogg(path, name)
     kind = media_format(path)
     unsized = find_unsized(path) if kind is None else None
     if kind is None and unsized is None:
         return path, ""
     wav = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=TEMPORARY_PREFIX)), "audio.wav")
     if kind is not None:
-        convert(path, name, kind, wav, rate)
+        convert(path, name, kind, wav, rate, at_most)
         return wav, kind.title
-    write_joined(path, unsized.parts, name, wav, rate)
+    write_joined(path, unsized.parts, name, wav, rate, at_most)
     return wav, unsized.title

@@ -59,7 +59,9 @@ class Audio:
 
 
 @contextmanager
-def open_audio(source: Source, rate: int | None = None, target_rate: int = RATE) -> Iterator[Audio]:
+def open_audio(
+    source: Source, rate: int | None = None, target_rate: int = RATE, at_most: float | None = None
+) -> Iterator[Audio]:
     """Open a recording and check it.
 
     Args:
@@ -67,6 +69,7 @@ def open_audio(source: Source, rate: int | None = None, target_rate: int = RATE)
             (T,) or (T, channels), int16, int32, or floating-point between -1 and 1.
         rate: Sampling rate in Hz; required for samples, ignored for files, whose headers have it.
         target_rate: Sampling rate in Hz that the blocks of the recording will have.
+        at_most: Seconds that are converted of a file that needs it, to bound the room that it takes on the disk.
 
     Raises:
         DataError: The source cannot be read, is damaged, truncated, empty, no audio, or holds NaN or infinite samples,
@@ -81,7 +84,7 @@ def open_audio(source: Source, rate: int | None = None, target_rate: int = RATE)
             path = _on_disk(source, name, stack)
             if path.is_dir():
                 raise DataError(f"{name}: is a folder; give a file, or a folder that holds audio")
-            file = stack.enter_context(open_file(path, name, target_rate))
+            file = stack.enter_context(open_file(path, name, target_rate, at_most))
             frames = file.check()
         except OSError as error:
             what = error.strerror or error

@@ -22,6 +22,7 @@ from espnet_diverse.errors import DataError
 
 _FLAC, _OGG = b"fLaC", b"OggS"
 _BLOCK = 1 << 18
+_SECONDS = 10  # seconds of a block
 _LEAST_SHARE = 0.9  # of the frames that an mp3 header counts; fewer are there only if the file is truncated
 
 
@@ -44,7 +45,9 @@ def find_unsized(path: Path) -> Unsized | None:
     return Unsized("mp3 without its length", parts) if parts and is_mp3 and not parts[0].frames_in_header else None
 
 
-def write_joined(path: Path, parts: Sequence[Part], name: str | Path, wav: Path, rate: int = RATE) -> None:
+def write_joined(
+    path: Path, parts: Sequence[Part], name: str | Path, wav: Path, rate: int = RATE, at_most: float | None = None
+) -> None:
     """Decode the parts of a file and write them as one mono float wav (230 MB an hour at 16 kHz).
 
     Args:
@@ -53,6 +56,7 @@ def write_joined(path: Path, parts: Sequence[Part], name: str | Path, wav: Path,
         name: Name of the file in error messages.
         wav: Path of the wav file to write.
         rate: Sampling rate of the wav file in Hz.
+        at_most: Seconds to write; all where not given.
 
     Raises:
         DataError: A part is truncated or cannot be decoded.
@@ -65,8 +69,11 @@ def write_joined(path: Path, parts: Sequence[Part], name: str | Path, wav: Path,
         with soundfile.SoundFile(wav, "w", rate, 1, "FLOAT", format="RF64") as mono:
             for part in parts:
                 with _opened(path, part) as sound:
-                    for block in resample_blocks(decoded_blocks(sound, name), sound.samplerate, rate):
+                    blocks = decoded_blocks(sound, name, largest=_SECONDS * sound.samplerate)
+                    for block in resample_blocks(blocks, sound.samplerate, rate):
                         mono.write(block)
+                        if at_most is not None and mono.frames > at_most * rate:
+                            return
     except RuntimeError as error:
         raise DataError(f"{name}: cannot be decoded ({error}); the file is damaged") from error
 

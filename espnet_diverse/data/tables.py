@@ -10,7 +10,7 @@ import re
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from functools import cache
+from functools import lru_cache
 from math import inf, nan
 from pathlib import Path
 
@@ -105,7 +105,7 @@ def _notice(path: Path, repairs: Counter[str]) -> None:
         _tell_once(f"notice: {path}: repaired while reading: {listed}", path.stat().st_mtime_ns)
 
 
-@cache  # a command reads a table several times
+@lru_cache(1000)  # a command reads a table several times
 def _tell_once(notice: str, changed: int) -> None:
     """Log a notice about a file that was last changed at this time."""
     log.warning("%s", notice)

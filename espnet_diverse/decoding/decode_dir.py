@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from espnet_diverse.audio.segments import Segment
 from espnet_diverse.data.faults import Fault, refuse
-from espnet_diverse.data.tables import parse_segment, read_table
+from espnet_diverse.data.tables import entry_faults, parse_segment, scan_table
 from espnet_diverse.decoding.condition_ids import KnownConditions, condition_indices
 from espnet_diverse.decoding.grouping import each_result, grouped
 from espnet_diverse.decoding.results import FILES, Result, Text, line, summary, write_json, write_results
@@ -72,12 +72,14 @@ class Job(NamedTuple):
         source: Its entry of the table of the inputs.
         segment: The part of the recording; None is all of it.
         conditions: Its condition indices.
+        fault: What is wrong with its entry, or "".
     """
 
     utterance: str
     source: str
     segment: Segment | None
     conditions: Mapping[str, int]
+    fault: str = ""
 
 
 class _Read(NamedTuple):
@@ -145,20 +147,40 @@ def list_jobs(search: Search, data_dir: Path, conditions: Mapping[str, str]) -> 
         DataError: A table is missing or malformed, a segment has an unknown recording, or an utterance has a missing or
             unknown condition.
     """
-    sources = read_table(data_dir / search.table)
+    sources, faults = _entries(data_dir / search.table)
     table = data_dir / "segments"
     if search.table != "wav.scp" or not table.exists():
         indices = condition_indices(search.conditions, data_dir, sources, conditions)
-        return [Job(utterance, source, None, indices[utterance]) for utterance, source in sources.items()]
-    segments = {utterance: parse_segment(value) for utterance, value in read_table(table).items()}
+        return [Job(name, source, None, indices[name], faults.get(name, "")) for name, source in sources.items()]
+    entries, wrong = _entries(table)
+    segments = {utterance: parse_segment(value) for utterance, value in entries.items()}
     strange = [
         Fault(str(table), u, "its recording is not in wav.scp")
         for u in segments
-        if segments[u].recording not in sources
+        if segments[u].recording not in sources and u not in wrong
     ]
     refuse(strange)
     indices = condition_indices(search.conditions, data_dir, segments, conditions)
-    return [Job(name, sources[part.recording], part, indices[name]) for name, part in segments.items()]
+    return [
+        Job(
+            name,
+            sources.get(part.recording, ""),
+            part,
+            indices[name],
+            wrong.get(name) or faults.get(part.recording, ""),
+        )
+        for name, part in segments.items()
+    ]
+
+
+def _entries(path: Path) -> tuple[dict[str, str], dict[str, str]]:
+    """The entries of a table, and what is wrong with some; a fault of the whole file is an error."""
+    table, faults = scan_table(path)
+    refuse([fault for fault in faults if fault.where is None])
+    for fault in faults:
+        logging.warning("%s", fault)
+    wrong = {key: entry_faults(path.name, key, value) for key, value in table.items()}
+    return table, {key: "; ".join(whats) for key, whats in wrong.items() if whats}
 
 
 def _results(search: Search, jobs: Sequence[Job], nj: int) -> Iterator[Result]:
@@ -175,6 +197,9 @@ def _results(search: Search, jobs: Sequence[Job], nj: int) -> Iterator[Result]:
 def _readable(search: Search, jobs: Iterable[Job], failed: list[Result]) -> Iterator[_Read]:
     """Read the utterances; add those that cannot be read to `failed`."""
     for job in jobs:
+        if job.fault:
+            failed.append(Result(job.utterance, failure=job.fault))
+            continue
         try:
             yield _Read(job, *search.read(job.source, job.segment))
         except Exception as error:  # of any kind, so that the other utterances are still decoded

@@ -96,6 +96,8 @@ class OtherModel:
         if utterance not in self.jobs:
             raise DataError(f"{self.data_dir}: has no utterance {utterance}; give the data directory of the texts")
         job = self.jobs[utterance]
+        if job.fault:
+            raise DataError(f"{self.data_dir}: {utterance}: {job.fault}")
         source, _ = self.predictor.read(job.source, job.segment)
         one = encode(self.predictor, [source], [job.conditions])
         each = one._replace(

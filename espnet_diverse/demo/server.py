@@ -14,10 +14,11 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
 from threading import BoundedSemaphore
-from typing import NamedTuple, Protocol
+from typing import Protocol
 from urllib.parse import parse_qsl
 
 from espnet_diverse.demo.limits import Limits
+from espnet_diverse.demo.uploads import Refusal, RefusedError, Uploads, close_politely
 from espnet_diverse.errors import ConfigError, UserError
 
 HOST = "127.0.0.1"
@@ -67,13 +68,6 @@ class Service(Protocol):
         """Plot the attention heads of a result."""
 
 
-class Refusal(NamedTuple):
-    """The status and the message for a request that is refused."""
-
-    status: HTTPStatus
-    message: str
-
-
 class Server(ThreadingHTTPServer):
     """Serves the page on 127.0.0.1.
 
@@ -90,10 +84,12 @@ class Server(ThreadingHTTPServer):
     """
 
     daemon_threads = True
+    request_queue_size = 256  # connections that wait to be accepted; the system resets more
     service: Service
 
     def __init__(self, port: int, limits: Limits):
         self.limits, self.places = limits, BoundedSemaphore(limits.waiting)
+        self.uploads = Uploads(limits.waiting * limits.bytes)
         try:
             super().__init__((HOST, port), _Handler)
         except (OSError, OverflowError) as error:
@@ -125,16 +121,19 @@ class _Handler(BaseHTTPRequestHandler):
         if refusal := self._wrong_origin() or self._unfit(served):
             self._refuse(refusal)
             return
+        try:
+            with self.server.uploads.receive(self.connection, self.rfile, int(self.headers["Content-Length"])) as body:
+                if body is not None:
+                    self._serve(served, body, dict(parse_qsl(query)))
+        except RefusedError as error:
+            self._refuse(error.refusal)
+
+    def _serve(self, served: str, body: bytes, choices: dict[str, str]) -> None:
         if not self.server.places.acquire(blocking=False):
             busy = f"{self.server.limits.waiting} requests are already waiting; try again later"
-            self._refuse(Refusal(HTTPStatus.SERVICE_UNAVAILABLE, busy))
-            return
+            raise RefusedError(Refusal(HTTPStatus.SERVICE_UNAVAILABLE, busy))
         try:
-            length = int(self.headers["Content-Length"])
-            body = self.rfile.read(length)
-            if len(body) == length:  # else the client has disconnected
-                choices = dict(parse_qsl(query))
-                self._answer(lambda: getattr(self.server.service, served)(body, choices))
+            self._answer(lambda: getattr(self.server.service, served)(body, choices))
         finally:
             self.server.places.release()
 
@@ -175,6 +174,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _refuse(self, refusal: Refusal) -> None:
         self._send(refusal.status, "application/json", json.dumps({"error": refusal.message}).encode())
+        if self.command == "POST":
+            self.close_connection = True
+            close_politely(self.connection)
 
     def _send(self, status: HTTPStatus, kind: str, body: bytes) -> None:
         try:

@@ -132,7 +132,7 @@ def _samples(body: bytes, name: str, max_seconds: float, rate: int) -> NDArray:
     """Samples (L,) float32 of a recording at `rate`."""
     upload = BytesIO(body)
     upload.name = name
-    with open_audio(upload, target_rate=rate) as audio:
+    with open_audio(upload, target_rate=rate, at_most=max_seconds + 1) as audio:
         if audio.duration > max_seconds:
             raise DataError(
                 f"{name} lasts {audio.duration:.1f} seconds; the limit is {max_seconds:g} seconds; cut it, or start "

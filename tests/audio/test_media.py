@@ -7,6 +7,7 @@ from references.converted_audio import encoded, run_ffmpeg
 
 from espnet_diverse.audio.reading import read_audio
 from espnet_diverse.audio.resampling import RATE
+from espnet_diverse.audio.sources import open_audio
 from espnet_diverse.errors import DataError
 
 MEDIA = ("m4a", "mp4", "mov", "webm", "mka", "aac", "wma")
@@ -72,3 +73,15 @@ def test_playlists_do_not_reach_ffmpeg(tmp_path):
     (tmp_path / "x.m4a").write_text("#EXTM3U\n#EXTINF:10,\n/etc/passwd\n#EXT-X-ENDLIST\n")
     with pytest.raises(DataError, match=r"x\.m4a: not readable as audio \(Format not recognised\)"):
         read_audio(tmp_path / "x.m4a")
+
+
+@pytest.mark.parametrize("suffix", [*MEDIA, "mp3"])
+def test_what_is_converted_can_be_bounded(recordings, tmp_path, suffix):
+    path = recordings / f"x.{suffix}"
+    if suffix == "mp3":
+        path = tmp_path / "joined.mp3"
+        path.write_bytes(20 * encoded(2.0))
+    with open_audio(path, at_most=1.0) as audio:
+        assert 0.9 < audio.duration < 5.0
+    with open_audio(path) as audio:
+        assert audio.duration == pytest.approx(40.0 if suffix == "mp3" else 2.0, rel=0.1)

@@ -1,3 +1,6 @@
+import re
+from pathlib import Path
+
 import pytest
 
 from espnet_diverse.data.faults import ACTIONS, CHOICES, Fault, decisive, parse_actions, refuse
@@ -29,3 +32,9 @@ def test_warnings_are_one_line_for_a_file_and_kind(caplog):
     assert decisive(some) == some[3:]
     assert caplog.messages == ["notice: text: u0: odd (and 2 more of this kind, entity)"]
     assert decisive(some, ACTIONS | {"entity": "drop"}) == some
+
+
+def test_the_documentation_has_every_kind_with_its_action():
+    page = (Path(__file__).parents[2] / "docs" / "trust.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \| (\w+) \|", page, flags=re.MULTILINE)
+    assert {kind: action for kinds, action in rows for kind in re.findall(r"\w+", kinds)} == ACTIONS

@@ -84,6 +84,20 @@ def test_what_is_written_is_the_same_in_other_batches(tiny_run, search, tmp_path
     assert scores["alone"] == pytest.approx(scores["batches"], rel=0, abs=1e-5)
 
 
+def test_a_bad_line_of_a_table_costs_its_utterance_alone(tiny_run, search, tmp_path, caplog):
+    expected = [(r.utterance, r.text, r.score) for r in decode(search, tiny_run.test_dir, tmp_path / "clean")]
+    (tmp_path / "data").mkdir()
+    lines = (tiny_run.test_dir / "wav.scp").read_text()
+    bad = f"aa touch {tmp_path}/ran |\nab\nac/../x a.wav\n{lines.splitlines()[0]}\n"
+    (tmp_path / "data" / "wav.scp").write_bytes(bad.encode() + lines.encode() + b"zz \xff\xfe.wav\n")
+    results = decode(search, tmp_path / "data", tmp_path / "out")
+    assert [(r.utterance, r.text, r.score) for r in results if r.failure is None] == expected
+    failures = json.loads((tmp_path / "out" / "failures.json").read_text())
+    assert failures.keys() == {"aa", "ab", "ac/../x", "zz"} and not (tmp_path / "ran").exists()
+    assert "contains a pipe" in failures["aa"] and "missing columns" in failures["ab"]
+    assert any("wav.scp:5: duplicate id 'test-00'" in message for message in caplog.messages)
+
+
 def test_other_rates_and_channels_are_converted(tiny_run, search, tmp_path):
     samples, rate = soundfile.read(tiny_run.test_dir / "test-00.wav", dtype="float32")
     (tmp_path / "data").mkdir()

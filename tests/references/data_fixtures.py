@@ -135,11 +135,13 @@ class Server:
         resumes: Whether Range requests are honoured.
         status: Sent instead of the file where not 200.
         kind: Content type.
+        length: Sent as Content-Length instead of the right one.
     """
 
     def __init__(self, content: bytes):
         self.content, self.ranges = content, []
         self.broken, self.resumes, self.status, self.kind = 0, True, 200, "application/octet-stream"
+        self.length = ""
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self.url = f"http://127.0.0.1:{self._http.server_port}/file"
         threading.Thread(target=self._http.serve_forever, args=[0.01], daemon=True).start()
@@ -172,7 +174,7 @@ class Server:
         elif start:
             request.send_header("Content-Range", f"bytes {start}-{len(self.content) - 1}/{len(self.content)}")
         rest = self.content[start:] if status != 416 and self.status == 200 else b""
-        request.send_header("Content-Length", str(len(rest)))
+        request.send_header("Content-Length", self.length or str(len(rest)))
         request.end_headers()
         self.broken, breaks = max(0, self.broken - 1), self.broken > 0
         with suppress(ConnectionError):  # the client may hang up after the header

@@ -3,6 +3,7 @@
 import copy
 import hashlib
 import os
+import re
 import shutil
 import tarfile
 import time
@@ -12,6 +13,7 @@ from http.client import HTTPException, HTTPResponse
 from lzma import LZMAError
 from math import ceil
 from pathlib import Path, PurePosixPath
+from typing import BinaryIO
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
@@ -22,6 +24,22 @@ ATTEMPTS = 5
 PAUSE_SECONDS = 2.0
 TIMEOUT_SECONDS = 60.0
 _CHUNK_BYTES = 1 << 20
+_LENGTH = re.compile("[0-9]{1,18}")
+_WEB_PAGE = (b"<!doctype html", b"<html")
+_MAGIC = {
+    ".zip": (0, b"PK"),
+    ".gz": (0, b"\x1f\x8b"),
+    ".tgz": (0, b"\x1f\x8b"),
+    ".bz2": (0, b"BZh"),
+    ".xz": (0, b"\xfd7zXZ"),
+    ".tar": (257, b"ustar"),
+}
+"""By suffix of a name where the bytes are that such a file has, and which."""
+_LONGEST_HEADER = 1 << 16  # bytes; a name has at most 4096
+_HEADERS = (
+    *(tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK),
+    *(tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE),
+)
 
 
 def download(url: str, target: Path, md5: str | None = None, sha256: str | None = None) -> Path:
@@ -44,13 +62,13 @@ def download(url: str, target: Path, md5: str | None = None, sha256: str | None 
     if not url.startswith(("http://", "https://")):
         raise DataError(f"{url}: only http and https addresses can be fetched")
     if target.exists():
-        if not _wrong_checksum(target, md5, sha256):
+        if not (_wrong_checksum(target, md5, sha256) or _wrong_content(target, target.name)):
             return target
         target.unlink()
     partial = target.with_name(f"{target.name}.part")
     for _ in range(2):
         _fetch(url, partial)
-        wrong = _wrong_checksum(partial, md5, sha256)
+        wrong = _wrong_checksum(partial, md5, sha256) or _wrong_content(partial, target.name)
         if not wrong:
             return partial.replace(target)
         partial.unlink()
@@ -91,13 +109,13 @@ def _fetch_rest(url: str, partial: Path) -> str:
             raise DataError(f"{url}: answered with a web page instead of a file; check the address or the connection")
         if have and not (response.headers.get("Content-Range") or "").startswith(f"bytes {have}-"):
             have = 0  # the server cannot resume and sends the whole file
-        length = response.headers.get("Content-Length")
-        missing = int(length) if length is not None else None
+        length = response.headers.get("Content-Length") or ""
+        missing = int(length) if _LENGTH.fullmatch(length) else None  # what is no number is as good as none
         _check_space(partial, missing or 0)
         with partial.open("ab" if have else "wb") as file:
             total = ceil(missing / _CHUNK_BYTES) if missing is not None else None
-            for chunk in progress(_chunks(response), f"fetch {partial.stem}", total, "MiB"):
-                file.write(chunk)
+            for _ in progress(_copied(response, file), f"fetch {partial.stem}", total, "MiB"):
+                pass
     if missing is not None and _size(partial) < have + missing:
         return f"{_size(partial)} of {have + missing} bytes arrived"
     return ""
@@ -107,9 +125,15 @@ def _size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 
-def _chunks(response: HTTPResponse) -> Iterator[bytes]:
-    while chunk := response.read(_CHUNK_BYTES):
-        yield chunk
+def _copied(response: HTTPResponse, file: BinaryIO) -> Iterator[None]:
+    """Write what has arrived at once, so that it is kept if the rest does not come; yield after each MiB."""
+    copied = 0
+    while chunk := response.read1(_CHUNK_BYTES):
+        file.write(chunk)
+        before, copied = copied, copied + len(chunk)
+        yield from (None for _ in range(copied // _CHUNK_BYTES - before // _CHUNK_BYTES))
+    if copied % _CHUNK_BYTES:
+        yield None
 
 
 def _check_space(partial: Path, needed: int) -> None:
@@ -134,6 +158,20 @@ def _wrong_checksum(path: Path, md5: str | None, sha256: str | None) -> str:
     return ""
 
 
+def _wrong_content(path: Path, name: str) -> str:
+    """Why a file cannot be what its name says, by its first bytes; "" where it can."""
+    with path.open("rb") as file:
+        head = file.read(512)
+    if not head:
+        return "the file is empty"
+    if head.lstrip().lower().startswith(_WEB_PAGE):
+        return "the file is a web page"
+    for suffix, (place, magic) in _MAGIC.items():
+        if name.endswith(suffix) and head[place : place + len(magic)] != magic:
+            return f"the file is no {suffix}, for it begins with {head[:8]!r}"
+    return ""
+
+
 def unpack(
     archive: Path, target: Path, name: str | None = None, max_bytes: int = 1 << 36, max_files: int = 2_000_000
 ) -> None:
@@ -151,7 +189,7 @@ def unpack(
     """
     total = 0
     try:
-        with tarfile.open(archive, "r:*") as tar:
+        with tarfile.open(archive, "r:*", tarinfo=_Member) as tar:
             for count, member in enumerate(progress(tar, name, unit="file") if name else tar, start=1):
                 total += member.size
                 _check_member(archive, member)
@@ -159,10 +197,27 @@ def unpack(
                     caps = f"{max_bytes} bytes and {max_files} members are allowed"
                     raise DataError(f"{archive}: {member.name!r} exceeds the limits of an archive; {caps}")
                 _extract(tar, member, target)
+                tar.members.clear()  # which would grow with the archive
     except (tarfile.TarError, EOFError, zlib.error, LZMAError, OSError) as error:
         reason = str(error).partition("\n")[0] or "it ends too early"
         todo = "free space if the disk is full, otherwise delete the archive and download it again"
         raise DataError(f"{archive}: cannot be unpacked ({reason}); {todo}") from error
+
+
+class _HeaderError(tarfile.TarError):
+    """Unlike a ReadError, no reason to try another compression."""
+
+
+class _Member(tarfile.TarInfo):
+    """A member whose own headers, such as that of a long name, have a bound: tarfile reads them into memory."""
+
+    @classmethod
+    def frombuf(cls, buf, encoding, errors):
+        """Parse a header, before what it announces is read."""
+        member = super().frombuf(buf, encoding, errors)
+        if member.type in _HEADERS and member.size > _LONGEST_HEADER:
+            raise _HeaderError(f"a header of {member.size} bytes; at most {_LONGEST_HEADER} are allowed")
+        return member
 
 
 def _extract(tar: tarfile.TarFile, member: tarfile.TarInfo, target: Path) -> None:

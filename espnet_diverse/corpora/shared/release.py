@@ -2,15 +2,20 @@
 
 import shutil
 import stat
+import struct
 import zipfile
 import zlib
 from collections.abc import Mapping
+from lzma import LZMAError
 from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
 
 from espnet_diverse.corpora.shared.download import download, unpack
 from espnet_diverse.data.atomic_files import staged_directory
 from espnet_diverse.errors import DataError
+
+_DAMAGED = (NotImplementedError, RuntimeError, EOFError, OSError, IndexError, ValueError)
+"""What zipfile raises for damaged fields, such as the IndexError of an empty name."""
 
 
 def fetch_release(urls: Mapping[str, str | None], corpus_dir: Path) -> Path:
@@ -64,7 +69,9 @@ def unzip(archive: Path, target: Path, max_bytes: int = 1 << 36, max_files: int 
             for member in members:
                 _check_member(archive, member)
                 zipped.extract(member, target)
-    except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError, OSError) as error:
+    except DataError:
+        raise
+    except (zipfile.BadZipFile, zlib.error, LZMAError, struct.error, *_DAMAGED) as error:
         todo = "free space if the disk is full, otherwise delete the archive and download it again"
         raise DataError(f"{archive}: cannot be unpacked ({error}); {todo}") from error
 

@@ -93,6 +93,43 @@ def test_refusals_of_the_server(tmp_path, serve):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("length", ["many", "-1", "1e9", "0x10", "9" * 30])
+def test_a_length_that_is_no_number_is_as_good_as_none(tmp_path, serve, length):
+    server = serve(CONTENT)
+    server.length = length
+    assert download(server.url, tmp_path / "file").read_bytes() == CONTENT
+
+
+def test_what_arrived_before_a_stall_is_kept(tmp_path, serve):
+    server = serve(CONTENT[:1000])
+    server.length, server.broken = "2000", ATTEMPTS
+    with pytest.raises(DataError, match="5[0-9]{2} bytes are kept|[0-9]+ bytes are kept in"):
+        download(server.url, tmp_path / "file")
+    assert (tmp_path / "file.part").read_bytes()[:500] == CONTENT[:500]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("a.zip", b"not a zip", "the file is no .zip, for it begins with b'not a zi'"),
+        ("a.tar.gz", b"BZh9" + bytes(99), "the file is no .gz"),
+        ("a.tgz", b"{}", "the file is no .tgz"),
+        ("a.tar", bytes(600), "the file is no .tar"),
+        ("a.tar.bz2", b"x", "the file is no .bz2"),
+        ("a.txt", b" \n<!DOCTYPE HTML><p>", "the file is a web page"),
+        ("a.txt", b"", "the file is empty"),
+    ],
+)
+def test_what_has_no_checksum_must_look_like_its_name(tmp_path, serve, name, content, said):
+    with pytest.raises(DataError, match=f"{said}.*, twice; the file was deleted"):
+        download(serve(content).url, tmp_path / name)
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / name).write_bytes(content)  # what an earlier version has kept
+    with pytest.raises(DataError, match=said):
+        download(serve(content).url, tmp_path / name)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_disk_too_small_or_not_writable(tmp_path, serve, monkeypatch):
     server = serve(CONTENT)
     (tmp_path / "blocked").touch()
@@ -179,3 +216,24 @@ def test_damaged_archives_are_named(tmp_path, archive):
             DataError, match=f"^{packed}: cannot be unpacked \\(.*\\); free space .* download it again$"
         ):
             unpack(packed, tmp_path / "target")
+
+
+@pytest.mark.parametrize("kind", [tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.XHDTYPE, tarfile.XGLTYPE])
+def test_a_header_of_gigabytes_is_refused_before_it_is_read(tmp_path, kind):
+    header = tarfile.TarInfo("././@LongLink")
+    header.type, header.size = kind, 6 << 30
+    with (tmp_path / "bomb.tar").open("wb") as file:
+        file.write(header.tobuf(tarfile.GNU_FORMAT))
+        file.truncate(7 << 30)  # of zeros, which take no room
+    with pytest.raises(DataError, match="bomb.tar: cannot be unpacked .a header of 6442450944 bytes; at most 65536"):
+        unpack(tmp_path / "bomb.tar", tmp_path)
+
+
+def test_long_names_are_unpacked(tmp_path):
+    name = "/".join(["folder" * 20] * 5)
+    for form in (tarfile.GNU_FORMAT, tarfile.PAX_FORMAT):
+        with tarfile.open(tmp_path / "a.tar", "w", format=form) as tar:
+            for number in range(5):
+                tar.addfile(tarfile.TarInfo(f"{form}/{name}{number}"))
+        unpack(tmp_path / "a.tar", tmp_path)
+        assert len(list((tmp_path / str(form)).rglob("*folder[0-4]"))) == 5

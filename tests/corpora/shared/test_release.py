@@ -78,3 +78,13 @@ def test_caps_and_damage(tmp_path):
         DataError, match="a.zip: cannot be unpacked .*; free space if the disk is full, otherwise delete"
     ):
         unzip(archive, tmp_path)
+
+
+def test_a_member_without_a_name_is_damage(tmp_path):
+    content = bytearray(zipped({"a": b"x"}))
+    for mark, place in ((b"PK\x03\x04", 26), (b"PK\x01\x02", 28)):  # lengths of the name and of the extra field
+        at = content.index(mark) + place
+        content[at : at + 4] = b"\0\0\1\0"
+    (tmp_path / "b.zip").write_bytes(content)
+    with pytest.raises(DataError, match="b.zip: cannot be unpacked .string index out of range"):
+        unzip(tmp_path / "b.zip", tmp_path)

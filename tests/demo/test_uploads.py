@@ -1,0 +1,89 @@
+"""Receiving bodies: slow ones, those that are too many, and clients that are still sending when they are refused."""
+
+import json
+import select
+import socket
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from demo.test_server import serving
+
+from espnet_diverse.demo import uploads
+from espnet_diverse.demo.limits import Limits
+
+HEAD = "POST /run HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/octet-stream\r\nContent-Length: {}\r\n\r\n"
+
+
+def send(server, length: int, body: bytes, pause: float = 0.0, chunk: int = 1 << 20) -> tuple[int, dict]:
+    """Status and answer of an upload of `body` under a Content-Length; OSError where the connection is reset."""
+    with socket.create_connection(("127.0.0.1", server.server_port), timeout=30) as connection:
+        connection.sendall(HEAD.format(length).encode())
+        for start in range(0, len(body), chunk):
+            connection.sendall(body[start : start + chunk])
+            if pause and select.select([connection], [], [], pause)[0]:  # an answer, as browsers notice
+                break
+        answer = b""
+        while part := connection.recv(1 << 16):
+            answer += part
+    return int(answer.split()[1]), json.loads(answer.partition(b"\r\n\r\n")[2])
+
+
+@pytest.fixture(scope="module")
+def server():
+    with serving(Limits(megabytes=2, waiting=3)) as running:
+        yield running
+
+
+def test_refused_uploads_get_their_answer_and_no_reset(server):
+    for _ in range(5):
+        status, answer = send(server, 8_000_000, bytes(8_000_000))
+        assert status == 413 and "the file has 8.0 MB; the limit is 2 MB" in answer["error"]
+
+
+def test_many_at_once_are_all_answered(server):
+    server.service.may.clear()
+    with ThreadPoolExecutor(40) as pool:
+        answers = [pool.submit(send, server, 1_000_000, bytes(1_000_000)) for _ in range(40)]
+        time.sleep(1)
+        server.service.may.set()
+        statuses = [answer.result()[0] for answer in answers]
+    assert set(statuses) == {200, 503} and statuses.count(200) >= 3
+    assert send(server, 3, b"abc") == (200, {"length": 3, "choices": {}})
+
+
+def test_slow_uploads_are_ended_and_keep_no_place_from_others(server, monkeypatch):
+    monkeypatch.setattr(uploads, "GRACE_SECONDS", 0.5)
+    results = []
+    slow = [
+        threading.Thread(target=lambda: results.append(send(server, 1000, b"x" * 3, pause=0.15, chunk=1)))
+        for _ in range(10)
+    ]
+    for thread in slow:
+        thread.start()
+    time.sleep(0.2)
+    assert send(server, 3, b"abc")[0] == 200
+    for thread in slow:
+        thread.join(10)
+    assert [status for status, _ in results] == [408] * 10 and "the upload is too slow" in results[0][1]["error"]
+
+
+def test_all_bodies_together_are_bounded_and_what_is_held_is_given_back():
+    held = uploads.Uploads(100)
+    one, two = socket.socketpair()
+    with one, two, one.makefile("rb") as file:
+        two.sendall(bytes(120))
+        with (
+            held.receive(one, file, 80) as body,
+            pytest.raises(uploads.RefusedError, match="too many uploads"),
+            held.receive(one, file, 40),
+        ):
+            pytest.fail("received")
+        assert len(body) == 80
+        two.sendall(bytes(100))
+        with held.receive(one, file, 100) as body:
+            assert len(body) == 100
+        two.close()
+        with held.receive(one, file, 10) as body:
+            assert body is None

@@ -1,0 +1,53 @@
+"""A function in a process of its own, with bounds of memory and time."""
+
+import os
+import resource
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Outcome(NamedTuple):
+    """How a function ended: 0 returned, 1 an error that it may raise, 2 any other, -N killed by signal N.
+
+    `said` is the message of the error, and `seconds` the time that it took.
+    """
+
+    code: int
+    said: str
+    seconds: float
+
+
+def limited(
+    function: Callable[[], object], expected: type[Exception], seconds: int = 20, more: int = 2 << 30
+) -> Outcome:
+    """Call a function in a forked process that has `more` bytes of memory than this one, and some seconds."""
+    read_end, write_end = os.pipe()
+    began = time.monotonic()
+    child = os.fork()
+    if not child:
+        _run(function, expected, seconds, more, write_end)
+    os.close(write_end)
+    with os.fdopen(read_end, "rb") as pipe:
+        said = pipe.read().decode("utf-8", "replace")
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return Outcome(status, said, time.monotonic() - began)
+
+
+def _run(function: Callable[[], object], expected: type[Exception], seconds: int, more: int, write_end: int) -> None:
+    code, said = 2, ""
+    try:
+        size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (size + more, size + more))
+        signal.alarm(seconds)
+        function()
+        code = 0
+    except expected as error:
+        code, said = 1, str(error)
+    except BaseException as error:
+        said = f"{type(error).__name__}: {error}"
+    finally:
+        os.write(write_end, said[:60_000].encode("utf-8", "replace"))
+        os._exit(code)
