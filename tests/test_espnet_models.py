@@ -128,14 +128,3 @@ def test_the_page_has_these_models_and_commands():
     for name, cells in rows:
         search = "ESPnet's" if name in ESPNETS else "batched"
         assert [cell.strip() for cell in cells.split("|")] == [search, search, "yes"], name
-
-
-def test_no_warning_for_an_utterance(tmp_path, data_dir, capfd):
-    folder = write_model(tmp_path / "rnn", "rnn")
-    arguments = ["decode", str(folder), "--data_dir", str(data_dir), "--maxlenratio", "-2", "--beam_size", "2"]
-    for search in ([], ["--search", "espnet"]):
-        capfd.readouterr()
-        assert main([*arguments, "--output_dir", str(tmp_path / "out"), *search]) == 0
-        said = [line for line in capfd.readouterr().err.splitlines() if "WARNING" in line]
-        assert len(said) == 1 and "batch" in said[0], said  # which search is taken
-    assert "best hypo length: 2 == max output length: 2" in (tmp_path / "out" / "decode.log").read_text()
