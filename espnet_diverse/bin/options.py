@@ -60,7 +60,7 @@ def run_data(args: argparse.Namespace):
 
 def add_model(
     parser: argparse.ArgumentParser,
-    text: str = "directory of a run, or a packed model",
+    text: str = "directory of a run, a packed model, or a name on the Hugging Face Hub such as espnet/model",
     model_file: str | None = "valid.acc.ave.pth",
 ) -> None:
     """Declare a trained model: MODEL, its other spelling --model_dir, and --model_file.

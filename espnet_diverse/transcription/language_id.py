@@ -51,7 +51,7 @@ def identify_language(
     unknown = [condition for condition in spoken_conditions(search) if condition not in conditions]
     if not unknown:
         return {}
-    if search.prompt is not None:
+    if search.task == "s2t":
         return search.languages(features[0])
     names = search.conditions.names
     languages = [name for name in names[unknown[0]] if all(name in names[condition] for condition in unknown)]
