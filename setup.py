@@ -101,6 +101,7 @@ setup(
         "demo": ["espeakng-loader>=0.2.4"],
         "hub": ["huggingface_hub>=1.0"],
         "hf": ["datasets>=4.0"],  # the first without code in datasets
+        "kenlm": ["kenlm>=0.2"],  # compiled when it is installed
         "lhotse": ["lhotse>=1.30"],
         "docs": ["mkdocs>=1.6", "mkdocstrings[python]>=1.0"],
         "browser": ["playwright>=1.50"],  # tests the page in a Chromium, where there is one

@@ -8,6 +8,7 @@ from espnet_diverse.decoding.espnet_beam import ESPnetBeamSearch, TransducerSear
 from espnet_diverse.decoding.greedy import GreedySearch
 from espnet_diverse.decoding.hotwords import HotwordScorer
 from espnet_diverse.decoding.multitask import MultitaskSearch, Prompt
+from espnet_diverse.decoding.ngram import NgramScorer
 from espnet_diverse.decoding.one_pass import OnePassSearch
 from espnet_diverse.decoding.options import Options
 from espnet_diverse.decoding.sampling import SamplingSearch
@@ -23,7 +24,7 @@ def build_search(
     ctc: nn.Module | None,
     options: Options,
     of_text: bool,
-    language_model: nn.Module | None = None,
+    language_model: nn.Module | NgramScorer | None = None,
     hotwords: HotwordScorer | None = None,
     prompt: Prompt | None = None,
 ) -> Search:
@@ -76,7 +77,7 @@ def _batched(
     ctc: nn.Module | None,
     options: Options,
     of_text: bool,
-    language_model: nn.Module | None,
+    language_model: nn.Module | NgramScorer | None,
     hotwords: HotwordScorer | None,
     prompt: Prompt | None,
 ) -> BeamSearch:
@@ -87,7 +88,11 @@ def _batched(
 
 
 def _espnets(
-    model: nn.Module, ctc: nn.Module | None, of_text: bool, language_model: nn.Module | None, prompt: Prompt | None
+    model: nn.Module,
+    ctc: nn.Module | None,
+    of_text: bool,
+    language_model: nn.Module | NgramScorer | None,
+    prompt: Prompt | None,
 ) -> ESPnetBeamSearch:
     if prompt is not None:
         return MultitaskSearch(model, prompt, language_model)

@@ -19,6 +19,7 @@ from espnet2.asr.transducer.beam_search_transducer import BeamSearchTransducer
 from torch import Tensor, nn
 
 from espnet_diverse.decoding.beam import Hypothesis
+from espnet_diverse.decoding.ngram import NgramScorer
 from espnet_diverse.decoding.options import Options
 from espnet_diverse.decoding.quiet import quiet
 from espnet_diverse.decoding.search import of_rows
@@ -39,13 +40,17 @@ class ESPnetBeamSearch:
     lacks: tuple[str, ...] = ("length_penalty",)
 
     def __init__(
-        self, model: nn.Module, ctc: nn.Module | None, language_model: nn.Module | None = None, of_text: bool = False
+        self,
+        model: nn.Module,
+        ctc: nn.Module | None,
+        language_model: nn.Module | NgramScorer | None = None,
+        of_text: bool = False,
     ):
         self.model, self.of_text = model, of_text
         self.parts = {
             "decoder": model.decoder,
             "ctc": None if ctc is None else CTCPrefixScorer(ctc=ctc, eos=model.eos),
-            "lm": language_model,
+            "lm": language_model.espnets if isinstance(language_model, NgramScorer) else language_model,
             "length_bonus": LengthBonus(len(model.token_list)),
         }
 
@@ -107,13 +112,16 @@ class TransducerSearch(ESPnetBeamSearch):
     """ESPnet's beam search of a transducer (Graves 2012); a hypothesis has the score of its best alignments.
 
     Raises:
+        ConfigError: The language model is an n-gram model.
         ModelError: The transducer has several blanks.
     """
 
     lacks = ("length_penalty", "ctc_weight", "penalty", "minlenratio", "maxlenratio")
 
-    def __init__(self, model: nn.Module, language_model: nn.Module | None = None):
+    def __init__(self, model: nn.Module, language_model: nn.Module | NgramScorer | None = None):
         super().__init__(model, None, language_model)
+        if isinstance(language_model, NgramScorer):
+            raise ConfigError("ESPnet's search of a transducer takes no n-gram model; leave --lm out")
         if getattr(model, "transducer_multi_blank_durations", None):
             raise ModelError("a transducer with several blanks is not supported; use one with a single blank")
 

@@ -19,6 +19,7 @@ from espnet_diverse.audio.segments import Segment
 from espnet_diverse.decoding.condition_ids import KnownConditions, known_conditions
 from espnet_diverse.decoding.espnet_beam import choose_class
 from espnet_diverse.decoding.fusion import Fusion, language_model_files, language_model_of
+from espnet_diverse.decoding.ngram import NgramScorer, is_ngram
 from espnet_diverse.decoding.options import Options, check_search, has_ctc, text_task, usual_ctc_weight
 from espnet_diverse.decoding.precision import check_device
 from espnet_diverse.decoding.quiet import quiet
@@ -142,12 +143,15 @@ def load_search(
     if fusion.hotwords is not None:
         raise ConfigError("search=espnet has no hotwords; set search=batched, or leave them out")
     folder, lm = language_model_of(Path(model_dir), fusion), {}
-    if folder is not None:
+    if folder is not None and is_ngram(folder):
+        NgramScorer(folder, [])  # refuses a file that cannot be read
+        lm = {"ngram_file": str(folder)}
+    elif folder is not None:
         lm = dict(zip(("lm_train_config", "lm_file"), language_model_files(folder, fusion.weights), strict=True))
     has = has_ctc(config, task), folder is not None, usual_ctc_weight(config, task)
     options = (options or Options()).resolved(*has)
     check_search(config, options)
-    given = options.for_espnet()
+    given = options.for_espnet() | ({"ngram_weight": options.lm_weight} if "ngram_file" in lm else {})
     cls = _CLASSES[task]
     ours = {f"{task.upper()}Task": TASKS[task], "LMTask": TASKS["lm"]}
     with replaced_names(sys.modules[cls.__module__], **ours):

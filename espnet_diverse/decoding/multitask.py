@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from espnet_diverse.decoding.beam import Hypothesis
 from espnet_diverse.decoding.condition_ids import KnownConditions
 from espnet_diverse.decoding.espnet_beam import ESPnetBeamSearch
+from espnet_diverse.decoding.ngram import NgramScorer
 from espnet_diverse.decoding.options import Options
 from espnet_diverse.errors import DataError, ModelError
 from espnet_diverse.scope import current
@@ -96,7 +97,7 @@ class MultitaskSearch(ESPnetBeamSearch):
         language_model: Language model of any class over the same tokens, or None.
     """
 
-    def __init__(self, model: nn.Module, prompt: Prompt, language_model: nn.Module | None = None):
+    def __init__(self, model: nn.Module, prompt: Prompt, language_model: nn.Module | NgramScorer | None = None):
         from espnet2.bin.s2t_inference import ScoreFilter  # takes a second
 
         super().__init__(model, model.ctc, language_model)

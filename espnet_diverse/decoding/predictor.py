@@ -22,6 +22,7 @@ from espnet_diverse.decoding.greedy import GreedySearch
 from espnet_diverse.decoding.hotwords import HotwordScorer, read_hotwords
 from espnet_diverse.decoding.long_audio import check_long_audio, features_of_blocks
 from espnet_diverse.decoding.multitask import Prompt
+from espnet_diverse.decoding.ngram import NgramScorer
 from espnet_diverse.decoding.options import SEARCHED_TASKS, Options, check_search, has_ctc, text_task, usual_ctc_weight
 from espnet_diverse.decoding.precision import check_device, check_precision, set_precision
 from espnet_diverse.decoding.results import Prediction, Text
@@ -50,7 +51,7 @@ class Predictor:
         device: Device of the model, such as "cpu" or "cuda:0".
         precision: Precision of linear layers, one of `options.PRECISIONS`.
         compiled: Whether encoder layers are compiled.
-        language_model: Transformer language model over the same tokens, or None.
+        language_model: Language model over the same tokens, or None.
         hotwords: File with a phrase a line, or None.
 
     Attributes:
@@ -79,7 +80,7 @@ class Predictor:
         device: str = "cpu",
         precision: str = "float32",
         compiled: bool = False,
-        language_model: nn.Module | None = None,
+        language_model: nn.Module | NgramScorer | None = None,
         hotwords: Path | None = None,
     ):
         model.eval()
