@@ -16,7 +16,7 @@ from espnet_diverse.decoding.beam import Hypothesis
 from espnet_diverse.decoding.build_search import build_search
 from espnet_diverse.decoding.condition_ids import known_conditions
 from espnet_diverse.decoding.encoding import Encoding, check_parts
-from espnet_diverse.decoding.espnet_beam import ESPnetBeamSearch
+from espnet_diverse.decoding.espnet_beam import ESPnetBeamSearch, TransducerSearch
 from espnet_diverse.decoding.fusion import Fusion, language_model_of, load_language_model
 from espnet_diverse.decoding.greedy import GreedySearch
 from espnet_diverse.decoding.hotwords import HotwordScorer, read_hotwords
@@ -95,6 +95,8 @@ class Predictor:
         self.search = build_search(model, self.ctc, self.options, task == "mt", language_model, phrases, self.prompt)
         if self.prompt is not None:
             self.ctc = None  # over another text
+        if precision != "float32" and isinstance(self.search, TransducerSearch):
+            raise ConfigError(f"precision {precision} is not possible with a transducer; set float32")
         attention = [scorer.attention for scorer in getattr(self.search, "scorers", ())]
         set_precision([model, *attention], precision)
         if compiled:

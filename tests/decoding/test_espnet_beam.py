@@ -63,6 +63,14 @@ def test_options_of_a_call_hold_for_that_call(models):
     assert alone[0].text == first[0].text and alone[0].score == pytest.approx(first[0].score, abs=1e-4)
 
 
+def test_a_transducer_is_searched_in_full_precision(models):
+    with pytest.raises(ConfigError, match="precision int8 is not possible with a transducer; set float32"):
+        load_predictor(models["transducer"], precision="int8")
+    rough, exact = (load_predictor(models["rnn"], options=SHORT, precision=kind) for kind in ("int8", "float32"))
+    found, expected = (each.batch([each.features(tones(1, 0))], [{}])[0][0] for each in (rough, exact))
+    assert found.score != expected.score and found.score == pytest.approx(expected.score, rel=0.05)
+
+
 def test_hotwords_are_refused(models, tmp_path):
     (tmp_path / "words").write_text("abc\n")
     with pytest.raises(ConfigError, match="hotwords are not possible: RNNDecoder has no batched search; leave it out"):
