@@ -79,6 +79,7 @@ setup(
         "test": [
             "argcomplete>=3.0",
             "espeakng-loader>=0.2.4",
+            "huggingface_hub>=1.0",
             "imageio-ffmpeg>=0.5",
             "mkdocs>=1.6",
             "mkdocstrings[python]>=1.0",
@@ -98,7 +99,9 @@ setup(
         ],
         "bert": ["transformers>=5.0"],
         "demo": ["espeakng-loader>=0.2.4"],
+        "hub": ["huggingface_hub>=1.0"],
         "hf": ["datasets>=4.0"],  # the first without code in datasets
+        "kenlm": ["kenlm>=0.2"],  # compiled when it is installed
         "lhotse": ["lhotse>=1.30"],
         "docs": ["mkdocs>=1.6", "mkdocstrings[python]>=1.0"],
         "browser": ["playwright>=1.50"],  # tests the page in a Chromium, where there is one

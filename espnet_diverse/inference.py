@@ -41,7 +41,7 @@ class Recognizer:
     """Transcribes recordings; with a model of speech translation, translates them.
 
     Args:
-        model: Directory of a run, or a packed model.
+        model: Directory of a run, a packed model, or the name of a repository of the Hugging Face Hub.
         model_file: Weights, as a path or a name in the model directory; by default valid.acc.ave.pth.
         device: "cpu", "cuda" or "cuda:N".
         precision: Precision of linear layers: "float32", "int8" or "bfloat16".
@@ -55,7 +55,7 @@ class Recognizer:
 
     Raises:
         ConfigError: An option is not possible with this model or on this machine.
-        ModelError: A file is missing or damaged, or the model is not a speech model that batched search supports.
+        ModelError: A file is missing or damaged, or the model is not a speech model that a search supports.
     """
 
     def __init__(
@@ -77,6 +77,16 @@ class Recognizer:
         self.search = load_predictor(folder, model_file, options, device, precision, compile, fusion)
         if self.search.task == "mt":
             raise ModelError(f"{model}: translates text, not speech; use Translator, or espnet-diverse translate")
+
+    @classmethod
+    def from_pretrained(cls, name: str, **options) -> "Recognizer":
+        """Load a model by its name on the Hugging Face Hub, such as espnet/model; the extra `hub` fetches it.
+
+        Args:
+            name: Name of the repository; the constructor takes it as well.
+            options: Other arguments of the constructor.
+        """
+        return cls(name, **options)
 
     def transcribe(
         self,
@@ -166,6 +176,16 @@ class Translator:
         self.search = load_predictor(folder, model_file, options, device, precision, compile, fusion)
         if self.search.task != "mt":
             raise ModelError(f"{model}: reads speech, not text; use Recognizer, or espnet-diverse transcribe")
+
+    @classmethod
+    def from_pretrained(cls, name: str, **options) -> "Translator":
+        """Load a model by its name on the Hugging Face Hub, such as espnet/model; the extra `hub` fetches it.
+
+        Args:
+            name: Name of the repository; the constructor takes it as well.
+            options: Other arguments of the constructor.
+        """
+        return cls(name, **options)
 
     def translate(
         self,

@@ -9,6 +9,7 @@ from pathlib import Path
 from espnet_diverse import __version__
 from espnet_diverse.bin.options import notice, settle_model
 from espnet_diverse.errors import InterruptedRunError, UserError
+from espnet_diverse.hub import is_name
 from espnet_diverse.registration import fast_start
 
 COMMANDS = {
@@ -85,9 +86,9 @@ def run_command(name: str, arguments: list[str]) -> int:
 
 
 def _unpack_model(args: argparse.Namespace) -> None:
-    """Replace a packed model given as --model_dir by the directory that it is unpacked to."""
+    """Replace a packed model, or a name, given as --model_dir by the directory that it is unpacked to."""
     model_dir = getattr(args, "model_dir", None)
-    if model_dir is not None and model_dir.is_file():
+    if model_dir is not None and (model_dir.is_file() or is_name(model_dir)):
         from espnet_diverse.packing.archive import unpacked
 
         args.model_dir = unpacked(model_dir)

@@ -60,7 +60,7 @@ def run_data(args: argparse.Namespace):
 
 def add_model(
     parser: argparse.ArgumentParser,
-    text: str = "directory of a run, or a packed model",
+    text: str = "directory of a run, a packed model, or a name on the Hugging Face Hub such as espnet/model",
     model_file: str | None = "valid.acc.ave.pth",
 ) -> None:
     """Declare a trained model: MODEL, its other spelling --model_dir, and --model_file.
@@ -170,7 +170,7 @@ def add_fusion(parser: argparse.ArgumentParser) -> None:
     """Declare a language model and hotwords; `fusion` reads them."""
     group = parser.add_argument_group("language model and hotwords")
     group.add_argument(
-        "--lm", type=Path, metavar="MODEL", help="language model over the same tokens: directory of a run, or packed"
+        "--lm", type=Path, metavar="MODEL", help="language model over the same tokens: a run, packed, or KenLM's file"
     )
     group.add_argument(
         "--lm_file", metavar="FILE", help="its weights, a path or a name in its directory (default: valid.loss.ave.pth)"
@@ -191,11 +191,13 @@ def fusion(args: argparse.Namespace) -> "Fusion":
         ConfigError: --lm_file is given without --lm.
     """
     from espnet_diverse.decoding.fusion import Fusion
+    from espnet_diverse.decoding.ngram import is_ngram
     from espnet_diverse.packing.archive import unpacked
 
     if args.lm_file is not None and args.lm is None:
         raise ConfigError(f"--lm_file {args.lm_file} has no --lm; give the language model too")
-    return Fusion(None if args.lm is None else unpacked(args.lm), args.lm_file, args.hotwords)
+    packed = args.lm is not None and not is_ngram(args.lm)
+    return Fusion(unpacked(args.lm) if packed else args.lm, args.lm_file, args.hotwords)
 
 
 def add_device_options(parser: argparse.ArgumentParser, precision: bool = True) -> None:

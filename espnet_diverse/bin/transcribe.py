@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from espnet_diverse.transcription.inputs import Recording
     from espnet_diverse.transcription.result import Transcript
 
-TASKS = ("asr", "st")
+TASKS = ("asr", "st", "s2t")
 OPENS_PACKED_MODELS = True
 _OLDER_TASKS = {"transcribe": "asr", "translate": "st"}
 _MANY = ("txt", "trn")  # formats in which several recordings can be printed
@@ -156,7 +156,7 @@ def _check(recognizer: "Recognizer", args: argparse.Namespace, given: Mapping[st
     task = recognizer.search.task
     if args.task not in (None, task):
         raise ConfigError(f"--task {args.task}: {args.model_dir} is a model of task {task}; give another model or task")
-    completed(recognizer.search.conditions, given, same_language=task == "asr")
+    completed(recognizer.search.conditions, given, same_language=task in ("asr", "s2t"))
 
 
 def _results(

@@ -19,11 +19,12 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from espnet_diverse.attention import MultiHeadAttention
-from espnet_diverse.errors import ModelError
+from espnet_diverse.decoding.quiet import quiet
+from espnet_diverse.errors import NoBatchedSearchError
 from espnet_diverse.functional.masks import lengths_to_mask
 from espnet_diverse.scope import scope
 
-_UNKNOWN_PARTS = ("postencoder", "hier_encoder")
+_UNKNOWN_PARTS = ("postencoder", "hier_encoder", "md_encoder")
 
 
 class Encoding:
@@ -34,13 +35,11 @@ class Encoding:
         device: Device of the model.
 
     Raises:
-        ModelError: The model has parts that are not supported.
+        NoBatchedSearchError: The model has parts that are not supported.
     """
 
     def __init__(self, model: nn.Module, device: str):
-        for part in _UNKNOWN_PARTS:
-            if getattr(model, part, None) is not None:
-                raise ModelError(f"a model with a {part} has no batched search; use search=espnet")
+        check_parts(vars(model) | model._modules)
         self.model, self.encoder, self.device = model, model.encoder, device
         self.together = isinstance(self.encoder, TransformerEncoder) and not self.encoder.interctc_layer_idx
 
@@ -96,7 +95,8 @@ class Encoding:
         return self.encoder.after_norm(x) if self.encoder.normalize_before else x, lengths
 
     def _alone(self, features: Tensor, conditions: Mapping[str, Tensor], row: int) -> Tensor:
-        with scope({condition: ids[row : row + 1] for condition, ids in conditions.items()}, collect=False):
+        ids = {condition: ids[row : row + 1] for condition, ids in conditions.items()}
+        with scope(ids, collect=False), quiet():
             output = self.encoder(*self._one(features))[0]
         return (output[0] if isinstance(output, tuple) else output)[0]  # without the outputs of intermediate layers
 
@@ -120,6 +120,20 @@ class Encoding:
 
     def _lengths(self, outputs: Sequence[Tensor]) -> Tensor:
         return torch.tensor([len(x) for x in outputs], device=self.device)
+
+
+def check_parts(parts: Mapping) -> None:
+    """Refuse a model with a part after its encoder.
+
+    Args:
+        parts: The parts of a model, or the configuration that it is built from, by name.
+
+    Raises:
+        NoBatchedSearchError: The model has such a part.
+    """
+    for part in _UNKNOWN_PARTS:
+        if parts.get(part) is not None:
+            raise NoBatchedSearchError(f"a model with a {part} has no batched search; use decode --search espnet")
 
 
 def _padded(x: Sequence[Tensor]) -> Tensor:

@@ -10,8 +10,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
-from espnet.nets.batch_beam_search import BatchBeamSearch
-from espnet.nets.e2e_asr_common import end_detect
 from espnet2.bin import asr_inference, mt_inference, st_inference
 from numpy.typing import NDArray
 
@@ -19,9 +17,12 @@ from espnet_diverse.audio.features import read_features
 from espnet_diverse.audio.reading import read_at
 from espnet_diverse.audio.segments import Segment
 from espnet_diverse.decoding.condition_ids import KnownConditions, known_conditions
+from espnet_diverse.decoding.espnet_beam import choose_class
 from espnet_diverse.decoding.fusion import Fusion, language_model_files, language_model_of
-from espnet_diverse.decoding.options import Options, check_search, has_ctc, has_decoder, text_task
+from espnet_diverse.decoding.ngram import NgramScorer, is_ngram
+from espnet_diverse.decoding.options import Options, check_search, has_ctc, text_task, usual_ctc_weight
 from espnet_diverse.decoding.precision import check_device
+from espnet_diverse.decoding.quiet import quiet
 from espnet_diverse.decoding.results import Text
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.registration import replaced_names
@@ -66,7 +67,7 @@ class Search:
             The n-best hypotheses as ESPnet returns them: text, tokens, token indices and ESPnet's hypothesis.
         """
         ids = {condition: torch.tensor([index], device=self.device) for condition, index in conditions.items()}
-        with scope(conditions=ids, collect=False):
+        with scope(conditions=ids, collect=False), quiet():
             return self.speech2text(source)
 
     def batch(self, sources: Sequence[NDArray], conditions: Sequence[Mapping[str, int]]) -> list[list[Text]]:
@@ -102,23 +103,11 @@ class TextSearch(Search):
         super().__init__(speech2text, conditions, None)
         self.preprocess = TASKS["mt"].build_preprocess_fn(speech2text.mt_train_args, train=False)
         if speech2text.maxlenratio == 0:
-            speech2text.beam_search.__class__ = _TextBeamSearch  # ESPnet selects its batched search in the same way
+            choose_class(speech2text.beam_search, bounded=True)
 
     def read(self, value: str, segment: Segment | None = None) -> tuple[NDArray, float]:
         """Token indices (T,) of a text, and 0 seconds."""
         return self.preprocess("", {"src_text": value})["src_text"], 0.0
-
-
-class _TextBeamSearch(BatchBeamSearch):
-    """ESPnet's search with a bound for text in place of `maxlenratio` 0, and with its end detection all the same."""
-
-    def forward(self, x, maxlenratio=0.0, minlenratio=0.0, pre_x=None):
-        bound = -Options().greatest(len(x), of_text=True)  # ESPnet takes a negative ratio as minus the number
-        return super().forward(x, bound, minlenratio, pre_x)
-
-    def post_process(self, i, maxlen, minlen, maxlenratio, running_hyps, ended_hyps):
-        running = super().post_process(i, maxlen, minlen, maxlenratio, running_hyps, ended_hyps)
-        return self._batch_select(running, []) if end_detect([hyp.asdict() for hyp in ended_hyps], i) else running
 
 
 def load_search(
@@ -154,12 +143,15 @@ def load_search(
     if fusion.hotwords is not None:
         raise ConfigError("search=espnet has no hotwords; set search=batched, or leave them out")
     folder, lm = language_model_of(Path(model_dir), fusion, "espnet"), {}
-    if folder is not None:
+    if folder is not None and is_ngram(folder):
+        NgramScorer(folder, [])  # refuses a file that cannot be read
+        lm = {"ngram_file": str(folder)}
+    elif folder is not None:
         lm = dict(zip(("lm_train_config", "lm_file"), language_model_files(folder, fusion.weights), strict=True))
-    has = has_ctc(config, task), folder is not None, has_decoder(config, task)
+    has = has_ctc(config, task), folder is not None, usual_ctc_weight(config, task)
     options = (options or Options()).resolved(*has)
     check_search(config, options)
-    given = options.for_espnet()
+    given = options.for_espnet() | ({"ngram_weight": options.lm_weight} if "ngram_file" in lm else {})
     cls = _CLASSES[task]
     ours = {f"{task.upper()}Task": TASKS[task], "LMTask": TASKS["lm"]}
     with replaced_names(sys.modules[cls.__module__], **ours):

@@ -7,6 +7,7 @@ from pathlib import Path
 from torch import nn
 
 from espnet_diverse.decoding.condition_ids import KnownConditions, known_conditions
+from espnet_diverse.decoding.ngram import NgramScorer, is_ngram
 from espnet_diverse.decoding.options import LM_SEARCHES
 from espnet_diverse.errors import ModelError
 from espnet_diverse.training.averaging import weights_name
@@ -21,7 +22,7 @@ class Fusion:
     """Files of what is added to a search.
 
     Attributes:
-        language_model: Directory of a run of task lm, over the same tokens as the model.
+        language_model: Directory of a run of task lm, over the same tokens as the model, or a file of KenLM.
         weights: Its weights, as a path or a name in the directory; by default valid.loss.ave.pth.
         hotwords: File with a phrase a line.
     """
@@ -57,20 +58,23 @@ def load_language_model(
     tokens: Sequence[str],
     conditions: KnownConditions,
     device: str = "cpu",
-) -> nn.Module:
+) -> nn.Module | NgramScorer:
     """Load a language model for a search.
 
     Args:
-        model_dir: Directory of its run.
+        model_dir: Directory of its run, or a file of KenLM.
         weights: Its weights, see `Fusion`.
         tokens: Tokens of the model that is searched with.
         conditions: The conditions that this model depends on.
         device: "cpu", "cuda" or "cuda:N".
 
     Raises:
+        ConfigError: The file is one of KenLM, and kenlm is not installed.
         ModelError: A file is missing or damaged, the model is not a language model, or has other tokens, or depends on
             conditions that the model does not know.
     """
+    if is_ngram(model_dir):
+        return NgramScorer(model_dir, list(tokens))
     _, path = language_model_files(model_dir, weights)
     model, args = load_model(model_dir, path, device, "lm")
     theirs = list(args.token_list)

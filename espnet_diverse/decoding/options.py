@@ -1,6 +1,6 @@
 """Search options: the keys of conf/decode, and the options of the commands that search."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import Field, asdict, dataclass, field, fields, replace
 from math import inf
 from pathlib import Path
@@ -19,9 +19,12 @@ LM_SEARCHES = ("batched", "espnet")
 SAMPLING = ("temperature", "top_k", "seed")
 """Names of the options that only affect sampling."""
 TEXT_TASKS = ("asr", "st", "mt")
+SEARCHED_TASKS = (*TEXT_TASKS, "s2t")
+"""Tasks of models that `decode` and `transcribe` search with; a multitask model of s2t needs a prompt."""
 PRECISIONS = ("float32", "int8", "bfloat16")
 _OURS = ("search", "batch_size", "length_penalty", "hotword_weight", *SAMPLING)
 _WITH_LM = 0.3
+_WITH_CTC = 0.3
 
 
 def _option(
@@ -39,7 +42,7 @@ class Options:
     Attributes:
         beam_size: Number of hypotheses kept at each step.
         ctc_weight: Weight of the CTC score, 0 to 1; the attention decoder has the rest. None is 0.3 for a model that
-            was trained with CTC over its output text and a decoder, 1 with CTC alone, and 0 without it.
+            was trained with CTC over its output text and an attention decoder, 1 with CTC alone, and 0 otherwise.
         lm_weight: Weight of the score of a language model. None is 0.3 where there is one, and 0 elsewhere.
         hotword_weight: Score added for each token of a hotword, see `decoding/hotwords.py`.
         penalty: Score added to a hypothesis for each token.
@@ -129,13 +132,13 @@ class Options:
         """The options that ESPnet's search also has."""
         return {name: value for name, value in asdict(self).items() if name not in _OURS}
 
-    def resolved(self, has_ctc: bool, has_lm: bool = False, has_decoder: bool = True) -> "Options":
+    def resolved(self, has_ctc: bool, has_lm: bool = False, usual_weight: float = _WITH_CTC) -> "Options":
         """These options with `ctc_weight` and `lm_weight` as numbers.
 
         Args:
             has_ctc: Whether the model was trained with CTC over its output text.
             has_lm: Whether there is a language model.
-            has_decoder: Whether the model has an attention decoder; one that was trained with CTC alone has none.
+            usual_weight: Value of `ctc_weight` where there is none and the model has CTC, see `usual_ctc_weight`.
 
         Raises:
             ConfigError: CTC is asked for, and the model was trained without it; or a weight is given to a language
@@ -148,7 +151,7 @@ class Options:
         lm_weight = (_WITH_LM if has_lm else 0.0) if self.lm_weight is None else self.lm_weight
         weight = self.ctc_weight
         if weight is None:
-            weight = 0.0 if not has_ctc or self.search == "sampling" else 0.3 if has_decoder else 1.0
+            weight = 0.0 if not has_ctc or self.search == "sampling" else usual_weight
         if not has_ctc and weight:
             what = f"ctc_weight {weight} is not possible"
             raise ConfigError(f"{what}: the model was trained without CTC; set ctc_weight=0")
@@ -202,15 +205,21 @@ def _bound(ratio: float, length: int) -> int:
     return -int(ratio) if ratio < 0 else int(ratio * length)
 
 
-def text_task(config: Mapping, config_file: Path) -> str:
-    """Task of a model that writes text, from its config.yaml: "asr", "st" or "mt".
+def text_task(config: Mapping, config_file: Path, known: Sequence[str] = TEXT_TASKS) -> str:
+    """Task of a model that writes text, from its config.yaml.
+
+    Args:
+        config: The model's configuration.
+        config_file: Its path, for messages.
+        known: Tasks that are possible.
 
     Raises:
         ModelError: The model has another task.
     """
     task = config.get("task", "asr")
-    if task not in TEXT_TASKS:
-        raise ModelError(f"{config_file}: a model of task {task} writes no text; known: {' '.join(TEXT_TASKS)}")
+    if task not in known:
+        what = "is not possible here" if task in SEARCHED_TASKS else "writes no text"
+        raise ModelError(f"{config_file}: a model of task {task} {what}; known: {' '.join(known)}")
     return task
 
 
@@ -234,9 +243,13 @@ def is_non_autoregressive(config: Mapping) -> bool:
     return config.get("model") == "flow"
 
 
-def has_decoder(config: Mapping, task: str) -> bool:
-    """Whether a model was trained with an attention decoder; the arguments are those of `has_ctc`."""
-    return task != "asr" or (config.get("model_conf") or {}).get("ctc_weight") != 1.0
+def usual_ctc_weight(config: Mapping, task: str) -> float:
+    """Weight of CTC for a model that has it: 1 where it has nothing else, and 0 for transducers and multitask models,
+    which ESPnet decodes without it. The arguments are those of `has_ctc`."""
+    if task == "s2t" or config.get("decoder") == "transducer":
+        return 0.0
+    alone = task == "asr" and (config.get("model_conf") or {}).get("ctc_weight") == 1.0
+    return 1.0 if alone else _WITH_CTC
 
 
 def has_ctc(config: Mapping, task: str) -> bool:
@@ -250,5 +263,5 @@ def has_ctc(config: Mapping, task: str) -> bool:
     trained = config.get("model_conf") or {}
     weight = trained.get("ctc_weight")
     if weight is None:
-        weight = {"asr": 0.5, "st": trained.get("st_mtlalpha", 0.0), "mt": 0.0}[task]
+        weight = {"asr": 0.5, "st": trained.get("st_mtlalpha", 0.0), "mt": 0.0, "s2t": 0.5}[task]
     return bool(weight)

@@ -4,11 +4,8 @@ from argparse import Namespace
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from threading import Lock
-from typing import NamedTuple
 
 import torch
-from espnet2.text.build_tokenizer import build_tokenizer
-from espnet2.text.token_id_converter import TokenIDConverter
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -18,35 +15,26 @@ from espnet_diverse.audio.segments import Segment
 from espnet_diverse.decoding.beam import Hypothesis
 from espnet_diverse.decoding.build_search import build_search
 from espnet_diverse.decoding.condition_ids import known_conditions
-from espnet_diverse.decoding.encoding import Encoding
+from espnet_diverse.decoding.encoding import Encoding, check_parts
+from espnet_diverse.decoding.espnet_beam import ESPnetBeamSearch, TransducerSearch
 from espnet_diverse.decoding.fusion import Fusion, language_model_of, load_language_model
 from espnet_diverse.decoding.greedy import GreedySearch
 from espnet_diverse.decoding.hotwords import HotwordScorer, read_hotwords
 from espnet_diverse.decoding.long_audio import check_long_audio, features_of_blocks
-from espnet_diverse.decoding.options import Options, check_search, has_ctc, has_decoder, text_task
+from espnet_diverse.decoding.multitask import Prompt
+from espnet_diverse.decoding.ngram import NgramScorer
+from espnet_diverse.decoding.options import SEARCHED_TASKS, Options, check_search, has_ctc, text_task, usual_ctc_weight
 from espnet_diverse.decoding.precision import check_device, check_precision, set_precision
-from espnet_diverse.decoding.results import Text
+from espnet_diverse.decoding.results import Prediction, Text
 from espnet_diverse.decoding.sampling import SamplingSearch
+from espnet_diverse.decoding.token_text import UNKNOWN, TokenText
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.scope import scope
 from espnet_diverse.training.audio_rate import audio_rate, required_rate
 from espnet_diverse.training.precision import compile_layers
 from espnet_diverse.training.tasks import TASKS, find_weights, read_config
 
-_UNKNOWN = 1  # index of <unk>
 _BATCH_FRAMES = 24_000  # of features: 240 seconds of 10 ms
-
-
-class Prediction(NamedTuple):
-    """Result of one utterance.
-
-    Attributes:
-        texts: The n-best texts, best first.
-        log_probs: CTC log probabilities of labels (T, V), where they were asked for.
-    """
-
-    texts: list[Text]
-    log_probs: Tensor | None
 
 
 class Predictor:
@@ -58,19 +46,21 @@ class Predictor:
     Args:
         model: Model of speech recognition, speech translation or text translation.
         args: Arguments that the model was trained with.
-        task: Task of the model: "asr", "st" or "mt".
+        task: Task of the model: "asr", "st", "mt" or "s2t".
         options: Default search options. `options.search` is the algorithm of every call.
         device: Device of the model, such as "cpu" or "cuda:0".
         precision: Precision of linear layers, one of `options.PRECISIONS`.
         compiled: Whether encoder layers are compiled.
-        language_model: Transformer language model over the same tokens, or None.
+        language_model: Language model over the same tokens, or None.
         hotwords: File with a phrase a line, or None.
 
     Attributes:
         task: Task of the model.
         rate: Sampling rate in Hz of the audio that the model reads; None for text and features.
+        tokens: The vocabulary of the output text.
+        prompt: Prompts of a multitask model; None for other models.
         options: Default search options, with `ctc_weight` as a number.
-        ctc: CTC module over the output text; None where the model was trained without it.
+        ctc: CTC module over the output text; None for a model without it, and for a multitask model.
         conditions: The conditions that the model depends on.
         table: Table of a data directory that names the inputs.
         batch_size: Default number of utterances in a batch.
@@ -78,7 +68,7 @@ class Predictor:
 
     Raises:
         ConfigError: The options ask for CTC, and the model was trained without it.
-        ModelError: The model has parts that batched search does not support.
+        ModelError: The model has parts that neither our search nor ESPnet's supports.
     """
 
     def __init__(
@@ -90,25 +80,29 @@ class Predictor:
         device: str = "cpu",
         precision: str = "float32",
         compiled: bool = False,
-        language_model: nn.Module | None = None,
+        language_model: nn.Module | NgramScorer | None = None,
         hotwords: Path | None = None,
     ):
         model.eval()
         self.task, self.ctc = task, getattr(model, "st_ctc" if task == "st" else "ctc", None)
         self.rate = None if task == "mt" else audio_rate(vars(args))
-        self.converter = TokenIDConverter(token_list=args.token_list)
-        model_of_pieces = {"bpemodel": args.bpemodel} if args.token_type == "bpe" else {}
-        self.tokenizer = build_tokenizer(token_type=args.token_type, **model_of_pieces)
+        self.tokens, self.prompt = TokenText(args), Prompt(args) if task == "s2t" else None
         self.has_language_model = language_model is not None
-        self.options = options.resolved(self.ctc is not None, self.has_language_model, model.decoder is not None)
+        self._has = self.ctc is not None, self.has_language_model, usual_ctc_weight(vars(args), task)
+        self.options = options.resolved(*self._has)
         self.encoding = Encoding(model, device)
         phrases = None if hotwords is None else self._hotwords(hotwords)
-        self.search = build_search(model, self.ctc, self.options, task == "mt", language_model, phrases)
+        self.search = build_search(model, self.ctc, self.options, task == "mt", language_model, phrases, self.prompt)
+        if self.prompt is not None:
+            self.ctc = None  # over another text
+        if precision != "float32" and isinstance(self.search, TransducerSearch):
+            raise ConfigError(f"precision {precision} is not possible with a transducer; set float32")
         attention = [scorer.attention for scorer in getattr(self.search, "scorers", ())]
         set_precision([model, *attention], precision)
         if compiled:
             compile_layers(model.encoder, True)
-        self.device, self.conditions = device, known_conditions(model)
+        self.device = device
+        self.conditions = known_conditions(model) if self.prompt is None else self.prompt.conditions
         self.table = "src_text" if task == "mt" else "wav.scp" if self.rate else "feats.scp"
         self.preprocess = TASKS[task].build_preprocess_fn(args, train=False) if task == "mt" else None
         self.batch_size, self.batch_frames = options.batch_size, _BATCH_FRAMES
@@ -128,7 +122,10 @@ class Predictor:
                 f"search={options.search} is not possible: the model was loaded with search={self.options.search}; "
                 "load it again with the other search"
             )
-        return options.resolved(self.ctc is not None, self.has_language_model, self.encoding.model.decoder is not None)
+        options = options.resolved(*self._has)
+        if isinstance(self.search, ESPnetBeamSearch):
+            self.search.check(options)
+        return options
 
     def read(self, value: str, segment: Segment | None = None) -> tuple[NDArray, float]:
         """Read one input of the data directory's table.
@@ -158,6 +155,8 @@ class Predictor:
         Raises:
             TooShortUttError: There are too few frames for the encoder.
         """
+        if self.prompt is not None:
+            samples = self.prompt.padded(samples)
         with self._lock:
             return self.encoding.features(samples)
 
@@ -203,7 +202,7 @@ class Predictor:
             with scope(ids, collect=False):
                 found = self._search(source, lengths, options, sources)
             log_probs = self.ctc.log_softmax(source).cpu() if posteriors else [None] * len(found)
-        texts = [[self._text(*hypothesis) for hypothesis in best] for best in found]
+        texts = [[self.tokens.decode(*hypothesis) for hypothesis in best] for best in found]
         rows = zip(texts, log_probs, lengths.tolist(), strict=True)
         return [Prediction(best, None if x is None else x[:length]) for best, x, length in rows]
 
@@ -219,7 +218,13 @@ class Predictor:
         with self._lock, torch.inference_mode():
             source, lengths = self.encoding.encode([features], ids)
             (best,) = GreedySearch(self.ctc)(source, lengths, self.options)
-        return Prediction([self._text(*hypothesis) for hypothesis in best], None)
+        return Prediction([self.tokens.decode(*hypothesis) for hypothesis in best], None)
+
+    def languages(self, features: NDArray) -> dict[str, float]:
+        """Probabilities of the spoken language of features (T, F) by a multitask model, highest first."""
+        with self._lock, torch.inference_mode():
+            source, _ = self.encoding.encode([features], {})
+            return self.search.languages(source[0])
 
     def _ids(self, conditions: Sequence[Mapping[str, int]]) -> dict[str, Tensor]:
         """Indices (B,) by condition of the model."""
@@ -238,16 +243,8 @@ class Predictor:
     def _hotwords(self, path: Path) -> HotwordScorer:
         if self.options.search != "batched":
             raise ConfigError(f"search={self.options.search} has no hotwords; set search=batched, or leave them out")
-        tokens = self.converter.get_num_vocabulary_size()
-
-        def encode(text: str) -> list[int]:
-            return self.converter.tokens2ids(self.tokenizer.text2tokens(text))
-
-        return HotwordScorer(read_hotwords(path, encode, _UNKNOWN), tokens, self.encoding.device)
-
-    def _text(self, indices: list[int], score: float) -> Text:
-        tokens = self.converter.ids2tokens([index for index in indices if index])  # without blank, as ESPnet
-        return Text(self.tokenizer.tokens2text(tokens), tokens, score)
+        phrases = read_hotwords(path, self.tokens.encode, UNKNOWN)
+        return HotwordScorer(phrases, len(self.tokens), self.encoding.device)
 
 
 def load_predictor(
@@ -277,19 +274,21 @@ def load_predictor(
         ConfigError: The options ask for CTC, and the model was trained without it, or for a search that is not possible
             with it; the device does not exist; or the precision or compilation is not possible on it.
         ModelError: A file is missing or damaged, the weights do not fit the configuration, or the model has parts that
-            batched search does not support, or reads features.
+            no search supports, or reads features.
+        NoBatchedSearchError: The model has a part after its encoder, which only ESPnet's programs search with.
     """
     check_device(device)
     check_precision(precision, device, compiled)
     config_file, options = Path(model_dir) / "config.yaml", options or Options()
     weights, config = find_weights(Path(model_dir), model_file), read_config(config_file)
-    task = text_task(config, config_file)
+    task = text_task(config, config_file, SEARCHED_TASKS)
+    check_parts(config)
     if task != "mt" and not features:
         required_rate(config)
     check_search(config, options)
     fusion = fusion or Fusion()
     folder = language_model_of(Path(model_dir), fusion, options.search)
-    has = has_ctc(config, task), folder is not None, has_decoder(config, task)
+    has = has_ctc(config, task), folder is not None, usual_ctc_weight(config, task)
     options = options.resolved(*has)  # before loading, which takes seconds
     model, args = TASKS[task].build_model_from_file(config_file, weights, device)
     lm = folder and load_language_model(folder, fusion.weights, args.token_list, known_conditions(model), device)

@@ -4,10 +4,13 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from espnet_diverse.data.atomic_files import write_text
 from espnet_diverse.data.tables import write_table
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 NBEST = "nbest.jsonl"
 FILES = ("text", "score", NBEST, "failures.json", "decode.json")
@@ -27,6 +30,18 @@ class Text(NamedTuple):
     text: str
     tokens: list[str]
     score: float
+
+
+class Prediction(NamedTuple):
+    """Result of one utterance.
+
+    Attributes:
+        texts: The n-best texts, best first.
+        log_probs: CTC log probabilities of labels (T, V), where they were asked for.
+    """
+
+    texts: list[Text]
+    log_probs: "Tensor | None"
 
 
 class Result(NamedTuple):

@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from espnet_diverse.decoding.beam import Beam, Choice, Hypothesis
 from espnet_diverse.decoding.ctc_prefix import CTCPrefixScorer
 from espnet_diverse.decoding.hotwords import HotwordScorer
+from espnet_diverse.decoding.ngram import NgramScorer
 from espnet_diverse.decoding.options import Options
 from espnet_diverse.decoding.prefix_tree import PrefixScorer
 from espnet_diverse.decoding.scorers import DecoderScorer, LanguageModelScorer
@@ -32,7 +33,7 @@ from espnet_diverse.functional.masks import lengths_to_mask
 from espnet_diverse.scope import current, scope
 
 _PRE_BEAM = 1.5
-_Weighted = tuple[float, PrefixScorer | HotwordScorer]
+_Weighted = tuple[float, PrefixScorer | NgramScorer | HotwordScorer]
 
 
 class BeamSearch:
@@ -42,12 +43,12 @@ class BeamSearch:
         decoder: Attention decoder; None searches by CTC alone, with `ctc_weight` 1.
         ctc: ESPnet's CTC module, or None where `ctc_weight` is always 0.
         eos: Index of <sos/eos>.
-        language_model: ESPnet's transformer language model over the same tokens, or ours.
+        language_model: ESPnet's transformer language model over the same tokens, or ours, or an n-gram model.
         hotwords: Scorer of hotwords, or None.
         of_text: Whether the source is text, see `Options.greatest`.
 
     Attributes:
-        scorers: The decoder's scorer, where there is a decoder, then the language model's.
+        scorers: The decoder's scorer, where there is a decoder, then that of a transformer language model.
 
     Raises:
         ModelError: The decoder or the language model is of a class that batched search does not support.
@@ -58,14 +59,16 @@ class BeamSearch:
         decoder: nn.Module | None,
         ctc: nn.Module | None,
         eos: int,
-        language_model: nn.Module | None = None,
+        language_model: nn.Module | NgramScorer | None = None,
         hotwords: HotwordScorer | None = None,
         of_text: bool = False,
     ):
         self.eos, self.ctc, self.hotwords, self.of_text = eos, ctc, hotwords, of_text
         self.decoder = None if decoder is None else DecoderScorer(decoder)
-        self.language_model = None if language_model is None else LanguageModelScorer(language_model)
-        self.scorers = [scorer for scorer in (self.decoder, self.language_model) if scorer is not None]
+        self.language_model = language_model
+        if isinstance(language_model, nn.Module):
+            self.language_model = LanguageModelScorer(language_model)
+        self.scorers = [each for each in (self.decoder, self.language_model) if isinstance(each, PrefixScorer)]
         self.vocabulary = (ctc.ctc_lo if decoder is None else decoder.output_layer).out_features
 
     @torch.inference_mode()

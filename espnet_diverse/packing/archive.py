@@ -22,6 +22,7 @@ from espnet_diverse.decoding.fusion import INSIDE
 from espnet_diverse.errors import DataError, ModelError, UserError
 from espnet_diverse.foreign_config import OF_THE_MACHINE, check_config, named_files
 from espnet_diverse.foreign_yaml import read_yaml, shortened
+from espnet_diverse.hub import fetched, is_name
 from espnet_diverse.stage_cache import digest
 from espnet_diverse.training.averaging import weights_name
 from espnet_diverse.training.config import save
@@ -51,16 +52,20 @@ def unpacked(model: str | Path) -> Path:
     """The directory of a run: `model` itself, or the directory that a packed model is unpacked to.
 
     A file is unpacked once; its directory stays in $ESPNET_DIVERSE_CACHE, by default ~/.cache/espnet_diverse, under the
-    SHA-256 digest of the file.
+    SHA-256 digest of the file. A repository of the Hugging Face Hub, which has the files of a packed model of ESPnet,
+    passes the same checks; its directory stays there under its name and version.
 
     Args:
-        model: Directory of a run, or a packed model.
+        model: Directory of a run, a packed model, or the name of a repository.
 
     Raises:
         ModelError: The path does not exist, the directory is not that of a run, or the file is not a packed model, is
-            damaged, or has content that is not allowed.
+            damaged, or has content that is not allowed; or the repository cannot be fetched.
     """
     model = Path(model)
+    if is_name(model):
+        files = fetched(str(model))
+        return _run_of(model, f"{model.parent}--{model.name}-{files.name}", files)
     if not model.exists():
         raise ModelError(f"{model}: no such model; give the directory of a run, or a packed model")
     if model.is_dir():
@@ -72,13 +77,24 @@ def unpacked(model: str | Path) -> Path:
     if not is_zipfile(model):
         what = "is not a packed model, which is a zip file, or is incomplete"
         raise ModelError(f"{model}: {what}; check that the first argument is a model, or download the file again")
+    return _run_of(model, str(digest(model)))
+
+
+def _run_of(model: Path, key: str, files: Path | None = None) -> Path:
+    """The directory of a run in the cache, made where it is not there.
+
+    Args:
+        model: Path of the packed model, or name of the repository.
+        key: Name of the directory.
+        files: Folder of the files; by default the packed model is unpacked.
+    """
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    cache = Path(os.environ.get(_CACHE) or Path(home, "espnet_diverse"))
-    target = cache / "models" / _LAYOUT / digest(model)
+    target = Path(os.environ.get(_CACHE) or Path(home, "espnet_diverse")) / "models" / _LAYOUT / key
     if not target.is_dir():
         with _appearing(target) as (members, folder):
-            _unzip(model, members)
-            _arrange(Members(model, members), folder)
+            if files is None:
+                _unzip(model, members)
+            _arrange(Members(model, files or members), folder)
     if (target / _UNUSED).is_file():
         unused = (target / _UNUSED).read_text(encoding="utf-8").strip()
         logging.warning("%s: its %s is not used; scores and texts are those of the model alone", model, unused)

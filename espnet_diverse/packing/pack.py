@@ -11,6 +11,7 @@ import torch
 import yaml
 
 import espnet_diverse
+from espnet_diverse.decoding.fusion import INSIDE
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.foreign_config import OF_THE_MACHINE, named_files
 from espnet_diverse.packing.archive import CARD, META, NAMES, SAFETENSORS, VOCABULARY, place
@@ -32,7 +33,7 @@ def pack(
     model_file: str | Path | None = None,
     weights: str = "both",
 ) -> Path:
-    """Write a packed model with its model card. A model that cannot be loaded is not packed.
+    """Write a packed model with its model card, and its own language model. What cannot be loaded is not packed.
 
     Args:
         model_dir: Directory of the run.
@@ -59,15 +60,30 @@ def pack(
     files = {checkpoint.SAFETENSORS: SAFETENSORS, ".pth": source.with_suffix(".pth").name}
     text = card(model_dir, config, model, facts, output.name)
     named = _files(model_dir, config)
+    meta = _meta(task, files[WEIGHTS[weights][0]])
     members = {
-        META: _meta(task, files[WEIGHTS[weights][0]]),
         CARD: text.encode(),
         "config.yaml": _yaml(config),
         **named,
         **{files[suffix]: _weights(model.state_dict(), suffix) for suffix in WEIGHTS[weights]},
     }
-    _write(output, members)
+    if (model_dir / INSIDE / "config.yaml").is_file():
+        members |= _language_model(model_dir / INSIDE, meta)
+    _write(output, {META: _yaml(meta), **members})
     return output
+
+
+def _language_model(folder: Path, meta: dict) -> dict[str, bytes]:
+    """Content of the files of a model's own language model, by member, which are added to `meta`."""
+    model, _ = load_model(folder, weights_name("lm"), task="lm")
+    config, (config_key, weights_key) = read_config(folder / "config.yaml"), NAMES["lm"]
+    files = {f"{INSIDE}/{name}": content for name, content in _files(folder, config).items()}
+    for section, key in named_files(config):
+        section[key] = f"{INSIDE}/{section[key]}"
+    meta["yaml_files"][config_key] = f"{INSIDE}/config.yaml"
+    meta["files"][weights_key] = f"{INSIDE}/{weights_name('lm')}"
+    weights = {meta["files"][weights_key]: _weights(model.state_dict(), ".pth")}
+    return {f"{INSIDE}/config.yaml": _yaml(config), **files, **weights}
 
 
 def _files(model_dir: Path, config: dict) -> dict[str, bytes]:
@@ -84,7 +100,7 @@ def _files(model_dir: Path, config: dict) -> dict[str, bytes]:
     return members
 
 
-def _meta(task: str, weights: str) -> bytes:
+def _meta(task: str, weights: str) -> dict:
     config_key, weights_key = NAMES[task]
     versions = {
         "python": sys.version,
@@ -92,7 +108,7 @@ def _meta(task: str, weights: str) -> bytes:
         "espnet": espnet.__version__,
         "espnet_diverse": espnet_diverse.__version__,
     }
-    return _yaml({"files": {weights_key: weights}, "yaml_files": {config_key: "config.yaml"}, **versions})
+    return {"files": {weights_key: weights}, "yaml_files": {config_key: "config.yaml"}, **versions}
 
 
 def _yaml(content: Mapping) -> bytes:

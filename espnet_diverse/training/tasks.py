@@ -25,6 +25,7 @@ from espnet_diverse.pretrained_tokenizer import PretrainedTokenizer
 from espnet_diverse.progress import WithProgress
 from espnet_diverse.registration import replaced_names
 from espnet_diverse.registration.lazy_imports import explain_missing_transformers
+from espnet_diverse.registration.transducer_loss import transducer_loss
 from espnet_diverse.training import checkpoint
 from espnet_diverse.training.batches import balanced_batches
 from espnet_diverse.training.classification import ClassificationTask
@@ -93,7 +94,8 @@ class _TaskMixin:
             ConfigError: The constructor of a part refuses a value, or a package that it needs is missing.
         """
         try:
-            return super().build_model(args)
+            with transducer_loss():
+                return super().build_model(args)
         except Exception as error:  # of any class: constructors divide by values and index with them
             if isinstance(error, ConfigError | ModelError):
                 raise

@@ -44,11 +44,13 @@ def frame_times(model: nn.Module, rate: int) -> FrameTimes:
         rate: Sampling rate of its audio in Hz.
 
     Raises:
-        ModelError: The frontend has no hop length.
+        ModelError: The frontend has no hop length, or the encoder is recurrent.
     """
     hop = getattr(model.frontend, "hop_length", None)
     if not hop:
         raise ModelError(f"frontend {type(model.frontend).__name__} has no hop_length; turn word_timestamps off")
+    if not hasattr(model.encoder, "embed"):  # of a recurrent encoder, which subsamples elsewhere
+        raise ModelError(f"encoder {type(model.encoder).__name__} has no known frame rate; turn word_timestamps off")
     first, step = 0.0, 1  # in feature frames
     for module in getattr(model.encoder.embed, "conv", nn.Identity()).modules():
         if isinstance(module, nn.Conv1d | nn.Conv2d):
@@ -68,7 +70,7 @@ def check_ctc(ctc: nn.Module | None) -> None:
     """
     if ctc is None:
         raise ConfigError(
-            "word_timestamps is not possible: the model was trained without CTC over its text; turn it off"
+            "word_timestamps is not possible: the model has no CTC over its output text alone; turn it off"
         )
 
 

@@ -7,7 +7,8 @@ score for language l, and n(l) the number of its tokens with <sos/eos>,
     p(l) = exp(s(l) / (temperature n(l))) / sum over languages m of exp(s(m) / (temperature n(m)))
 
 Without n the language with the shortest texts would win most of the time, for each token lowers the probability of a
-text. The result is unreliable where the model does not recognise the speech.
+text. The result is unreliable where the model does not recognise the speech. A multitask model, such as OWSM, writes
+the language itself, as the first token.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +26,7 @@ _TEMPERATURE = 0.1  # of greatest likelihood on the dev sets of three models of 
 
 def spoken_conditions(search: Predictor) -> list[str]:
     """Conditions of a model that hold the spoken language; in speech recognition the text is in that language too."""
-    spoken = ("lang", "tgtlang") if search.task == "asr" else ("lang",)
+    spoken = ("lang", "tgtlang") if search.task in ("asr", "s2t") else ("lang",)
     return [condition for condition in spoken if condition in search.conditions.names]
 
 
@@ -50,6 +51,8 @@ def identify_language(
     unknown = [condition for condition in spoken_conditions(search) if condition not in conditions]
     if not unknown:
         return {}
+    if search.task == "s2t":
+        return search.languages(features[0])
     names = search.conditions.names
     languages = [name for name in names[unknown[0]] if all(name in names[condition] for condition in unknown)]
     candidates = [

@@ -122,7 +122,7 @@ class Transcription:
     ):
         self.search, self.segmentation, self.options = search, segmentation, search.resolve(options)
         self.window = _WINDOW * self.options.batch_size
-        self.same_language = search.task == "asr"
+        self.same_language = search.task in ("asr", "s2t")
         self.warned: dict[str, str] = {}
         self.frames = None
         check_whole(search, segmentation, word_timestamps, self.options)
@@ -252,7 +252,7 @@ class Transcription:
         text, tokens, score = found.texts[0]
         confidences, words = (), ()
         if self.frames is not None:
-            ids = self.search.converter.tokens2ids(tokens)
+            ids = self.search.tokens.indices(tokens)
             confidences, words = align_words(found.log_probs, ids, tokens, self.frames, chunk.start, chunk.end)
         texts = tuple(Alternative(each.text, each.score) for each in found.texts)
         return Segment(chunk.start, chunk.end, text, score, tuple(tokens), confidences, words, texts)

@@ -36,7 +36,7 @@ def check_whole(search: Predictor, segmentation: SegmentationOptions, word_times
     if not segmentation.whole:
         return
     if search.ctc is None:
-        raise ConfigError("no_segmentation is not possible: it decodes by CTC, and the model was trained without CTC")
+        raise ConfigError("no_segmentation is not possible: it decodes by CTC, which the model lacks")
     if word_timestamps:
         raise ConfigError("word_timestamps is not possible with no_segmentation; leave out one of them")
     check_long_audio(search.encoding.model)

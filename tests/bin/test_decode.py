@@ -119,4 +119,4 @@ def test_a_recurrent_decoder_is_searched_by_espnet_without_an_option(tiny_run, t
     for name in ("text", "score"):
         assert (tmp_path / "own" / name).read_text() == (tmp_path / "named" / name).read_text()
     assert main([*arguments, "--length_penalty", "1", "--output_dir", str(tmp_path / "no")]) == 1
-    assert "RNNDecoder has no batched search; use search=espnet" in capfd.readouterr().err
+    assert "length_penalty 1.0 is not possible with RNNDecoder" in capfd.readouterr().err

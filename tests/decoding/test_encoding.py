@@ -72,7 +72,9 @@ def test_an_utterance_that_is_too_short_is_refused():
 def test_parts_that_are_not_known_are_refused():
     model = build()
     model.postencoder = torch.nn.Identity()
-    with pytest.raises(ModelError, match="a model with a postencoder has no batched search; use search=espnet"):
+    with pytest.raises(
+        ModelError, match="a model with a postencoder has no batched search; use decode --search espnet"
+    ):
         Encoding(model, "cpu")
 
 

@@ -155,5 +155,5 @@ def test_a_frontend_without_a_hop_is_refused():
 
 def test_a_model_without_ctc_over_its_text_is_refused():
     check_ctc(nn.Identity())
-    with pytest.raises(ConfigError, match="not possible: the model was trained without CTC over its text; turn it off"):
+    with pytest.raises(ConfigError, match="not possible: the model has no CTC over its output text alone; turn it off"):
         check_ctc(None)

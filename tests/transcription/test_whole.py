@@ -67,7 +67,7 @@ def test_recordings_too_long_for_the_encoder_are_named(recognizer, monkeypatch):
 
 def test_a_model_without_ctc_is_refused(recognizer, monkeypatch):
     monkeypatch.setattr(recognizer.search, "ctc", None)
-    with pytest.raises(ConfigError, match="no_segmentation is not possible: it decodes by CTC, and the model was"):
+    with pytest.raises(ConfigError, match="no_segmentation is not possible: it decodes by CTC, which the model lacks"):
         recognizer(tones(1, seed=0), RATE)
     with pytest.raises(ConfigError, match="long audio is decoded by CTC, and the model was trained without it; use"):
         recognizer.search.find_long(np.zeros((9, 20), np.float32), {})

@@ -1,0 +1,31 @@
+"""What ESPnet logs as a warning for each utterance, and no user can act on, as information."""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_MODULES = ("beam_search", "nets_utils")
+_LOGGERS = ("espnet.nets.beam_search", None)  # None is the root, where `nets_utils` logs
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Log as information, while the block runs, that a search stopped at its bound, or that a mask is made of a list.
+
+    Threads may be in such blocks at once; the first to leave one ends it for all.
+    """
+    loggers = [logging.getLogger(name) for name in _LOGGERS]
+    for logger in loggers:
+        logger.addFilter(_as_information)
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.removeFilter(_as_information)
+
+
+def _as_information(record: logging.LogRecord) -> bool:
+    if record.module not in _MODULES or record.levelno != logging.WARNING:
+        return True
+    record.levelno, record.levelname = logging.INFO, logging.getLevelName(logging.INFO)
+    return logging.getLogger().isEnabledFor(logging.INFO)

@@ -1,0 +1,109 @@
+"""Models by name, from a folder laid out as the cache of the Hugging Face Hub; there is no network."""
+
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import huggingface_hub.constants
+import pytest
+import yaml
+from references.tones import RATE, tones
+
+from espnet_diverse.bin.main import main
+from espnet_diverse.errors import ModelError
+from espnet_diverse.hub import fetched, is_name
+from espnet_diverse.inference import Recognizer, SegmentationOptions, Translator
+from espnet_diverse.packing.archive import unpacked
+
+VERSION = "0123456789abcdef0123456789abcdef01234567"
+UNCUT = SegmentationOptions(vad="none")
+
+
+def publish(run_dir, hub, name, tmp_path):
+    """Put a run into the cache as a repository of ESPnet: the members of a packed model."""
+    assert main(["pack", str(run_dir), "--output", str(tmp_path / "model.zip"), "--weights", "pth"]) == 0
+    repository = hub / f"models--{name.replace('/', '--')}"
+    snapshot = repository / "snapshots" / VERSION
+    with zipfile.ZipFile(tmp_path / "model.zip") as archive:
+        archive.extractall(snapshot)
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text(VERSION)
+    return snapshot
+
+
+@pytest.fixture
+def hub(tmp_path, monkeypatch):
+    """The empty cache of a machine without network."""
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "home" / "hub"))
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setenv("ESPNET_DIVERSE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "home" / "hub"
+
+
+def test_a_name_has_an_owner_and_is_no_path(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("exp").mkdir()
+    assert is_name("espnet/model_1.0") and is_name(Path("espnet/model"))
+    for path in ("exp/model", "model", "a/b/c", "/espnet/model", "../model", "espnet/"):
+        assert not is_name(path), path
+
+
+def test_a_model_is_used_by_its_name(hub, tiny_run, tmp_path, capfd):
+    publish(tiny_run.model_dir, hub, "espnet/tiny", tmp_path)
+    samples = tones(1, seed=0)
+    expected = Recognizer(tiny_run.model_dir, segmentation=UNCUT)(samples, RATE)
+    assert Recognizer.from_pretrained("espnet/tiny", segmentation=UNCUT)(samples, RATE) == expected
+    assert unpacked("espnet/tiny").name == f"espnet--tiny-{VERSION}"
+    data = ["--data_dir", str(tiny_run.test_dir)]
+    assert main(["decode", "espnet/tiny", *data, "--output_dir", "named"]) == 0
+    assert main(["decode", str(tiny_run.model_dir), *data, "--output_dir", "local"]) == 0
+    assert Path("named/score").read_text() == Path("local/score").read_text()
+    assert main(["adopt", "espnet/tiny", "--output_dir", "adopted"]) == 0
+    assert "largest difference of the outputs: 0" in capfd.readouterr().out
+
+
+def test_a_text_model_is_used_by_its_name(hub, tiny_translation, tmp_path):
+    publish(tiny_translation.model_dir, hub, "espnet/mt", tmp_path)
+    assert Translator.from_pretrained("espnet/mt")("abc") == Translator(tiny_translation.model_dir)("abc")
+
+
+def test_files_of_a_repository_are_checked(hub, tiny_run, tmp_path):
+    snapshot = publish(tiny_run.model_dir, hub, "espnet/odd", tmp_path)
+    config = yaml.safe_load((snapshot / "config.yaml").read_text())
+    (snapshot / "config.yaml").write_text(yaml.safe_dump(config | {"frontend": "s3prl"}))
+    with pytest.raises(ModelError, match="espnet/odd: frontend 's3prl' is not allowed in a packed model"):
+        unpacked("espnet/odd")
+    shutil.copy(snapshot / "config.yaml", snapshot.parents[3])
+    (snapshot / "meta.yaml").write_text(yaml.safe_dump({"files": {"asr_model_file": "../x"}, "yaml_files": {}}))
+    with pytest.raises(ModelError, match="espnet/odd: contains nothing; supported tasks"):
+        unpacked("espnet/odd")
+
+
+def test_one_line_says_what_is_missing(hub, monkeypatch, capfd):
+    assert main(["decode", "espnet/gone", "--data_dir", "data", "--output_dir", "out"]) == 1
+    (line,) = capfd.readouterr().err.splitlines()
+    assert "error: espnet/gone: no such model here, nor can it be fetched from the Hugging Face Hub (" in line
+    assert line.endswith("; check the name and the network, or give a directory or a packed model")
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    with pytest.raises(ModelError, match=r"espnet/gone: no such model here; .* pip install 'espnet_diverse\[hub\]'"):
+        fetched("espnet/gone")
+
+
+def test_the_cache_of_the_user_is_used_by_the_program(hub, tiny_run, tmp_path):
+    publish(tiny_run.model_dir, hub, "espnet/tiny", tmp_path)
+    environment = {**os.environ, "HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "1"}
+    arguments = ["transcribe", "espnet/tiny", str(tiny_run.test_dir / "test-00.wav"), "--vad", "none"]
+    done = subprocess.run(
+        [sys.executable, "-m", "espnet_diverse", *arguments],
+        env=environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    expected = Recognizer(tiny_run.model_dir, segmentation=UNCUT)(tiny_run.test_dir / "test-00.wav").text
+    assert done.returncode == 0 and done.stdout.strip() == expected
