@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from espnet_diverse.bin import options
-from espnet_diverse.bin.transcribe_stream import add_stream_options, run_stream
+from espnet_diverse.bin.transcribe_stream import add_stream_options, check_stream_options, run_stream
 from espnet_diverse.decoding.options import SPEECH_SEARCHES
 
 if TYPE_CHECKING:
@@ -81,6 +81,7 @@ def run(args: argparse.Namespace) -> int:
     from espnet_diverse.transcription.inputs import find_recordings
     from espnet_diverse.transcription.segmentation_options import SegmentationOptions
 
+    check_stream_options(args)
     if args.stream:
         return run_stream(args)
     recordings = find_recordings(args.sources, args.list)

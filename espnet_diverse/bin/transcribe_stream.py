@@ -29,6 +29,19 @@ def add_stream_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--real_time", action="store_true", help="read a file no faster than it is spoken")
 
 
+def check_stream_options(args: argparse.Namespace) -> None:
+    """Refuse options of streaming without --stream.
+
+    Raises:
+        ConfigError: One is given.
+    """
+    from espnet_diverse.errors import ConfigError
+
+    given = {"--pcm_rate": args.pcm_rate is not None, "--real_time": args.real_time}
+    for option in (name for name, is_given in given.items() if is_given and not args.stream):
+        raise ConfigError(f"{option} is for --stream; give that too, or leave it out")
+
+
 def run_stream(args: argparse.Namespace) -> int:
     """Print texts until the stream ends; an interrupt ends it as well."""
     _check(args)
