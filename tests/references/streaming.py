@@ -1,5 +1,6 @@
 """A model that streams, with random weights and hypotheses that differ clearly, and sounds for it."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,13 +14,20 @@ SIZE = {"output_size": 16, "attention_heads": 2, "linear_units": 32, "num_blocks
 TOKENS = ["<blank>", "<unk>", *"abcdefghijklmnopqrstuvwxyz", "<sos/eos>"]
 
 
-def write_run(folder: Path, encoder: str = "contextual_block_transformer", rate: str = "16k", **changes) -> Path:
+def write_run(
+    folder: Path,
+    encoder: str = "contextual_block_transformer",
+    rate: str = "16k",
+    languages: Sequence[str] = (),
+    **changes,
+) -> Path:
     """Write config.yaml and weights of a model, and return its folder.
 
     Args:
         folder: Folder to write.
         encoder: Name of the encoder.
         rate: Sampling rate of the frontend.
+        languages: Languages that own heads of the decoder, for an encoder of ours.
         changes: Options of the encoder; others are those of `SIZE`, and blocks of 8, 4 and 2 frames.
     """
     diverse = encoder.startswith("diverse")
@@ -34,6 +42,11 @@ def write_run(folder: Path, encoder: str = "contextual_block_transformer", rate:
         "normalize": None,
         "token_type": "char",
     }
+    if languages:
+        names = {"lang": list(languages)}
+        selection = {"strategy": "static", "pool": 4, "by": ["lang"], "conditions": names}
+        settings["decoder_conf"]["attention"] = {"core": "softmax", "selection": selection}
+        settings["model_conf"]["conditions"] = names
     parser = TASKS["asr"].get_parser()
     parser.set_defaults(**settings)
     options = parser.parse_args([])
