@@ -18,6 +18,8 @@ def write_run(
     folder: Path,
     encoder: str = "contextual_block_transformer",
     rate: str = "16k",
+    window: int = 400,
+    hop: int = 160,
     languages: Sequence[str] = (),
     **changes,
 ) -> Path:
@@ -27,12 +29,13 @@ def write_run(
         folder: Folder to write.
         encoder: Name of the encoder.
         rate: Sampling rate of the frontend.
+        window, hop: Samples of a window of the frontend, and from one to the next.
         languages: Languages that own heads of the decoder, for an encoder of ours.
         changes: Options of the encoder; others are those of `SIZE`, and blocks of 8, 4 and 2 frames.
     """
     diverse = encoder.startswith("diverse")
     settings = {
-        "frontend_conf": {"fs": rate, "n_fft": 512, "win_length": 400, "hop_length": 160, "n_mels": 20},
+        "frontend_conf": {"fs": rate, "n_fft": 512, "win_length": window, "hop_length": hop, "n_mels": 20},
         "encoder": encoder,
         "encoder_conf": {**SIZE, "block_size": 8, "hop_size": 4, "look_ahead": 2, **changes},
         "decoder": "diverse_transformer" if diverse else "transformer",
