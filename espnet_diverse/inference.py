@@ -8,12 +8,16 @@ A `Recognizer` transcribes speech, or translates it where its model was trained 
 can be shared by threads: search options are arguments of a call.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from numpy.typing import NDArray
+
+from espnet_diverse.audio.live import open_live
 from espnet_diverse.audio.sources import Source
 from espnet_diverse.conditions import values_by_condition
+from espnet_diverse.decoding.block_search import load_block_search
 from espnet_diverse.decoding.condition_ids import completed, indices_of, warn_of_unused
 from espnet_diverse.decoding.fusion import Fusion
 from espnet_diverse.decoding.grouping import grouped
@@ -24,6 +28,7 @@ from espnet_diverse.packing.archive import unpacked
 from espnet_diverse.transcription.recordings import Request, Transcription
 from espnet_diverse.transcription.result import Alternative, Transcript
 from espnet_diverse.transcription.segmentation_options import SegmentationOptions
+from espnet_diverse.transcription.streaming import StreamResult, transcribe_stream
 
 __all__ = [
     "Fusion",
@@ -31,6 +36,8 @@ __all__ = [
     "Recognizer",
     "Request",
     "SegmentationOptions",
+    "StreamRecognizer",
+    "StreamResult",
     "Transcript",
     "Translation",
     "Translator",
@@ -139,6 +146,59 @@ class Recognizer:
             ConfigError: Word timestamps are asked for and the model has no CTC, or a search option is not possible.
         """
         return Transcription(self.search, self.segmentation, word_timestamps, options)(requests)
+
+
+class StreamRecognizer:
+    """Transcribes streams while they are spoken; one at a time.
+
+    Args:
+        model: Directory of a run, or a packed model, with a contextual block encoder.
+        model_file: Weights, as for `Recognizer`.
+        device: "cpu", "cuda" or "cuda:N".
+        segmentation: Options of detecting utterances.
+        options: Search options.
+        fusion: Language model of the search.
+        conditions: Values by condition, such as {"lang": "es"}, for models that depend on conditions.
+
+    Attributes:
+        search: The loaded `BlockSearch`; `search.rate` is the sampling rate of its audio.
+
+    Raises:
+        ConfigError: An option is not possible while streaming, or with this model or on this machine.
+        DataError: A value of a condition is unknown or missing.
+        ModelError: A file is missing or damaged, or the model does not stream.
+    """
+
+    def __init__(
+        self,
+        model: str | Path,
+        model_file: str | Path | None = None,
+        *,
+        device: str = "cpu",
+        segmentation: SegmentationOptions | None = None,
+        options: Options | None = None,
+        fusion: Fusion | None = None,
+        conditions: Mapping[str, str] | None = None,
+    ):
+        self.segmentation = segmentation or SegmentationOptions()
+        self.segmentation.detector()  # raises ConfigError where it is not installed, before the model is loaded
+        self.search = load_block_search(unpacked(Path(model)), model_file, options, device, fusion)
+        known, given = self.search.conditions, conditions or {}
+        warn_of_unused(known, given, same_language=True)
+        self.search.indices = indices_of(known, completed(known, given, same_language=True))
+
+    def listen(self, source: str, pcm_rate: int | None = None, real_time: bool = False) -> Iterator[StreamResult]:
+        """Transcribe a file, a FIFO or standard input as it comes; arguments and errors are those of `open_live`."""
+        with open_live(source, pcm_rate, self.search.rate, real_time=real_time) as blocks:
+            yield from self.stream(blocks)
+
+    def stream(self, blocks: Iterable[NDArray]) -> Iterator[StreamResult]:
+        """Transcribe blocks (L,) float32 at `search.rate`; memory does not grow with their number.
+
+        Yields:
+            A result whenever the text of the utterance changes, and one when it ends.
+        """
+        return transcribe_stream(self.search, blocks, self.segmentation)
 
 
 class Translation(NamedTuple):

@@ -111,6 +111,14 @@ def telephone_run(tmp_path_factory) -> TinyRun:
     return train_tiny(tmp_path_factory.mktemp("telephone"), 8000, **{"frontend_conf.fs": "8k"})
 
 
+@pytest.fixture(scope="session")
+def streaming_run(tmp_path_factory) -> Path:
+    """A model of ESPnet that streams, with random weights."""
+    from references.streaming import write_run
+
+    return write_run(tmp_path_factory.mktemp("streaming") / "model")
+
+
 TRANSLATION = """
 frontend: embed
 frontend_conf: {embed_dim: 16, positional_dropout_rate: 0.0}

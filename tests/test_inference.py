@@ -7,14 +7,16 @@ import numpy as np
 import pytest
 import soundfile
 import soxr
+from references.streaming import tones as spoken
+from references.streaming import write_run
 from references.tones import tones
 
 from espnet_diverse.audio.resampling import resample
 from espnet_diverse.decoding.decode_dir import decode
 from espnet_diverse.decoding.options import Options
 from espnet_diverse.decoding.predictor import load_predictor
-from espnet_diverse.errors import ConfigError, ModelError
-from espnet_diverse.inference import Recognizer, Request, SegmentationOptions, Translator
+from espnet_diverse.errors import ConfigError, DataError, ModelError
+from espnet_diverse.inference import Recognizer, Request, SegmentationOptions, StreamRecognizer, Translator
 from espnet_diverse.transcription.recordings import Transcription
 
 RATE = 16_000
@@ -203,3 +205,28 @@ def test_translations_are_those_of_decode(tiny_translation, tmp_path):
 def test_what_is_not_possible_is_refused(tiny_run, tiny_translation, build, error, said):
     with pytest.raises(error, match=said):
         build(tiny_run.model_dir, tiny_translation.model_dir)
+
+
+def test_a_stream_depends_on_its_language(tmp_path):
+    run = write_run(tmp_path / "run", "diverse_contextual_block_transformer", languages=["en", "de"])
+    segmentation, options, samples = SegmentationOptions("energy"), Options(beam_size=2, ctc_weight=0.1), spoken(1.3, 0)
+    offline = Recognizer(run, segmentation=segmentation, options=options)
+    texts = {}
+    for name in ("en", "de"):
+        online = StreamRecognizer(run, segmentation=segmentation, options=options, conditions={"lang": name})
+        results = list(online.stream(np.array_split(samples, 9)))
+        texts[name] = results[-1].text
+        assert texts[name] == offline.transcribe(samples, RATE, language=name).text and len(results) > 2
+    assert texts["en"] != texts["de"]
+    with pytest.raises(DataError, match="the language is missing; give --language; this model knows: en de"):
+        StreamRecognizer(run)
+
+
+def test_a_stream_is_heard_at_the_rate_of_the_model(tmp_path):
+    run = write_run(tmp_path / "run", rate="8k")
+    segmentation, options = SegmentationOptions("energy"), Options(beam_size=2)
+    soundfile.write(tmp_path / "a.wav", spoken(1.3, 0), RATE)
+    online = StreamRecognizer(run, segmentation=segmentation, options=options)
+    *_, final = online.listen(str(tmp_path / "a.wav"))
+    expected = Recognizer(run, segmentation=segmentation, options=options).transcribe(tmp_path / "a.wav")
+    assert final.is_final and final.text == expected.text != ""

@@ -5,6 +5,7 @@
     reading.read_at         samples of a file, or of one segment of it, at a given rate
     reading.inspect_audio   what the header of a file says
     sources.open_audio      a path, a stream, standard input or an array as checked blocks of one rate
+    live.open_live          a file, a FIFO or standard input as blocks while they come
     features.read_features  features of an entry of feats.scp
     writing.write_audio     samples as 16-bit wav or flac
     writing.ArkWriter       samples as flac in an ark

@@ -3,7 +3,7 @@
 Long recordings are split at pauses, unless --no_segmentation is given; silence gives no text. Without --output_dir the
 transcript of one recording is printed as it is; of several recordings, one line each: the file, a tab, the text. A
 recording that cannot be read is reported and skipped, without effect on the others: exit code 2, or 1 if no recording
-could be transcribed.
+could be transcribed. --stream transcribes while somebody speaks.
 """
 
 import argparse
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from espnet_diverse.bin import options
+from espnet_diverse.bin.transcribe_stream import add_stream_options, check_stream_options, run_stream
 from espnet_diverse.decoding.options import SPEECH_SEARCHES
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="split no recording; those longer than 20 s are decoded by greedy CTC, at any length where the attention "
         "of the encoder has linear cost (window, luna and others) or a memory",
     )
+    add_stream_options(parser)
 
 
 def _task(name: str) -> str:
@@ -79,6 +81,9 @@ def run(args: argparse.Namespace) -> int:
     from espnet_diverse.transcription.inputs import find_recordings
     from espnet_diverse.transcription.segmentation_options import SegmentationOptions
 
+    check_stream_options(args)
+    if args.stream:
+        return run_stream(args)
     recordings = find_recordings(args.sources, args.list)
     if args.output_dir is None and (args.output_format == "all" or args.output_format not in _MANY and recordings[1:]):
         many = f" of {len(recordings)} recordings" if recordings[1:] else ""

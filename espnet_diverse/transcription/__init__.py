@@ -3,6 +3,8 @@
 inputs          the recordings that a user names: files, folders, standard input, a list
 recordings      many recordings through one search, in batches
 segmentation    segments of speech; vad detects where there is speech
+endpointing     utterances of a stream, found while they are spoken
+streaming       partial and final texts of a stream
 language_id     the language that is spoken
 alignment       times and confidences of words
 result, formats transcripts, and the files they are written as

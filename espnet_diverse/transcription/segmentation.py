@@ -18,6 +18,7 @@ from espnet_diverse.audio.resampling import RATE, resample_blocks
 from espnet_diverse.transcription.segmentation_options import SegmentationOptions
 from espnet_diverse.transcription.vad import FRAME, decibels
 
+FRAME_SECONDS = FRAME / RATE
 _HYSTERESIS = 0.15  # within speech the threshold is this much lower, as in silero-vad's own segmentation
 _SMOOTHED_FRAMES = 5  # frames that the loudness is averaged over to find a quiet place
 
@@ -33,6 +34,38 @@ class SpeechChunk(NamedTuple):
     def end(self) -> float:
         """Its end in seconds."""
         return (round(self.start * self.rate) + len(self.samples)) / self.rate  # exactly where the next one may begin
+
+
+class FrameLimits(NamedTuple):
+    """Options of segmentation in frames.
+
+    Attributes:
+        longest: Greatest length of a segment.
+        pause: Frames without speech that end a segment.
+        padding: Frames kept before and after speech.
+        min_speech: Least number of frames of speech in a segment.
+        start_threshold, end_threshold: Probability from which on a frame is speech, outside of speech and within.
+    """
+
+    longest: int
+    pause: int
+    padding: int
+    min_speech: int
+    start_threshold: float
+    end_threshold: float
+
+    @classmethod
+    def of(cls, options: SegmentationOptions) -> "FrameLimits":
+        """The limits of `options`."""
+        pause = max(1, round(options.min_silence_seconds / FRAME_SECONDS))
+        return cls(
+            longest=int(options.max_seconds / FRAME_SECONDS),
+            pause=pause,
+            padding=min(round(options.padding_seconds / FRAME_SECONDS), pause),
+            min_speech=1 if options.vad == "none" else max(1, round(options.min_speech_seconds / FRAME_SECONDS)),
+            start_threshold=options.threshold,
+            end_threshold=max(options.threshold - _HYSTERESIS, 0.01),
+        )
 
 
 def split_speech(
@@ -69,12 +102,23 @@ def split_speech(
 
 def _split(blocks: Iterable[NDArray], options: SegmentationOptions, rate: int) -> Iterator[SpeechChunk]:
     segmenter = _Segmenter(options, rate)
+    for frame, probability in frames_of_speech(blocks, options, rate):
+        yield from segmenter.add(frame, probability)
+    yield from segmenter.finish()
+
+
+def frames_of_speech(
+    blocks: Iterable[NDArray], options: SegmentationOptions, rate: int
+) -> Iterator[tuple[NDArray, float]]:
+    """Frames (L,) of a recording and the probability of speech in each; arguments are those of `split_speech`.
+
+    A frame comes as soon as it was read and, where the rate is not 16 kHz, resampled.
+    """
     own, heard = tee(blocks)  # which holds no more blocks than resampling delays
     probabilities = _probabilities(resample_blocks(heard, rate), options)
     for frame in _frames(own, rate):
         # Resampling may round the last frame away, which then has few samples.
-        yield from segmenter.add(frame, next(probabilities, 0.0))
-    yield from segmenter.finish()
+        yield frame, next(probabilities, 0.0)
 
 
 def _probabilities(blocks: Iterable[NDArray], options: SegmentationOptions) -> Iterator[float]:
@@ -113,14 +157,7 @@ class _Segmenter:
     """
 
     def __init__(self, options: SegmentationOptions, rate: int):
-        self.rate = rate
-        seconds = FRAME / RATE
-        self.max_frames = int(options.max_seconds / seconds)
-        self.pause = max(1, round(options.min_silence_seconds / seconds))
-        self.padding = min(round(options.padding_seconds / seconds), self.pause)
-        self.min_speech = 1 if options.vad == "none" else max(1, round(options.min_speech_seconds / seconds))
-        self.start_threshold = options.threshold
-        self.end_threshold = max(options.threshold - _HYSTERESIS, 0.01)
+        self.rate, self.limits = rate, FrameLimits.of(options)
         self.frames: list[NDArray] = []
         self.is_speech: list[bool] = []
         self.first = 0  # index of the first frame held
@@ -128,30 +165,30 @@ class _Segmenter:
 
     def add(self, frame: NDArray, probability: float) -> Iterator[SpeechChunk]:
         """Add the next frame; yield the chunk that it ends, if any."""
-        if len(self.frames) >= self.max_frames:
+        if len(self.frames) >= self.limits.longest:
             yield from self._emit(self._quietest())
             self.in_speech = self.continues = any(self.is_speech)
-        speech = bool(probability >= (self.end_threshold if self.in_speech else self.start_threshold))
+        speech = bool(probability >= (self.limits.end_threshold if self.in_speech else self.limits.start_threshold))
         self.frames.append(frame)
         self.is_speech.append(speech)
         self.in_speech = self.in_speech or speech
-        if self.in_speech and self._silent() >= self.pause:
-            yield from self._emit(len(self.frames) - self._silent() + self.padding)
+        if self.in_speech and self._silent() >= self.limits.pause:
+            yield from self._emit(len(self.frames) - self._silent() + self.limits.padding)
             self.in_speech = self.continues = False
         if not self.in_speech:
-            self._drop(len(self.frames) - self.padding)
+            self._drop(len(self.frames) - self.limits.padding)
 
     def finish(self) -> Iterator[SpeechChunk]:
         """Yield the chunk at the end of the recording, if any."""
         if self.in_speech:
-            yield from self._emit(len(self.frames) - self._silent() + self.padding)
+            yield from self._emit(len(self.frames) - self._silent() + self.limits.padding)
 
     def _emit(self, count: int) -> Iterator[SpeechChunk]:
         start, speech = _first_sample(self.first, self.rate), sum(self.is_speech[:count])
         samples = np.concatenate(self.frames[:count])
         self._drop(count)
         # The rest of speech that was split for its length is no click, however short.
-        if speech >= (1 if self.continues else self.min_speech):
+        if speech >= (1 if self.continues else self.limits.min_speech):
             yield SpeechChunk(start / self.rate, samples, self.rate)
 
     def _drop(self, count: int) -> None:

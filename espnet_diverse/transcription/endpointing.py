@@ -1,0 +1,124 @@
+"""Utterances of a stream, found while they are spoken.
+
+Where an utterance begins and ends is decided by the detector and the options of `segmentation.py`, and its samples are
+those of the segment that a recording would be split into. They are given as soon as they are certain to belong to it:
+not before the speech is longer than a click, and a longer silence not before speech follows it. An utterance without a
+pause cannot be split at its quietest place, which may be past: the pause that ends it gets shorter from half of the
+greatest length on.
+"""
+
+from collections.abc import Iterable, Iterator
+from math import ceil
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from espnet_diverse.transcription.segmentation import FRAME_SECONDS, FrameLimits, frames_of_speech
+from espnet_diverse.transcription.segmentation_options import SegmentationOptions
+
+
+class UtterancePart(NamedTuple):
+    """The next part of an utterance.
+
+    Attributes:
+        samples: Its samples (L,) float32; none where only the end was found.
+        start, end: Begin and end so far of the speech of the utterance in the stream, in seconds.
+        heard: Seconds of the stream that were heard.
+        last: Whether the utterance ends with this part.
+    """
+
+    samples: NDArray
+    start: float
+    end: float
+    heard: float
+    last: bool
+
+
+def utterances(blocks: Iterable[NDArray], options: SegmentationOptions, rate: int) -> Iterator[UtterancePart]:
+    """Find the utterances of a stream.
+
+    Args:
+        blocks: Samples of the stream in order, each block (L,) float32; the next one is asked for when all of those
+            before it were used.
+        options: Options of segmentation; "auto" is silero if it is installed, else energy.
+        rate: Sampling rate in Hz.
+
+    Yields:
+        Parts of utterances in order, each utterance ending with one that is `last`. Silence yields none.
+
+    Raises:
+        ConfigError: The detector is not installed.
+    """
+    endpointer = _Endpointer(FrameLimits.of(options))
+    for frame, probability in frames_of_speech((block for block in blocks if len(block)), options, rate):
+        yield from endpointer.add(frame, probability)
+    yield from endpointer.finish()
+
+
+class _Endpointer:
+    """Receives the frames of a stream one by one; it holds those that are not certain to belong to an utterance."""
+
+    def __init__(self, limits: FrameLimits):
+        self.limits = limits
+        self.held: list[NDArray] = []
+        self.heard = 0  # frames of the stream
+        self.continues = False
+        self._begin()
+
+    def _begin(self) -> None:
+        """Wait for the next utterance."""
+        self.start = self.given = self.speech = self.silent = 0  # frames
+
+    def add(self, frame: NDArray, probability: float) -> Iterator[UtterancePart]:
+        """Add the next frame; yield what it makes certain."""
+        limits = self.limits
+        is_speech = bool(probability >= (limits.end_threshold if self.speech else limits.start_threshold))
+        self.held.append(frame)
+        self.heard += 1
+        if is_speech and not self.speech:
+            self.start = self.heard - 1
+        if not is_speech and not self.speech:
+            self._keep(limits.padding)
+            return
+        self.speech += is_speech
+        self.silent = 0 if is_speech else self.silent + 1
+        length = self.given + len(self.held)
+        if self.silent >= self._pause(length) or length >= limits.longest:
+            yield from self._end()
+            self.continues = length >= limits.longest
+        elif self._is_certain() and (count := self._belonging()):
+            yield self._part(count, last=False)
+
+    def finish(self) -> Iterator[UtterancePart]:
+        """Yield the end of the utterance that the stream ends in, if any."""
+        if self.speech:
+            yield from self._end()
+
+    def _pause(self, length: int) -> int:
+        """Frames of silence that end an utterance of `length` frames."""
+        return max(1, ceil(self.limits.pause * min(1.0, 2 * (1 - length / self.limits.longest))))
+
+    def _is_certain(self) -> bool:
+        # The rest of speech that was ended for its length is no click, however short.
+        return self.speech >= (1 if self.continues else self.limits.min_speech)
+
+    def _belonging(self) -> int:
+        """Number of frames that belong to the utterance whether speech follows or not."""
+        return len(self.held) - max(0, self.silent - self.limits.padding)
+
+    def _end(self) -> Iterator[UtterancePart]:
+        if self._is_certain():
+            yield self._part(self._belonging(), last=True)
+        self._keep(self.limits.padding)
+        self._begin()
+
+    def _part(self, count: int, last: bool) -> UtterancePart:
+        samples = np.concatenate([np.zeros(0, np.float32), *self.held[:count]])
+        del self.held[:count]
+        self.given += count
+        start, end = self.start * FRAME_SECONDS, (self.heard - self.silent) * FRAME_SECONDS
+        return UtterancePart(samples, start, end, self.heard * FRAME_SECONDS, last)
+
+    def _keep(self, count: int) -> None:
+        del self.held[: max(0, len(self.held) - count)]

@@ -1,0 +1,110 @@
+import numpy as np
+import pytest
+
+from espnet_diverse.transcription.endpointing import utterances
+from espnet_diverse.transcription.segmentation import FRAME_SECONDS, split_speech
+from espnet_diverse.transcription.segmentation_options import SegmentationOptions
+from espnet_diverse.transcription.vad import FRAME
+
+RATE = 16_000
+ENERGY = SegmentationOptions("energy")
+
+
+def silence(seconds):
+    return np.zeros(round(seconds * RATE), np.float32)
+
+
+def voice(seconds):
+    """A tone: speech, to what goes by loudness."""
+    return (0.3 * np.sin(2 * np.pi * 300 * np.arange(round(seconds * RATE)) / RATE)).astype(np.float32)
+
+
+def found(samples, options=ENERGY, rate=RATE, block=2560):
+    """Utterances as lists of parts."""
+    blocks = [samples[i : i + block] for i in range(0, len(samples), block)]
+    whole = [[]]
+    for part in utterances(blocks, options, rate):
+        whole[-1].append(part)
+        if part.last:
+            whole.append([])
+    assert whole.pop() == []  # the last one has ended
+    return whole
+
+
+def joined(parts):
+    return np.concatenate([part.samples for part in parts])
+
+
+CLICK = (silence(0.9), voice(0.03), silence(2))
+SPOKEN = np.concatenate([silence(1.3), voice(2.0), silence(0.3), voice(0.7), *CLICK, voice(1.0), silence(0.1)])
+
+
+@pytest.mark.parametrize("rate", [16_000, 8000])
+@pytest.mark.parametrize("block", [200, 2560, 100_000])
+def test_utterances_are_the_segments_of_a_recording(rate, block):
+    segments = list(split_speech([SPOKEN], ENERGY, rate))
+    streamed = found(SPOKEN, rate=rate, block=block)
+    assert len(segments) == len(streamed) > 1
+    for segment, parts in zip(segments, streamed, strict=True):
+        np.testing.assert_array_equal(joined(parts), segment.samples)
+        assert segment.start <= parts[0].start <= parts[-1].end <= segment.end
+
+
+def test_times_are_those_of_speech():
+    first, second = found(SPOKEN)
+    assert (first[0].start, first[-1].end) == pytest.approx((1.3, 4.3), abs=FRAME_SECONDS)
+    assert (second[0].start, second[-1].end) == pytest.approx((7.23, 8.23), abs=FRAME_SECONDS)
+    assert {part.start for part in first} == {first[0].start}
+
+
+def test_parts_come_while_speech_goes_on():
+    (parts, _) = found(SPOKEN)
+    assert parts[0].heard == pytest.approx(1.3 + 0.1, abs=1.1 * FRAME_SECONDS)  # once it is no click
+    given = 1.3 - 0.2  # seconds of the stream that were given, with what is kept before speech
+    for part in parts[:-1]:
+        given += len(part.samples) / RATE
+        if not 3.3 <= part.heard <= 3.6 + FRAME_SECONDS:  # silence that is longer than what is kept after speech
+            assert part.heard - given < 2 * FRAME_SECONDS
+    assert parts[-1].heard == pytest.approx(4.3 + 0.5, abs=2 * FRAME_SECONDS)
+
+
+def test_clicks_and_silence_give_nothing():
+    assert found(silence(5)) == []
+    assert found(np.concatenate(CLICK)) == []
+    assert list(utterances([], ENERGY, RATE)) == []
+
+
+def test_speech_without_a_pause_ends_at_the_greatest_length_without_loss():
+    options = SegmentationOptions("energy", max_seconds=2.0)
+    samples = voice(5.03)
+    parts = found(samples, options)
+    np.testing.assert_array_equal(np.concatenate([joined(each) for each in parts]), samples)
+    assert [len(joined(each)) for each in parts[:-1]] == [int(2.0 / FRAME_SECONDS) * FRAME] * 2
+
+
+def test_a_shorter_pause_ends_an_utterance_that_gets_long():
+    options = SegmentationOptions("energy", max_seconds=10.0)
+    spoken = [voice(3), silence(0.3), voice(4.2), silence(0.3), voice(1)]
+    first, second = found(np.concatenate(spoken), options)
+    assert first[-1].end == pytest.approx(7.5, abs=FRAME_SECONDS)
+    assert second[0].start == pytest.approx(7.8, abs=FRAME_SECONDS)
+
+
+def test_without_a_detector_length_alone_ends_utterances():
+    options = SegmentationOptions("none", max_seconds=3.0)
+    samples = np.concatenate([silence(4), voice(3)])
+    parts = found(samples, options)
+    assert len(parts) == 3
+    np.testing.assert_array_equal(np.concatenate([joined(each) for each in parts]), samples)
+
+
+def test_the_next_block_is_not_asked_for_before_the_last_was_used():
+    asked = []
+
+    def blocks():
+        for i in range(0, len(SPOKEN), 1600):
+            asked.append(i + 1600)
+            yield SPOKEN[i : i + 1600]
+
+    for part in utterances(blocks(), ENERGY, RATE):
+        assert asked[-1] / RATE - part.heard < 0.1 + FRAME_SECONDS
