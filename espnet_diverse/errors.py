@@ -29,3 +29,7 @@ class NoBatchedSearchError(ModelError):
 
 class TrainingError(UserError):
     """Training cannot continue, or its result is unusable."""
+
+
+class ClusterError(UserError):
+    """A cluster cannot be started or was lost, or its workers do not see what the client sees."""

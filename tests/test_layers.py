@@ -31,6 +31,7 @@ LAYERS = [
     {"nets"},
     {"registration"},
     {"training"},
+    {"cluster"},
     {"decoding"},
     {"packing", "transcription", "analysis"},
     {"inference"},

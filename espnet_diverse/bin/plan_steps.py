@@ -18,7 +18,7 @@ from espnet_diverse.errors import ConfigError
 from espnet_diverse.stage_cache import StageRecord, is_data_directory
 
 PROGRAM = "espnet-diverse"
-_RESOURCES = {"nj", "ngpu", "device", "debug"}  # options that do not change the result of a command
+_RESOURCES = {"nj", "ngpu", "device", "cluster", "debug"}  # options that do not change the result of a command
 
 
 def make_step(stage: str, argv: list[str]) -> "Subcommand | Program":
