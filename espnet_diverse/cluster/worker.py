@@ -9,6 +9,7 @@ import os
 import pickle
 import platform
 import socket
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -84,7 +85,10 @@ class Work:
 @lru_cache(maxsize=1)
 def _loaded(setup: Setup) -> Any:
     setup.check()
-    return setup.load()
+    loaded = setup.load()
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(1)  # as in the processes of --nj: threads change the order of sums
+    return loaded
 
 
 def _versions() -> dict[str, str]:

@@ -3,6 +3,7 @@
 from functools import partial
 
 import pytest
+import torch
 from references.cluster_work import double, load, load_nothing
 
 from espnet_diverse.cluster import worker
@@ -34,6 +35,16 @@ def test_a_worker_goes_to_the_directory_of_the_client(setup, tmp_path, monkeypat
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     assert Work(made, lambda folder, items: [folder.cwd()], [None])() == [tmp_path]
+
+
+def test_a_worker_computes_in_one_thread(setup):
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        Work(setup(), double, [1])()
+        assert torch.get_num_threads() == 1
+    finally:
+        torch.set_num_threads(threads)
 
 
 def test_a_worker_refuses_other_files_versions_and_folders(setup, tmp_path, monkeypatch):
