@@ -51,7 +51,7 @@ def started(options: ClusterOptions) -> Iterator["Client"]:
         "distributed.worker.http.routes": [],
         "distributed.admin.tick.limit": "60s",  # importing torch takes several, which Dask would warn of
     }
-    with dask.config.set(settings), ExitStack() as stack:
+    with _quiet() as logger, dask.config.set(settings), ExitStack() as stack:
         try:
             given = stack.enter_context(_STARTS[options.kind](options))
             client = given if isinstance(given, Client) else stack.enter_context(Client(given))
@@ -62,7 +62,22 @@ def started(options: ClusterOptions) -> Iterator["Client"]:
         except Exception as error:  # of any kind: those of Dask, ssh, batch systems and Kubernetes
             reason = " ".join(str(error).split()) or type(error).__name__
             raise ClusterError(f"the cluster ({options.kind}) does not start: {reason}") from error
-        yield client
+        try:
+            yield client
+        finally:
+            logger.setLevel(logging.CRITICAL)  # what is lost from here on was to be stopped
+
+
+@contextmanager
+def _quiet() -> Iterator[logging.Logger]:
+    """Log warnings of Dask only, such as that of a worker that is started again."""
+    logger = logging.getLogger("distributed")
+    level = logger.level
+    logger.setLevel(logging.WARNING)
+    try:
+        yield logger
+    finally:
+        logger.setLevel(level)
 
 
 def _local(options: LocalOptions) -> AbstractContextManager:
@@ -77,7 +92,7 @@ def _local(options: LocalOptions) -> AbstractContextManager:
         scheduler_kwargs=_NO_DASHBOARD,
         worker_dashboard_address=f"{_LOCAL}:0",
         memory_limit=options.memory or 0,
-        silence_logs=logging.WARNING,
+        silence_logs=False,
     )
 
 
