@@ -92,7 +92,7 @@ def _local(options: LocalOptions) -> AbstractContextManager:
         scheduler_kwargs=_NO_DASHBOARD,
         worker_dashboard_address=f"{_LOCAL}:0",
         memory_limit=options.memory or 0,
-        silence_logs=False,
+        silence_logs=logging.WARNING,
     )
 
 

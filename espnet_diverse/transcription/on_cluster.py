@@ -1,7 +1,8 @@
 """Transcribe recordings on the workers of a cluster, in the batches of a single process.
 
-`Transcription` joins short recordings in a window of segments; a longer one has windows of its own. Workers read recordings twice: first to count the segments that each adds to a window, from which the
-client finds where the windows end, then a window at a time to transcribe it.
+`Transcription` joins the segments of short recordings in a window; a long recording has windows of its own. Workers
+read recordings twice: first to count the segments that each adds to a window, from which the client finds where windows
+end, then a window at a time to transcribe it.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -80,6 +80,20 @@ def test_two_workers_write_what_one_process_writes(decoded, shared, tmp_path, ca
     assert json.loads((tmp_path / "cluster" / "decode.json").read_text())["device"] == "cpu"
 
 
+def test_transcripts_are_those_of_one_process(tiny_run, shared, tmp_path, capfd):
+    recordings = [str(path) for path in sorted(tiny_run.train_dir.glob("*.wav"))] + ["/no/such.wav"]
+    options = ["--beam_size", "2", "--batch_size", "2", "--vad", "none", "--output_format", "json"]
+    command = ["transcribe", str(tiny_run.model_dir), *recordings, *options, "--output_dir"]
+    assert main([*command, str(tmp_path / "alone")]) == 2
+    assert main([*command, str(tmp_path / "cluster"), "--cluster", "local"]) == 2
+    alone = {path.name: path.read_bytes() for path in (tmp_path / "alone").iterdir()}
+    assert len(alone) == 13
+    assert {path.name: path.read_bytes() for path in (tmp_path / "cluster").iterdir()} == alone
+    assert capfd.readouterr().err.count("skipped /no/such.wav: no such audio file") == 2
+    assert main(["transcribe", str(tiny_run.model_dir), "-", "--cluster", "local"]) == 1
+    assert "error: - is the standard input of this machine, which workers of --cluster" in capfd.readouterr().err
+
+
 def kill_workers(client, times, stop):
     """Kill a worker that is there, again and again; `times` counts down."""
     while times and not stop.is_set():
