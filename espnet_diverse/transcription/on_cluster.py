@@ -8,16 +8,25 @@ end, then a window at a time to transcribe it.
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 from espnet_diverse.cluster.pool import Pool
 from espnet_diverse.decoding.condition_ids import KnownConditions
+from espnet_diverse.decoding.predictor import Predictor
 from espnet_diverse.errors import DataError, UserError
 from espnet_diverse.transcription.recordings import Request, Transcription, _Recording
 from espnet_diverse.transcription.result import Transcript
+from espnet_diverse.transcription.segmentation_options import SegmentationOptions
 
-if TYPE_CHECKING:
-    from espnet_diverse.inference import Recognizer
+
+class Recognizer(Protocol):
+    """What workers have loaded: an `inference.Recognizer`."""
+
+    search: Predictor
+    segmentation: SegmentationOptions
+
+    def transcribe_all(self, requests: Iterable[Request], word_timestamps: bool) -> Iterator[Transcript | Exception]:
+        """One result for each request, in order."""
 
 
 class Description(NamedTuple):
@@ -106,21 +115,21 @@ class _Counting(Transcription):
         pass
 
 
-def _describe(recognizer: "Recognizer") -> Description:
+def _describe(recognizer: Recognizer) -> Description:
     return Description(recognizer.search.task, recognizer.search.conditions)
 
 
-def _window(word_timestamps: bool, recognizer: "Recognizer") -> int:
+def _window(word_timestamps: bool, recognizer: Recognizer) -> int:
     return Transcription(recognizer.search, recognizer.segmentation, word_timestamps).window
 
 
-def _count(word_timestamps: bool, recognizer: "Recognizer", requests: Sequence[Request]) -> list[int]:
+def _count(word_timestamps: bool, recognizer: Recognizer, requests: Sequence[Request]) -> list[int]:
     counting = _Counting(recognizer.search, recognizer.segmentation, word_timestamps)
     return [counting.count(request) for request in requests]
 
 
 def _transcribe(
-    word_timestamps: bool, recognizer: "Recognizer", requests: Sequence[Request]
+    word_timestamps: bool, recognizer: Recognizer, requests: Sequence[Request]
 ) -> list[Transcript | Exception]:
     return [_sendable(result) for result in recognizer.transcribe_all(requests, word_timestamps)]
 

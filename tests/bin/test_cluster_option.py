@@ -66,7 +66,7 @@ def decoded(tiny_run, data_dir, tmp_path):
 
 def processes(client):
     """Ids of the processes of the workers."""
-    return list(client.run(os.getpid).values())
+    return [found for found in client.run(os.getpid, on_error="return").values() if isinstance(found, int)]
 
 
 def test_two_workers_write_what_one_process_writes(decoded, shared, tmp_path, capfd):

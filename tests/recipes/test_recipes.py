@@ -254,19 +254,6 @@ def test_the_environment_does_not_set_options(recipe):
     assert value(argv, "--nj") != "77" and "intruder" not in argv
 
 
-def test_the_cluster_of_a_recipe_is_that_of_decoding_and_relative_to_the_caller(recipe, tmp_path):
-    (tmp_path / "my site.yaml").write_text("kind: local")
-    for given, expected in (("slurm", "slurm"), ("my site.yaml", str(tmp_path / "my site.yaml"))):
-        plan = [argv for _, argv in commands(recipe("--cluster", given, cwd=tmp_path))]
-        assert {argv[1] for argv in plan if "--cluster" in argv} == {"decode"}
-        assert {value(argv, "--cluster") for argv in plan if argv[1] == "decode"} == {expected}
-    assert "--cluster" not in recipe().stdout
-    defaults = recipe.folder / "cmd.sh"
-    defaults.write_text(defaults.read_text().replace("cluster=\n", "cluster=slurm\n"))
-    assert recipe().stdout.count(" --cluster slurm") == 2
-    assert "--cluster" not in recipe("--cluster", "").stdout
-
-
 @pytest.mark.parametrize(("ngpu", "device"), [("0", "cpu"), ("1", "cuda"), ("2", "cuda")])
 def test_gpus_of_a_recipe_are_those_of_training_and_the_device_of_decoding(recipe, ngpu, device):
     plan = [argv for _, argv in commands(recipe("--ngpu", ngpu, "--dry_run"))]
