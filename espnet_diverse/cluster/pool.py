@@ -36,7 +36,8 @@ class Pool:
         from espnet_diverse.cluster.plugin import QuickStart
 
         self._client, self._options, self._setup = client, options, setup
-        client.register_plugin(QuickStart())
+        with suppress(OSError):  # of a worker that dies at this moment; the one in its place gets the plugin
+            client.register_plugin(QuickStart())
 
     def ask(self, function: Callable[[Any], Any]) -> Any:
         """What `function(loaded)` returns on one worker; all others begin to load, too.

@@ -4,6 +4,7 @@ import threading
 from functools import partial
 
 import pytest
+from distributed.comm.core import CommClosedError
 from references.cluster_work import double, kill_at_7, kill_once, load, load_nothing, process
 
 from espnet_diverse.cluster.backends import started
@@ -48,6 +49,15 @@ def test_pieces_are_taken_as_they_are_needed(pool):
     results = pool.map_pieces(double, pieces())
     assert next(results) == [0] and len(taken) < 100
     results.close()
+
+
+def test_a_worker_that_dies_while_a_pool_is_made_does_no_harm(client, tmp_path, monkeypatch):
+    def lost(plugin):
+        raise CommClosedError("in <TLS (closed)>: Stream is closed")
+
+    monkeypatch.setattr(client, "register_plugin", lost)
+    pool = Pool(client, OPTIONS, Setup(partial(load, tmp_path)))
+    assert list(pool.map_pieces(double, [[1], [2]])) == [[2], [4]]
 
 
 @pytest.mark.slow
