@@ -64,9 +64,10 @@ def decoded(tiny_run, data_dir, tmp_path):
     torch.set_num_threads(threads)
 
 
-def processes(client):
-    """Ids of the processes of the workers."""
-    return [found for found in client.run(os.getpid, on_error="return").values() if isinstance(found, int)]
+def processes(client, workers=None):
+    """Ids of the processes of the workers, of all by default."""
+    found = client.run(os.getpid, workers=workers, on_error="return").values()
+    return [process for process in found if isinstance(process, int)]
 
 
 def test_two_workers_write_what_one_process_writes(decoded, shared, tmp_path, capfd):
@@ -95,9 +96,10 @@ def test_transcripts_are_those_of_one_process(tiny_run, shared, tmp_path, capfd)
 
 
 def kill_workers(client, times, stop):
-    """Kill a worker that is there, again and again; `times` counts down."""
+    """Kill a worker that has work, again and again; `times` counts down."""
     while times and not stop.is_set():
-        for process in processes(client)[:1]:
+        busy = [worker for worker, keys in client.processing().items() if keys][:1]
+        for process in processes(client, busy) if busy else ():
             os.kill(process, signal.SIGKILL)
             times.pop()
         time.sleep(0.2)
