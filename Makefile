@@ -8,7 +8,7 @@ export OMP_NUM_THREADS ?= 1
 # Where it is set, every process compiles its modules anew, 4 seconds of torch and ESPnet.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo test test-cpu lint docs trust bench clean
+.PHONY: demo test test-cpu cluster-test lint docs trust bench clean
 
 demo: $(VENV)/.ready  ## Train and score an SDMA transformer on a synthetic corpus like Aishell-1; 3 to 8 minutes on two cores.
 	egs/aishell/asr1/run.sh --corpus synthetic
@@ -27,6 +27,9 @@ test-cpu: $(VENV)/.ready  ## Some tests again with the kernels of other CPUs, 2 
 		$(BIN)/python -m pytest -n 2 --dist loadfile $(CPU_TESTS)
 	ONEDNN_MAX_CPU_ISA=SSE41 MKL_CBWR=COMPATIBLE ATEN_CPU_CAPABILITY=default \
 		$(BIN)/python -m pytest -n 2 --dist loadfile --row-sums $(CPU_TESTS)
+
+cluster-test: $(VENV)/.ready  ## A recipe on a Slurm of this machine, as root on Debian; installs slurm-wlm and munge.
+	tests/cluster/slurm.sh tests/cluster/recipe.sh
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff check .

@@ -78,6 +78,9 @@ setup(
     extras_require={
         "test": [
             "argcomplete>=3.0",
+            "cryptography>=43",
+            "dask-jobqueue>=0.9",
+            "dask[distributed]>=2025.1",
             "espeakng-loader>=0.2.4",
             "huggingface_hub>=1.0",
             "imageio-ffmpeg>=0.5",
@@ -107,6 +110,8 @@ setup(
         "browser": ["playwright>=1.50"],  # tests the page in a Chromium, where there is one
         "onnx": ["onnx>=1.17", "onnxruntime>=1.20", "onnxscript>=0.5"],
         "completion": ["argcomplete>=3.0"],
+        # One machine, batch systems and ssh; cryptography makes the keys of a run.
+        "cluster": ["asyncssh>=2.14", "cryptography>=43", "dask-jobqueue>=0.9", "dask[distributed]>=2025.1"],
         "wandb": ["wandb>=0.17"],
         "media": ["imageio-ffmpeg>=0.5"],
         "vad": ["onnxruntime>=1.20", "silero-vad>=6.2.3"],

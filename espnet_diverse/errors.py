@@ -35,3 +35,7 @@ class InterruptedRunError(UserError):
     """Training was asked to stop; the same command goes on. The exit code is EX_TEMPFAIL of sysexits.h: try again."""
 
     exit_code = 75
+
+
+class ClusterError(UserError):
+    """A cluster cannot be started or was lost, or its workers do not see what the client sees."""

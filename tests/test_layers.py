@@ -32,6 +32,7 @@ LAYERS = [
     {"nets"},
     {"registration"},
     {"training"},
+    {"cluster"},
     {"decoding"},
     {"packing", "transcription", "analysis"},
     {"inference"},

@@ -1,3 +1,7 @@
 # How commands run on this machine. The parallel jobs of --nj share its cores, so each has one thread unless told
-# otherwise; --nj and --ngpu are options of run.sh.
+# otherwise; --nj, --ngpu and --cluster are options of run.sh.
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
+
+# The cluster that decoding is spread over: local, slurm, ssh or kubernetes of conf/cluster, or a YAML file of yours;
+# empty for this machine alone. docs/scale.md explains it.
+cluster=

@@ -48,6 +48,7 @@ option score_by '' "tables whose values become rows of the results, such as 'utt
 option score_options '' "further options of espnet-diverse score, such as '--normalise wer'"
 option nj "$(env -u OMP_NUM_THREADS nproc)" "number of parallel jobs"
 option ngpu 0 "number of GPUs"
+option cluster "${cluster-}" "cluster that decoding is spread over, such as slurm, or a YAML file; empty for this machine"
 option dry_run false "only print the commands"
 
 usage() { printf '%s\n' "usage: ${0##*/} [--option value]..." "${descriptions[@]}"; }
@@ -66,6 +67,7 @@ parse_options() {
         [[ $name != set ]] || sets+=("$2")
         [[ $name != corpus_dir || $2 == /* ]] || corpus_dir=$caller/$2
         [[ $name != bert || $2 == /* || ! -d $caller/$2 ]] || bert=$caller/$2
+        [[ $name != cluster || $2 == /* || ! -f $caller/$2 ]] || cluster=$caller/$2
         shift 2
     done
 }
@@ -152,7 +154,7 @@ stage_decode() {
                 --results "$exp_dir/RESULTS.md" --device "$device"
         else
             espnet-diverse decode "${model[@]}" --config "$decode_config" --data_dir "$data_dir/$name" \
-                --output_dir "$decode_dir/$name" --nj "$nj" --device "$device"
+                --output_dir "$decode_dir/$name" --nj "$nj" --device "$device" ${cluster:+--cluster "$cluster"}
         fi
     done
 }

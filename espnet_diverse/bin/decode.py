@@ -7,15 +7,17 @@ Exit code 2 means that some utterances could not be decoded; failures.json lists
 
 import argparse
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from espnet_diverse.bin import options
+from espnet_diverse.bin.cluster_option import add_cluster, workers
 from espnet_diverse.errors import ConfigError, NoBatchedSearchError
 
 if TYPE_CHECKING:
-    from espnet_diverse.decoding.decode_dir import Search
     from espnet_diverse.decoding.options import Options
+    from espnet_diverse.decoding.utterances import Search
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,6 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--output_dir", type=Path, required=True, help="directory for text, score, failures.json and decode.json"
     )
     options.add_decoding(parser)
+    add_cluster(parser)
     options.add_fusion(parser)
 
 
@@ -53,13 +56,17 @@ def run(args: argparse.Namespace) -> int:
     if search_options.search == "espnet" and (args.precision != "float32" or args.compile):
         raise ConfigError("search=espnet supports neither --precision nor --compile; leave them out")
     from espnet_diverse.decoding.decode_dir import decode
+    from espnet_diverse.decoding.on_cluster import described
     from espnet_diverse.decoding.precision import check_device
     from espnet_diverse.training.espnet_command import logged
 
-    check_device(device)
-    with logged(args.output_dir / "decode.log"):
-        search = _load(args, search_options, device)
-        results = decode(search, args.data_dir, args.output_dir, args.nj, options.conditions(args))
+    if not args.cluster:
+        check_device(device)
+    load = partial(_load, args, search_options, device)
+    files = [*options.model_inputs(args), *options.fusion_inputs(args)]
+    with logged(args.output_dir / "decode.log"), workers(args, load, files) as pool:
+        search = described(pool) if pool else load()
+        results = decode(search, args.data_dir, args.output_dir, args.nj, options.conditions(args), pool)
     return 2 if any(result.failure is not None for result in results) else 0
 
 

@@ -18,8 +18,19 @@ from espnet_diverse.errors import ConfigError
 from espnet_diverse.stage_cache import StageRecord, is_data_directory
 
 PROGRAM = "espnet-diverse"
-_RESOURCES = {"nj", "ngpu", "device", "debug", "nproc", "num_nodes", "node_rank", "rdzv_endpoint", "max_restarts"}
-# options that do not change the result of a command
+# Options that do not change the result of a command.
+_RESOURCES = {
+    "nj",
+    "ngpu",
+    "device",
+    "cluster",
+    "debug",
+    "nproc",
+    "num_nodes",
+    "node_rank",
+    "rdzv_endpoint",
+    "max_restarts",
+}
 
 
 def make_step(stage: str, argv: list[str]) -> "Subcommand | Program":

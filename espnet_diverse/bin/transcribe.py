@@ -17,13 +17,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from espnet_diverse.bin import options
+from espnet_diverse.bin.cluster_option import add_cluster, workers
 from espnet_diverse.bin.transcribe_stream import add_stream_options, check_stream_options, run_stream
 from espnet_diverse.decoding.options import SPEECH_SEARCHES
 
 if TYPE_CHECKING:
+    from espnet_diverse.decoding.options import Options
     from espnet_diverse.inference import Recognizer
     from espnet_diverse.transcription.inputs import Recording
     from espnet_diverse.transcription.result import Transcript
+    from espnet_diverse.transcription.segmentation_options import SegmentationOptions
 
 TASKS = ("asr", "st", "s2t")
 OPENS_PACKED_MODELS = True
@@ -60,6 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_search_options(parser, SPEECH_SEARCHES)
     options.add_fusion(parser)
     options.add_device_options(parser)
+    add_cluster(parser)
     options.add_segmentation_options(parser).add_argument(
         "--no_segmentation",
         action="store_true",
@@ -94,9 +98,24 @@ def run(args: argparse.Namespace) -> int:
         _make_folder(args.output_dir)
         (args.output_dir / "failures.json").unlink(missing_ok=True)
     logging.basicConfig(format="espnet-diverse transcribe: %(message)s")  # where the calling program has no handler
+    load = partial(_load, args, search_options, device, segmentation)
+    if not args.cluster:
+        return transcribe(load(), recordings, args)
+    from espnet_diverse.transcription.on_cluster import ClusterRecognizer
+
+    if any(recording.path == "-" for recording in recordings):
+        raise ConfigError("- is the standard input of this machine, which workers of --cluster cannot read; give files")
+    model = [args.model_dir] if args.model_dir.is_file() else options.model_inputs(args)
+    with workers(args, load, [*model, *options.fusion_inputs(args)]) as pool:
+        return transcribe(ClusterRecognizer(pool), recordings, args)
+
+
+def _load(
+    args: argparse.Namespace, search_options: "Options", device: str, segmentation: "SegmentationOptions"
+) -> "Recognizer":
     from espnet_diverse.inference import Recognizer  # takes seconds
 
-    recognizer = Recognizer(
+    return Recognizer(
         args.model_dir,
         args.model_file,
         device=device,
@@ -106,7 +125,6 @@ def run(args: argparse.Namespace) -> int:
         options=search_options,
         fusion=options.fusion(args),
     )
-    return transcribe(recognizer, recordings, args)
 
 
 def _make_folder(folder: Path) -> None:

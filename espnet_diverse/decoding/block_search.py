@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from espnet_diverse.decoding.build_search import Search, build_search
 from espnet_diverse.decoding.condition_ids import KnownConditions, known_conditions
 from espnet_diverse.decoding.fusion import Fusion, language_model_files, language_model_of
-from espnet_diverse.decoding.options import Options, has_ctc, has_decoder, text_task
+from espnet_diverse.decoding.options import Options, has_ctc, text_task, usual_ctc_weight
 from espnet_diverse.decoding.precision import check_device
 from espnet_diverse.decoding.results import Text
 from espnet_diverse.errors import ConfigError, ModelError
@@ -201,10 +201,10 @@ def load_block_search(
     weights, config = find_weights(Path(model_dir), model_file), read_config(config_file)
     check_streaming(config, config_file)
     _check_options(options, fusion)
-    folder, lm = language_model_of(Path(model_dir), fusion), {}
+    folder, lm = language_model_of(Path(model_dir), fusion, options.search), {}
     if folder is not None:
         lm = dict(zip(("lm_train_config", "lm_file"), language_model_files(folder, fusion.weights), strict=True))
-    options = options.resolved(has_ctc(config, "asr"), folder is not None, has_decoder(config, "asr"))
+    options = options.resolved(has_ctc(config, "asr"), folder is not None, usual_ctc_weight(config, "asr"))
     with replaced_names(asr_inference_streaming, ASRTask=_Task, LMTask=TASKS["lm"]):
         speech2text = asr_inference_streaming.Speech2TextStreaming(
             config_file, weights, device=device, **lm, **options.for_espnet()

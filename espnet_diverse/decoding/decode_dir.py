@@ -1,97 +1,40 @@
 """Decode a data directory: read, group into batches, search, write.
 
-Utterances that cannot be read must not change the batches of the others, because the batch changes the last digits of
-a score: kernels choose the order of a sum by the shapes of their operands. So utterances are read first, and those that
-could be read are grouped in their order: by length within a window, so that batches hold little padding, and never with
-more utterances or frames than the search allows. The batches are then the same with and without utterances that cannot
-be read, and for any number of processes. (Each of several processes computes in one thread; a single process does so
-under OMP_NUM_THREADS=1.) In other batches, scores agree up to rounding: for example if a batch fails in the search and
-its utterances are searched one by one. `results.rounded_score` says which digits are written.
+The batches of `utterances.py` are the same with and without utterances that cannot be read, and for any number of
+processes or workers. (Each of several processes computes in one thread; a single process does so under
+OMP_NUM_THREADS=1.) In other batches, scores agree up to rounding: for example if a batch fails in the search and its
+utterances are searched one by one. `results.rounded_score` says which digits are written.
 """
 
 import logging
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
-from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
-from typing import NamedTuple, Protocol
 
 import torch
-from espnet.nets.pytorch_backend.transformer.subsampling import TooShortUttError
-from numpy.typing import NDArray
 
-from espnet_diverse.audio.segments import Segment
+from espnet_diverse.cluster.pool import Pool
 from espnet_diverse.data.faults import Fault, refuse
 from espnet_diverse.data.tables import entry_faults, parse_segment, scan_table
-from espnet_diverse.decoding.condition_ids import KnownConditions, condition_indices
-from espnet_diverse.decoding.grouping import each_result, grouped
-from espnet_diverse.decoding.results import FILES, Result, Text, line, summary, write_json, write_results
+from espnet_diverse.decoding.condition_ids import condition_indices
+from espnet_diverse.decoding.on_cluster import decode_on_cluster
+from espnet_diverse.decoding.results import FILES, Result, line, summary, write_json, write_results
+from espnet_diverse.decoding.utterances import Description, Job, Read, Search, batches_of, decode_batch, readable
 from espnet_diverse.errors import DataError
 from espnet_diverse.progress import progress
 
-_WINDOW = 16  # batches
-
-
-class Search(Protocol):
-    """Interface of a search that can decode a data directory: `Predictor`, or ESPnet's `Search`.
-
-    Attributes:
-        device: "cpu", "cuda" or "cuda:N".
-        conditions: The conditions that the model depends on.
-        table: Table of the data directory that names the inputs.
-        batch_size: Number of utterances in a batch.
-        batch_frames: Maximum number of frames, padding included, of a batch of several utterances.
-    """
-
-    device: str
-    conditions: KnownConditions
-    table: str
-    batch_size: int
-    batch_frames: int
-
-    def read(self, value: str, segment: Segment | None = None) -> tuple[NDArray, float]:
-        """Read the input that an entry of the table names, or a segment of a recording.
-
-        Returns:
-            Frames, and the duration in seconds, 0 for text and features.
-        """
-
-    def batch(self, sources: Sequence[NDArray], conditions: Sequence[Mapping[str, int]]) -> list[list[Text]]:
-        """The n-best texts of each utterance, best first, given its condition indices."""
-
-
-class Job(NamedTuple):
-    """An utterance to decode.
-
-    Attributes:
-        utterance: Its id.
-        source: Its entry of the table of the inputs.
-        segment: The part of the recording; None is all of it.
-        conditions: Its condition indices.
-        fault: What is wrong with its entry, or "".
-    """
-
-    utterance: str
-    source: str
-    segment: Segment | None
-    conditions: Mapping[str, int]
-    fault: str = ""
-
-
-class _Read(NamedTuple):
-    """An utterance that was read: its frames and the duration in seconds."""
-
-    job: Job
-    frames: NDArray
-    seconds: float
-
 
 def decode(
-    search: Search, data_dir: Path, output_dir: Path, nj: int = 1, conditions: Mapping[str, str] | None = None
+    search: Search | Description,
+    data_dir: Path,
+    output_dir: Path,
+    nj: int = 1,
+    conditions: Mapping[str, str] | None = None,
+    pool: Pool | None = None,
 ) -> list[Result]:
     """Decode a data directory, write the results and print a summary.
 
@@ -100,12 +43,13 @@ def decode(
     without a hypothesis gets an empty text.
 
     Args:
-        search: Search with a loaded model.
+        search: Search with a loaded model; of workers of a cluster, its description.
         data_dir: Kaldi data directory. Its wav.scp and segments are read, its feats.scp for models that read features,
             or its src_text for text translation, and the tables of the conditions that the model depends on.
         output_dir: Directory to write to.
         nj: Number of processes on the CPU; they share the loaded model.
         conditions: Values by condition that hold for all utterances, in place of the tables.
+        pool: Workers of a cluster that have loaded the search; they take the place of `nj` processes.
 
     Returns:
         Results sorted by utterance.
@@ -119,7 +63,7 @@ def decode(
     for name in FILES:  # of an earlier run, which this one may not replace
         (output_dir / name).unlink(missing_ok=True)
     start = time.monotonic()
-    found = progress(_results(search, jobs, nj), "decode", len(jobs), "utterance")
+    found = progress(_results(search, jobs, nj, pool), "decode", len(jobs), "utterance")
     results = sorted(found, key=lambda result: result.utterance)
     elapsed = time.monotonic() - start
     failures = {result.utterance: result.failure for result in results if result.failure is not None}
@@ -135,7 +79,7 @@ def decode(
     return results
 
 
-def list_jobs(search: Search, data_dir: Path, conditions: Mapping[str, str]) -> list[Job]:
+def list_jobs(search: Search | Description, data_dir: Path, conditions: Mapping[str, str]) -> list[Job]:
     """List the utterances of a data directory: those of its segments, or else of the table of the inputs.
 
     Args:
@@ -183,55 +127,19 @@ def _entries(path: Path) -> tuple[dict[str, str], dict[str, str]]:
     return table, {key: "; ".join(whats) for key, whats in wrong.items() if whats}
 
 
-def _results(search: Search, jobs: Sequence[Job], nj: int) -> Iterator[Result]:
+def _results(search: Search | Description, jobs: Sequence[Job], nj: int, pool: Pool | None) -> Iterator[Result]:
     nj = min(nj, len(jobs)) if search.device == "cpu" else 1
     failed: list[Result] = []
-    batches = _batches(_readable(search, jobs, failed), search)
-    for results in map(partial(_decode, search), batches) if nj <= 1 else _decode_in_workers(search, batches, nj):
+    if pool is not None:
+        found = decode_on_cluster(pool, search, jobs, failed)
+    else:
+        batches = batches_of(readable(search, jobs, failed), search)
+        found = map(partial(decode_batch, search), batches) if nj <= 1 else _decode_in_workers(search, batches, nj)
+    for results in found:
         yield from results
         while failed:
             yield failed.pop()
     yield from failed
-
-
-def _readable(search: Search, jobs: Iterable[Job], failed: list[Result]) -> Iterator[_Read]:
-    """Read the utterances; add those that cannot be read to `failed`."""
-    for job in jobs:
-        if job.fault:
-            failed.append(Result(job.utterance, failure=job.fault))
-            continue
-        try:
-            yield _Read(job, *search.read(job.source, job.segment))
-        except Exception as error:  # of any kind, so that the other utterances are still decoded
-            failed.append(_failure(job, error))
-
-
-def _batches(utterances: Iterator[_Read], search: Search) -> Iterator[list[_Read]]:
-    while window := list(islice(utterances, _WINDOW * search.batch_size)):
-        yield from grouped(window, lambda one: len(one.frames), search.batch_size, search.batch_frames)
-
-
-def _decode(search: Search, batch: list[_Read]) -> list[Result]:
-    def texts(some: Sequence[_Read]) -> list[list[Text]]:
-        return search.batch([one.frames for one in some], [one.job.conditions for one in some])
-
-    results = zip(batch, each_result(texts, batch), strict=True)
-    return [_failure(one.job, x) if isinstance(x, Exception) else _result(one, x) for one, x in results]
-
-
-def _result(one: _Read, best: list[Text]) -> Result:
-    if not best:
-        return Result(one.job.utterance, seconds=one.seconds)
-    text, tokens, score = best[0]
-    nbest = tuple((each.text, each.score) for each in best) if len(best) > 1 else ()
-    return Result(one.job.utterance, text, score, seconds=one.seconds, tokens=len(tokens), nbest=nbest)
-
-
-def _failure(job: Job, error: Exception) -> Result:
-    if isinstance(error, DataError | TooShortUttError):
-        return Result(job.utterance, failure=str(error))
-    logging.error("decoding %s failed", job.utterance, exc_info=error)
-    return Result(job.utterance, failure=f"{type(error).__name__}: {error}")
 
 
 class _Worker:
@@ -246,12 +154,12 @@ class _Worker:
         torch.set_num_threads(1)  # so that no OpenMP region is entered, which a forked process must not do
 
     @classmethod
-    def decode(cls, batch: list[_Read]) -> list[Result]:
+    def decode(cls, batch: list[Read]) -> list[Result]:
         """Decode a batch in this process."""
-        return _decode(cls.search, batch)
+        return decode_batch(cls.search, batch)
 
 
-def _decode_in_workers(search: Search, batches: Iterator[list[_Read]], nj: int) -> Iterator[list[Result]]:
+def _decode_in_workers(search: Search, batches: Iterator[list[Read]], nj: int) -> Iterator[list[Result]]:
     """Decode batches in `nj` processes; batches are read only as they are needed, and results come in order."""
     with ProcessPoolExecutor(nj, get_context("fork"), _Worker.start, (search,)) as pool:
         pending: deque = deque()

@@ -37,8 +37,8 @@ def _conf_dir() -> Path:
 
 
 CONF_DIR = _conf_dir()
-"""The shared fragments, a folder for each kind: adapter, attention, decode, heads, losses, memory, model, repulsion,
-sampling, tag, update."""
+"""The shared fragments, a folder for each kind: adapter, attention, cluster, decode, heads, losses, memory, model,
+repulsion, sampling, tag, update."""
 
 
 class Config(dict):

@@ -62,6 +62,14 @@ def test_a_module_that_declares_nothing_always_runs(fake):
     assert make_step("copy", COPY).always
 
 
+def test_a_stage_that_was_done_alone_is_not_done_again_on_a_cluster(tiny_run, tmp_path):
+    argv = ["espnet-diverse", "decode", str(tiny_run.model_dir), "--data_dir", str(tiny_run.test_dir)]
+    argv += ["--output_dir", str(tmp_path)]
+    alone, spread = (make_step("decode", [*argv, *more]).record(tmp_path) for more in ((), ("--cluster", "slurm")))
+    alone.save(0)
+    assert spread.reason() != "its arguments changed"
+
+
 @pytest.mark.parametrize(("stop", "code"), [(0, 0), (None, 0), (2, 1), (3, 1)])
 def test_a_library_that_exits_is_a_failure_unless_with_0(fake, stop, code):
     fake.action = lambda: sys.exit(stop)

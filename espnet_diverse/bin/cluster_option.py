@@ -1,0 +1,47 @@
+"""The option --cluster, which several commands share."""
+
+import argparse
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from espnet_diverse.cluster.pool import Pool
+
+
+def add_cluster(parser: argparse.ArgumentParser) -> None:
+    """Declare --cluster; `workers` starts it."""
+    parser.add_argument(
+        "--cluster",
+        metavar="NAME_OR_FILE",
+        default="",
+        help="spread the work over a cluster: local, slurm, ssh or kubernetes of conf/cluster, or a YAML file; needs "
+        "the extra cluster, and takes the place of --nj (default: this machine alone)",
+    )
+
+
+@contextmanager
+def workers(args: argparse.Namespace, load: Callable[[], Any], files: Iterable[Path]) -> Iterator["Pool | None"]:
+    """The workers of the cluster that the option names, or None without it; they stop at the end of the block.
+
+    Args:
+        args: Parsed arguments.
+        load: What a worker loads once, see `cluster.worker.Setup`.
+        files: Files that it reads.
+
+    Raises:
+        ConfigError: The configuration of the cluster is wrong, or Dask is not installed.
+        ClusterError: The cluster does not start.
+    """
+    if not args.cluster:
+        yield None
+        return
+    from espnet_diverse.cluster.backends import started
+    from espnet_diverse.cluster.configuration import read_cluster
+    from espnet_diverse.cluster.pool import Pool
+    from espnet_diverse.cluster.worker import Setup
+
+    options = read_cluster(args.cluster)
+    with started(options) as client:
+        yield Pool(client, options, Setup(load, files))

@@ -1,0 +1,144 @@
+"""Map a function over pieces of work on the workers of a cluster: results in order, none twice, none lost.
+
+Dask does a piece again whose worker was killed. A piece whose workers were killed more often than `retries` allows is
+taken apart, and an item that still kills its workers gets an error for a result, as any other item that fails does.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import CancelledError
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from espnet_diverse.cluster.configuration import ClusterOptions
+from espnet_diverse.cluster.worker import Setup, Work
+from espnet_diverse.errors import ClusterError, UserError
+
+if TYPE_CHECKING:
+    from distributed import Client, Future
+
+_AHEAD = 3  # pieces a worker that are sent before they are needed
+_LOOK_SECONDS = 5.0  # between two looks for workers while nothing is done
+
+
+class Pool:
+    """The workers of a cluster, each with what `setup` loads.
+
+    Args:
+        client: Client of the cluster.
+        options: The cluster's options.
+        setup: What workers load once.
+    """
+
+    def __init__(self, client: "Client", options: ClusterOptions, setup: Setup):
+        from espnet_diverse.cluster.plugin import QuickStart
+
+        self._client, self._options, self._setup = client, options, setup
+        with suppress(OSError):  # of a worker that dies at this moment; the one in its place gets the plugin
+            client.register_plugin(QuickStart())
+
+    def ask(self, function: Callable[[Any], Any]) -> Any:
+        """What `function(loaded)` returns on one worker; all others begin to load, too.
+
+        Raises:
+            ClusterError: See `map_pieces`; or the worker was killed too often.
+        """
+        answers = self.map_pieces(partial(_ask, function), [[None]] * self._options.workers)
+        (answer,) = next(answers)
+        answers.close()
+        if isinstance(answer, ClusterError):
+            raise answer
+        return answer
+
+    def map_pieces(
+        self, function: Callable[[Any, Sequence], Sequence], pieces: Iterable[Sequence], urgent: bool = False
+    ) -> Iterator[list]:
+        """Yield the results of each piece, in order.
+
+        Args:
+            function: Function of a module, or a partial of one: called with what `setup` loads and a piece, it returns
+                a result for each item.
+            pieces: The pieces; they are taken only as workers need them.
+            urgent: Whether workers do these pieces before those of another call.
+
+        Returns:
+            A list for each piece: for each of its items the result, or a `ClusterError` where the workers that did
+            the item alone were killed too often.
+
+        Raises:
+            ClusterError: A worker cannot load or import what it needs, there was no worker for `wait` seconds, or the
+                scheduler is lost.
+        """
+        waiting, left = deque(), iter(pieces)
+        more = True
+        try:
+            while more or waiting:
+                while more and sum(not task.future.done() for task in waiting) < _AHEAD * self._options.workers:
+                    piece = next(left, None)
+                    more = piece is not None
+                    if more:
+                        waiting.append(_Task(piece, self._submit(function, piece, urgent)))
+                if waiting:
+                    if waiting[0].future.done():
+                        yield self._results(function, waiting.popleft(), urgent)
+                    else:
+                        self._wait([task.future for task in waiting if not task.future.done()])
+        finally:
+            self._client.cancel([task.future for task in waiting])
+
+    def _submit(self, function: Callable, items: Sequence, urgent: bool) -> "Future":
+        return self._client.submit(Work(self._setup, function, items), pure=False, priority=int(urgent))
+
+    def _results(self, function: Callable, task: "_Task", urgent: bool) -> list:
+        from distributed import KilledWorker
+
+        try:
+            return task.future.result()
+        except KilledWorker as error:
+            if len(task.items) > 1:
+                return [one for (one,) in self.map_pieces(function, ([item] for item in task.items), urgent)]
+            times = self._options.retries + 1
+            return [ClusterError(f"its worker was killed {times} times ({error.last_worker.address}); see its log")]
+        except UserError:
+            raise
+        except CancelledError as error:
+            raise ClusterError("the scheduler of the cluster is lost; run the same command again") from error
+        except ImportError as error:
+            raise ClusterError(f"a worker cannot import what it needs: {error}; check its environment") from error
+
+    def _wait(self, futures: Sequence["Future"]) -> None:
+        """Wait until one of the futures is done.
+
+        Raises:
+            ClusterError: There was no worker for too long.
+        """
+        from distributed import wait
+
+        seen = time.monotonic()
+        while True:
+            with suppress(CancelledError):  # which `_results` explains
+                try:
+                    wait(futures, timeout=min(_LOOK_SECONDS, self._options.wait), return_when="FIRST_COMPLETED")
+                except TimeoutError:
+                    seen = time.monotonic() if self._client.nthreads() else seen
+                    self._check_wait(time.monotonic() - seen)
+                    continue
+            return
+
+    def _check_wait(self, seconds: float) -> None:
+        if seconds >= self._options.wait:
+            what = f"no worker of the cluster ({self._options.kind}) for {self._options.wait} s"
+            raise ClusterError(f"{what}; see the logs of its workers, or raise `wait` in its configuration")
+
+
+def _ask(function: Callable[[Any], Any], loaded: Any, _: Sequence[None]) -> list:
+    return [function(loaded)]
+
+
+class _Task(NamedTuple):
+    """A piece of work that was sent."""
+
+    items: Sequence
+    future: "Future"

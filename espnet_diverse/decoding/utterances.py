@@ -1,0 +1,146 @@
+"""Utterances of a data directory: read, group into batches, search.
+
+Utterances that cannot be read must not change the batches of the others, because the batch changes the last digits of
+a score: kernels choose the order of a sum by the shapes of their operands. So utterances are read first, and those that
+could be read are grouped in their order: by length within a window, so that batches hold little padding, and never with
+more utterances or frames than the search allows.
+"""
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import NamedTuple, Protocol, TypeVar
+
+from espnet.nets.pytorch_backend.transformer.subsampling import TooShortUttError
+from numpy.typing import NDArray
+
+from espnet_diverse.audio.segments import Segment
+from espnet_diverse.decoding.condition_ids import KnownConditions
+from espnet_diverse.decoding.grouping import each_result, grouped
+from espnet_diverse.decoding.results import Result, Text
+from espnet_diverse.errors import ClusterError, DataError
+
+_WINDOW = 16  # batches
+
+
+class Search(Protocol):
+    """Interface of a search that can decode a data directory: `Predictor`, or ESPnet's `Search`.
+
+    Attributes:
+        device: "cpu", "cuda" or "cuda:N".
+        conditions: The conditions that the model depends on.
+        table: Table of the data directory that names the inputs.
+        batch_size: Number of utterances in a batch.
+        batch_frames: Maximum number of frames, padding included, of a batch of several utterances.
+    """
+
+    device: str
+    conditions: KnownConditions
+    table: str
+    batch_size: int
+    batch_frames: int
+
+    def read(self, value: str, segment: Segment | None = None) -> tuple[NDArray, float]:
+        """Read the input that an entry of the table names, or a segment of a recording.
+
+        Returns:
+            Frames, and the duration in seconds, 0 for text and features.
+        """
+
+    def batch(self, sources: Sequence[NDArray], conditions: Sequence[Mapping[str, int]]) -> list[list[Text]]:
+        """The n-best texts of each utterance, best first, given its condition indices."""
+
+
+class Description(NamedTuple):
+    """What grouping must know of a search that workers of a cluster have loaded; see `Search`."""
+
+    device: str
+    conditions: KnownConditions
+    table: str
+    batch_size: int
+    batch_frames: int
+
+
+class Job(NamedTuple):
+    """An utterance to decode.
+
+    Attributes:
+        utterance: Its id.
+        source: Its entry of the table of the inputs.
+        segment: The part of the recording; None is all of it.
+        conditions: Its condition indices.
+        fault: What is wrong with its entry, or "".
+    """
+
+    utterance: str
+    source: str
+    segment: Segment | None
+    conditions: Mapping[str, int]
+    fault: str = ""
+
+
+class Read(NamedTuple):
+    """An utterance that was read: its frames and the duration in seconds."""
+
+    job: Job
+    frames: NDArray
+    seconds: float
+
+    @property
+    def length(self) -> int:
+        """Number of frames."""
+        return len(self.frames)
+
+
+class Measured(NamedTuple):
+    """An utterance that a worker of a cluster can read, and its number of frames."""
+
+    job: Job
+    length: int
+
+
+Utterance = TypeVar("Utterance", Read, Measured)
+
+
+def readable(search: Search, jobs: Iterable[Job], failed: list[Result]) -> Iterator[Read]:
+    """Read utterances; those that cannot be read are added to `failed`."""
+    for job in jobs:
+        if job.fault:
+            failed.append(Result(job.utterance, failure=job.fault))
+            continue
+        try:
+            yield Read(job, *search.read(job.source, job.segment))
+        except Exception as error:  # of any kind, so that the other utterances are still decoded
+            failed.append(failure_of(job, error))
+
+
+def batches_of(utterances: Iterator[Utterance], search: Search | Description) -> Iterator[list[Utterance]]:
+    """Group utterances in their order: by length within a window, never more than the search allows."""
+    while window := list(islice(utterances, _WINDOW * search.batch_size)):
+        yield from grouped(window, lambda one: one.length, search.batch_size, search.batch_frames)
+
+
+def decode_batch(search: Search, batch: list[Read]) -> list[Result]:
+    """Results of a batch, in order."""
+
+    def texts(some: Sequence[Read]) -> list[list[Text]]:
+        return search.batch([one.frames for one in some], [one.job.conditions for one in some])
+
+    results = zip(batch, each_result(texts, batch), strict=True)
+    return [failure_of(one.job, x) if isinstance(x, Exception) else _result(one, x) for one, x in results]
+
+
+def _result(one: Read, best: list[Text]) -> Result:
+    if not best:
+        return Result(one.job.utterance, seconds=one.seconds)
+    text, tokens, score = best[0]
+    nbest = tuple((each.text, each.score) for each in best) if len(best) > 1 else ()
+    return Result(one.job.utterance, text, score, seconds=one.seconds, tokens=len(tokens), nbest=nbest)
+
+
+def failure_of(job: Job, error: Exception) -> Result:
+    """The result of an utterance that could not be decoded; an unexpected error is logged with its traceback."""
+    if isinstance(error, DataError | ClusterError | TooShortUttError):
+        return Result(job.utterance, failure=str(error))
+    logging.error("decoding %s failed", job.utterance, exc_info=error)
+    return Result(job.utterance, failure=f"{type(error).__name__}: {error}")

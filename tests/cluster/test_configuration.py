@@ -1,0 +1,67 @@
+"""Configurations of clusters: the shared ones are valid, and each fault is one line with file and line."""
+
+import sys
+
+import pytest
+
+from espnet_diverse.cluster.configuration import SHARED, read_cluster
+from espnet_diverse.errors import ConfigError
+
+
+@pytest.fixture
+def write(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def written(text):
+        (tmp_path / "site.yaml").write_text(text)
+        return "site.yaml"
+
+    return written
+
+
+@pytest.mark.parametrize("path", sorted(SHARED.glob("*.yaml")), ids=lambda path: path.stem)
+def test_the_shared_configurations_are_valid_and_named_after_their_kind(path):
+    assert read_cluster(path.stem) == read_cluster(str(path))
+    assert read_cluster(path.stem).kind == path.stem
+
+
+def test_a_site_changes_some_keys_of_a_shared_configuration(write):
+    options = read_cluster("slurm,./" + write("queue: long\nworkers: 32\nkind: pbs"))
+    assert (options.kind, options.queue, options.workers, options.memory) == ("pbs", "long", 32, "4GB")
+    assert options.python == sys.executable and options.retries == 5
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("kind: slrm", "^site.yaml:1: kind of cluster 'slrm' is unknown; known: local slurm pbs sge lsf ssh kuber"),
+        ("workers: 2", "^site.yaml: kind of cluster None is unknown; known: local "),
+        ("kind: [local]", r"^site.yaml:1: kind of cluster \['local'\] is unknown"),
+        ("kind: slurm\nquee: long", "^site.yaml:2: key 'quee' is unknown; did you mean 'queue'\\?$"),
+        ("kind: local\nwalltime: '1'", "^site.yaml:2: key 'walltime' is unknown; "),
+        ("kind: local\nworkers: 0", "^site.yaml:2: workers is 0; give a whole number, 1 or more$"),
+        ("kind: local\nworkers: true", "^site.yaml:2: workers is True; give a whole number, 1 or more$"),
+        ("kind: slurm\nwalltime: 24:00:00", "^site.yaml:2: walltime is 86400; give a text, in quotes where it has"),
+        ("kind: slurm\nmemory: 4 gigs", "^site.yaml:2: memory is '4 gigs'; give a number and a unit, such as 4GB$"),
+        ("kind: slurm\nqueue: ' '", "^site.yaml:2: queue is ' '; give a text"),
+        ("kind: slurm\ndirectives: --x", "^site.yaml:2: directives is '--x'; give a list of texts$"),
+        ("kind: ssh\nworkers: 1", "^site.yaml:1: a cluster of kind ssh needs hosts; add it$"),
+        ("kind: ssh\nhosts: [a, 1]", r"^site.yaml:2: hosts is \['a', 1\]; give a list of texts$"),
+        ("kind: ssh\nhosts: []", r"^site.yaml:2: hosts is \[\]; give a list of texts, at least one$"),
+        ("kind: ssh\nhosts: [a]\nconnect: me", "^site.yaml:3: connect is 'me'; give a mapping$"),
+        (
+            "kind: kubernetes\nimage: x\nmounts: [/data]",
+            r"^site.yaml:3: mounts is \['/data'\]; give a list of mappings$",
+        ),
+        ("kind: scheduler\naddress: 5", "^site.yaml:2: address is 5; give a text$"),
+        ("kind: local\nkind: ssh", "^site.yaml:2: key 'kind' is already on line 1; keep one$"),
+    ],
+)
+def test_a_fault_is_named_with_file_and_line(write, text, said):
+    with pytest.raises(ConfigError, match=said):
+        read_cluster(write(text))
+
+
+def test_an_unknown_name_lists_the_shared_ones(write):
+    with pytest.raises(ConfigError, match=r"'condor' is not found in .*; . has: kubernetes local slurm ssh$"):
+        read_cluster("condor")
