@@ -42,12 +42,12 @@ def test_pieces_are_taken_as_they_are_needed(pool):
     taken = []
 
     def pieces():
-        for item in range(100):
+        for item in range(10_000):
             taken.append(item)
             yield [item]
 
     results = pool.map_pieces(double, pieces())
-    assert next(results) == [0] and len(taken) < 100
+    assert next(results) == [0] and len(taken) < 10_000
     results.close()
 
 
