@@ -47,7 +47,12 @@ option metric cer "metrics to compute, one or several of cer wer bleu chrf ter"
 option score_by '' "tables whose values become rows of the results, such as 'utt2lang utt2domain'"
 option score_options '' "further options of espnet-diverse score, such as '--normalise wer'"
 option nj "$(env -u OMP_NUM_THREADS nproc)" "number of parallel jobs"
-option ngpu 0 "number of GPUs"
+option ngpu 0 "number of GPUs of a machine; each trains in a process of its own"
+option nproc 1 "number of processes that train on the CPU of a machine"
+option num_nodes 1 "number of machines that train together; each runs this command, see docs/scale.md"
+option node_rank 0 "number of this machine, from 0; the others only train"
+option rdzv_endpoint '' "HOST:PORT where machine 0 can be reached by the others"
+option train_options '' "further options of espnet-diverse train, such as '--allow_changed max_epoch'"
 option cluster "${cluster-}" "cluster that decoding is spread over, such as slurm, or a YAML file; empty for this machine"
 option dry_run false "only print the commands"
 
@@ -138,9 +143,14 @@ stage_stats() {
     espnet-diverse stats "${training[@]}" --output_dir "$exp_dir/stats"
 }
 stage_train() {
+    local processes=(--ngpu "$ngpu")
     training_arguments
+    [[ $nproc == 1 ]] || processes+=(--nproc "$nproc")
+    [[ $num_nodes == 1 ]] || processes+=(--num_nodes "$num_nodes" --node_rank "$node_rank" --rdzv_endpoint "$rdzv_endpoint")
+    # shellcheck disable=SC2086 # one word each
     espnet-diverse train "${training[@]}" --set "seed=$seed" --stats_dir "$exp_dir/stats" --output_dir "$exp_dir" \
-        ${init_param:+--init_param "$init_param"} --ngpu "$ngpu"
+        ${init_param:+--init_param "$init_param"} "${processes[@]}" $train_options
+    [[ $node_rank == 0 ]] || return 0
     espnet-diverse average --model_dir "$exp_dir" --metric "$average_metric" --number "$average_number"
 }
 stage_decode() {
@@ -190,11 +200,15 @@ run_stages() {
     local first last number switches=(--cache_dir exp/.stamps)
     whole_number ngpu 0 'a number of GPUs'
     whole_number nj 1 'a number of jobs'
+    whole_number nproc 1 'a number of processes'
+    whole_number num_nodes 1 'a number of machines'
+    whole_number node_rank 0 'a number of a machine'
     whole_number seed 0 'a seed'
     whole_number average_number 1 'a number of epochs'
     whole_number vocab_size 1 'a number of tokens'
     whole_number src_vocab_size 1 'a number of tokens'
     [[ -z $corpus || -z $corpus_dir ]] || die "--corpus and --corpus_dir exclude each other; give one of them"
+    [[ $node_rank == 0 ]] || stage=train stop_stage=train
     first=$(stage_number "$stage")
     last=$(stage_number "$stop_stage")
     ((first <= last)) || die "--stage $stage comes after --stop_stage $stop_stage; swap them"
