@@ -41,12 +41,15 @@ class Session:
 
     Attributes:
         state: The parts of the run that are saved; None saves nothing within an epoch.
+        alone: Whether one process trains. Several would have to agree on the batch after which they save, stop, or try
+            halves: they do none of it.
         stop: Whether the process was asked to stop.
         interval: Number of batches between two saves within an epoch; 0 for none.
         ended: The end of the last epoch of training, from which validation goes on.
     """
 
     state: RunState | None = None
+    alone: bool = True
     stop: StopRequest = field(default_factory=StopRequest)
     interval: int = 0
     ended: Position | None = None
@@ -98,10 +101,9 @@ class Trainer(espnet_trainer.Trainer):
             replaced_names(espnet_trainer, torch=_Torch(state), Reporter=reporter, average_nbest_models=average_best),
             mixed_precision(model, device) if trainer_options.use_amp else nullcontext(),
             repelled(model, trainer_options),
-            # Processes that share the training of a model would have to agree on the batch after which they stop.
             nullcontext(StopRequest()) if distributed_option.distributed else stop_on_signals() as session.stop,
         ):
-            session.state = None if distributed_option.distributed else state
+            session.state, session.alone = state, not distributed_option.distributed
             super().run(model=model, trainer_options=trainer_options, distributed_option=distributed_option, **parts)
 
     @classmethod
@@ -123,12 +125,13 @@ class Trainer(espnet_trainer.Trainer):
         steps = Steps(iterator, name, lambda: _after_step(steps, bad, session, reporter, options), position)
         loop = partial(super().train_one_epoch, model=model, iterator=steps, reporter=reporter, options=options)
         with fast_on_cpu(model):
-            idle = _in_halves(partial(loop, optimizers=optimizers, **parts), steps, reporter, optimizers)
+            loop = partial(loop, optimizers=optimizers, **parts)
+            idle = _in_halves(loop, steps, reporter, optimizers) if session.alone else loop()
         idle = idle and not (position and position.updated and steps.done >= position.batches)
         if idle:
             raise TrainingError(f"epoch {epoch}: no update was made; {_why_idle(steps, bad, options.accum_grad)}")
         check_finite(model, epoch)
-        session.ended = _position(steps, reporter) if session.state else None
+        session.ended = _position(steps, reporter) if session.state and session.alone else None
         return idle
 
     @classmethod
@@ -175,7 +178,7 @@ def _after_step(steps: Steps, bad: NonFiniteBatches, session: Session, reporter:
     bad.check(steps)
     between_updates = steps.whole and steps.since % options.accum_grad == 0
     due = session.interval and steps.done % session.interval == 0 and steps.done != steps.total
-    if session.state and between_updates and (session.stop.signal or due):
+    if session.state and session.alone and between_updates and (session.stop.signal or due):
         session.save(_position(steps, reporter))
 
 
