@@ -2,6 +2,8 @@
 
 import os
 import socket
+import subprocess
+import sys
 
 import pytest
 
@@ -30,21 +32,23 @@ def test_a_lock_that_was_not_signed_leaves_no_file_unless_it_was_there(tmp_path)
     assert (tmp_path / NAME).exists()
 
 
+HOLDER = """
+import sys
+from pathlib import Path
+from espnet_diverse.training.run_lock import exclusive
+with exclusive(Path(sys.argv[1])) as lock:
+    lock.sign()
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
 def test_the_lock_of_a_killed_process_is_free(tmp_path):
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        with exclusive(tmp_path) as lock:
-            lock.sign()
-            os.write(writer, b"x")
-            os.read(reader, 2)  # waits
-            os._exit(0)
-    os.close(writer) if os.read(reader, 1) != b"x" else None
-    with pytest.raises(TrainingError, match=f"process {child} on"), exclusive(tmp_path):
-        pass
-    os.kill(child, 9)
-    os.waitpid(child, 0)
+    command = [sys.executable, "-c", HOLDER, str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout.readline() == "held\n"
+        with pytest.raises(TrainingError, match=f"process {holder.pid} on"), exclusive(tmp_path):
+            pass
+        holder.kill()
     with exclusive(tmp_path):
         pass
-    for descriptor in (reader, writer):
-        os.close(descriptor)
