@@ -78,6 +78,7 @@ setup(
     extras_require={
         "test": [
             "argcomplete>=3.0",
+            "asyncssh>=2.14",
             "cryptography>=43",
             "dask-jobqueue>=0.9",
             "dask[distributed]>=2025.1",

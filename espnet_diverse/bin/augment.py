@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
     sentences = Monolingual.of(read_data_dir(args.data_dir))
     work = args.output_dir / "translation"  # keeps the model's input and output for inspection
     write_data_dir(sentences.to_translate(), work / "input")
-    decode.run(argparse.Namespace(**{**vars(args), "data_dir": work / "input", "output_dir": work}))
+    decode.run(argparse.Namespace(**{**vars(args), "data_dir": work / "input", "output_dir": work, "cluster": None}))
     translations = read_table(work / "text", "hypothesis")
     data = augment(sentences, translations, args.kind, args.target_language, args.max_ratio)
     write_data_dir(data, args.output_dir)

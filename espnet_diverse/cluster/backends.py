@@ -58,7 +58,8 @@ def started(options: ClusterOptions) -> Iterator["Client"]:
         except UserError:
             raise
         except ImportError as error:
-            raise ConfigError(f"a cluster of kind {options.kind} needs the package {error.name}: {_EXTRA}") from error
+            package = f"the package {error.name}" if error.name else "another package"  # Dask does not always name it
+            raise ConfigError(f"a cluster of kind {options.kind} needs {package}: {_EXTRA}") from error
         except Exception as error:  # of any kind: those of Dask, ssh, batch systems and Kubernetes
             reason = " ".join(str(error).split()) or type(error).__name__
             raise ClusterError(f"the cluster ({options.kind}) does not start: {reason}") from error

@@ -111,10 +111,15 @@ def _tell_once(notice: str, changed: int) -> None:
     log.warning("%s", notice)
 
 
-def numbered_lines(path: Path, faults: list[Fault], repairs: Counter[str]) -> Iterator[tuple[int, str]]:
-    """Yield (number from 1, decoded line); bytes that are not utf-8 become one or two faults for the file."""
+def numbered_lines(
+    path: Path, faults: list[Fault], repairs: Counter[str], pipe: bool = False
+) -> Iterator[tuple[int, str]]:
+    """Yield (number from 1, decoded line); bytes that are not utf-8 become one or two faults for the file.
+
+    With `pipe` the file may be one, such as standard input; otherwise it must be a regular file.
+    """
     try:
-        raw = _content(path)
+        raw = _content(path, pipe)
     except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or error
         faults.append(Fault(str(path), None, f"cannot be read ({reason})"))
@@ -152,9 +157,9 @@ def numbered_lines(path: Path, faults: list[Fault], repairs: Counter[str]) -> It
         faults.append(Fault(str(path), None, f"{undecodable - 1} more lines are not utf-8"))
 
 
-def _content(path: Path) -> bytes:
+def _content(path: Path, pipe: bool = False) -> bytes:
     """The bytes of a file, unpacked if it is a .gz; OSError for a device, and for one that unpacks to far more."""
-    if path.exists() and not (path.is_file() or path.is_dir()):
+    if path.exists() and not (path.is_file() or path.is_dir() or pipe and path.is_fifo()):
         raise OSError("not a regular file")
     if path.suffix != ".gz":
         return path.read_bytes()

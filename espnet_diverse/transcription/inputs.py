@@ -119,7 +119,7 @@ def _of_table(table: Path) -> list[Recording]:
     faults: list[Fault] = []
     source = Path("/dev/stdin") if str(table) == STDIN else table
     folder = table.parent if table.is_file() else Path()
-    rows = [(n, line.split("\t")) for n, line in numbered_lines(source, faults, Counter()) if line.strip()]
+    rows = [(n, line.split("\t")) for n, line in numbered_lines(source, faults, Counter(), pipe=True) if line.strip()]
     columns: Sequence[str] = ("path", "language", "domain")
     if rows and rows[0][1][0] == "path":
         columns = rows.pop(0)[1]

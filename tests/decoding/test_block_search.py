@@ -197,7 +197,7 @@ def test_sizes_that_the_configuration_leaves_to_espnet_are_known(tmp_path):
         ({"encoder_conf": {"input_layer": "linear"}}, "input_layer linear needs a whole utterance; streaming needs "),
         ({"encoder_conf": {"block_size": 0}}, "block_size 0 is a single block"),
         ({"normalize": "utterance_mvn"}, "normalize utterance_mvn needs a whole utterance; .* global_mvn or None"),
-        ({"frontend": "s3prl"}, "frontend s3prl needs a whole utterance; streaming needs frontend default"),
+        ({"frontend": "wav2vec_cnn"}, "frontend wav2vec_cnn needs a whole utterance; streaming needs frontend default"),
         ({"input_size": 80}, "the model reads features of size 80"),
     ],
     ids=str,

@@ -123,7 +123,7 @@ def fused(tiny_translation, tiny_bert, tmp_path_factory):
     assert main(["stats", *arguments, "--output_dir", str(root / "stats")]) == 0
     paths = ["--stats_dir", str(root / "stats"), "--output_dir", str(root / "exp")]
     assert main(["train", *arguments, *paths, "--set", "max_epoch=1"]) == 0
-    assert main(["train", *arguments, *paths]) == 0  # goes on after the first
+    assert main(["train", *arguments, *paths, "--allow_changed", "max_epoch"]) == 0  # goes on after the first
     assert main(["average", "--model_dir", str(root / "exp"), "--number", "2"]) == 0
     shutil.rmtree(copied)  # a trained model stands alone
     return root / "exp"

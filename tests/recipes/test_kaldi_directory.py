@@ -114,7 +114,7 @@ def test_a_directory_of_everything_is_prepared_trained_and_decoded(kaldi, tmp_pa
     assert any("wav.ark:" in line for line in lines)
     assert decoded(model, root / "data" / "tt", tmp_path / "raw") == whole
     assert main(["validate", "data/tt", "--json", str(tmp_path / "faults.json")]) == 0
-    assert json.loads((tmp_path / "faults.json").read_text()) == []
+    assert {fault["kind"] for fault in json.loads((tmp_path / "faults.json").read_text())} == {"format"}  # one ark
 
 
 def test_a_model_of_features_is_trained_and_decodes(tmp_path):
