@@ -109,6 +109,7 @@ def _launch(processes: Processes) -> LaunchConfig:
         rdzv_backend="c10d",
         rdzv_endpoint=processes.rdzv_endpoint or "localhost:0",
         rdzv_configs={"is_host": processes.node_rank == 0},
+        local_addr="localhost" if processes.num_nodes == 1 else None,  # the name of this machine may lead nowhere
         max_restarts=processes.max_restarts,
         monitor_interval=0.2,
         start_method="spawn",

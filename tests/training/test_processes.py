@@ -196,5 +196,6 @@ def test_every_process_has_one_gpu_or_the_cpu(monkeypatch):
     assert (gpus.min_nodes, gpus.max_nodes, gpus.nproc_per_node, gpus.rdzv_endpoint) == (2, 2, 4, "first:29500")
     assert gpus.rdzv_configs["is_host"] is False and cpus.rdzv_configs["is_host"] is True
     assert (cpus.min_nodes, cpus.nproc_per_node, cpus.rdzv_endpoint) == (1, 3, "localhost:0")
+    assert (gpus.local_addr, cpus.local_addr) == (None, "localhost")
     assert of_gpu == {"seed": 1, "ngpu": 1, "dist_backend": "nccl", "multiprocessing_distributed": False}
     assert of_cpu == {"seed": 1, "ngpu": 0, "dist_backend": "gloo", "multiprocessing_distributed": False}
