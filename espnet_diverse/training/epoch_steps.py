@@ -1,18 +1,13 @@
 """The batches of an epoch for ESPnet's loop, which may begin within the epoch and survives the loss of a worker."""
 
 import logging
-import signal
-import threading
 from collections.abc import Callable, Iterable, Iterator
-
-import torch
 
 from espnet_diverse.errors import TrainingError
 from espnet_diverse.progress import progress
+from espnet_diverse.training.data_workers import Batch, Item, LoaderBatches
 from espnet_diverse.training.run_state import Names, Position, restore_generators
 
-Batch = dict[str, torch.Tensor]
-Item = tuple[list[str], Batch]
 _SHOWN = 5
 
 
@@ -101,14 +96,14 @@ class Steps:
             self._parts.append((self.last[part], {key: value[part] for key, value in self._batch.items()}))
 
     def _batches(self) -> Iterator[Item]:
-        batches = _Batches(self.iterator, self.name)
+        batches = LoaderBatches(self.iterator, self.name)
         if self.position and not self._skip(batches, self.position):
             logging.warning("%s: its batches are not those of before; all of the epoch is trained again", self.name)
             self.done, self.names = 0, Names()
             batches.begin()
         yield from batches
 
-    def _skip(self, batches: "_Batches", position: Position) -> bool:
+    def _skip(self, batches: LoaderBatches, position: Position) -> bool:
         """Read the batches that are done; whether they are the same as before."""
         for utterances, _ in batches:
             self.names.add(utterances)
@@ -119,60 +114,6 @@ class Steps:
             return False
         restore_generators(position.generators)
         return True
-
-
-class _Batches:
-    """Batches of a loader; if one of its workers is killed, the loader is started again, once, where it was."""
-
-    def __init__(self, loader: Iterable[Item], name: str):
-        self.loader, self.name = loader, name
-        self.again = False
-        self.seed = torch.get_rng_state()  # from which the loader draws the seeds of its workers
-        self.begin()
-
-    def begin(self) -> None:
-        """Begin at the first batch."""
-        self.number = 0
-        self.iterator = iter(self.loader)
-        if getattr(self.loader, "num_workers", 0) and threading.current_thread() is threading.main_thread():
-            # PyTorch's handler raises at any place of the main thread; without it the next batch fails instead.
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-
-    def __iter__(self) -> Iterator[Item]:
-        return self
-
-    def __next__(self) -> Item:
-        while True:
-            try:
-                item = next(self.iterator)
-            except (RuntimeError, OSError, EOFError) as error:  # of a pipe, where a batch was being handed over
-                if not self._lost_worker():
-                    raise
-                self._begin_again(error)
-            else:
-                self.number += 1
-                return item
-
-    def _lost_worker(self) -> bool:
-        workers = getattr(self.iterator, "_workers", ())
-        for worker in workers:
-            worker.join(0.1)  # its pipes close shortly before it has ended
-        return any(not worker.is_alive() for worker in workers)
-
-    def _begin_again(self, error: Exception) -> None:
-        if self.again:
-            raise TrainingError(
-                f"{self.name}: a worker that reads data was killed again; the machine may be out of memory: lower "
-                "num_workers, and give the same command again"
-            ) from error
-        self.again = True
-        logging.warning("%s: a worker that reads data was killed; it is started again", self.name)
-        state, number = torch.get_rng_state(), self.number
-        torch.set_rng_state(self.seed)
-        self.begin()
-        for self.number, _ in zip(range(1, number + 1), self.iterator, strict=False):  # noqa: B020
-            pass
-        torch.set_rng_state(state)
 
 
 def named(utterances: list[str]) -> str:

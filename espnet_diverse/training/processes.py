@@ -1,27 +1,11 @@
-"""Training in several processes, on one machine or on many: torch.distributed's elastic launch (torchrun as a library).
+"""The processes of a training, on one machine or on many."""
 
-Each process has one GPU, or one thread of the CPU, and takes a share of every batch. ESPnet wraps the model in
-DistributedDataParallel, which averages gradients over the processes; the process with rank 0 writes. If a process is
-killed, all of them start again and go on after the last checkpoint.
-"""
-
-import json
-import logging
-import os
-import tempfile
 from dataclasses import dataclass
-from pathlib import Path
 
-from torch.distributed.elastic.multiprocessing.api import SignalException
-from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
-from torch.distributed.launcher.api import LaunchConfig, elastic_launch
-
-from espnet_diverse import errors
-from espnet_diverse.errors import ConfigError, InterruptedRunError, TrainingError, UserError
+from espnet_diverse.errors import ConfigError
 from espnet_diverse.training import espnet_command
 from espnet_diverse.training.config import Config
 from espnet_diverse.training.tasks import TASKS
-from espnet_diverse.training.worker import work
 
 
 @dataclass(frozen=True)
@@ -84,44 +68,6 @@ def run(task: str, config: Config, processes: Processes) -> None:
     if processes.of_machine * processes.num_nodes == 1:
         espnet_command.run(TASKS[task], config)
         return
-    # One GPU for each process, which it finds by its local rank. ESPnet itself starts no processes.
-    backend = "nccl" if processes.ngpu else "gloo"
-    config.update(ngpu=min(processes.ngpu, 1), dist_backend=backend, multiprocessing_distributed=False)
-    logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)  # it says on the console what is raised
-    # A store that all starts shared would tell processes the addresses of those that were killed.
-    os.environ.setdefault("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1")
-    with tempfile.TemporaryDirectory() as folder:
-        try:
-            elastic_launch(_launch(processes), work)(task, dict(config), folder)
-        except ChildFailedError as error:
-            raise _cause(error, Path(folder)) from error
-        except SignalException as error:
-            said = "ended without a save within the epoch; the same command goes on after the last finished one"
-            raise InterruptedRunError(f"{error.sigval.name}: {said}") from error
+    from espnet_diverse.training.elastic import launch  # a third of a second, which one process does not need
 
-
-def _launch(processes: Processes) -> LaunchConfig:
-    return LaunchConfig(
-        min_nodes=processes.num_nodes,
-        max_nodes=processes.num_nodes,
-        nproc_per_node=processes.of_machine,
-        run_id="espnet_diverse",
-        rdzv_backend="c10d",
-        rdzv_endpoint=processes.rdzv_endpoint or "localhost:0",
-        rdzv_configs={"is_host": processes.node_rank == 0},
-        local_addr="localhost" if processes.num_nodes == 1 else None,  # the name of this machine may lead nowhere
-        max_restarts=processes.max_restarts,
-        monitor_interval=0.2,
-        start_method="spawn",
-    )
-
-
-def _cause(error: ChildFailedError, folder: Path) -> UserError:
-    """The error of the user that a process has written, or what is known of a process that failed otherwise."""
-    for file in sorted(folder.iterdir()):
-        said = json.loads(file.read_text(encoding="utf-8"))
-        return getattr(errors, said["type"])(said["message"])
-    rank, failure = error.get_first_failure()
-    how = f"was killed by signal {-failure.exitcode}" if failure.exitcode < 0 else "failed, see the logs of the run"
-    advice = "the same command goes on after the last finished epoch"
-    return TrainingError(f"process {rank} {how}, and --max_restarts allows no further start; {advice}")
+    launch(task, config, processes)

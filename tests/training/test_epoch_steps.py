@@ -1,26 +1,11 @@
-"""The batches of an epoch: from any place, in halves, and after the loss of a worker."""
-
-import os
-import signal
+"""The batches of an epoch: from any place, and in halves."""
 
 import pytest
 import torch
-from torch.utils.data import DataLoader
-from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
 from espnet_diverse.errors import TrainingError
 from espnet_diverse.training.epoch_steps import Steps, named
 from espnet_diverse.training.run_state import Position, generator_states
-
-
-class Noisy(torch.utils.data.Dataset):
-    """Items with noise that workers draw."""
-
-    def __len__(self):
-        return 12
-
-    def __getitem__(self, index):
-        return [f"u{index}"], {"x": torch.rand(1) + index, "x_lengths": torch.tensor([index])}
 
 
 def batches(number=5, size=4):
@@ -91,43 +76,6 @@ def test_half_a_batch_and_one_utterance_are_not_halved():
     next(iter(steps))
     with pytest.raises(TrainingError, match="of lengths x 0 1 although the batch was halved; lower batch_bins"):
         steps.halve("full")
-
-
-def collate(items):
-    return [name for names, _ in items for name in names], {"x": torch.stack([batch["x"] for _, batch in items])}
-
-
-def read(loader, kill_at=(), seed=0):
-    """Values of all batches; the worker is killed before the batches `kill_at` are read."""
-    torch.manual_seed(seed)
-    steps, found, killed = steps_of(loader), [], []
-    for _, batch in steps:
-        found.append(batch["x"].flatten())
-        children = [p.pid for p in torch.multiprocessing.active_children()]
-        if steps.done in kill_at and len(killed) < len(kill_at):
-            killed.append(steps.done)
-            for child in children:
-                os.kill(child, signal.SIGKILL)
-    return torch.cat(found)
-
-
-@pytest.fixture
-def loader(monkeypatch):
-    """Twelve batches, read by a worker one at a time; it is looked after every 0.2 seconds, in place of every 5."""
-    monkeypatch.setattr(_MultiProcessingDataLoaderIter._try_get_data, "__defaults__", (0.2,))
-    return DataLoader(Noisy(), batch_size=1, num_workers=1, prefetch_factor=1, collate_fn=collate)
-
-
-def test_a_killed_worker_is_started_again_where_it_was(loader, caplog):
-    straight, after = read(loader), torch.rand(1)
-    again = read(loader, [4])
-    assert torch.equal(again, straight) and torch.equal(torch.rand(1), after)
-    assert caplog.text.count("a worker that reads data was killed; it is started again") == 1
-
-
-def test_a_worker_that_is_killed_twice_ends_training(loader):
-    with pytest.raises(TrainingError, match="a worker that reads data was killed again; the machine may be out of mem"):
-        read(loader, [2, 6])
 
 
 def test_errors_of_the_data_stay_what_they_are():

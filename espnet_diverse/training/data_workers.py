@@ -1,0 +1,114 @@
+"""Batches of a loader whose workers may be killed, for example where memory runs out.
+
+A worker that is killed may hold a lock that all processes of the loader share, or may have sent half of a batch. The
+process that reads would then wait for ever. Therefore it is told of the loss by a signal, leaves the loader as it is,
+and starts it again.
+"""
+
+import logging
+import signal
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+import torch
+
+from espnet_diverse.errors import TrainingError
+
+Batch = dict[str, torch.Tensor]
+Item = tuple[list[str], Batch]
+
+
+class _LostWorkerError(BaseException):
+    """A worker of the loader was killed. PyTorch's loop catches every `Exception` and would wait then."""
+
+
+class LoaderBatches:
+    """Batches of a loader; if one of its workers is killed, the loader is started again, once, where it was.
+
+    Args:
+        loader: The batches; workers are looked for in a `torch.utils.data.DataLoader`.
+        name: What messages call it.
+    """
+
+    def __init__(self, loader: Iterable[Item], name: str):
+        self.loader, self.name = loader, name
+        self.again = False
+        self.seed = torch.get_rng_state()  # from which the loader draws the seeds of its workers
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin at the first batch."""
+        self.number = 0
+        self.iterator = iter(self.loader)
+        if self._workers and threading.current_thread() is threading.main_thread():
+            # PyTorch's handler raises at any place of the main thread, which may be within a step of training.
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+
+    def __iter__(self) -> Iterator[Item]:
+        return self
+
+    def __next__(self) -> Item:
+        while True:
+            try:
+                with self._watched():
+                    item = next(self.iterator)
+            except _LostWorkerError as error:
+                self._begin_again(error)
+            except (RuntimeError, OSError, EOFError) as error:  # of a pipe, where a batch was being handed over
+                if not self._lost_worker(wait=0.1):  # its pipes close shortly before it has ended
+                    raise
+                self._begin_again(error)
+            else:
+                self.number += 1
+                return item
+
+    @property
+    def _workers(self) -> list:
+        return getattr(self.iterator, "_workers", [])
+
+    def _lost_worker(self, wait: float = 0) -> bool:
+        for worker in self._workers:
+            worker.join(wait)
+        return any(worker.exitcode for worker in self._workers)
+
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        """Raise where a worker is lost within this context, or was lost before; only the main thread can be told."""
+        if not self._workers or threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        signal.signal(signal.SIGCHLD, lambda *_: self._raise_if_lost())
+        try:
+            self._raise_if_lost()
+            yield
+        finally:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+
+    def _raise_if_lost(self) -> None:
+        if self._lost_worker():
+            raise _LostWorkerError
+
+    def _begin_again(self, error: BaseException) -> None:
+        self._abandon()
+        if self.again:
+            raise TrainingError(
+                f"{self.name}: a worker that reads data was killed again; the machine may be out of memory: lower "
+                "num_workers, and give the same command again"
+            ) from error
+        self.again = True
+        logging.warning("%s: a worker that reads data was killed; it is started again", self.name)
+        state, number = torch.get_rng_state(), self.number
+        torch.set_rng_state(self.seed)
+        self.begin()
+        while self.number < number:
+            next(self)
+        torch.set_rng_state(state)
+
+    def _abandon(self) -> None:
+        """End the other workers, which may wait for the lost one, and give the loader a lock that is free to end by."""
+        for worker in self._workers:
+            worker.kill()
+            worker.join()
+        self.iterator._workers_done_event = torch.multiprocessing.Event()  # type: ignore[attr-defined]
+        self.iterator = iter(())

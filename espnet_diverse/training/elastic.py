@@ -1,0 +1,85 @@
+"""Training in several processes by torch.distributed's elastic launch (torchrun as a library).
+
+Each process has one GPU, or one thread of the CPU, and takes a share of every batch. ESPnet wraps the model in
+DistributedDataParallel, which averages gradients over the processes; the process with rank 0 writes. If a process is
+killed, all of them start again and go on after the last checkpoint.
+"""
+
+import json
+import logging
+import os
+import signal
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from torch.distributed.elastic.multiprocessing.api import SignalException
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+from espnet_diverse import errors
+from espnet_diverse.errors import InterruptedRunError, TrainingError, UserError
+from espnet_diverse.training.config import Config
+from espnet_diverse.training.processes import Processes
+from espnet_diverse.training.worker import work
+
+_STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+
+
+def launch(task: str, config: Config, processes: Processes) -> None:
+    """Run ESPnet's training command in `processes`; see `espnet_diverse.training.processes.run`."""
+    # One GPU for each process, which it finds by its local rank. ESPnet itself starts no processes.
+    backend = "nccl" if processes.ngpu else "gloo"
+    config.update(ngpu=min(processes.ngpu, 1), dist_backend=backend, multiprocessing_distributed=False)
+    logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)  # it says on the console what is raised
+    # A store that all starts shared would tell processes the addresses of those that were killed.
+    os.environ.setdefault("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1")
+    with tempfile.TemporaryDirectory() as folder, _signal_handlers_kept():
+        try:
+            elastic_launch(_launch(processes), work)(task, dict(config), folder)
+        except ChildFailedError as error:
+            raise _cause(error, Path(folder)) from error
+        except SignalException as error:
+            said = "ended without a save within the epoch; the same command goes on after the last finished one"
+            raise InterruptedRunError(f"{error.sigval.name}: {said}") from error
+
+
+@contextmanager
+def _signal_handlers_kept() -> Iterator[None]:
+    """Put back the handlers that the launch replaces with its own, which raise in whatever runs afterwards."""
+    main = threading.current_thread() is threading.main_thread()  # elsewhere the launch replaces none
+    before = {number: signal.getsignal(number) for number in _STOPS} if main else {}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _launch(processes: Processes) -> LaunchConfig:
+    return LaunchConfig(
+        min_nodes=processes.num_nodes,
+        max_nodes=processes.num_nodes,
+        nproc_per_node=processes.of_machine,
+        run_id="espnet_diverse",
+        rdzv_backend="c10d",
+        rdzv_endpoint=processes.rdzv_endpoint or "localhost:0",
+        rdzv_configs={"is_host": processes.node_rank == 0},
+        local_addr="localhost" if processes.num_nodes == 1 else None,  # the name of this machine may lead nowhere
+        max_restarts=processes.max_restarts,
+        monitor_interval=0.2,
+        start_method="spawn",
+    )
+
+
+def _cause(error: ChildFailedError, folder: Path) -> UserError:
+    """The error of the user that a process has written, or what is known of a process that failed otherwise."""
+    for file in sorted(folder.iterdir()):
+        said = json.loads(file.read_text(encoding="utf-8"))
+        return getattr(errors, said["type"])(said["message"])
+    rank, failure = error.get_first_failure()
+    how = f"was killed by signal {-failure.exitcode}" if failure.exitcode < 0 else "failed, see the logs of the run"
+    advice = "the same command goes on after the last finished epoch"
+    return TrainingError(f"process {rank} {how}, and --max_restarts allows no further start; {advice}")

@@ -1,0 +1,105 @@
+"""Batches of a loader whose workers are killed: anywhere, with a lock in their hands, and with half a batch sent."""
+
+import os
+import signal
+import struct
+import sys
+
+import pytest
+import torch
+from torch.utils.data import DataLoader
+from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
+
+from espnet_diverse.errors import TrainingError
+from espnet_diverse.training.data_workers import LoaderBatches
+
+
+class Noisy(torch.utils.data.Dataset):
+    """Items with noise that workers draw; `fault` is called in the worker once, before item 6."""
+
+    def __init__(self, fault=None, marker=None):
+        self.fault, self.marker = fault, marker
+
+    def __len__(self):
+        return 12
+
+    def __getitem__(self, index):
+        if index == 6 and self.fault and not self.marker.exists():
+            self.marker.touch()
+            self.fault()
+        return [f"u{index}"], {"x": torch.rand(1) + index}
+
+
+def of_worker(name):
+    """A variable of the loop that PyTorch runs in a worker."""
+    frame = sys._getframe()
+    while frame.f_code.co_name != "_worker_loop":
+        frame = frame.f_back
+    return frame.f_locals[name]
+
+
+def killed():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def killed_with_the_lock():
+    of_worker("done_event")._cond.acquire()
+    killed()
+
+
+def killed_with_half_a_batch_sent():
+    queue = of_worker("data_queue")
+    queue._wlock.acquire()
+    queue._writer._send(struct.pack("!i", 100) + b"half")
+    killed()
+
+
+def collate(items):
+    return [name for names, _ in items for name in names], {"x": torch.stack([batch["x"] for _, batch in items])}
+
+
+def loader(dataset, workers=1):
+    return DataLoader(dataset, batch_size=1, num_workers=workers, prefetch_factor=1, collate_fn=collate)
+
+
+def read(loader, kill_at=()):
+    """Values of all batches; the worker is killed before the batches `kill_at` are read."""
+    torch.manual_seed(0)
+    found, to_kill = [], list(kill_at)
+    batches = LoaderBatches(loader, "train epoch 1 of 1")
+    for _, batch in batches:
+        found.append(batch["x"].flatten())
+        if batches.number in to_kill:
+            to_kill.remove(batches.number)
+            for child in torch.multiprocessing.active_children():
+                os.kill(child.pid, signal.SIGKILL)
+    return torch.cat(found)
+
+
+def test_a_killed_worker_is_started_again_where_it_was(caplog):
+    straight, after = read(loader(Noisy())), torch.rand(1)
+    again = read(loader(Noisy()), [4])
+    assert torch.equal(again, straight) and torch.equal(torch.rand(1), after)
+    assert caplog.text.count("a worker that reads data was killed; it is started again") == 1
+
+
+@pytest.mark.timeout(60)  # a reader that waits for the killed worker would wait for ever
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("fault", [killed, killed_with_the_lock, killed_with_half_a_batch_sent])
+def test_a_worker_may_be_killed_anywhere(fault, workers, tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr(_MultiProcessingDataLoaderIter._try_get_data, "__defaults__", (0.2,))  # PyTorch looks soon
+    straight, after = read(loader(Noisy(), workers)), torch.rand(1)
+    again = read(loader(Noisy(fault, tmp_path / "marker"), workers))
+    assert torch.equal(again, straight) and torch.equal(torch.rand(1), after)
+    assert caplog.text.count("a worker that reads data was killed; it is started again") == 1
+
+
+@pytest.mark.timeout(60)
+def test_a_worker_that_is_killed_twice_ends_training():
+    with pytest.raises(TrainingError, match="a worker that reads data was killed again; the machine may be out of mem"):
+        read(loader(Noisy()), [2, 6])
+
+
+def test_no_signal_handler_is_left():
+    read(loader(Noisy()))
+    assert signal.getsignal(signal.SIGCHLD) == signal.SIG_DFL
