@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from espnet_diverse.bin import options
 from espnet_diverse.bin.cluster_option import add_cluster, workers
 from espnet_diverse.bin.transcribe_stream import add_stream_options, check_stream_options, run_stream
-from espnet_diverse.decoding.options import SPEECH_SEARCHES
+from espnet_diverse.decoding.options import SAME_LANGUAGE_TASKS, SPEECH_SEARCHES
 
 if TYPE_CHECKING:
     from espnet_diverse.decoding.options import Options
@@ -179,7 +179,7 @@ def _check(recognizer: "Recognizer", args: argparse.Namespace, given: Mapping[st
     task = recognizer.search.task
     if args.task not in (None, task):
         raise ConfigError(f"--task {args.task}: {args.model_dir} is a model of task {task}; give another model or task")
-    completed(recognizer.search.conditions, given, same_language=task in ("asr", "s2t"))
+    completed(recognizer.search.conditions, given, same_language=task in SAME_LANGUAGE_TASKS)
 
 
 def _results(

@@ -21,6 +21,8 @@ SAMPLING = ("temperature", "top_k", "seed")
 TEXT_TASKS = ("asr", "st", "mt")
 SEARCHED_TASKS = (*TEXT_TASKS, "s2t")
 """Tasks of models that `decode` and `transcribe` search with; a multitask model of s2t needs a prompt."""
+SAME_LANGUAGE_TASKS = ("asr", "s2t")
+"""Tasks of models whose text is in the language that is spoken."""
 PRECISIONS = ("float32", "int8", "bfloat16")
 _OURS = ("search", "batch_size", "length_penalty", "hotword_weight", *SAMPLING)
 _WITH_LM = 0.3

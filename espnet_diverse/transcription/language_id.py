@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from espnet_diverse.decoding.ctc_prefix import IMPOSSIBLE
-from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.options import SAME_LANGUAGE_TASKS, Options
 from espnet_diverse.decoding.predictor import Predictor
 
 _TEMPERATURE = 0.1  # of greatest likelihood on the dev sets of three models of seven and ten languages
@@ -26,7 +26,7 @@ _TEMPERATURE = 0.1  # of greatest likelihood on the dev sets of three models of 
 
 def spoken_conditions(search: Predictor) -> list[str]:
     """Conditions of a model that hold the spoken language; in speech recognition the text is in that language too."""
-    spoken = ("lang", "tgtlang") if search.task in ("asr", "s2t") else ("lang",)
+    spoken = ("lang", "tgtlang") if search.task in SAME_LANGUAGE_TASKS else ("lang",)
     return [condition for condition in spoken if condition in search.conditions.names]
 
 

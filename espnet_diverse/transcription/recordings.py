@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from espnet_diverse.audio.sources import Audio, Source, open_audio
 from espnet_diverse.decoding.condition_ids import KnownConditions, completed, indices_of, warn_of_unused
 from espnet_diverse.decoding.grouping import each_result, grouped
-from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.options import SAME_LANGUAGE_TASKS, Options
 from espnet_diverse.decoding.predictor import Prediction, Predictor
 from espnet_diverse.transcription.alignment import align_words, check_ctc, frame_times
 from espnet_diverse.transcription.language_id import identify_language, spoken_conditions
@@ -122,7 +122,7 @@ class Transcription:
     ):
         self.search, self.segmentation, self.options = search, segmentation, search.resolve(options)
         self.window = _WINDOW * self.options.batch_size
-        self.same_language = search.task in ("asr", "s2t")
+        self.same_language = search.task in SAME_LANGUAGE_TASKS
         self.warned: dict[str, str] = {}
         self.frames = None
         check_whole(search, segmentation, word_timestamps, self.options)
