@@ -19,7 +19,6 @@ from typing import BinaryIO
 import numpy as np
 import safetensors.torch
 import torch
-from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from espnet_diverse.errors import ModelError
@@ -116,7 +115,7 @@ def load(path: str | Path, device: str | torch.device = "cpu") -> dict:
         raise ModelError(f"{path}: is not a checkpoint or holds objects that are not allowed in one") from error
     except ModelError:
         raise
-    except (RuntimeError, EOFError, OSError, ValueError, KeyError, SafetensorError) as error:
+    except Exception as error:  # the restricted unpickler meets damage with any of them, such as IndexError
         raise ModelError(f"{path}: the file is damaged; use another checkpoint or train again") from error
     if not isinstance(state, dict):
         raise ModelError(f"{path}: holds a {type(state).__name__}, not the named parameters of a model")

@@ -2,6 +2,7 @@ import datetime
 import os
 import re
 import shutil
+import zipfile
 from types import SimpleNamespace
 
 import numpy as np
@@ -104,6 +105,18 @@ def test_missing_damaged_and_foreign_files_are_refused(tmp_path):
             checkpoint.load(path)
     checkpoint.save([1, 2], path)
     with pytest.raises(ModelError, match="holds a list, not the named parameters"):
+        checkpoint.load(path)
+
+
+@pytest.mark.parametrize(
+    "pickled", [b"\x80\x02a.", b"\x80\x02}K\x01K\x02\x86u.", b"\x80\x02Nb.", b"\x80\x02X\x02\0\0\0ab"]
+)
+def test_damage_is_named_whatever_error_the_unpickler_meets_it_with(tmp_path, pickled):
+    path = tmp_path / "damaged.pth"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("archive/data.pkl", pickled)
+        archive.writestr("archive/version", b"3\n")
+    with pytest.raises(ModelError, match=r"damaged\.pth: (the file is damaged|is not a checkpoint)"):
         checkpoint.load(path)
 
 

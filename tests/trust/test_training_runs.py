@@ -192,7 +192,7 @@ def test_a_full_disk(full, tiny_run, straight, tmp_path, tell):
         for share in (0.0, 0.5, 0.99) if full else (0.5,):
             folder = tmp_path / f"{save}-{share}"
 
-            room = int(share * size * draw.uniform(0.9, 1))
+            room = max(int(share * size * draw.uniform(0.9, 1)), 2**16)  # what is printed needs room too
 
             def fill(save=save, room=room):
                 calls, write = iter(range(1, 100)), checkpoint.save
