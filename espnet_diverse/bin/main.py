@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from espnet_diverse import __version__
+from espnet_diverse.allocator import keep_freed_memory
 from espnet_diverse.bin.options import notice, settle_model
 from espnet_diverse.errors import InterruptedRunError, UserError
 from espnet_diverse.hub import is_name
@@ -128,7 +129,8 @@ def main(arguments: list[str] | None = None) -> int:
 
         complete(COMMANDS, command_parser)
     args = _parser().parse_args(arguments)
-    fast_start()  # here and not above, so that an import of this module changes nothing of the process
+    keep_freed_memory()  # here and not above, so that an import of this module changes nothing of the process
+    fast_start()
     return run_command(args.command, args.arguments)
 
 

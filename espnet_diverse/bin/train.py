@@ -4,6 +4,7 @@ import argparse
 from dataclasses import fields
 from pathlib import Path
 
+from espnet_diverse.allocator import IN_TRAINING, keep_freed_memory
 from espnet_diverse.bin import options
 from espnet_diverse.errors import UserError
 
@@ -88,6 +89,7 @@ def run(args: argparse.Namespace) -> int:
     """Train."""
     from espnet_diverse.training.config import merge
 
+    keep_freed_memory(IN_TRAINING)
     config = merge(options.fragments(args), args.set)  # before the import of ESPnet, which takes seconds
     from espnet_diverse.training.processes import Processes
     from espnet_diverse.training.stages import train

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout
 from pathlib import Path
 
+from espnet_diverse.allocator import IN_TRAINING, keep_freed_memory
 from espnet_diverse.errors import UserError
 from espnet_diverse.registration import fast_start
 
@@ -22,6 +23,7 @@ def work(task: str, config: Mapping, errors: str) -> None:
     """
     if any(Path(errors).iterdir()):
         sys.exit(1)
+    keep_freed_memory(IN_TRAINING)
     fast_start()
     import torch
 
