@@ -15,6 +15,9 @@ class UpdateCounter(nn.Module):
     update is therefore counted in the first forward pass in training that sees a new version. The buffer is a float so
     that checkpoint averaging averages it like the weights.
 
+    PyTorch's fused optimizers do not raise the version counter. In a training loop of your own, call
+    `torch.autograd.graph.increment_version` after their steps, as `training/optimizers.py` does.
+
     Args:
         spans: Lengths of schedules in updates, as options give them. One that is a share of the run, see `is_share`,
             needs the number of updates of the run, which is then a second buffer, `of_run`: training writes it with

@@ -32,11 +32,12 @@ from espnet_diverse.training.classification import ClassificationTask
 from espnet_diverse.training.condition_names import ConditionIndices, names_of_conditions
 from espnet_diverse.training.config import load
 from espnet_diverse.training.initialisation import initialise
+from espnet_diverse.training.optimizers import FusedOptimizers
 from espnet_diverse.training.text_batches import build_batch_sampler
 from espnet_diverse.training.trainer import Trainer
 
 
-class _TaskMixin:
+class _TaskMixin(FusedOptimizers):
     """What our tasks have in common; before a task of ESPnet in the bases."""
 
     trainer = Trainer

@@ -1,0 +1,73 @@
+"""Adam is fused unless a configuration chooses its form, and trains what the other form trains, up to rounding."""
+
+from argparse import Namespace
+
+import pytest
+import torch
+
+from espnet_diverse.attention.update_counter import UpdateCounter
+from espnet_diverse.training.tasks import MTTask
+
+
+def optimizer(model, **options):
+    (built,) = MTTask.build_optimizers(args := Namespace(optim_conf=options, **COMMON), model)
+    assert args.optim_conf == options  # what config.yaml shows is what was asked for
+    return built
+
+
+COMMON = {
+    "optim": "adam",
+    "sharded_ddp": False,
+    "num_optimizers": 1,
+    "exclude_weight_decay": False,
+    "exclude_weight_decay_conf": {},
+}
+
+
+@pytest.mark.parametrize(("options", "fused"), [({}, True), ({"fused": False}, False), ({"foreach": True}, None)])
+def test_adam_is_fused_unless_its_form_is_chosen(options, fused):
+    assert optimizer(torch.nn.Linear(2, 3), lr=0.1, **options).param_groups[0]["fused"] is fused
+
+
+@pytest.mark.parametrize("name", ["sgd", "adadelta"])
+def test_other_optimizers_are_as_espnet_builds_them(name, monkeypatch):
+    monkeypatch.setitem(COMMON, "optim", name)
+    assert not optimizer(torch.nn.Linear(2, 3), lr=0.1).param_groups[0].get("fused")
+
+
+def trained(fused):
+    torch.manual_seed(0)
+    model, x = torch.nn.Linear(7, 5), torch.randn(11, 7)
+    adam = optimizer(model, lr=0.1, betas=(0.9, 0.98), **({} if fused else {"fused": False}))
+    for _ in range(20):
+        adam.zero_grad()
+        model(x).square().sum().backward()
+        adam.step()
+    return model.weight.detach(), adam
+
+
+@pytest.mark.parametrize("options", [{}, {"fused": False}])
+def test_every_update_that_is_made_is_counted(options):
+    """A step of a `GradScaler` whose gradients are not finite is none."""
+    model = torch.nn.Linear(2, 3)
+    adam, counter = optimizer(model, lr=0.1, **options), UpdateCounter()
+    counts = []
+    for found_inf in (None, torch.zeros(()), torch.ones(()), None):
+        counts.append(int(counter(model.weight)))
+        model(torch.ones(1, 2)).sum().backward()
+        if found_inf is not None and adam.param_groups[0]["fused"]:
+            adam.found_inf, adam.grad_scale = found_inf, None
+        if found_inf is None or not found_inf or adam.param_groups[0]["fused"]:
+            adam.step()
+        adam.found_inf = None
+    assert [*counts, int(counter(model.weight))] == [0, 1, 2, 2, 3]
+
+
+def test_both_forms_train_alike():
+    torch.testing.assert_close(trained(True)[0], trained(False)[0], rtol=1e-4, atol=1e-5)
+
+
+def test_a_run_that_began_without_it_goes_on_without_it():
+    (_, fused), (_, plain) = trained(True), trained(False)
+    fused.load_state_dict(plain.state_dict())
+    assert fused.param_groups[0]["fused"] is False
