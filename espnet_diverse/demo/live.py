@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 from espnet_diverse.audio.libsndfile import RATES
 from espnet_diverse.audio.resampling import resample_blocks
 from espnet_diverse.conditions import values_by_condition
-from espnet_diverse.decoding.block_search import BlockSearch, check_streaming, load_block_search
+from espnet_diverse.decoding.block_search import BlockSearch, check_stream_options, check_streaming, load_block_search
 from espnet_diverse.decoding.condition_ids import completed, indices_of
 from espnet_diverse.decoding.fusion import Fusion
+from espnet_diverse.decoding.options import Options
 from espnet_diverse.demo.controls import whole
 from espnet_diverse.demo.limits import Limits
 from espnet_diverse.demo.uploads import Refusal, RefusedError
@@ -200,7 +201,8 @@ def load_live(
 ) -> LiveRecognition | None:
     """Load a model for live recognition; None where it needs whole recordings.
 
-    The model does where its encoder does not stream, and with hotwords, another precision or compiled layers.
+    The model does where its encoder does not stream, and with hotwords, an n-gram model, another precision or compiled
+    layers.
 
     Args:
         model_dir: Directory of the run.
@@ -216,12 +218,13 @@ def load_live(
         ModelError: A file is missing or damaged, or the weights do not fit.
     """
     config_file, fusion = model_dir / "config.yaml", fusion or Fusion()
-    if compile or precision != "float32" or fusion.hotwords is not None:
+    if compile or precision != "float32":
         return None
-    config = read_config(config_file)
+    config, options = read_config(config_file), Options()
     try:
         check_streaming(config, config_file)
-    except ModelError:
+        check_stream_options(options, fusion)
+    except (ConfigError, ModelError):
         return None
-    search = load_block_search(model_dir, model_file, device=device, fusion=fusion)
+    search = load_block_search(model_dir, model_file, options, device, fusion)
     return LiveRecognition(search, segmentation, limits)

@@ -4,6 +4,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from http import HTTPStatus
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -204,7 +205,14 @@ def test_the_language_of_a_recording_is_given_when_it_begins(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "how", [{"precision": "int8"}, {"compile": True}, {"fusion": Fusion(hotwords="words")}], ids=str
+    "how",
+    [
+        {"precision": "int8"},
+        {"compile": True},
+        {"fusion": Fusion(hotwords=Path("a"))},
+        {"fusion": Fusion(Path("a.arpa"))},
+    ],
+    ids=str,
 )
 def test_what_streaming_cannot_do_keeps_whole_recordings(streaming_run, how):
     assert load_live(streaming_run, None, Limits(), ENERGY, **how) is None
