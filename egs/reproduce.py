@@ -36,7 +36,7 @@ KEYS = {
     *("recipe", "corpus", "prepared", "options", "config"),
     *("metric", "row", "score_options", "sets", "baseline", "seeds", "runs"),
 }
-RUN_KEYS = {"fragments", "expected", "set", "seeds"}
+RUN_KEYS = {"fragments", "expected", "set", "seeds", "init_param"}
 SYNTHETIC = "synthetic"  # the corpus that the recipe generates
 STOPPED = 75  # EX_TEMPFAIL: call again
 
@@ -50,7 +50,8 @@ class Run:
         shared: The settings of that experiment, see `reproduce.yaml`.
         name: Name in the experiment.
         seed: Random seed.
-        settings: Its own settings: `fragments`, `expected`, and `set`, a list of changes of the configuration.
+        settings: Its own settings: `fragments`, `expected`, and `set`, a list of changes of the configuration,
+            and `init_param`, the weights that it begins with, in which {seed} stands for the seed.
     """
 
     experiment: str
@@ -91,6 +92,8 @@ class Run:
         elif shared.get("prepared"):
             source = ["--data_dir", folder, "--stage", "tokens"]
         changes = [word for change in self.settings.get("set", ()) for word in ("--set", change)]
+        if "init_param" in self.settings:
+            changes += ["--init_param", self.settings["init_param"].format(seed=self.seed)]
         return [
             *("./run.sh", *source, "--tag", self.tag(self.name), "--seed", str(self.seed)),
             *("--config", shared["config"].format(self.settings["fragments"]), *changes),

@@ -2,22 +2,24 @@
 
 import json
 import re
+import sys
 
 import pytest
 import soundfile
 from espnet2.bin import asr_inference, s2t_inference
+from references.arpa import stand_in, write_arpa
 from references.espnet_models import LETTERS, MODELS, RATE, write_model
 from references.language_models import write_lm
 from references.markdown import ROOT
 from references.tones import tones
 
 from espnet_diverse.bin.main import main
-from espnet_diverse.decoding.fusion import INSIDE
+from espnet_diverse.decoding.fusion import INSIDE, NGRAM
 from espnet_diverse.registration.transducer_loss import transducer_loss
 from espnet_diverse.vocabulary import Vocabulary
 
 pytestmark = pytest.mark.usefixtures("cache")
-CASES = [*MODELS, "bpe", "lm"]
+CASES = [*MODELS, "bpe", "lm", "ngram"]
 WORK = ("decode", "transcribe", "pack")
 LENGTHS = (0.5, 0.75)
 BEAM = ["--beam_size", "3", "--nbest", "2"]
@@ -49,16 +51,23 @@ def write_case(folder, case):
         pieces.save(folder.with_name("pieces"))
         files = {"bpemodel": str(folder.with_name("pieces") / "bpe.model"), "token_list": pieces.tokens}
         return write_model(folder, "e_branchformer", token_type="bpe", **files)
-    write_model(folder, "conformer" if case == "lm" else case)
+    write_model(folder, "conformer" if case in ("lm", "ngram") else case)
     if case == "lm":
         write_lm(folder / INSIDE, LETTERS)
+    if case == "ngram":
+        (folder / INSIDE).mkdir()
+        write_arpa(folder / INSIDE / NGRAM, [letter for letter in LETTERS if len(letter) == 1])
     return folder
 
 
 @pytest.fixture(scope="module", params=CASES)
 def case(request, tmp_path_factory):
     """The name of a model, and its directory."""
-    return request.param, write_case(tmp_path_factory.mktemp("models") / request.param, request.param)
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "ngram":  # which needs no kenlm here
+            patch.delitem(sys.modules, "espnet.nets.scorers.ngram", raising=False)
+            patch.setitem(sys.modules, "kenlm", stand_in())
+        yield request.param, write_case(tmp_path_factory.mktemp("models") / request.param, request.param)
 
 
 @pytest.fixture(scope="module")
@@ -71,10 +80,13 @@ def expected(case, data_dir):
         program = s2t_inference.Speech2Text(*files, lang_sym="<deu>", **beam)
         return [[(best[3], float(best[4].score)) for best in program(samples)] for samples in audio]
     weights = {"ctc_weight": 1.0 if name == "ctc" else 0.3, "lm_weight": 0.3 if name == "lm" else 0.0}
+    added = {}
+    if name == "ngram":
+        added = {"ngram_file": str(folder / INSIDE / NGRAM), "ngram_weight": 0.3}
     of_lm = {"lm_train_config": folder / INSIDE / "config.yaml", "lm_file": folder / INSIDE / "valid.loss.ave.pth"}
     with transducer_loss():
         program = asr_inference.Speech2Text(
-            *files, transducer_conf={"nbest": 2}, **beam, **weights, **(of_lm if name == "lm" else {})
+            *files, transducer_conf={"nbest": 2}, **beam, **weights, **(of_lm if name == "lm" else added)
         )
     return [[(best[0], float(best[3].score)) for best in program(samples)] for samples in audio]
 

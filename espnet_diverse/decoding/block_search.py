@@ -19,6 +19,7 @@ ESPnet's classes do the work of the encoder and of the blockwise search. What is
   texts of characters is nearly always the case.
 """
 
+import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ from numpy.typing import NDArray
 from espnet_diverse.decoding.build_search import Search, build_search
 from espnet_diverse.decoding.condition_ids import KnownConditions, known_conditions
 from espnet_diverse.decoding.fusion import Fusion, language_model_files, language_model_of
+from espnet_diverse.decoding.ngram import is_ngram
 from espnet_diverse.decoding.options import Options, has_ctc, text_task, usual_ctc_weight
 from espnet_diverse.decoding.precision import check_device
 from espnet_diverse.decoding.results import Text
@@ -200,8 +202,13 @@ def load_block_search(
     config_file, options, fusion = Path(model_dir) / "config.yaml", options or Options(), fusion or Fusion()
     weights, config = find_weights(Path(model_dir), model_file), read_config(config_file)
     check_streaming(config, config_file)
-    _check_options(options, fusion)
+    check_stream_options(options, fusion)
     folder, lm = language_model_of(Path(model_dir), fusion, options.search), {}
+    if folder is not None and is_ngram(folder):
+        logging.warning(
+            "%s: its n-gram model is not used while streaming; scores and texts are those without it", model_dir
+        )
+        folder = None
     if folder is not None:
         lm = dict(zip(("lm_train_config", "lm_file"), language_model_files(folder, fusion.weights), strict=True))
     options = options.resolved(has_ctc(config, "asr"), folder is not None, usual_ctc_weight(config, "asr"))
@@ -243,7 +250,12 @@ def check_streaming(config: Mapping, config_file: Path) -> None:
         raise ModelError(f"{config_file}: block_size 0 is a single block; streaming needs encoder_conf.block_size > 0")
 
 
-def _check_options(options: Options, fusion: Fusion) -> None:
+def check_stream_options(options: Options, fusion: Fusion) -> None:
+    """Refuse what a search cannot do while somebody speaks.
+
+    Raises:
+        ConfigError: An option or a part of the fusion is not possible.
+    """
     if options.search not in ("batched", "espnet"):
         raise ConfigError(f"search={options.search} is not possible while streaming; set search=batched")
     if options.nbest > 1:
@@ -252,6 +264,8 @@ def _check_options(options: Options, fusion: Fusion) -> None:
         raise ConfigError("minlenratio and maxlenratio need the whole utterance; set search=batched, or leave them out")
     if fusion.hotwords is not None:
         raise ConfigError("hotwords are not possible while streaming; leave them out")
+    if fusion.language_model is not None and is_ngram(fusion.language_model):
+        raise ConfigError("an n-gram model is not possible while streaming; leave --lm out")
 
 
 class _Task(TASKS["asr"]):  # type: ignore[misc,name-defined]

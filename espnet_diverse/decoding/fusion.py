@@ -7,7 +7,7 @@ from pathlib import Path
 from torch import nn
 
 from espnet_diverse.decoding.condition_ids import KnownConditions, known_conditions
-from espnet_diverse.decoding.ngram import NgramScorer, is_ngram
+from espnet_diverse.decoding.ngram import NgramScorer, is_ngram, is_usable
 from espnet_diverse.decoding.options import LM_SEARCHES
 from espnet_diverse.errors import ModelError
 from espnet_diverse.training.averaging import weights_name
@@ -15,6 +15,8 @@ from espnet_diverse.training.tasks import find_weights, load_model, read_config
 
 INSIDE = "language_model"
 """Folder of a language model in the directory of a run: that of a packed model of ESPnet is unpacked to it."""
+NGRAM = "ngram.bin"
+"""N-gram model in that folder, in any format of KenLM, which knows them by their content."""
 
 
 @dataclass(frozen=True)
@@ -33,11 +35,22 @@ class Fusion:
 
 
 def language_model_of(model_dir: Path, fusion: Fusion, search: str) -> Path | None:
-    """Directory of the language model to use: the one that is named, else the model's own if the search takes one."""
+    """The language model to use: the one that is named, else the model's own if the search takes one.
+
+    Args:
+        model_dir: Directory of the run of the model.
+        fusion: What the user names.
+        search: The option `search`.
+
+    Returns:
+        The directory of a run, a file of KenLM, or None.
+    """
     own = model_dir / INSIDE
-    if fusion.language_model is None and search in LM_SEARCHES and (own / "config.yaml").is_file():
+    if fusion.language_model is not None or search not in LM_SEARCHES:
+        return fusion.language_model
+    if (own / "config.yaml").is_file():
         return own
-    return fusion.language_model
+    return own / NGRAM if (own / NGRAM).is_file() and is_usable(own / NGRAM) else None
 
 
 def language_model_files(model_dir: Path, weights: str | Path | None = None) -> tuple[Path, Path]:

@@ -4,6 +4,8 @@ ESPnet's `NgramFullScorer` gives the log (of base 10) of the probability of each
 last tokens have the same scores, which are computed once.
 """
 
+import logging
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +13,40 @@ import torch
 from torch import Tensor
 
 from espnet_diverse.errors import ConfigError, ModelError
+from espnet_diverse.foreign_config import TRUST
 
 _SUFFIXES = (".arpa", ".arpa.gz", ".bin", ".binary")
+_BINARY = b"mmap lm http://kheafield.com/code"
+_INSTALL = "pip install 'espnet_diverse[kenlm]'"
 
 
 def is_ngram(model: Path) -> bool:
     """Whether a language model is a file of KenLM, by its name."""
     return model.name.endswith(_SUFFIXES) and not model.is_dir()
+
+
+def is_usable(own: Path) -> bool:
+    """Whether the n-gram model of a packed model is used; a warning says why it is not.
+
+    KenLM takes its binary format as it is, with the offsets in it, so that a damaged or hostile file can do anything.
+    It is used only by those who trust the model; the text format is parsed.
+
+    Args:
+        own: The n-gram model, in the directory that the model was unpacked to.
+    """
+    try:
+        import kenlm  # noqa: F401, only whether it is there
+    except ImportError:
+        reason = f"because kenlm is not installed: {_INSTALL}"
+    else:
+        with own.open("rb") as file:
+            is_binary = file.read(len(_BINARY)) == _BINARY
+        if not is_binary or os.environ.get(TRUST) == "1":
+            return True
+        reason = f"because kenlm does not check its binary format; set {TRUST}=1 if you trust the model"
+    what = "its n-gram model is not used"
+    logging.warning("%s: %s, %s; scores and texts are those without it", own.parent.parent, what, reason)
+    return False
 
 
 class NgramScorer:
@@ -41,7 +70,7 @@ class NgramScorer:
         try:
             from espnet.nets.scorers.ngram import NgramFullScorer
         except ImportError as error:
-            raise ConfigError(f"{path}: an n-gram model needs kenlm: pip install 'espnet_diverse[kenlm]'") from error
+            raise ConfigError(f"{path}: an n-gram model needs kenlm: {_INSTALL}") from error
         try:
             self.espnets = NgramFullScorer(str(path), tokens)
         except (OSError, RuntimeError) as error:

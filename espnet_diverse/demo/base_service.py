@@ -12,7 +12,9 @@ from espnet_diverse.decoding.options import Options
 from espnet_diverse.decoding.predictor import Predictor
 from espnet_diverse.demo.controls import condition_controls, search_options
 from espnet_diverse.demo.limits import Limits
+from espnet_diverse.demo.live import LiveRecognition
 from espnet_diverse.demo.results import Results
+from espnet_diverse.errors import ConfigError
 
 _TASK_NAMES = {"asr": "Speech recognition", "st": "Speech translation", "mt": "Text translation"}
 _NBEST = 5
@@ -21,8 +23,9 @@ _NBEST = 5
 class ModelService(ABC):
     """Serves the requests of the page with one model.
 
-    Requests run one at a time, in the order in which they get the lock. A request's search options are passed down as
-    arguments, so that a request does not change another one.
+    Requests run one at a time, in the order in which they get the lock; those of a live recording, which cannot wait,
+    run beside them. A request's search options are passed down as arguments, so that a request does not change another
+    one.
 
     Args:
         name: Name of the model.
@@ -32,20 +35,23 @@ class ModelService(ABC):
 
     Attributes:
         options: Search options of a request that chooses none.
+        live: Recognition while somebody speaks; None where the model needs whole recordings.
     """
 
     def __init__(self, name: str, search: Predictor, results: Results, limits: Limits):
         self.name, self.search, self.results, self.limits = name, search, results, limits
         self.options = search.options
+        self.live: LiveRecognition | None = None
         self._lock = Lock()
 
     def about(self) -> dict:
-        """Describe the model to the page: name, task, rate of its audio, conditions, defaults and limits."""
+        """Describe the model to the page: name, task, audio, conditions, defaults and limits."""
         beam_size = self.options.beam_size
         return {
             "name": self.name,
             "task": self.search.task,
             "rate": self.search.rate,
+            "live": self.live is not None,
             "description": self._description(),
             "conditions": condition_controls(self.search.conditions, self.search.task),
             "beam_size": beam_size,
@@ -82,6 +88,19 @@ class ModelService(ABC):
         """Plot attention heads on a result; see `Results.heads`."""
         with self._lock:
             return self.results.heads(choices)
+
+    def begin(self, body: bytes, choices: Mapping[str, str]) -> dict:
+        """Begin a recording that is transcribed while somebody speaks; see `LiveRecognition.begin`."""
+        return self._live().begin(choices)
+
+    def hear(self, body: bytes, choices: Mapping[str, str]) -> dict:
+        """Hear the next part of that recording; see `LiveRecognition.hear`."""
+        return self._live().hear(body, choices)
+
+    def _live(self) -> LiveRecognition:
+        if self.live is None:
+            raise ConfigError("this model does not transcribe while somebody speaks; send the whole recording")
+        return self.live
 
     def _description(self) -> str:
         conditions = condition_controls(self.search.conditions, self.search.task)

@@ -25,13 +25,14 @@ HOST = "127.0.0.1"
 BODY = "application/octet-stream"
 _HOSTS = (HOST, "localhost")  # with any port, because a tunnel may have another one
 _LENGTH = re.compile("[0-9]{1,15}")
+_SCRIPTS = ("page.js", "result.js", "recording.js", "live.js", "microphone.js")
 _STATIC = {
     "/": ("index.html", "text/html; charset=utf-8"),
     "/page.css": ("page.css", "text/css; charset=utf-8"),
-    "/page.js": ("page.js", "text/javascript; charset=utf-8"),
-    "/result.js": ("result.js", "text/javascript; charset=utf-8"),
-    "/recording.js": ("recording.js", "text/javascript; charset=utf-8"),
+    **{f"/{name}": (name, "text/javascript; charset=utf-8") for name in _SCRIPTS},
 }
+_SERVED = {"/run": "run", "/heads": "heads", "/live/begin": "begin", "/live/part": "hear"}
+"""Methods of the service by path."""
 _POLICY = "; ".join(
     (
         "default-src 'none'",
@@ -66,6 +67,12 @@ class Service(Protocol):
 
     def heads(self, body: bytes, choices: Mapping[str, str]) -> dict:
         """Plot the attention heads of a result."""
+
+    def begin(self, body: bytes, choices: Mapping[str, str]) -> dict:
+        """Begin a recording that is transcribed while somebody speaks."""
+
+    def hear(self, body: bytes, choices: Mapping[str, str]) -> dict:
+        """Hear the next part of that recording."""
 
 
 class Server(ThreadingHTTPServer):
@@ -117,7 +124,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:  # noqa: N802
         path, _, query = self.path.partition("?")
-        served = {"/run": "run", "/heads": "heads"}.get(path)
+        served = _SERVED.get(path)
         if refusal := self._wrong_origin() or self._unfit(served):
             self._refuse(refusal)
             return
@@ -164,6 +171,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self, serve: Callable[[], dict]) -> None:
         try:
             answer, status = serve(), HTTPStatus.OK
+        except RefusedError:
+            raise
         except UserError as error:
             answer, status = {"error": str(error)}, HTTPStatus.BAD_REQUEST
         except Exception as error:  # of any kind, because a request must not stop the server

@@ -18,7 +18,7 @@ from zipfile import is_zipfile
 
 from espnet_diverse.corpora.shared.release import unzip
 from espnet_diverse.data.atomic_files import write_text
-from espnet_diverse.decoding.fusion import INSIDE
+from espnet_diverse.decoding.fusion import INSIDE, NGRAM
 from espnet_diverse.errors import DataError, ModelError, UserError
 from espnet_diverse.foreign_config import OF_THE_MACHINE, check_config, named_files
 from espnet_diverse.foreign_yaml import read_yaml, shortened
@@ -38,10 +38,13 @@ NAMES = {
 }
 """ESPnet's argument names of config.yaml and the weights, by task."""
 
+NGRAM_FILE = "ngram_file"
+"""ESPnet's argument name of an n-gram model."""
+
 _LM = NAMES["lm"]
 _UNUSED = "unused.txt"  # what else an archive has, in the directory that it is unpacked to
 _CACHE = "ESPNET_DIVERSE_CACHE"
-_LAYOUT = "3"  # version of the directories in the cache; increase it when unpacking changes
+_LAYOUT = "4"  # version of the directories in the cache; increase it when unpacking changes
 _FILES = 10_000
 _LONGEST_NAME = 1000  # of a member; file systems refuse longer ones
 _BYTES = 1 << 26  # unpacked size that is allowed for any archive
@@ -97,7 +100,7 @@ def _run_of(model: Path, key: str, files: Path | None = None) -> Path:
             _arrange(Members(model, files or members), folder)
     if (target / _UNUSED).is_file():
         unused = (target / _UNUSED).read_text(encoding="utf-8").strip()
-        logging.warning("%s: its %s is not used; scores and texts are those of the model alone", model, unused)
+        logging.warning("%s: its %s is not used; scores and texts are those without it", model, unused)
     return target
 
 
@@ -179,10 +182,20 @@ def _arrange(members: Members, folder: Path) -> None:
     if (members.folder / CARD).is_file():
         _copy(members.folder / CARD, folder / CARD)
     save(config, folder / "config.yaml")
-    if members.task != "lm" and _LM[0] in members.configs and _LM[1] in members.files:
+    if members.task != "lm":
+        _arrange_language_model(members, config, folder)
+
+
+def _arrange_language_model(members: Members, config: Mapping, folder: Path) -> None:
+    """Make the directory of the language model in that of the model; there is one at most."""
+    has_ngram = NGRAM_FILE in members.files
+    if _LM[0] in members.configs and _LM[1] in members.files:
         (folder / INSIDE).mkdir()
         _arrange(Members(members.model, members.folder, "lm"), folder / INSIDE)
-    if "ngram_file" in members.files:
+    elif has_ngram and config.get("decoder") != "transducer":  # whose search takes none
+        _copy(members.member(members.files[NGRAM_FILE], NGRAM_FILE), folder / INSIDE / NGRAM)
+        return
+    if has_ngram:
         write_text(folder / _UNUSED, "n-gram model\n")
 
 

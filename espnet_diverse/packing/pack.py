@@ -11,10 +11,10 @@ import torch
 import yaml
 
 import espnet_diverse
-from espnet_diverse.decoding.fusion import INSIDE
+from espnet_diverse.decoding.fusion import INSIDE, NGRAM
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.foreign_config import OF_THE_MACHINE, named_files
-from espnet_diverse.packing.archive import CARD, META, NAMES, SAFETENSORS, VOCABULARY, place
+from espnet_diverse.packing.archive import CARD, META, NAMES, NGRAM_FILE, SAFETENSORS, VOCABULARY, place
 from espnet_diverse.packing.model_card import Facts, card
 from espnet_diverse.training import checkpoint
 from espnet_diverse.training.averaging import weights_name
@@ -69,6 +69,9 @@ def pack(
     }
     if (model_dir / INSIDE / "config.yaml").is_file():
         members |= _language_model(model_dir / INSIDE, meta)
+    elif (ngram := model_dir / INSIDE / NGRAM).is_file():
+        meta["files"][NGRAM_FILE] = f"{INSIDE}/{NGRAM}"
+        members |= {meta["files"][NGRAM_FILE]: ngram.read_bytes()}
     _write(output, {META: _yaml(meta), **members})
     return output
 

@@ -1,8 +1,10 @@
 """N-gram models in the searches, with kenlm where it is installed and with a stand-in of the same arithmetic."""
 
 import importlib.util
+import shutil
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -11,11 +13,14 @@ from references.espnet_models import write_model
 from references.tones import tones
 
 from espnet_diverse.bin.main import main
-from espnet_diverse.decoding.fusion import Fusion
+from espnet_diverse.decoding.block_search import load_block_search
+from espnet_diverse.decoding.fusion import INSIDE, NGRAM, Fusion, language_model_of
 from espnet_diverse.decoding.ngram import NgramScorer, is_ngram
 from espnet_diverse.decoding.options import Options
 from espnet_diverse.decoding.predictor import load_predictor
 from espnet_diverse.errors import ConfigError, ModelError
+from espnet_diverse.packing.model_card import Facts
+from espnet_diverse.packing.pack import pack
 
 TOKENS = ["<blank>", "<unk>", "a", "b", "c", "d", "<sos/eos>"]
 MODULES = ["stand_in", *(["kenlm"] if importlib.util.find_spec("kenlm") else [])]
@@ -96,6 +101,67 @@ def test_without_kenlm_one_line_says_what_to_install(arpa, monkeypatch):
     monkeypatch.setitem(sys.modules, "kenlm", None)
     with pytest.raises(ConfigError, match=r"an n-gram model needs kenlm: pip install 'espnet_diverse\[kenlm\]'"):
         NgramScorer(arpa, TOKENS)
+
+
+def warnings(caplog):
+    return [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+
+
+def inside(run, arpa, folder):
+    """A copy of a run with an n-gram model of its own."""
+    shutil.copytree(run.model_dir, folder)
+    (folder / INSIDE).mkdir()
+    return shutil.copy(arpa, folder / INSIDE / NGRAM)
+
+
+@pytest.mark.usefixtures("kenlm")
+def test_that_of_a_packed_model_is_used_as_if_it_were_named(tiny_run, arpa, tmp_path, monkeypatch, caplog):
+    monkeypatch.setenv("ESPNET_DIVERSE_CACHE", str(tmp_path / "cache"))
+    own = inside(tiny_run, arpa, tmp_path / "exp")
+    assert language_model_of(tmp_path / "exp", Fusion(), "batched") == own
+    assert language_model_of(tmp_path / "exp", Fusion(), "greedy") is None
+    assert language_model_of(tmp_path / "exp", Fusion(arpa), "batched") == arpa
+    found = load_predictor(tmp_path / "exp")
+    assert found.has_language_model and found.options.lm_weight == 0.3 and not warnings(caplog)
+    named = decoded(tiny_run, tmp_path / "named", "--lm", arpa)
+    packed = tmp_path / "model.zip"
+    pack(tmp_path / "exp", packed, Facts(license="mit"))
+    other = SimpleNamespace(model_dir=packed, test_dir=tiny_run.test_dir)
+    assert decoded(other, tmp_path / "packed") == named
+    assert decoded(other, tmp_path / "espnet", "--search", "espnet")[0] == named[0]
+    assert decoded(other, tmp_path / "without", "--lm_weight", "0")[1] != named[1]
+
+
+@pytest.mark.usefixtures("kenlm")
+def test_the_binary_format_needs_trust(tiny_run, arpa, tmp_path, monkeypatch, caplog):
+    own = inside(tiny_run, arpa, tmp_path / "exp")
+    own.write_bytes(b"mmap lm http://kheafield.com/code format version 5\n" + bytes(99))
+    assert language_model_of(tmp_path / "exp", Fusion(), "batched") is None
+    (said,) = warnings(caplog)
+    assert said == (
+        f"{tmp_path / 'exp'}: its n-gram model is not used, because kenlm does not check its binary format; set "
+        "ESPNET_DIVERSE_TRUST_RUNS=1 if you trust the model; scores and texts are those without it"
+    )
+    monkeypatch.setenv("ESPNET_DIVERSE_TRUST_RUNS", "1")
+    assert language_model_of(tmp_path / "exp", Fusion(), "batched") == own
+
+
+def test_a_packed_model_is_used_without_kenlm(tiny_run, arpa, tmp_path, monkeypatch, caplog):
+    inside(tiny_run, arpa, tmp_path / "exp")
+    monkeypatch.setitem(sys.modules, "kenlm", None)
+    assert not load_predictor(tmp_path / "exp").has_language_model
+    (said,) = warnings(caplog)
+    assert "is not used, because kenlm is not installed: pip install 'espnet_diverse[kenlm]'; scores and" in said
+
+
+@pytest.mark.usefixtures("kenlm")
+def test_a_stream_has_none(streaming_run, arpa, tmp_path, caplog):
+    with pytest.raises(ConfigError, match="an n-gram model is not possible while streaming; leave --lm out"):
+        load_block_search(streaming_run, fusion=Fusion(arpa))
+    inside(SimpleNamespace(model_dir=streaming_run), arpa, tmp_path / "exp")
+    load_block_search(tmp_path / "exp")
+    said = f"{tmp_path / 'exp'}: its n-gram model is not used while streaming; scores and texts are those without it"
+    assert said in warnings(caplog)
 
 
 def test_a_file_is_known_by_its_name(tmp_path):

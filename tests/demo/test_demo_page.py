@@ -1,80 +1,24 @@
 """The page in a headless Chromium, with real uploads to real models; needs the extra `browser` and a Chromium."""
 
-import shutil
-import threading
-from contextlib import contextmanager
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 import soundfile
+from demo.pages import CHROMIUM, DONE, launched, opening, serving
 
-from espnet_diverse.demo.server import Server
-
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine")
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright, the extra `browser`, is not installed")
-DONE = "#go:not([disabled])"
-
-
-class Listening:
-    """A service that keeps what was sent to it."""
-
-    def __init__(self, service):
-        self.service, self.sent = service, []
-        self.about, self.heads = service.about, service.heads
-
-    def run(self, body, choices):
-        self.sent.append((body, choices))
-        return self.service.run(body, choices)
-
-
-@contextmanager
-def serving(service):
-    with Server(0, service.limits) as server:
-        server.service = Listening(service)
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
-            thread.join()
+pytest.importorskip("playwright.sync_api", reason="playwright, the extra `browser`, is not installed")
 
 
 @pytest.fixture(scope="module")
 def browser(tiny_run):
-    # A file takes the place of the microphone.
-    heard = tiny_run.test_dir / "test-01.wav"
-    media = ["--use-fake-ui-for-media-stream", "--use-fake-device-for-media-stream"]
-    flags = ["--no-sandbox", "--disable-gpu", *media, f"--use-file-for-fake-audio-capture={heard}"]
-    with playwright.sync_playwright() as driver:
-        chromium = driver.chromium.launch(executable_path=CHROMIUM, args=flags)
+    with launched(tiny_run.test_dir / "test-01.wav") as chromium:
         yield chromium
-        chromium.close()
 
 
 @pytest.fixture
 def opened(browser):
-    """Open the page of a service; `heard` has what its console said and what it asked for."""
-    contexts = []
-
-    def opened_by(server, **look):
-        context = browser.new_context(**look)
-        contexts.append(context)
-        page = context.new_page()
-        page.set_default_timeout(60_000)
-        heard = SimpleNamespace(said=[], asked=[])
-        page.on("console", lambda message: heard.said.append(message.text))
-        page.on("pageerror", lambda error: heard.said.append(str(error)))
-        page.on("request", lambda request: heard.asked.append(request))
-        page.goto(server.url)
-        page.wait_for_selector(DONE)
-        return page, heard
-
-    yield opened_by
-    for context in contexts:
-        context.close()
+    with opening(browser) as opened_by:
+        yield opened_by
 
 
 @pytest.fixture(scope="module")

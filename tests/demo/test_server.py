@@ -101,11 +101,13 @@ def test_the_page_loads_nothing_from_elsewhere(server):
     assert status == 200 and headers["Content-Type"] == "text/html; charset=utf-8"
     page = Addresses(content.decode())
     assert page.inline == [] and len(page.addresses) == 3
-    loaded = {address: ask(server, "GET", address) for address in page.addresses if address != "data:,"}
-    for _, _, script in list(loaded.values()):
-        for address in re.findall(rb'from "([^"]+)"', script):
-            loaded[address.decode()] = ask(server, "GET", address.decode())
-    assert sorted(loaded) == ["/page.css", "/page.js", "/recording.js", "/result.js"]
+    loaded, waiting = {}, {address for address in page.addresses if address != "data:,"}
+    while waiting:
+        address = waiting.pop()
+        loaded[address] = ask(server, "GET", address)
+        found = re.findall(r'(?:from |addModule\()"([^"]+)"', loaded[address][2].decode())
+        waiting |= set(found) - loaded.keys()
+    assert sorted(loaded) == ["/live.js", "/microphone.js", "/page.css", "/page.js", "/recording.js", "/result.js"]
     for address, (status, headers, content) in loaded.items():
         assert status == 200 and headers["Content-Type"].startswith(("text/css", "text/javascript")), address
         assert b"//" not in re.sub(rb"(?m)(^|  )//.*$|/\*.*?\*/", b"", content), address

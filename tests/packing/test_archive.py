@@ -146,27 +146,43 @@ def test_paths_of_the_machine_that_trained_are_left_out(tmp_path):
     assert (config["non_linguistic_symbols"], config["init_param"], config["train_shape_file"]) == (None, [], [])
 
 
-def test_an_ngram_model_that_is_not_used_is_mentioned_each_time(tmp_path, caplog):
-    meta = {**META, "files": META["files"] | {"ngram_file": "exp/ngram.bin"}}
-    model = archive_of(tmp_path / "model.zip", meta=meta, **{"exp/ngram.bin": "weights"})
+NGRAM = {**META, "files": META["files"] | {"ngram_file": "exp/4gram.bin"}}
+
+
+def test_an_ngram_model_of_espnets_archive_is_beside_the_model(tmp_path, caplog):
+    model = archive_of(tmp_path / "model.zip", meta=NGRAM, **{"exp/4gram.bin": "n-grams"})
+    assert (unpacked(model) / "language_model" / "ngram.bin").read_text() == "n-grams" and not caplog.records
+    lacking = archive_of(tmp_path / "lacking.zip", meta=NGRAM)
+    with pytest.raises(ModelError, match=r"lacking\.zip: ngram_file is exp/4gram\.bin, which is not in the archive"):
+        unpacked(lacking)
+
+
+@pytest.mark.parametrize("beside", ["language model", "transducer"])
+def test_an_ngram_model_that_is_not_used_is_mentioned_each_time(tmp_path, caplog, beside):
+    config = CONFIG | {"decoder": "transducer"} if beside == "transducer" else CONFIG
+    meta, members = (OF_LM, LM_MEMBERS) if beside == "language model" else (META, {})
+    meta = {**meta, "files": meta["files"] | NGRAM["files"]}
+    model = archive_of(tmp_path / "model.zip", meta=meta, config=config, **members, **{"exp/4gram.bin": "n-grams"})
     for _ in range(2):
         caplog.clear()
         unpacked(model)
-        said = f"{model}: its n-gram model is not used; scores and texts are those of the model alone"
+        said = f"{model}: its n-gram model is not used; scores and texts are those without it"
         assert [record.getMessage() for record in caplog.records] == [said]
     caplog.clear()
     unpacked(archive_of(tmp_path / "other.zip"))
     assert not caplog.records
 
 
+OF_LM = {
+    "yaml_files": META["yaml_files"] | {"lm_train_config": "exp/lm/config.yaml"},
+    "files": META["files"] | {"lm_file": "exp/lm/9epoch.pth"},
+}
+LM_CONFIG = {"lm": "transformer", "lm_conf": {"layer": 1}, "token_list": ["<blank>", "<unk>", "a", "<sos/eos>"]}
+LM_MEMBERS = {"exp/lm/config.yaml": LM_CONFIG | {"token_type": "char"}, "exp/lm/9epoch.pth": "weights of the lm"}
+
+
 def test_a_language_model_of_espnets_archive_is_beside_the_model(tmp_path, caplog):
-    meta = {
-        "yaml_files": META["yaml_files"] | {"lm_train_config": "exp/lm/config.yaml"},
-        "files": META["files"] | {"lm_file": "exp/lm/9epoch.pth"},
-    }
-    config = {"lm": "transformer", "lm_conf": {"layer": 1}, "token_list": ["<blank>", "<unk>", "a", "<sos/eos>"]}
-    members = {"exp/lm/config.yaml": config | {"token_type": "char"}, "exp/lm/9epoch.pth": "weights of the lm"}
-    model_dir = unpacked(archive_of(tmp_path / "model.zip", meta=meta, **members))
+    model_dir = unpacked(archive_of(tmp_path / "model.zip", meta=OF_LM, **LM_MEMBERS))
     folder = model_dir / "language_model"
     assert yaml.safe_load((folder / "config.yaml").read_text())["task"] == "lm"
     assert (folder / "valid.loss.ave.pth").read_text() == "weights of the lm"
@@ -220,7 +236,7 @@ BOMB = "lol: &a [{}]\n" + "b: {<<: *a}\n"
 def test_what_is_not_to_be_trusted_is_refused(tmp_path, cache, changes, said):
     with pytest.raises(ModelError, match=said):
         unpacked(archive_of(tmp_path / "model.zip", **changes))
-    assert list((cache / "models" / "3").iterdir()) == [] and not (tmp_path / "evil").exists()
+    assert list((cache / "models" / "4").iterdir()) == [] and not (tmp_path / "evil").exists()
 
 
 def test_links_encryption_and_other_files_are_refused(tmp_path):

@@ -100,6 +100,13 @@ def test_a_row_of_the_score_a_generated_corpus_and_a_prepared_one(reproduce):
     assert (last["--data_dir"], last["--stage"]) == ("/d", "tokens")
 
 
+def test_a_run_can_begin_with_the_weights_of_another(reproduce):
+    runs = {"old": {"fragments": "a"}, "new": {"fragments": "b", "init_param": "exp/start_seed{seed}/x.pth"}}
+    assert reproduce("run", "--corpus", "texts=/d", runs=runs, seeds=[3]).returncode == 0
+    begun = {call["--tag"]: call.get("--init_param") for call in calls(reproduce.folder)}
+    assert begun == {"mine_old_seed3": None, "mine_new_seed3": "exp/start_seed3/x.pth"}
+
+
 def test_when_the_time_is_over_it_stops_and_says_what_is_left(reproduce):
     start = time.monotonic()
     options = ("run", "--corpus", "texts=/d", "--minutes", "0.02")

@@ -1,8 +1,10 @@
 // The page: gets the description of the model, sends a recording or a text, and shows the result.
 
+import {listen} from "/live.js";
 import {readable, record} from "/recording.js";
 import {details, element, facts, figures, segmentName} from "/result.js";
 
+const LIVE = "What you record is transcribed while you speak; then Transcribe adds alternatives and times of words.";
 const at = (id) => document.getElementById(id);
 let model;  // answer of /about
 let source;  // the audio file
@@ -57,7 +59,7 @@ function describe() {
   at("segment-name").textContent = text ? "Line" : "Segment";
   at("text").maxLength = model.limits.characters;
   at("limits").textContent = `Limits: ${model.limits.seconds} seconds, ${model.limits.megabytes} MB. `
-    + "No data leaves this machine.";
+    + `${model.live ? `${LIVE} ` : ""}No data leaves this machine.`;
   for (const condition of model.conditions) {
     const names = condition.names.map((name) => element("option", {value: name}, name));
     const free = condition.free ? [element("option", {value: ""}, condition.free)] : [];
@@ -151,25 +153,50 @@ async function lookNow() {
   drawing = false;
 }
 
+/** Show what the server has heard of a recording so far. */
+function showLive({text, partial}) {
+  if (at("said").textContent !== text) at("said").textContent = text;  // or screen readers would repeat it
+  at("saying").textContent = partial;
+}
+
+/** Record, and show text meanwhile if the model can. */
+async function begin(tick) {
+  at("live").hidden = true;
+  if (!model.live) return record(model.limits.seconds, model.rate, tick);
+  const conditions = Object.fromEntries(model.conditions.map(({argument}) => [argument, at("ask").elements[argument].value]));
+  const send = (path, choices, body) => ask(path, {...conditions, ...choices}, body);
+  const fail = (problem) => {
+    at("error").textContent = `${problem.message.replace(/\.$/, "")}. The recording is kept.`;
+    at("live").hidden = !at("said").textContent;
+  };
+  showLive({text: "", partial: ""});
+  at("live").hidden = false;
+  return listen(model.limits.seconds, model.rate, tick, send, showLive, fail);
+}
+
 async function toggleRecording() {
+  const button = at("record");
   if (recording) {
     recording.stop();
+    button.disabled = true;  // until it is transcribed
     return;
   }
-  const button = at("record");
   const name = (seconds) => { button.textContent = `Stop (${seconds} s)`; };
   at("error").textContent = "";
   try {
-    recording = await record(model.limits.seconds, model.rate, name);
+    recording = await begin(name);
     name(0);
     button.setAttribute("aria-pressed", "true");
     at("file").value = "";
     take(await recording.file);
+    if (!at("said").textContent) at("saying").textContent = "No speech was found.";
   } catch (problem) {
+    at("live").hidden = true;
     at("error").textContent = `Recording failed: ${problem.message}`;
   } finally {
     recording = undefined;
     button.textContent = "Record";
+    button.disabled = false;
     button.removeAttribute("aria-pressed");
   }
 }

@@ -18,10 +18,27 @@ export async function readable(file, rate) {
 async function wav(encoded, rate) {
   const audio = await new OfflineAudioContext(1, 1, rate).decodeAudioData(encoded);
   const channels = Array.from({length: audio.numberOfChannels}, (_, index) => audio.getChannelData(index));
-  const bytes = new DataView(new ArrayBuffer(44 + 2 * audio.length));
+  const mean = Float32Array.from({length: audio.length}, (_, index) =>
+    channels.reduce((sum, channel) => sum + channel[index], 0) / channels.length);
+  return withHeader(new Blob([to16Bits(mean)]), rate);
+}
+
+/** Convert 16-bit samples of a rate, a Blob, to wav of another rate, a Blob. */
+export async function resampled(samples, from, rate) {
+  return wav(await withHeader(samples, from).arrayBuffer(), rate);
+}
+
+/** Samples from -1 to 1 as 16-bit integers, little-endian on all machines that browsers run on. */
+export function to16Bits(samples) {
+  return Int16Array.from(samples, (sample) => Math.max(-32768, Math.min(32767, Math.round(32768 * sample))));
+}
+
+/** Put the header of wav before 16-bit samples, a Blob. */
+function withHeader(samples, rate) {
+  const bytes = new DataView(new ArrayBuffer(44));
   const text = (at, letters) => [...letters].forEach((letter, index) => bytes.setUint8(at + index, letter.charCodeAt(0)));
   text(0, "RIFF");
-  bytes.setUint32(4, 36 + 2 * audio.length, true);
+  bytes.setUint32(4, 36 + samples.size, true);
   text(8, "WAVEfmt ");
   bytes.setUint32(16, 16, true);  // bytes of the format
   bytes.setUint16(20, 1, true);  // PCM
@@ -31,12 +48,8 @@ async function wav(encoded, rate) {
   bytes.setUint16(32, 2, true);  // bytes a frame
   bytes.setUint16(34, 16, true);  // bits a sample
   text(36, "data");
-  bytes.setUint32(40, 2 * audio.length, true);
-  for (let index = 0; index < audio.length; index++) {
-    const mean = channels.reduce((sum, channel) => sum + channel[index], 0) / channels.length;
-    bytes.setInt16(44 + 2 * index, Math.max(-32768, Math.min(32767, Math.round(32768 * mean))), true);
-  }
-  return new Blob([bytes.buffer], {type: "audio/wav"});
+  bytes.setUint32(40, samples.size, true);
+  return new Blob([bytes.buffer, samples], {type: "audio/wav"});
 }
 
 /** Record from the microphone.

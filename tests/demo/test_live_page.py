@@ -1,0 +1,118 @@
+"""The microphone of a headless Chromium, transcribed while it records; needs the extra `browser` and a Chromium."""
+
+import numpy as np
+import pytest
+import soundfile
+from demo.pages import CHROMIUM, DONE, launched, opening, serving
+from references.streaming import RATE, tones
+
+from espnet_diverse.audio.resampling import resample
+from espnet_diverse.demo.limits import Limits
+from espnet_diverse.inference import StreamRecognizer
+from espnet_diverse.transcription.cjk import join_texts
+from espnet_diverse.transcription.segmentation_options import SegmentationOptions
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine")
+pytest.importorskip("playwright.sync_api", reason="playwright, the extra `browser`, is not installed")
+ENERGY = SegmentationOptions("energy")
+
+
+@pytest.fixture(scope="module")
+def server(streaming_run):
+    from espnet_diverse.demo.task_services import load_service
+
+    with serving(load_service(streaming_run, None, Limits(seconds=30.0), ENERGY)) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    pause = np.zeros(12_000, np.float32)
+    spoken = tmp_path_factory.mktemp("microphone") / "spoken.wav"
+    soundfile.write(spoken, np.concatenate([tones(1.0, 1), pause, tones(0.8, 2), pause]), RATE)
+    with launched(spoken) as chromium:
+        yield chromium
+
+
+@pytest.fixture
+def opened(browser):
+    with opening(browser) as opened_by:
+        yield opened_by
+
+
+def record(page):
+    page.click("#record")
+    page.wait_for_selector("#record[aria-pressed=true]")
+
+
+def stop(page):
+    page.click("#record")
+    page.wait_for_selector("#record:not([aria-pressed]):not([disabled])")
+
+
+def recognised(model, pcm, rate):
+    """Text of the stream recogniser for 16-bit samples of a rate."""
+    stream = StreamRecognizer(model, segmentation=ENERGY).stream([resample(pcm / np.float32(2**15), rate)])
+    return join_texts(result.text for result in stream if result.is_final)
+
+
+def test_text_comes_while_somebody_speaks_and_ends_as_that_of_the_stream(opened, server, streaming_run):
+    server.service.heard.clear()
+    page, console = opened(server)
+    record(page)
+    page.wait_for_selector("#saying:not(:empty)")  # a partial text
+    assert page.is_visible("#live") and page.get_attribute("#record", "aria-pressed") == "true"
+    page.wait_for_selector("#said:not(:empty)")  # that of an utterance that has ended
+    stop(page)
+    heard, (begun,) = server.service.heard, [one.url for one in console.asked if "/live/begin" in one.url]
+    assert [int(choices["part"]) for _, choices in heard] == list(range(len(heard))) and len(heard) > 2
+    assert [choices.get("last") for _, choices in heard if choices.get("last")] == ["1"]
+    pcm, rate = np.frombuffer(b"".join(body for body, _ in heard), "<i2"), int(begun.partition("rate=")[2])
+    assert page.inner_text("#said") == recognised(streaming_run, pcm, rate) and page.inner_text("#saying") == ""
+    assert np.abs(pcm).max() > 1000
+
+    page.click("#go")  # the recording is there for what a stream does not give
+    page.wait_for_selector(DONE)
+    (body, choices) = server.service.sent[-1]
+    assert choices["name"] == "recording.wav" and len(body) == pytest.approx(2 * len(pcm) * RATE / rate, rel=0.01)
+    assert page.inner_text("#error") == "" and page.is_visible("#result") and console.said == []
+    assert page.locator("#details table").count() >= 1
+
+
+def test_a_recording_ends_at_the_limit(opened, server, monkeypatch):
+    for part in (server.service.service, server.service.service.live):
+        monkeypatch.setattr(part, "limits", Limits(seconds=2.0))
+    page, console = opened(server)
+    record(page)
+    page.wait_for_selector("#record:not([aria-pressed])", timeout=20_000)
+    assert page.inner_text("#error") == "" and page.inner_text("#said") and console.said == []
+    page.click("#go")
+    page.wait_for_selector(DONE)
+    assert page.inner_text("#error") == "" and page.is_visible("#result")
+
+
+def test_what_cannot_be_transcribed_meanwhile_is_recorded_all_the_same(opened, server):
+    first, _ = opened(server)
+    second, _ = opened(server)
+    record(first)
+    record(second)
+    second.wait_for_selector("#error:not(:empty)")
+    assert second.is_hidden("#live")
+    said = "another recording is being transcribed; try again when it has ended. The recording is kept."
+    assert second.inner_text("#error") == said
+    stop(first)
+    second.click("#record")
+    second.wait_for_selector("#player:not([hidden])")
+    second.click("#go")
+    second.wait_for_selector(DONE)
+    assert second.inner_text("#error") == "" and second.is_visible("#result")
+
+
+def test_live_text_fits_the_screen_of_a_phone(opened, server):
+    page, _ = opened(server, viewport={"width": 390, "height": 700})
+    record(page)
+    page.wait_for_selector("#said:not(:empty) + #saying:not(:empty)")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    box = page.locator("#saying").bounding_box()
+    assert 0 < box["y"] < 700 - box["height"]  # without scrolling
+    stop(page)
