@@ -15,6 +15,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import sentencepiece
@@ -149,9 +150,11 @@ class Vocabulary:
         _check_type(type)
         if type == "bert":
             raise ConfigError("type bert is not trained on text; give the pretrained encoder with --bert PATH")
-        lines = [line for line in map(normalise, lines) if line]
-        if not lines:
+        words = (line for line in map(normalise, lines) if line)
+        first = next(words, None)
+        if first is None:
             raise DataError("the training text is empty; give transcripts with words")
+        lines = chain([first], words)
         if type == "char":
             return cls(type, _characters(lines, vocab_size))
         model = _train_model(lines, type, vocab_size)
@@ -222,20 +225,23 @@ def _check_tokens(tokens: tuple[str, ...]) -> None:
         raise DataError(f"token {unsafe[0]!r} is empty or has white space at an end, which ESPnet would strip")
 
 
-def _characters(lines: list[str], vocab_size: int | None) -> list[str]:
+def _characters(lines: Iterable[str], vocab_size: int | None) -> list[str]:
     if vocab_size is not None:
         raise ConfigError(f"vocab_size {vocab_size} is not possible with type char, which has every character; omit it")
-    counts = sorted(Counter("".join(lines)).items(), key=_by_count)
-    return [BLANK, UNKNOWN, *(SPACE if character == " " else character for character, _ in counts), SENTENCE]
+    counts: Counter[str] = Counter()
+    for line in lines:
+        counts.update(line)
+    ordered = sorted(counts.items(), key=_by_count)
+    return [BLANK, UNKNOWN, *(SPACE if character == " " else character for character, _ in ordered), SENTENCE]
 
 
-def _train_model(lines: list[str], type: str, vocab_size: int | None) -> bytes:
+def _train_model(lines: Iterable[str], type: str, vocab_size: int | None) -> bytes:
     if vocab_size is None or vocab_size < 4:
         raise ConfigError(f"vocab_size is {vocab_size}; type {type} needs a number of tokens, for example 500")
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(lines),
+            sentence_iterator=iter(lines),  # sentencepiece keeps the lines, in memory of its own
             model_writer=model,
             model_type=type,
             vocab_size=vocab_size,
