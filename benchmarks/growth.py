@@ -11,8 +11,9 @@ The data are sentences for text translation, two tables (text, src_text) with id
     train      `espnet-diverse train` with one update: checks, batches, the update, validation on 100 sentences
     decode     listing of the utterances that `espnet-diverse decode` would decode, without a model
 
-The seconds are the wall clock of the process; its memory is the peak of its resident set (`ru_maxrss`), with the pages
-of files that it has mapped. Both contain the start, mostly imports, which the rows of 1,000 utterances show. A stage
+The seconds are CPU seconds of the process, in one thread, which other load of the machine disturbs little; --output has
+the wall clock too. The memory is the peak of the resident set (`ru_maxrss`), with the pages of files that are mapped.
+Both contain the start, mostly imports: microseconds an utterance are those beyond the smallest of the sizes. A stage
 that takes more than --memory_limit of data is stopped and is named as failed.
 """
 
@@ -54,11 +55,12 @@ assert sum(1 for job in jobs if not job.fault) == int(sys.argv[2])
 
 @dataclass(frozen=True)
 class Measured:
-    """A stage at one size: wall-clock seconds, peak of the resident set in bytes, and whether it succeeded."""
+    """A stage at one size: seconds by the clock and of CPU, peak of the resident set in bytes, whether it succeeded."""
 
     rows: int
     stage: str
     seconds: float
+    cpu: float
     peak: int
     done: bool = True
 
@@ -89,13 +91,13 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def write_data(folder: Path, rows: int, seed: int) -> None:
-    """Write a data directory of `rows` sentences of 8 to 24 words and their sources."""
+    """Write a data directory of `rows` sentences of 4 to 16 words and their sources."""
     folder.mkdir(parents=True)
     random = np.random.default_rng(seed)
     words = _words(np.random.default_rng(0))  # one vocabulary for all sets
     common = 1 / np.arange(1, _WORDS + 1)  # Zipf's law
-    drawn = random.choice(_WORDS, (min(_HALVES, rows), 12), p=common / common.sum())
-    halves = [" ".join(words[index] for index in row[: 4 + row[0] % 9]) for row in drawn]
+    drawn = random.choice(_WORDS, (min(_HALVES, rows), 8), p=common / common.sum())
+    halves = [" ".join(words[index] for index in row[: 2 + row[0] % 7]) for row in drawn]
     with (folder / "text").open("w") as text, (folder / "src_text").open("w") as source:
         for start in progress(range(0, rows, _BLOCK), f"write {folder}", -(-rows // _BLOCK), "block"):
             pairs = enumerate(random.integers(len(halves), size=(min(_BLOCK, rows - start), 2)), start)
@@ -133,7 +135,8 @@ def measure(stage: str, rows: int, folder: Path, args: argparse.Namespace) -> Me
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         print("\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-5:]), file=sys.stderr)
-    return Measured(rows, stage, seconds, usage.ru_maxrss * 1024, process.returncode == 0)
+    cpu = usage.ru_utime + usage.ru_stime
+    return Measured(rows, stage, seconds, cpu, usage.ru_maxrss * 1024, process.returncode == 0)
 
 
 def command(stage: str, rows: int, folder: Path, token_type: str) -> list[str]:
@@ -153,20 +156,23 @@ def command(stage: str, rows: int, folder: Path, token_type: str) -> list[str]:
 
 
 def table(measured: list[Measured]) -> Iterator[str]:
-    """Markdown table: seconds, rows a second and peak memory of each stage and size."""
+    """Markdown table: CPU seconds, microseconds an utterance beyond the smallest size, and memory of each stage."""
     stages = list(dict.fromkeys(one.stage for one in measured))
     yield f"| utterances | {' | '.join(stages)} |"
     yield "|---" * (len(stages) + 1) + "|"
+    first: dict[str, Measured] = {}
     by_size: dict[int, dict[str, str]] = {}
     for one in measured:
-        cell = f"{one.seconds:.0f} s, {one.rows / one.seconds:,.0f} a second, {one.peak / 1e9:.2f} GB"
+        least = first.setdefault(one.stage, one)
+        each = f"{1e6 * (one.cpu - least.cpu) / (one.rows - least.rows):.1f} µs, " if one is not least else ""
+        cell = f"{one.cpu:.{0 if one.cpu >= 10 else 1}f} s, {each}{one.peak / 1e9:.2f} GB"
         by_size.setdefault(one.rows, {})[one.stage] = cell if one.done else f"stopped at {one.peak / 1e9:.2f} GB"
     for rows, cells in by_size.items():
         yield f"| {rows:,} | {' | '.join(cells.get(stage, '') for stage in stages)} |"
 
 
 def plot(measured: list[Measured], path: Path) -> None:
-    """Draw seconds and peak memory of the stages against the number of utterances, both axes logarithmic."""
+    """Draw CPU seconds and peak memory of the stages against the number of utterances, both axes logarithmic."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(10, 4), layout="constrained")
@@ -174,10 +180,10 @@ def plot(measured: list[Measured], path: Path) -> None:
     for stage in dict.fromkeys(one.stage for one in measured):
         some = [one for one in measured if one.stage == stage and one.done]
         rows = [one.rows for one in some]
-        seconds.loglog(rows, [one.seconds for one in some], marker="o", label=stage)
+        seconds.loglog(rows, [one.cpu for one in some], marker="o", label=stage)
         memory.loglog(rows, [one.peak / 1e9 for one in some], marker="o", label=stage)
     memory.axhline(4, color="grey", linestyle="--", label="4 GB")
-    seconds.set_ylabel("seconds of the process")
+    seconds.set_ylabel("CPU seconds of the process")
     memory.set_ylabel("peak resident set, GB")
     for axes in (seconds, memory):
         axes.set_xlabel("utterances")

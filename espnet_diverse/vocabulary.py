@@ -96,6 +96,7 @@ class Vocabulary:
         if self._processor is not None and self.tokens != _tokens_of_model(self._processor):
             raise DataError(f"tokens.txt and {MODEL_FILES[type]} do not belong together; make the vocabulary again")
         self._index = {token: index for index, token in enumerate(self.tokens)}
+        self._characters = {" " if token == SPACE else token: index for token, index in self._index.items()}
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -113,6 +114,8 @@ class Vocabulary:
 
     def encode(self, text: str) -> list[int]:
         """Indices of the tokens of `text`; unknown tokens have index 1, `<unk>`."""
+        if self._processor is None:
+            return [self._characters.get(character, 1) for character in text]
         return [self._index.get(token, 1) for token in self.tokenise(text)]
 
     def decode(self, indices: Iterable[int]) -> str:

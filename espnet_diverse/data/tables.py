@@ -6,6 +6,7 @@ everything else is a fault with file and line. Commands (wav.scp entries with a 
 
 import logging
 import re
+import time
 from collections import Counter
 from collections.abc import Mapping
 from functools import lru_cache
@@ -32,6 +33,7 @@ COLUMNS = {
 }
 EMPTY_TRANSCRIPT = "empty transcript; add the text or remove the utterance"
 _TEXTS = ("text", "src_text")
+_SETTLED = 2.0  # seconds after its last change, from which on a file is only read again once it changes
 _UNWRITABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 
 log = logging.getLogger(__name__)
@@ -70,8 +72,30 @@ def pack_table(path: Path, kind: str | None = None) -> PackedTable:
 
 
 def scan_packed(path: Path, kind: str | None = None) -> tuple[PackedTable, list[Fault]]:
-    """Read one table as `scan_table` does, without an object for each row."""
+    """Read one table as `scan_table` does, without an object for each row.
+
+    A command reads a table several times. One that is unchanged since it was read is not read again, unless it was
+    changed a moment ago: the clock of a file system may miss a second change.
+    """
     kind = kind or path.name
+    try:
+        status = path.stat()
+    except OSError:
+        return _scan(path, kind)
+    if time.time() - max(status.st_mtime, status.st_ctime) < _SETTLED:
+        return _scan(path, kind)
+    changed = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    table, faults = _scan_once(path.absolute(), path, kind, changed)
+    return table, list(faults)
+
+
+@lru_cache(8)
+def _scan_once(place: Path, path: Path, kind: str, changed: tuple[int, ...]) -> tuple[PackedTable, list[Fault]]:
+    """`_scan` of a file that was last changed at this time; `path` is what messages call it."""
+    return _scan(path, kind)
+
+
+def _scan(path: Path, kind: str) -> tuple[PackedTable, list[Fault]]:
     faults: list[Fault] = []
     repairs: Counter[str] = Counter()
     rows = Rows(path)
