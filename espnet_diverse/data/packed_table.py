@@ -71,9 +71,14 @@ class PackedTable(Mapping[str, str]):
         """Values, read in blocks."""
         return _Values(self)
 
+    def pair(self, row: int) -> tuple[str, str]:
+        """Id and value of a row, counted from 0."""
+        key, _, value = self._row(row).partition(" ")
+        return key, value
+
     def key(self, row: int) -> str:
-        """The id of a row, counted from 0."""
-        return self._row(row).partition(" ")[0]
+        """The id of a row."""
+        return self.pair(row)[0]
 
     def row_of(self, key: str) -> int:
         """The row with an id.
@@ -90,7 +95,7 @@ class PackedTable(Mapping[str, str]):
             middle = guesses.pop() if guesses else (low + high) // 2
             if not low <= middle < high:
                 continue
-            found, _, value = self._row(middle).partition(" ")
+            found, value = self.pair(middle)
             if found == key:
                 self._last = middle
                 return middle, value
@@ -213,7 +218,7 @@ class Rows:
             the file, the line, the id and the line of the first row; and whether the rows were in order.
         """
         starts, sizes = np.array(self._starts, np.int64), np.array(self._sizes, np.uint32)
-        table = PackedTable(self.path, starts, sizes, self._repaired, plain and self._increasing)
+        table = PackedTable(self.path, starts, sizes, self._repaired, plain and self._increasing and not self._repaired)
         if self._increasing:
             return table, {}, True
         keys = list(table)

@@ -1,7 +1,9 @@
 import hashlib
 import json
+import tracemalloc
 from argparse import Namespace
 from collections import Counter
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -207,3 +209,21 @@ def test_attention_plots_take_the_first_batches(written):
     args, options = written
     options.num_batches = 2
     assert len(row_batches(args, options, "plot_att", lambda *given, **named: None).sampler) == 2
+
+
+def test_an_utterance_takes_a_few_bytes_of_memory(written):
+    args, options = written
+    options.batch_type, rows = "numel", 20_000
+    folder = Path(options.shape_files[0]).parent
+    for file, value in ((folder / "text", "words of this sentence"), (folder / "shape", "37,80")):
+        file.write_text("".join(f"speaker-{n // 9:07d}-{n:09d} {value}\n" for n in range(rows)))
+    options.shape_files = [str(folder / "shape")]
+    tracemalloc.start()
+    try:
+        factory = row_batches(args, options, "train", lambda *given, **named: None)
+        batches = factory.build_iter(epoch=1).batch_sampler
+        taken = tracemalloc.get_traced_memory()[1] / rows
+    finally:
+        tracemalloc.stop()
+    assert sum(map(len, batches)) == rows and factory.dataset.ids.key(rows - 1).endswith("-000019999")
+    assert taken < 150  # an id alone is a string of 70 bytes, and ESPnet keeps it in each table
