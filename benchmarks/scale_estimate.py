@@ -2,8 +2,8 @@
 
     python benchmarks/scale_estimate.py benchmarks/scale_rates.yaml --gpus 1 8 64
 
-The file of rates says which were measured and which are assumed. With A = 3600 * hours seconds of audio, S copies of the
-training data, E epochs, n GPUs, c cores beside each, g cores that a GPU replaces, U = S A / (seconds of an utterance):
+The file of rates says which were measured and which are assumed. With A = 3600 * hours seconds of audio, S copies of
+the training data, E epochs, n GPUs, c cores beside each, g cores that a GPU replaces, and U = S A / utterance:
 
     preparation  S A (1 / prepare + 1 / validate + 1 / stats) / (c n)  +  U row_seconds
     training     S A E / (train g n doubling^(log2 n))

@@ -7,12 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from espnet_diverse.audio.libsndfile import AudioInfo
+from espnet_diverse.data import validate
 from espnet_diverse.data.packed_table import Column
+from espnet_diverse.data.repetitions import DIGEST
 from espnet_diverse.data.tables import pack_table, read_table, scan_packed, scan_table
 from espnet_diverse.data.validate import find_faults
 from espnet_diverse.errors import DataError
 
-ROWS = 20_000
+ROWS = 5_000
 _BYTES = 100
 """Greatest memory for a row while tables are read; the strings of an id and a text alone take 130."""
 
@@ -119,3 +122,15 @@ def test_a_row_takes_a_few_bytes_of_memory(tmp_path):
     assert peak(lambda: pack_table(tmp_path / "text")) < _BYTES
     assert peak(lambda: sum(map(len, pack_table(tmp_path / "text").values()))) < _BYTES
     assert peak(lambda: find_faults(tmp_path)) < 2 * _BYTES  # three tables
+
+
+def test_a_recording_takes_a_few_bytes_of_memory(tmp_path, monkeypatch):
+    def heard(item, rate, decode):
+        digest = item[0].encode()[-DIGEST:]
+        return validate._Heard(item[0], AudioInfo(16000, 1, 32000, "WAV", "PCM_16"), (), digest)
+
+    monkeypatch.setattr(validate, "_hear", heard)
+    for name, value in (("wav.scp", "/corpus/train/speaker/{}.wav"), ("text", "words of {}"), ("utt2spk", "{}")):
+        rows = (f"speaker-{n // 9:07d}-{n:09d} {value.format(n)}\n" for n in range(ROWS))
+        write(tmp_path / name, "".join(rows))
+    assert peak(lambda: find_faults(tmp_path)) < 3 * _BYTES
