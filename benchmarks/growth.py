@@ -72,6 +72,7 @@ def main(argv: list[str] | None = None) -> None:
         f"espnet_diverse of this tree, Python {sys.version.split()[0]}, torch {version('torch')}, load "
         f"{os.getloadavg()[0]:.1f} on {os.cpu_count()} CPUs at the start"
     )
+    earlier = [Measured(**one) for file in args.add for one in json.loads(file.read_text(encoding="utf-8"))]
     measured: list[Measured] = []
     for rows in args.rows:
         folder = args.work_dir / f"rows{rows}"
@@ -85,9 +86,10 @@ def main(argv: list[str] | None = None) -> None:
             shutil.rmtree(folder, ignore_errors=True)
         if args.output:
             args.output.write_text(json.dumps([asdict(one) for one in measured], indent=1) + "\n", encoding="utf-8")
-    print(*table(measured), sep="\n")
+    together = sorted([*earlier, *measured], key=lambda one: (STAGES.index(one.stage), one.rows))
+    print(*table(together), sep="\n")
     if args.plot:
-        plot(measured, args.plot)
+        plot(together, args.plot)
 
 
 def write_data(folder: Path, rows: int, seed: int) -> None:
@@ -167,7 +169,7 @@ def table(measured: list[Measured]) -> Iterator[str]:
         each = f"{1e6 * (one.cpu - least.cpu) / (one.rows - least.rows):.1f} µs, " if one is not least else ""
         cell = f"{one.cpu:.{0 if one.cpu >= 10 else 1}f} s, {each}{one.peak / 1e9:.2f} GB"
         by_size.setdefault(one.rows, {})[one.stage] = cell if one.done else f"stopped at {one.peak / 1e9:.2f} GB"
-    for rows, cells in by_size.items():
+    for rows, cells in sorted(by_size.items()):
         yield f"| {rows:,} | {' | '.join(cells.get(stage, '') for stage in stages)} |"
 
 
@@ -194,12 +196,13 @@ def plot(measured: list[Measured], path: Path) -> None:
 
 def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, nargs="+", default=[1000, 10_000, 100_000], help="numbers of utterances")
+    parser.add_argument("--rows", type=int, nargs="*", default=[1000, 10_000, 100_000], help="numbers of utterances")
     parser.add_argument("--stages", nargs="+", choices=STAGES, default=STAGES, metavar="STAGE")
     parser.add_argument("--work_dir", type=Path, required=True, help="folder for the data; what is made is deleted")
     parser.add_argument("--token_type", choices=["char", "bpe"], default="char", help="type of the vocabulary (char)")
     parser.add_argument("--memory_limit", type=float, default=8.0, metavar="GB", help="of the data of a process (8)")
     parser.add_argument("--output", type=Path, help="write every measurement to this JSON file")
+    parser.add_argument("--add", type=Path, nargs="+", default=[], metavar="FILE", help="--output of earlier runs")
     parser.add_argument("--plot", type=Path, help="draw seconds and memory to this file")
     return parser.parse_args(argv)
 

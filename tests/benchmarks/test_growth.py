@@ -1,6 +1,7 @@
 """The benchmark of growth at tiny sizes: complete table, JSON and plot; times are not judged."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,21 @@ def test_table_file_and_plot_are_complete(growth, tmp_path, capsys):
     ]
     assert all(one["done"] and one["peak"] > 1e7 and one["cpu"] > 0 and one["seconds"] > 0 for one in measured)
     assert plot.read_bytes().startswith(b"\x89PNG") and not list((tmp_path / "work").iterdir())
+
+
+def test_earlier_measurements_join_the_table(growth, tmp_path, capsys):
+    file = tmp_path / "earlier.json"
+    first, second = growth.Measured(10, "train", 9.0, 5.0, 10**9), growth.Measured(1010, "train", 9.0, 15.0, 2 * 10**9)
+    file.write_text(json.dumps([asdict(second), asdict(growth.Measured(10, "stats", 1.0, 1.0, 10**9, False))]))
+    more = tmp_path / "more.json"
+    more.write_text(json.dumps([asdict(first)]))
+    growth.main(["--rows", "--work_dir", str(tmp_path), "--add", str(file), str(more)])
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        "| utterances | stats | train |",
+        "|---|---|---|",
+        "| 10 | stopped at 1.00 GB | 5.0 s, 1.00 GB |",
+        "| 1,010 |  | 15 s, 10000.0 µs, 2.00 GB |",
+    ]
 
 
 def test_a_stage_that_takes_too_much_memory_is_stopped_and_named(growth, tmp_path, capfd):
