@@ -2,8 +2,8 @@
 
 A row is a place in the file, 12 bytes of memory, and is read when it is asked for. What reading has repaired, such as a
 tab, is kept beside in a buffer. Rows are in the order of their ids, so that an id is found by bisection; ids that are
-asked for in their order are found at once. The file stays open, and one that is replaced meanwhile is read on as it
-was.
+asked for in their order are found at once. The file stays open: one that is replaced meanwhile is read on as it was,
+and one that is overwritten in its place is an error as soon as an id is not where it was.
 """
 
 import os
@@ -11,6 +11,7 @@ import weakref
 from array import array
 from collections.abc import ItemsView, Iterator, Mapping, ValuesView
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +33,7 @@ class PackedTable(Mapping[str, str]):
         plain: Whether the rows are the lines of the file, in their order.
 
     Raises:
-        DataError: In all methods that read: the file was cut off meanwhile.
+        DataError: In all methods that read: the file was overwritten meanwhile.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class PackedTable(Mapping[str, str]):
         self._file = os.open(path, os.O_RDONLY) if len(starts) and starts.max() >= 0 else -1
         if self._file >= 0:
             weakref.finalize(self, os.close, self._file)
+            self._opened = self._state()
 
     def __reduce__(self):
         return type(self), (self.path, self._starts, self._sizes, self._repaired, self.plain)
@@ -100,6 +102,8 @@ class PackedTable(Mapping[str, str]):
                 self._last = middle
                 return middle, value
             low, high = (middle + 1, high) if found < key else (low, middle)
+        if self._file >= 0 and self._state() != self._opened:
+            self._refuse()
         raise KeyError(key)
 
     def pairs(self) -> Iterator[tuple[str, str]]:
@@ -111,7 +115,7 @@ class PackedTable(Mapping[str, str]):
     def _row(self, row: int) -> str:
         start, size = int(self._starts[row]), int(self._sizes[row])
         content = self._repaired[-1 - start : size - 1 - start] if start < 0 else self._read(start, size)
-        return content.decode("utf-8")
+        return content.decode("utf-8", "replace")
 
     def _rows(self) -> Iterator[str]:
         for first in range(0, len(self), _BLOCK):
@@ -122,13 +126,20 @@ class PackedTable(Mapping[str, str]):
                 continue
             block = self._read(low, high - low)
             for start, size in zip((starts - low).tolist(), sizes.tolist(), strict=True):
-                yield block[start : start + size].decode("utf-8")
+                yield block[start : start + size].decode("utf-8", "replace")
 
     def _read(self, start: int, size: int) -> bytes:
         content = os.pread(self._file, size, start)
         if len(content) < size:
-            raise DataError(f"{self.path}: was cut off while it was read; start again")
+            self._refuse()
         return content
+
+    def _state(self) -> tuple[int, int]:
+        status = os.fstat(self._file)
+        return status.st_size, status.st_mtime_ns
+
+    def _refuse(self) -> NoReturn:
+        raise DataError(f"{self.path}: was overwritten while it was in use; start again")
 
 
 class _Items(ItemsView[str, str]):

@@ -66,12 +66,19 @@ def test_duplicates_are_faults_and_the_first_counts(tmp_path):
     assert scan_table(path) == (dict(table), faults)
 
 
-def test_a_table_that_is_cut_off_meanwhile_is_named(tmp_path):
+def test_a_table_that_is_overwritten_meanwhile_is_named(tmp_path):
+    said = "text: was overwritten while it was in use; start again"
     table = pack_table(write(tmp_path / "text", "a one\nb two\n"))
     os.truncate(tmp_path / "text", 8)
     assert table["a"] == "one"
-    with pytest.raises(DataError, match="text: was cut off while it was read; start again"):
+    with pytest.raises(DataError, match=said):
         table["b"]
+    write(tmp_path / "text", "é one\nf two\ng three\n")
+    with pytest.raises(DataError, match=said):
+        table["a"]
+    table = pack_table(tmp_path / "text")
+    os.utime(tmp_path / "text", ns=(1, 1))
+    assert table["f"] == "two"  # only its time was changed
 
 
 def test_a_table_that_is_replaced_meanwhile_is_read_on(tmp_path):
