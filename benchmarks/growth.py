@@ -38,6 +38,7 @@ STAGES = ("validate", "tokens", "stats", "train", "decode")
 _VALID = 100
 _WORDS, _HALVES = 50_000, 100_000
 _BLOCK = 10_000
+_MANY = 1000  # times the smallest size: with fewer, seconds of the start vary more than those of the rows
 _TRAINING = [
     *("max_epoch=1", "num_iters_per_epoch=1", "num_workers=0", "batch_type=tokens", "batch_bins=4096"),
     *("optim=adam", "encoder_conf.num_blocks=1", "decoder_conf.num_blocks=1"),
@@ -166,7 +167,8 @@ def table(measured: list[Measured]) -> Iterator[str]:
     by_size: dict[int, dict[str, str]] = {}
     for one in measured:
         least = first.setdefault(one.stage, one)
-        each = f"{1e6 * (one.cpu - least.cpu) / (one.rows - least.rows):.1f} µs, " if one is not least else ""
+        many = one.rows >= _MANY * least.rows
+        each = f"{1e6 * (one.cpu - least.cpu) / (one.rows - least.rows):.1f} µs, " if many else ""
         cell = f"{one.cpu:.{0 if one.cpu >= 10 else 1}f} s, {each}{one.peak / 1e9:.2f} GB"
         by_size.setdefault(one.rows, {})[one.stage] = cell if one.done else f"stopped at {one.peak / 1e9:.2f} GB"
     for rows, cells in sorted(by_size.items()):
@@ -187,10 +189,10 @@ def plot(measured: list[Measured], path: Path) -> None:
     memory.axhline(4, color="grey", linestyle="--", label="4 GB")
     seconds.set_ylabel("CPU seconds of the process")
     memory.set_ylabel("peak resident set, GB")
-    for axes in (seconds, memory):
+    for axes, place in ((seconds, "upper left"), (memory, "center left")):
         axes.set_xlabel("utterances")
         axes.grid(visible=True, alpha=0.3)
-        axes.legend()
+        axes.legend(loc=place)
     figure.savefig(path, dpi=110)
 
 

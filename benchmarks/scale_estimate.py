@@ -110,7 +110,7 @@ def main(argv: list[str] | None = None) -> None:
 def _time(hours: float) -> str:
     if hours >= 48:
         return f"{hours / 24:.0f} days"
-    return f"{hours:.1f} h" if hours >= 1 else f"{60 * hours:.0f} min" if hours >= 1 / 60 else "1 min"
+    return f"{hours:.1f} h" if hours >= 1 else f"{60 * hours:.0f} min" if hours >= 1 / 60 else "< 1 min"
 
 
 if __name__ == "__main__":
