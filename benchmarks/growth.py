@@ -186,13 +186,15 @@ def plot(measured: list[Measured], path: Path) -> None:
         rows = [one.rows for one in some]
         seconds.loglog(rows, [one.cpu for one in some], marker="o", label=stage)
         memory.loglog(rows, [one.peak / 1e9 for one in some], marker="o", label=stage)
-    memory.axhline(4, color="grey", linestyle="--", label="4 GB")
+    bound = memory.axhline(4, color="grey", linestyle="--", label="4 GB")
+    memory.set_ylim(top=10)
     seconds.set_ylabel("CPU seconds of the process")
     memory.set_ylabel("peak resident set, GB")
-    for axes, place in ((seconds, "upper left"), (memory, "center left")):
+    for axes in (seconds, memory):
         axes.set_xlabel("utterances")
         axes.grid(visible=True, alpha=0.3)
-        axes.legend(loc=place)
+    seconds.legend()
+    memory.legend(handles=[bound], loc="upper left")  # the stages have the colours of the other half
     figure.savefig(path, dpi=110)
 
 
