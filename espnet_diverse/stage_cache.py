@@ -9,7 +9,8 @@ record, so each of them runs again after the other has replaced its outputs. Rec
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 
 from espnet_diverse.audio.ark import file_size
@@ -97,7 +98,7 @@ def digest(path: Path) -> str | None:
             if table.is_file() and not table.name.startswith(".") and table.suffix != ".ark":
                 hasher.update(os.fsencode(f"{table.name}\0"))
                 _add_content(hasher, table)
-        for line in _lines(path / "wav.scp") + _lines(path / "feats.scp"):
+        for line in chain(_lines(path / "wav.scp"), _lines(path / "feats.scp")):
             hasher.update(f"{_size(line.partition(' ')[2])}\n".encode())
     elif path.is_dir():
         for file in sorted(file for file in path.rglob("*") if file.is_file()):
@@ -114,8 +115,15 @@ def _add_content(hasher: "hashlib._Hash", path: Path) -> None:
             hasher.update(block)
 
 
-def _lines(path: Path) -> list[str]:
-    return path.read_text(encoding="utf-8", errors="surrogateescape").split("\n") if path.is_file() else []
+def _lines(path: Path) -> Iterator[str]:
+    """Lines, and one after the last line end."""
+    if path.is_file():
+        with path.open(encoding="utf-8", errors="surrogateescape") as file:
+            line = "\n"
+            for line in file:
+                yield line.removesuffix("\n")
+            if line.endswith("\n"):
+                yield ""
 
 
 def _size(path: str) -> int:

@@ -15,6 +15,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import sentencepiece
@@ -95,6 +96,7 @@ class Vocabulary:
         if self._processor is not None and self.tokens != _tokens_of_model(self._processor):
             raise DataError(f"tokens.txt and {MODEL_FILES[type]} do not belong together; make the vocabulary again")
         self._index = {token: index for index, token in enumerate(self.tokens)}
+        self._characters = {" " if token == SPACE else token: index for token, index in self._index.items()}
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -112,6 +114,8 @@ class Vocabulary:
 
     def encode(self, text: str) -> list[int]:
         """Indices of the tokens of `text`; unknown tokens have index 1, `<unk>`."""
+        if self._processor is None:
+            return [self._characters.get(character, 1) for character in text]
         return [self._index.get(token, 1) for token in self.tokenise(text)]
 
     def decode(self, indices: Iterable[int]) -> str:
@@ -149,9 +153,11 @@ class Vocabulary:
         _check_type(type)
         if type == "bert":
             raise ConfigError("type bert is not trained on text; give the pretrained encoder with --bert PATH")
-        lines = [line for line in map(normalise, lines) if line]
-        if not lines:
+        words = (line for line in map(normalise, lines) if line)
+        first = next(words, None)
+        if first is None:
             raise DataError("the training text is empty; give transcripts with words")
+        lines = chain([first], words)
         if type == "char":
             return cls(type, _characters(lines, vocab_size))
         model = _train_model(lines, type, vocab_size)
@@ -222,20 +228,23 @@ def _check_tokens(tokens: tuple[str, ...]) -> None:
         raise DataError(f"token {unsafe[0]!r} is empty or has white space at an end, which ESPnet would strip")
 
 
-def _characters(lines: list[str], vocab_size: int | None) -> list[str]:
+def _characters(lines: Iterable[str], vocab_size: int | None) -> list[str]:
     if vocab_size is not None:
         raise ConfigError(f"vocab_size {vocab_size} is not possible with type char, which has every character; omit it")
-    counts = sorted(Counter("".join(lines)).items(), key=_by_count)
-    return [BLANK, UNKNOWN, *(SPACE if character == " " else character for character, _ in counts), SENTENCE]
+    counts: Counter[str] = Counter()
+    for line in lines:
+        counts.update(line)
+    ordered = sorted(counts.items(), key=_by_count)
+    return [BLANK, UNKNOWN, *(SPACE if character == " " else character for character, _ in ordered), SENTENCE]
 
 
-def _train_model(lines: list[str], type: str, vocab_size: int | None) -> bytes:
+def _train_model(lines: Iterable[str], type: str, vocab_size: int | None) -> bytes:
     if vocab_size is None or vocab_size < 4:
         raise ConfigError(f"vocab_size is {vocab_size}; type {type} needs a number of tokens, for example 500")
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(lines),
+            sentence_iterator=iter(lines),  # sentencepiece keeps the lines, in memory of its own
             model_writer=model,
             model_type=type,
             vocab_size=vocab_size,

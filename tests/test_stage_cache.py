@@ -135,3 +135,20 @@ def test_arks_count_by_their_size_even_beside_the_tables(folder, table):
     assert digest(Path("data")) == before
     ark.write_bytes(b"1234567")
     assert digest(Path("data")) != before
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"", "1b3f38764935"),
+        (b"a", "1d2927562029"),
+        (b"a gone.wav\n", "56c30ecbd4be"),
+        (b"a gone.wav\r\nb\n\nc x.ark:7", "602e960fd4f2"),
+        (b"a \xff.wav\n", "bdebd2ef31fa"),
+    ],
+)
+def test_records_of_earlier_versions_hold(folder, content, expected):
+    (folder / "new").mkdir()
+    (folder / "new" / "wav.scp").write_bytes(content)
+    (folder / "new" / "text").write_text("a b\n")
+    assert digest(folder / "new")[:12] == expected

@@ -2,6 +2,7 @@
 
 import random
 import sys
+import tracemalloc
 import unicodedata
 
 import pytest
@@ -238,3 +239,22 @@ def test_a_damaged_directory_is_refused_in_one_line(damage, message, sentences, 
         Vocabulary.load(tmp_path)
     assert str(raised.value).startswith(f"vocabulary {tmp_path}: ")
     assert "\n" not in str(raised.value)
+
+
+def test_characters_are_counted_line_by_line():
+    lines = ("ab c" * 500 for _ in range(1_000))  # two million characters
+    tracemalloc.start()
+    try:
+        vocabulary = Vocabulary.train(lines, "char")
+        taken = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert vocabulary.tokens[2:-1] == ("<space>", "a", "b", "c") and taken < 200_000
+
+
+def test_characters_are_encoded_as_tokens_are():
+    vocabulary = Vocabulary.train(["ab c"], "char")
+    for text in ("", "a b", "cab", "x y", "<unk>", "<space>"):
+        assert vocabulary.encode(text) == [
+            vocabulary.tokens.index(token) if token in vocabulary.tokens else 1 for token in vocabulary.tokenise(text)
+        ]

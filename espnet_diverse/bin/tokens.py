@@ -51,11 +51,11 @@ def outputs(args: argparse.Namespace) -> list[Path]:
 
 def run(args: argparse.Namespace) -> int:
     """Build and save the vocabulary; print its size and the characters of the `--coverage` texts that it lacks."""
-    from espnet_diverse.data.kaldi import read_table
+    from espnet_diverse.data.tables import pack_table
     from espnet_diverse.vocabulary import Vocabulary
 
-    transcripts = [transcript for path in args.text for transcript in read_table(path, "text").values()]
-    others = {path: read_table(path, "text").values() for path in args.coverage}
+    tables = [pack_table(path, "text") for path in args.text]
+    others = {path: pack_table(path, "text").values() for path in args.coverage}
     if args.type == "bert" and args.bert and args.vocab_size is None:
         vocabulary = Vocabulary.of_bert(args.bert)
     elif args.bert or args.type == "bert":
@@ -63,7 +63,9 @@ def run(args: argparse.Namespace) -> int:
             "--type bert needs --bert PATH and no --vocab_size, and other types do not have --bert; correct the options"
         )
     else:
-        print(f"building a vocabulary of type {args.type} from {len(transcripts)} transcripts", file=sys.stderr)
+        count = sum(map(len, tables))
+        print(f"building a vocabulary of type {args.type} from {count} transcripts", file=sys.stderr)
+        transcripts = (transcript for table in tables for transcript in table.values())
         vocabulary = Vocabulary.train(transcripts, args.type, args.vocab_size)
     vocabulary.save(args.output_dir)
     print(f"{args.output_dir}: {len(vocabulary)} tokens ({args.type})")

@@ -19,7 +19,7 @@ from espnet_diverse.corpora.shared.release import fetch_release
 from espnet_diverse.data.characters import clean_text, text_fault
 from espnet_diverse.data.faults import Fault, refuse
 from espnet_diverse.data.kaldi import DataDir
-from espnet_diverse.data.tables import numbered_lines
+from espnet_diverse.data.lines import numbered_lines
 from espnet_diverse.errors import DataError
 
 SETS = ("train", "dev", "test")

@@ -15,15 +15,21 @@ Tables are utf-8, composed (NFC), sorted by id in byte order (`LC_ALL=C sort`), 
 utt2spk when writing and never read.
 """
 
-from collections.abc import Collection
+from array import array
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from math import isnan
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from espnet_diverse.audio.segments import Segment
 from espnet_diverse.conditions import TABLES
 from espnet_diverse.data.atomic_files import write_text
 from espnet_diverse.data.faults import Fault, refuse
-from espnet_diverse.data.tables import COLUMNS, parse_segment, read_table, scan_table, write_table
+from espnet_diverse.data.packed_table import Column, PackedTable
+from espnet_diverse.data.tables import COLUMNS, parse_segment, read_table, scan_packed, write_table
 
 __all__ = ["DataDir", "Segment", "read_data_dir", "read_table", "scan_data_dir", "write_data_dir", "write_table"]
 
@@ -32,7 +38,28 @@ SOURCES = ("wav.scp", "feats.scp")
 
 
 @dataclass
-class DataDir:
+class DataTables:
+    """The tables of a data directory, to be read alone; see `DataDir`. Dicts need not be sorted, other tables are."""
+
+    wav_scp: Mapping[str, str] = field(default_factory=dict)
+    text: Mapping[str, str] = field(default_factory=dict)
+    utt2spk: Mapping[str, str] = field(default_factory=dict)
+    segments: Mapping[str, Segment] = field(default_factory=dict)
+    src_text: Mapping[str, str] = field(default_factory=dict)
+    conditions: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    @property
+    def is_text(self) -> bool:
+        """Whether this is a directory of text alone."""
+        return bool(self.text) and not (self.wav_scp or self.segments or self.utt2spk)
+
+    def by_utterance(self) -> Mapping[str, Any]:
+        """The table whose ids are the utterances with audio, or the sentences of a directory of text alone."""
+        return self.text if self.is_text else self.segments or self.wav_scp
+
+
+@dataclass
+class DataDir(DataTables):
     """One set of a corpus, as the tables of a Kaldi data directory.
 
     Attributes:
@@ -55,14 +82,9 @@ class DataDir:
     dropped: dict[str, str] = field(default_factory=dict)
     extra: dict[str, dict[str, str]] = field(default_factory=dict)
 
-    @property
-    def is_text(self) -> bool:
-        """Whether this is a directory of text alone."""
-        return bool(self.text) and not (self.wav_scp or self.segments or self.utt2spk)
-
     def utterances(self) -> list[str]:
         """Sorted ids of the utterances with audio, or of the sentences of a directory of text alone."""
-        return sorted(self.text if self.is_text else self.segments or self.wav_scp)
+        return sorted(self.by_utterance())
 
     def required(self) -> tuple[str, ...]:
         """Names of the required tables."""
@@ -90,6 +112,19 @@ class DataDir:
             **{name: self.conditions.get(name, {}) for name in TABLES},
             **self.extra,
         }
+
+
+def in_order(table: Mapping[str, Any]) -> Iterable[str]:
+    """The ids of a table of `DataTables`, sorted; those that were read from files are sorted already."""
+    return sorted(table) if isinstance(table, dict) else table
+
+
+def column(table: Mapping[str, Any], numbers: array) -> Mapping[str, float]:
+    """A number for each id of a table of `DataTables`, in the order of `in_order`; NaN stands for none."""
+    packed = table.table if isinstance(table, _Segments) else table
+    if isinstance(packed, PackedTable):
+        return Column(packed, np.array(numbers, np.float64))
+    return {key: number for key, number in zip(in_order(table), numbers, strict=True) if not isnan(number)}
 
 
 def keep_utterances(data: DataDir, kept: Collection[str]) -> DataDir:
@@ -120,6 +155,40 @@ def evenly_spaced(data: DataDir, count: int) -> DataDir:
     return keep_utterances(data, {there[i * len(there) // count] for i in range(count)})
 
 
+class _Segments(Mapping[str, Segment]):
+    """The segments of a table, each read from its row when it is asked for."""
+
+    def __init__(self, table: Mapping[str, str]):
+        self.table = table
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.table)
+
+    def __getitem__(self, utterance: str) -> Segment:
+        return parse_segment(self.table[utterance])
+
+
+def scan_tables(path: Path, source: str = "wav.scp") -> tuple[DataTables, list[Fault]]:
+    """Read a data directory as `scan_data_dir` does, without an object for each row."""
+    if not path.is_dir():
+        return DataTables(), [Fault(str(path), None, "no such data directory; `espnet-diverse prepare` makes one")]
+    tables: dict[str, Mapping[str, str]] = {}
+    faults: list[Fault] = []
+    is_spoken = any((path / name).exists() for name in (source, "utt2spk", "segments"))
+    required = (source, "text") if is_spoken or not (path / "text").exists() else ("text",)
+    unread = ("feats.scp",) if source == "wav.scp" else ("wav.scp", "segments")
+    for name in [name for name in COLUMNS if name not in unread]:
+        if name in required or (path / name).exists():
+            tables[name], found = scan_packed(path / name)
+            faults += found
+    wav_scp, text, utt2spk, src_text = (tables.get(name, {}) for name in (source, "text", "utt2spk", "src_text"))
+    conditions = {name: tables[name] for name in TABLES if name in tables}
+    return DataTables(wav_scp, text, utt2spk, _Segments(tables.get("segments", {})), src_text, conditions), faults
+
+
 def scan_data_dir(path: Path, source: str = "wav.scp") -> tuple[DataDir, list[Fault]]:
     """Read a data directory; return it and the faults of each table by itself.
 
@@ -127,22 +196,10 @@ def scan_data_dir(path: Path, source: str = "wav.scp") -> tuple[DataDir, list[Fa
         path: The data directory.
         source: The table of `SOURCES` that is read. The entries of feats.scp are then in `wav_scp`, without segments.
     """
-    if not path.is_dir():
-        return DataDir(), [Fault(str(path), None, "no such data directory; `espnet-diverse prepare` makes one")]
-    tables: dict[str, dict[str, str]] = {}
-    faults: list[Fault] = []
-    is_spoken = any((path / name).exists() for name in (source, "utt2spk", "segments"))
-    required = (source, "text") if is_spoken or not (path / "text").exists() else ("text",)
-    unread = ("feats.scp",) if source == "wav.scp" else ("wav.scp", "segments")
-    for name in [name for name in COLUMNS if name not in unread]:
-        if name in required or (path / name).exists():
-            tables[name], found = scan_table(path / name)
-            faults += found
-    spoken = (tables.get(name, {}) for name in (source, "text", "utt2spk"))
-    data = DataDir(*spoken, src_text=tables.get("src_text", {}))
-    data.conditions = {name: tables[name] for name in TABLES if name in tables}
-    data.segments = {utterance: parse_segment(value) for utterance, value in tables.get("segments", {}).items()}
-    return data, faults
+    data, faults = scan_tables(path, source)
+    tables = (dict(table.items()) for table in (data.wav_scp, data.text, data.utt2spk))
+    conditions = {name: dict(table.items()) for name, table in data.conditions.items()}
+    return DataDir(*tables, dict(data.segments.items()), dict(data.src_text.items()), conditions), faults
 
 
 def read_data_dir(path: Path) -> DataDir:

@@ -4,20 +4,21 @@ Repairs that need no guess (line ends, order, spaces, composition) are made in m
 everything else is a fault with file and line. Commands (wav.scp entries with a pipe) are never run.
 """
 
-import gzip
 import logging
 import re
-import zlib
+import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from math import inf, nan
 from pathlib import Path
 
 from espnet_diverse.audio.segments import Segment
 from espnet_diverse.data.atomic_files import write_text
-from espnet_diverse.data.characters import LONGEST_ID, clean_text, guess_encoding, id_fault, text_fault
+from espnet_diverse.data.characters import clean_text, id_fault, text_fault
 from espnet_diverse.data.faults import Fault, refuse
+from espnet_diverse.data.lines import numbered_lines, placed_lines
+from espnet_diverse.data.packed_table import PackedTable, Rows
 
 COLUMNS = {
     "wav.scp": "recording path",
@@ -32,9 +33,7 @@ COLUMNS = {
 }
 EMPTY_TRANSCRIPT = "empty transcript; add the text or remove the utterance"
 _TEXTS = ("text", "src_text")
-LONGEST_LINE = 1_000_000
-"""Bytes of a line. A longer one is a file whose line ends are lost, and would take the tokenizer hours."""
-_MOST_UNPACKED, _MOST_RATIO = 1 << 26, 50  # bytes of a .gz, and times its size in addition; text reaches about 20
+_SETTLED = 2.0  # seconds after its last change, from which on a file is only read again once it changes
 _UNWRITABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 
 log = logging.getLogger(__name__)
@@ -57,31 +56,71 @@ def read_table(path: Path, kind: str | None = None) -> dict[str, str]:
 
 def scan_table(path: Path, kind: str | None = None) -> tuple[dict[str, str], list[Fault]]:
     """Read one table; return it sorted, and its faults. Faulty entries are included, so that ids can be compared."""
+    table, faults = scan_packed(path, kind)
+    return dict(table.items()), faults
+
+
+def pack_table(path: Path, kind: str | None = None) -> PackedTable:
+    """Read one table as `read_table` does, without an object for each row.
+
+    Raises:
+        DataError: The table is faulty; the message names file and line.
+    """
+    table, faults = scan_packed(path, kind)
+    refuse(faults)
+    return table
+
+
+def scan_packed(path: Path, kind: str | None = None) -> tuple[PackedTable, list[Fault]]:
+    """Read one table as `scan_table` does, without an object for each row.
+
+    A command reads a table several times. One that is unchanged since it was read is not read again, unless it was
+    changed a moment ago: the clock of a file system may miss a second change.
+    """
     kind = kind or path.name
+    try:
+        status = path.stat()
+    except OSError:
+        return _scan(path, kind)
+    if time.time() - max(status.st_mtime, status.st_ctime) < _SETTLED:
+        return _scan(path, kind)
+    changed = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    table, faults = _scan_once(path.absolute(), path, kind, changed)
+    return table, list(faults)
+
+
+@lru_cache(8)
+def _scan_once(place: Path, path: Path, kind: str, changed: tuple[int, ...]) -> tuple[PackedTable, list[Fault]]:
+    """`_scan` of a file that was last changed at this time; `path` is what messages call it."""
+    return _scan(path, kind)
+
+
+def _scan(path: Path, kind: str) -> tuple[PackedTable, list[Fault]]:
     faults: list[Fault] = []
     repairs: Counter[str] = Counter()
-    table: dict[str, str] = {}
-    first_line: dict[str, int] = {}
-    for number, line in numbered_lines(path, faults, repairs):
+    rows = Rows(path)
+    of_rows: list[tuple[int, Fault]] = []
+    for number, line, start, size in placed_lines(path, faults, repairs):
         fields = line.split(None, 1)
         if not fields:
             repairs["blank line"] += 1
             continue
         key, value = _repair(line, fields, kind, repairs)
-        if key in table:
-            what = f"duplicate id {key!r}, first on line {first_line[key]}; ids must be unique"
-            faults.append(Fault(str(path), number, what))
-            continue
-        table[key] = value
-        first_line[key] = number
-        faults += [Fault(str(path), number, what) for what in entry_faults(kind, key, value)]
-    ordered = dict(sorted(table.items()))
-    if list(ordered) != list(table):
+        rows.add(number, key, f"{key} {value}" if value else key, line, start, size)
+        if whats := entry_faults(kind, key, value):
+            of_rows += [(len(rows) - 1, Fault(str(path), number, what)) for what in whats]
+    table, twice, sorted_before = rows.packed(not repairs)
+    for number, key, first in twice.values():
+        what = f"duplicate id {key!r}, first on line {first}; ids must be unique"
+        faults.append(Fault(str(path), number, what))
+    faults += [fault for row, fault in of_rows if row not in twice]
+    faults.sort(key=lambda fault: inf if fault.where is None else fault.where)  # of the whole file last
+    if not sorted_before:
         repairs["unsorted table"] += 1
     _notice(path, repairs)
     if not table and not faults:
         faults.append(Fault(str(path), None, "is empty"))
-    return ordered, faults
+    return table, faults
 
 
 def scan_lines(path: Path) -> tuple[list[str], list[Fault]]:
@@ -111,72 +150,6 @@ def _tell_once(notice: str, changed: int) -> None:
     log.warning("%s", notice)
 
 
-def numbered_lines(
-    path: Path, faults: list[Fault], repairs: Counter[str], pipe: bool = False
-) -> Iterator[tuple[int, str]]:
-    """Yield (number from 1, decoded line); bytes that are not utf-8 become one or two faults for the file.
-
-    With `pipe` the file may be one, such as standard input; otherwise it must be a regular file.
-    """
-    try:
-        raw = _content(path, pipe)
-    except (OSError, EOFError, zlib.error) as error:
-        reason = getattr(error, "strerror", None) or error
-        faults.append(Fault(str(path), None, f"cannot be read ({reason})"))
-        return
-    if guess_encoding(raw[:4096]) == "UTF-16":
-        faults.append(Fault(str(path), None, "is UTF-16 from byte offset 0; allowed is utf-8: convert it with iconv"))
-        return
-    if raw.startswith(b"\xef\xbb\xbf"):
-        repairs["byte order mark"] += 1
-    if raw and not raw.endswith(b"\n"):
-        repairs["missing final newline"] += 1
-    offset, undecodable = 0, 0
-    for number, line in enumerate(raw.removesuffix(b"\n").split(b"\n") if raw else [], start=1):
-        if len(line) > LONGEST_LINE:
-            what = f"has {len(line)} bytes; at most {LONGEST_LINE} are allowed: are line ends missing?"
-            faults.append(Fault(str(path), number, what))
-            offset += len(line) + 1
-            first = line[:LONGEST_ID].decode("utf-8", "ignore").split(None, 1)[:1]
-            yield number, f"{''.join(first)} \ufffd"  # with the id, so that it is not missing too
-            continue
-        try:
-            text = line.decode("utf-8-sig" if number == 1 else "utf-8")
-        except UnicodeDecodeError as error:
-            undecodable += 1
-            if undecodable == 1:
-                faults.append(_encoding_fault(path, number, offset + error.start, line))
-            # The id is nearly always ASCII: keep it, so that the utterance is not also reported as missing.
-            text = line.decode("utf-8", "replace")
-        if text.endswith("\r"):
-            repairs["CRLF line end"] += 1
-            text = text.removesuffix("\r")
-        yield number, text
-        offset += len(line) + 1
-    if undecodable > 1:
-        faults.append(Fault(str(path), None, f"{undecodable - 1} more lines are not utf-8"))
-
-
-def _content(path: Path, pipe: bool = False) -> bytes:
-    """The bytes of a file, unpacked if it is a .gz; OSError for a device, and for one that unpacks to far more."""
-    if path.exists() and not (path.is_file() or path.is_dir() or pipe and path.is_fifo()):
-        raise OSError("not a regular file")
-    if path.suffix != ".gz":
-        return path.read_bytes()
-    most = _MOST_UNPACKED + _MOST_RATIO * path.stat().st_size
-    with gzip.open(path) as packed:
-        raw = packed.read(most + 1)
-    if len(raw) > most:
-        raise OSError(f"unpacks to more than {most} bytes")
-    return raw
-
-
-def _encoding_fault(path: Path, number: int, offset: int, line: bytes) -> Fault:
-    guess = guess_encoding(line)
-    seems = f"it decodes as {guess}" if guess else "its encoding is unknown"
-    return Fault(str(path), number, f"not utf-8 at byte offset {offset} ({seems}); convert the file with iconv")
-
-
 def _repair(line: str, fields: list[str], kind: str, repairs: Counter[str]) -> tuple[str, str]:
     """Repair id and value of one line; a path is not repaired, for it must equal the name on disk."""
     if kind.endswith(".scp"):
@@ -187,7 +160,8 @@ def _repair(line: str, fields: list[str], kind: str, repairs: Counter[str]) -> t
     else:
         cleaned, found = clean_text(line)
         key, _, value = cleaned.partition(" ")
-    repairs.update(found)
+    if found:
+        repairs.update(found)
     return key, value
 
 

@@ -4,9 +4,12 @@ Tables are compared with each other; the header of every recording is read, and 
 What is found has a kind, and `faults.ACTIONS` says what is done about it.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Iterator
+import os
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from hashlib import blake2b
+from math import nan
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,10 +20,12 @@ from espnet_diverse.audio.reading import open_file
 from espnet_diverse.audio.riff import unread_bytes
 from espnet_diverse.audio.segments import segment_fault
 from espnet_diverse.data.faults import Fault, decisive, refuse
-from espnet_diverse.data.kaldi import DataDir, scan_data_dir
+from espnet_diverse.data.kaldi import DataDir, DataTables, column, in_order, scan_tables
 from espnet_diverse.data.plausibility import Limits, length_findings, measure, sound_findings, text_findings
+from espnet_diverse.data.recording_faults import Formats, SameAudio
+from espnet_diverse.data.repetitions import DIGEST, alike, most_of
 from espnet_diverse.data.tables import entry_faults
-from espnet_diverse.data.threads import map_in_threads
+from espnet_diverse.data.threads import iterate_in_threads
 from espnet_diverse.errors import DataError
 
 _OFTEN = 10  # utterances of one text, if they are more than half of all
@@ -66,13 +71,14 @@ def find_faults(
     Arguments are those of `validate`; `limits` says what is expected of utterances.
     """
     scp = "wav.scp" if features is None else "feats.scp"
+    data: DataTables
     if isinstance(source, DataDir):
         data, folder, faults = source, "", _table_faults(source)
     else:
-        data, faults = scan_data_dir(source, scp)
+        data, faults = scan_tables(source, scp)
         folder = f"{source}/"
     faults += _key_faults(data, folder, scp)
-    heard: dict[str, float] = {}
+    heard: Mapping[str, float] = {}
     if features is not None:
         faults += _feature_faults(data, folder, nj, features, decode)
     elif read_audio:
@@ -92,137 +98,139 @@ def _table_faults(data: DataDir) -> list[Fault]:
     return faults
 
 
-def _key_faults(data: DataDir, folder: str, scp: str) -> list[Fault]:
+def _key_faults(data: DataTables, folder: str, scp: str) -> list[Fault]:
     """Ids that are not in all tables; an empty table is reported elsewhere."""
 
     def faults(table: str, keys: Iterable[str], what: str) -> list[Fault]:
-        return [Fault(f"{folder}{table}", key, what, "missing") for key in sorted(keys)]
+        return [Fault(f"{folder}{table}", key, what, "missing") for key in keys]
 
     source = "text" if data.is_text else "segments" if data.segments else scp
-    spoken = set(data.utterances())
+    spoken = data.by_utterance()
     found: list[Fault] = []
     if spoken and data.text:
         add_or_remove = "or remove the line"
-        found += faults(
-            "text", data.text.keys() - spoken, f"transcript without audio in {source}; add it {add_or_remove}"
-        )
-        found += faults(source, spoken - data.text.keys(), f"audio without transcript in text; add it {add_or_remove}")
+        strange = f"transcript without audio in {source}; add it {add_or_remove}"
+        found += faults("text", _lacking(spoken, data.text), strange)
+        missing = f"audio without transcript in text; add it {add_or_remove}"
+        found += faults(source, _lacking(data.text, spoken), missing)
     for name, table in (("utt2spk", data.utt2spk), ("src_text", data.src_text), *data.conditions.items()):
         if spoken and table:
-            found += faults(name, spoken - table.keys(), "has no line in this table; add one")
-            found += faults(name, table.keys() - spoken, f"is not in {source}; remove the line")
+            found += faults(name, _lacking(table, spoken), "has no line in this table; add one")
+            found += faults(name, _lacking(spoken, table), f"is not in {source}; remove the line")
     if data.segments and data.wav_scp:
         used = {segment.recording for segment in data.segments.values()}
-        strange = [u for u, segment in data.segments.items() if segment.recording not in data.wav_scp]
-        found += faults("segments", strange, "its recording is not in wav.scp; add it or remove the line")
-        found += faults("wav.scp", data.wav_scp.keys() - used, "no segment uses this recording; remove it")
+        unknown = {recording for recording in used if recording not in data.wav_scp}
+        of_unknown = sorted(u for u, s in data.segments.items() if s.recording in unknown) if unknown else []
+        found += faults("segments", of_unknown, "its recording is not in wav.scp; add it or remove the line")
+        unused = (recording for recording in in_order(data.wav_scp) if recording not in used)
+        found += faults("wav.scp", unused, "no segment uses this recording; remove it")
     return found
+
+
+def _lacking(table: Mapping[str, object], keys: Mapping[str, object]) -> Iterator[str]:
+    """The ids among `keys` that a table lacks, sorted."""
+    if table is keys:
+        return
+    others = iter(in_order(table))
+    other = next(others, None)
+    for key in in_order(keys):
+        while other is not None and other < key:
+            other = next(others, None)
+        if other != key:
+            yield key
 
 
 class _Heard(NamedTuple):
     """What was found in a recording: its header, if it can be read, faults by kind, and what tells it apart."""
 
     recording: str
-    path: str
-    info: AudioInfo | None
-    findings: list[tuple[str, str]]
-    digest: bytes | str
+    info: AudioInfo | None = None
+    findings: Sequence[tuple[str, str]] = ()
+    digest: bytes = bytes(DIGEST)
 
 
 def _hear(item: tuple[str, str], rate: int | None, decode: bool) -> _Heard:
     recording, path = item
+    if entry_faults("wav.scp", *item):  # a pipe or an empty path, which is already listed and must not be opened
+        return _Heard(recording)
+    named = blake2b(os.fsencode(path), digest_size=DIGEST).digest()
     try:
         with open_file(Path(path)) as file:
             lost = 0 if ark_entry(path) else unread_bytes(Path(path))
             if lost:
                 what = f"{path}: its header leaves out {lost} bytes after the samples; write the header anew"
-                return _Heard(recording, path, file.info, [("audio", what)], path)
+                return _Heard(recording, file.info, [("audio", what)], named)
             unread = _unread(file.info, rate) if rate is not None else ""
-            if not decode:
-                return _Heard(recording, path, file.info, [("rate", f"{path}: {unread}")] if unread else [], path)
-            found = measure(file.blocks())
             findings = [("rate", f"{path}: {unread}")] if unread else []
+            if not decode:
+                return _Heard(recording, file.info, findings, named)
+            found = measure(file.blocks())
             findings += [(kind, f"{path}: {what}") for kind, what in sound_findings(found)]
-            return _Heard(recording, path, file.info, findings, found.digest)
+            return _Heard(recording, file.info, findings, found.digest)
     except DataError as error:
-        return _Heard(recording, path, None, [("audio", str(error))], path)
+        return _Heard(recording, None, [("audio", str(error))])
 
 
 def _audio_faults(
-    data: DataDir, folder: str, nj: int, rate: int | None, decode: bool
-) -> tuple[list[Fault], dict[str, float]]:
+    data: DataTables, folder: str, nj: int, rate: int | None, decode: bool
+) -> tuple[list[Fault], Mapping[str, float]]:
     """Faults of every recording, and segments past the end of one; and the seconds of each utterance."""
-    # A faulty path (a pipe, an empty one) is already listed and must not be opened.
-    readable = [item for item in sorted(data.wav_scp.items()) if not entry_faults("wav.scp", *item)]
-    heard = map_in_threads(partial(_hear, rate=rate, decode=decode), readable, nj, "check audio")
+    recordings = in_order(data.wav_scp)
+    items = ((recording, data.wav_scp[recording]) for recording in recordings)
+    hear = partial(_hear, rate=rate, decode=decode)
     table = f"{folder}wav.scp"
-    faults = [Fault(table, one.recording, what, kind) for one in heard for kind, what in one.findings]
-    faults += [Fault(table, where, what, "same_audio") for where, what in _same(heard)]
+    faults: list[Fault] = []
+    formats, same, lengths = Formats(), SameAudio(), array("d")
+    for one in iterate_in_threads(hear, items, nj, "check audio", len(data.wav_scp)):
+        faults += [Fault(table, one.recording, what, kind) for kind, what in one.findings]
+        lengths.append(nan if one.info is None else one.info.seconds)
+        if one.info is not None:
+            formats.add(one.recording, one.info)
+            same.add(len(lengths) - 1, one.digest)
+    faults += same.faults(table, recordings)
     if rate is None:
-        faults += _formats(heard, table)
-    seconds = {one.recording: one.info.seconds for one in heard if one.info is not None}
-    for utterance, segment in sorted(data.segments.items()):
-        past = segment_fault(segment, seconds[segment.recording]) if segment.recording in seconds else None
-        if past:
-            faults.append(Fault(f"{folder}segments", utterance, past, "audio"))
+        faults += formats.faults(table)
+    seconds = column(data.wav_scp, lengths)
     if not data.segments:
         return faults, seconds
-    parts = {u: s.end - s.start for u, s in data.segments.items() if s.recording in seconds}
-    return faults, {u: length for u, length in parts.items() if length > 0}  # the others are faults of the table
+    parts = array("d")
+    for utterance in in_order(data.segments):
+        segment = data.segments[utterance]
+        whole = seconds.get(segment.recording)
+        past = segment_fault(segment, whole) if whole is not None else None
+        if past:
+            faults.append(Fault(f"{folder}segments", utterance, past, "audio"))
+        length = segment.end - segment.start
+        parts.append(length if whole is not None and length > 0 else nan)  # the others are faults of the table
+    return faults, column(data.segments, parts)
 
 
-def _same(heard: Iterable[_Heard]) -> Iterator[tuple[str, str]]:
-    first: dict[bytes | str, str] = {}
-    for one in heard:
-        if one.info is not None and first.setdefault(one.digest, one.recording) != one.recording:
-            yield one.recording, f"has the same audio as {first[one.digest]}; remove one of them"
-
-
-def _formats(heard: Iterable[_Heard], table: str) -> list[Fault]:
-    """One fault for each rate, number of channels and format but the most frequent one, if that can be trained with."""
-    found: dict[tuple[int, int, str], list[str]] = {}
-    for one in heard:
-        if one.info is not None:
-            kind = "" if one.info.converted_from == CODED else one.info.converted_from
-            found.setdefault((one.info.rate, one.info.channels, kind), []).append(one.recording)
-    usual = max(found, key=lambda each: len(found[each]), default=None)
-    faults = []
-    for (rate, channels, kind), some in found.items():
-        if (rate, channels, kind) != usual or channels > 1 or kind:
-            what = f"{len(some)} recording{'s have' if some[1:] else ' has'} {rate} Hz and {channels} channel"
-            what += "s" if channels > 1 else ""
-            what += f" as {kind}" if kind else ""
-            todo = "training reads one rate and mono: convert them with espnet-diverse prepare kaldi"
-            faults.append(Fault(table, some[0], f"{what}; the first is this one; {todo}", "format"))
-    return faults
-
-
-def _utterance_faults(data: DataDir, folder: str, seconds: dict[str, float], limits: Limits) -> list[Fault]:
+def _utterance_faults(data: DataTables, folder: str, seconds: Mapping[str, float], limits: Limits) -> list[Fault]:
     """What is implausible about lengths and texts, and ids that differ in case alone."""
     faults: list[Fault] = []
     table = f"{folder}{'text' if data.is_text else 'segments' if data.segments else 'wav.scp'}"
-    for utterance, length in sorted(seconds.items()):
+    for utterance, length in seconds.items():
         faults += [Fault(table, utterance, what, kind) for kind, what in length_findings(length, limits)]
     for utterance, text in data.text.items():
         found = text_findings(text, seconds.get(utterance), limits) if text else ()
         faults += [Fault(f"{folder}text", utterance, what, kind) for kind, what in found]
-    text, count = Counter(data.text.values()).most_common(1)[0] if data.text else ("", 0)
+    text, count = most_of(data.text.values())
     if count >= _OFTEN and count > len(data.text) / 2:
         what = f"{count} of {len(data.text)} utterances have the text {text[:40]!r}; check the transcripts"
         faults.append(Fault(f"{folder}text", None, what, "same_text"))
-    first: dict[str, str] = {}
-    for utterance in data.utterances():
-        if first.setdefault(utterance.casefold(), utterance) != utterance:
-            what = f"differs from {first[utterance.casefold()]} in case alone; rename it for disks that ignore case"
-            faults.append(Fault(table, utterance, what, "case"))
+    for utterance, first in alike(in_order(data.by_utterance()), str.casefold):
+        what = f"differs from {first} in case alone; rename it for disks that ignore case"
+        faults.append(Fault(table, utterance, what, "case"))
     return faults
 
 
-def _feature_faults(data: DataDir, folder: str, nj: int, size: int, decode: bool) -> list[Fault]:
+def _feature_faults(data: DataTables, folder: str, nj: int, size: int, decode: bool) -> list[Fault]:
     """Faults of the entries of feats.scp, which are in `wav_scp`."""
 
-    def check(item: tuple[str, str]) -> tuple[str, int, str]:
+    def check(item: tuple[str, str]) -> tuple[str, int | None, str]:
         utterance, entry = item
+        if entry_faults("feats.scp", *item):
+            return utterance, None, ""
         try:
             found = features_shape(entry)[1]
             if decode:
@@ -231,9 +239,11 @@ def _feature_faults(data: DataDir, folder: str, nj: int, size: int, decode: bool
             return utterance, 0, str(error)
         return utterance, found, ""
 
-    readable = [item for item in sorted(data.wav_scp.items()) if not entry_faults("feats.scp", *item)]
+    items = ((utterance, data.wav_scp[utterance]) for utterance in in_order(data.wav_scp))
     faults = []
-    for utterance, found, what in map_in_threads(check, readable, nj, "check features"):
+    for utterance, found, what in iterate_in_threads(check, items, nj, "check features", len(data.wav_scp)):
+        if found is None:  # listed already
+            continue
         size = size or found
         if not what and found != size:
             what = f"has features of size {found}, and {size} is expected; compute them alike"

@@ -7,15 +7,16 @@ decoded. A single recording or text has no tables; its values are handled by `co
 """
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from torch import nn
 
 from espnet_diverse.attention.head_selection import HeadSelection
 from espnet_diverse.conditions import CONDITIONS
-from espnet_diverse.data.tables import read_table
+from espnet_diverse.data.tables import pack_table
 from espnet_diverse.errors import DataError
 from espnet_diverse.training.condition_names import condition_table
 
@@ -40,9 +41,26 @@ def known_conditions(model: nn.Module) -> KnownConditions:
     return KnownConditions(getattr(model, "conditions", {}), defaults)
 
 
+class _Indices(Mapping[str, dict[str, int]]):
+    """Index by condition of each utterance, looked up when it is asked for."""
+
+    def __init__(self, utterances: Collection[str]):
+        self.utterances = utterances
+        self.lookups: dict[str, Callable[[str], int]] = {}
+
+    def __len__(self) -> int:
+        return len(self.utterances)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.utterances)
+
+    def __getitem__(self, utterance: str) -> dict[str, int]:
+        return {condition: lookup(utterance) for condition, lookup in self.lookups.items()}
+
+
 def condition_indices(
-    known: KnownConditions, data_dir: Path, utterances: Iterable[str], given: Mapping[str, str]
-) -> dict[str, dict[str, int]]:
+    known: KnownConditions, data_dir: Path, utterances: Collection[str], given: Mapping[str, str]
+) -> Mapping[str, dict[str, int]]:
     """Look up the condition indices of utterances.
 
     Args:
@@ -58,22 +76,28 @@ def condition_indices(
         DataError: A given value is unknown, or an utterance has no known value of a condition without a default.
     """
     _warn(given, {source for condition in known.names for source in _sources(condition, data_dir)})
-    indices: dict[str, dict[str, int]] = {utterance: {} for utterance in utterances}
+    indices = _Indices(utterances)
     for condition, names in known.names.items():
-        origin, named = _named(condition, data_dir, indices, given)
+        origin, named = _named(condition, data_dir, given)
         default = None if origin == CONDITIONS[condition].option else known.defaults.get(condition)
-        defaulted = 0
-        for utterance, conditions in indices.items():
-            name = named.get(utterance)
-            if name not in names:
+        numbers, defaulted = {name: names.index(name) for name in names}, 0
+        for utterance in utterances:
+            name = named(utterance)
+            if name not in numbers:
                 if default is None:
                     raise DataError(_refusal(condition, origin, utterance, name, names))
-                name, defaulted = default, defaulted + 1
-            conditions[condition] = names.index(name)
+                defaulted += 1
         if defaulted:
             what = f"{CONDITIONS[condition].label} that the model knows; the default {default} is used"
             logging.warning("%d of %d utterances have no %s", defaulted, len(indices), what)
+        indices.lookups[condition] = partial(_number, named, numbers, default)
     return indices
+
+
+def _number(named: Callable[[str], str | None], numbers: Mapping[str, int], default: str | None, utterance: str) -> int:
+    """Index of the value of an utterance, or of the default, of which there is one where the value is unknown."""
+    name = named(utterance)
+    return numbers[default if name not in numbers else name]
 
 
 def completed(known: KnownConditions, given: Mapping[str, str], same_language: bool) -> dict[str, str]:
@@ -141,15 +165,13 @@ def _sources(condition: str, data_dir: Path) -> tuple[str, str]:
     return condition, condition_table(data_dir, condition).name.removeprefix("utt2")
 
 
-def _named(
-    condition: str, data_dir: Path, utterances: Iterable[str], given: Mapping[str, str]
-) -> tuple[str | None, dict[str, str]]:
-    """The origin of the values of a condition, None where there is none, and the value of each utterance."""
+def _named(condition: str, data_dir: Path, given: Mapping[str, str]) -> tuple[str | None, Callable[[str], str | None]]:
+    """The origin of the values of a condition, None where there is none, and a function from utterance to value."""
     for source in _sources(condition, data_dir):
         if source in given:
-            return CONDITIONS[source].option, dict.fromkeys(utterances, given[source])
+            return CONDITIONS[source].option, lambda _, value=given[source]: value
     table = condition_table(data_dir, condition)
-    return (str(table), read_table(table)) if table.exists() else (None, {})
+    return (str(table), pack_table(table).get) if table.exists() else (None, lambda _: None)
 
 
 def _refusal(condition: str, origin: str | None, utterance: str, name: str | None, names: Sequence[str]) -> str:

@@ -9,17 +9,19 @@ utterances are searched one by one. `results.rounded_score` says which digits ar
 import logging
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
+from typing import overload
 
 import torch
 
 from espnet_diverse.cluster.pool import Pool
 from espnet_diverse.data.faults import Fault, refuse
-from espnet_diverse.data.tables import entry_faults, parse_segment, scan_table
+from espnet_diverse.data.packed_table import PackedTable
+from espnet_diverse.data.tables import entry_faults, parse_segment, scan_packed
 from espnet_diverse.decoding.condition_ids import condition_indices
 from espnet_diverse.decoding.on_cluster import decode_on_cluster
 from espnet_diverse.decoding.results import FILES, Result, line, summary, write_json, write_results
@@ -79,7 +81,7 @@ def decode(
     return results
 
 
-def list_jobs(search: Search | Description, data_dir: Path, conditions: Mapping[str, str]) -> list[Job]:
+def list_jobs(search: Search | Description, data_dir: Path, conditions: Mapping[str, str]) -> Sequence[Job]:
     """List the utterances of a data directory: those of its segments, or else of the table of the inputs.
 
     Args:
@@ -95,34 +97,55 @@ def list_jobs(search: Search | Description, data_dir: Path, conditions: Mapping[
     table = data_dir / "segments"
     if search.table != "wav.scp" or not table.exists():
         indices = condition_indices(search.conditions, data_dir, sources, conditions)
-        return [Job(name, source, None, indices[name], faults.get(name, "")) for name, source in sources.items()]
-    entries, wrong = _entries(table)
-    segments = {utterance: parse_segment(value) for utterance, value in entries.items()}
+        return _Jobs(sources, lambda name, source: Job(name, source, None, indices[name], faults.get(name, "")))
+    segments, wrong = _entries(table)
     strange = [
-        Fault(str(table), u, "its recording is not in wav.scp")
-        for u in segments
-        if segments[u].recording not in sources and u not in wrong
+        Fault(str(table), utterance, "its recording is not in wav.scp")
+        for utterance, value in segments.items()
+        if parse_segment(value).recording not in sources and utterance not in wrong
     ]
     refuse(strange)
     indices = condition_indices(search.conditions, data_dir, segments, conditions)
-    return [
-        Job(
-            name,
-            sources.get(part.recording, ""),
-            part,
-            indices[name],
-            wrong.get(name) or faults.get(part.recording, ""),
-        )
-        for name, part in segments.items()
-    ]
+
+    def job(name: str, value: str) -> Job:
+        part = parse_segment(value)
+        fault = wrong.get(name) or faults.get(part.recording, "")
+        return Job(name, sources.get(part.recording, ""), part, indices[name], fault)
+
+    return _Jobs(segments, job)
 
 
-def _entries(path: Path) -> tuple[dict[str, str], dict[str, str]]:
+class _Jobs(Sequence[Job]):
+    """A job for each row of a table, made when it is asked for."""
+
+    def __init__(self, table: PackedTable, make: Callable[[str, str], Job]):
+        self.table, self.make = table, make
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    @overload
+    def __getitem__(self, index: int) -> Job: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Job]: ...
+
+    def __getitem__(self, index: int | slice) -> Job | list[Job]:
+        rows = range(len(self))[index]
+        return self.make(*self.table.pair(rows)) if isinstance(rows, int) else [self[row] for row in rows]
+
+    def __iter__(self) -> Iterator[Job]:
+        return (self.make(name, value) for name, value in self.table.items())
+
+
+def _entries(path: Path) -> tuple[PackedTable, dict[str, str]]:
     """The entries of a table, and what is wrong with some; a fault of the whole file is an error."""
-    table, faults = scan_table(path)
+    table, faults = scan_packed(path)
     refuse([fault for fault in faults if fault.where is None])
     for fault in faults:
         logging.warning("%s", fault)
+    if not faults:
+        return table, {}
     wrong = {key: entry_faults(path.name, key, value) for key, value in table.items()}
     return table, {key: "; ".join(whats) for key, whats in wrong.items() if whats}
 

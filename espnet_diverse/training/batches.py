@@ -11,9 +11,9 @@ larger T, the closer the distribution is to uniform. Epochs have as many batches
 
 import logging
 import math
-import tempfile
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,12 +21,15 @@ import numpy as np
 import torch
 from espnet2.iterators.sequence_iter_factory import SequenceIterFactory
 from espnet2.samplers.abs_sampler import AbsSampler
+from numpy.typing import NDArray
 
-from espnet_diverse.data.tables import read_table
+from espnet_diverse.data.packed_table import PackedTable
+from espnet_diverse.data.tables import pack_table
 from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.option_checks import OptionError, read
+from espnet_diverse.training.batch_types import Batches, BatchOptions, Shapes, make_batches, read_shapes
 from espnet_diverse.training.condition_names import condition_table, conditions_of
-from espnet_diverse.training.text_batches import build_batch_sampler
+from espnet_diverse.training.row_dataset import RowBatches, RowDataset
 
 BATCHES = ("mixed", "single")
 
@@ -54,7 +57,7 @@ class Sampling:
             message = f"batches {self.batches!r} is not allowed; give one of {' '.join(BATCHES)}"
             raise OptionError("batches", message)
 
-    def categories(self, data_dir: Path) -> dict[str, str]:
+    def categories(self, data_dir: Path) -> Mapping[str, str]:
         """Category of each utterance of a data directory.
 
         Raises:
@@ -64,8 +67,23 @@ class Sampling:
         for table in tables:
             if not table.is_file():
                 raise DataError(f"sampling: {table}: no such table; add it, or change `by`")
-        columns = [read_table(table) for table in tables]
-        return {utterance: "-".join(column[utterance] for column in columns) for utterance in columns[0]}
+        return _Categories([pack_table(table) for table in tables])
+
+
+class _Categories(Mapping[str, str]):
+    """The values of several tables for each utterance, joined."""
+
+    def __init__(self, columns: Sequence[PackedTable]):
+        self.columns = columns
+
+    def __len__(self) -> int:
+        return len(self.columns[0])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.columns[0])
+
+    def __getitem__(self, utterance: str) -> str:
+        return "-".join(column[utterance] for column in self.columns)
 
 
 def probabilities(counts: Mapping[str, int], temperature: float) -> dict[str, float]:
@@ -75,76 +93,76 @@ def probabilities(counts: Mapping[str, int], temperature: float) -> dict[str, fl
 
 
 class BalancedSampler(AbsSampler):
-    """Batches of utterances that are sampled again for every epoch; ESPnet's samplers divide them into batches.
+    """Batches of utterances that are sampled again for every epoch, and then divided into batches as without sampling.
 
     Within a category every utterance is drawn once before one is drawn again.
 
     Args:
+        ids: Id of each utterance, in the order of `shapes`.
         categories: Category of each utterance.
         sampling: Options of sampling.
-        shapes: For each of ESPnet's shape files, "length" or "length,width" of each utterance.
-        options: Arguments of `build_batch_sampler`, except the shape files.
+        shapes: Shapes of each kind of data.
+        options: How batches are made.
         shard: Rank of this process and number of processes; of every batch, the process with rank r of n takes the
             utterances r, r + n, r + 2 n, ...
     """
 
     def __init__(
         self,
+        ids: Iterable[str],
         categories: Mapping[str, str],
         sampling: Sampling,
-        shapes: Sequence[Mapping[str, str]],
-        options: Mapping[str, object],
+        shapes: Sequence[Shapes],
+        options: BatchOptions,
         shard: tuple[int, int] = (0, 1),
     ):
-        self.shapes, self.options, self.shard = shapes, dict(options), shard
+        self.shapes, self.options, self.shard = shapes, options, shard
         self.single = sampling.batches == "single"
-        self.members: dict[str, list[str]] = {}
-        for utterance in shapes[0]:
-            self.members.setdefault(categories[utterance], []).append(utterance)
+        rows: dict[str, array] = {}
+        for row, utterance in enumerate(ids):
+            rows.setdefault(categories[utterance], array("i")).append(row)
+        self.members = {category: np.array(members, np.int32) for category, members in rows.items()}
         counts = {category: len(members) for category, members in sorted(self.members.items())}
         self.probabilities = probabilities(counts, sampling.temperature)
-        self.count = len(self._cut(list(shapes[0])))
+        self.total = sum(counts.values())
+        self.count = len(self._cut(np.arange(self.total, dtype=np.int32)))
 
     def __len__(self) -> int:
         return self.count
 
-    def __iter__(self) -> Iterator[tuple[str, ...]]:
+    def __iter__(self) -> Iterator[NDArray[np.int32]]:
         return iter(self.generate(0))
 
     def __repr__(self) -> str:
         shares = ", ".join(f"{category} {share:.3f}" for category, share in self.probabilities.items())
         return f"{type(self).__name__}(N-batch={self.count}, {shares})"
 
-    def generate(self, seed: int) -> list[tuple[str, ...]]:
+    def generate(self, seed: int) -> Batches:
         """The batches of an epoch; ESPnet passes the sum of the epoch and the seed of training."""
         rank, world = self.shard
         random = np.random.default_rng(seed)
-        batches: list[tuple[str, ...]] = []
+        batches: Batches = []
         while len(batches) < self.count:
             drawn = self._draw(random)
-            groups = drawn.values() if self.single else [[utterance for group in drawn.values() for utterance in group]]
-            cut = [batch for group in groups if group for batch in self._cut(group)]
+            groups = drawn.values() if self.single else [np.concatenate(list(drawn.values()))]
+            cut = [batch for group in groups if len(group) for batch in self._cut(group)]
             batches += [cut[index] for index in random.permutation(len(cut)) if len(cut[index]) >= world]
         return [batch[rank::world] for batch in batches[: self.count]]
 
-    def _draw(self, random: np.random.Generator) -> dict[str, list[str]]:
-        """Utterances of each category; in total as many as the training data has."""
-        wanted = random.multinomial(len(self.shapes[0]), list(self.probabilities.values()))
+    def _draw(self, random: np.random.Generator) -> dict[str, NDArray[np.int32]]:
+        """Rows of each category; in total as many as the training data has."""
+        wanted = random.multinomial(self.total, list(self.probabilities.values()))
         drawn = {}
         for category, number in zip(self.probabilities, wanted, strict=True):
             members = self.members[category]
             rounds = [random.permutation(len(members)) for _ in range(math.ceil(number / len(members)))]
-            drawn[category] = [members[index] for index in np.concatenate([*rounds, []]).astype(int)[:number]]
+            drawn[category] = members[np.concatenate([*rounds, []]).astype(int)[:number]]
         return drawn
 
-    def _cut(self, utterances: list[str]) -> list[tuple[str, ...]]:
-        """Divide utterances, some of which occur more than once, into batches with ESPnet's sampler."""
-        with tempfile.TemporaryDirectory() as folder:
-            files = [Path(folder) / str(number) for number in range(len(self.shapes))]
-            for file, shapes in zip(files, self.shapes, strict=True):
-                file.write_text("".join(f"{index} {shapes[name]}\n" for index, name in enumerate(utterances)), "utf-8")
-            sampler = build_batch_sampler(**self.options, shape_files=[str(file) for file in files])
-            return [tuple(utterances[int(index)] for index in batch) for batch in sampler]
+    def _cut(self, rows: NDArray[np.int32]) -> Batches:
+        """Divide utterances, some of which occur more than once, into batches."""
+        shapes = [Shapes(kind.lengths[rows], kind.width) for kind in self.shapes]
+        return [rows[batch] for batch in make_batches(shapes, self.options)]
 
 
 def read_sampling(section: object) -> Sampling | None:
@@ -160,37 +178,67 @@ def read_sampling(section: object) -> Sampling | None:
     return read(Sampling, section, "sampling")
 
 
-def balanced_batches(args: Namespace, iter_options, build_dataset: Callable) -> SequenceIterFactory:
-    """Replacement of ESPnet's `build_sequence_iter_factory` for training with `sampling`.
+def row_batches(args: Namespace, iter_options, mode: str, check: Callable[..., None]) -> SequenceIterFactory:
+    """Replacement of ESPnet's `build_sequence_iter_factory`: the same batches, or sampled ones, without their ids.
 
     Args:
         args: Arguments of ESPnet's training command.
         iter_options: Result of ESPnet's `build_iter_options`.
-        build_dataset: Function that makes the dataset of a set of utterances.
+        mode: "train", "valid" or "plot_att".
+        check: ESPnet's `check_task_requirements`.
+
+    Raises:
+        ConfigError: A batch has fewer utterances than there are processes.
+        DataError: The shape files do not belong together.
     """
-    world = (torch.distributed.get_rank(), torch.distributed.get_world_size()) if iter_options.distributed else (0, 1)
-    options = {
-        "type": iter_options.batch_type,
-        "batch_size": iter_options.batch_size,
-        "batch_bins": iter_options.batch_bins,
-        "fold_lengths": args.fold_length,
-        "sort_in_batch": args.sort_in_batch,
-        "sort_batch": args.sort_batch,
-        "drop_last": args.drop_last_iter,
-        "min_batch_size": world[1] if iter_options.distributed else args.min_batch_size,
-    }
-    sampling = read_sampling(args.sampling)
-    categories = sampling.categories(Path(iter_options.data_path_and_name_and_type[0][0]).parent)
-    shapes = [read_table(Path(file), "shape") for file in iter_options.shape_files]
-    sampler = BalancedSampler(categories, sampling, shapes, options, world)
-    logging.info("[train] Batch sampler: %s", sampler)
+    shard = (torch.distributed.get_rank(), torch.distributed.get_world_size()) if iter_options.distributed else (0, 1)
+    ids, shapes = read_shapes(iter_options.shape_files)
+    options = BatchOptions(
+        type=iter_options.batch_type,
+        batch_size=iter_options.batch_size,
+        batch_bins=iter_options.batch_bins,
+        fold_lengths=args.fold_length,
+        min_batch_size=shard[1] if iter_options.distributed else args.min_batch_size,
+        sort_in_batch=args.sort_in_batch,
+        sort_batch=args.sort_batch,
+        drop_last=args.drop_last_iter,
+    )
+    balanced = mode == "train" and args.sampling is not None
+    sampler: AbsSampler
+    if balanced:
+        sampling = read_sampling(args.sampling)
+        categories = sampling.categories(Path(iter_options.data_path_and_name_and_type[0][0]).parent)
+        sampler = BalancedSampler(ids, categories, sampling, shapes, options, shard)
+    else:
+        sampler = _plain_batches(shapes, options, shard, iter_options.num_batches)
+    logging.info("[%s] Batch sampler: %s", mode, sampler)
+    dataset = RowDataset.of(args, iter_options, ids)
+    check(dataset, args.allow_variable_data_keys, train=iter_options.train)
     return SequenceIterFactory(
-        dataset=build_dataset(set(shapes[0])),
+        dataset=dataset,
         batches=sampler,
         seed=args.seed,
         num_iters_per_epoch=iter_options.num_iters_per_epoch,
-        shuffle=False,  # the sampler has drawn them in random order
+        shuffle=iter_options.train and not balanced,  # the sampler has drawn them in random order
+        shuffle_within_batch=args.shuffle_within_batch and not balanced,
         num_workers=args.num_workers,
         collate_fn=iter_options.collate_fn,
         pin_memory=args.ngpu > 0,
     )
+
+
+def _plain_batches(
+    shapes: Sequence[Shapes], options: BatchOptions, shard: tuple[int, int], number: int | None
+) -> RowBatches:
+    """All utterances in batches, or the first `number` of batches."""
+    rank, world = shard
+    batches = make_batches(shapes, options)[:number]
+    sizes = [len(batch) for batch in batches]
+    if min(sizes) < world:
+        todo = "give larger batches, or fewer processes"
+        raise ConfigError(f"a batch has {min(sizes)} utterances, and {world} processes take shares of it; {todo}")
+    found = f"{len(sizes)}, mean={np.mean(sizes):.1f}, min={min(sizes)}, max={max(sizes)}"
+    name = (
+        f"RowBatches({options.type}, N-batch={found}, batch_size={options.batch_size}, batch_bins={options.batch_bins})"
+    )
+    return RowBatches([batch[rank::world] for batch in batches], name)

@@ -16,7 +16,7 @@ import numpy as np
 
 from espnet_diverse.attention.selection_options import SelectionOptions
 from espnet_diverse.conditions import CONDITIONS
-from espnet_diverse.data.tables import read_table
+from espnet_diverse.data.tables import pack_table
 from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.option_checks import OptionError, renamed
 from espnet_diverse.training.config import Config, located
@@ -131,7 +131,7 @@ def _names(config: Config, condition: str, asking: list[Keys], train_dir: Path) 
     table = condition_table(train_dir, condition)
     if not table.is_file():
         raise DataError(_missing(train_dir, condition, _shown(config, asking[0])))
-    trained = sorted(set(read_table(table).values()))
+    trained = sorted(set(pack_table(table).values()))
     chosen = trained
     for keys in [("model_conf",), *asking]:
         listed = _listed(config, keys, condition)
@@ -172,7 +172,7 @@ def _check_table(data_dir: Path, condition: str, names: list[str], where: str) -
     table = condition_table(data_dir, condition)
     if not table.is_file():
         raise DataError(_missing(data_dir, condition, where))
-    for utterance, name in read_table(table).items():
+    for utterance, name in pack_table(table).items():
         if name not in names:
             raise DataError(f"{table}: {utterance}: {_unknown(condition, name, names)}")
 

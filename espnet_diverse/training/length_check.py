@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from espnet_diverse.attention import MultiHeadAttention
-from espnet_diverse.data.tables import read_table
+from espnet_diverse.data.tables import pack_table
 from espnet_diverse.errors import DataError
 
 _TOKEN = 1  # <unk>; 0 is padding in language models
@@ -34,9 +34,9 @@ class ShapeFile:
     name: str
     sound: bool
 
-    def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Return the shape of each utterance; the first number is its length in samples, frames or tokens."""
-        return {utterance: tuple(map(int, shape.split(","))) for utterance, shape in read_table(self.path).items()}
+
+def _numbers(shape: str) -> tuple[int, ...]:
+    return tuple(map(int, shape.split(",")))
 
 
 def shape_files(args: Namespace) -> list[list[ShapeFile]]:
@@ -74,11 +74,11 @@ def check_lengths(model: nn.Module, phases: Sequence[Sequence[ShapeFile]]) -> No
     if not length_limits(model):
         return
     for files in phases:
-        shapes = {file.name: file.shapes() for file in files}
+        tables = {file: pack_table(file.path) for file in files}
         for file in files:
-            longest = max(shapes[file.name], key=shapes[file.name].__getitem__)
+            longest = max(tables[file].items(), key=lambda pair: _numbers(pair[1]))[0]
             try:
-                _try(model, {each: shapes[each.name][longest] for each in files})
+                _try(model, {each: _numbers(tables[each][longest]) for each in files})
             except _TooLongError as error:
                 raise DataError(f"{file.path.parent}: utterance {longest!r}: {error}") from error
 

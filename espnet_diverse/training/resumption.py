@@ -15,7 +15,7 @@ from torch import nn
 
 from espnet_diverse.audio.ark import ark_entry, file_size
 from espnet_diverse.data.atomic_files import write_text
-from espnet_diverse.data.tables import read_table
+from espnet_diverse.data.tables import pack_table
 from espnet_diverse.errors import ConfigError, DataError, ModelError
 from espnet_diverse.option_checks import with_present_names
 from espnet_diverse.stage_cache import digest
@@ -112,9 +112,10 @@ def digests(config: Config) -> dict[str, str]:
             if kind == "text":
                 found[name] = str(digest(path))
             else:
-                entries = read_table(path)
-                sizes = "".join(f"{utterance} {file_size(file)}\n" for utterance, file in entries.items())
-                found[name] = sha256(sizes.encode()).hexdigest()
+                entries, hasher = pack_table(path), sha256()
+                for utterance, file in entries.items():
+                    hasher.update(f"{utterance} {file_size(file)}\n".encode())
+                found[name] = hasher.hexdigest()
                 found[f"{name}, audio"] = _digest_of_audio(entries)
     return found
 

@@ -5,7 +5,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 from espnet_diverse.audio.ark import ark_entry
-from espnet_diverse.data.tables import read_table
+from espnet_diverse.data.tables import pack_table
 from espnet_diverse.data.validate import validate
 from espnet_diverse.errors import DataError
 from espnet_diverse.training.audio_rate import reads_features
@@ -150,7 +150,7 @@ def check_data(path: Path, tables: list[Path], rate: int | None, decode: bool = 
         raise DataError(f"{path}: has segments, and training reads one audio file an utterance; {prepared}")
     # ESPnet checks in training that all rates are equal, but not which one it is, and draws a channel at random.
     validate(path, speech, rate=rate, decode=decode, features=features)
-    if speech and len({ark_entry(entry) is None for entry in read_table(path / _SPEECH[0]).values()}) > 1:
+    if speech and len({ark_entry(entry) is None for entry in pack_table(path / _SPEECH[0]).values()}) > 1:
         raise DataError(f"{path / _SPEECH[0]}: has files and entries of arks, and training reads one kind; {prepared}")
     for file in tables:
         if line := _misread(file):
@@ -161,11 +161,14 @@ def check_data(path: Path, tables: list[Path], rate: int | None, decode: bool = 
 
 def _misread(file: Path) -> int:
     """The first line of a table that ESPnet's reader would take for another entry than ours; 0 where there is none."""
-    entries = [[key, value] if value else [key] for key, value in read_table(file).items()]
+    table = pack_table(file)
+    if table.plain and file.suffix != ".scp":  # whose paths may have any white space
+        return 0
+    ours = ([key, value] if value else [key] for key, value in table.items())
     with file.open(encoding="utf-8") as lines:
-        read = [line.rstrip().split(maxsplit=1) for line in lines]
-    pairs = enumerate(zip_longest(entries, read), start=1)
-    return next((number for number, (ours, theirs) in pairs if ours != theirs), 0)
+        theirs = (line.rstrip().split(maxsplit=1) for line in lines)
+        pairs = enumerate(zip_longest(ours, theirs), start=1)
+        return next((number for number, (one, other) in pairs if one != other), 0)
 
 
 def check_audio(path: Path, task: str, features: bool = False) -> None:
@@ -175,12 +178,19 @@ def check_audio(path: Path, task: str, features: bool = False) -> None:
         DataError: The directory has no wav.scp or feats.scp, or an empty one.
     """
     table = path / (_FEATURES if features else _SPEECH)[0]
-    if features and not (table.is_file() and table.read_bytes().strip()):
+    if features and not _has_content(table):
         todo = "compute features, or leave input_size out for a model that reads audio"
         raise DataError(f"{path}: has no feats.scp with the features that a model with input_size reads; {todo}")
-    if not table.is_file() or not table.read_bytes().strip():
+    if not _has_content(table):
         has = f"has no wav.scp with the audio that --task {task} reads"
         raise DataError(f"{path}: {has}; give a directory with audio, or --task mt or lm for one with text only")
+
+
+def _has_content(table: Path) -> bool:
+    if not table.is_file():
+        return False
+    with table.open("rb") as lines:
+        return any(line.strip() for line in lines)
 
 
 def existing(path: Path, command: str = "stats") -> Path:

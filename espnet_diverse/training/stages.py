@@ -7,11 +7,12 @@ here. The directory of a run has all files that loading the model needs: vocabul
 import copy
 import logging
 import shutil
-from collections.abc import Collection
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
-from espnet_diverse.data.atomic_files import staged_directory, write_text
-from espnet_diverse.data.tables import read_table
+from espnet_diverse.data.atomic_files import staged_directory
+from espnet_diverse.data.tables import pack_table
 from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.progress import progress
 from espnet_diverse.training import espnet_command, resumption
@@ -70,10 +71,11 @@ def collect_stats(config: Config, data: RunData, output_dir: Path) -> None:
             for file, name, kind in data.entries(config):
                 if kind == "text":
                     lengths = _lengths(data_dir / file, f"{phase} {name}", tokens, name)
-                    if not data.speech:  # ESPnet writes those of speech
+                    if data.speech:  # ESPnet writes those of speech
+                        deque(lengths, maxlen=0)
+                    else:
                         folder.mkdir(exist_ok=True)
-                        lines = (f"{utterance} {length}\n" for utterance, length in lengths.items())
-                        write_text(folder / f"{name}_shape", "".join(lines))
+                        _write_lines(folder / f"{name}_shape", lengths)
                     _write_sizes(folder / f"{name}_shape", folder / tokens.shape(name), tokens, name)
 
 
@@ -217,24 +219,30 @@ def _check_data(config: Config, data: RunData, rate: int | None, decode: bool = 
         check_data(data_dir, tables, rate, decode, config.get("input_size"))
 
 
-def _lengths(text: Path, title: str, tokens: Tokens, name: str) -> dict[str, int]:
-    """Return the number of tokens of each text; check that the vocabulary is one of such texts."""
-    texts, vocabulary = read_table(text), tokens.vocabularies[name]
-    lengths, unknown = {}, 0
+def _lengths(text: Path, title: str, tokens: Tokens, name: str) -> Iterator[str]:
+    """Yield each utterance with its number of tokens; check that the vocabulary is one of such texts."""
+    texts, vocabulary = pack_table(text), tokens.vocabularies[name]
+    total, unknown = 0, 0
     for utterance, line in progress(texts.items(), title, len(texts), "line"):
         indices = vocabulary.encode(line)
-        lengths[utterance], unknown = len(indices), unknown + indices.count(_UNKNOWN)
-    total = sum(lengths.values())
+        total, unknown = total + len(indices), unknown + indices.count(_UNKNOWN)
+        yield f"{utterance} {len(indices)}"
     if unknown > _MOST_UNKNOWN * total:
         has = f"the vocabulary {tokens.folders[name]} lacks {unknown} of its {total} tokens"
         raise DataError(f"{text}: {has}; make a vocabulary of this text with espnet-diverse tokens")
-    return lengths
 
 
 def _write_sizes(source: Path, target: Path, tokens: Tokens, name: str) -> None:
     """Write the lengths of texts with the size of their vocabulary, as `batch_type: numel` needs."""
     size = len(tokens.vocabularies[name])
-    write_text(target, "".join(f"{line},{size}\n" for line in source.read_text(encoding="utf-8").splitlines()))
+    with source.open(encoding="utf-8") as lines:
+        _write_lines(target, (f"{line.rstrip()},{size}" for line in lines))
+
+
+def _write_lines(target: Path, lines: Iterable[str]) -> None:
+    """Write lines one after another into the directory that is being made."""
+    with target.open("w", encoding="utf-8", newline="\n") as file:
+        file.writelines(f"{line}\n" for line in lines)
 
 
 def _copy(source: Path, target: Path) -> None:

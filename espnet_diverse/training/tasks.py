@@ -2,7 +2,6 @@
 
 import logging
 from argparse import ArgumentParser, Namespace
-from functools import partial
 from math import ceil
 from pathlib import Path
 
@@ -27,13 +26,12 @@ from espnet_diverse.registration import replaced_names
 from espnet_diverse.registration.lazy_imports import explain_missing_transformers
 from espnet_diverse.registration.transducer_loss import transducer_loss
 from espnet_diverse.training import checkpoint
-from espnet_diverse.training.batches import balanced_batches
+from espnet_diverse.training.batches import row_batches
 from espnet_diverse.training.classification import ClassificationTask
 from espnet_diverse.training.condition_names import ConditionIndices, names_of_conditions
 from espnet_diverse.training.config import load
 from espnet_diverse.training.initialisation import initialise
 from espnet_diverse.training.optimizers import FusedOptimizers
-from espnet_diverse.training.text_batches import build_batch_sampler
 from espnet_diverse.training.trainer import Trainer
 
 
@@ -75,11 +73,12 @@ class _TaskMixin(FusedOptimizers):
 
     @classmethod
     def build_sequence_iter_factory(cls, args: Namespace, iter_options, mode: str):
-        """Batches of ESPnet's types or of type tokens; in training balanced ones if `sampling` is set."""
-        if mode != "train" or args.sampling is None:
-            with replaced_names(abs_task, build_batch_sampler=build_batch_sampler):
-                return super().build_sequence_iter_factory(args=args, iter_options=iter_options, mode=mode)
-        return balanced_batches(args, iter_options, partial(cls.build_dataset, args, iter_options))
+        """See `row_batches`; ESPnet's own for what that lacks: folded batches by utt2category, several tasks."""
+        folder = Path(iter_options.data_path_and_name_and_type[0][0]).parent
+        by_category = iter_options.batch_type == "folded" and (folder / "utt2category").exists()
+        if args.multi_task_dataset or by_category and not args.sampling:
+            return super().build_sequence_iter_factory(args=args, iter_options=iter_options, mode=mode)
+        return row_batches(args, iter_options, mode, cls.check_task_requirements)
 
     @classmethod
     def main_worker(cls, args: Namespace) -> None:

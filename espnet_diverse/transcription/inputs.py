@@ -14,7 +14,8 @@ from typing import NamedTuple
 from espnet_diverse.audio.sources import STDIN
 from espnet_diverse.conditions import CONDITIONS
 from espnet_diverse.data.faults import Fault, refuse
-from espnet_diverse.data.tables import numbered_lines, read_table
+from espnet_diverse.data.lines import numbered_lines
+from espnet_diverse.data.tables import read_table
 from espnet_diverse.errors import DataError
 from espnet_diverse.training.condition_names import condition_table
 

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from espnet_diverse.data.threads import map_in_threads
+from espnet_diverse.data.threads import iterate_in_threads, map_in_threads
 
 
 def test_results_are_in_the_order_of_the_items():
@@ -49,3 +49,16 @@ def test_after_an_error_no_item_is_begun_and_running_ones_end():
     with pytest.raises(OSError, match="^disk full$"):
         map_in_threads(item, range(50), 2, "write")
     assert sorted(begun) == sorted([0, *ended]) and len(begun) < 25  # of 50; how many depends on the load
+
+
+def test_items_are_read_as_results_are_taken():
+    read = []
+
+    def items():
+        for number in range(10_000):
+            read.append(number)
+            yield number
+
+    results = iterate_in_threads(str, items(), 2, "name", 10_000)
+    assert [next(results) for _ in range(5)] == ["0", "1", "2", "3", "4"] and len(read) < 500
+    assert len(list(results)) == 9_995 and len(read) == 10_000

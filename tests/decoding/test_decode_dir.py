@@ -1,6 +1,7 @@
 import json
 import math
 import shutil
+import tracemalloc
 
 import kaldiio
 import numpy as np
@@ -13,6 +14,7 @@ from espnet_diverse.decoding.decode_dir import decode
 from espnet_diverse.decoding.options import Options
 from espnet_diverse.decoding.predictor import load_predictor
 from espnet_diverse.decoding.results import Text
+from espnet_diverse.decoding.utterances import Description, Job
 from espnet_diverse.errors import DataError
 
 
@@ -212,3 +214,20 @@ def test_an_utterance_that_breaks_its_batch_fails_alone(tmp_path, caplog):
     assert [result.failure for result in results] == ["MemoryError: no room", None, None]
     assert read(tmp_path / "out" / "text") == {"u001": "found", "u002": "found"}
     assert "u000 was not decoded: MemoryError: no room" in caplog.text
+
+
+def test_the_utterances_of_a_large_table_are_listed_without_objects_for_all(tmp_path):
+    rows, ids = 5_000, [f"speaker-{number // 9:07d}-{number:09d}" for number in range(5_000)]
+    (tmp_path / "src_text").write_text("".join(f"{name} words of {name}\n" for name in ids))
+    (tmp_path / "utt2lang").write_text("".join(f"{name} {'de' if n % 2 else 'fr'}\n" for n, name in enumerate(ids)))
+    known = Description("cpu", KnownConditions({"lang": ["de", "fr"]}), "src_text", 1, 1000)
+    tracemalloc.start()
+    try:
+        jobs = decode_dir.list_jobs(known, tmp_path, {})
+        taken = tracemalloc.get_traced_memory()[1] / rows
+    finally:
+        tracemalloc.stop()
+    assert taken < 150  # a job with its id and text takes 500 bytes
+    assert len(jobs) == rows and [job.utterance for job in jobs] == ids
+    assert jobs[7] == Job(ids[7], f"words of {ids[7]}", None, {"lang": 0})
+    assert jobs[6:8] == [jobs[6], jobs[7]] and jobs[-1].conditions == {"lang": 0} != jobs[-2].conditions

@@ -146,4 +146,5 @@ def test_the_configurations_of_the_table_merge(experiment, monkeypatch):
     assert shared["baseline"] in shared["runs"]
     for settings in shared["runs"].values():
         merged = merge(shared["config"].format(settings["fragments"]).split(","), settings.get("set", []))
-        assert merged["encoder_conf"]["attention"]["core"] in settings["fragments"]
+        core = merged["encoder_conf"]["attention"]["core"]
+        assert core in settings["fragments"] or f"encoder_conf.attention.core={core}" in settings["set"]

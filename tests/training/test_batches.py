@@ -1,32 +1,55 @@
+import hashlib
+import json
+import tracemalloc
 from argparse import Namespace
 from collections import Counter
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
+from espnet2.iterators.sequence_iter_factory import SequenceIterFactory
+from espnet2.samplers.build_batch_sampler import build_batch_sampler
 
 from espnet_diverse.errors import ConfigError, DataError
-from espnet_diverse.training.batches import BalancedSampler, Sampling, balanced_batches, probabilities, read_sampling
+from espnet_diverse.training.batch_types import BatchOptions, Shapes
+from espnet_diverse.training.batches import BalancedSampler, Sampling, probabilities, read_sampling, row_batches
 from espnet_diverse.training.config import merge
 
 SIZES = {"ar": 4, "de": 16, "ru": 64}
 CATEGORIES = {f"{name}{number:02d}": name for name, count in SIZES.items() for number in range(count)}
+IDS = list(CATEGORIES)
 SHAPES = [
     {utterance: str(1000 + 10 * number) for number, utterance in enumerate(CATEGORIES)},
     dict.fromkeys(CATEGORIES, "5,10"),
 ]
-OPTIONS = {"type": "numel", "batch_size": 8, "batch_bins": 10000, "fold_lengths": [1500, 100], "min_batch_size": 1}
+OPTIONS = {
+    **{"type": "numel", "batch_size": 8, "batch_bins": 10000, "fold_lengths": [1500, 100], "min_batch_size": 1},
+    **{"sort_in_batch": "descending", "sort_batch": "ascending"},
+}
+KINDS = ("unsorted", "sorted", "numel", "length", "folded")
 EPOCHS = 60
+DIGEST = "9daa76eaf0138f97"  # of what was made with ESPnet\'s samplers
 
 
 def sampler(temperature, batches="mixed", shard=(0, 1), **options):
-    return BalancedSampler(CATEGORIES, Sampling("lang", temperature, batches), SHAPES, OPTIONS | options, shard)
+    sampling, shapes = Sampling("lang", temperature, batches), [Shapes.parsed(each.values()) for each in SHAPES]
+    return BalancedSampler(IDS, CATEGORIES, sampling, shapes, BatchOptions(**OPTIONS | options), shard)
+
+
+def names(batch):
+    return [IDS[row] for row in batch]
+
+
+def listed(batches):
+    return [names(batch) for batch in batches]
 
 
 def heard(balanced):
     """Share of each category among the utterances of many epochs."""
     counts = Counter(
-        CATEGORIES[utterance] for seed in range(EPOCHS) for batch in balanced.generate(seed) for utterance in batch
+        CATEGORIES[IDS[row]] for seed in range(EPOCHS) for batch in balanced.generate(seed) for row in batch
     )
     return {name: counts[name] / counts.total() for name in SIZES}
 
@@ -39,7 +62,7 @@ def test_probabilities_by_hand():
 
 @pytest.mark.parametrize("temperature", [1, 2, float("inf")])
 @pytest.mark.parametrize("batches", ["mixed", "single"])
-@pytest.mark.parametrize("kind", ["unsorted", "sorted", "numel", "length", "folded"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_categories_are_heard_as_often_as_they_should(temperature, batches, kind):
     shares, expected = heard(sampler(temperature, batches, type=kind)), probabilities(SIZES, temperature)
     for name, share in expected.items():
@@ -49,19 +72,19 @@ def test_categories_are_heard_as_often_as_they_should(temperature, batches, kind
 
 
 def test_epochs_are_as_long_as_without_sampling_and_the_same_in_every_run():
-    plain = len(sampler(1)._cut(list(CATEGORIES)))
+    plain = len(sampler(1)._cut(np.arange(len(IDS))))
     for temperature, batches in ((1, "mixed"), (5, "mixed"), (float("inf"), "single")):
         balanced = sampler(temperature, batches)
-        first = balanced.generate(7)
+        first = listed(balanced.generate(7))
         assert len(balanced) == plain and {len(balanced.generate(seed)) for seed in range(9)} == {plain}
-        assert first == sampler(temperature, batches).generate(7) != balanced.generate(8)
-        assert list(balanced) == balanced.generate(0)
+        assert first == listed(sampler(temperature, batches).generate(7)) != listed(balanced.generate(8))
+        assert listed(balanced) == listed(balanced.generate(0))
 
 
 def test_batches_keep_to_the_budget_and_single_ones_to_a_language():
     for batch in sampler(5, "single").generate(0):
-        assert len({CATEGORIES[utterance] for utterance in batch}) == 1
-    mixed = sampler(5).generate(0)
+        assert len({CATEGORIES[utterance] for utterance in names(batch)}) == 1
+    mixed = listed(sampler(5).generate(0))
     assert any(len({CATEGORIES[utterance] for utterance in batch}) > 1 for batch in mixed)
     for batch in mixed:
         longest = max(int(SHAPES[0][utterance]) for utterance in batch[1:])
@@ -71,15 +94,15 @@ def test_batches_keep_to_the_budget_and_single_ones_to_a_language():
 def test_every_utterance_is_drawn_before_one_is_drawn_again():
     drawn = sampler(float("inf"))._draw(np.random.default_rng(0))
     for name, utterances in drawn.items():
-        counts = Counter(utterances)
+        counts = Counter(names(utterances))
         whole, _ = divmod(len(utterances), SIZES[name])
         assert {counts[utterance] for utterance in CATEGORIES if utterance.startswith(name)} <= {whole, whole + 1}
     assert sum(map(len, drawn.values())) == len(CATEGORIES)
 
 
 def test_processes_share_batches():
-    whole = sampler(5, min_batch_size=2).generate(3)
-    shards = [sampler(5, shard=(rank, 2), min_batch_size=2).generate(3) for rank in range(2)]
+    whole = listed(sampler(5, min_batch_size=2).generate(3))
+    shards = [listed(sampler(5, shard=(rank, 2), min_batch_size=2).generate(3)) for rank in range(2)]
     for rank, shard in enumerate(shards):
         assert shard == [batch[rank::2] for batch in whole]
         assert all(shard)
@@ -117,17 +140,91 @@ def test_directions_are_categories_too(tmp_path):
         Sampling("domain").categories(tmp_path)
 
 
-def test_batches_come_from_the_data_directory(tmp_path):
+def test_sampled_batches_are_those_of_earlier_versions():
+    batches = {
+        f"{kind} {mode} {temperature}": listed(sampler(temperature, mode, type=kind).generate(7))
+        for kind in KINDS
+        for mode in ("mixed", "single")
+        for temperature in (1, 5)
+    }
+    digest = hashlib.sha256(json.dumps(batches).encode()).hexdigest()
+    assert digest[:16] == DIGEST
+
+
+@pytest.fixture
+def written(tmp_path):
+    """Arguments of ESPnet's training command and options of its iterators, for a data directory with text alone."""
     (tmp_path / "utt2lang").write_text("".join(f"{utterance} {name}\n" for utterance, name in CATEGORIES.items()))
+    (tmp_path / "text").write_text("".join(f"{utterance} {name}\n" for utterance, name in CATEGORIES.items()))
     files = [tmp_path / "speech_shape", tmp_path / "text_shape"]
     for file, shapes in zip(files, SHAPES, strict=True):
         file.write_text("".join(f"{utterance} {shape}\n" for utterance, shape in shapes.items()))
-    args = Namespace(sampling={"by": "lang", "temperature": 5}, fold_length=[1, 1], seed=3, num_workers=0, ngpu=0)
+    args = Namespace(sampling=None, fold_length=[1, 1], seed=3, num_workers=0, ngpu=0, shuffle_within_batch=False)
     args.sort_in_batch, args.sort_batch, args.drop_last_iter, args.min_batch_size = "descending", "descending", False, 1
-    options = SimpleNamespace(distributed=False, batch_type="numel", batch_size=8, batch_bins=10000)
-    options.data_path_and_name_and_type = [(str(tmp_path / "wav.scp"), "speech", "sound")]
-    options.shape_files, options.num_iters_per_epoch, options.collate_fn = map(str, files), None, None
-    options.shape_files = list(options.shape_files)
-    factory = balanced_batches(args, options, lambda utterances: sorted(utterances))
-    assert factory.dataset == sorted(CATEGORIES)
-    assert factory.build_iter(epoch=2).batch_sampler == sampler(5, sort_batch="descending").generate(5)
+    args.train_dtype, args.allow_variable_data_keys = "float32", False
+    options = SimpleNamespace(distributed=False, batch_type="numel", batch_size=8, batch_bins=10000, train=True)
+    options.data_path_and_name_and_type = [(str(tmp_path / "text"), "text", "text")]
+    options.preprocess_fn, options.max_cache_size, options.max_cache_fd, options.allow_multi_rates = None, 0.0, 0, False
+    options.num_iters_per_epoch, options.collate_fn, options.num_batches = None, None, None
+    options.shape_files = list(map(str, files))
+    return args, options
+
+
+def test_sampled_batches_come_from_the_data_directory(written):
+    args, options = written
+    args.sampling = {"by": "lang", "temperature": 5}
+    factory = row_batches(args, options, "train", lambda *given, **named: None)
+    assert list(factory.dataset.ids) == IDS
+    expected = listed(sampler(5, sort_batch="descending").generate(5))
+    assert listed(factory.build_iter(epoch=2).batch_sampler) == expected
+
+
+def test_batches_are_shuffled_as_espnet_shuffles_them(written):
+    args, options = written
+    checked = []
+    factory = row_batches(args, options, "train", lambda dataset, *given, **named: checked.append((dataset, named)))
+    assert checked == [(factory.dataset, {"train": True})]
+    limits = {name: OPTIONS[name] for name in ("type", "batch_size", "batch_bins", "fold_lengths", "min_batch_size")}
+    espnets = list(build_batch_sampler(shape_files=options.shape_files, sort_batch="descending", **limits))
+    theirs = SequenceIterFactory(dataset=None, batches=espnets, seed=3, shuffle=True)
+    ours = listed(factory.build_iter(epoch=2).batch_sampler)
+    assert ours == [list(batch) for batch in theirs.build_iter(epoch=2).batch_sampler]
+    assert ours != listed(factory.build_iter(epoch=3).batch_sampler)
+
+
+def test_processes_share_batches_that_are_large_enough(written, monkeypatch):
+    args, options = written
+    whole = listed(row_batches(args, options, "valid", lambda *given, **named: None).sampler)
+    options.distributed = True
+    monkeypatch.setattr(torch.distributed, "get_rank", lambda: 1)
+    monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 2)
+    shared = listed(row_batches(args, options, "valid", lambda *given, **named: None).sampler)
+    assert shared == [batch[1::2] for batch in whole]
+    options.batch_type, options.batch_size = "unsorted", 1
+    with pytest.raises(ConfigError, match="a batch has 1 utterances, and 2 processes take shares of it; give larger"):
+        row_batches(args, options, "valid", lambda *given, **named: None)
+
+
+def test_attention_plots_take_the_first_batches(written):
+    args, options = written
+    options.num_batches = 2
+    assert len(row_batches(args, options, "plot_att", lambda *given, **named: None).sampler) == 2
+
+
+def test_an_utterance_takes_a_few_bytes_of_memory(written):
+    args, options = written
+    options.batch_type, rows = "numel", 5_000
+    folder = Path(options.shape_files[0]).parent
+    for file, value in ((folder / "text", "words of this sentence"), (folder / "shape", "37,80")):
+        file.write_text("".join(f"speaker-{n // 9:07d}-{n:09d} {value}\n" for n in range(rows)))
+    options.shape_files = [str(folder / "shape")]
+    row_batches(args, options, "valid", lambda *given, **named: None)  # what is kept from the first call on
+    tracemalloc.start()
+    try:
+        factory = row_batches(args, options, "train", lambda *given, **named: None)
+        batches = factory.build_iter(epoch=1).batch_sampler
+        taken = tracemalloc.get_traced_memory()[1] / rows
+    finally:
+        tracemalloc.stop()
+    assert sum(map(len, batches)) == rows and factory.dataset.ids.key(rows - 1).endswith("-000004999")
+    assert taken < 150  # an id alone is a string of 70 bytes, and ESPnet keeps it in each table

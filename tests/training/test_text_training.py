@@ -65,7 +65,7 @@ def test_the_run_holds_what_loading_it_takes(tiny_translation, tmp_path):
     config = yaml.safe_load((run.model_dir / "config.yaml").read_text())
     assert config["task"] == "mt" and "normalize" not in config and config["batch_type"] == "tokens"
     assert [entry[1] for entry in config["train_data_path_and_name_and_type"]] == ["text", "src_text"]
-    assert "TokenBatches(N-batch=" in (run.model_dir / "train.log").read_text()
+    assert "RowBatches(tokens, N-batch=" in (run.model_dir / "train.log").read_text()
     moved = shutil.copytree(run.model_dir, tmp_path / "moved")
     model, _ = load_model(moved, task="mt")
     assert model.decoder.decoders[0].self_attn.core.__class__.__name__ == "SDMA"

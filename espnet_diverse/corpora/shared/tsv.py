@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from espnet_diverse.data.faults import Fault, refuse
-from espnet_diverse.data.tables import numbered_lines
+from espnet_diverse.data.lines import numbered_lines
 
 _ESCAPED = re.compile(r"\\(.)")
 

@@ -1,0 +1,103 @@
+"""The lines of a text file, decoded one after another, so that a file of any size can be read."""
+
+import gzip
+import io
+import zlib
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from espnet_diverse.data.characters import LONGEST_ID, guess_encoding
+from espnet_diverse.data.faults import Fault
+
+LONGEST_LINE = 1_000_000
+"""Bytes of a line. A longer one is a file whose line ends are lost, and would take the tokenizer hours."""
+_MOST_UNPACKED, _MOST_RATIO = 1 << 26, 50  # bytes of a .gz, and times its size in addition; text reaches about 20
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+def numbered_lines(
+    path: Path, faults: list[Fault], repairs: Counter[str], pipe: bool = False
+) -> Iterator[tuple[int, str]]:
+    """Yield (number from 1, decoded line); bytes that are not utf-8 become one or two faults for the file.
+
+    With `pipe` the file may be one, such as standard input; otherwise it must be a regular file.
+    """
+    return ((number, text) for number, text, _, _ in placed_lines(path, faults, repairs, pipe))
+
+
+def placed_lines(
+    path: Path, faults: list[Fault], repairs: Counter[str], pipe: bool = False
+) -> Iterator[tuple[int, str, int, int]]:
+    """Yield (number, decoded line, first byte in the file, number of bytes) as `numbered_lines` does.
+
+    The first byte is -1 where the file has other bytes than those of the line: in a .gz, and where it is not utf-8.
+    """
+    try:
+        with _opened(path, pipe) as file:
+            yield from _decoded(file, path, faults, repairs)
+    except (OSError, EOFError, zlib.error) as error:
+        reason = getattr(error, "strerror", None) or error
+        faults.append(Fault(str(path), None, f"cannot be read ({reason})"))
+
+
+def _opened(path: Path, pipe: bool) -> BinaryIO:
+    """A file, or its content unpacked if it is a .gz; OSError for a device, and for one that unpacks to far more."""
+    if path.exists() and not (path.is_file() or path.is_dir() or pipe and path.is_fifo()):
+        raise OSError("not a regular file")
+    if path.suffix != ".gz":
+        return io.BytesIO(path.read_bytes()) if path.is_fifo() else path.open("rb")
+    most = _MOST_UNPACKED + _MOST_RATIO * path.stat().st_size
+    with gzip.open(path) as packed:
+        raw = packed.read(most + 1)
+    if len(raw) > most:
+        raise OSError(f"unpacks to more than {most} bytes")
+    return io.BytesIO(raw)
+
+
+def _decoded(
+    file: BinaryIO, path: Path, faults: list[Fault], repairs: Counter[str]
+) -> Iterator[tuple[int, str, int, int]]:
+    head = file.read(4096)
+    if guess_encoding(head) == "UTF-16":
+        faults.append(Fault(str(path), None, "is UTF-16 from byte offset 0; allowed is utf-8: convert it with iconv"))
+        return
+    if head.startswith(_BYTE_ORDER_MARK):
+        repairs["byte order mark"] += 1
+    if head:
+        file.seek(-1, io.SEEK_END)
+        repairs.update(["missing final newline"] if file.read() != b"\n" else [])
+    file.seek(0)
+    offset, undecodable, in_place = 0, 0, isinstance(file, io.BufferedReader)
+    for number, whole in enumerate(file, start=1):
+        line, start = whole.removesuffix(b"\n"), offset
+        offset += len(whole)
+        if len(line) > LONGEST_LINE:
+            what = f"has {len(line)} bytes; at most {LONGEST_LINE} are allowed: are line ends missing?"
+            faults.append(Fault(str(path), number, what))
+            first = line[:LONGEST_ID].decode("utf-8", "ignore").split(None, 1)[:1]
+            yield number, f"{''.join(first)} \ufffd", -1, 0  # with the id, so that it is not missing too
+            continue
+        if number == 1 and line.startswith(_BYTE_ORDER_MARK):
+            line, start = line.removeprefix(_BYTE_ORDER_MARK), len(_BYTE_ORDER_MARK)
+        try:
+            text, as_written = line.decode("utf-8"), in_place
+        except UnicodeDecodeError as error:
+            undecodable += 1
+            if undecodable == 1:
+                faults.append(_encoding_fault(path, number, start + error.start, line))
+            # The id is nearly always ASCII: keep it, so that the utterance is not also reported as missing.
+            text, as_written = line.decode("utf-8", "replace"), False
+        if text.endswith("\r"):
+            repairs["CRLF line end"] += 1
+            text, line = text.removesuffix("\r"), line[:-1]
+        yield number, text, start if as_written else -1, len(line)
+    if undecodable > 1:
+        faults.append(Fault(str(path), None, f"{undecodable - 1} more lines are not utf-8"))
+
+
+def _encoding_fault(path: Path, number: int, offset: int, line: bytes) -> Fault:
+    guess = guess_encoding(line)
+    seems = f"it decodes as {guess}" if guess else "its encoding is unknown"
+    return Fault(str(path), number, f"not utf-8 at byte offset {offset} ({seems}); convert the file with iconv")

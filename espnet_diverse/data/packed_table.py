@@ -1,0 +1,245 @@
+"""A table of millions of rows that is read like a dict, without Python objects for its rows.
+
+A row is a place in the file, 12 bytes of memory, and is read when it is asked for. What reading has repaired, such as a
+tab, is kept beside in a buffer. Rows are in the order of their ids, so that an id is found by bisection; ids that are
+asked for in their order are found at once. The file stays open: one that is replaced meanwhile is read on as it was,
+and one that is overwritten in its place is an error as soon as an id is not where it was.
+"""
+
+import os
+import weakref
+from array import array
+from collections.abc import ItemsView, Iterator, Mapping, ValuesView
+from pathlib import Path
+from typing import NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from espnet_diverse.errors import DataError
+
+_BLOCK = 1024  # rows that are read at once
+_SPREAD = 1 << 20  # bytes between the rows of a block, beyond which they are read one by one
+
+
+class PackedTable(Mapping[str, str]):
+    """Values by id, sorted by id; `Rows` makes it.
+
+    Args:
+        path: The file; it may be missing if no row is in it.
+        starts: First byte of each row in the file, (N,) int64; -1 - b for byte b of `repaired`.
+        sizes: Number of bytes of each row, (N,) uint32.
+        repaired: Rows that are not in the file.
+        plain: Whether the rows are the lines of the file, in their order.
+
+    Raises:
+        DataError: In all methods that read: the file was overwritten meanwhile.
+    """
+
+    def __init__(
+        self, path: Path, starts: NDArray[np.int64], sizes: NDArray[np.uint32], repaired: bytearray, plain: bool
+    ):
+        self.path, self.plain = path, plain
+        self._starts, self._sizes, self._repaired = starts, sizes, repaired
+        self._last = -1
+        self._file = os.open(path, os.O_RDONLY) if len(starts) and starts.max() >= 0 else -1
+        if self._file >= 0:
+            weakref.finalize(self, os.close, self._file)
+            self._opened = self._state()
+
+    def __reduce__(self):
+        return type(self), (self.path, self._starts, self._sizes, self._repaired, self.plain)
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    def __iter__(self) -> Iterator[str]:
+        return (row.partition(" ")[0] for row in self._rows())
+
+    def __getitem__(self, key: str) -> str:
+        return self._find(key)[1]
+
+    def __contains__(self, key: object) -> bool:
+        try:
+            return isinstance(key, str) and self.row_of(key) >= 0
+        except KeyError:
+            return False
+
+    def items(self) -> ItemsView[str, str]:
+        """Ids and values, read in blocks."""
+        return _Items(self)
+
+    def values(self) -> ValuesView[str]:
+        """Values, read in blocks."""
+        return _Values(self)
+
+    def pair(self, row: int) -> tuple[str, str]:
+        """Id and value of a row, counted from 0."""
+        key, _, value = self._row(row).partition(" ")
+        return key, value
+
+    def key(self, row: int) -> str:
+        """The id of a row."""
+        return self.pair(row)[0]
+
+    def row_of(self, key: str) -> int:
+        """The row with an id.
+
+        Raises:
+            KeyError: There is none.
+        """
+        return self._find(key)[0]
+
+    def _find(self, key: str) -> tuple[int, str]:
+        """The row with an id, and its value: behind the row that was found last, that row, or by bisection."""
+        low, high, guesses = 0, len(self), [self._last, self._last + 1]
+        while low < high:
+            middle = guesses.pop() if guesses else (low + high) // 2
+            if not low <= middle < high:
+                continue
+            found, value = self.pair(middle)
+            if found == key:
+                self._last = middle
+                return middle, value
+            low, high = (middle + 1, high) if found < key else (low, middle)
+        if self._file >= 0 and self._state() != self._opened:
+            self._refuse()
+        raise KeyError(key)
+
+    def pairs(self) -> Iterator[tuple[str, str]]:
+        """Ids and values, read in blocks."""
+        for row in self._rows():
+            key, _, value = row.partition(" ")
+            yield key, value
+
+    def _row(self, row: int) -> str:
+        start, size = int(self._starts[row]), int(self._sizes[row])
+        content = self._repaired[-1 - start : size - 1 - start] if start < 0 else self._read(start, size)
+        return content.decode("utf-8", "replace")
+
+    def _rows(self) -> Iterator[str]:
+        for first in range(0, len(self), _BLOCK):
+            starts, sizes = self._starts[first : first + _BLOCK], self._sizes[first : first + _BLOCK]
+            low, high = int(starts.min()), int((starts + sizes).max())
+            if low < 0 or high - low > int(sizes.sum()) + _SPREAD:
+                yield from map(self._row, range(first, first + len(starts)))
+                continue
+            block = self._read(low, high - low)
+            for start, size in zip((starts - low).tolist(), sizes.tolist(), strict=True):
+                yield block[start : start + size].decode("utf-8", "replace")
+
+    def _read(self, start: int, size: int) -> bytes:
+        content = os.pread(self._file, size, start)
+        if len(content) < size:
+            self._refuse()
+        return content
+
+    def _state(self) -> tuple[int, int]:
+        status = os.fstat(self._file)
+        return status.st_size, status.st_mtime_ns
+
+    def _refuse(self) -> NoReturn:
+        raise DataError(f"{self.path}: was overwritten while it was in use; start again")
+
+
+class _Items(ItemsView[str, str]):
+    _mapping: PackedTable
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        return self._mapping.pairs()
+
+
+class _Values(ValuesView[str]):
+    _mapping: PackedTable
+
+    def __iter__(self) -> Iterator[str]:
+        return (value for _, value in self._mapping.pairs())
+
+
+class Column(Mapping[str, float]):
+    """A number for each row of a packed table, by id.
+
+    Args:
+        table: The table.
+        numbers: The numbers, (N,) float64; a row with NaN has none.
+    """
+
+    def __init__(self, table: PackedTable, numbers: NDArray[np.float64]):
+        self.table, self.numbers = table, numbers
+
+    def __len__(self) -> int:
+        return int(np.count_nonzero(~np.isnan(self.numbers)))
+
+    def __iter__(self) -> Iterator[str]:
+        return (key for key, number in zip(self.table, self.numbers, strict=True) if number == number)
+
+    def __getitem__(self, key: str) -> float:
+        number = float(self.numbers[self.table.row_of(key)])
+        if number != number:
+            raise KeyError(key)
+        return number
+
+
+class Rows:
+    """The rows of a table as they are read, in the order of the file.
+
+    Args:
+        path: The file.
+    """
+
+    def __init__(self, path: Path):
+        self.path = path
+        self._starts, self._sizes, self._numbers = array("q"), array("I"), array("q")
+        self._repaired = bytearray()
+        self._last = ""
+        self._increasing = True
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    def add(self, number: int, key: str, row: str, line: str, start: int, size: int) -> None:
+        """Add a row.
+
+        Args:
+            number: Number of its line, from 1.
+            key: Its id.
+            row: Its id, a space and its value; the id alone if there is no value.
+            line: Its line as it is in the file.
+            start: First byte of the line in the file, or -1.
+            size: Number of bytes of the line.
+        """
+        if start < 0 or row != line:
+            content = row.encode("utf-8")
+            start, size = -1 - len(self._repaired), len(content)
+            self._repaired += content
+        self._starts.append(start)
+        self._sizes.append(size)
+        self._numbers.append(number)
+        self._increasing = self._increasing and (key > self._last or len(self) == 1)
+        self._last = key
+
+    def packed(self, plain: bool) -> tuple[PackedTable, dict[int, tuple[int, str, int]], bool]:
+        """Sort the rows.
+
+        Args:
+            plain: Whether nothing was repaired.
+
+        Returns:
+            The table, in which the first of several rows with an id counts; of each other row, by its number from 0 in
+            the file, the line, the id and the line of the first row; and whether the rows were in order.
+        """
+        starts, sizes = np.array(self._starts, np.int64), np.array(self._sizes, np.uint32)
+        table = PackedTable(self.path, starts, sizes, self._repaired, plain and self._increasing and not self._repaired)
+        if self._increasing:
+            return table, {}, True
+        keys = list(table)
+        order = sorted(range(len(keys)), key=keys.__getitem__)
+        twice, kept = {}, order[:1]
+        for row in order[1:]:
+            if keys[row] == keys[kept[-1]]:
+                twice[row] = (self._numbers[row], keys[row], self._numbers[kept[-1]])
+            else:
+                kept.append(row)
+        rows = np.array(kept, np.int64)
+        in_order = bool((np.diff(rows) > 0).all())
+        return PackedTable(self.path, starts[rows], sizes[rows], self._repaired, False), twice, in_order

@@ -1,0 +1,54 @@
+"""What is found by comparing all recordings of a set: the same audio again, and several formats."""
+
+from array import array
+from collections.abc import Iterable, Iterator
+
+from espnet_diverse.audio.ark import CODED
+from espnet_diverse.audio.libsndfile import AudioInfo
+from espnet_diverse.data.faults import Fault
+from espnet_diverse.data.repetitions import same_digests
+
+
+class SameAudio:
+    """Recordings with equal digests."""
+
+    def __init__(self) -> None:
+        self._rows, self._digests = array("q"), bytearray()
+
+    def add(self, row: int, digest: bytes) -> None:
+        """Add a recording by its number, which is greater than those before, and its digest of 16 bytes."""
+        self._rows.append(row)
+        self._digests += digest
+
+    def faults(self, table: str, recordings: Iterable[str]) -> Iterator[Fault]:
+        """One fault for each recording but the first of equal ones; `recordings` are the names by number."""
+        pairs = list(same_digests(self._rows, self._digests))
+        wanted = {row for pair in pairs for row in pair}
+        names = {row: name for row, name in enumerate(recordings) if row in wanted} if wanted else {}
+        for row, first in pairs:
+            what = f"has the same audio as {names[first]}; remove one of them"
+            yield Fault(table, names[row], what, "same_audio")
+
+
+class Formats:
+    """Rates, channels and formats of recordings."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[int, int, str], tuple[int, str]] = {}  # number, and the first recording
+
+    def add(self, recording: str, info: AudioInfo) -> None:
+        """Add a recording."""
+        kind = "" if info.converted_from == CODED else info.converted_from
+        count, first = self._found.get((info.rate, info.channels, kind), (0, recording))
+        self._found[info.rate, info.channels, kind] = (count + 1, first)
+
+    def faults(self, table: str) -> Iterator[Fault]:
+        """One fault for each rate, number of channels and format but the most frequent one that can be trained with."""
+        usual = max(self._found, key=lambda each: self._found[each][0], default=None)
+        for (rate, channels, kind), (count, first) in self._found.items():
+            if (rate, channels, kind) != usual or channels > 1 or kind:
+                what = f"{count} recording{'s have' if count > 1 else ' has'} {rate} Hz and {channels} channel"
+                what += "s" if channels > 1 else ""
+                what += f" as {kind}" if kind else ""
+                todo = "training reads one rate and mono: convert them with espnet-diverse prepare kaldi"
+                yield Fault(table, first, f"{what}; the first is this one; {todo}", "format")

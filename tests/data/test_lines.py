@@ -1,0 +1,61 @@
+import gzip
+import os
+import threading
+from collections import Counter
+
+import pytest
+
+from espnet_diverse.data.lines import LONGEST_LINE, numbered_lines, placed_lines
+
+
+def read(path, **options):
+    faults, repairs = [], Counter()
+    return list(placed_lines(path, faults, repairs, **options)), faults, repairs
+
+
+def test_the_place_of_a_line_is_that_of_its_bytes(tmp_path):
+    path = tmp_path / "text"
+    path.write_bytes("\ufeffa é\r\n\nb two".encode())
+    lines, faults, repairs = read(path)
+    assert [(number, text) for number, text, _, _ in lines] == [(1, "a é"), (2, ""), (3, "b two")]
+    content = path.read_bytes()
+    assert [content[start : start + size].decode() for _, _, start, size in lines] == ["a é", "", "b two"]
+    assert not faults and list(repairs) == ["byte order mark", "missing final newline", "CRLF line end"]
+
+
+@pytest.mark.parametrize(
+    ("content", "lines"), [(b"", []), (b"\n", [""]), (b"a\n\n", ["a", ""]), (b"a", ["a"]), (b"a\n", ["a"])]
+)
+def test_lines_are_what_ends_with_a_line_end(tmp_path, content, lines):
+    path = tmp_path / "text"
+    path.write_bytes(content)
+    assert [text for _, text in numbered_lines(path, [], Counter())] == lines
+
+
+def test_lines_that_are_not_in_the_file_have_no_place(tmp_path):
+    path = tmp_path / "text"
+    path.write_bytes(b"a one\nb caf\xe9\nc \xe9\n" + b"d " + b"x" * LONGEST_LINE + b"\n")
+    lines, faults, _ = read(path)
+    assert [start for _, _, start, _ in lines] == [0, -1, -1, -1]
+    assert [text for _, text, _, _ in lines] == ["a one", "b caf\ufffd", "c \ufffd", "d \ufffd"]
+    assert [fault.where for fault in faults] == [2, 4, None]
+    assert "not utf-8 at byte offset 11" in faults[0].what and "1 more lines are not utf-8" in faults[2].what
+    packed = tmp_path / "text.gz"
+    packed.write_bytes(gzip.compress(b"a one\n"))
+    assert read(packed)[0] == [(1, "a one", -1, 5)]
+
+
+def test_a_pipe_is_read_only_where_one_may_be(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    assert "not a regular file" in read(pipe)[1][0].what
+    writer = threading.Thread(target=pipe.write_bytes, args=(b"a one\n",))
+    writer.start()
+    assert read(pipe, pipe=True)[0] == [(1, "a one", -1, 5)]
+    writer.join()
+
+
+def test_what_cannot_be_read_is_a_fault(tmp_path):
+    assert "cannot be read (Is a directory)" in read(tmp_path)[1][0].what
+    (tmp_path / "x.gz").write_bytes(b"no archive")
+    assert "cannot be read" in read(tmp_path / "x.gz")[1][0].what
