@@ -95,6 +95,26 @@ def test_transcripts_are_those_of_one_process(tiny_run, shared, tmp_path, capfd)
     assert "error: - is the standard input of this machine, which workers of --cluster" in capfd.readouterr().err
 
 
+def test_back_translation_is_that_of_one_process(tiny_translation, shared, tmp_path, capfd):
+    (mono := tmp_path / "mono").mkdir()
+    (mono / "text").write_text("".join(f"m{n} {'abcd'[n % 4 :]}{'da' * (n % 3)}\n" for n in range(9)))
+    (mono / "utt2lang").write_text("".join(f"m{n} yy\n" for n in range(9)))
+    options = ["--data_dir", str(mono), "--target_language", "xx", "--beam_size", "2", "--batch_size", "2"]
+    command = ["augment", "back", str(tiny_translation.model_dir), *options, "--max_ratio", "99", "--output_dir"]
+    codes = [main([*command, str(tmp_path / "alone")]), main([*command, str(tmp_path / "pool"), "--cluster", "local"])]
+    assert codes[0] == codes[1]
+    alone, pool = files(tmp_path / "alone"), files(tmp_path / "pool")
+    assert alone.keys() == pool.keys() and alone["src_text"]
+    changed = {name for name in alone if alone[name] != pool[name]}
+    assert changed <= {"translation/decode.json", "translation/decode.log"}
+    assert "decode: 9/9 utterances, " in capfd.readouterr().err.split("decoded 9 of 9")[-1]
+
+
+def files(folder):
+    """Content of the files in a folder, by path inside it."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
 def kill_workers(client, times, stop):
     """Kill a worker that has work, again and again; `times` counts down."""
     while times and not stop.is_set():
