@@ -20,8 +20,8 @@ from espnet_diverse.data.faults import Fault, decisive, refuse
 from espnet_diverse.data.kaldi import DataDir, scan_data_dir
 from espnet_diverse.data.plausibility import Limits, length_findings, measure, sound_findings, text_findings
 from espnet_diverse.data.tables import entry_faults
-from espnet_diverse.data.threads import map_in_threads
-from espnet_diverse.errors import DataError
+from espnet_diverse.data.threads import Workers, map_in_parallel
+from espnet_diverse.errors import DataError, UserError
 
 _OFTEN = 10  # utterances of one text, if they are more than half of all
 _LIMITS = Limits()
@@ -30,7 +30,7 @@ _LIMITS = Limits()
 def validate(
     source: DataDir | Path,
     read_audio: bool = True,
-    nj: int = 4,
+    nj: int | Workers = 4,
     rate: int | None = None,
     decode: bool = True,
     features: int | None = None,
@@ -40,7 +40,7 @@ def validate(
     Args:
         source: A data directory, on disk or in memory.
         read_audio: Whether every audio file is opened.
-        nj: Number of threads that read audio.
+        nj: Number of threads that read audio, or workers that do it.
         rate: Sampling rate in Hz of a model that is to be trained with the data. Audio that training cannot read as it
             is, such as m4a, several channels or another rate, is then a fault.
         decode: Whether all samples are read, and not only headers.
@@ -55,7 +55,7 @@ def validate(
 def find_faults(
     source: DataDir | Path,
     read_audio: bool = True,
-    nj: int = 4,
+    nj: int | Workers = 4,
     rate: int | None = None,
     decode: bool = True,
     features: int | None = None,
@@ -145,16 +145,22 @@ def _hear(item: tuple[str, str], rate: int | None, decode: bool) -> _Heard:
             findings += [(kind, f"{path}: {what}") for kind, what in sound_findings(found)]
             return _Heard(recording, path, file.info, findings, found.digest)
     except DataError as error:
-        return _Heard(recording, path, None, [("audio", str(error))], path)
+        return _unheard(item, error)
+
+
+def _unheard(item: tuple[str, str], error: UserError) -> _Heard:
+    recording, path = item
+    what = str(error) if isinstance(error, DataError) else f"{path}: {error}"
+    return _Heard(recording, path, None, [("audio", what)], path)
 
 
 def _audio_faults(
-    data: DataDir, folder: str, nj: int, rate: int | None, decode: bool
+    data: DataDir, folder: str, nj: int | Workers, rate: int | None, decode: bool
 ) -> tuple[list[Fault], dict[str, float]]:
     """Faults of every recording, and segments past the end of one; and the seconds of each utterance."""
     # A faulty path (a pipe, an empty one) is already listed and must not be opened.
     readable = [item for item in sorted(data.wav_scp.items()) if not entry_faults("wav.scp", *item)]
-    heard = map_in_threads(partial(_hear, rate=rate, decode=decode), readable, nj, "check audio")
+    heard = map_in_parallel(partial(_hear, rate=rate, decode=decode), readable, nj, "check audio", _unheard)
     table = f"{folder}wav.scp"
     faults = [Fault(table, one.recording, what, kind) for one in heard for kind, what in one.findings]
     faults += [Fault(table, where, what, "same_audio") for where, what in _same(heard)]
@@ -218,27 +224,33 @@ def _utterance_faults(data: DataDir, folder: str, seconds: dict[str, float], lim
     return faults
 
 
-def _feature_faults(data: DataDir, folder: str, nj: int, size: int, decode: bool) -> list[Fault]:
+def _feature_faults(data: DataDir, folder: str, nj: int | Workers, size: int, decode: bool) -> list[Fault]:
     """Faults of the entries of feats.scp, which are in `wav_scp`."""
-
-    def check(item: tuple[str, str]) -> tuple[str, int, str]:
-        utterance, entry = item
-        try:
-            found = features_shape(entry)[1]
-            if decode:
-                read_features(entry)
-        except DataError as error:
-            return utterance, 0, str(error)
-        return utterance, found, ""
 
     readable = [item for item in sorted(data.wav_scp.items()) if not entry_faults("feats.scp", *item)]
     faults = []
-    for utterance, found, what in map_in_threads(check, readable, nj, "check features"):
+    checked = map_in_parallel(partial(_feature_size, decode=decode), readable, nj, "check features", _unread_features)
+    for (utterance, _), (found, what) in zip(readable, checked, strict=True):
         size = size or found
         if not what and found != size:
             what = f"has features of size {found}, and {size} is expected; compute them alike"
         faults += [Fault(f"{folder}feats.scp", utterance, what, "audio")] if what else []
     return faults
+
+
+def _feature_size(item: tuple[str, str], decode: bool) -> tuple[int, str]:
+    """The size of the features of an entry, and what is wrong with it."""
+    try:
+        size = features_shape(item[1])[1]
+        if decode:
+            read_features(item[1])
+    except DataError as error:
+        return 0, str(error)
+    return size, ""
+
+
+def _unread_features(item: tuple[str, str], error: UserError) -> tuple[int, str]:
+    return 0, f"{item[1]}: {error}"
 
 
 def _unread(info: AudioInfo, rate: int) -> str:

@@ -5,7 +5,8 @@ import time
 
 import pytest
 
-from espnet_diverse.data.threads import map_in_threads
+from espnet_diverse.data.threads import map_in_parallel, map_in_threads
+from espnet_diverse.errors import ClusterError
 
 
 def test_results_are_in_the_order_of_the_items():
@@ -49,3 +50,17 @@ def test_after_an_error_no_item_is_begun_and_running_ones_end():
     with pytest.raises(OSError, match="^disk full$"):
         map_in_threads(item, range(50), 2, "write")
     assert sorted(begun) == sorted([0, *ended]) and len(begun) < 25  # of 50; how many depends on the load
+
+
+class Workers:
+    """Workers in this process, which item 3 kills."""
+
+    def map(self, function, items):
+        return (ClusterError("its worker was killed") if item == 3 else function(item) for item in items)
+
+
+def test_workers_take_the_place_of_threads(capsys):
+    found = map_in_parallel(str, range(5), Workers(), "name", lambda item, error: f"{item}: {error}")
+    assert found == ["0", "1", "2", "3: its worker was killed", "4"]
+    assert "name: 5/5 files, " in capsys.readouterr().err
+    assert map_in_parallel(str, range(5), 2, "name", lambda *_: "") == list("01234")
