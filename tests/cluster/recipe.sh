@@ -19,7 +19,7 @@ made=(data exp/tiny/stats exp/tiny/decode)
 "${recipe[@]}"
 cd egs/aishell/asr1
 for folder in "${made[@]}"; do
-    mkdir -p "$work/alone/${folder%/*}"
+    mkdir -p "$work/alone/$(dirname "$folder")"
     mv "$folder" "$work/alone/$folder"
 done
 cd "$work"
