@@ -40,7 +40,7 @@ def work(task: str, config: Mapping, errors: str) -> None:
         except UserError as error:
             said = {"type": type(error).__name__, "message": str(error)}
             (Path(errors) / str(rank)).write_text(json.dumps(said), encoding="utf-8")
-            sys.exit(1)
+            sys.exit(1)  # also where it was asked to end: the launch would wait for the result of a success
         except Exception:  # such as a lost connection, where the cause is another process
             logging.info("process %d failed", rank, exc_info=True)
             sys.exit(1)

@@ -48,7 +48,9 @@ def test_a_signal_ends_all_processes(monkeypatch):
         raise SignalException("stopped", signal.SIGTERM)
 
     monkeypatch.setattr(elastic, "elastic_launch", lambda config, entry: stopped)
-    with pytest.raises(InterruptedRunError, match="^SIGTERM: ended without a save within the epoch; the same command"):
+    with pytest.raises(
+        InterruptedRunError, match="^SIGTERM: ended without a save, because no update was done in time; the"
+    ):
         run("mt", {}, Processes(nproc=2))
 
 
