@@ -13,7 +13,7 @@ from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 from espnet_diverse.errors import TrainingError
 from espnet_diverse.nets.models import DiverseASRModel
 from espnet_diverse.training import checkpoint, non_finite
-from espnet_diverse.training.epoch_steps import _Batches
+from espnet_diverse.training.data_workers import LoaderBatches
 from espnet_diverse.training.run_state import check_finite
 
 
@@ -130,7 +130,7 @@ def test_gradients_that_are_not_finite_are_told_from_losses(tiny_run, tmp_path, 
 def test_a_killed_worker_is_one_line_and_changes_nothing(tiny_run, tmp_path, capfd, monkeypatch):
     assert train(tiny_run, tmp_path / "sound", "batch_size=2", "max_epoch=1") == 0
     capfd.readouterr()
-    read = _Batches.__next__
+    read = LoaderBatches.__next__
 
     def killing(self):
         if self.number == 2 and not self.again and self.iterator._workers:
@@ -138,7 +138,7 @@ def test_a_killed_worker_is_one_line_and_changes_nothing(tiny_run, tmp_path, cap
             self.iterator._workers[0].join()
         return read(self)
 
-    monkeypatch.setattr(_Batches, "__next__", killing)
+    monkeypatch.setattr(LoaderBatches, "__next__", killing)
     monkeypatch.setattr(_MultiProcessingDataLoaderIter._try_get_data, "__defaults__", (0.2,))
     settings = ["batch_size=2", "max_epoch=1", "num_workers=1"]
     assert train(tiny_run, tmp_path / "killed", *settings) == 0
