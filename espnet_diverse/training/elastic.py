@@ -34,7 +34,8 @@ def launch(task: str, config: Config, processes: Processes) -> None:
     # One GPU for each process, which it finds by its local rank. ESPnet itself starts no processes.
     backend = "nccl" if processes.ngpu else "gloo"
     config.update(ngpu=min(processes.ngpu, 1), dist_backend=backend, multiprocessing_distributed=False)
-    logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)  # it says on the console what is raised
+    for part in ("", ".agent.server.api", ".multiprocessing.api"):  # they say on the console what is raised
+        logging.getLogger(f"torch.distributed.elastic{part}").setLevel(logging.CRITICAL)
     # A store that all starts shared would tell processes the addresses of those that were killed.
     os.environ.setdefault("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1")
     with tempfile.TemporaryDirectory() as folder, _signal_handlers_kept():
@@ -43,9 +44,7 @@ def launch(task: str, config: Config, processes: Processes) -> None:
         except ChildFailedError as error:
             raise _said(Path(folder)) or _lost(error) from error
         except SignalException as error:
-            said = (
-                "ended without a save, because no update was done in time; the same command goes on from the last save"
-            )
+            said = "ended without a save within the epoch; the same command goes on from the last save"
             raise _said(Path(folder)) or InterruptedRunError(f"{error.sigval.name}: {said}") from error
 
 
