@@ -2,6 +2,7 @@
 
 import json
 import logging
+import multiprocessing
 import os
 import sys
 from collections.abc import Iterator, Mapping
@@ -22,6 +23,8 @@ def work(task: str, config: Mapping, errors: str) -> None:
     """
     if any(Path(errors).iterdir()):
         sys.exit(1)
+    # Data workers fork, as those of a single process. Started as this process was, they would import all of ESPnet.
+    multiprocessing.set_start_method("fork", force=True)
     fast_start()
     import torch
 

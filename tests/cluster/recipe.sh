@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The tiny synthetic Aishell recipe: data, statistics and decoding by one process and by jobs of Slurm. All files must be
-# the same. `make cluster-test` runs this beside the Slurm of slurm.sh.
+# The tiny synthetic Aishell recipe: data, statistics and decoding by one process and by jobs of Slurm. All files must
+# be the same. `make cluster-test` runs this beside the Slurm of slurm.sh.
 #
 #     tests/cluster/recipe.sh [CLUSTER]    (default: conf/cluster/slurm.yaml)
 set -euo pipefail
