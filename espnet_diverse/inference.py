@@ -10,7 +10,7 @@ can be shared by threads: search options are arguments of a call.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from numpy.typing import NDArray
 
@@ -44,7 +44,19 @@ __all__ = [
 ]
 
 
-class Recognizer:
+class _Pretrained:
+    @classmethod
+    def from_pretrained(cls, name: str, **options) -> Self:
+        """Load a model by its name on the Hugging Face Hub, such as espnet/model; the extra `hub` fetches it.
+
+        Args:
+            name: Name of the repository; the constructor takes it as well.
+            options: Other arguments of the constructor.
+        """
+        return cls(name, **options)
+
+
+class Recognizer(_Pretrained):
     """Transcribes recordings; with a model of speech translation, translates them.
 
     Args:
@@ -84,16 +96,6 @@ class Recognizer:
         self.search = load_predictor(folder, model_file, options, device, precision, compile, fusion)
         if self.search.task == "mt":
             raise ModelError(f"{model}: translates text, not speech; use Translator, or espnet-diverse translate")
-
-    @classmethod
-    def from_pretrained(cls, name: str, **options) -> "Recognizer":
-        """Load a model by its name on the Hugging Face Hub, such as espnet/model; the extra `hub` fetches it.
-
-        Args:
-            name: Name of the repository; the constructor takes it as well.
-            options: Other arguments of the constructor.
-        """
-        return cls(name, **options)
 
     def transcribe(
         self,
@@ -217,7 +219,7 @@ class Translation(NamedTuple):
     tokens: tuple[str, ...] = ()
 
 
-class Translator:
+class Translator(_Pretrained):
     """Translates text; arguments, attributes and errors are those of `Recognizer`."""
 
     def __init__(
@@ -236,16 +238,6 @@ class Translator:
         self.search = load_predictor(folder, model_file, options, device, precision, compile, fusion)
         if self.search.task != "mt":
             raise ModelError(f"{model}: reads speech, not text; use Recognizer, or espnet-diverse transcribe")
-
-    @classmethod
-    def from_pretrained(cls, name: str, **options) -> "Translator":
-        """Load a model by its name on the Hugging Face Hub, such as espnet/model; the extra `hub` fetches it.
-
-        Args:
-            name: Name of the repository; the constructor takes it as well.
-            options: Other arguments of the constructor.
-        """
-        return cls(name, **options)
 
     def translate(
         self,

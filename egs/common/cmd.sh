@@ -2,6 +2,6 @@
 # otherwise; --nj, --ngpu and --cluster are options of run.sh.
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 
-# The cluster that decoding is spread over: local, slurm, ssh or kubernetes of conf/cluster, or a YAML file of yours;
-# empty for this machine alone. docs/scale.md explains it.
+# The cluster that preparation, statistics and decoding are spread over: local, slurm, ssh or kubernetes of
+# conf/cluster, or a YAML file of yours; empty for this machine alone. docs/scale.md explains it.
 cluster=

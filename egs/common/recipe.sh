@@ -53,7 +53,7 @@ option num_nodes 1 "number of machines that train together; each runs this comma
 option node_rank 0 "number of this machine, from 0; the others only train"
 option rdzv_endpoint '' "HOST:PORT where machine 0 can be reached by the others"
 option train_options '' "further options of espnet-diverse train, such as '--allow_changed max_epoch'"
-option cluster "${cluster-}" "cluster that decoding is spread over, such as slurm, or a YAML file; empty for this machine"
+option cluster "${cluster-}" "cluster that preparation, statistics and decoding are spread over, such as slurm, or a YAML file; empty for this machine"
 option dry_run false "only print the commands"
 
 usage() { printf '%s\n' "usage: ${0##*/} [--option value]..." "${descriptions[@]}"; }
@@ -118,7 +118,7 @@ stage_data() {
     [[ -z $corpus_dir ]] || source=(--corpus_dir "$corpus_dir")
     # shellcheck disable=SC2086 # speed_perturb and prepare_options hold several words
     local/data.sh "${source[@]}" --download_dir downloads --output_dir "$data_dir" \
-        --speed_perturb ${speed_perturb:-1.0} --nj "$nj" $prepare_options
+        --speed_perturb ${speed_perturb:-1.0} --nj "$nj" ${cluster:+--cluster "$cluster"} $prepare_options
 }
 stage_tokens() {
     local name others=() texts=("$data_dir/train/text") source=(${src_vocab_size:+--vocab_size "$src_vocab_size"})
@@ -140,7 +140,7 @@ training_arguments() { # sets the array `training`, the options that stats and t
 }
 stage_stats() {
     training_arguments
-    espnet-diverse stats "${training[@]}" --output_dir "$exp_dir/stats"
+    espnet-diverse stats "${training[@]}" --output_dir "$exp_dir/stats" ${cluster:+--cluster "$cluster"}
 }
 stage_train() {
     local processes=(--ngpu "$ngpu")

@@ -13,7 +13,8 @@ stage_data() {
         [[ -z $corpus_dir ]] || source=(--corpus_dir "$corpus_dir/$corpus_name")
         # shellcheck disable=SC2086 # the options hold several words
         local/data.sh "$corpus_name" "${source[@]}" --download_dir "downloads/$corpus_name" \
-            --output_dir "$data_dir/$domain" --speed_perturb ${speed_perturb:-1.0} --nj "$nj" ${!more} $prepare_options
+            --output_dir "$data_dir/$domain" --speed_perturb ${speed_perturb:-1.0} --nj "$nj" ${cluster:+--cluster "$cluster"} \
+            ${!more} $prepare_options
     done
     for name in train dev test; do
         parts=()

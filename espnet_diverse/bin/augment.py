@@ -11,6 +11,7 @@ import argparse
 from pathlib import Path
 
 from espnet_diverse.bin import options
+from espnet_diverse.bin.cluster_option import add_cluster
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,6 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="maximum ratio of the numbers of characters of the two sides (default: 4)",
     )
     options.add_decoding(parser)
+    add_cluster(parser)
     options.add_fusion(parser)
 
 
@@ -47,11 +49,12 @@ def run(args: argparse.Namespace) -> int:
     from espnet_diverse.decoding.precision import check_device
 
     options.search_options(args)  # a wrong option is refused before anything is written
-    check_device(options.device(args))
+    if not args.cluster:
+        check_device(options.device(args))
     sentences = Monolingual.of(read_data_dir(args.data_dir))
     work = args.output_dir / "translation"  # keeps the model's input and output for inspection
     write_data_dir(sentences.to_translate(), work / "input")
-    decode.run(argparse.Namespace(**{**vars(args), "data_dir": work / "input", "output_dir": work, "cluster": None}))
+    decode.run(argparse.Namespace(**{**vars(args), "data_dir": work / "input", "output_dir": work}))
     translations = read_table(work / "text", "hypothesis")
     data = augment(sentences, translations, args.kind, args.target_language, args.max_ratio)
     write_data_dir(data, args.output_dir)

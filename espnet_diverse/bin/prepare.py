@@ -5,9 +5,12 @@ is still 0. A fault in the corpus is an error, and nothing is written.
 """
 
 import argparse
+from contextlib import nullcontext
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
+
+from espnet_diverse.bin.cluster_option import add_cluster, workers
 
 if TYPE_CHECKING:
     from espnet_diverse.corpora import Selection
@@ -67,6 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rate", type=int, default=16_000, help="sampling rate of the audio in Hz (default: 16000)")
     parser.add_argument("--report", type=Path, help="file for the full list of faults, if there are any")
     parser.add_argument("--nj", type=int, default=4, help="number of threads that read and write audio (default: 4)")
+    add_cluster(parser)
 
 
 def _add_selection(parser: argparse.ArgumentParser) -> None:
@@ -171,7 +175,9 @@ def run(args: argparse.Namespace) -> int:
             raise ConfigError(f"--train_utterances is for the set train, and --sets has only {' '.join(sets)}")
         if args.train_utterances is not None:
             sets["train"] = evenly_spaced(sets["train"], args.train_utterances)
-        summaries = format_data(sets, args.output_dir, formatting, args.nj)
+        audio = not all(data.is_text for data in sets.values())
+        with workers(args, dict, ()) if audio else nullcontext() as pool:  # workers have nothing to load
+            summaries = format_data(sets, args.output_dir, formatting, pool or args.nj)
     except FaultsError as error:
         if args.report is None:
             raise

@@ -1,9 +1,11 @@
 """Collect the shapes of all utterances and, for speech, the mean and variance of the features."""
 
 import argparse
+from contextlib import nullcontext
 from pathlib import Path
 
 from espnet_diverse.bin import options
+from espnet_diverse.bin.cluster_option import add_cluster, workers
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -13,6 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--output_dir", type=Path, required=True, help="directory to write to, for example exp/<tag>/stats"
     )
+    add_cluster(parser)
 
 
 def inputs(args: argparse.Namespace) -> list[Path]:
@@ -32,5 +35,13 @@ def run(args: argparse.Namespace) -> int:
     config = merge(options.fragments(args), args.set)  # before the import of ESPnet, which takes seconds
     from espnet_diverse.training.stages import collect_stats
 
-    collect_stats(config, options.run_data(args), args.output_dir)
+    files = [path for path in inputs(args) if path.is_file()]  # workers get the lines of the data directories
+    data = options.run_data(args)
+    with workers(args, _load, files) if data.speech else nullcontext() as pool:  # of text there is little to do
+        collect_stats(config, data, args.output_dir, pool)
     return 0
+
+
+def _load() -> None:
+    """Import what a worker needs."""
+    from espnet_diverse.training import tasks  # noqa: F401

@@ -6,10 +6,11 @@ taken apart, and an item that still kills its workers gets an error for a result
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from espnet_diverse.cluster.configuration import ClusterOptions
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from distributed import Client, Future
 
 _AHEAD = 3  # pieces a worker that are sent before they are needed
+_MOST_ITEMS = 32  # in a piece of `map`
+_PIECES = 8  # a worker that `map` makes at least, where there are so many items
 _LOOK_SECONDS = 5.0  # between two looks for workers while nothing is done
 
 
@@ -51,6 +54,25 @@ class Pool:
         if isinstance(answer, ClusterError):
             raise answer
         return answer
+
+    def map(self, function: Callable[[Any], Any], items: Iterable) -> Iterator:
+        """Yield `function(item)` for each item, in order; an item of a collection without a length is a piece.
+
+        Args:
+            function: Object that can be pickled; it is called with an item.
+            items: Items that can be pickled.
+
+        Returns:
+            Results as those of `map_pieces`.
+
+        Raises:
+            ClusterError: See `map_pieces`.
+        """
+        count = len(items) if isinstance(items, Sized) else 0
+        size = min(max(1, count // (_PIECES * self._options.workers)), _MOST_ITEMS)
+        left = iter(items)
+        for results in self.map_pieces(partial(_each, function), iter(lambda: list(islice(left, size)), [])):
+            yield from results
 
     def map_pieces(
         self, function: Callable[[Any, Sequence], Sequence], pieces: Iterable[Sequence], urgent: bool = False
@@ -135,6 +157,10 @@ class Pool:
 
 def _ask(function: Callable[[Any], Any], loaded: Any, _: Sequence[None]) -> list:
     return [function(loaded)]
+
+
+def _each(function: Callable[[Any], Any], _: Any, items: Sequence) -> list:
+    return [function(item) for item in items]
 
 
 class _Task(NamedTuple):

@@ -119,6 +119,11 @@ def in_order(table: Mapping[str, Any]) -> Iterable[str]:
     return sorted(table) if isinstance(table, dict) else table
 
 
+def items_in_order(table: Mapping[str, Any]) -> Collection[tuple[str, Any]]:
+    """The ids and values of a table of `DataTables`, sorted."""
+    return sorted(table.items()) if isinstance(table, dict) else table.items()
+
+
 def column(table: Mapping[str, Any], numbers: array) -> Mapping[str, float]:
     """A number for each id of a table of `DataTables`, in the order of `in_order`; NaN stands for none."""
     packed = table.table if isinstance(table, _Segments) else table

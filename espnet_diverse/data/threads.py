@@ -1,15 +1,50 @@
-"""Parallel map in threads: libsndfile, soxr and file access release the interpreter lock."""
+"""Parallel map: in threads, as libsndfile, soxr and file access release the interpreter lock, or on workers."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar
 
+from espnet_diverse.errors import UserError
 from espnet_diverse.progress import progress
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 _AHEAD = 64  # items that have been begun or are waiting, for each thread
+
+
+class Workers(Protocol):
+    """Processes, also of other machines, that do the work of threads, such as a `cluster.pool.Pool`."""
+
+    def map(self, function: Callable[[Any], Any], items: Iterable) -> Iterator:
+        """Yield `function(item)` for each item, in order, and a `UserError` where an item kills the processes.
+
+        Function, items and results are pickled.
+        """
+
+
+def map_in_parallel(
+    function: Callable[[Item], Result],
+    items: Collection[Item],
+    nj: int | Workers,
+    name: str,
+    lost: Callable[[Item, UserError], Result],
+) -> Iterator[Result]:
+    """Yield `function(item)` for each item, in order, computed by `nj` threads or workers; with a progress bar.
+
+    Args:
+        function: What is computed.
+        items: The items; they are read as they are needed, with workers twice.
+        nj: Number of threads, or workers.
+        name: Label of the progress bar.
+        lost: Gives the result of an item that kills the workers.
+    """
+    if isinstance(nj, int):
+        yield from iterate_in_threads(function, items, nj, name, len(items))
+        return
+    found = progress(nj.map(function, items), name, len(items), "file")
+    for item, one in zip(items, found, strict=True):
+        yield lost(item, one) if isinstance(one, UserError) else one
 
 
 def map_in_threads(function: Callable[[Item], Result], items: Sequence[Item], nj: int, name: str) -> list[Result]:

@@ -20,13 +20,13 @@ from espnet_diverse.audio.reading import open_file
 from espnet_diverse.audio.riff import unread_bytes
 from espnet_diverse.audio.segments import segment_fault
 from espnet_diverse.data.faults import Fault, decisive, refuse
-from espnet_diverse.data.kaldi import DataDir, DataTables, column, in_order, scan_tables
+from espnet_diverse.data.kaldi import DataDir, DataTables, column, in_order, items_in_order, scan_tables
 from espnet_diverse.data.plausibility import Limits, length_findings, measure, sound_findings, text_findings
 from espnet_diverse.data.recording_faults import Formats, SameAudio
 from espnet_diverse.data.repetitions import DIGEST, alike, most_of
 from espnet_diverse.data.tables import entry_faults
-from espnet_diverse.data.threads import iterate_in_threads
-from espnet_diverse.errors import DataError
+from espnet_diverse.data.threads import Workers, map_in_parallel
+from espnet_diverse.errors import DataError, UserError
 
 _OFTEN = 10  # utterances of one text, if they are more than half of all
 _LIMITS = Limits()
@@ -35,7 +35,7 @@ _LIMITS = Limits()
 def validate(
     source: DataDir | Path,
     read_audio: bool = True,
-    nj: int = 4,
+    nj: int | Workers = 4,
     rate: int | None = None,
     decode: bool = True,
     features: int | None = None,
@@ -45,7 +45,7 @@ def validate(
     Args:
         source: A data directory, on disk or in memory.
         read_audio: Whether every audio file is opened.
-        nj: Number of threads that read audio.
+        nj: Number of threads that read audio, or workers that do it.
         rate: Sampling rate in Hz of a model that is to be trained with the data. Audio that training cannot read as it
             is, such as m4a, several channels or another rate, is then a fault.
         decode: Whether all samples are read, and not only headers.
@@ -60,7 +60,7 @@ def validate(
 def find_faults(
     source: DataDir | Path,
     read_audio: bool = True,
-    nj: int = 4,
+    nj: int | Workers = 4,
     rate: int | None = None,
     decode: bool = True,
     features: int | None = None,
@@ -168,26 +168,29 @@ def _hear(item: tuple[str, str], rate: int | None, decode: bool) -> _Heard:
             findings += [(kind, f"{path}: {what}") for kind, what in sound_findings(found)]
             return _Heard(recording, file.info, findings, found.digest)
     except DataError as error:
-        return _Heard(recording, None, [("audio", str(error))])
+        return _unheard(item, error)
+
+
+def _unheard(item: tuple[str, str], error: UserError) -> _Heard:
+    recording, path = item
+    return _Heard(recording, None, [("audio", str(error) if isinstance(error, DataError) else f"{path}: {error}")])
 
 
 def _audio_faults(
-    data: DataTables, folder: str, nj: int, rate: int | None, decode: bool
+    data: DataTables, folder: str, nj: int | Workers, rate: int | None, decode: bool
 ) -> tuple[list[Fault], Mapping[str, float]]:
     """Faults of every recording, and segments past the end of one; and the seconds of each utterance."""
-    recordings = in_order(data.wav_scp)
-    items = ((recording, data.wav_scp[recording]) for recording in recordings)
     hear = partial(_hear, rate=rate, decode=decode)
     table = f"{folder}wav.scp"
     faults: list[Fault] = []
     formats, same, lengths = Formats(), SameAudio(), array("d")
-    for one in iterate_in_threads(hear, items, nj, "check audio", len(data.wav_scp)):
+    for one in map_in_parallel(hear, items_in_order(data.wav_scp), nj, "check audio", _unheard):
         faults += [Fault(table, one.recording, what, kind) for kind, what in one.findings]
         lengths.append(nan if one.info is None else one.info.seconds)
         if one.info is not None:
             formats.add(one.recording, one.info)
             same.add(len(lengths) - 1, one.digest)
-    faults += same.faults(table, recordings)
+    faults += same.faults(table, in_order(data.wav_scp))
     if rate is None:
         faults += formats.faults(table)
     seconds = column(data.wav_scp, lengths)
@@ -224,24 +227,13 @@ def _utterance_faults(data: DataTables, folder: str, seconds: Mapping[str, float
     return faults
 
 
-def _feature_faults(data: DataTables, folder: str, nj: int, size: int, decode: bool) -> list[Fault]:
+def _feature_faults(data: DataTables, folder: str, nj: int | Workers, size: int, decode: bool) -> list[Fault]:
     """Faults of the entries of feats.scp, which are in `wav_scp`."""
-
-    def check(item: tuple[str, str]) -> tuple[str, int | None, str]:
-        utterance, entry = item
-        if entry_faults("feats.scp", *item):
-            return utterance, None, ""
-        try:
-            found = features_shape(entry)[1]
-            if decode:
-                read_features(entry)
-        except DataError as error:
-            return utterance, 0, str(error)
-        return utterance, found, ""
-
-    items = ((utterance, data.wav_scp[utterance]) for utterance in in_order(data.wav_scp))
     faults = []
-    for utterance, found, what in iterate_in_threads(check, items, nj, "check features", len(data.wav_scp)):
+    check = partial(_feature_size, decode=decode)
+    for utterance, found, what in map_in_parallel(
+        check, items_in_order(data.wav_scp), nj, "check features", _unread_features
+    ):
         if found is None:  # listed already
             continue
         size = size or found
@@ -249,6 +241,24 @@ def _feature_faults(data: DataTables, folder: str, nj: int, size: int, decode: b
             what = f"has features of size {found}, and {size} is expected; compute them alike"
         faults += [Fault(f"{folder}feats.scp", utterance, what, "audio")] if what else []
     return faults
+
+
+def _feature_size(item: tuple[str, str], decode: bool) -> tuple[str, int | None, str]:
+    """An utterance, the size of its features, and what is wrong with them; no size where that is listed already."""
+    utterance, entry = item
+    if entry_faults("feats.scp", *item):
+        return utterance, None, ""
+    try:
+        size = features_shape(entry)[1]
+        if decode:
+            read_features(entry)
+    except DataError as error:
+        return utterance, 0, str(error)
+    return utterance, size, ""
+
+
+def _unread_features(item: tuple[str, str], error: UserError) -> tuple[str, int, str]:
+    return item[0], 0, f"{item[1]}: {error}"
 
 
 def _unread(info: AudioInfo, rate: int) -> str:

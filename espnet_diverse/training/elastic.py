@@ -2,7 +2,8 @@
 
 Each process has one GPU, or one thread of the CPU, and takes a share of every batch. ESPnet wraps the model in
 DistributedDataParallel, which averages gradients over the processes; the process with rank 0 writes. If a process is
-killed, all of them start again and go on after the last checkpoint.
+killed, all of them start again and go on after the last checkpoint. A signal to this process is handed on to them:
+they save and end.
 """
 
 import json
@@ -33,17 +34,18 @@ def launch(task: str, config: Config, processes: Processes) -> None:
     # One GPU for each process, which it finds by its local rank. ESPnet itself starts no processes.
     backend = "nccl" if processes.ngpu else "gloo"
     config.update(ngpu=min(processes.ngpu, 1), dist_backend=backend, multiprocessing_distributed=False)
-    logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)  # it says on the console what is raised
+    for part in ("", ".agent.server.api", ".multiprocessing.api"):  # they say on the console what is raised
+        logging.getLogger(f"torch.distributed.elastic{part}").setLevel(logging.CRITICAL)
     # A store that all starts shared would tell processes the addresses of those that were killed.
     os.environ.setdefault("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1")
     with tempfile.TemporaryDirectory() as folder, _signal_handlers_kept():
         try:
             elastic_launch(_launch(processes), work)(task, dict(config), folder)
         except ChildFailedError as error:
-            raise _cause(error, Path(folder)) from error
+            raise _said(Path(folder)) or _lost(error) from error
         except SignalException as error:
-            said = "ended without a save within the epoch; the same command goes on after the last finished one"
-            raise InterruptedRunError(f"{error.sigval.name}: {said}") from error
+            said = "ended without a save within the epoch; the same command goes on from the last save"
+            raise _said(Path(folder)) or InterruptedRunError(f"{error.sigval.name}: {said}") from error
 
 
 @contextmanager
@@ -74,12 +76,17 @@ def _launch(processes: Processes) -> LaunchConfig:
     )
 
 
-def _cause(error: ChildFailedError, folder: Path) -> UserError:
-    """The error of the user that a process has written, or what is known of a process that failed otherwise."""
-    for file in sorted(folder.iterdir()):
+def _said(folder: Path) -> UserError | None:
+    """The error of the user that a process has written, that of the first one."""
+    for file in sorted(folder.iterdir(), key=lambda file: int(file.name)):
         said = json.loads(file.read_text(encoding="utf-8"))
         return getattr(errors, said["type"])(said["message"])
+    return None
+
+
+def _lost(error: ChildFailedError) -> TrainingError:
+    """What is known of a process that failed otherwise."""
     rank, failure = error.get_first_failure()
     how = f"was killed by signal {-failure.exitcode}" if failure.exitcode < 0 else "failed, see the logs of the run"
-    advice = "the same command goes on after the last finished epoch"
+    advice = "the same command goes on from the last save"
     return TrainingError(f"process {rank} {how}, and --max_restarts allows no further start; {advice}")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from espnet_diverse.errors import TrainingError
 from espnet_diverse.progress import progress
 from espnet_diverse.training.data_workers import Batch, Item, LoaderBatches
+from espnet_diverse.training.ranks import Ranks
 from espnet_diverse.training.run_state import Names, Position, restore_generators
 
 _SHOWN = 5
@@ -22,6 +23,7 @@ class Steps:
         name: What progress is shown as.
         after_step: Called when a step is done, before the next batch is read.
         position: Where the epoch goes on; None for its beginning.
+        ranks: The processes that share the batches; by default one.
 
     Attributes:
         done: Number of batches that are done.
@@ -32,10 +34,16 @@ class Steps:
     """
 
     def __init__(
-        self, iterator: Iterable[Item], name: str, after_step: Callable[[], None], position: Position | None = None
+        self,
+        iterator: Iterable[Item],
+        name: str,
+        after_step: Callable[[], None],
+        position: Position | None = None,
+        ranks: Ranks | None = None,
     ):
         self.iterator, self.name, self.after_step, self.position = iterator, name, after_step, position
-        self.done, self.names = 0, Names()
+        self.ranks = ranks or Ranks()
+        self.done, self.names = 0, self._no_names()
         self.last: list[str] = []
         self._batch: Batch = {}
         self._source: Iterator[Item] | None = None
@@ -99,9 +107,12 @@ class Steps:
         batches = LoaderBatches(self.iterator, self.name)
         if self.position and not self._skip(batches, self.position):
             logging.warning("%s: its batches are not those of before; all of the epoch is trained again", self.name)
-            self.done, self.names = 0, Names()
+            self.done, self.names = 0, self._no_names()
             batches.begin()
         yield from batches
+
+    def _no_names(self) -> Names:
+        return Names((self.ranks.own, self.ranks.count))
 
     def _skip(self, batches: LoaderBatches, position: Position) -> bool:
         """Read the batches that are done; whether they are the same as before."""
@@ -110,9 +121,13 @@ class Steps:
             self.done += 1
             if self.done == position.batches:
                 break
-        if str(self.names) != position.names:
+        if self.ranks.total(self.names.value) != position.names:
             return False
-        restore_generators(position.generators)
+        before, now = len(position.generators), self.ranks.count
+        if before != now:
+            said = "%s: %d processes go on with what %d began; they share the rest of the batches, and draw other noise"
+            logging.warning(said, self.name, now, before)
+        restore_generators(position.generators[self.ranks.own % before])
         return True
 
 

@@ -4,7 +4,7 @@ import inspect
 import logging
 import sys
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from importlib.util import find_spec
@@ -164,15 +164,16 @@ def check_gpus(ngpu: int) -> None:
 def run(task: type[abs_task.AbsTask], config: Config) -> None:
     """Run ESPnet's training command, or with `collect_stats` that for statistics, with a checked configuration."""
     with replaced_names(abs_task, print=_log_line):
-        task.main(args=_arguments(task, config))
+        task.main(args=arguments(task, config))
 
 
 def build(task: type[abs_task.AbsTask], config: Config) -> nn.Module:
     """The model that ESPnet's training command would train, with initial parameters, on the CPU."""
-    return task.build_model(_arguments(task, config))
+    return task.build_model(arguments(task, config))
 
 
-def _arguments(task: type[abs_task.AbsTask], config: Config) -> Namespace:
+def arguments(task: type[abs_task.AbsTask], config: Mapping) -> Namespace:
+    """The arguments of ESPnet's command: those of a configuration, and its defaults."""
     parser = task.get_parser()
     parser.set_defaults(**config)
     return parser.parse_args([])

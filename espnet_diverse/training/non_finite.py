@@ -4,6 +4,7 @@ ESPnet makes no update with such a batch and goes on, so a fault in the data wou
 """
 
 import math
+from itertools import zip_longest
 from pathlib import Path
 
 import torch
@@ -12,6 +13,7 @@ from torch import nn
 
 from espnet_diverse.errors import TrainingError
 from espnet_diverse.training.epoch_steps import Steps, named
+from espnet_diverse.training.ranks import Ranks
 
 NAME = "nonfinite_batches.txt"
 IN_A_ROW = 10
@@ -28,13 +30,22 @@ class NonFiniteBatches:
         reporter: ESPnet's reporter of the epoch.
         accum_grad: Number of batches of an update.
         output_dir: Directory of the run, which gets the list `NAME`; None for no list.
+        ranks: The processes that share the batches; by default one. The first of them writes the list.
 
     Attributes:
         first: Names of the utterances of the first such batch, after what was not finite; "" if all were.
     """
 
-    def __init__(self, model: nn.Module, reporter: SubReporter, accum_grad: int, output_dir: Path | None = None):
+    def __init__(
+        self,
+        model: nn.Module,
+        reporter: SubReporter,
+        accum_grad: int,
+        output_dir: Path | None = None,
+        ranks: Ranks | None = None,
+    ):
         self.model, self.reporter, self.accum_grad, self.output_dir = model, reporter, accum_grad, output_dir
+        self.ranks = ranks or Ranks()
         self.first, self.total, self.in_a_row, self.finite = "", 0, 0, 0
         self._largest = _largest(model)
 
@@ -49,14 +60,21 @@ class NonFiniteBatches:
             self.in_a_row, self.finite = 0, self.finite + 1
             return
         self.total, self.in_a_row = self.total + 1, self.in_a_row + 1
-        self.first = self.first or f"{what} is not finite, first of {named(steps.last)}"
+        utterances = self._of_all(steps.last)
+        self.first = self.first or f"{what} is not finite, first of {named(utterances)}"
         epoch = self.reporter.get_epoch()
-        if self.output_dir:
+        if self.output_dir and self.ranks.own == 0:
             with (self.output_dir / NAME).open("a", encoding="utf-8") as file:
-                file.write(f"epoch {epoch} step {steps.done}, {what}: {' '.join(steps.last)}\n")
+                file.write(f"epoch {epoch} step {steps.done}, {what}: {' '.join(utterances)}\n")
         many = steps.total is not None and self.total > SHARE * steps.total
         if many or self.in_a_row >= IN_A_ROW:
             raise TrainingError(f"epoch {epoch}, step {steps.done}: {self.explain()}")
+
+    def _of_all(self, share: list[str]) -> list[str]:
+        """The utterances of a batch, of which process r of n has r, r + n, ... Losses and gradients are means over the
+        processes, so that all of them find the same batches."""
+        rounds = zip_longest(*self.ranks.gathered(share))
+        return [utterance for each in rounds for utterance in each if utterance is not None]
 
     def explain(self) -> str:
         """What was not finite, and what to do about it."""

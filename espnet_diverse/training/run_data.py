@@ -6,6 +6,7 @@ from pathlib import Path
 
 from espnet_diverse.audio.ark import ark_entry
 from espnet_diverse.data.tables import pack_table
+from espnet_diverse.data.threads import Workers
 from espnet_diverse.data.validate import validate
 from espnet_diverse.errors import DataError
 from espnet_diverse.training.audio_rate import reads_features
@@ -130,7 +131,14 @@ def _type_of_audio(table: Path) -> str:
     return "kaldi_ark" if len(first) == 2 and ark_entry(first[1].rstrip()) else "sound"
 
 
-def check_data(path: Path, tables: list[Path], rate: int | None, decode: bool = True, size: int | None = None) -> None:
+def check_data(
+    path: Path,
+    tables: list[Path],
+    rate: int | None,
+    decode: bool = True,
+    size: int | None = None,
+    nj: int | Workers = 4,
+) -> None:
     """Check a data directory for faults, and its `tables` for formats that ESPnet would misread.
 
     Args:
@@ -139,6 +147,7 @@ def check_data(path: Path, tables: list[Path], rate: int | None, decode: bool = 
         rate: Sampling rate in Hz of the model; None for one that reads no audio.
         decode: Whether audio is decoded where its header cannot show all faults.
         size: Size of the features that the model reads; None for one that reads none.
+        nj: Number of threads that read audio, or workers that do it.
 
     Raises:
         DataError: The directory has faults, or ESPnet would misread a table or audio.
@@ -149,7 +158,7 @@ def check_data(path: Path, tables: list[Path], rate: int | None, decode: bool = 
     if speech and (path / "segments").exists():
         raise DataError(f"{path}: has segments, and training reads one audio file an utterance; {prepared}")
     # ESPnet checks in training that all rates are equal, but not which one it is, and draws a channel at random.
-    validate(path, speech, rate=rate, decode=decode, features=features)
+    validate(path, speech, nj, rate, decode, features)
     if speech and len({ark_entry(entry) is None for entry in pack_table(path / _SPEECH[0]).values()}) > 1:
         raise DataError(f"{path / _SPEECH[0]}: has files and entries of arks, and training reads one kind; {prepared}")
     for file in tables:

@@ -9,10 +9,12 @@ import logging
 import shutil
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 from espnet_diverse.data.atomic_files import staged_directory
 from espnet_diverse.data.tables import pack_table
+from espnet_diverse.data.threads import Workers
 from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.progress import progress
 from espnet_diverse.training import espnet_command, resumption
@@ -21,6 +23,7 @@ from espnet_diverse.training.batches import read_sampling
 from espnet_diverse.training.checkpoint import CHECKPOINT
 from espnet_diverse.training.condition_names import condition_table, fill_in
 from espnet_diverse.training.config import Config, located, save
+from espnet_diverse.training.feature_sums import sums_on
 from espnet_diverse.training.learning_curves import draw_curves
 from espnet_diverse.training.number_checks import check_numbers
 from espnet_diverse.training.processes import Processes, run
@@ -47,23 +50,31 @@ _UNKNOWN = 1  # index of <unk>
 _MOST_UNKNOWN = 0.1  # with a larger share of <unk>, the vocabulary must be that of another text
 
 
-def collect_stats(config: Config, data: RunData, output_dir: Path) -> None:
+def collect_stats(config: Config, data: RunData, output_dir: Path, workers: Workers | None = None) -> None:
     """Write the shapes of all utterances and, for speech, sums of their features to `output_dir`/{train,valid}.
+
+    Args:
+        config: The user's configuration, as `merge` returns it.
+        data: Data and vocabularies.
+        output_dir: Directory to write.
+        workers: Workers that read audio and compute features; by default threads and this process.
 
     Raises:
         ConfigError: The configuration is wrong.
         DataError: A data directory has faults, all of which are listed, or the statistics are not finite.
+        ClusterError: Workers are lost, or killed by some utterances.
     """
     tokens = Tokens.load(data)
     filled = _fill(config, data, tokens)
     rate = _rate(filled, data)
     espnet_command.check(TASKS[data.task], filled)
-    _check_data(filled, data, rate)
+    _check_data(filled, data, rate, nj=workers or 4)
     with staged_directory(output_dir) as staging, espnet_command.logged(staging / "stats.log"):
         if data.speech:
             # Normalisation needs the statistics that are collected here.
             filled.update(collect_stats=True, normalize=None, normalize_conf={}, ngpu=0, output_dir=str(staging))
-            espnet_command.run(TASKS[data.task], filled)
+            with sums_on(workers, data.task, filled) if workers else nullcontext():
+                espnet_command.run(TASKS[data.task], filled)
         for phase, data_dir in data.phases().items():
             folder = staging / phase
             if data.speech:
@@ -213,10 +224,10 @@ def _rate(config: Config, data: RunData) -> int | None:
         return audio_rate(config) if data.speech else None
 
 
-def _check_data(config: Config, data: RunData, rate: int | None, decode: bool = True) -> None:
+def _check_data(config: Config, data: RunData, rate: int | None, decode: bool = True, nj: int | Workers = 4) -> None:
     for phase, data_dir in data.phases().items():
         tables = [Path(file) for file, _, _ in config[f"{phase}_data_path_and_name_and_type"]]
-        check_data(data_dir, tables, rate, decode, config.get("input_size"))
+        check_data(data_dir, tables, rate, decode, config.get("input_size"), nj)
 
 
 def _lengths(text: Path, title: str, tokens: Tokens, name: str) -> Iterator[str]:

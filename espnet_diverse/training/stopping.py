@@ -9,26 +9,40 @@ from contextlib import contextmanager
 from espnet_diverse.errors import InterruptedRunError
 
 SECONDS = 25
-"""From the request on, training has this time until the next update is done and saved; then it ends without."""
+"""From the request on, training has this time until the next update is done and saved; then it ends without. Of several
+processes, the one that started them ends them after 30 seconds."""
 
 
 class StopRequest:
     """Whether the process was asked to stop.
 
+    Args:
+        started: Whether another process has started this one, which then hands on its signals and ends it if it takes
+            too long.
+
     Attributes:
-        signal: Name of the signal, or None.
+        number: Number of the signal; 0 if there was none.
     """
 
-    def __init__(self):
-        self.signal: str | None = None
+    def __init__(self, started: bool = False):
+        self._started = started
+        self.number = 0
+
+    @property
+    def signal(self) -> str:
+        """Name of the signal; "" if there was none."""
+        return signal.Signals(self.number).name if self.number else ""
 
     def on_signal(self, number: int, _frame: object) -> None:
-        """Handle a signal; a second SIGINT ends training at once."""
-        if self.signal and number == signal.SIGINT:
+        """Handle a signal; a second SIGINT ends training at once, unless it was handed on."""
+        if self.number and self._started:
+            return
+        if self.number and number == signal.SIGINT:
             raise KeyboardInterrupt
-        self.signal = signal.Signals(number).name
+        self.number = number
         logging.warning("%s: training is saved within the epoch, then it ends", self.signal)
-        signal.alarm(SECONDS)
+        if not self._started:
+            signal.alarm(SECONDS)
 
     def on_alarm(self, *_: object) -> None:
         """End training, because no update was done in time."""
@@ -47,9 +61,13 @@ class StopRequest:
 
 
 @contextmanager
-def stop_on_signals() -> Iterator[StopRequest]:
-    """Turn SIGTERM and SIGINT into a request while the block runs; in the main thread only, as signals allow."""
-    request = StopRequest()
+def stop_on_signals(started: bool = False) -> Iterator[StopRequest]:
+    """Turn SIGTERM and SIGINT into a request while the block runs; in the main thread only, as signals allow.
+
+    Args:
+        started: See `StopRequest`.
+    """
+    request = StopRequest(started)
     if threading.current_thread() is not threading.main_thread():
         yield request
         return

@@ -22,6 +22,7 @@ from espnet_diverse.training.epoch_table import EpochTable
 from espnet_diverse.training.length_check import check_lengths, shape_files
 from espnet_diverse.training.non_finite import NonFiniteBatches
 from espnet_diverse.training.precision import compile_layers, mixed_precision
+from espnet_diverse.training.ranks import Ranks
 from espnet_diverse.training.repulsion import read_repulsion, repelled
 from espnet_diverse.training.run_length import tell_length_of_run
 from espnet_diverse.training.run_state import (
@@ -41,23 +42,30 @@ class Session:
 
     Attributes:
         state: The parts of the run that are saved; None saves nothing within an epoch.
-        alone: Whether one process trains. Several would have to agree on the batch after which they save, stop, or try
-            halves: they do none of it.
+        ranks: The processes that train together. They agree on the batch after which they save and stop, and the first
+            of them saves.
         stop: Whether the process was asked to stop.
         interval: Number of batches between two saves within an epoch; 0 for none.
         ended: The end of the last epoch of training, from which validation goes on.
     """
 
     state: RunState | None = None
-    alone: bool = True
+    ranks: Ranks = field(default_factory=Ranks)
     stop: StopRequest = field(default_factory=StopRequest)
     interval: int = 0
     ended: Position | None = None
 
-    def save(self, position: Position) -> None:
+    def asked_to_stop(self) -> bool:
+        """Whether one of the processes was asked to stop; all of them call this at the same place."""
+        self.stop.number = self.ranks.largest(self.stop.number)
+        return bool(self.stop.number)
+
+    def save(self, position: Position, stop: bool) -> None:
         """Save within an epoch, and end training if that was asked for."""
-        self.state.save_position(position)
-        if self.stop.signal:
+        if self.ranks.own == 0:
+            self.state.save_position(position)
+        self.ranks.largest(0)  # nobody ends before it is saved
+        if stop:
             self.stop.end(f"in epoch {position.epoch} after {position.batches} batches")
 
 
@@ -101,9 +109,11 @@ class Trainer(espnet_trainer.Trainer):
             replaced_names(espnet_trainer, torch=_Torch(state), Reporter=reporter, average_nbest_models=average_best),
             mixed_precision(model, device) if trainer_options.use_amp else nullcontext(),
             repelled(model, trainer_options),
-            nullcontext(StopRequest()) if distributed_option.distributed else stop_on_signals() as session.stop,
+            stop_on_signals(started=distributed_option.distributed) as session.stop,
         ):
-            session.state, session.alone = state, not distributed_option.distributed
+            if distributed_option.distributed:
+                session.ranks = Ranks(next(model.parameters()).device)
+            session.state = state
             super().run(model=model, trainer_options=trainer_options, distributed_option=distributed_option, **parts)
 
     @classmethod
@@ -120,18 +130,23 @@ class Trainer(espnet_trainer.Trainer):
             restore_statistics(reporter, position.statistics)
         for optimizer in optimizers:
             optimizer.zero_grad()  # of batches that made no update at the end of the epoch before
-        bad = NonFiniteBatches(model, reporter, options.accum_grad, session.state and session.state.output_dir)
+        folder = session.state and session.state.output_dir
+        bad = NonFiniteBatches(model, reporter, options.accum_grad, folder, session.ranks)
         name = f"train epoch {epoch} of {options.max_epoch}"
-        steps = Steps(iterator, name, lambda: _after_step(steps, bad, session, reporter, options), position)
+
+        def after_step() -> None:
+            _after_step(steps, bad, session, reporter, options)
+
+        steps = Steps(iterator, name, after_step, position, session.ranks)
         loop = partial(super().train_one_epoch, model=model, iterator=steps, reporter=reporter, options=options)
         with fast_on_cpu(model):
             loop = partial(loop, optimizers=optimizers, **parts)
-            idle = _in_halves(loop, steps, reporter, optimizers) if session.alone else loop()
+            idle = _in_halves(loop, steps, reporter, optimizers) if session.ranks.alone else loop()
         idle = idle and not (position and position.updated and steps.done >= position.batches)
         if idle:
             raise TrainingError(f"epoch {epoch}: no update was made; {_why_idle(steps, bad, options.accum_grad)}")
         check_finite(model, epoch)
-        session.ended = _position(steps, reporter) if session.state and session.alone else None
+        session.ended = _position(steps, reporter) if session.state else None
         return idle
 
     @classmethod
@@ -144,8 +159,8 @@ class Trainer(espnet_trainer.Trainer):
             losses = reporter.stats.get("loss")
             if losses and not np.isfinite(losses[-1].value):
                 raise TrainingError(f"epoch {epoch}: the validation loss is not finite, first of {named(steps.last)}")
-            if session.stop.signal and session.ended:
-                session.save(session.ended)
+            if session.ended and session.asked_to_stop():
+                session.save(session.ended, stop=True)
 
         steps = Steps(iterator, f"valid epoch {epoch} of {options.max_epoch}", after_step)
         with fast_on_cpu(model):
@@ -169,17 +184,19 @@ class _Torch(ModuleType):
 
 def _position(steps: Steps, reporter: SubReporter) -> Position:
     updated = any(np.isfinite(norm.value) for norm in reporter.stats.get("grad_norm", ()))
-    statistics = statistics_of(reporter)
-    return Position(reporter.get_epoch(), steps.done, str(steps.names), updated, statistics, generator_states())
+    names, generators = steps.ranks.total(steps.names.value), steps.ranks.gathered(generator_states())
+    return Position(reporter.get_epoch(), steps.done, names, updated, statistics_of(reporter), generators)
 
 
 def _after_step(steps: Steps, bad: NonFiniteBatches, session: Session, reporter: SubReporter, options) -> None:
     """Check the last step of training, and save within the epoch if it is time."""
     bad.check(steps)
     between_updates = steps.whole and steps.since % options.accum_grad == 0
-    due = session.interval and steps.done % session.interval == 0 and steps.done != steps.total
-    if session.state and session.alone and between_updates and (session.stop.signal or due):
-        session.save(_position(steps, reporter))
+    if not session.state or not between_updates:
+        return
+    stop = session.asked_to_stop()
+    if stop or session.interval and steps.done % session.interval == 0 and steps.done != steps.total:
+        session.save(_position(steps, reporter), stop)
 
 
 def _in_halves(loop, steps: Steps, reporter: SubReporter, optimizers) -> bool:

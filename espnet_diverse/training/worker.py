@@ -2,6 +2,7 @@
 
 import json
 import logging
+import multiprocessing
 import os
 import sys
 from collections.abc import Iterator, Mapping
@@ -24,6 +25,8 @@ def work(task: str, config: Mapping, errors: str) -> None:
     if any(Path(errors).iterdir()):
         sys.exit(1)
     keep_freed_memory(IN_TRAINING)
+    # Data workers fork, as those of a single process. Started as this process was, they would import all of ESPnet.
+    multiprocessing.set_start_method("fork", force=True)
     fast_start()
     import torch
 
@@ -42,7 +45,7 @@ def work(task: str, config: Mapping, errors: str) -> None:
         except UserError as error:
             said = {"type": type(error).__name__, "message": str(error)}
             (Path(errors) / str(rank)).write_text(json.dumps(said), encoding="utf-8")
-            sys.exit(1)
+            sys.exit(1)  # also where it was asked to end: the launch would wait for the result of a success
         except Exception:  # such as a lost connection, where the cause is another process
             logging.info("process %d failed", rank, exc_info=True)
             sys.exit(1)

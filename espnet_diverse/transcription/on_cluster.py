@@ -14,7 +14,7 @@ from espnet_diverse.cluster.pool import Pool
 from espnet_diverse.decoding.condition_ids import KnownConditions
 from espnet_diverse.decoding.predictor import Predictor
 from espnet_diverse.errors import DataError, UserError
-from espnet_diverse.transcription.recordings import Request, Transcription, _Recording
+from espnet_diverse.transcription.recordings import Request, Transcription
 from espnet_diverse.transcription.result import Transcript
 from espnet_diverse.transcription.segmentation_options import SegmentationOptions
 
@@ -104,28 +104,20 @@ def windows(counts: Iterable[int | Exception], size: int) -> Iterator[list[int]]
         yield piece
 
 
-class _Counting(Transcription):
-    """Reads recordings as `Transcription` does, and decodes nothing."""
-
-    def count(self, request: Request) -> int:
-        """Number of segments that a recording adds to the window."""
-        return len(self._read(_Recording(request)))
-
-    def _decode(self, chunks: Sequence) -> None:
-        pass
-
-
 def _describe(recognizer: Recognizer) -> Description:
     return Description(recognizer.search.task, recognizer.search.conditions)
 
 
+def _transcription(word_timestamps: bool, recognizer: Recognizer) -> Transcription:
+    return Transcription(recognizer.search, recognizer.segmentation, word_timestamps)
+
+
 def _window(word_timestamps: bool, recognizer: Recognizer) -> int:
-    return Transcription(recognizer.search, recognizer.segmentation, word_timestamps).window
+    return _transcription(word_timestamps, recognizer).window
 
 
 def _count(word_timestamps: bool, recognizer: Recognizer, requests: Sequence[Request]) -> list[int]:
-    counting = _Counting(recognizer.search, recognizer.segmentation, word_timestamps)
-    return [counting.count(request) for request in requests]
+    return [_transcription(word_timestamps, recognizer).count(request) for request in requests]
 
 
 def _transcribe(

@@ -108,6 +108,9 @@ class Transcription:
         word_timestamps: Whether transcripts get words with times and confidences.
         options: Search options; by default those that the model was loaded with.
 
+    Attributes:
+        window: Number of segments, of one recording or several, that are sorted into batches together.
+
     Raises:
         ConfigError: Word times are requested and the model has no CTC; or see `check_whole`.
         ModelError: Word times are requested and the model's frontend has no hop length; or see `check_whole`.
@@ -136,7 +139,7 @@ class Transcription:
         pending: deque[_Recording] = deque()
         for request in requests:
             pending.append(_Recording(request))
-            window += self._read(pending[-1])
+            window += self._read(pending[-1], self._decode)
             if len(window) >= self.window:
                 self._decode(window)
                 window = []
@@ -145,10 +148,18 @@ class Transcription:
         self._decode(window)
         yield from (recording.result() for recording in pending)
 
-    def _read(self, recording: _Recording) -> list[_Chunk]:
+    def count(self, request: Request) -> int:
+        """Number of segments that a recording adds to the window of `window` segments; nothing is decoded.
+
+        It is 0 for a recording that has windows of its own, and for one that cannot be read.
+        """
+        return len(self._read(_Recording(request), decode=lambda chunks: None))
+
+    def _read(self, recording: _Recording, decode: Callable[[list[_Chunk]], None]) -> list[_Chunk]:
         """Read a recording and return its chunks, to be decoded with those of others.
 
-        A recording longer than the window is decoded here. It returns no chunks, nor does one that cannot be read.
+        A recording longer than the window is given to `decode` here. It returns no chunks, nor does one that cannot be
+        read.
         """
         request = recording.request
         try:
@@ -159,13 +170,13 @@ class Transcription:
                 read = list(islice(chunks, self.window))
                 self._complete_conditions(recording, read)
                 if any(map(self._is_long, read)):
-                    self._decode(read)
+                    decode(read)
                     read = []
                 while len(read) == self.window:
-                    self._decode(read)
+                    decode(read)
                     read = list(islice(chunks, self.window))
                     if len(read) < self.window:
-                        self._decode(read)
+                        decode(read)
                         read = []
                 recording.is_read = True
                 recording.report()

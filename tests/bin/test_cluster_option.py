@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -93,6 +94,64 @@ def test_transcripts_are_those_of_one_process(tiny_run, shared, tmp_path, capfd)
     assert capfd.readouterr().err.count("skipped /no/such.wav: no such audio file") == 2
     assert main(["transcribe", str(tiny_run.model_dir), "-", "--cluster", "local"]) == 1
     assert "error: - is the standard input of this machine, which workers of --cluster" in capfd.readouterr().err
+
+
+def test_back_translation_is_that_of_one_process(tiny_translation, shared, tmp_path, capfd):
+    (mono := tmp_path / "mono").mkdir()
+    (mono / "text").write_text("".join(f"m{n} {'abcd'[n % 4 :]}{'da' * (n % 3)}\n" for n in range(9)))
+    (mono / "utt2lang").write_text("".join(f"m{n} yy\n" for n in range(9)))
+    options = ["--data_dir", str(mono), "--target_language", "xx", "--beam_size", "2", "--batch_size", "2"]
+    command = ["augment", "back", str(tiny_translation.model_dir), *options, "--max_ratio", "99", "--output_dir"]
+    codes = [main([*command, str(tmp_path / "alone")]), main([*command, str(tmp_path / "pool"), "--cluster", "local"])]
+    assert codes[0] == codes[1]
+    alone, pool = files(tmp_path / "alone"), files(tmp_path / "pool")
+    assert alone.keys() == pool.keys() and alone["src_text"]
+    changed = {name for name in alone if alone[name] != pool[name]}
+    assert changed <= {"translation/decode.json", "translation/decode.log"}
+    assert "decode: 9/9 utterances, " in capfd.readouterr().err.split("decoded 9 of 9")[-1]
+
+
+def test_prepared_data_is_that_of_one_process_also_if_a_worker_is_killed(data_dir, shared, tmp_path, capfd):
+    options = ["--rate", "8000", "--speed_perturb", "0.9", "1.0", "--output_dir", str(tmp_path / "data")]
+    command = ["prepare", "kaldi", *options, "--set_names", "train=many", "--sets", "train", "--corpus_dir"]
+
+    def prepared(source, *more):
+        code = main([*command, str(source.parent), *more])
+        return code, capfd.readouterr(), files(tmp_path / "data")
+
+    code, said, alone = prepared(data_dir)
+    assert code == 1 and not alone and "error: 4 faults: train: many-03: /no/such-0.wav: no su" in said.err
+    assert prepared(data_dir, "--cluster", "local")[1].err.splitlines()[-1] == said.err.splitlines()[-1]
+    lines = (data_dir / "wav.scp").read_text().splitlines(keepends=True)
+    shutil.copytree(data_dir, sound := tmp_path / "corpus" / "many")
+    for table in ("wav.scp", "text", "utt2spk", "spk2utt"):
+        rows = zip(lines, (data_dir / table).read_text().splitlines(keepends=True), strict=True)
+        (sound / table).write_text("".join(row for line, row in rows if "/no/such" not in line))
+    for audio_format in (["wav"], ["ark", "--shards", "3"]):
+        code, said, alone = prepared(sound, "--audio_format", *audio_format)
+        assert code == 0 and "train: 112 utterances, " in said.out
+        with killing(shared, 1) as left:
+            while left:
+                again = prepared(sound, "--audio_format", *audio_format, "--cluster", "local")
+        assert (again[0], again[1].out, again[2]) == (code, said.out, alone)
+    assert "format train: 3/3 files, " in again[1].err
+
+
+def test_statistics_are_those_of_one_process(tiny_run, decoded, shared, tmp_path, capfd):  # in one thread as `decoded`
+    command = ["stats", *tiny_run.config, *tiny_run.data(), "--set", "batch_size=2", "--output_dir"]
+    assert main([*command, str(tmp_path / "alone")]) == 0
+    with killing(shared, 1) as left:
+        while left:
+            assert main([*command, str(tmp_path / "cluster"), "--cluster", "local"]) == 0
+    assert "stats train: 6/6 steps, " in capfd.readouterr().err
+    alone, cluster = files(tmp_path / "alone"), files(tmp_path / "cluster")
+    assert alone.keys() == cluster.keys() and len(alone) > 12
+    assert {name for name in alone if alone[name] != cluster[name]} <= {"stats.log", "config.yaml"}
+
+
+def files(folder):
+    """Content of the files in a folder, by path inside it."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def kill_workers(client, times, stop):

@@ -51,6 +51,22 @@ def test_pieces_are_taken_as_they_are_needed(pool):
     results.close()
 
 
+def test_items_are_mapped_in_order_in_pieces_that_depend_on_their_number(pool, monkeypatch):
+    sizes, submit = [], pool._submit
+
+    def counted(function, items, urgent):
+        sizes.append(len(items))
+        return submit(function, items, urgent)
+
+    monkeypatch.setattr(pool, "_submit", counted)
+    assert list(pool.map(str, range(3))) == ["0", "1", "2"] and sizes == [1, 1, 1]
+    sizes.clear()
+    assert list(pool.map(str, range(100))) == list(map(str, range(100))) and set(sizes) == {6, 4}
+    sizes.clear()
+    assert list(pool.map(str, iter(range(20)))) == list(map(str, range(20))) and sizes == [1] * 20
+    assert list(pool.map(str, [])) == []
+
+
 def test_a_worker_that_dies_while_a_pool_is_made_does_no_harm(client, tmp_path, monkeypatch):
     def lost(plugin):
         raise CommClosedError("in <TLS (closed)>: Stream is closed")

@@ -5,7 +5,8 @@ import time
 
 import pytest
 
-from espnet_diverse.data.threads import iterate_in_threads, map_in_threads
+from espnet_diverse.data.threads import iterate_in_threads, map_in_parallel, map_in_threads
+from espnet_diverse.errors import ClusterError
 
 
 def test_results_are_in_the_order_of_the_items():
@@ -62,3 +63,17 @@ def test_items_are_read_as_results_are_taken():
     results = iterate_in_threads(str, items(), 2, "name", 10_000)
     assert [next(results) for _ in range(5)] == ["0", "1", "2", "3", "4"] and len(read) < 500
     assert len(list(results)) == 9_995 and len(read) == 10_000
+
+
+class Workers:
+    """Workers in this process, which item 3 kills."""
+
+    def map(self, function, items):
+        return (ClusterError("its worker was killed") if item == 3 else function(item) for item in items)
+
+
+def test_workers_take_the_place_of_threads(capsys):
+    found = map_in_parallel(str, range(5), Workers(), "name", lambda item, error: f"{item}: {error}")
+    assert list(found) == ["0", "1", "2", "3: its worker was killed", "4"]
+    assert "name: 5/5 files, " in capsys.readouterr().err
+    assert list(map_in_parallel(str, range(5), 2, "name", lambda *_: "")) == list("01234")

@@ -10,7 +10,7 @@ from espnet_diverse.data.faults import FaultsError
 from espnet_diverse.data.kaldi import DataDir, write_data_dir, write_table
 from espnet_diverse.data.plausibility import Limits
 from espnet_diverse.data.validate import find_faults, validate
-from espnet_diverse.errors import DataError
+from espnet_diverse.errors import ClusterError, DataError
 
 
 def whats(source, **options) -> list[str]:
@@ -260,3 +260,20 @@ def test_a_line_of_two_million_characters_is_refused_at_once(data, data_dir):
     (data_dir / "text").write_text(f"a1 a{300_000 * chr(0x200C)}b\na2 三\nb1 four\n", encoding="utf-8")
     start = time.monotonic()
     assert kinds(data_dir) == {} and time.monotonic() - start < 2
+
+
+class Workers:
+    """Workers in this process, which an item with a2 kills."""
+
+    def map(self, function, items):
+        return (ClusterError("its worker was killed") if "a2" in item[0] else function(item) for item in items)
+
+
+def test_workers_find_what_threads_find_and_what_kills_them_is_a_fault(data, data_dir):
+    Path(data.wav_scp["b1"]).write_text("not audio")
+    alone = whats(data_dir)
+    lost = f"{data_dir}/wav.scp: a2: {data.wav_scp['a2']}: its worker was killed"
+    assert whats(data_dir, nj=Workers()) == [lost, *alone] and len(alone) == 1
+    (data_dir / "feats.scp").write_text("a1 gone.ark:4\na2 gone.ark:9\nb1 gone.ark:14\n")
+    faults = [fault for fault in whats(data_dir, nj=Workers(), features=0) if "feats.scp: " in fault]
+    assert len(faults) == 3 and faults[1] == f"{data_dir}/feats.scp: a2: gone.ark:9: its worker was killed"

@@ -43,6 +43,18 @@ def test_processes_that_are_killed_too_often_end_the_training(monkeypatch, exitc
         run("mt", {}, Processes(nproc=2))
 
 
+def test_what_processes_have_saved_is_said_where_a_signal_ended_them(monkeypatch):
+    def stopped(task, config, folder):
+        for rank in (10, 9):
+            said = f'{{"type": "InterruptedRunError", "message": "SIGTERM: saved by {rank}"}}'
+            (Path(folder) / str(rank)).write_text(said)
+        raise SignalException("stopped", signal.SIGTERM)
+
+    monkeypatch.setattr(elastic, "elastic_launch", lambda config, entry: stopped)
+    with pytest.raises(InterruptedRunError, match="^SIGTERM: saved by 9$"):
+        run("mt", {}, Processes(nproc=2))
+
+
 def test_a_signal_ends_all_processes(monkeypatch):
     def stopped(*args):
         raise SignalException("stopped", signal.SIGTERM)

@@ -36,6 +36,17 @@ def test_bad_batches_are_listed(tmp_path):
     assert lines == ["epoch 3 step 2, the loss: u2", "epoch 3 step 4, the gradient: u4", "epoch 3 step 5, the loss: u5"]
 
 
+@pytest.mark.parametrize("own", [0, 1])
+def test_the_first_of_several_processes_lists_the_whole_batch(tmp_path, own):
+    run = Run(tmp_path)
+    shares = [["u1", "v2"], ["w1"]]
+    run.bad.ranks = SimpleNamespace(own=own, gathered=lambda share: shares)
+    run.step(torch.nan, torch.nan)
+    assert run.bad.first == "the loss is not finite, first of utterances u1 w1 v2"
+    listed = tmp_path / non_finite.NAME
+    assert listed.exists() == (own == 0) and (own or listed.read_text() == "epoch 3 step 1, the loss: u1 w1 v2\n")
+
+
 def test_many_in_a_row_end_training(tmp_path):
     run = Run(tmp_path, total=None)
     for _ in range(2):

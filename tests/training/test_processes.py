@@ -51,7 +51,11 @@ def one(command):
 def workers() -> list[int]:
     """Process ids of the processes that train, the oldest first."""
     children = [int(pid) for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()]
-    return sorted(pid for pid in children if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes())
+    found = []
+    for pid in children:
+        with suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+            found += [pid] if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes() else []
+    return sorted(found)
 
 
 def kill_once(after: Path) -> None:

@@ -38,7 +38,7 @@ def state_of(folder, lr=0.1, weight=1.0):
 
 def position():
     reporter = SubReporter("train", 2, 7)
-    return Position(2, 3, "x", True, statistics_of(reporter), generator_states())
+    return Position(2, 3, 7, True, statistics_of(reporter), [generator_states()])
 
 
 def test_generators_come_back_from_a_file(tmp_path):
@@ -119,5 +119,17 @@ def test_names_tell_orders_and_borders_apart():
         names = Names()
         for batch in batches:
             names.add(batch)
-        digests.add(str(names))
+        digests.add(names.value)
     assert len(digests) == 4
+
+
+def test_the_names_of_several_processes_are_those_of_one():
+    batches = [["a", "b", "c", "d"], ["e", "f", "g"]]
+
+    def value(rank, count):
+        names = Names((rank, count))
+        for batch in batches:
+            names.add(batch[rank::count])
+        return names.value
+
+    assert value(0, 1) == value(0, 2) + value(1, 2) == sum(value(rank, 3) for rank in range(3)) > 2**32

@@ -17,7 +17,7 @@ def test_a_signal_is_a_request_and_the_handlers_of_before_come_back(caplog):
     before = [signal.getsignal(number) for number in HANDLED]
     for number in (signal.SIGTERM, signal.SIGINT):
         with stop_on_signals() as request:
-            assert request.signal is None
+            assert request.signal == ""
             os.kill(os.getpid(), number)
             assert request.signal == number.name
             with pytest.raises(
@@ -43,6 +43,15 @@ def test_training_ends_in_time_if_no_update_is_done(monkeypatch):
         threading.Event().wait(5)
 
 
+def test_a_started_process_takes_its_time_and_a_signal_twice(monkeypatch):
+    monkeypatch.setattr(stopping, "SECONDS", 1)
+    with stop_on_signals(started=True) as request:
+        for number in (signal.SIGINT, signal.SIGINT, signal.SIGTERM):  # of the terminal, and handed on
+            os.kill(os.getpid(), number)
+        threading.Event().wait(1.2)
+        assert request.signal == "SIGINT"
+
+
 def test_other_threads_get_a_request_that_no_signal_reaches():
     found = []
 
@@ -53,4 +62,4 @@ def test_other_threads_get_a_request_that_no_signal_reaches():
     thread = threading.Thread(target=use)
     thread.start()
     thread.join()
-    assert found == [None]
+    assert found == [""]

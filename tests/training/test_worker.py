@@ -1,6 +1,7 @@
 """One process of several: what it writes, and what it says where."""
 
 import json
+import multiprocessing
 
 import pytest
 
@@ -45,6 +46,17 @@ def test_other_errors_stand_in_the_log(config, tmp_path, monkeypatch, capsys):
     assert not any((tmp_path / "errors").iterdir()) and capsys.readouterr() == ("", "")
     log = (tmp_path / "run" / "train.process1.log").read_text()
     assert "process 1 failed" in log and "RuntimeError: Connection reset by peer" in log and "(restart 2)" in log
+
+
+def test_workers_that_read_data_are_forks(config, tmp_path, monkeypatch):
+    before, found = multiprocessing.get_start_method(), []
+    monkeypatch.setattr(espnet_command, "run", lambda task, config: found.append(multiprocessing.get_start_method()))
+    multiprocessing.set_start_method("spawn", force=True)  # as in a process that the launch has started
+    try:
+        work("mt", config, str(tmp_path / "errors"))
+    finally:
+        multiprocessing.set_start_method(before, force=True)
+    assert found == ["fork"]
 
 
 def test_process_0_writes_on_the_console(config, tmp_path, monkeypatch, capsys):

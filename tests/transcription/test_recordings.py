@@ -40,6 +40,15 @@ def clean(recognizer, twelve):
     return [repr(found) for found in recognizer.transcribe_all(map(Request, twelve))]
 
 
+def test_segments_in_the_window_are_counted_without_decoding_any(recognizer, twelve, monkeypatch):
+    segments = [len(transcript.segments) for transcript in recognizer.transcribe_all(map(Request, twelve))]
+    monkeypatch.delattr(type(recognizer.search), "find")
+    transcription = recordings.Transcription(recognizer.search, recognizer.segmentation)
+    counts = [transcription.count(Request(path)) for path in (*twelve, "gone.wav")]
+    assert transcription.window == 8
+    assert counts == [*(count if count < 8 else 0 for count in segments), 0] and counts.count(0) > 2
+
+
 @pytest.mark.parametrize("bad", [0, 3, 5])
 def test_a_bad_recording_changes_no_digit_of_another(recognizer, twelve, clean, bad, tmp_path):
     (tmp_path / "bad.wav").write_text("not audio")
