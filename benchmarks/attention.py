@@ -57,6 +57,8 @@ def main(argv: list[str] | None = None) -> None:
         rows.append(row)
     if args.output:
         _save(args.output, circumstances, rows)
+    if args.compare:
+        print("", *_compared(_read(args.compare), rows), sep="\n")
 
 
 def _compare(args: argparse.Namespace) -> Iterator[Row]:
@@ -90,7 +92,10 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--repeats", type=_positive, help="rounds; 15 for an attention, 7 for a step")
     parser.add_argument("--output", type=Path, help="write every measurement to this JSON file")
+    parser.add_argument("--compare", type=Path, help="show the ratios of this JSON file beside those of now")
     args = parser.parse_args(argv)
+    if args.compare and not args.compare.is_file():
+        parser.error(f"--compare {args.compare}: no such file; --output of an earlier run writes one")
     if args.device == "cuda" and not torch.cuda.is_available():
         parser.error("--device cuda is not possible: PyTorch sees no GPU on this machine")
     args.steps = [] if args.steps is None else args.steps or sizes
@@ -106,7 +111,8 @@ def _positive(text: str) -> int:
 
 def _circumstances(args: argparse.Namespace) -> list[str]:
     device = torch.device(args.device)
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else f"{torch.get_num_threads()} CPU thread(s)"
+    threads = f"{torch.get_num_threads()} CPU thread(s) of {measuring.cpu_name()}"
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else threads
     versions = ", ".join(f"{package} {version(package)}" for package in ("torch", "espnet", "espnet_diverse"))
     return [
         f"    {shlex.join(['python', *sys.argv])}",
@@ -136,6 +142,35 @@ def _save(path: Path, circumstances: list[str], rows: list[Row]) -> None:
     content = {"circumstances": circumstances, "rows": [asdict(row) for row in rows]}
     partial.write_text(json.dumps(content, indent=1), encoding="utf-8")
     partial.replace(path)
+
+
+def _read(path: Path) -> list[Row]:
+    """The rows of a file that `--output` has written."""
+    rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
+    return [
+        Row(row["table"], row["case"], {name: measuring.Measured(**found) for name, found in row["measured"].items()})
+        for row in rows
+    ]
+
+
+def _compared(then: list[Row], now: list[Row]) -> list[str]:
+    """A table of the ratios of time, then and now, of the cases that were measured both times."""
+    before = {(row.table, row.case): row for row in then}
+    both = [(before[row.table, row.case], row) for row in now if (row.table, row.case) in before]
+    if not both:
+        return ["No case of the file was measured now."]
+    names = [name for name in both[0][1].measured if name != "espnet"]
+    lines = ["**Ratios then and now**", "", f"| B, T | {' | '.join(names)} |", "|---" * (len(names) + 1) + "|"]
+    for old, new in both:
+        ratios = [f"{_ratio(old, name)}, {_ratio(new, name)}" for name in names]
+        case = f"{new.table.partition(':')[0]}: {new.case}"
+        lines.append(f"| {' | '.join([case, *ratios])} |")
+    return lines
+
+
+def _ratio(row: Row, name: str) -> str:
+    found = row.measured.get(name)
+    return "-" if found is None else f"{found.median / row.measured['espnet'].median:.2f}"
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ import ctypes
 import gc
 import json
 import os
+import platform
 import statistics
 import tempfile
 import time
@@ -91,7 +92,15 @@ def on_one_thread(rounds: str) -> str:
     torch.set_num_threads(1)
     versions = f"torch {torch.__version__}, espnet {version('espnet')}"
     load = f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} CPUs at the start"
-    return f"{versions}, one CPU thread, float32, {load}; {rounds}, {clock_name(torch.device('cpu'))}"
+    return f"{versions}, one thread of {cpu_name()}, float32, {load}; {rounds}, {clock_name(torch.device('cpu'))}"
+
+
+def cpu_name() -> str:
+    """Model of the CPU, as far as the machine tells it, and the widest instructions that PyTorch uses on it."""
+    about = Path("/proc/cpuinfo")
+    lines = about.read_text(encoding="utf-8").splitlines() if about.is_file() else []
+    model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
+    return f"{model or platform.processor() or platform.machine()} ({torch.backends.cpu.get_cpu_capability()})"
 
 
 def table_of_ratios(size: str, case: str, measured: dict[str, Measured]) -> str:

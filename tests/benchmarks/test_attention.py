@@ -31,7 +31,7 @@ def test_the_tables_are_complete(tmp_path, tiny_step, capsys):
     attention.main([*size, "--repeats", "2", "--output", str(output)])
     command, _, circumstances, *rest = capsys.readouterr().out.splitlines()
     assert command.strip().startswith("python ")
-    assert "1 CPU thread(s), float32, torch 2." in circumstances
+    assert f"1 CPU thread(s) of {attention.measuring.cpu_name()}, float32, torch 2." in circumstances
 
     found = tables("\n".join(rest))
     modes = ["evaluation forward", "training forward", "training forward + backward"]
@@ -48,6 +48,34 @@ def test_the_tables_are_complete(tmp_path, tiny_step, capsys):
     for row in rows:
         assert list(row["measured"]) == CONTESTANTS
         assert all(len(one["seconds"]) == 2 and one["peak"] > 0 for one in row["measured"].values())
+
+
+def test_ratios_are_compared_with_those_of_a_file(tmp_path, capsys, monkeypatch):
+    monkeypatch.syspath_prepend(SCRIPT.parent)
+    import attention
+
+    def measured(*medians):
+        return {name: attention.measuring.Measured([one]) for name, one in zip(CONTESTANTS, medians, strict=False)}
+
+    then = [
+        attention.Row("A step: layers", "8, 250", measured(2.0, 1.0, 3.0)),
+        attention.Row("Gone", "1, 1", measured(1)),
+    ]
+    attention._save(tmp_path / "then.json", [], then)
+    now = [
+        attention.Row("A step: layers", "8, 250", measured(4.0, 3.0, 5.0, 6.0)),
+        attention.Row("New", "1", measured(1)),
+    ]
+    lines = attention._compared(attention._read(tmp_path / "then.json"), now)
+    assert lines[2:] == [
+        "| B, T | softmax | sma | sdma |",
+        "|---|---|---|---|",
+        "| A step: 8, 250 | 0.50, 0.75 | 1.50, 1.25 | -, 1.50 |",
+    ]
+    assert attention._compared(then[1:], now) == ["No case of the file was measured now."]
+    with pytest.raises(SystemExit):
+        attention.main(["--compare", str(tmp_path / "none.json")])
+    assert "none.json: no such file; --output of an earlier run writes one" in capsys.readouterr().err
 
 
 def test_peak_memory_is_counted_to_the_byte(monkeypatch):
