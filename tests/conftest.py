@@ -1,6 +1,7 @@
 """One tiny model, trained by the commands that a user gives, for every test that needs a trained model."""
 
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import NamedTuple
@@ -11,6 +12,7 @@ import soundfile
 
 from espnet_diverse.registration import fast_start
 
+os.environ.setdefault("ESPNET_DIVERSE_KERNELS", "onednn")  # or a measurement of the machine would choose what is tested
 fast_start()  # before any test module imports ESPnet, which takes four times as long without it
 
 pytest_plugins = ["references.data_fixtures", "references.row_sums"]

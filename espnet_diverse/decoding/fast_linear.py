@@ -2,8 +2,9 @@
 
 PyTorch computes `nn.Linear` in float32 with a library that rearranges the weights in every call, which is expensive
 where few rows are multiplied with many weights, as in beam search. oneDNN, which is part of PyTorch, accepts weights
-that were rearranged once. Layers of 128 by 128 gain nothing, because a call of oneDNN has more overhead. Results differ
-in the order of sums. The rearranged copy takes as much memory as the weights.
+that were rearranged once. Layers of 128 by 128 may lose, because a call of oneDNN has more overhead: what is faster
+on this CPU is measured (`nets/linear_kernels.py`). Results differ in the order of sums. The rearranged copy takes as
+much memory as the weights.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,7 +14,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from espnet_diverse.attention import MultiHeadAttention
-from espnet_diverse.functional.linear import AVAILABLE, arranged, product
+from espnet_diverse.functional.linear import arranged, product
+from espnet_diverse.nets.linear_kernels import uses_onednn
 
 
 class FastLinear(nn.Linear):
@@ -67,10 +69,9 @@ def replace_linear(model: nn.Module, make: Callable[[nn.Linear], nn.Module]) -> 
 
 
 def speed_up(model: nn.Module) -> None:
-    """Replace the linear layers of a model by `FastLinear`, in place, where they are in float32 on a CPU."""
-    if AVAILABLE:
-        replace_linear(model, lambda linear: FastLinear(linear) if _is_fit(linear) else linear)
+    """Replace the linear layers of a model by `FastLinear`, in place, where that is faster: in float32 on a CPU."""
+    replace_linear(model, lambda linear: FastLinear(linear) if _is_fit(linear.weight) else linear)
 
 
-def _is_fit(linear: nn.Linear) -> bool:
-    return linear.weight.dtype == torch.float32 and not linear.weight.is_cuda
+def _is_fit(weight: Tensor) -> bool:
+    return weight.dtype == torch.float32 and not weight.is_cuda and uses_onednn(weight, "search")

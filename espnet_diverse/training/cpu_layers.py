@@ -12,13 +12,14 @@ import torch
 from torch import Tensor, nn
 
 from espnet_diverse.functional.dropout import dropout
-from espnet_diverse.functional.linear import AVAILABLE, linear
+from espnet_diverse.functional.linear import linear
+from espnet_diverse.nets.linear_kernels import uses_onednn
 
 
 @contextmanager
 def fast_on_cpu(model: nn.Module) -> Iterator[None]:
     """Use the faster implementations in `model` while the block runs."""
-    suitable = {module for module in _not_compiled(model) if type(module) in _FORWARDS}
+    suitable = {module for module in _not_compiled(model) if type(module) in _FORWARDS and _pays(module)}
     replaced = [module for module in suitable if "forward" not in vars(module)]
     for module in replaced:
         module.forward = MethodType(_FORWARDS[type(module)], module)
@@ -37,6 +38,10 @@ def _not_compiled(module: nn.Module) -> Iterator[nn.Module]:
             yield from _not_compiled(child)
 
 
+def _pays(module: nn.Module) -> bool:
+    return not isinstance(module, nn.Linear) or _fits(module.weight) and uses_onednn(module.weight, "training")
+
+
 def _linear(self: nn.Linear, x: Tensor) -> Tensor:
     if _fits(x) and _fits(self.weight) and not torch.is_autocast_enabled("cpu"):
         return linear(x, self.weight, self.bias)
@@ -53,4 +58,4 @@ def _fits(x: Tensor) -> bool:
     return x.dtype == torch.float32 and x.device.type == "cpu" and x.numel() > 0
 
 
-_FORWARDS = {nn.Dropout: _dropout} | ({nn.Linear: _linear} if AVAILABLE else {})
+_FORWARDS = {nn.Dropout: _dropout, nn.Linear: _linear}

@@ -1,0 +1,123 @@
+"""Which library multiplies matrices on this CPU: oneDNN or MKL, whichever a measurement finds faster.
+
+On CPUs of one maker oneDNN takes half of MKL's time, on those of another a third more, and it depends on the sizes. So
+both are timed once, for a fraction of a second, and the choice is kept in a file for each kind of CPU: all processes
+take the same one, and a run goes on with the sums that it began with. oneDNN is kept unless MKL is clearly faster.
+"""
+
+import hashlib
+import json
+import os
+import platform
+import tempfile
+import time
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from espnet_diverse.errors import ConfigError
+from espnet_diverse.functional.linear import AVAILABLE, arranged, linear, product
+
+SWITCH = "ESPNET_DIVERSE_KERNELS"
+"""Environment variable: `onednn` or `mkl` for that library in all places, `auto` (the default) for the faster one."""
+CHOICES = ("auto", "onednn", "mkl")
+_SMALL = 2**15  # weights of a layer; 128 by 128 is small, 256 by 256 is not
+_SIZES = {"small": (128, 128), "large": (256, 512)}
+_ROWS = {"training": 1024, "search": 16}
+_CLEARLY = 1.1  # times MKL's time, beyond which oneDNN is not taken
+_ROUNDS = 15
+
+
+def uses_onednn(weight: Tensor, place: str) -> bool:
+    """Whether a layer with `weight` (out, in) is to be computed by oneDNN.
+
+    Args:
+        weight: Weight of the layer.
+        place: "training": many rows, forward and backward; "search": few rows, weights that were rearranged before.
+
+    Raises:
+        ConfigError: The environment variable `SWITCH` has another value than those of `CHOICES`.
+    """
+    asked = os.environ.get(SWITCH, "auto")
+    if asked not in CHOICES:
+        raise ConfigError(f"{SWITCH}={asked} is not allowed; give one of {' '.join(CHOICES)}")
+    if not AVAILABLE or asked != "auto":
+        return AVAILABLE and asked == "onednn"
+    return chosen(_cache_file())[f"{place} {'small' if weight.numel() < _SMALL else 'large'}"] == "onednn"
+
+
+@lru_cache
+def chosen(file: Path) -> dict[str, str]:
+    """The library by place and size, from `file`, or measured and written there; the first process that writes wins."""
+    places = [f"{place} {size}" for place in _ROWS for size in _SIZES]
+    if (found := _read(file, places)) is not None:
+        return found
+    measured = {name: _faster(*name.split()) for name in places}
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=file.parent, prefix=f".{file.name}.", encoding="utf-8") as written:
+            written.write(json.dumps(measured, indent=1))
+            written.flush()
+            try:
+                os.link(written.name, file)
+            except FileExistsError:
+                if (found := _read(file, places)) is not None:
+                    return found
+                file.unlink()  # damaged: the next process measures and writes it
+    except OSError:  # no folder that can be written: the choice holds for this process
+        pass
+    return measured
+
+
+def _read(file: Path, places: list[str]) -> dict[str, str] | None:
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    sound = isinstance(found, dict) and all(found.get(place) in ("onednn", "mkl") for place in places)
+    return found if sound else None
+
+
+def _cache_file() -> Path:
+    """The file of this kind of CPU and version of PyTorch."""
+    about = Path("/proc/cpuinfo")
+    lines = about.read_text(encoding="utf-8").splitlines() if about.is_file() else []
+    names = ("vendor_id", "cpu family", "model\t", "model name", "flags")
+    cpu = sorted({line for line in lines if line.startswith(names)}) or [platform.processor(), platform.machine()]
+    kind = "\n".join([*cpu, torch.backends.cpu.get_cpu_capability(), torch.__version__])
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    folder = Path(os.environ.get("ESPNET_DIVERSE_CACHE") or Path(home) / "espnet_diverse")
+    return folder / f"kernels-{hashlib.sha256(kind.encode()).hexdigest()[:16]}.json"
+
+
+def _faster(place: str, size: str) -> str:
+    """Time both libraries in turns; the shortest times decide, as other work on the machine can only lengthen them."""
+    columns, outputs = _SIZES[size]
+    generator = torch.Generator().manual_seed(0)  # the generators of training stay as they are
+    shapes = (_ROWS[place], columns), (outputs, columns), (outputs,), (_ROWS[place], outputs)
+    x, weight, bias, gradient = (torch.randn(*shape, generator=generator) for shape in shapes)
+    calls: dict[str, Callable[[], object]]
+    if place == "training":
+        parameters = [y.requires_grad_() for y in (x, weight, bias)]
+        calls = {
+            "onednn": lambda: torch.autograd.grad(linear(*parameters), parameters, gradient),
+            "mkl": lambda: torch.autograd.grad(F.linear(*parameters), parameters, gradient),
+        }
+    else:
+        rearranged = arranged(weight)
+        calls = {"onednn": lambda: product(x, rearranged, bias), "mkl": lambda: F.linear(x, weight, bias)}
+    seconds: dict[str, list[float]] = {name: [] for name in calls}
+    with torch.enable_grad():
+        for call in calls.values():
+            call()
+        for _ in range(_ROUNDS):
+            for name, call in calls.items():
+                start = time.perf_counter()
+                call()
+                seconds[name].append(time.perf_counter() - start)
+    onednn, mkl = (min(seconds[name]) for name in ("onednn", "mkl"))
+    return "mkl" if onednn > _CLEARLY * mkl else "onednn"
