@@ -101,10 +101,15 @@ def contestant(name: str, args: argparse.Namespace) -> tuple:
     optimizer = task.build_optimizers(options, model)[0]
     factory = task.build_iter_factory(options, DistributedOption(), "train")
     target, source = (lengths_of(args.stats_dir / "train" / f"{side}_shape") for side in ("text", "src_text"))
-    epoch = sorted(factory.sampler.batches, key=lambda batch: max(target[name] for name in batch))
+    ids = getattr(factory.dataset, "ids", None)  # of the rows that our batches consist of
+
+    def names(batch) -> list[str]:
+        return list(batch) if ids is None else [ids.key(int(row)) for row in batch]
+
+    epoch = sorted(factory.sampler.batches, key=lambda batch: max(target[name] for name in names(batch)))
     every = max(1, round(sum(target.values()) / args.tokens))
     batches = factory.sampler.batches = epoch[every // 2 :: every]
-    sides = [[[lengths[name] for name in batch] for batch in batches] for lengths in (target, source)]
+    sides = [[[lengths[name] for name in names(batch)] for batch in batches] for lengths in (target, source)]
     tokens, _ = counts = [sum(map(sum, side)) for side in sides]
     padded = sum(len(batch) * max(batch) for side in sides for batch in side)
     return round_of(task, options, model, optimizer, factory), tokens, 1 - sum(counts) / padded, len(batches)

