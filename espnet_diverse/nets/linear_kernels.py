@@ -11,7 +11,7 @@ import os
 import platform
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
 
@@ -30,6 +30,8 @@ _SIZES = {"small": (128, 128), "large": (256, 512)}
 _ROWS = {"training": 1024, "search": 16}
 _CLEARLY = 1.1  # times MKL's time, beyond which oneDNN is not taken
 _ROUNDS = 15
+_PLACES = [f"{place} {size}" for place in _ROWS for size in _SIZES]
+_taken: dict[str, str] = {}
 
 
 def uses_onednn(weight: Tensor, place: str) -> bool:
@@ -42,21 +44,35 @@ def uses_onednn(weight: Tensor, place: str) -> bool:
     Raises:
         ConfigError: The environment variable `SWITCH` has another value than those of `CHOICES`.
     """
+    size = "small" if weight.numel() < _SMALL else "large"
+    return AVAILABLE and (_taken or choice())[f"{place} {size}"] == "onednn"
+
+
+def choice() -> dict[str, str]:
+    """The library by place and size, such as "training small", that this process takes: asked for, or the faster one.
+
+    Raises:
+        ConfigError: The environment variable `SWITCH` has another value than those of `CHOICES`.
+    """
     asked = os.environ.get(SWITCH, "auto")
     if asked not in CHOICES:
         raise ConfigError(f"{SWITCH}={asked} is not allowed; give one of {' '.join(CHOICES)}")
-    if not AVAILABLE or asked != "auto":
-        return AVAILABLE and asked == "onednn"
-    return chosen(_cache_file())[f"{place} {'small' if weight.numel() < _SMALL else 'large'}"] == "onednn"
+    if asked == "auto" and AVAILABLE:
+        return chosen(_cache_file())
+    return dict.fromkeys(_PLACES, asked if asked != "auto" else "mkl")
+
+
+def take(choice: Mapping[str, str]) -> None:
+    """Take the choice of another process from now on, so that all that work together sum in the same order."""
+    _taken.update(choice)
 
 
 @lru_cache
 def chosen(file: Path) -> dict[str, str]:
     """The library by place and size, from `file`, or measured and written there; the first process that writes wins."""
-    places = [f"{place} {size}" for place in _ROWS for size in _SIZES]
-    if (found := _read(file, places)) is not None:
+    if (found := _read(file)) is not None:
         return found
-    measured = {name: _faster(*name.split()) for name in places}
+    measured = {name: _faster(*name.split()) for name in _PLACES}
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile("w", dir=file.parent, prefix=f".{file.name}.", encoding="utf-8") as written:
@@ -65,7 +81,7 @@ def chosen(file: Path) -> dict[str, str]:
             try:
                 os.link(written.name, file)
             except FileExistsError:
-                if (found := _read(file, places)) is not None:
+                if (found := _read(file)) is not None:
                     return found
                 file.unlink()  # damaged: the next process measures and writes it
     except OSError:  # no folder that can be written: the choice holds for this process
@@ -73,12 +89,12 @@ def chosen(file: Path) -> dict[str, str]:
     return measured
 
 
-def _read(file: Path, places: list[str]) -> dict[str, str] | None:
+def _read(file: Path) -> dict[str, str] | None:
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    sound = isinstance(found, dict) and all(found.get(place) in ("onednn", "mkl") for place in places)
+    sound = isinstance(found, dict) and all(found.get(place) in ("onednn", "mkl") for place in _PLACES)
     return found if sound else None
 
 

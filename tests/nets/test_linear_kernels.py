@@ -27,6 +27,7 @@ def cache(tmp_path, monkeypatch):
         return "mkl" if (place, size) == ("training", "small") else "onednn"
 
     monkeypatch.setattr(linear_kernels, "_faster", faster)
+    monkeypatch.setattr(linear_kernels, "_taken", {})
     chosen.cache_clear()
     yield measured
     chosen.cache_clear()
@@ -75,6 +76,11 @@ def test_the_user_may_choose(asked, expected, monkeypatch, cache):
     monkeypatch.setenv(SWITCH, "blas")
     with pytest.raises(ConfigError, match="ESPNET_DIVERSE_KERNELS=blas is not allowed; give one of auto onednn mkl"):
         uses_onednn(torch.zeros(2, 2), "search")
+
+
+def test_workers_take_the_choice_of_their_command(monkeypatch, cache):
+    linear_kernels.take(dict.fromkeys(PLACES, "mkl") | {"search small": "onednn"})
+    assert uses_onednn(torch.zeros(2, 2), "search") and not uses_onednn(torch.zeros(512, 256), "search") and not cache
 
 
 @pytest.mark.parametrize("place", ["training", "search"])
