@@ -119,8 +119,8 @@ class Pool:
         try:
             return task.future.result()
         except KilledWorker as error:
-            if len(task.items) > 1:
-                return [one for (one,) in self.map_pieces(function, ([item] for item in task.items), urgent)]
+            if len(task.items) > 1:  # one after another, for a death counts against all that its worker was to do
+                return [one for item in task.items for (one,) in self.map_pieces(function, [[item]], urgent)]
             times = self._options.retries + 1
             return [ClusterError(f"its worker was killed {times} times ({error.last_worker.address}); see its log")]
         except UserError:
