@@ -142,7 +142,7 @@ class Names:
         self._batches += 1
         for number, name in enumerate(utterances):
             digest = hashlib.sha256(f"{self._batches} {rank + number * count} {name}".encode()).digest()
-            self.value += int.from_bytes(digest[:4])  # of 2^30 utterances the sum is below 2^63
+            self.value += int.from_bytes(digest[:4], "big")  # of 2^30 utterances the sum is below 2^63
 
 
 def check_finite(model: nn.Module, epoch: int) -> None:
