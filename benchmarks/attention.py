@@ -25,6 +25,7 @@ import modules
 import torch
 import training_step
 
+from espnet_diverse.allocator import IN_TRAINING, keep_freed_memory
 from espnet_diverse.progress import progress
 from espnet_diverse.registration import fast_start
 
@@ -44,7 +45,7 @@ def main(argv: list[str] | None = None) -> None:
     fast_start()
     if args.threads:
         torch.set_num_threads(args.threads)
-    if args.keep_memory and not measuring.keep_freed_memory():
+    if args.keep_memory and not keep_freed_memory(IN_TRAINING):
         sys.exit("--keep_memory needs glibc, whose malloc can be told to keep what is freed")
     circumstances = _circumstances(args)
     print(*circumstances, sep="\n", flush=True)

@@ -8,7 +8,7 @@ on a GPU (between two synchronisations), the wall clock.
 
 Page faults: whether freed memory is returned to the operating system depends on its place in the heap. To allocate it
 again costs a page fault per 4 kB, up to a quarter of the time of a training step, with variation between runs.
-`keep_freed_memory` avoids this for all contestants.
+`espnet_diverse.allocator`, which our programs use, avoids this for all contestants.
 
 Memory: the peak of the memory that a call allocates in addition to what was allocated before it: activations and
 gradients, but not parameters and optimizer states. On a GPU it is counted by PyTorch's allocator. On a CPU it is the
@@ -17,11 +17,9 @@ resident set of the process is not suitable: it retains freed memory, so that it
 Memory that libraries allocate without PyTorch, such as scratch memory of convolutions, is not counted.
 """
 
-import ctypes
 import gc
 import json
 import os
-import platform
 import statistics
 import tempfile
 import time
@@ -32,6 +30,8 @@ from pathlib import Path
 
 import torch
 from torch.profiler import ProfilerActivity, profile
+
+from espnet_diverse.machine import cpu_model
 
 
 @dataclass
@@ -76,13 +76,6 @@ def compare(
     return result
 
 
-def keep_freed_memory() -> bool:
-    """Make the C library keep freed memory in the process; returns False if it does not support this."""
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    trim_threshold, mmap_max = -1, -4  # of malloc.h
-    return mallopt is not None and bool(mallopt(trim_threshold, 2**31 - 1) and mallopt(mmap_max, 0))
-
-
 def on_one_thread(rounds: str) -> str:
     """Let PyTorch compute in one thread of the CPU; return the conditions of the measurement as a line of text.
 
@@ -97,10 +90,7 @@ def on_one_thread(rounds: str) -> str:
 
 def cpu_name() -> str:
     """Model of the CPU, as far as the machine tells it, and the widest instructions that PyTorch uses on it."""
-    about = Path("/proc/cpuinfo")
-    lines = about.read_text(encoding="utf-8").splitlines() if about.is_file() else []
-    model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
-    return f"{model or platform.processor() or platform.machine()} ({torch.backends.cpu.get_cpu_capability()})"
+    return f"{cpu_model()} ({torch.backends.cpu.get_cpu_capability()})"
 
 
 def table_of_ratios(size: str, case: str, measured: dict[str, Measured]) -> str:

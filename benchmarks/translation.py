@@ -24,11 +24,12 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import torch
-from measuring import clock_name, compare, keep_freed_memory
+from measuring import clock_name, compare
 from torch import nn
 from torch.amp import GradScaler
 from torch.optim import Optimizer
 
+from espnet_diverse.allocator import IN_TRAINING, keep_freed_memory
 from espnet_diverse.registration import fast_start
 
 EPOCH = 1
@@ -40,7 +41,7 @@ def main() -> None:
     fast_start()
     torch.set_num_threads(args.threads)
     device = torch.device(args.device)
-    if args.keep_memory and not keep_freed_memory():
+    if args.keep_memory and not keep_freed_memory(IN_TRAINING):
         sys.exit("--keep_memory needs glibc, whose malloc can be told to keep what is freed")
     built = {name: contestant(name, args) for name in names(args)}
     found = compare({name: call for name, (call, *_) in built.items()}, args.repeats, device, args.memory)

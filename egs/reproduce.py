@@ -17,7 +17,6 @@ import csv
 import fnmatch
 import json
 import os
-import platform
 import signal
 import statistics
 import subprocess
@@ -29,6 +28,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+
+from espnet_diverse.machine import cpu_model
 
 EGS = Path(__file__).resolve().parent
 COLUMNS = ("experiment", "run", "seed", "set", "metric", "score", "p", "commit", "processor")
@@ -259,17 +260,8 @@ def scores(run: Run) -> Iterator[dict[str, Any]]:
         yield {
             **{"experiment": run.experiment, "run": run.name, "seed": run.seed, "set": data_set, "metric": metric},
             **{"score": f"{part['score']:.2f}", "p": p_value, "commit": commit.stdout.strip()},
-            "processor": processor(),
+            "processor": cpu_model(),
         }
-
-
-def processor() -> str:
-    """Name of the processor."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return platform.processor()
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
 
 
 def markdown(runs: Sequence[Run], results: Sequence[dict[str, str]]) -> Iterator[str]:

@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,13 +23,16 @@ def add_cluster(parser: argparse.ArgumentParser) -> None:
 
 
 @contextmanager
-def workers(args: argparse.Namespace, load: Callable[[], Any], files: Iterable[Path]) -> Iterator["Pool | None"]:
+def workers(
+    args: argparse.Namespace, load: Callable[[], Any], files: Iterable[Path], model: bool = False
+) -> Iterator["Pool | None"]:
     """The workers of the cluster that the option names, or None without it; they stop at the end of the block.
 
     Args:
         args: Parsed arguments.
         load: What a worker loads once, see `cluster.worker.Setup`.
         files: Files that it reads.
+        model: Whether it loads a model; then workers multiply matrices with the libraries that this process chooses.
 
     Raises:
         ConfigError: The configuration of the cluster is wrong, or Dask is not installed.
@@ -43,5 +47,9 @@ def workers(args: argparse.Namespace, load: Callable[[], Any], files: Iterable[P
     from espnet_diverse.cluster.worker import Setup
 
     options = read_cluster(args.cluster)
+    if model:
+        from espnet_diverse.nets.linear_kernels import choice, load_with
+
+        load = partial(load_with, choice(), load)
     with started(options) as client:
         yield Pool(client, options, Setup(load, files))

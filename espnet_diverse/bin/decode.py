@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
         check_device(device)
     load = partial(_load, args, search_options, device)
     files = [*options.model_inputs(args), *options.fusion_inputs(args)]
-    with logged(args.output_dir / "decode.log"), workers(args, load, files) as pool:
+    with logged(args.output_dir / "decode.log"), workers(args, load, files, model=True) as pool:
         search = described(pool) if pool else load()
         results = decode(search, args.data_dir, args.output_dir, args.nj, options.conditions(args), pool)
     return 2 if any(result.failure is not None for result in results) else 0

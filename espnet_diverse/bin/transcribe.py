@@ -106,7 +106,7 @@ def run(args: argparse.Namespace) -> int:
     if any(recording.path == "-" for recording in recordings):
         raise ConfigError("- is the standard input of this machine, which workers of --cluster cannot read; give files")
     model = [args.model_dir] if args.model_dir.is_file() else options.model_inputs(args)
-    with workers(args, load, [*model, *options.fusion_inputs(args)]) as pool:
+    with workers(args, load, [*model, *options.fusion_inputs(args)], model=True) as pool:
         return transcribe(ClusterRecognizer(pool), recordings, args)
 
 

@@ -16,17 +16,9 @@ class QuickStart(WorkerPlugin):
 
     name = "espnet_diverse quick start"
 
-    def __init__(self):
-        from espnet_diverse.nets.linear_kernels import choice
-
-        self.kernels = choice()  # of the command; its workers take the same, or last digits could differ
-
     def setup(self, worker: Worker) -> None:
         """Called by Dask when a worker starts."""
         keep_freed_memory()
         fast_start()
-        from espnet_diverse.nets.linear_kernels import take
-
-        take(self.kernels)
         # What fails is reported by its result; a connection that ends with its command would be logged as an error.
         logging.getLogger("distributed").setLevel(logging.CRITICAL)

@@ -1,19 +1,20 @@
 """Which library multiplies matrices on this CPU: oneDNN or MKL, whichever a measurement finds faster.
 
-On CPUs of one maker oneDNN takes half of MKL's time, on those of another a third more, and it depends on the sizes. So
-both are timed once, for a fraction of a second, and the choice is kept in a file for each kind of CPU: all processes
-take the same one, and a run goes on with the sums that it began with. oneDNN is kept unless MKL is clearly faster.
+Which one is faster depends on the CPU and on the sizes: between half of MKL's time and nearly twice as much has been
+measured. So both are timed once, for a fraction of a second, and the choice is kept in a file for each kind of CPU: all
+processes take the same one, and a run goes on with the sums that it began with. oneDNN is kept unless MKL is clearly
+faster.
 """
 
 import hashlib
 import json
 import os
-import platform
 import tempfile
 import time
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -21,6 +22,9 @@ from torch import Tensor
 
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.functional.linear import AVAILABLE, arranged, linear, product
+from espnet_diverse.machine import cache_folder, cpu_kind
+
+Loaded = TypeVar("Loaded")
 
 SWITCH = "ESPNET_DIVERSE_KERNELS"
 """Environment variable: `onednn` or `mkl` for that library in all places, `auto` (the default) for the faster one."""
@@ -62,9 +66,10 @@ def choice() -> dict[str, str]:
     return dict.fromkeys(_PLACES, asked if asked != "auto" else "mkl")
 
 
-def take(choice: Mapping[str, str]) -> None:
-    """Take the choice of another process from now on, so that all that work together sum in the same order."""
+def load_with(choice: Mapping[str, str], load: Callable[[], Loaded]) -> Loaded:
+    """Return `load()`, after taking the choice of another process, so that both sum in the same order."""
     _taken.update(choice)
+    return load()
 
 
 @lru_cache
@@ -100,14 +105,8 @@ def _read(file: Path) -> dict[str, str] | None:
 
 def _cache_file() -> Path:
     """The file of this kind of CPU and version of PyTorch."""
-    about = Path("/proc/cpuinfo")
-    lines = about.read_text(encoding="utf-8").splitlines() if about.is_file() else []
-    names = ("vendor_id", "cpu family", "model\t", "model name", "flags")
-    cpu = sorted({line for line in lines if line.startswith(names)}) or [platform.processor(), platform.machine()]
-    kind = "\n".join([*cpu, torch.backends.cpu.get_cpu_capability(), torch.__version__])
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    folder = Path(os.environ.get("ESPNET_DIVERSE_CACHE") or Path(home) / "espnet_diverse")
-    return folder / f"kernels-{hashlib.sha256(kind.encode()).hexdigest()[:16]}.json"
+    kind = "\n".join([cpu_kind(), torch.backends.cpu.get_cpu_capability(), torch.__version__])
+    return cache_folder() / f"kernels-{hashlib.sha256(kind.encode()).hexdigest()[:16]}.json"
 
 
 def _faster(place: str, size: str) -> str:

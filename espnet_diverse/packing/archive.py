@@ -8,7 +8,6 @@ Unpacking makes the directory of a run, in which every file has its usual name.
 """
 
 import logging
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -23,6 +22,7 @@ from espnet_diverse.errors import DataError, ModelError, UserError
 from espnet_diverse.foreign_config import OF_THE_MACHINE, check_config, named_files
 from espnet_diverse.foreign_yaml import read_yaml, shortened
 from espnet_diverse.hub import fetched, is_name
+from espnet_diverse.machine import cache_folder
 from espnet_diverse.stage_cache import digest
 from espnet_diverse.training.averaging import weights_name
 from espnet_diverse.training.config import save
@@ -43,7 +43,6 @@ NGRAM_FILE = "ngram_file"
 
 _LM = NAMES["lm"]
 _UNUSED = "unused.txt"  # what else an archive has, in the directory that it is unpacked to
-_CACHE = "ESPNET_DIVERSE_CACHE"
 _LAYOUT = "4"  # version of the directories in the cache; increase it when unpacking changes
 _FILES = 10_000
 _LONGEST_NAME = 1000  # of a member; file systems refuse longer ones
@@ -91,8 +90,7 @@ def _run_of(model: Path, key: str, files: Path | None = None) -> Path:
         key: Name of the directory.
         files: Folder of the files; by default the packed model is unpacked.
     """
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    target = Path(os.environ.get(_CACHE) or Path(home, "espnet_diverse")) / "models" / _LAYOUT / key
+    target = cache_folder() / "models" / _LAYOUT / key
     if not target.is_dir():
         with _appearing(target) as (members, folder):
             if files is None:

@@ -17,6 +17,7 @@ from conftest import write_data_dir
 from espnet_diverse.bin.main import main
 from espnet_diverse.cluster import backends
 from espnet_diverse.cluster.configuration import LocalOptions
+from espnet_diverse.nets import linear_kernels
 
 pytestmark = pytest.mark.slow
 
@@ -80,6 +81,13 @@ def test_two_workers_write_what_one_process_writes(decoded, shared, tmp_path, ca
     assert "decoded 56 of 60 utterances (4 failed, 0 empty)" in shown.out
     assert "decode: 60/60 utterances, " in shown.err and "was not decoded: /no/such-0.wav: no such audio" in shown.err
     assert json.loads((tmp_path / "cluster" / "decode.json").read_text())["device"] == "cpu"
+
+
+def test_workers_multiply_matrices_as_the_command_does(decoded, shared, monkeypatch):
+    taken = dict.fromkeys(linear_kernels.choice(), "mkl")
+    monkeypatch.setattr(linear_kernels, "choice", lambda: taken)
+    decoded("cluster", "--cluster", "local")
+    assert taken in shared.run(lambda: sys.modules["espnet_diverse.nets.linear_kernels"]._taken).values()
 
 
 def test_transcripts_are_those_of_one_process(tiny_run, shared, tmp_path, capfd):

@@ -79,7 +79,8 @@ def test_the_user_may_choose(asked, expected, monkeypatch, cache):
 
 
 def test_workers_take_the_choice_of_their_command(monkeypatch, cache):
-    linear_kernels.take(dict.fromkeys(PLACES, "mkl") | {"search small": "onednn"})
+    theirs = dict.fromkeys(PLACES, "mkl") | {"search small": "onednn"}
+    assert linear_kernels.load_with(theirs, lambda: "model") == "model"
     assert uses_onednn(torch.zeros(2, 2), "search") and not uses_onednn(torch.zeros(512, 256), "search") and not cache
 
 
