@@ -39,6 +39,7 @@ KEYS = {
 }
 RUN_KEYS = {"fragments", "expected", "set", "seeds", "init_param"}
 SYNTHETIC = "synthetic"  # the corpus that the recipe generates
+PERPLEXITY = "word_perplexity"  # the metric of language models, which the stage decode computes
 STOPPED = 75  # EX_TEMPFAIL: call again
 
 
@@ -98,7 +99,8 @@ class Run:
         return [
             *("./run.sh", *source, "--tag", self.tag(self.name), "--seed", str(self.seed)),
             *("--config", shared["config"].format(self.settings["fragments"]), *changes),
-            *("--test_sets", " ".join(shared["sets"]), "--metric", shared["metric"], *shared.get("options", ())),
+            *("--test_sets", " ".join(shared["sets"]), *shared.get("options", ())),
+            *(["--metric", shared["metric"]] if shared["metric"] != PERPLEXITY else []),
             *(["--score_options", shared["score_options"]] if "score_options" in shared else []),
             *more,
         ]
@@ -224,7 +226,7 @@ class Pool:
 
     def _compare(self, run: Run) -> None:
         """Score a run once more, against the baseline of the same seed, where that was decoded before."""
-        for data_set in run.shared["sets"]:
+        for data_set in run.shared["sets"] if run.shared["metric"] != PERPLEXITY else ():
             baseline = run.decoded(run.shared["baseline"], data_set) / "text"
             if run.name != run.shared["baseline"] and baseline.is_file():
                 options = f"{run.shared.get('score_options', '')} --baseline {baseline.relative_to(run.recipe)}"
@@ -250,18 +252,24 @@ def log_of(run: Run) -> Path:
 
 def scores(run: Run) -> Iterator[dict[str, Any]]:
     """Rows of the results of a finished run."""
-    shared, metric = run.shared, run.shared["metric"]
+    metric = run.shared["metric"]
     commit = subprocess.run(["git", "-C", EGS, "describe", "--always", "--dirty"], capture_output=True, text=True)
-    for data_set in shared["sets"]:
-        summary = json.loads((run.decoded(run.name, data_set) / "score.json").read_text(encoding="utf-8"))
-        found = summary["metrics"][metric]
-        part = found["averages"][shared["row"]] if "row" in shared else found["overall"]
-        p_value = f"{part['baseline']['p_value']:.3f}" if "baseline" in part else ""
+    for data_set in run.shared["sets"]:
+        score, p_value = _score_of(run, data_set)
         yield {
             **{"experiment": run.experiment, "run": run.name, "seed": run.seed, "set": data_set, "metric": metric},
-            **{"score": f"{part['score']:.2f}", "p": p_value, "commit": commit.stdout.strip()},
-            "processor": cpu_model(),
+            **{"score": f"{score:.2f}", "p": p_value, "commit": commit.stdout.strip(), "processor": cpu_model()},
         }
+
+
+def _score_of(run: Run, data_set: str) -> tuple[float, str]:
+    """Score of a run on a set, and the p-value of its difference from the baseline, where they were compared."""
+    folder, metric = run.decoded(run.name, data_set), run.shared["metric"]
+    if metric == PERPLEXITY:
+        return json.loads((folder / "perplexity.json").read_text(encoding="utf-8"))[metric], ""
+    found = json.loads((folder / "score.json").read_text(encoding="utf-8"))["metrics"][metric]
+    part = found["averages"][run.shared["row"]] if "row" in run.shared else found["overall"]
+    return part["score"], f"{part['baseline']['p_value']:.3f}" if "baseline" in part else ""
 
 
 def markdown(runs: Sequence[Run], results: Sequence[dict[str, str]]) -> Iterator[str]:

@@ -30,6 +30,8 @@ for name in given["--test_sets"].split() if given.get("--stop_stage") != "tokens
     overall = {"score": 30 + int(given["--seed"]) + 5 * ("new" in given["--tag"])}
     if "--baseline" in given.get("--score_options", ""):
         overall["baseline"] = {"p_value": 0.01}
+    with open(os.path.join(folder, "perplexity.json"), "w") as file:
+        json.dump({"perplexity": 20.5, "word_perplexity": 205.125}, file)
     with open(os.path.join(folder, "score.json"), "w") as file:
         json.dump({"metrics": {"bleu": {"overall": overall, "averages": {"AVG": {"score": 1.0}}}}}, file)
 """
@@ -100,6 +102,13 @@ def test_a_row_of_the_score_a_generated_corpus_and_a_prepared_one(reproduce):
     assert (last["--data_dir"], last["--stage"]) == ("/d", "tokens")
 
 
+def test_language_models_have_their_perplexity_and_no_scoring(reproduce):
+    assert reproduce("run", "--corpus", "texts=/d", metric="word_perplexity", seeds=[0]).returncode == 0
+    assert not any("--metric" in call for call in calls(reproduce.folder))
+    rows = [line.split("\t") for line in (reproduce.folder / "reproduce.tsv").read_text().splitlines()]
+    assert rows[2][:7] == ["mine", "old", "0", "test", "word_perplexity", "205.12", ""]
+
+
 def test_a_run_can_begin_with_the_weights_of_another(reproduce):
     runs = {"old": {"fragments": "a"}, "new": {"fragments": "b", "init_param": "exp/start_seed{seed}/x.pth"}}
     assert reproduce("run", "--corpus", "texts=/d", runs=runs, seeds=[3]).returncode == 0
@@ -146,5 +155,6 @@ def test_the_configurations_of_the_table_merge(experiment, monkeypatch):
     assert shared["baseline"] in shared["runs"]
     for settings in shared["runs"].values():
         merged = merge(shared["config"].format(settings["fragments"]).split(","), settings.get("set", []))
-        core = merged["encoder_conf"]["attention"]["core"]
-        assert core in settings["fragments"] or f"encoder_conf.attention.core={core}" in settings["set"]
+        net = "lm" if "lm" in merged else "encoder"
+        core = merged[f"{net}_conf"].get("attention", {}).get("core", net)  # of a language model, softmax by default
+        assert core in settings["fragments"] or f"{net}_conf.attention.core={core}" in settings["set"]
