@@ -198,7 +198,7 @@ def row_batches(args: Namespace, iter_options, mode: str, check: Callable[..., N
         batch_size=iter_options.batch_size,
         batch_bins=iter_options.batch_bins,
         fold_lengths=args.fold_length,
-        min_batch_size=shard[1] if iter_options.distributed else args.min_batch_size,
+        min_batch_size=max(shard[1], args.min_batch_size),  # ESPnet forgets the option with several processes
         sort_in_batch=args.sort_in_batch,
         sort_batch=args.sort_batch,
         drop_last=args.drop_last_iter,

@@ -30,7 +30,7 @@ from espnet_diverse.training.config import Config, check_keys, located
 
 @contextmanager
 def logged(path: str | Path) -> Iterator[None]:
-    """Append every log record and Python warning to the file `path`; show warnings and errors on the console too.
+    """Append every log record and Python warning to the file `path`; show warnings and errors on the console too, once.
 
     ESPnet configures logging once in a process, with a call that does nothing where there are handlers. Each stage
     therefore adds handlers of its own and removes them at its end.
@@ -44,6 +44,7 @@ def logged(path: str | Path) -> Iterator[None]:
     console = logging.StreamHandler(sys.stderr)
     console.setLevel(logging.WARNING)
     console.addFilter(lambda record: record.name != "py.warnings")  # from libraries; users cannot act on them
+    console.addFilter(_New())
     console.setFormatter(logging.Formatter("%(levelname)s: %(message)s"))
     before = root.handlers[:]
     # A library that logs while it is imported leaves a handler that would show everything.
@@ -58,6 +59,21 @@ def logged(path: str | Path) -> Iterator[None]:
         root.handlers[:] = before
         for handler in (file, console):
             handler.close()
+
+
+class _New(logging.Filter):
+    """Lets a message through once: ESPnet repeats some for every utterance and epoch."""
+
+    def __init__(self):
+        super().__init__()
+        self._shown: set[int] = set()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the message is new."""
+        message = hash(record.getMessage())
+        is_new = message not in self._shown
+        self._shown.add(message)
+        return is_new
 
 
 class _LogFile(logging.FileHandler):

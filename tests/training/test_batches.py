@@ -200,6 +200,9 @@ def test_processes_share_batches_that_are_large_enough(written, monkeypatch):
     monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 2)
     shared = listed(row_batches(args, options, "valid", lambda *given, **named: None).sampler)
     assert shared == [batch[1::2] for batch in whole]
+    args.min_batch_size = 6
+    shared = listed(row_batches(args, options, "valid", lambda *given, **named: None).sampler)
+    assert shared != [batch[1::2] for batch in whole] and min(map(len, shared)) == 3
     options.batch_type, options.batch_size = "unsorted", 1
     with pytest.raises(ConfigError, match="a batch has 1 utterances, and 2 processes take shares of it; give larger"):
         row_batches(args, options, "valid", lambda *given, **named: None)

@@ -21,13 +21,15 @@ def test_the_log_holds_everything_and_the_console_what_the_user_must_see(tmp_pat
     before, level = root.handlers[:], root.level
     with espnet_command.logged(tmp_path / "new" / "stage.log"):
         logging.info("detail")
-        logging.warning("beware")
+        for text in ("beware", "beware", "beware of", "beware"):
+            logging.warning(text)
         warnings.warn("of a library", UserWarning, stacklevel=1)
     assert root.handlers == before and root.level == level
     root.removeHandler(noisy)
     logging.info("after")
-    assert capfd.readouterr().err == "WARNING: beware\n"
+    assert capfd.readouterr().err == "WARNING: beware\nWARNING: beware of\n"
     log = (tmp_path / "new" / "stage.log").read_text()
+    assert log.count("beware") == 4
     assert all(text in log for text in ("detail", "beware", "of a library")) and "after" not in log
 
 

@@ -118,6 +118,19 @@ def test_ten_kills_lose_nothing(command, one):
 
 
 @pytest.mark.trust
+def test_more_processes_train_what_one_trains(command):
+    """With batches that have an utterance for each process, in all of the runs."""
+    folders = []
+    for count in (1, 3, 4):
+        folder, training = command(f"of {count}", 3, "--nproc", str(count), "--set", "min_batch_size=4")
+        assert main(training) == 0
+        folders.append(folder)
+    for folder in folders[1:]:
+        close(folder, folders[0], 3)
+    assert (folders[-1] / "train.process3.log").exists()
+
+
+@pytest.mark.trust
 def test_two_machines_train_what_one_process_trains(command, one):
     """Both machines are this one; the second waits at the meeting point until the first has written the vocabulary."""
     with socket.socket() as free:
