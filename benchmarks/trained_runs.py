@@ -1,0 +1,213 @@
+"""Compare the runs of one experiment: score, redundancy of heads, parameters, time and memory of training and decoding.
+
+    cd egs/multi30k/mt1
+    python ../../../benchmarks/trained_runs.py exp/multi30k_5k_{softmax,window,linformer}_seed1 --set test_2016_flickr \
+        --metric bleu --data_dir data/multi30k_5k --plot runs.png
+
+The first run is the baseline. All runs have the same data and batches; paths in their configurations are relative to
+the folder that the command is started in. The columns:
+
+    score            that of --metric on --set, which the recipe has computed
+    LR, distance     redundancy of a layer / log2 H and distance of heads, means over the kinds of attention that keep
+                     their weights (`espnet-diverse analyse`), on --utterances of the set, evenly spaced
+    parameters       of the model
+    step             time of an epoch of --batches batches of the trainer: forward, backward, clipping and optimizer
+    step peak        memory that these allocate, without the weights
+    decoding         time to decode --utterances of the set, with the options of config.yaml and --beam_size
+
+Times and memory are ratios to the baseline; measuring.py describes how they are measured. A step has the auxiliary
+losses of the attentions, but not what repulsive heads add, see repulsion.py.
+"""
+
+import argparse
+import json
+import math
+from argparse import Namespace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import measuring
+import numpy as np
+import torch
+from translation import round_of
+
+from espnet_diverse.registration import fast_start
+
+CPU = torch.device("cpu")
+HEAD = ("run", "score", "LR / log2 H", "distance", "parameters", "step", "step peak", "decoding")
+
+
+@dataclass(frozen=True)
+class Row:
+    """A run in the table; times and memory are ratios to those of the baseline.
+
+    Attributes:
+        run: Name of its folder, without what the names of all runs begin and end with.
+        score: Score on the set.
+        redundancy, distance: Means over the kinds of attention; not a number where none keeps its weights.
+        parameters: Number of parameters.
+        step, peak, decoding: Ratios.
+    """
+
+    run: str
+    score: float
+    redundancy: float
+    distance: float
+    parameters: int
+    step: float
+    peak: float
+    decoding: float
+
+    def __str__(self) -> str:
+        numbers = f"{_number(self.redundancy, 3)} | {_number(self.distance, 2)} | {self.parameters / 1e6:.2f} M"
+        ratios = f"{self.step:.2f} | {self.peak:.2f} | {self.decoding:.2f}"
+        return f"| {self.run} | {self.score:.1f} | {numbers} | {ratios} |"
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Measure, print the table, and draw --plot."""
+    args = _arguments(argv)
+    fast_start()
+    print(measuring.on_one_thread(f"medians of {args.repeats} rounds"), end="\n\n")
+    rows = _rows(args)
+    print(f"| {' | '.join(HEAD)} |\n{'|---' * len(HEAD)}|", *rows, sep="\n")
+    if args.plot:
+        _draw(rows, args)
+
+
+def _arguments(argv: list[str] | None) -> Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="folder of a run; the first is the baseline")
+    parser.add_argument("--data_dir", type=Path, required=True, help="folder with the data directory of the set")
+    parser.add_argument("--set", required=True, help="set to score and decode")
+    parser.add_argument("--metric", default="cer", help="metric of the score (default: cer)")
+    parser.add_argument("--task", default="mt", choices=("asr", "st", "mt"))
+    parser.add_argument("--batches", type=int, default=6, help="of a step, evenly spaced by length (default: 6)")
+    parser.add_argument("--utterances", type=int, default=64, help="to analyse and to decode (default: 64)")
+    parser.add_argument("--beam_size", type=int, default=5, help="of decoding (default: 5)")
+    parser.add_argument("--repeats", type=int, default=5, help="rounds (default: 5)")
+    parser.add_argument("--plot", type=Path, help="draw score against the time of a step to this file")
+    return parser.parse_args(argv)
+
+
+def _rows(args: Namespace) -> list[Row]:
+    steps, decodings, parameters = {}, {}, {}
+    for folder in args.runs:
+        steps[folder.name], parameters[folder.name] = _step(folder, args)
+        decodings[folder.name] = _decoding(folder, args)
+    trained = measuring.compare(steps, args.repeats, CPU)
+    decoded = measuring.compare(decodings, args.repeats, CPU, memory=False)
+    first = args.runs[0].name
+    return [
+        Row(
+            name,
+            _score(folder, args),
+            *_redundancy(folder, args),
+            parameters[folder.name],
+            trained[folder.name].median / trained[first].median,
+            trained[folder.name].peak / trained[first].peak,
+            decoded[folder.name].median / decoded[first].median,
+        )
+        for folder, name in zip(args.runs, short_names([folder.name for folder in args.runs]), strict=True)
+    ]
+
+
+def short_names(names: Sequence[str]) -> list[str]:
+    """Names without the words, joined by "_", that all of them begin and end with."""
+    words = [name.split("_") for name in names]
+    for end in (0, -1):
+        while len(words) > 1 and min(map(len, words)) > 1 and len({each[end] for each in words}) == 1:
+            for each in words:
+                each.pop(end)
+    return ["_".join(each) for each in words]
+
+
+def _score(folder: Path, args: Namespace) -> float:
+    summary = json.loads((folder / "decode" / args.set / "score.json").read_text(encoding="utf-8"))
+    return summary["metrics"][args.metric]["overall"]["score"]
+
+
+def _redundancy(folder: Path, args: Namespace) -> tuple[float, float]:
+    """LR / log2 H and distance of a run."""
+    from espnet_diverse.analysis.measurements import choose_utterances, survey
+    from espnet_diverse.analysis.teacher_forcing import load, source_vocabulary
+    from espnet_diverse.data.kaldi import read_data_dir
+    from espnet_diverse.decoding.condition_ids import condition_indices, known_conditions
+    from espnet_diverse.errors import ModelError
+    from espnet_diverse.vocabulary import Vocabulary
+
+    data = read_data_dir(args.data_dir / args.set)
+    model, rate = load(folder)
+    chosen = choose_utterances(data, args.utterances)
+    indices = condition_indices(known_conditions(model), args.data_dir / args.set, chosen, {})
+    try:
+        found = survey(model, Vocabulary.load(folder), data, indices, source_vocabulary(folder), rate)
+    except ModelError:  # no attention of it keeps its weights
+        return math.nan, math.nan
+    measures = [redundancy.measures() for redundancy in found.redundancy.values()]
+    _, redundancy, _, distance, _ = np.mean(measures, axis=0)
+    return float(redundancy), float(distance)
+
+
+def _step(folder: Path, args: Namespace) -> tuple[Callable[[], None], int]:
+    """A function that trains a model with the weights of a run on some batches, and its number of parameters."""
+    from espnet2.train.distributed_utils import DistributedOption
+
+    from espnet_diverse.training.tasks import TASKS, load_model
+
+    task = TASKS[args.task]
+    model, options = load_model(folder, task=args.task)
+    options.num_workers, options.num_iters_per_epoch = 0, None
+    optimizer = task.build_optimizers(options, model)[0]
+    factory = task.build_iter_factory(options, DistributedOption(), "train")
+    batches = sorted(factory.sampler.batches, key=len)
+    spaced = np.linspace(0, len(batches) - 1, args.batches).round().astype(int)
+    factory.sampler.batches = [batches[index] for index in spaced]
+    return round_of(task, options, model, optimizer, factory), sum(each.numel() for each in model.parameters())
+
+
+def _decoding(folder: Path, args: Namespace) -> Callable[[], None]:
+    """A function that decodes some utterances of the set, in one batch."""
+    from espnet_diverse.analysis.measurements import choose_utterances
+    from espnet_diverse.data.kaldi import read_data_dir
+    from espnet_diverse.decoding.condition_ids import condition_indices
+    from espnet_diverse.decoding.options import Options
+    from espnet_diverse.decoding.predictor import load_predictor
+
+    data = read_data_dir(args.data_dir / args.set)
+    search = load_predictor(folder, options=Options(beam_size=args.beam_size))
+    chosen = choose_utterances(data, args.utterances)
+    indices = condition_indices(search.conditions, args.data_dir / args.set, chosen, {})
+    entries: Mapping[str, str] = data.src_text or data.wav_scp
+    sources = [search.read(entries[utterance])[0] for utterance in chosen]
+
+    def call() -> None:
+        search.batch(sources, [indices[utterance] for utterance in chosen])
+
+    return call
+
+
+def _number(value: float, digits: int) -> str:
+    return "" if math.isnan(value) else f"{value:.{digits}f}"
+
+
+def _draw(rows: Sequence[Row], args: Namespace) -> None:
+    import matplotlib
+
+    matplotlib.use("agg")
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(7, 4.5), layout="constrained")
+    axes.scatter([row.step for row in rows], [row.score for row in rows])
+    for row in rows:
+        axes.annotate(row.run, (row.step, row.score), xytext=(4, 4), textcoords="offset points", fontsize=8)
+    axes.set_xlabel(f"time of a training step / that of {rows[0].run}")
+    axes.set_ylabel(f"{args.metric.upper()} on {args.set}")
+    axes.margins(x=0.2, y=0.1)
+    axes.grid(alpha=0.3)
+    figure.savefig(args.plot, dpi=120)
+
+
+if __name__ == "__main__":
+    main()
