@@ -169,6 +169,7 @@ def write_speech_statistics(folder: Path) -> None:
         (small / name).symlink_to(folder / "valid")
     for stage in ("tokens", "stats"):
         subprocess.run([sys.executable, *command(stage, _VALID, small, "speech")], check=True)
+    for stage in ("tokens", "stats"):
         (small / stage).replace(folder / stage)
     write_shapes(folder / "train", folder / "stats" / "train")
 
