@@ -1,15 +1,24 @@
 """Measure seconds and peak memory of each stage against the number of utterances.
 
     python benchmarks/growth.py --rows 1000 10000 100000 --work_dir DIR --output growth.json --plot growth.png
+    python benchmarks/growth.py --data speech --rows 1000 1000000 --work_dir DIR --stages validate train decode
 
 The data are sentences for text translation, two tables (text, src_text) with ids such as set-000000123, drawn from
-50,000 words so that nearly all sentences differ. Each stage is a process of its own, as a user starts it:
+50,000 words so that nearly all sentences differ; or speech of 4 s, three tables (wav.scp, text, utt2spk), whose paths
+lead to 200 files: the header of a file is read for each row, from the memory of the system and not from a disk. Each
+stage is a process of its own, as a user starts it:
 
-    validate   `espnet-diverse validate`
-    tokens     `espnet-diverse tokens`: all characters of both tables, --type bpe with --token_type bpe
-    stats      `espnet-diverse stats`
+    validate   `espnet-diverse validate`, of speech with --headers
+    prepare    `espnet-diverse prepare kaldi`, of speech that is kept in its place
+    combine    `espnet-diverse combine` of the data and of 100 sentences or recordings
+    fix        `espnet-diverse validate --fix`
+    export     `espnet-diverse export lhotse` (speech)
+    tokens     `espnet-diverse tokens`: all characters of the texts
+    bpe, unigram  `espnet-diverse tokens` of text alone, with 1,000 pieces
+    stats      `espnet-diverse stats` (text)
     train      `espnet-diverse train` with one update: checks, batches, the update, validation on 100 sentences
     decode     listing of the utterances that `espnet-diverse decode` would decode, without a model
+    score      `espnet-diverse score`: WER of sentences against their halves the other way round (text)
 
 The seconds are CPU seconds of the process, in one thread, which other load of the machine disturbs little; --output has
 the wall clock too. The memory is the peak of the resident set (`ru_maxrss`), with the pages of files that are mapped.
@@ -30,26 +39,26 @@ from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-import numpy as np
+from growth_data import write_shapes, write_speech_data, write_text_data
 
-from espnet_diverse.progress import progress
-
-STAGES = ("validate", "tokens", "stats", "train", "decode")
+_BOTH = ("validate", "prepare", "combine", "fix", "tokens", "bpe", "unigram", "train", "decode")
+DATA = {"text": (*_BOTH, "stats", "score"), "speech": (*_BOTH, "export")}
+STAGES = tuple(dict.fromkeys([*_BOTH[:4], "export", *_BOTH[4:7], "stats", *_BOTH[7:], "score"]))
 _VALID = 100
-_WORDS, _HALVES = 50_000, 100_000
-_BLOCK = 10_000
 _MANY = 1000  # times the smallest size: with fewer, seconds of the start vary more than those of the rows
 _TRAINING = [
-    *("max_epoch=1", "num_iters_per_epoch=1", "num_workers=0", "batch_type=tokens", "batch_bins=4096"),
+    *("max_epoch=1", "num_iters_per_epoch=1", "num_workers=0"),
     *("optim=adam", "encoder_conf.num_blocks=1", "decoder_conf.num_blocks=1"),
 ]
+_TEXT = ["batch_type=tokens", "batch_bins=4096"]
+_SPEECH = ["batch_type=numel", "batch_bins=600000"]
 _LIST = """
 import sys
 from pathlib import Path
 from espnet_diverse.decoding.condition_ids import KnownConditions
 from espnet_diverse.decoding.decode_dir import list_jobs
 from espnet_diverse.decoding.utterances import Description
-jobs = list_jobs(Description("cpu", KnownConditions(), "src_text", 1, 1000), Path(sys.argv[1]), {})
+jobs = list_jobs(Description("cpu", KnownConditions(), sys.argv[3], 1, 1000), Path(sys.argv[1]), {})
 assert sum(1 for job in jobs if not job.fault) == int(sys.argv[2])
 """
 
@@ -78,9 +87,12 @@ def main(argv: list[str] | None = None) -> None:
     for rows in args.rows:
         folder = args.work_dir / f"rows{rows}"
         try:
-            write_data(folder / "train", rows, seed=1)
-            write_data(folder / "valid", _VALID, seed=2)
-            for stage in [stage for stage in STAGES if stage in args.stages]:
+            write = write_speech_data if args.data == "speech" else write_text_data
+            write(folder / "train", rows, seed=1)
+            write(folder / "valid", _VALID, seed=2)
+            if args.data == "speech" and "train" in args.stages:
+                write_speech_statistics(folder)
+            for stage in [stage for stage in STAGES if stage in args.stages and stage in DATA[args.data]]:
                 measured.append(measure(stage, rows, folder, args))
                 print(json.dumps(asdict(measured[-1])), flush=True)
         finally:
@@ -91,29 +103,6 @@ def main(argv: list[str] | None = None) -> None:
     print(*table(together), sep="\n")
     if args.plot:
         plot(together, args.plot)
-
-
-def write_data(folder: Path, rows: int, seed: int) -> None:
-    """Write a data directory of `rows` sentences of 4 to 16 words and their sources."""
-    folder.mkdir(parents=True)
-    random = np.random.default_rng(seed)
-    words = _words(np.random.default_rng(0))  # one vocabulary for all sets
-    common = 1 / np.arange(1, _WORDS + 1)  # Zipf's law
-    drawn = random.choice(_WORDS, (min(_HALVES, rows), 8), p=common / common.sum())
-    halves = [" ".join(words[index] for index in row[: 2 + row[0] % 7]) for row in drawn]
-    with (folder / "text").open("w") as text, (folder / "src_text").open("w") as source:
-        for start in progress(range(0, rows, _BLOCK), f"write {folder}", -(-rows // _BLOCK), "block"):
-            pairs = enumerate(random.integers(len(halves), size=(min(_BLOCK, rows - start), 2)), start)
-            for number, (first, second) in pairs:
-                key = f"{folder.name}-{number:09d}"
-                text.write(f"{key} {halves[first]} {halves[second]}\n")
-                source.write(f"{key} {halves[second]} {halves[first]}\n")
-
-
-def _words(random: np.random.Generator) -> list[str]:
-    letters = np.array(list("abcdefghijklmnopqrstuvwxyz"))
-    lengths = random.integers(2, 9, size=_WORDS)
-    return ["".join(letters[random.integers(26, size=length)]) for length in lengths]
 
 
 def measure(stage: str, rows: int, folder: Path, args: argparse.Namespace) -> Measured:
@@ -127,7 +116,7 @@ def measure(stage: str, rows: int, folder: Path, args: argparse.Namespace) -> Me
     start = time.monotonic()
     with log.open("w") as output:
         process = subprocess.Popen(
-            [sys.executable, *command(stage, rows, folder, args.token_type)],
+            [sys.executable, *command(stage, rows, folder, args.data)],
             stdout=output,
             stderr=subprocess.STDOUT,
             env=os.environ | {"OMP_NUM_THREADS": "1"},
@@ -142,20 +131,47 @@ def measure(stage: str, rows: int, folder: Path, args: argparse.Namespace) -> Me
     return Measured(rows, stage, seconds, cpu, usage.ru_maxrss * 1024, process.returncode == 0)
 
 
-def command(stage: str, rows: int, folder: Path, token_type: str) -> list[str]:
+def command(stage: str, rows: int, folder: Path, data: str) -> list[str]:
     """Arguments of Python for a stage."""
-    train, valid, tokens, stats = (str(folder / name) for name in ("train", "valid", "tokens", "stats"))
-    data = ["--train_dir", train, "--valid_dir", valid, "--tokens_dir", tokens, "--task", "mt"]
-    config = ["--config", "model/mt_mini", *(word for value in _TRAINING for word in ("--set", value))]
-    size = ["--vocab_size", "2000"] if token_type != "char" else []
-    texts = [f"{train}/text", f"{train}/src_text"]
+    train, valid, tokens, stats, out = (str(folder / name) for name in ("train", "valid", "tokens", "stats", stage))
+    speech = data == "speech"
+    run = ["--train_dir", train, "--valid_dir", valid, "--tokens_dir", tokens, *([] if speech else ["--task", "mt"])]
+    settings = [*_TRAINING, *(_SPEECH if speech else _TEXT)]
+    config = ["--config", "model/tiny" if speech else "model/mt_mini"]
+    config += [word for value in settings for word in ("--set", value)]
+    texts = ["--text", f"{train}/text"]
+    source = [] if speech else [f"{train}/src_text"]
+    headers = ["--headers"] if speech else []
+    pieces = ["tokens", *texts, "--output_dir", out, "--vocab_size", "1000", "--type"]
+    sides = ["--reference", f"{train}/text", "--hypothesis", f"{train}/src_text"]
     arguments = {
-        "validate": ["validate", train],
-        "tokens": ["tokens", "--text", *texts, "--output_dir", tokens, "--type", token_type, *size],
-        "stats": ["stats", *config, *data, "--output_dir", stats],
-        "train": ["train", *config, *data, "--stats_dir", stats, "--output_dir", str(folder / "exp")],
+        "validate": ["validate", train, *headers],
+        "prepare": ["prepare", "kaldi", train, "--sets", "train", "--output_dir", out],
+        "combine": ["combine", train, valid, "--output_dir", out],
+        "fix": ["validate", train, "--fix", out, *headers],
+        "export": ["export", "lhotse", train, "--output", out],
+        "tokens": ["tokens", *texts, *source, "--output_dir", tokens],
+        "bpe": [*pieces, "bpe"],
+        "unigram": [*pieces, "unigram"],
+        "stats": ["stats", *config, *run, "--output_dir", stats],
+        "train": ["train", *config, *run, "--stats_dir", stats, "--output_dir", out],
+        "score": ["score", *sides, "--output_dir", out, "--metric", "wer"],
     }
-    return ["-c", _LIST, train, str(rows)] if stage == "decode" else ["-m", "espnet_diverse", *arguments[stage]]
+    listed = ["-c", _LIST, train, str(rows), "wav.scp" if speech else "src_text"]
+    return listed if stage == "decode" else ["-m", "espnet_diverse", *arguments[stage]]
+
+
+def write_speech_statistics(folder: Path) -> None:
+    """Write the vocabulary and the statistics of speech: those of `valid`, with the shapes of `train`."""
+    small = folder / "small"
+    small.mkdir()
+    for name in ("train", "valid"):
+        (small / name).symlink_to(folder / "valid")
+    for stage in ("tokens", "stats"):
+        subprocess.run([sys.executable, *command(stage, _VALID, small, "speech")], check=True)
+    for stage in ("tokens", "stats"):
+        (small / stage).replace(folder / stage)
+    write_shapes(folder / "train", folder / "stats" / "train")
 
 
 def table(measured: list[Measured]) -> Iterator[str]:
@@ -203,7 +219,7 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--rows", type=int, nargs="*", default=[1000, 10_000, 100_000], help="numbers of utterances")
     parser.add_argument("--stages", nargs="+", choices=STAGES, default=STAGES, metavar="STAGE")
     parser.add_argument("--work_dir", type=Path, required=True, help="folder for the data; what is made is deleted")
-    parser.add_argument("--token_type", choices=["char", "bpe"], default="char", help="type of the vocabulary (char)")
+    parser.add_argument("--data", choices=DATA, default="text", help="text for translation, or speech (text)")
     parser.add_argument("--memory_limit", type=float, default=8.0, metavar="GB", help="of the data of a process (8)")
     parser.add_argument("--output", type=Path, help="write every measurement to this JSON file")
     parser.add_argument("--add", type=Path, nargs="+", default=[], metavar="FILE", help="--output of earlier runs")

@@ -10,7 +10,7 @@ can be shared by threads: search options are arguments of a call.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import NamedTuple, TypeVar
 
 from numpy.typing import NDArray
 
@@ -44,9 +44,12 @@ __all__ = [
 ]
 
 
+_Loaded = TypeVar("_Loaded", bound="_Pretrained")
+
+
 class _Pretrained:
     @classmethod
-    def from_pretrained(cls, name: str, **options) -> Self:
+    def from_pretrained(cls: type[_Loaded], name: str, **options) -> _Loaded:
         """Load a model by its name on the Hugging Face Hub, such as espnet/model; the extra `hub` fetches it.
 
         Args:

@@ -8,8 +8,6 @@ sentencepiece, `tokenizer.json` for `bert`. Encoding and decoding equal ESPnet's
 `SentencepiecesTokenizer` followed by `TokenIDConverter`.
 """
 
-import io
-import re
 import tempfile
 import unicodedata
 from collections import Counter
@@ -24,6 +22,7 @@ import yaml
 from espnet_diverse.data.characters import clean_text
 from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.pretrained_tokenizer import FILE, PretrainedTokenizer, read_tokenizer
+from espnet_diverse.sentencepiece_training import INPUT_SENTENCE_SIZE, train_model
 
 BLANK, UNKNOWN, SPACE, SENTENCE = "<blank>", "<unk>", "<space>", "<sos/eos>"
 TYPES = ("char", "bpe", "unigram", "bert")
@@ -137,7 +136,13 @@ class Vocabulary:
         return Coverage(characters, dict(sorted(unknown.items(), key=_by_count)))
 
     @classmethod
-    def train(cls, lines: Iterable[str], type: str, vocab_size: int | None = None) -> "Vocabulary":
+    def train(
+        cls,
+        lines: Iterable[str],
+        type: str,
+        vocab_size: int | None = None,
+        input_sentence_size: int = INPUT_SENTENCE_SIZE,
+    ) -> "Vocabulary":
         """Train a vocabulary on the normalised `lines`; the result is deterministic.
 
         Args:
@@ -145,6 +150,8 @@ class Vocabulary:
             type: "char": all characters, by descending count, ties by code point; "bpe" or "unigram": pieces in the
                 order of sentencepiece.
             vocab_size: Number of tokens including the special ones; for "bpe" and "unigram" only.
+            input_sentence_size: Number of lines that "bpe" and "unigram" are trained on, drawn at random if there are
+                more; 0 for all. All characters of all lines are in the vocabulary.
 
         Raises:
             ConfigError: The type is unknown or "bert", or `vocab_size` does not fit the type or the text.
@@ -160,7 +167,7 @@ class Vocabulary:
         lines = chain([first], words)
         if type == "char":
             return cls(type, _characters(lines, vocab_size))
-        model = _train_model(lines, type, vocab_size)
+        model = train_model(lines, type, vocab_size, input_sentence_size)
         return cls(type, _tokens_of_model(_load_model(type, model)), model)
 
     @classmethod
@@ -236,37 +243,6 @@ def _characters(lines: Iterable[str], vocab_size: int | None) -> list[str]:
         counts.update(line)
     ordered = sorted(counts.items(), key=_by_count)
     return [BLANK, UNKNOWN, *(SPACE if character == " " else character for character, _ in ordered), SENTENCE]
-
-
-def _train_model(lines: Iterable[str], type: str, vocab_size: int | None) -> bytes:
-    if vocab_size is None or vocab_size < 4:
-        raise ConfigError(f"vocab_size is {vocab_size}; type {type} needs a number of tokens, for example 500")
-    model = io.BytesIO()
-    try:
-        sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(lines),  # sentencepiece keeps the lines, in memory of its own
-            model_writer=model,
-            model_type=type,
-            vocab_size=vocab_size,
-            character_coverage=1.0,
-            # `normalise` was applied before; sentencepiece's rules would also convert Chinese punctuation to ASCII.
-            normalization_rule_name="identity",
-            # Longer lines, in bytes, are silently left out; this is the largest possible value.
-            max_sentence_length=1 << 30,
-            minloglevel=2,
-        )
-    except RuntimeError as error:
-        raise ConfigError(_explain(str(error), vocab_size)) from error
-    return model.getvalue()
-
-
-def _explain(message: str, vocab_size: int) -> str:
-    """One line about sentencepiece's error, with the allowed vocabulary size if the error has it."""
-    if too_high := re.search(r"<= (\d+)\.", message):
-        return f"vocab_size {vocab_size} is too large for this text; the maximum is {too_high[1]}"
-    if too_low := re.search(r"required_chars\. \d+ vs (\d+)", message):
-        return f"vocab_size {vocab_size} is too small for the characters of this text; the minimum is {too_low[1]}"
-    return f"sentencepiece cannot make a vocabulary of {vocab_size} tokens: {' '.join(message.split())}"
 
 
 def _load_model(type: str, model: bytes | None) -> sentencepiece.SentencePieceProcessor | PretrainedTokenizer:

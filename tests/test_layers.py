@@ -18,16 +18,8 @@ SOURCES += MODULES
 # Rooms without nets, lowest first; and the rooms above them, lowest first. Rooms of one line do not import each other.
 BESIDE = [
     {"errors", "conditions"},
-    {
-        "allocator",
-        "machine",
-        "option_checks",
-        "progress",
-        "onnx_runtime",
-        "pretrained_tokenizer",
-        "foreign_yaml",
-        "hub",
-    },
+    {"allocator", "machine", "option_checks", "progress", "onnx_runtime", "pretrained_tokenizer"}
+    | {"sentencepiece_training", "foreign_yaml", "hub"},
     {"foreign_config"},
     {"audio"},
     {"data"},

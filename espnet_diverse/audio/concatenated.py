@@ -157,6 +157,6 @@ def _header_count(data: mmap, at: int, frame: _Frame) -> int | None:
     side_info = (17 if frame.is_mono else 32) if frame.is_mpeg1 else (9 if frame.is_mono else 17)
     header = data[at + 4 + side_info : at + 16 + side_info]
     if header[:4] in (b"Xing", b"Info"):
-        return int.from_bytes(header[8:]) if header[7:8] and header[7] & 1 else 0
+        return int.from_bytes(header[8:], "big") if header[7:8] and header[7] & 1 else 0
     header = data[at + 36 : at + 54]
-    return int.from_bytes(header[14:]) if header[:4] == b"VBRI" else None
+    return int.from_bytes(header[14:], "big") if header[:4] == b"VBRI" else None

@@ -37,7 +37,7 @@ def find_unsized(path: Path) -> Unsized | None:
     """Detect a file that libsndfile would cut short; None if it reads the whole file or refuses it with an error."""
     head = _head(path)
     if head[:4] == _FLAC:
-        length = int.from_bytes(head[21:26]) & (1 << 36) - 1  # in samples
+        length = int.from_bytes(head[21:26], "big") & (1 << 36) - 1  # in samples
         return None if length or len(head) < 26 else Unsized("flac without its length", [Part(0, path.stat().st_size)])
     parts, is_mp3 = file_parts(path), head[:4] != _OGG
     if parts[1:]:

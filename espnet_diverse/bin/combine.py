@@ -44,6 +44,6 @@ def run(args: argparse.Namespace) -> int:
     combined = write_combined([parse_part(word) for word in args.parts], args.output_dir, fill)
     names = [f"{len(set(table.values()))} in {name}" for name, table in sorted(combined.conditions.items())]
     counts = f"{len(combined.text)} utterances of {len(args.parts)} directories"
-    speakers = [] if combined.is_text else [f"{len(combined.spk2utt())} speakers"]
+    speakers = [] if combined.is_text else [f"{len(set(combined.utt2spk.values()))} speakers"]
     print(f"{args.output_dir}: {', '.join([counts, *speakers, *names])}")
     return 0

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 from espnet_diverse.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
+    from espnet_diverse.data.packed_table import PackedTable
     from espnet_diverse.scoring.bertscore import Embedder
     from espnet_diverse.scoring.report import Report
     from espnet_diverse.scoring.texts import Corpus
@@ -99,31 +100,31 @@ def _embedder(args: argparse.Namespace) -> "Callable[[], Embedder] | None":
     return make
 
 
-def _tables(args: argparse.Namespace) -> dict[str, dict[str, str]]:
+def _tables(args: argparse.Namespace) -> dict[str, "PackedTable"]:
     """The tables of --by, by path."""
     from espnet_diverse.conditions import TABLES
-    from espnet_diverse.data.kaldi import read_table
+    from espnet_diverse.data.tables import pack_table
 
     paths = [args.reference.parent / name if "/" not in name else Path(name) for name in args.by]
-    return {str(path): read_table(path, path.name if path.name in TABLES else "utt2domain") for path in paths}
+    return {str(path): pack_table(path, path.name if path.name in TABLES else "utt2domain") for path in paths}
 
 
-def _corpus(args: argparse.Namespace, tables: dict[str, dict[str, str]]) -> "Corpus":
+def _corpus(args: argparse.Namespace, tables: dict[str, "PackedTable"]) -> "Corpus":
     """References and systems, with the languages of the references from --by or a table beside the references."""
     from espnet_diverse.conditions import LANGUAGE_TABLES
-    from espnet_diverse.data.kaldi import read_table
+    from espnet_diverse.data.table_views import Joined
+    from espnet_diverse.data.tables import pack_table
     from espnet_diverse.scoring.texts import Corpus, system_of
 
-    references = read_table(args.reference, "reference")
-    system = system_of(args.name or _name(args.hypothesis), references, read_table(args.hypothesis, "hypothesis"))
-    baseline = args.baseline and system_of(_name(args.baseline), references, read_table(args.baseline, "hypothesis"))
-    languages = {}
+    references = pack_table(args.reference, "reference")
+    system = system_of(args.name or _name(args.hypothesis), references, pack_table(args.hypothesis, "hypothesis"))
+    baseline = args.baseline and system_of(_name(args.baseline), references, pack_table(args.baseline, "hypothesis"))
+    languages: list[Mapping[str, str]] = []
     for name in LANGUAGE_TABLES:
         named = [table for path, table in tables.items() if Path(path).name == name]
         beside = args.reference.parent / name
-        for table in named or ([read_table(beside)] if beside.is_file() else []):
-            languages |= table
-    return Corpus(references, system, baseline, languages)
+        languages += named or ([pack_table(beside)] if beside.is_file() else [])
+    return Corpus(references, system, baseline, Joined(languages))
 
 
 def _name(hypothesis: Path) -> str:
@@ -142,16 +143,18 @@ def _unknown(zero_shot: list[str], rows: dict) -> list[str]:
 def _write(args: argparse.Namespace, report: "Report", notes: list[str]) -> None:
     """Write the reports; print the tables and notes."""
     import json
+    from itertools import chain
 
-    from espnet_diverse.data.atomic_files import write_text
+    from espnet_diverse.data.atomic_files import write_parts, write_text
     from espnet_diverse.scoring.table import update_results
 
     markdown, notes = report.markdown(), [*report.notes(), *notes]
     files = {name: str(getattr(args, name)) for name in ("reference", "hypothesis", "baseline") if getattr(args, name)}
     summary = {"files": files, **report.to_dict()}
     args.output_dir.mkdir(parents=True, exist_ok=True)
-    if alignments := report.alignments():
-        write_text(args.output_dir / "alignment.txt", alignments)
+    alignments = report.alignments()
+    if first := next(alignments, ""):
+        write_parts(args.output_dir / "alignment.txt", chain([first], alignments))
     else:
         (args.output_dir / "alignment.txt").unlink(missing_ok=True)
     write_text(args.output_dir / "score.md", "\n".join([markdown, *(f"{note}\n" for note in notes)]))

@@ -23,6 +23,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--type", default="char", help="char, bpe, unigram or bert (default: char)")
     parser.add_argument("--vocab_size", type=int, help="number of tokens, special ones included (bpe and unigram only)")
     parser.add_argument(
+        "--input_sentence_size",
+        type=int,
+        metavar="N",
+        help="number of transcripts that bpe and unigram learn from, drawn at random if there are more; 0 for all "
+        "(default: 1000000)",
+    )
+    parser.add_argument(
         "--bert", metavar="PATH", help="directory of the pretrained encoder, or its name on the Hub (bert only)"
     )
     parser.add_argument(
@@ -52,10 +59,14 @@ def outputs(args: argparse.Namespace) -> list[Path]:
 def run(args: argparse.Namespace) -> int:
     """Build and save the vocabulary; print its size and the characters of the `--coverage` texts that it lacks."""
     from espnet_diverse.data.tables import pack_table
+    from espnet_diverse.sentencepiece_training import INPUT_SENTENCE_SIZE
     from espnet_diverse.vocabulary import Vocabulary
 
     tables = [pack_table(path, "text") for path in args.text]
     others = {path: pack_table(path, "text").values() for path in args.coverage}
+    size = INPUT_SENTENCE_SIZE if args.input_sentence_size is None else args.input_sentence_size
+    if args.input_sentence_size is not None and args.type not in ("bpe", "unigram"):
+        raise ConfigError(f"--input_sentence_size {size} is for the types bpe and unigram; leave it out")
     if args.type == "bert" and args.bert and args.vocab_size is None:
         vocabulary = Vocabulary.of_bert(args.bert)
     elif args.bert or args.type == "bert":
@@ -66,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
         count = sum(map(len, tables))
         print(f"building a vocabulary of type {args.type} from {count} transcripts", file=sys.stderr)
         transcripts = (transcript for table in tables for transcript in table.values())
-        vocabulary = Vocabulary.train(transcripts, args.type, args.vocab_size)
+        vocabulary = Vocabulary.train(transcripts, args.type, args.vocab_size, size)
     vocabulary.save(args.output_dir)
     print(f"{args.output_dir}: {len(vocabulary)} tokens ({args.type})")
     for path, lines in others.items():

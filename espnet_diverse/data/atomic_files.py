@@ -1,7 +1,7 @@
 """Atomic writes: files and directories that appear complete or not at all."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -10,9 +10,15 @@ from espnet_diverse.errors import DataError
 
 def write_text(path: Path, text: str) -> None:
     """Write `text` as utf-8 to a temporary file beside `path`, then rename it."""
+    write_parts(path, [text])
+
+
+def write_parts(path: Path, parts: Iterable[str]) -> None:
+    """Write parts of a text, one after another, as `write_text` does."""
     partial = path.with_name(f".{path.name}.partial")
     try:
-        partial.write_text(text, encoding="utf-8", newline="\n")
+        with partial.open("w", encoding="utf-8", newline="\n") as file:
+            file.writelines(parts)
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)

@@ -1,15 +1,19 @@
 """Combination of data directories into one, as Kaldi's combine_data.sh does, with a domain for each."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from heapq import merge
+from itertools import pairwise
+from operator import itemgetter
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from espnet_diverse.conditions import TABLES
 from espnet_diverse.data.atomic_files import staged_directory
 from espnet_diverse.data.characters import id_fault
 from espnet_diverse.data.faults import Fault, decisive, refuse
 from espnet_diverse.data.formatting import check_target
-from espnet_diverse.data.kaldi import DataDir, read_data_dir, write_data_dir
+from espnet_diverse.data.kaldi import DataTables, scan_tables, write_data_dir
+from espnet_diverse.data.table_views import Joined, Same
 from espnet_diverse.data.validate import find_faults
 from espnet_diverse.errors import ConfigError, DataError
 
@@ -31,7 +35,7 @@ def parse_part(word: str) -> Part:
     return Part("", Path(word))
 
 
-def combine(parts: Sequence[Part], fill: Mapping[str, str] | None = None) -> DataDir:
+def combine(parts: Sequence[Part], fill: Mapping[str, str] | None = None) -> DataTables:
     """Read data directories and combine them.
 
     Ids do not change, so that hypotheses of a part and of the whole have the same ids; they must therefore differ
@@ -50,25 +54,33 @@ def combine(parts: Sequence[Part], fill: Mapping[str, str] | None = None) -> Dat
     fill = fill or {}
     for table in fill.keys() - set(TABLES):
         raise ConfigError(f"{table!r} cannot be filled with one value; allowed are {', '.join(TABLES)}")
-    sets: dict[Path, DataDir] = {}
+    sets: dict[Path, DataTables] = {}
     for domain, path in parts:
         if path in sets:
             raise DataError(f"{path}: is given twice; give each data directory once")
-        sets[path] = read_data_dir(path)
+        sets[path], faults = scan_tables(path)
+        refuse(faults)
         _name(sets[path], {DOMAINS: domain} if domain else {})
         _name(sets[path], {table: name for table, name in fill.items() if not sets[path].conditions.get(table)})
     refuse(_clashes(sets) + _gaps(sets))
-    combined = DataDir()
-    for data in sets.values():
-        for name in ("wav_scp", "text", "utt2spk", "segments", "src_text"):
-            getattr(combined, name).update(getattr(data, name))
-        for name, table in data.conditions.items():
-            combined.conditions.setdefault(name, {}).update(table)
+    combined = _joined(list(sets.values()))
     refuse(decisive(find_faults(combined, read_audio=False)))
     return combined
 
 
-def write_combined(parts: Sequence[Part], output_dir: Path, fill: Mapping[str, str] | None = None) -> DataDir:
+def _joined(sets: Sequence[DataTables]) -> DataTables:
+    conditions = {name: [data.conditions.get(name, {}) for data in sets] for name in TABLES}
+    return DataTables(
+        wav_scp=Joined([data.wav_scp for data in sets]),
+        text=Joined([data.text for data in sets]),
+        utt2spk=Joined([data.utt2spk for data in sets]),
+        segments=Joined([data.segments for data in sets]),
+        src_text=Joined([data.src_text for data in sets]),
+        conditions={name: Joined(tables) for name, tables in conditions.items() if any(tables)},
+    )
+
+
+def write_combined(parts: Sequence[Part], output_dir: Path, fill: Mapping[str, str] | None = None) -> DataTables:
     """Write the result of `combine` to `output_dir`, replacing a data directory there; audio is not copied.
 
     Raises:
@@ -83,31 +95,38 @@ def write_combined(parts: Sequence[Part], output_dir: Path, fill: Mapping[str, s
     return combined
 
 
-def _name(data: DataDir, names: Mapping[str, str]) -> None:
+def _name(data: DataTables, names: Mapping[str, str]) -> None:
     """Set one value for all utterances in each table of `names`."""
-    for table, name in names.items():
-        data.conditions[table] = dict.fromkeys(data.utterances(), name)
+    data.conditions = {**data.conditions, **{table: Same(data.by_utterance(), name) for table, name in names.items()}}
 
 
-def _clashes(sets: Mapping[Path, DataDir]) -> list[Fault]:
-    """Utterances that are in two sets, and recordings with two different files."""
-    faults = []
-    owner: dict[str, Path] = {}
-    wavs: dict[str, str] = {}
-    for path, data in sets.items():
-        for utterance in data.utterances():
-            if utterance in owner:
-                what = f"is also in {owner[utterance]}; an id may be in one directory only: prepare one of them again"
-                faults.append(Fault(str(path), utterance, what))
-            owner[utterance] = path
-        for recording, wav in data.wav_scp.items():
-            if data.segments and wavs.get(recording, wav) != wav:
-                faults.append(Fault(str(path / "wav.scp"), recording, f"is {wavs[recording]} in another directory"))
-            wavs[recording] = wav
-    return faults
+def _clashes(sets: Mapping[Path, DataTables]) -> list[Fault]:
+    """Utterances that are in two sets, and recordings with two different files; by set, then by id."""
+    paths, faults = list(sets), []
+    for (before, _, first), (utterance, _, number) in pairwise(
+        _merged([data.by_utterance() for data in sets.values()])
+    ):
+        if utterance == before:
+            what = f"is also in {paths[first]}; an id may be in one directory only: prepare one of them again"
+            faults.append((number, Fault(str(paths[number]), utterance, what)))
+    if any(data.segments for data in sets.values()):
+        for (before, other, _), (recording, wav, number) in pairwise(_merged([data.wav_scp for data in sets.values()])):
+            if recording == before and wav != other and sets[paths[number]].segments:
+                file = str(paths[number] / "wav.scp")
+                faults.append((number, Fault(file, recording, f"is {other} in another directory")))
+    return [fault for _, fault in sorted(faults, key=lambda one: one[0])]
 
 
-def _gaps(sets: Mapping[Path, DataDir]) -> list[Fault]:
+def _merged(tables: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, Any, int]]:
+    """Id, value and number of the table of all rows, sorted by id, then by table."""
+
+    def rows(number: int, table: Mapping[str, Any]) -> Iterator[tuple[str, Any, int]]:
+        return ((key, value, number) for key, value in table.items())
+
+    return merge(*(rows(number, table) for number, table in enumerate(tables)), key=itemgetter(0))
+
+
+def _gaps(sets: Mapping[Path, DataTables]) -> list[Fault]:
     """Directories without an optional table that others have."""
     faults = []
     for table in ("wav.scp", "utt2spk", "segments", "src_text", *TABLES):

@@ -1,12 +1,15 @@
 """A mended copy of a data directory, and what two directories share that should not."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from espnet_diverse.data.atomic_files import staged_directory
 from espnet_diverse.data.faults import ACTIONS, Fault, refuse
 from espnet_diverse.data.formatting import check_target
-from espnet_diverse.data.kaldi import keep_utterances, read_data_dir, scan_data_dir, write_data_dir
+from espnet_diverse.data.kaldi import DataTables, scan_tables, write_data_dir
+from espnet_diverse.data.repetitions import in_both
+from espnet_diverse.data.table_views import Without, lacking
 from espnet_diverse.errors import DataError
 
 
@@ -32,23 +35,53 @@ def write_fixed(
         raise DataError(f"{target}: is the directory to mend; choose another path")
     dropped = [fault for fault in faults if actions[fault.kind] == "drop"]
     refuse([f for f in faults if actions[f.kind] == "refuse"] + [f for f in dropped if not isinstance(f.where, str)])
-    data, _ = scan_data_dir(source)
-    by_recording: dict[str, list[str]] = {}
-    for utterance, segment in data.segments.items():
-        by_recording.setdefault(segment.recording, []).append(utterance)
-    for fault in dropped:
-        of_recording = data.segments and fault.file.endswith("wav.scp")
-        for utterance in by_recording.get(str(fault.where), []) if of_recording else [str(fault.where)]:
-            data.dropped.setdefault(utterance, fault.what)
-    tables = [data.text, data.utt2spk, data.src_text, *data.conditions.values()]
-    whole = set(data.utterances()).intersection(*(table.keys() for table in tables if table))
-    fixed = keep_utterances(data, whole - data.dropped.keys())
+    data, _ = scan_tables(source)
+    fixed = _without(data, _reasons(data, dropped))
     if not fixed.text:
-        raise DataError(f"{source}: no utterance is left of {len(data.utterances())}; see the list of faults")
+        raise DataError(f"{source}: no utterance is left of {len(data.by_utterance())}; see the list of faults")
     check_target({target.name: fixed}, target.absolute().parent)
     with staged_directory(target) as staging:
         write_data_dir(fixed, staging)
-    return len(fixed.text), len(data.dropped)
+    return len(fixed.text), len(fixed.dropped)
+
+
+def _reasons(data: DataTables, dropped: Sequence[Fault]) -> dict[str, str]:
+    """Why each utterance is dropped; faults of a recording are those of all of its segments."""
+    in_recordings = {str(fault.where) for fault in dropped if data.segments and fault.file.endswith("wav.scp")}
+    by_recording: dict[str, list[str]] = {}
+    for utterance, segment in data.segments.items() if in_recordings else ():
+        if segment.recording in in_recordings:
+            by_recording.setdefault(segment.recording, []).append(utterance)
+    reasons: dict[str, str] = {}
+    for fault in dropped:
+        of_recording = data.segments and fault.file.endswith("wav.scp")
+        for utterance in by_recording.get(str(fault.where), []) if of_recording else [str(fault.where)]:
+            reasons.setdefault(utterance, fault.what)
+    return reasons
+
+
+def _without(data: DataTables, reasons: Mapping[str, str]) -> DataTables:
+    """The utterances that are in all tables and are not dropped, and the recordings of which some are left."""
+    spoken = data.by_utterance()
+    left_out = set(reasons)
+    for table in (data.text, data.utt2spk, data.src_text, *data.conditions.values()):
+        left_out.update(lacking(table, spoken) if table else ())
+
+    def kept(table: Mapping[str, Any]) -> Mapping[str, Any]:
+        return Without(table, left_out.union(lacking(spoken, table)))
+
+    segments = kept(data.segments)
+    used = {segment.recording for segment in segments.values()}
+    unused = {recording for recording in data.wav_scp if recording not in used} if data.segments else left_out
+    return DataTables(
+        wav_scp=Without(data.wav_scp, unused),
+        text=kept(data.text),
+        utt2spk=kept(data.utt2spk),
+        segments=segments,
+        src_text=kept(data.src_text),
+        conditions={name: kept(table) for name, table in data.conditions.items()},
+        dropped=reasons,
+    )
 
 
 def shared(source: Path, other: Path) -> Iterator[Fault]:
@@ -57,12 +90,21 @@ def shared(source: Path, other: Path) -> Iterator[Fault]:
     Raises:
         DataError: A table of `other` is faulty.
     """
-    data, _ = scan_data_dir(source)
-    trained = read_data_dir(other)
-    speakers = set(trained.utt2spk.values()) if trained.utt2spk else set(trained.utterances())
-    for speaker in sorted({data.speaker(utterance) for utterance in data.utterances()} & speakers):
+    data, _ = scan_tables(source)
+    trained, faults = scan_tables(other)
+    refuse(faults)
+    speakers = set(trained.utt2spk.values()) if trained.utt2spk else trained.by_utterance()
+    for speaker in sorted(in_both(_speakers(data), speakers)):
         yield Fault(f"{source}/utt2spk", speaker, f"this speaker is also in {other}", "shared_speaker")
-    texts = set(trained.text.values())
-    for utterance, text in data.text.items():
+    texts = in_both(data.text.values(), trained.text.values())
+    for utterance, text in data.text.items() if texts else ():
         if text and text in texts:
             yield Fault(f"{source}/text", utterance, f"this sentence is also in {other}: {text[:40]!r}", "shared_text")
+
+
+def _speakers(data: DataTables) -> Collection[str]:
+    """The speakers of the utterances; an utterance itself where utt2spk has none."""
+    spoken = data.by_utterance()
+    if not data.utt2spk:
+        return spoken
+    return {*Without(data.utt2spk, set(lacking(spoken, data.utt2spk))).values(), *lacking(data.utt2spk, spoken)}

@@ -17,7 +17,7 @@ from espnet_diverse.data.atomic_files import staged_directory
 from espnet_diverse.data.faults import Fault, decisive, refuse
 from espnet_diverse.data.format_audio import AudioFormat, Job, Kept, Spoken, all_lost
 from espnet_diverse.data.format_options import FormatOptions
-from espnet_diverse.data.kaldi import DataDir, write_data_dir
+from espnet_diverse.data.kaldi import DataDir, DataTables, write_data_dir
 from espnet_diverse.data.tables import entry_faults
 from espnet_diverse.data.threads import Workers, map_in_parallel
 from espnet_diverse.data.validate import find_faults
@@ -103,7 +103,7 @@ def _all_dropped(dropped: Mapping[str, str]) -> str:
     return f"no utterance is left; all {len(dropped)} are dropped, the first is {utterance}: {reason}"
 
 
-def check_target(sets: Mapping[str, DataDir], output_dir: Path) -> None:
+def check_target(sets: Mapping[str, DataTables], output_dir: Path) -> None:
     """Refuse to replace a directory that is no data directory, or that contains the audio to read."""
     refuse([Fault("output directory", None, what) for what in entry_faults("wav.scp", "", str(output_dir))])
     for name, data in sets.items():

@@ -16,7 +16,7 @@ utt2spk when writing and never read.
 """
 
 from array import array
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from math import isnan
 from pathlib import Path
@@ -29,6 +29,7 @@ from espnet_diverse.conditions import TABLES
 from espnet_diverse.data.atomic_files import write_text
 from espnet_diverse.data.faults import Fault, refuse
 from espnet_diverse.data.packed_table import Column, PackedTable
+from espnet_diverse.data.table_views import Mapped, in_order, items_in_order
 from espnet_diverse.data.tables import COLUMNS, parse_segment, read_table, scan_packed, write_table
 
 __all__ = ["DataDir", "Segment", "read_data_dir", "read_table", "scan_data_dir", "write_data_dir", "write_table"]
@@ -39,28 +40,7 @@ SOURCES = ("wav.scp", "feats.scp")
 
 @dataclass
 class DataTables:
-    """The tables of a data directory, to be read alone; see `DataDir`. Dicts need not be sorted, other tables are."""
-
-    wav_scp: Mapping[str, str] = field(default_factory=dict)
-    text: Mapping[str, str] = field(default_factory=dict)
-    utt2spk: Mapping[str, str] = field(default_factory=dict)
-    segments: Mapping[str, Segment] = field(default_factory=dict)
-    src_text: Mapping[str, str] = field(default_factory=dict)
-    conditions: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-
-    @property
-    def is_text(self) -> bool:
-        """Whether this is a directory of text alone."""
-        return bool(self.text) and not (self.wav_scp or self.segments or self.utt2spk)
-
-    def by_utterance(self) -> Mapping[str, Any]:
-        """The table whose ids are the utterances with audio, or the sentences of a directory of text alone."""
-        return self.text if self.is_text else self.segments or self.wav_scp
-
-
-@dataclass
-class DataDir(DataTables):
-    """One set of a corpus, as the tables of a Kaldi data directory.
+    """One set of a corpus, as the tables of a Kaldi data directory, to be read alone; tables but dicts are sorted.
 
     Attributes:
         wav_scp: Path of each recording. Without segments each recording is an utterance.
@@ -72,6 +52,60 @@ class DataDir(DataTables):
         dropped: Utterances that were dropped, with the reason; written as dropped.tsv.
         extra: Other tables by file name, with a value by utterance or by speaker, such as spk2gender.
     """
+
+    wav_scp: Mapping[str, str] = field(default_factory=dict)
+    text: Mapping[str, str] = field(default_factory=dict)
+    utt2spk: Mapping[str, str] = field(default_factory=dict)
+    segments: Mapping[str, Segment] = field(default_factory=dict)
+    src_text: Mapping[str, str] = field(default_factory=dict)
+    conditions: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    dropped: Mapping[str, str] = field(default_factory=dict)
+    extra: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    @property
+    def is_text(self) -> bool:
+        """Whether this is a directory of text alone."""
+        return bool(self.text) and not (self.wav_scp or self.segments or self.utt2spk)
+
+    def by_utterance(self) -> Mapping[str, Any]:
+        """The table whose ids are the utterances with audio, or the sentences of a directory of text alone."""
+        return self.text if self.is_text else self.segments or self.wav_scp
+
+    def required(self) -> tuple[str, ...]:
+        """Names of the required tables."""
+        return ("text",) if self.is_text else ("wav.scp", "text")
+
+    def spk2utt(self) -> dict[str, list[str]]:
+        """Sorted utterances of each speaker."""
+        speakers: dict[str, list[str]] = {}
+        for utterance, speaker in items_in_order(self.utt2spk):
+            speakers.setdefault(speaker, []).append(utterance)
+        return speakers
+
+    def tables(self) -> dict[str, Mapping[str, str]]:
+        """Each table by file name, as it is written; missing optional tables are empty."""
+        return {
+            "wav.scp": self.wav_scp,
+            "text": self.text,
+            "utt2spk": self.utt2spk,
+            "segments": self._written_segments(),
+            "src_text": self.src_text,
+            **{name: self.conditions.get(name, {}) for name in TABLES},
+            **self.extra,
+        }
+
+    def _written_segments(self) -> Mapping[str, str]:
+        def written(segment: Segment) -> str:
+            return f"{segment.recording} {segment.start} {segment.end}"
+
+        if isinstance(self.segments, dict):
+            return {utterance: written(segment) for utterance, segment in self.segments.items()}
+        return Mapped(self.segments, written)
+
+
+@dataclass
+class DataDir(DataTables):
+    """One set of a corpus in dicts, which may be changed and need not be sorted."""
 
     wav_scp: dict[str, str] = field(default_factory=dict)
     text: dict[str, str] = field(default_factory=dict)
@@ -86,56 +120,23 @@ class DataDir(DataTables):
         """Sorted ids of the utterances with audio, or of the sentences of a directory of text alone."""
         return sorted(self.by_utterance())
 
-    def required(self) -> tuple[str, ...]:
-        """Names of the required tables."""
-        return ("text",) if self.is_text else ("wav.scp", "text")
-
     def speaker(self, utterance: str) -> str:
         """Speaker of an utterance; the utterance itself where there is no utt2spk."""
         return self.utt2spk.get(utterance, utterance)
 
-    def spk2utt(self) -> dict[str, list[str]]:
-        """Sorted utterances of each speaker."""
-        speakers: dict[str, list[str]] = {}
-        for utterance, speaker in sorted(self.utt2spk.items()):
-            speakers.setdefault(speaker, []).append(utterance)
-        return speakers
-
-    def tables(self) -> dict[str, dict[str, str]]:
-        """Each table by file name, as it is written; missing optional tables are empty."""
-        return {
-            "wav.scp": self.wav_scp,
-            "text": self.text,
-            "utt2spk": self.utt2spk,
-            "segments": {u: f"{s.recording} {s.start} {s.end}" for u, s in self.segments.items()},
-            "src_text": self.src_text,
-            **{name: self.conditions.get(name, {}) for name in TABLES},
-            **self.extra,
-        }
-
-
-def in_order(table: Mapping[str, Any]) -> Iterable[str]:
-    """The ids of a table of `DataTables`, sorted; those that were read from files are sorted already."""
-    return sorted(table) if isinstance(table, dict) else table
-
-
-def items_in_order(table: Mapping[str, Any]) -> Collection[tuple[str, Any]]:
-    """The ids and values of a table of `DataTables`, sorted."""
-    return sorted(table.items()) if isinstance(table, dict) else table.items()
-
 
 def column(table: Mapping[str, Any], numbers: array) -> Mapping[str, float]:
-    """A number for each id of a table of `DataTables`, in the order of `in_order`; NaN stands for none."""
-    packed = table.table if isinstance(table, _Segments) else table
+    """A number for each id of a table of `DataTables`, in the order of its ids; NaN stands for none."""
+    packed = table.table if isinstance(table, Mapped) else table
     if isinstance(packed, PackedTable):
         return Column(packed, np.array(numbers, np.float64))
     return {key: number for key, number in zip(in_order(table), numbers, strict=True) if not isnan(number)}
 
 
-def keep_utterances(data: DataDir, kept: Collection[str]) -> DataDir:
+def keep_utterances(data: DataTables, kept: Collection[str]) -> DataDir:
     """Return some utterances of a set, without recordings of which no utterance is left. Dropped ones stay listed."""
 
-    def of_kept(table: dict) -> dict:
+    def of_kept(table: Mapping) -> dict:
         return {utterance: value for utterance, value in table.items() if utterance in kept}
 
     segments = of_kept(data.segments)
@@ -147,8 +148,8 @@ def keep_utterances(data: DataDir, kept: Collection[str]) -> DataDir:
         segments=segments,
         src_text=of_kept(data.src_text),
         conditions={name: of_kept(table) for name, table in data.conditions.items()},
-        dropped=data.dropped,
-        extra=data.extra,
+        dropped=dict(data.dropped),
+        extra={name: dict(table) for name, table in data.extra.items()},
     )
 
 
@@ -158,22 +159,6 @@ def evenly_spaced(data: DataDir, count: int) -> DataDir:
     if count >= len(there):
         return data
     return keep_utterances(data, {there[i * len(there) // count] for i in range(count)})
-
-
-class _Segments(Mapping[str, Segment]):
-    """The segments of a table, each read from its row when it is asked for."""
-
-    def __init__(self, table: Mapping[str, str]):
-        self.table = table
-
-    def __len__(self) -> int:
-        return len(self.table)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.table)
-
-    def __getitem__(self, utterance: str) -> Segment:
-        return parse_segment(self.table[utterance])
 
 
 def scan_tables(path: Path, source: str = "wav.scp") -> tuple[DataTables, list[Fault]]:
@@ -191,7 +176,9 @@ def scan_tables(path: Path, source: str = "wav.scp") -> tuple[DataTables, list[F
             faults += found
     wav_scp, text, utt2spk, src_text = (tables.get(name, {}) for name in (source, "text", "utt2spk", "src_text"))
     conditions = {name: tables[name] for name in TABLES if name in tables}
-    return DataTables(wav_scp, text, utt2spk, _Segments(tables.get("segments", {})), src_text, conditions), faults
+    return DataTables(
+        wav_scp, text, utt2spk, Mapped(tables.get("segments", {}), parse_segment), src_text, conditions
+    ), faults
 
 
 def scan_data_dir(path: Path, source: str = "wav.scp") -> tuple[DataDir, list[Fault]]:
@@ -218,7 +205,7 @@ def read_data_dir(path: Path) -> DataDir:
     return data
 
 
-def write_data_dir(data: DataDir, path: Path) -> None:
+def write_data_dir(data: DataTables, path: Path) -> None:
     """Write every table, spk2utt and, if utterances were dropped, dropped.tsv (utterance, reason)."""
     path.mkdir(parents=True, exist_ok=True)
     tables = data.tables() | {"spk2utt": {speaker: " ".join(ids) for speaker, ids in data.spk2utt().items()}}

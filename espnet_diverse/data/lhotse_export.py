@@ -1,12 +1,17 @@
 """A data directory as manifests of lhotse: recordings and supervisions, written through the library (extra lhotse)."""
 
+import tempfile
+from array import array
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
 from espnet_diverse.audio.reading import inspect_audio
 from espnet_diverse.audio.segments import Segment
-from espnet_diverse.data.kaldi import DataDir, read_data_dir
-from espnet_diverse.data.threads import map_in_threads
+from espnet_diverse.data.faults import refuse
+from espnet_diverse.data.kaldi import DataTables, column, scan_tables
+from espnet_diverse.data.table_views import in_order, items_in_order
+from espnet_diverse.data.threads import iterate_in_threads
 from espnet_diverse.errors import ConfigError, DataError
 
 
@@ -31,27 +36,49 @@ def export(data_dir: Path, output_dir: Path, nj: int = 4) -> list[Path]:
         DataError: The data directory is faulty or has no audio, or audio needs a conversion.
     """
     library = _library()
-    recordings, supervisions = manifests(read_data_dir(data_dir), nj)
-    output_dir.mkdir(parents=True, exist_ok=True)
+    data, faults = scan_tables(data_dir)
+    refuse(faults)
+    kinds = (library.RecordingSet, library.Recording), (library.SupervisionSet, library.SupervisionSegment)
     paths = manifest_paths(data_dir, output_dir)
-    library.RecordingSet.from_dicts(recordings).to_file(str(paths[0]))
-    library.SupervisionSet.from_dicts(supervisions).to_file(str(paths[1]))
+    recordings, supervisions = manifests(data, nj)
+    output_dir.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=output_dir, prefix=".manifests") as staging:
+        staged = [Path(staging, path.name) for path in paths]
+        for (kind, item), rows, path in zip(kinds, (recordings, supervisions), staged, strict=True):
+            with kind.open_writer(path) as writer:
+                for row in rows:
+                    writer.write(item.from_dict(row))
+        for file, path in zip(staged, paths, strict=True):
+            file.replace(path)
     return paths
 
 
-def manifests(data: DataDir, nj: int = 4) -> tuple[list[dict], list[dict]]:
-    """Recordings and supervisions as lhotse serialises them.
+def manifests(data: DataTables, nj: int = 4) -> tuple[Iterator[dict], Iterator[dict]]:
+    """Recordings and supervisions as lhotse serialises them; the recordings must be read first.
 
     A translation and its language are custom fields of a supervision, whose text is the transcript.
 
     Raises:
-        DataError: The data has no audio, or audio needs a conversion.
+        DataError: The data has no audio, or audio needs a conversion, which is found as recordings are read.
     """
     if data.is_text:
         raise DataError("the data directory is text alone; lhotse's manifests are of recordings")
-    recordings = map_in_threads(_recording, sorted(data.wav_scp.items()), nj, "read audio")
-    by_id = {recording["id"]: recording for recording in recordings}
-    return recordings, [_supervision(data, utterance, by_id) for utterance in data.utterances()]
+    seconds, channels = array("d"), array("d")
+
+    def recordings() -> Iterator[dict]:
+        items = items_in_order(data.wav_scp)
+        for recording in iterate_in_threads(_recording, items, nj, "read audio", len(items)):
+            seconds.append(recording["duration"])
+            channels.append(len(recording["sources"][0]["channels"]))
+            yield recording
+
+    def supervisions() -> Iterator[dict]:
+        lengths, counts = column(data.wav_scp, seconds), column(data.wav_scp, channels)
+        for utterance in in_order(data.by_utterance()):
+            segment = data.segments.get(utterance) or Segment(utterance, 0.0, lengths[utterance])
+            yield _supervision(data, utterance, segment, lengths[segment.recording], int(counts[segment.recording]))
+
+    return recordings(), supervisions()
 
 
 def _recording(item: tuple[str, str]) -> dict:
@@ -64,29 +91,27 @@ def _recording(item: tuple[str, str]) -> dict:
     return {"id": name, "sources": [source], **length}
 
 
-def _supervision(data: DataDir, utterance: str, recordings: dict[str, dict]) -> dict:
-    segment = data.segments.get(utterance) or Segment(utterance, 0.0, recordings[utterance]["duration"])
-    recording = recordings[segment.recording]
+def _supervision(data: DataTables, utterance: str, segment: Segment, seconds: float, channels: int) -> dict:
+    """The supervision of a segment of a recording of so many seconds and channels."""
     translated = {"translation": data.text[utterance]} if data.src_text else {}
     custom = {"domain": _value(data, "utt2domain", utterance), **translated}
     custom["target_language"] = _value(data, "utt2tgtlang", utterance)
     custom = {name: value for name, value in custom.items() if value}
-    channels = recording["sources"][0]["channels"]
     values = {
         "id": utterance,
-        "recording_id": recording["id"],
+        "recording_id": segment.recording,
         "start": segment.start,
-        "duration": round(min(segment.end, recording["duration"]) - segment.start, 6),
-        "channel": channels[0] if len(channels) == 1 else channels,
+        "duration": round(min(segment.end, seconds) - segment.start, 6),
+        "channel": 0 if channels == 1 else list(range(channels)),
         "text": (data.src_text or data.text)[utterance],
-        "speaker": data.speaker(utterance),
+        "speaker": data.utt2spk.get(utterance, utterance),
         "language": _value(data, "utt2lang", utterance),
         "custom": custom,
     }
     return {name: value for name, value in values.items() if value not in (None, {})}
 
 
-def _value(data: DataDir, table: str, utterance: str) -> str | None:
+def _value(data: DataTables, table: str, utterance: str) -> str | None:
     return data.conditions.get(table, {}).get(utterance)
 
 

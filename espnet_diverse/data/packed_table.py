@@ -9,10 +9,11 @@ and one that is overwritten in its place is an error as soon as an id is not whe
 import os
 import weakref
 from array import array
-from collections.abc import ItemsView, Iterator, Mapping, ValuesView
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from espnet_diverse.data.table_views import TableView
 from espnet_diverse.errors import DataError
 
 if TYPE_CHECKING:  # commands that show their options alone do not wait for numpy
@@ -23,7 +24,7 @@ _BLOCK = 1024  # rows that are read at once
 _SPREAD = 1 << 20  # bytes between the rows of a block, beyond which they are read one by one
 
 
-class PackedTable(Mapping[str, str]):
+class PackedTable(TableView[str]):
     """Values by id, sorted by id; `Rows` makes it.
 
     Args:
@@ -65,14 +66,6 @@ class PackedTable(Mapping[str, str]):
             return isinstance(key, str) and self.row_of(key) >= 0
         except KeyError:
             return False
-
-    def items(self) -> ItemsView[str, str]:
-        """Ids and values, read in blocks."""
-        return _Items(self)
-
-    def values(self) -> ValuesView[str]:
-        """Values, read in blocks."""
-        return _Values(self)
 
     def pair(self, row: int) -> tuple[str, str]:
         """Id and value of a row, counted from 0."""
@@ -141,20 +134,6 @@ class PackedTable(Mapping[str, str]):
 
     def _refuse(self) -> NoReturn:
         raise DataError(f"{self.path}: was overwritten while it was in use; start again")
-
-
-class _Items(ItemsView[str, str]):
-    _mapping: PackedTable
-
-    def __iter__(self) -> Iterator[tuple[str, str]]:
-        return self._mapping.pairs()
-
-
-class _Values(ValuesView[str]):
-    _mapping: PackedTable
-
-    def __iter__(self) -> Iterator[str]:
-        return (value for _, value in self._mapping.pairs())
 
 
 class Column(Mapping[str, float]):

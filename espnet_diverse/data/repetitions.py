@@ -40,6 +40,16 @@ def alike(names: Iterable[str], reduced: Callable[[str], str]) -> Iterator[tuple
             yield name, first[key]
 
 
+def in_both(texts: Collection[str], others: Collection[str]) -> set[str]:
+    """The texts that both collections have, which are read twice."""
+    if not texts or not others:
+        return set()
+    hashes = [np.fromiter(map(hash, some), np.int64) for some in (texts, others)]
+    several = set(np.intersect1d(*hashes).tolist())
+    maybe = {text for text in texts if several and hash(text) in several}
+    return {text for text in others if maybe and text in maybe}
+
+
 def same_digests(rows: array, digests: bytearray) -> Iterator[tuple[int, int]]:
     """Rows with the digest of an earlier row, in their order, each with the first such row.
 

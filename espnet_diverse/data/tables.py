@@ -14,7 +14,7 @@ from math import inf, nan
 from pathlib import Path
 
 from espnet_diverse.audio.segments import Segment
-from espnet_diverse.data.atomic_files import write_text
+from espnet_diverse.data.atomic_files import write_parts
 from espnet_diverse.data.characters import clean_text, id_fault, text_fault
 from espnet_diverse.data.faults import Fault, refuse
 from espnet_diverse.data.lines import numbered_lines, placed_lines
@@ -226,5 +226,6 @@ _VALUE_FAULTS = {
 
 
 def write_table(path: Path, table: Mapping[str, str]) -> None:
-    """Write one table atomically, sorted by id in byte order."""
-    write_text(path, "".join(f"{key} {value}\n" for key, value in sorted(table.items())))
+    """Write one table atomically, sorted by id in byte order; tables other than dicts are sorted."""
+    rows = ((key, table[key]) for key in sorted(table)) if isinstance(table, dict) else table.items()
+    write_parts(path, (f"{key} {value}\n" for key, value in rows))

@@ -6,7 +6,7 @@ What is found has a kind, and `faults.ACTIONS` says what is done about it.
 
 import os
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from hashlib import blake2b
 from math import nan
@@ -20,10 +20,11 @@ from espnet_diverse.audio.reading import open_file
 from espnet_diverse.audio.riff import unread_bytes
 from espnet_diverse.audio.segments import segment_fault
 from espnet_diverse.data.faults import Fault, decisive, refuse
-from espnet_diverse.data.kaldi import DataDir, DataTables, column, in_order, items_in_order, scan_tables
+from espnet_diverse.data.kaldi import DataTables, column, scan_tables
 from espnet_diverse.data.plausibility import Limits, length_findings, measure, sound_findings, text_findings
 from espnet_diverse.data.recording_faults import Formats, SameAudio
 from espnet_diverse.data.repetitions import DIGEST, alike, most_of
+from espnet_diverse.data.table_views import in_order, items_in_order, lacking
 from espnet_diverse.data.tables import entry_faults
 from espnet_diverse.data.threads import Workers, map_in_parallel
 from espnet_diverse.errors import DataError, UserError
@@ -33,7 +34,7 @@ _LIMITS = Limits()
 
 
 def validate(
-    source: DataDir | Path,
+    source: DataTables | Path,
     read_audio: bool = True,
     nj: int | Workers = 4,
     rate: int | None = None,
@@ -58,7 +59,7 @@ def validate(
 
 
 def find_faults(
-    source: DataDir | Path,
+    source: DataTables | Path,
     read_audio: bool = True,
     nj: int | Workers = 4,
     rate: int | None = None,
@@ -72,7 +73,7 @@ def find_faults(
     """
     scp = "wav.scp" if features is None else "feats.scp"
     data: DataTables
-    if isinstance(source, DataDir):
+    if isinstance(source, DataTables):
         data, folder, faults = source, "", _table_faults(source)
     else:
         data, faults = scan_tables(source, scp)
@@ -88,7 +89,7 @@ def find_faults(
     return faults
 
 
-def _table_faults(data: DataDir) -> list[Fault]:
+def _table_faults(data: DataTables) -> list[Fault]:
     """The faults that `scan_data_dir` finds in files, for tables in memory."""
     faults = []
     for name, table in data.tables().items():
@@ -110,13 +111,13 @@ def _key_faults(data: DataTables, folder: str, scp: str) -> list[Fault]:
     if spoken and data.text:
         add_or_remove = "or remove the line"
         strange = f"transcript without audio in {source}; add it {add_or_remove}"
-        found += faults("text", _lacking(spoken, data.text), strange)
+        found += faults("text", lacking(spoken, data.text), strange)
         missing = f"audio without transcript in text; add it {add_or_remove}"
-        found += faults(source, _lacking(data.text, spoken), missing)
+        found += faults(source, lacking(data.text, spoken), missing)
     for name, table in (("utt2spk", data.utt2spk), ("src_text", data.src_text), *data.conditions.items()):
         if spoken and table:
-            found += faults(name, _lacking(table, spoken), "has no line in this table; add one")
-            found += faults(name, _lacking(spoken, table), f"is not in {source}; remove the line")
+            found += faults(name, lacking(table, spoken), "has no line in this table; add one")
+            found += faults(name, lacking(spoken, table), f"is not in {source}; remove the line")
     if data.segments and data.wav_scp:
         used = {segment.recording for segment in data.segments.values()}
         unknown = {recording for recording in used if recording not in data.wav_scp}
@@ -125,19 +126,6 @@ def _key_faults(data: DataTables, folder: str, scp: str) -> list[Fault]:
         unused = (recording for recording in in_order(data.wav_scp) if recording not in used)
         found += faults("wav.scp", unused, "no segment uses this recording; remove it")
     return found
-
-
-def _lacking(table: Mapping[str, object], keys: Mapping[str, object]) -> Iterator[str]:
-    """The ids among `keys` that a table lacks, sorted."""
-    if table is keys:
-        return
-    others = iter(in_order(table))
-    other = next(others, None)
-    for key in in_order(keys):
-        while other is not None and other < key:
-            other = next(others, None)
-        if other != key:
-            yield key
 
 
 class _Heard(NamedTuple):

@@ -10,6 +10,7 @@ reference, all units of the hypothesis are insertions. References and hypotheses
 
 import importlib.metadata
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 import jiwer
 import numpy as np
@@ -23,6 +24,7 @@ from espnet_diverse.vocabulary import normalise
 
 UNITS = {"char": "CER", "word": "WER"}
 NORMALISATIONS = ("none", "wer")
+_BLOCK = 1000  # sentences that are aligned at once
 
 
 class ErrorRate(Metric):
@@ -55,17 +57,20 @@ class ErrorRate(Metric):
         self.ignore_spaces = ignore_spaces
         self.normalisation = normalisation
 
-    def align(self, references: Sequence[str], hypotheses: Sequence[str], languages: Sequence[str]) -> list[Pairs]:
+    def align(self, references: Sequence[str], hypotheses: Sequence[str], languages: Sequence[str]) -> Iterator[Pairs]:
         """Aligned units of each sentence; the arguments are those of `statistics`."""
-        sides = [list(map(self._prepared, texts, languages)) for texts in (references, hypotheses)]
         process = jiwer.process_characters if self.unit == "char" else jiwer.process_words
-        result = process(*sides)
-        sentences = zip(result.references, result.hypotheses, result.alignments, strict=True)
-        return [tuple(_pairs(*sentence)) for sentence in sentences]
+        for start in range(0, len(references), _BLOCK):
+            block = slice(start, start + _BLOCK)
+            sides = [list(map(self._prepared, texts[block], languages[block])) for texts in (references, hypotheses)]
+            result = process(*sides)
+            for sentence in zip(result.references, result.hypotheses, result.alignments, strict=True):
+                yield tuple(_pairs(*sentence))
 
     def statistics(self, references: Sequence[str], hypotheses: Sequence[str], languages: Sequence[str]) -> np.ndarray:
         """Counts of each sentence, float64 of shape (sentences, 5)."""
-        return np.array([_counts(pairs) for pairs in self.align(references, hypotheses, languages)], dtype=np.float64)
+        counts = map(_counts, self.align(references, hypotheses, languages))
+        return np.fromiter(chain.from_iterable(counts), np.float64).reshape(len(references), 5)
 
     def score(self, sums: np.ndarray) -> np.ndarray:
         """Error rate in percent; without reference units 100 if there are errors, as in sacrebleu's TER, else 0."""

@@ -1,6 +1,6 @@
 """Output of scoring: tables with notes, and all numbers for JSON."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from espnet_diverse.scoring.alignment import Alignment
@@ -46,10 +46,15 @@ class Report:
                 )
         return notes
 
-    def alignments(self) -> str:
-        """Alignments of all sentences for each error rate, under the name of the metric; "" if there is none."""
+    def alignments(self) -> Iterator[str]:
+        """Alignments of all sentences for each error rate, under the name of the metric, in parts of one text."""
         rates = [metric for metric in self.metrics.values() if isinstance(metric, ErrorRate)]
-        return "\n".join(f"# {metric.name}\n{self._aligned(metric)}" for metric in rates)
+        references = list(self.corpus.references.values()) if rates else []
+        for metric in rates:
+            yield f"# {metric.name}\n" if metric is rates[0] else f"\n# {metric.name}\n"
+            aligned = metric.align(references, self.corpus.system.texts, self.corpus.language_list())
+            for number, (utterance, pairs) in enumerate(zip(self.corpus.references, aligned, strict=True)):
+                yield f"\n{Alignment(utterance, pairs)}" if number else str(Alignment(utterance, pairs))
 
     def to_dict(self) -> dict:
         """All numbers, for JSON.
@@ -75,9 +80,3 @@ class Report:
 
     def _named(self, name: str) -> dict[str, Row]:
         return {f"{self.corpus.system.name} {title}".strip(): row for title, row in self.scores[name].items()}
-
-    def _aligned(self, metric: ErrorRate) -> str:
-        references = list(self.corpus.references.values())
-        aligned = metric.align(references, self.corpus.system.texts, self.corpus.language_list())
-        named = zip(self.corpus.references, aligned, strict=True)
-        return "\n".join(str(Alignment(utterance, pairs)) for utterance, pairs in named)

@@ -1,5 +1,6 @@
 """References and the hypotheses of one or two systems, in the same order."""
 
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -43,7 +44,7 @@ class Corpus:
 
     def language_list(self) -> list[str]:
         """Language of each reference, or "" if it is unknown."""
-        return [self.languages.get(utterance, "") for utterance in self.references]
+        return [sys.intern(self.languages.get(utterance, "")) for utterance in self.references]
 
 
 def system_of(name: str, references: Mapping[str, str], hypotheses: Mapping[str, str]) -> System:

@@ -137,7 +137,8 @@ def test_wav_written_to_a_pipe_is_read_to_its_real_end(tmp_path, write_wav, size
 
 def test_a_wrong_length_in_a_header_takes_no_memory(tmp_path, write_wav):
     content = bytearray(write_wav(tmp_path / "x.flac").read_bytes())
-    content[21:26] = (int.from_bytes(content[21:26]) | (1 << 36) - 1).to_bytes(5)  # samples: 256 GB as float32
+    samples = int.from_bytes(content[21:26], "big") | (1 << 36) - 1  # 256 GB as float32
+    content[21:26] = samples.to_bytes(5, "big")
     (tmp_path / "x.flac").write_bytes(content)
     tracemalloc.start()
     with pytest.raises(DataError, match=r"x\.flac: (holds|cannot be decoded)"):

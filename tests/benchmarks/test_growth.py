@@ -59,8 +59,8 @@ def test_a_stage_that_takes_too_much_memory_is_stopped_and_named(growth, tmp_pat
 
 
 def test_the_data_have_no_fault_and_hardly_a_sentence_twice(growth, tmp_path):
-    growth.write_data(tmp_path / "train", 300, seed=1)
-    growth.write_data(tmp_path / "again", 300, seed=1)
+    growth.write_text_data(tmp_path / "train", 300, seed=1)
+    growth.write_text_data(tmp_path / "again", 300, seed=1)
     assert find_faults(tmp_path / "train") == []
     texts = [line.split(maxsplit=1)[1] for line in (tmp_path / "train" / "text").read_text().splitlines()]
     assert len(texts) == 300 and len(set(texts)) > 280

@@ -31,6 +31,17 @@ def test_sentencepiece(type, text, tmp_path, capfd):
     assert capfd.readouterr().err == f"building a vocabulary of type {type} from 2 transcripts\n"
 
 
+@pytest.mark.parametrize("type", ["bpe", "unigram"])
+def test_a_sample_of_the_transcripts(type, text, tmp_path, capsys, caplog):
+    with text.open("a", encoding="utf-8") as file:
+        file.writelines(f"b-{number:03d} {'ab' * (number % 7 + 1)}\n" for number in range(300))
+    output, sample = tmp_path / "tokens", ["--input_sentence_size", "20"]
+    arguments = ["tokens", "--text", str(text), "--output_dir", str(output), "--type", type, "--vocab_size", "14"]
+    assert main([*arguments, *sample, "--coverage", str(text)]) == 0
+    assert " 0 of them unknown" in capsys.readouterr().out  # also of transcripts that are not in the sample
+    assert "notice: tokens are learned from a random sample of 20 of 302 sentences" in caplog.text
+
+
 def test_several_texts_make_one_vocabulary(text, tmp_path):
     other = tmp_path / "src_text"
     other.write_text("a-1 xy\n", encoding="utf-8")
@@ -62,6 +73,8 @@ def test_coverage_of_another_text(text, tmp_path, capsys):
         ("a-1 <unk> x\n", "", "text:1: transcript contains the reserved symbol <unk>"),
         ("a-1 abc\n", "--type bpe --vocab_size 900", "vocab_size 900 is too large for this text; the maximum is "),
         ("a-1 abc\n", "--type unigram", "vocab_size is None; type unigram needs a number of tokens"),
+        ("a-1 abc\n", "--input_sentence_size 5", "--input_sentence_size 5 is for the types bpe and unigram; leave it"),
+        ("a-1 abc\n", "--type bpe --vocab_size 9 --input_sentence_size -1", "input_sentence_size -1 is not possible"),
         ("a-1 abc\n", "--vocab_size 900", "vocab_size 900 is not possible with type char"),
         ("a-1 abc\n", "--type word", "unknown vocabulary type 'word'; choose one of char, bpe, unigram"),
         ("a-1 abc\n", "--coverage nowhere", "nowhere: cannot be read (No such file or directory)"),

@@ -1,6 +1,10 @@
+import tracemalloc
+from pathlib import Path
+
 import pytest
 
 from espnet_diverse.data.combining import Part, combine, parse_part, write_combined
+from espnet_diverse.data.faults import FaultsError
 from espnet_diverse.data.kaldi import DataDir, Segment, read_data_dir, write_data_dir
 from espnet_diverse.data.validate import validate
 from espnet_diverse.errors import ConfigError, DataError
@@ -123,3 +127,43 @@ def test_audio_and_text_alone_do_not_go_together(tmp_path, part):
     write_data_dir(DataDir(text={"t1": "text"}), tmp_path / "text")
     with pytest.raises(DataError, match="text: has no wav.scp, which .*/speech has; all need it or none"):
         combine([Part("", part("speech", "s1")), Part("", tmp_path / "text")])
+
+
+def test_the_files_are_those_of_the_same_tables_in_memory(tmp_path, part):
+    parts = [Part("read", part("a", "u2", "u5", utt2lang="en")), Part("", part("b", "u3", "u1", utt2domain="ted"))]
+    write_combined(parts, tmp_path / "all", {"utt2lang": "zh"})
+    whole, other = (read_data_dir(one.path) for one in parts)
+    whole.conditions["utt2domain"] = dict.fromkeys(whole.text, "read")
+    other.conditions["utt2lang"] = dict.fromkeys(other.text, "zh")
+    for name in ("wav_scp", "text", "utt2spk"):
+        getattr(whole, name).update(getattr(other, name))
+    for name, table in other.conditions.items():
+        whole.conditions[name].update(table)
+    write_data_dir(whole, tmp_path / "expected")
+    names = sorted(file.name for file in (tmp_path / "expected").iterdir())
+    assert names == sorted(file.name for file in (tmp_path / "all").iterdir())
+    for name in names:
+        assert (tmp_path / "all" / name).read_bytes() == (tmp_path / "expected" / name).read_bytes()
+
+
+def test_clashes_are_listed_by_directory(tmp_path):
+    for name, ids in (("c", "xyz"), ("a", "yz"), ("b", "xz")):
+        write_data_dir(DataDir(text=dict.fromkeys(ids, "text")), tmp_path / name)
+    with pytest.raises(FaultsError) as caught:
+        combine([Part("", tmp_path / name) for name in "cab"])
+    owners = [(Path(fault.file).name, fault.where, fault.what.split()[3][-2:-1]) for fault in caught.value.faults]
+    assert owners == [("a", "y", "c"), ("a", "z", "c"), ("b", "x", "c"), ("b", "z", "a")]
+
+
+def test_rows_are_not_kept_in_memory(tmp_path):
+    rows = 2000
+    for name in ("a", "b"):
+        text = {f"{name}{n:06d}": f"the sentence {n} of {name}" for n in range(rows)}
+        write_data_dir(DataDir(text=text), tmp_path / name)
+    tracemalloc.start()
+    try:
+        data = write_combined([Part(name, tmp_path / name) for name in ("a", "b")], tmp_path / "all")
+        taken = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert len(data.text) == 2 * rows and taken < 150 * 2 * rows

@@ -1,13 +1,15 @@
 """A mended copy of a data directory, and what two directories share."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 import soundfile
 
 from espnet_diverse.audio.segments import Segment
-from espnet_diverse.data.faults import ACTIONS
+from espnet_diverse.data.faults import ACTIONS, Fault
 from espnet_diverse.data.fixing import shared, write_fixed
-from espnet_diverse.data.kaldi import read_data_dir, write_data_dir
+from espnet_diverse.data.kaldi import DataDir, keep_utterances, read_data_dir, write_data_dir
 from espnet_diverse.data.tables import write_table
 from espnet_diverse.data.validate import find_faults, validate
 from espnet_diverse.errors import DataError
@@ -70,3 +72,41 @@ def test_shared_speakers_and_sentences_are_named(data, data_dir, tmp_path):
     data.utt2spk = {}
     write_data_dir(data, tmp_path / "test")
     assert {fault.where for fault in shared(tmp_path / "test", data_dir)} == {"a1", "a2", "b1"}
+
+
+def test_the_files_are_those_of_the_same_utterances_in_memory(data, tmp_path):
+    """What is mended without an object for each row equals what is kept of dicts, byte for byte."""
+    data.segments = {f"u{n}": Segment("a1" if n % 2 else "a2", n / 100, n / 100 + 0.2) for n in range(9)}
+    data.text, data.utt2spk, data.src_text = ({u: f"{word} {u}" for u in data.segments} for word in ("x", "s", "y"))
+    data.utt2spk = {u: f"s{n // 3}" for n, u in enumerate(data.segments)}
+    data.conditions = {"utt2lang": dict.fromkeys(data.segments, "de")}
+    del data.utt2spk["u5"], data.src_text["u0"]
+    data.text["v"] = "no audio"
+    write_data_dir(data, tmp_path / "set")
+    reasons = {"u2": "short", "v": "no audio"}
+    faults = [Fault("set/text", utterance, what, "short") for utterance, what in reasons.items()]
+    assert write_fixed(tmp_path / "set", tmp_path / "fixed", faults, ACTIONS | {"short": "drop"}) == (6, 2)
+    kept = keep_utterances(data, {"u1", "u3", "u4", "u6", "u7", "u8"})
+    kept.dropped = reasons
+    write_data_dir(kept, tmp_path / "expected")
+    names = sorted(file.name for file in (tmp_path / "expected").iterdir())
+    assert names == sorted(file.name for file in (tmp_path / "fixed").iterdir()) and "dropped.tsv" in names
+    for name in names:
+        assert (tmp_path / "fixed" / name).read_bytes() == (tmp_path / "expected" / name).read_bytes()
+
+
+def test_rows_are_not_kept_in_memory(tmp_path):
+    rows = 4000
+    for name in ("set", "other"):
+        write_data_dir(
+            DataDir(text={f"{name}{n:06d}": f"the sentence {n} of {name}" for n in range(rows)}), tmp_path / name
+        )
+    tracemalloc.start()
+    try:
+        assert write_fixed(tmp_path / "set", tmp_path / "fixed", []) == (rows, 0)
+        assert list(shared(tmp_path / "set", tmp_path / "other")) == []
+        taken = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert (tmp_path / "fixed" / "text").read_bytes() == (tmp_path / "set" / "text").read_bytes()
+    assert taken < 250 * rows

@@ -12,7 +12,7 @@ from espnet_diverse.errors import ConfigError, DataError
 
 
 def test_a_set_gives_exactly_this(data, tmp_path):
-    recordings, supervisions = manifests(data, nj=1)
+    recordings, supervisions = map(list, manifests(data, nj=1))
     source = {"type": "file", "channels": [0], "source": f"{tmp_path}/audio/a1.wav"}
     length = {"sampling_rate": 16_000, "num_samples": 8000, "duration": 0.5}
     assert [item["id"] for item in recordings] == [item["id"] for item in supervisions] == ["a1", "a2", "b1"]
@@ -25,7 +25,7 @@ def test_segments_translations_and_channels(tmp_path, write_wav):
     path = str(write_wav(tmp_path / "long.wav", seconds=2.0, channels=2))
     data = DataDir({"long": path}, {"u": "Yes."}, {"u": "anna"}, {"u": Segment("long", 0.5, 2.25)}, {"u": "ja"})
     data.conditions = {"utt2lang": {"u": "de"}, "utt2tgtlang": {"u": "en"}, "utt2domain": {"u": "home"}}
-    ((recording,), (supervision,)) = manifests(data)
+    ((recording,), (supervision,)) = map(list, manifests(data))
     assert recording["sources"][0]["channels"] == supervision["channel"] == [0, 1]
     assert (supervision["start"], supervision["duration"]) == (0.5, 1.5)  # cut at the end of the recording
     assert (supervision["text"], supervision["language"]) == ("ja", "de")
@@ -43,10 +43,22 @@ def test_errors(data, data_dir, tmp_path, monkeypatch):
     joined = tmp_path / "audio" / "two.mp3"
     joined.write_bytes(encoded() + encoded())
     with pytest.raises(DataError, match="two.mp3: is .*; write the data with espnet-diverse prepare first$"):
-        manifests(DataDir({"a": str(joined)}, {"a": "b"}, {"a": "b"}))
+        list(manifests(DataDir({"a": str(joined)}, {"a": "b"}, {"a": "b"}))[0])
     monkeypatch.setitem(sys.modules, "lhotse", None)
     with pytest.raises(
         ConfigError, match="^export lhotse needs lhotse; run: pip install 'espnet_diverse\\[lhotse\\]'$"
     ):
         export(data_dir, tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_the_library_reads_what_is_written(data_dir, tmp_path):
+    lhotse = pytest.importorskip("lhotse")
+    recordings, supervisions = map(lhotse.load_manifest, export(data_dir, tmp_path / "out"))
+    assert (
+        [recording.id for recording in recordings] == [one.recording_id for one in supervisions] == ["a1", "a2", "b1"]
+    )
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "recordings_set.jsonl.gz",
+        "supervisions_set.jsonl.gz",
+    ]

@@ -2,7 +2,7 @@ from array import array
 
 import numpy as np
 
-from espnet_diverse.data.repetitions import DIGEST, alike, most_of, same_digests
+from espnet_diverse.data.repetitions import DIGEST, alike, in_both, most_of, same_digests
 
 
 def test_the_majority_is_found():
@@ -38,3 +38,19 @@ def test_equal_digests_are_given_with_the_first():
     almost = bytearray(bytes(DIGEST) + bytes(DIGEST - 1) + b"\1")
     assert list(same_digests(array("q", [0, 1]), almost)) == []
     assert list(same_digests(array("q"), bytearray())) == []
+
+
+def test_what_two_collections_share():
+    some, others = {"a": "x", "b": "y", "c": "z", "d": "z"}, ["z", "w", "x", "x"]
+    assert in_both(some.values(), others) == {"x", "z"}
+    assert in_both([], others) == in_both(others, []) == in_both(["q"], others) == set()
+
+
+def test_texts_with_one_hash_are_told_apart():
+    class Odd(str):
+        __slots__ = ()
+
+        def __hash__(self):
+            return 5
+
+    assert in_both([Odd("a"), Odd("b")], [Odd("b"), Odd("c")]) == {Odd("b")}

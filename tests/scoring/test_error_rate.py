@@ -1,12 +1,14 @@
 """Error rates: against a naive edit distance, by hand on small cases, and on what users get wrong."""
 
 import random
+import tracemalloc
 
 import numpy as np
 import pytest
 from references.edit_distance import edit_distance
 
 from espnet_diverse.errors import ConfigError
+from espnet_diverse.scoring import error_rate
 from espnet_diverse.scoring.error_rate import ErrorRate
 from espnet_diverse.scoring.significance import Bootstrap
 
@@ -115,3 +117,18 @@ def test_signatures_tell_the_ways_of_counting_apart():
 def test_ways_that_are_refused(ways, message):
     with pytest.raises(ConfigError, match=message):
         ErrorRate(*ways)
+
+
+@pytest.mark.parametrize("unit", ["char", "word"])
+def test_sentences_are_aligned_in_blocks_and_not_kept(unit, monkeypatch):
+    references, hypotheses = random_texts(1500, "ab中é", seed=8)
+    metric, languages = ErrorRate(unit), [""] * 1500
+    at_once = metric.statistics(references, hypotheses, languages)
+    monkeypatch.setattr(error_rate, "_BLOCK", 70)
+    tracemalloc.start()
+    try:
+        in_blocks = metric.statistics(references, hypotheses, languages)
+        taken = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert (in_blocks == at_once).all() and taken < 600 * 1500

@@ -1,0 +1,155 @@
+"""Tables that are made of other tables without holding rows: with other values, without some rows, or joined.
+
+The tables below a view are sorted by id, as those that were read from files are, and so is the view.
+"""
+
+from collections.abc import Callable, Collection, ItemsView, Iterable, Iterator, Mapping, Sequence, ValuesView
+from heapq import merge
+from operator import itemgetter
+from typing import Any, TypeVar
+
+Value = TypeVar("Value")
+
+
+class TableView(Mapping[str, Value]):
+    """A table that yields its rows one by one, in the order of their ids."""
+
+    def pairs(self) -> Iterator[tuple[str, Value]]:
+        """Ids and values."""
+        raise NotImplementedError
+
+    def __iter__(self) -> Iterator[str]:
+        return (key for key, _ in self.pairs())
+
+    def items(self) -> ItemsView[str, Value]:
+        """Ids and values, by `pairs`; those of a mapping would look each id up."""
+        return _Items(self)
+
+    def values(self) -> ValuesView[Value]:
+        """Values, by `pairs`."""
+        return _Values(self)
+
+
+class _Items(ItemsView[str, Value]):
+    _mapping: TableView[Value]
+
+    def __iter__(self) -> Iterator[tuple[str, Value]]:
+        return self._mapping.pairs()
+
+
+class _Values(ValuesView[Value]):
+    _mapping: TableView[Value]
+
+    def __iter__(self) -> Iterator[Value]:
+        return (value for _, value in self._mapping.pairs())
+
+
+class Mapped(TableView[Value]):
+    """The values of a function of the values of a table."""
+
+    def __init__(self, table: Mapping[str, Any], function: Callable[[Any], Value]):
+        self.table, self.function = table, function
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def __getitem__(self, key: str) -> Value:
+        return self.function(self.table[key])
+
+    def pairs(self) -> Iterator[tuple[str, Value]]:
+        """Ids and values."""
+        return ((key, self.function(value)) for key, value in self.table.items())
+
+
+class Without(TableView[Value]):
+    """The rows of a table but those with some ids."""
+
+    def __init__(self, table: Mapping[str, Value], left_out: Collection[str]):
+        self.table, self.left_out = table, left_out
+
+    def __len__(self) -> int:
+        return len(self.table) - sum(key in self.table for key in self.left_out)
+
+    def __getitem__(self, key: str) -> Value:
+        if key in self.left_out:
+            raise KeyError(key)
+        return self.table[key]
+
+    def pairs(self) -> Iterator[tuple[str, Value]]:
+        """Ids and values."""
+        return ((key, value) for key, value in self.table.items() if key not in self.left_out)
+
+
+class Joined(TableView[Value]):
+    """The rows of several tables; of an id that several have, the last counts."""
+
+    def __init__(self, tables: Sequence[Mapping[str, Value]]):
+        self.tables = [table for table in tables if table]
+        self._count = -1
+
+    def __bool__(self) -> bool:
+        return bool(self.tables)
+
+    def __len__(self) -> int:
+        if self._count < 0:
+            self._count = sum(1 for _ in self.pairs())
+        return self._count
+
+    def __getitem__(self, key: str) -> Value:
+        for table in reversed(self.tables):
+            if key in table:
+                return table[key]
+        raise KeyError(key)
+
+    def pairs(self) -> Iterator[tuple[str, Value]]:
+        """Ids and values."""
+        rows = merge(*(table.items() for table in self.tables), key=itemgetter(0))
+        last = next(rows, None)
+        for row in rows:
+            if last is not None and row[0] != last[0]:
+                yield last
+            last = row
+        if last is not None:
+            yield last
+
+
+class Same(TableView[Value]):
+    """One value for all ids of a table."""
+
+    def __init__(self, table: Mapping[str, Any], value: Value):
+        self.table, self.value = table, value
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def __getitem__(self, key: str) -> Value:
+        if key in self.table:
+            return self.value
+        raise KeyError(key)
+
+    def pairs(self) -> Iterator[tuple[str, Value]]:
+        """Ids and values."""
+        return ((key, self.value) for key in self.table)
+
+
+def in_order(table: Mapping[str, Any]) -> Iterable[str]:
+    """The ids of a table, sorted; those of tables other than dicts are."""
+    return sorted(table) if isinstance(table, dict) else table
+
+
+def items_in_order(table: Mapping[str, Value]) -> Collection[tuple[str, Value]]:
+    """The ids and values of a table, sorted."""
+    return sorted(table.items()) if isinstance(table, dict) else table.items()
+
+
+def lacking(table: Mapping[str, object], keys: Mapping[str, object]) -> Iterator[str]:
+    """The ids among `keys` that a table lacks, sorted."""
+    if table is keys:
+        return
+    others = iter(in_order(table))
+    other = next(others, None)
+    for key in in_order(keys):
+        while other is not None and other < key:
+            other = next(others, None)
+        if other != key:
+            yield key
