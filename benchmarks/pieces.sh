@@ -1,6 +1,7 @@
 # What cpu.sh and gpu.sh share: their options, and a piece of work that is done once. They source this file.
 
 set -u
+trap 'exit 130' INT TERM
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 python=${PYTHON:-$here/../.venv/bin/python}
 pieces=() known=() times=() left=()
@@ -28,7 +29,7 @@ read_options() {
         esac
     done
     [[ $minutes =~ ^[1-9][0-9]*$ ]] || fail "--minutes $minutes is not a whole number above 0"
-    [[ $list ]] && return
+    [[ $list ]] && { output_dir=${output_dir:-DIR}; return; }
     [[ $output_dir ]] || fail "give --output_dir, the folder of the results"
     [[ -x $python ]] || fail "no Python in $python; \`make test\` makes one, or name one by PYTHON="
     [[ -z $compare || -d $compare ]] || fail "--compare $compare: no such folder"
@@ -38,25 +39,25 @@ read_options() {
 # piece NAME RESULT COMMAND...: run a command, at most $minutes, unless its result is there. Its tables go to NAME.md;
 # where it fails, what it said goes to NAME.log.
 piece() {
-    local name=$1 result=$2 status start=$SECONDS
+    local name=$1 result=$2 status spent TIMEFORMAT='%0lR, %0lU of CPU'
     shift 2
     known+=("$name")
     ((${#pieces[@]})) && [[ " ${pieces[*]} " != *" $name "* ]] && return
     if [[ $list ]]; then
-        echo "$name: ${*:2}"
+        printf '%s:%s\n' "$name" "$(printf ' %q' "$@")"
         return
     elif [[ -f $result ]]; then
         echo "$name: done before; remove $result to run it again"
         return
     fi
     echo "$name: begins"
-    timeout --kill-after 10 "${minutes}m" "$@" >"$output_dir/$name.partial" 2>"$output_dir/$name.log"
+    spent=$({ time limited "$@" >"$output_dir/$name.partial" 2>"$output_dir/$name.log"; } 2>&1)
     status=$?
-    times+=("$((SECONDS - start)) s  $name")
+    times+=("$name: $spent")
     if ((status == 0)) && [[ -f $result ]]; then
         mv "$output_dir/$name.partial" "$output_dir/$name.md"
         rm "$output_dir/$name.log"
-        echo "$name: done in $((SECONDS - start)) s"
+        echo "$name: done in $spent"
         return
     fi
     left+=("$name")
@@ -65,6 +66,13 @@ piece() {
         124 | 137) echo "$name: stopped after $minutes minutes, see $output_dir/$name.log" >&2 ;;
         *) echo "$name: failed, see $output_dir/$name.log: $(tail -n 1 "$output_dir/$name.log")" >&2 ;;
     esac
+}
+
+# limited COMMAND...: run it for at most $minutes. `timeout` has a process group of its own, which Ctrl-C does not reach.
+limited() {
+    trap 'kill "$!"; exit 130' INT TERM
+    timeout --kill-after 10 "${minutes}m" "$@" &
+    wait "$!"
 }
 
 # benchmark NAME SCRIPT OPTIONS...: a piece that is a benchmark of this folder; compares with the file of --compare.
