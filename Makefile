@@ -43,7 +43,7 @@ docs: $(VENV)/.ready  ## The documentation into build/docs; a link or name that 
 trust: $(VENV)/.ready  ## Long proofs.
 	$(BIN)/python -m pytest -m trust
 
-bench: $(VENV)/.ready  ## Speed and memory against ESPnet, into build/bench; COMPARE=DIR shows earlier ratios beside; AN_HOUR.
+bench: $(VENV)/.ready  ## Speed and memory against ESPnet, into build/bench; some 45 minutes on an idle machine.
 	benchmarks/cpu.sh --output_dir build/bench $(if $(COMPARE),--compare $(COMPARE))
 
 $(VENV)/.ready: setup.py constraints.txt
