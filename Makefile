@@ -43,8 +43,8 @@ docs: $(VENV)/.ready  ## The documentation into build/docs; a link or name that 
 trust: $(VENV)/.ready  ## Long proofs.
 	$(BIN)/python -m pytest -m trust
 
-bench: $(VENV)/.ready  ## Speed and memory against ESPnet; a quarter of an hour on an idle machine.
-	$(BIN)/python benchmarks/attention.py --steps
+bench: $(VENV)/.ready  ## Speed and memory against ESPnet, into build/bench; some 45 minutes on an idle machine.
+	benchmarks/cpu.sh --output_dir build/bench $(if $(COMPARE),--compare $(COMPARE))
 
 $(VENV)/.ready: setup.py constraints.txt
 	$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if (3, 10) <= v <= (3, 12) else f"Python 3.10 to 3.12 is needed, not {v[0]}.{v[1]}; set PYTHON=")'

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import partial
 
 import measuring
+import results
 import torch
 import training_step
 from torch import Tensor
@@ -27,10 +28,11 @@ def main(argv: list[str] | None = None) -> None:
     """Measure and print the table."""
     args = _arguments(argv)
     fast_start()
-    print(measuring.on_one_thread(f"ratios of medians of {args.repeats} rounds"))
+    conditions = measuring.conditions(f"ratios of medians of {args.repeats} rounds", CPU)
+    print(*conditions, sep="\n", flush=True)
     measured = measuring.compare(_calls(args), args.repeats, CPU, memory=False)
-    case = f"{args.units}, {args.heads}: {args.sentences}, {args.time}"
-    print(f"\n{measuring.table_of_ratios('units, heads: B, T', case, measured)}")
+    row = results.Row("A training step", f"{args.units}, {args.heads}: {args.sentences}, {args.time}", measured)
+    results.finish(args, conditions, results.show([row], column="units, heads: B, T", memory=False))
 
 
 def _calls(args: argparse.Namespace) -> dict[str, Callable[[], None]]:
@@ -74,7 +76,10 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--sentences", type=int, default=16, help="sentences of a batch")
     parser.add_argument("--time", type=int, default=36, help="characters of a sentence")
     parser.add_argument("--repeats", type=int, default=31, help="rounds of which the median is taken")
-    return parser.parse_args(argv)
+    results.add_arguments(parser)
+    args = parser.parse_args(argv)
+    results.check_arguments(parser, args)
+    return args
 
 
 if __name__ == "__main__":

@@ -22,11 +22,11 @@ from pathlib import Path
 
 import measuring
 import numpy as np
+import results
 import torch
 
 from espnet_diverse.registration import fast_start
 
-CPU = torch.device("cpu")
 RATE, CHARACTERS = 16_000, 4233
 CONFIGS = {"asr": "model/transformer_6x6", "mt": "model/mt_tiny"}
 LENGTHS = {"asr": [4, 16], "mt": [10, 30]}
@@ -66,21 +66,29 @@ def main(argv: list[str] | None = None) -> None:
     """Measure, and print the table."""
     args = _arguments(argv)
     fast_start()
-    print(measuring.on_one_thread(f"medians of {args.repeats} rounds"), end="\n\n")
+    device = torch.device(args.device)
+    conditions = measuring.conditions(f"medians of {args.repeats} rounds", device)
+    print(*conditions, "", sep="\n")
     names = [f"batch {size}" if size > 1 else "single" for size in args.batches]
     measure = "tokens a second" if args.task == "mt" else "RTF"
     print(f"| utterances | ESPnet {measure} |", " | ".join(names), "| same best | scores differ by |", flush=True)
     print("|---" * (len(names) + 4) + "|")
+    rows = []
     with tempfile.TemporaryDirectory() as folder:
         cases = _trained(args) if args.model_dir else _random(args, Path(folder))
         for name, build in cases:
             contestants = build()
-            measured = measuring.compare(contestants, args.repeats, CPU, memory=False)
+            measured = measuring.compare(contestants, args.repeats, device, memory=False)
+            results.check_memory(measured, "smaller --batches")
+            for key, one in contestants.items():
+                measured[key].amount = one.amount
+            rows.append(results.Row(f"Decoding, {args.task}", name, measured))
             print(_line(name, contestants, measured, args.task), flush=True)
+    results.finish(args, conditions, rows)
 
 
 def _line(name: str, contestants: dict[str, Contestant], measured: dict[str, measuring.Measured], task: str) -> str:
-    theirs, *ours = [measured[key].median / one.amount for key, one in contestants.items()]
+    theirs, *ours = [one.cost for one in measured.values()]
     espnet, *others = contestants.values()
     pairs = [pair for other in others for pair in zip(espnet.found, other.found, strict=False)]
     same = [(a, b) for (text, a), (other, b) in pairs if text == other]
@@ -102,8 +110,8 @@ def _contestants(
     from espnet_diverse.decoding.predictor import load_predictor
 
     options |= {"beam_size": args.beam_size, "ctc_weight": args.ctc_weight if args.task == "asr" else None}
-    espnet = load_search(theirs, options=Options(**options))
-    search = load_predictor(ours, options=Options(**options))
+    espnet = load_search(theirs, options=Options(**options), device=args.device)
+    search = load_predictor(ours, options=Options(**options), device=args.device)
     found = {"espnet": Contestant(espnet, 1, entries[: args.espnet_utterances])}
     return found | {f"batch {size}": Contestant(search, size, entries) for size in args.batches}
 
@@ -231,7 +239,9 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--beam_size", type=int, default=10, help="hypotheses in a beam (10)")
     parser.add_argument("--ctc_weight", type=float, default=0.3, help="weight of the CTC score (0.3)")
     parser.add_argument("--repeats", type=int, default=3, help="rounds (3)")
+    results.add_arguments(parser, devices=True)
     args = parser.parse_args(argv)
+    results.check_arguments(parser, args)
     if (args.model_dir is None) != (args.data_dir is None):
         parser.error("--model_dir and --data_dir go together")
     args.config, args.lengths = args.config or CONFIGS[args.task], args.lengths or LENGTHS[args.task]

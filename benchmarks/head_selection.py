@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 
 import measuring
 import modules
+import results
 import torch
 import training_step
 from torch import Tensor, nn
@@ -56,16 +57,11 @@ def main(argv: list[str] | None = None) -> None:
     args = _arguments(argv)
     fast_start()
     rounds = f"ratios of medians of {args.repeats} rounds"
-    print(measuring.on_one_thread(f"{args.languages} languages a batch; {rounds}"))
-    count, title = len(args.times) + len(args.steps), None
-    for table, case, calls in progress(_cases(args), "benchmark", count, "comparison"):
-        measured = measuring.compare(calls, args.repeats, CPU)
-        if table != title:
-            others = list(measured)[1:]
-            head = ["B, T", "plain ms", *others, "plain peak MB", *(f"{name} peak" for name in others)]
-            print(f"\n**{table}**\n", f"| {' | '.join(head)} |", "|---" * len(head) + "|", sep="\n")
-            title = table
-        print(_line(case, measured), flush=True)
+    conditions = measuring.conditions(f"{args.languages} languages a batch; {rounds}", CPU)
+    print(*conditions, sep="\n", flush=True)
+    cases = progress(_cases(args), "benchmark", len(args.times) + len(args.steps), "comparison")
+    rows = (results.Row(table, case, measuring.compare(calls, args.repeats, CPU)) for table, case, calls in cases)
+    results.finish(args, conditions, results.show(rows))
 
 
 def _cases(args: argparse.Namespace) -> Iterator[tuple[str, str, dict[str, Callable[[], None]]]]:
@@ -131,23 +127,19 @@ def _compute_all(model: nn.Module) -> None:
         layer.self_attn = _ComputeAll(layer.self_attn)
 
 
-def _line(case: str, measured: dict[str, measuring.Measured]) -> str:
-    plain, *others = measured.values()
-    times = [f"{1000 * plain.median:.1f}", *(f"{one.median / plain.median:.2f}" for one in others)]
-    peaks = [f"{plain.peak / 1e6:.1f}", *(f"{one.peak / plain.peak:.2f}" for one in others)]
-    return f"| {' | '.join([case, *times, *peaks])} |"
-
-
 def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    sizes = list(training_step.SIZES)
     parser.add_argument("--times", type=int, nargs="*", default=[50, 200, 400, 1000], metavar="T", help="of a module")
-    parser.add_argument("--steps", nargs="*", choices=sizes, default=sizes, help="sizes of training steps")
+    sizes, standard = training_step.SIZES, training_step.STANDARD
+    parser.add_argument("--steps", nargs="*", choices=sizes, default=standard, help="sizes of training steps")
     parser.add_argument("--step_time", type=int, default=250, help="T of a step after subsampling by 4 (250)")
     parser.add_argument("--utterances", type=int, default=8, help="batch size (8)")
     parser.add_argument("--languages", type=int, default=8, help="different languages in a batch (8)")
     parser.add_argument("--repeats", type=int, default=7, help="rounds (7)")
-    return parser.parse_args(argv)
+    results.add_arguments(parser)
+    args = parser.parse_args(argv)
+    results.check_arguments(parser, args)
+    return args
 
 
 if __name__ == "__main__":

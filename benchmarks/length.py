@@ -16,19 +16,16 @@ with the greatest deviation from it. Both are fitted by least squares to the len
 """
 
 import argparse
-import json
-import os
 import re
 import time
 from collections.abc import Callable
-from dataclasses import asdict
 from importlib import import_module
-from importlib.metadata import version
 from multiprocessing import get_context
 from pathlib import Path
 
 import measuring
 import numpy as np
+import results
 import torch
 from torch import Tensor, nn
 
@@ -41,7 +38,7 @@ MEMORIES = ("cdt", "xl", "compressive")
 LINEAR = ("window", "bigbird", "lambda_attention", "random_features", "luna", *MEMORIES)
 FITTED_FROM = 60
 """Shortest length of the fits, in seconds: below, chunks are not full."""
-Results = dict[int, dict[str, measuring.Measured]]
+Lengths = dict[int, dict[str, measuring.Measured]]
 """Measurements of each encoder by seconds of audio."""
 
 
@@ -49,28 +46,24 @@ def main(argv: list[str] | None = None) -> None:
     """Measure, print the tables, and write --output and --plot."""
     args = _arguments(argv)
     fast_start()
-    torch.set_num_threads(args.threads)
     device = torch.device(args.device)
     rounds = "one pass each" if args.own_process else f"medians of {args.repeats} rounds"
-    print(
-        f"torch {torch.__version__}, espnet {version('espnet')}, {args.device}, {args.threads} thread(s), float32, "
-        f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} CPUs at the start; {args.encoder}, {args.layers} layers, "
-        f"width {args.width}; {rounds}, {measuring.clock_name(device)}"
-    )
+    model = f"{args.encoder}, {args.layers} layers, width {args.width}"
+    conditions = measuring.conditions(f"{model}; {rounds}", device, args.threads)
+    print(*conditions, sep="\n", flush=True)
     measure = _in_own_processes if args.own_process else _in_turns(args, device)
-    results: Results = {}
+    measured: Lengths = {}
     for seconds in progress(args.seconds, "benchmark", len(args.seconds), "length"):
         names = [name for name in args.cores if _measured(name, seconds, args)]
-        if names:
-            results[seconds] = measure(names, seconds, args)
+        found = measure(names, seconds, args) if names else {}
+        if fitted := {name: one for name, one in found.items() if one.seconds}:  # without those for which memory is
+            measured[seconds] = fitted  # too small
     for title, cell in TABLES.items():
-        print(f"\n**{title}**\n", *_table(results, args.cores, cell), sep="\n")
-    print("\n**Growth with the length**\n", *_growth(results, args.cores), sep="\n")
-    if args.output:
-        saved = {seconds: {name: asdict(one) for name, one in row.items()} for seconds, row in results.items()}
-        args.output.write_text(json.dumps(saved, indent=1), encoding="utf-8")
+        print(f"\n**{title}**\n", *_table(measured, args.cores, cell), sep="\n")
+    print("\n**Growth with the length**\n", *_growth(measured, args.cores), sep="\n")
+    results.finish(args, conditions, [results.Row(model, f"{seconds} s", row) for seconds, row in measured.items()])
     if args.plot:
-        _plot(results, args.cores, args.plot)
+        _plot(measured, args.cores, args.plot)
 
 
 def encoder(name: str, args: argparse.Namespace) -> nn.Module:
@@ -103,11 +96,11 @@ def _in_turns(args: argparse.Namespace, device: torch.device) -> Callable[..., d
 
 def _in_own_processes(names: list[str], seconds: int, args: argparse.Namespace) -> dict[str, measuring.Measured]:
     """Measure one pass of each encoder at one length, each in a process of its own."""
-    results = {}
+    measured = {}
     for name in names:
         with get_context("spawn").Pool(1) as pool:
-            results[name] = pool.apply(_pass, (name, seconds, args))
-    return results
+            measured[name] = pool.apply(_pass, (name, seconds, args))
+    return measured
 
 
 def _pass(name: str, seconds: int, args: argparse.Namespace) -> measuring.Measured:
@@ -144,28 +137,28 @@ def _measured(name: str, seconds: int, args: argparse.Namespace) -> bool:
 
 
 TABLES: dict[str, Callable[[measuring.Measured], float]] = {
-    "Seconds of computation": lambda one: one.median,
+    "Seconds of computation": lambda one: one.cost,
     "Peak memory, MB": lambda one: one.peak / 1e6,
 }
 
 
-def _table(results: Results, names: list[str], cell: Callable[[measuring.Measured], float]) -> list[str]:
+def _table(measured: Lengths, names: list[str], cell: Callable[[measuring.Measured], float]) -> list[str]:
     lines = [f"| seconds of audio | {' | '.join(names)} |", "|---" * (len(names) + 1) + "|"]
-    for seconds, row in results.items():
+    for seconds, row in measured.items():
         cells = [f"{cell(row[name]):.3g}" if name in row else "" for name in names]
         lines.append(f"| {' | '.join([str(seconds), *cells])} |")
     return lines
 
 
-def _growth(results: Results, names: list[str]) -> list[str]:
+def _growth(measured: Lengths, names: list[str]) -> list[str]:
     """The power of the length in time, and the line of memory over length."""
     lines = ["| | power of time | MB at 0 s | MB a minute | greatest deviation |", "|---|---|---|---|---|"]
     for name in names:
-        lengths = np.array([seconds for seconds, row in results.items() if seconds >= FITTED_FROM and name in row])
+        lengths = np.array([seconds for seconds, row in measured.items() if seconds >= FITTED_FROM and name in row])
         if len(lengths) < 2:
             continue
-        rows = [results[seconds][name] for seconds in lengths]
-        power = np.polyfit(np.log(lengths), np.log([one.median for one in rows]), 1)[0]
+        rows = [measured[seconds][name] for seconds in lengths]
+        power = np.polyfit(np.log(lengths), np.log([one.cost for one in rows]), 1)[0]
         peaks = np.array([one.peak / 1e6 for one in rows])
         slope, start = line = np.polyfit(lengths, peaks, 1)
         deviation = np.abs(np.polyval(line, lengths) / peaks - 1).max()
@@ -173,14 +166,14 @@ def _growth(results: Results, names: list[str]) -> list[str]:
     return lines
 
 
-def _plot(results: Results, names: list[str], path: Path) -> None:
+def _plot(measured: Lengths, names: list[str], path: Path) -> None:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(10, 4), layout="constrained")
     for axes, (title, cell) in zip(figure.subplots(1, 2), TABLES.items(), strict=True):
         for name in names:
-            lengths = [seconds for seconds, row in results.items() if name in row]
-            axes.loglog(lengths, [cell(results[seconds][name]) for seconds in lengths], marker="o", label=name)
+            lengths = [seconds for seconds, row in measured.items() if name in row]
+            axes.loglog(lengths, [cell(measured[seconds][name]) for seconds in lengths], marker="o", label=name)
         axes.set_xlabel("length of the audio, seconds")
         axes.set_ylabel(title)
         axes.grid(visible=True, alpha=0.3)
@@ -205,12 +198,12 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--own_process", action="store_true", help="one pass of each in a process of its own; Linux")
     parser.add_argument("--repeats", type=int, default=3, help="rounds (3)")
     parser.add_argument("--threads", type=int, default=1, help="CPU threads (1)")
-    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
-    parser.add_argument("--output", type=Path, help="write every measurement to this JSON file")
     parser.add_argument("--plot", type=Path, help="draw time and memory against length to this file")
+    results.add_arguments(parser, devices=True)
     args = parser.parse_args(argv)
     if args.own_process and args.device != "cpu":
         parser.error("--own_process measures the memory of a process, not that of a GPU; leave out --device")
+    results.check_arguments(parser, args)
     return args
 
 

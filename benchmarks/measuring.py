@@ -20,11 +20,15 @@ Memory that libraries allocate without PyTorch, such as scratch memory of convol
 import gc
 import json
 import os
+import platform
+import shlex
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import date
 from importlib.metadata import version
 from pathlib import Path
 
@@ -36,15 +40,22 @@ from espnet_diverse.machine import cpu_model
 
 @dataclass
 class Measured:
-    """Measurements of a contestant: seconds of each round, and peak memory in bytes."""
+    """Measurements of a contestant.
+
+    Attributes:
+        seconds: Seconds of each round; none if the memory of the GPU was too small.
+        peak: Peak memory in bytes.
+        amount: What a round does, such as seconds of audio; 1 where all contestants do the same.
+    """
 
     seconds: list[float] = field(default_factory=list)
     peak: int = 0
+    amount: float = 1.0
 
     @property
-    def median(self) -> float:
-        """Median of the rounds, in seconds."""
-        return statistics.median(self.seconds)
+    def cost(self) -> float:
+        """Median of the rounds in seconds, for an amount of 1; 0 if there is none."""
+        return statistics.median(self.seconds) / self.amount if self.seconds else 0.0
 
 
 def compare(
@@ -57,11 +68,12 @@ def compare(
         repeats: Number of measured rounds; one more before them is for warming up.
         device: Device of the contestants.
         memory: Whether to measure memory. On a CPU this records every allocation of a call, which is slow.
+
+    A contestant for which the memory of the GPU is too small takes no part: it has no rounds.
     """
     result = {name: Measured() for name in contestants}
+    contestants = {name: call for name, call in contestants.items() if _fits(call)}
     order = list(contestants)
-    for call in contestants.values():
-        call()
     gc.collect()
     gc.disable()  # otherwise it would run during one of the contestants
     try:
@@ -76,37 +88,32 @@ def compare(
     return result
 
 
-def on_one_thread(rounds: str) -> str:
-    """Let PyTorch compute in one thread of the CPU; return the conditions of the measurement as a line of text.
+def conditions(rounds: str, device: torch.device, threads: int = 1, dtype: str = "float32") -> list[str]:
+    """Let PyTorch compute in some threads of the CPU; return the command and the conditions as lines of Markdown.
 
     Args:
         rounds: What is printed of the rounds, such as "ratios of medians of 7 rounds".
+        device: Device of the contestants.
+        threads: Number of threads; 0: PyTorch's own choice.
+        dtype: Precision of the contestants.
     """
-    torch.set_num_threads(1)
-    versions = f"torch {torch.__version__}, espnet {version('espnet')}"
-    load = f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} CPUs at the start"
-    return f"{versions}, one thread of {cpu_name()}, float32, {load}; {rounds}, {clock_name(torch.device('cpu'))}"
+    if threads:
+        torch.set_num_threads(threads)
+    on_cpu = f"{torch.get_num_threads()} CPU thread(s) of {cpu_name()}"
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else on_cpu
+    versions = ", ".join(f"{package} {version(package)}" for package in ("torch", "espnet", "espnet_diverse"))
+    command = ["python", f"benchmarks/{Path(sys.argv[0]).name}", *sys.argv[1:]]
+    return [
+        f"    {shlex.join(command)}",
+        "",
+        f"{date.today()}, {name}, {dtype}, {versions}, Python {platform.python_version()}; at the start the load "
+        f"of the machine was {os.getloadavg()[0]:.1f} on {os.cpu_count()} CPUs; {rounds}, {clock_name(device)}.",
+    ]
 
 
 def cpu_name() -> str:
     """Model of the CPU, as far as the machine tells it, and the widest instructions that PyTorch uses on it."""
     return f"{cpu_model()} ({torch.backends.cpu.get_cpu_capability()})"
-
-
-def table_of_ratios(size: str, case: str, measured: dict[str, Measured]) -> str:
-    """Markdown table of one case: milliseconds of the first contestant, and ratios of the others to it.
-
-    Args:
-        size: Head of the column of the case.
-        case: The case.
-        measured: Result of `compare`.
-    """
-    first, *others = measured
-    plain = measured[first].median
-    ratios = [f"{measured[name].median / plain:.2f}" for name in others]
-    rows = [size, f"{first} ms", *others], [case, f"{1000 * plain:.1f}", *ratios]
-    head, cells = (f"| {' | '.join(row)} |" for row in rows)
-    return f"{head}\n{'|---' * len(measured)}|---|\n{cells}"
 
 
 def clock_name(device: torch.device) -> str:
@@ -116,6 +123,17 @@ def clock_name(device: torch.device) -> str:
 
 def _counts_cpu_time(device: torch.device) -> bool:
     return device.type == "cpu" and torch.get_num_threads() == 1
+
+
+def _fits(call: Callable[[], None]) -> bool:
+    """Warm up; whether the memory of the GPU is large enough."""
+    try:
+        call()
+    except torch.OutOfMemoryError:
+        gc.collect()
+        torch.cuda.empty_cache()
+        return False
+    return True
 
 
 def _seconds(call: Callable[[], None], device: torch.device) -> float:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import partial
 
 import measuring
+import results
 import torch
 import training_step
 
@@ -25,10 +26,11 @@ def main(argv: list[str] | None = None) -> None:
     """Measure and print the table."""
     args = _arguments(argv)
     fast_start()
-    print(measuring.on_one_thread(f"ratios of medians of {args.repeats} rounds"))
+    conditions = measuring.conditions(f"ratios of medians of {args.repeats} rounds", CPU)
+    print(*conditions, sep="\n", flush=True)
     measured = measuring.compare(_calls(args.size, args.utterances, args.time), args.repeats, CPU, memory=False)
-    table = measuring.table_of_ratios("B, T", f"{args.size}: {args.utterances}, {args.time}", measured)
-    print(f"\n**A training step**\n\n{table}")
+    row = results.Row("A training step", f"{args.size}: {args.utterances}, {args.time}", measured)
+    results.finish(args, conditions, results.show([row], memory=False))
 
 
 def _calls(size: str, batch: int, time: int) -> dict[str, Callable[[], None]]:
@@ -51,7 +53,10 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--utterances", type=int, default=8, help="utterances of a batch")
     parser.add_argument("--time", type=int, default=250, help="longest utterance, in frames after subsampling")
     parser.add_argument("--repeats", type=int, default=5, help="rounds of which the median is taken")
-    return parser.parse_args(argv)
+    results.add_arguments(parser)
+    args = parser.parse_args(argv)
+    results.check_arguments(parser, args)
+    return args
 
 
 if __name__ == "__main__":

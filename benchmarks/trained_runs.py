@@ -29,6 +29,7 @@ from pathlib import Path
 
 import measuring
 import numpy as np
+import results
 import torch
 from translation import round_of
 
@@ -69,11 +70,13 @@ def main(argv: list[str] | None = None) -> None:
     """Measure, print the table, and draw --plot."""
     args = _arguments(argv)
     fast_start()
-    print(measuring.on_one_thread(f"medians of {args.repeats} rounds"), end="\n\n")
-    rows = _rows(args)
+    conditions = measuring.conditions(f"medians of {args.repeats} rounds", CPU)
+    print(*conditions, "", sep="\n", flush=True)
+    rows, measured = _rows(args)
     print(f"| {' | '.join(HEAD)} |\n{'|---' * len(HEAD)}|", *rows, sep="\n")
     if args.plot:
         _draw(rows, args)
+    results.finish(args, conditions, measured)
 
 
 def _arguments(argv: list[str] | None) -> Namespace:
@@ -88,10 +91,14 @@ def _arguments(argv: list[str] | None) -> Namespace:
     parser.add_argument("--beam_size", type=int, default=5, help="of decoding (default: 5)")
     parser.add_argument("--repeats", type=int, default=5, help="rounds (default: 5)")
     parser.add_argument("--plot", type=Path, help="draw score against the time of a step to this file")
-    return parser.parse_args(argv)
+    results.add_arguments(parser)
+    args = parser.parse_args(argv)
+    results.check_arguments(parser, args)
+    return args
 
 
-def _rows(args: Namespace) -> list[Row]:
+def _rows(args: Namespace) -> tuple[list[Row], list[results.Row]]:
+    """The rows of the table, and all measurements."""
     steps, decodings, parameters = {}, {}, {}
     for folder in args.runs:
         steps[folder.name], parameters[folder.name] = _step(folder, args)
@@ -99,7 +106,7 @@ def _rows(args: Namespace) -> list[Row]:
     trained = measuring.compare(steps, args.repeats, CPU)
     decoded = measuring.compare(decodings, args.repeats, CPU, memory=False)
     first = args.runs[0].name
-    return [
+    rows = [
         Row(
             name,
             _score(folder, args),
@@ -111,6 +118,9 @@ def _rows(args: Namespace) -> list[Row]:
         )
         for folder, name in zip(args.runs, short_names([folder.name for folder in args.runs]), strict=True)
     ]
+    sizes = f"{args.batches} batches", f"{args.utterances} utterances of {args.set}"
+    measured = zip(("A training step", "Decoding"), sizes, (trained, decoded), strict=True)
+    return rows, [results.Row(*row) for row in measured]
 
 
 def short_names(names: Sequence[str]) -> list[str]:

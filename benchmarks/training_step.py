@@ -4,14 +4,13 @@ A step consists of the operations of ESPnet's trainer for a batch: forward with 
 all losses of the attention modules, backward, gradient clipping, Adam. The input are random features.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from modules import half_way
 from torch import Tensor, nn
 
 FEATURES, CHARACTERS = 80, 4233
-CORES = ("softmax", "sma", "sdma")
 SIZES = {
     "6x6/256/1024": [],
     "12x6/256/2048": [
@@ -19,19 +18,35 @@ SIZES = {
         "encoder_conf.linear_units=2048",
         "decoder_conf.linear_units=2048",
     ],
+    "1x1/32/64": [
+        *("encoder_conf.num_blocks=1", "encoder_conf.output_size=32", "encoder_conf.linear_units=64"),
+        *("decoder_conf.num_blocks=1", "decoder_conf.linear_units=64"),
+    ],
 }
 """Layers of encoder x decoder / width / feed-forward width: changes of the fragment model/transformer_6x6."""
+STANDARD = ("6x6/256/1024", "12x6/256/2048")
+"""Sizes of models that are trained; the other one is for tests."""
 
 
 def contestants(
-    size: str, batch: int, time: int, device: torch.device, dtype: torch.dtype
+    names: Sequence[str], size: str, shape: tuple[int, int], device: torch.device, dtype: torch.dtype
 ) -> dict[str, Callable[[], None]]:
-    """Training steps of a model of one of `SIZES`, on `batch` utterances of up to `time` frames after subsampling."""
-    data = {name: value.to(device) for name, value in batch_of(batch, time).items()}
+    """Training steps of models of one of `SIZES`.
+
+    Args:
+        names: "espnet" or cores.
+        size: Size of the models.
+        shape: Number of utterances, and the longest one's frames after subsampling.
+        device: Device of models and data.
+        dtype: Precision; all but float32 by autocast.
+    """
+    data = {name: value.to(device) for name, value in batch_of(*shape).items()}
     espnet = ["encoder=transformer", "decoder=transformer", "model=espnet"]
-    parts = {"espnet": build([], SIZES[size] + espnet)}
-    parts |= {core: build([f"attention/{core}"], SIZES[size]) for core in CORES}
-    return {name: step_of(*built, data, device, dtype) for name, built in parts.items()}
+
+    def built(name: str) -> tuple[nn.Module, torch.optim.Optimizer]:
+        return build([], SIZES[size] + espnet) if name == "espnet" else build([f"attention/{name}"], SIZES[size])
+
+    return {name: step_of(*built(name), data, device, dtype) for name in names}
 
 
 def build(attention: list[str], overrides: list[str]) -> tuple[nn.Module, torch.optim.Optimizer]:

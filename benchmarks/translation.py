@@ -1,5 +1,6 @@
 """Compare training of text translation in target tokens per second, by ESPnet's `mt_train` and by ours, in one process.
 
+    python benchmarks/translation.py                                   # random sentences as long as those of Multi30k
     espnet-diverse stats --task mt --config model/mt_tiny,attention/softmax ... --output_dir STATS
     python benchmarks/translation.py --train_dir DATA/train --tokens_dir DATA/tokens --stats_dir STATS
 
@@ -20,11 +21,14 @@ import argparse
 import copy
 import sys
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
+import measuring
+import numpy as np
+import results
 import torch
-from measuring import clock_name, compare
 from torch import nn
 from torch.amp import GradScaler
 from torch.optim import Optimizer
@@ -35,48 +39,88 @@ from espnet_diverse.registration import fast_start
 EPOCH = 1
 
 
-def main() -> None:
+def main(argv: list[str] | None = None) -> None:
     """Measure and print a table."""
-    args = arguments()
+    args = arguments(argv)
     fast_start()
-    torch.set_num_threads(args.threads)
-    device = torch.device(args.device)
     if args.keep_memory and not keep_freed_memory(IN_TRAINING):
         sys.exit("--keep_memory needs glibc, whose malloc can be told to keep what is freed")
-    built = {name: contestant(name, args) for name in names(args)}
-    found = compare({name: call for name, (call, *_) in built.items()}, args.repeats, device, args.memory)
-    print(f"`python benchmarks/translation.py {' '.join(sys.argv[1:])}`\n")
-    print(f"{args.threads} thread(s), {args.device}; {clock_name(device)}.\n")
+    device = torch.device(args.device)
+    conditions = measuring.conditions(f"medians of {args.repeats} rounds", device, args.threads)
+    print(*conditions, "", sep="\n", flush=True)
+    with TemporaryDirectory() as folder:
+        if not args.train_dir:
+            random_data(Path(folder), args)
+        built = {name: contestant(name, args) for name in names(args)}
+        calls = {name: call for name, (call, *_) in built.items()}
+        found = measuring.compare(calls, args.repeats, device, args.memory)
+    results.check_memory(found, "a smaller --batch_tokens")
+    for name, (_, tokens, *_) in built.items():
+        found[name].amount = tokens
     print("| contestant | batches | target tokens | padding % | target tokens a second | ratio | peak MB |")
     print("|---|---|---|---|---|---|---|")
-    speeds = {name: built[name][1] / measured.median for name, measured in found.items()}
     for name, measured in found.items():
         _, tokens, padding, batches = built[name]
-        shown = f"{speeds[name]:.0f} | {speeds[name] / speeds['espnet numel']:.2f}"
+        speed = f"{1 / measured.cost:.0f} | {results.over(found['espnet numel'].cost, measured.cost)}"
         peak = f"{measured.peak / 1e6:.0f}" if args.memory else "-"
-        print(f"| {name} | {batches} | {tokens} | {100 * padding:.1f} | {shown} | {peak} |")
+        print(f"| {name} | {batches} | {tokens} | {100 * padding:.1f} | {speed} | {peak} |")
+    base = {"espnet numel": found.pop("espnet numel")}
+    results.finish(args, conditions, [results.Row("Training of text translation", args.config, base | found)])
 
 
-def arguments() -> argparse.Namespace:
+def random_data(folder: Path, args: argparse.Namespace) -> None:
+    """Write random sentences to `folder`, with their vocabulary and statistics, and set the options that name them.
+
+    The lengths are distributed as those of Multi30k in 10,000 subwords: 5 to 40 tokens, 15 on average, of source and
+    target about the same. A token is a character.
+    """
+    from espnet_diverse.bin.main import main as command
+    from espnet_diverse.vocabulary import Vocabulary
+
+    random = np.random.default_rng(0)
+    characters = [chr(0x4E00 + index) for index in range(args.characters)]
+    args.train_dir, args.tokens_dir, args.stats_dir = (folder / name for name in ("train", "tokens", "stats"))
+    args.train_dir.mkdir()
+    lengths = random.lognormal(np.log(14), 0.35, args.sentences)
+    for side in ("text", "src_text"):
+        counts = (lengths * random.lognormal(0, 0.12, args.sentences)).round().clip(5, 40).astype(int)
+        rows = ("".join(random.choice(characters, count)) for count in counts)
+        lines = [f"random-{number:07d} {row}\n" for number, row in enumerate(rows)]
+        (args.train_dir / side).write_text("".join(lines), encoding="utf-8")
+    Vocabulary.train(characters, "char").save(args.tokens_dir)
+    words = ["stats", "--task", "mt", "--config", args.config, "--tokens_dir", args.tokens_dir]
+    words += ["--train_dir", args.train_dir, "--valid_dir", args.train_dir, "--output_dir", args.stats_dir]
+    with redirect_stdout(sys.stderr):  # which is not part of the table
+        if command([str(word) for word in words]):
+            raise SystemExit(1)
+
+
+def arguments(argv: list[str] | None) -> argparse.Namespace:
     """Options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--config", default="model/mt_tiny,attention/softmax,update/adam_inverse_sqrt_10k")
     for name in ("train_dir", "tokens_dir", "stats_dir"):
-        parser.add_argument(f"--{name}", type=Path, required=True)
+        parser.add_argument(f"--{name}", type=Path, help="all three of a corpus (default: random sentences)")
     parser.add_argument("--src_tokens_dir", type=Path, help="default: tokens_dir")
+    parser.add_argument("--sentences", type=int, default=29_000, help="number of random sentences (29000)")
+    parser.add_argument("--characters", type=int, default=8_000, help="size of their vocabulary (8000)")
     parser.add_argument("--batch_tokens", type=int, default=4096, help="tokens of a batch (default: 4096)")
     parser.add_argument(
         "--tokens", type=int, default=12000, help="approximate number of target tokens of a round (default: 12000)"
     )
     parser.add_argument("--repeats", type=int, default=5, help="rounds (default: 5)")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--use_amp", action="store_true", help="measure also with use_amp, in bfloat16")
     parser.add_argument(
         "--keep_memory", action="store_true", help="keep freed memory in the process, without page faults (glibc)"
     )
     parser.add_argument("--memory", action="store_true", help="measure peak memory too, which is slow on a CPU")
-    return parser.parse_args()
+    results.add_arguments(parser, devices=True)
+    args = parser.parse_args(argv)
+    results.check_arguments(parser, args)
+    if len({one is None for one in (args.train_dir, args.tokens_dir, args.stats_dir)}) == 2:
+        parser.error("--train_dir, --tokens_dir and --stats_dir go together")
+    return args
 
 
 def names(args: argparse.Namespace) -> list[str]:

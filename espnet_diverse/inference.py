@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from espnet_diverse.audio.live import open_live
 from espnet_diverse.audio.sources import Source
 from espnet_diverse.conditions import values_by_condition
-from espnet_diverse.decoding.block_search import load_block_search
 from espnet_diverse.decoding.condition_ids import completed, indices_of, warn_of_unused
 from espnet_diverse.decoding.fusion import Fusion
 from espnet_diverse.decoding.grouping import grouped
@@ -185,6 +184,8 @@ class StreamRecognizer:
         fusion: Fusion | None = None,
         conditions: Mapping[str, str] | None = None,
     ):
+        from espnet_diverse.decoding.block_search import load_block_search  # imports what only streaming needs
+
         self.segmentation = segmentation or SegmentationOptions()
         self.segmentation.detector()  # raises ConfigError where it is not installed, before the model is loaded
         self.search = load_block_search(unpacked(Path(model)), model_file, options, device, fusion)

@@ -5,6 +5,10 @@ Most of the time that a command takes to start is spent on packages that ESPnet 
 - Packages that serve a single feature (`LAZY`) are executed when they are used.
 - transformers is hidden from the modules `WITHOUT_TRANSFORMERS` while they are executed; ESPnet then works without its
   wrappers of Hugging Face models. Everything else, such as our `nets/pretrained.py`, imports transformers as usual.
+- What a module takes from a large package and seldom uses (`SELDOM_USED`: numba and scipy.stats in the alignment of
+  speech synthesis) is imported when it is used.
+- The mel filters of ESPnet's features are computed by `mel_filters`, with the same result as librosa's, which imports
+  numba and most of scipy.
 - `typeguard.typechecked` parses and compiles a whole module for each function that it decorates. A function of ESPnet
   gets its type checks at its first call.
 - FutureWarnings raised by ESPnet's modules and SyntaxWarnings about the code of ESPnet and of some of its dependencies
@@ -12,25 +16,29 @@ Most of the time that a command takes to start is spent on packages that ESPnet 
 """
 
 import functools
+import importlib
 import importlib.util
 import io
 import logging
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from functools import partial
-from types import FunctionType, ModuleType
+from types import FunctionType, ModuleType, SimpleNamespace
 
 from espnet_diverse.registration.import_hooks import HookedLoader, ImportHooks, LazyLoader
 
 SWITCH = "ESPNET_DIVERSE_FAST_START"
 """Environment variable; 0 turns `fast_start` off."""
 
-LAZY = frozenset({"g2p_en", "hydra", "nltk", "tacotron_cleaner", "tacotron_cleaner.cleaners"})
-"""English phonemes (whose import makes nltk download files, or complain that it cannot), state-space models, BLEU in
-training, and spelt-out numbers."""
+LAZY = frozenset({"g2p_en", "h5py", "hydra", "nltk", "scipy.signal", "tacotron_cleaner", "tacotron_cleaner.cleaners"})
+"""English phonemes (whose import makes nltk download files, or complain that it cannot), HDF5, state-space models, BLEU
+in training, reverberation, and spelt-out numbers."""
+
+SELDOM_USED = {"espnet2.gan_tts.jets.alignments": {"numba": "jit", "scipy.stats": "betabinom"}}
+"""Modules, and for each the packages of which it imports a name: `jit`, which decorates functions, or an object."""
 
 WITHOUT_TRANSFORMERS = frozenset(
     {
@@ -67,6 +75,8 @@ def fast_start() -> None:
     wrappers = {
         _PRINTING: partial(HookedLoader, around=_stdout_to_log),
         "typeguard": partial(HookedLoader, after=check_at_first_call),
+        "espnet2.layers.log_mel": partial(HookedLoader, after=use_own_mel_filters),
+        **{name: partial(HookedLoader, around=partial(imported_later, names)) for name, names in SELDOM_USED.items()},
         **dict.fromkeys(LAZY, LazyLoader),
         **dict.fromkeys(WITHOUT_TRANSFORMERS, partial(HookedLoader, around=partial(hidden, "transformers"))),
     }
@@ -100,10 +110,61 @@ def hidden(package: str) -> Iterator[None]:
         del sys.modules[package]
 
 
+@contextmanager
+def imported_later(names: Mapping[str, str]) -> Iterator[None]:
+    """While the block runs, `from package import name` gives a stand-in that imports the package at its first use.
+
+    Args:
+        names: Name of each package that stands in this way; a package that has been imported is left as it is.
+    """
+    stand_ins = {package: ModuleType(package) for package in names if package not in sys.modules}
+    for package, module in stand_ins.items():
+        setattr(module, names[package], _Later(package, names[package]))
+    sys.modules.update(stand_ins)
+    try:
+        yield
+    finally:
+        for package in stand_ins:
+            del sys.modules[package]
+
+
+def use_own_mel_filters(log_mel: ModuleType) -> None:
+    """Let ESPnet's module of log-mel features take `mel_filters` for `librosa.filters.mel`."""
+    from espnet_diverse.audio.mel_filters import mel_filters  # here, because `--help` need not wait for numpy
+
+    log_mel.librosa = SimpleNamespace(filters=SimpleNamespace(mel=mel_filters))
+
+
 def check_at_first_call(typeguard: ModuleType) -> None:
     """Let `typeguard.typechecked` add its checks to functions of ESPnet at their first call."""
     if not hasattr(typeguard.typechecked, "__wrapped__"):
         typeguard.typechecked = _deferred(typeguard.typechecked)
+
+
+class _Later:
+    """An object of a package, or a decorator with options, which is imported when it is used."""
+
+    def __init__(self, package: str, name: str):
+        self._package, self._name = package, name
+
+    def __getattr__(self, name: str):
+        return getattr(self._found(), name)
+
+    def __call__(self, **options) -> Callable[[FunctionType], Callable]:
+        return lambda function: _decorated_later(function, lambda: self._found()(**options))
+
+    def _found(self):
+        return getattr(importlib.import_module(self._package), self._name)
+
+
+def _decorated_later(function: FunctionType, decorator: Callable[[], Callable]) -> Callable:
+    decorated = functools.cache(lambda: decorator()(function))
+
+    @functools.wraps(function)
+    def call(*args, **kwargs):
+        return decorated()(*args, **kwargs)
+
+    return call
 
 
 def _started() -> bool:

@@ -8,14 +8,17 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from statistics import median
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from espnet_diverse.audio.live import BLOCK_SECONDS
-from espnet_diverse.decoding.block_search import BlockSearch
 from espnet_diverse.transcription.endpointing import UtterancePart, utterances
 from espnet_diverse.transcription.segmentation_options import SegmentationOptions
+
+if TYPE_CHECKING:  # it imports what only streaming needs
+    from espnet_diverse.decoding.block_search import BlockSearch
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,7 @@ class StreamResult:
 
 
 def transcribe_stream(
-    search: BlockSearch,
+    search: "BlockSearch",
     blocks: Iterable[NDArray],
     segmentation: SegmentationOptions | None = None,
     seconds: float = BLOCK_SECONDS,
@@ -92,7 +95,7 @@ class _Source:
             self.fault = error
 
 
-def _result(search: BlockSearch, samples: NDArray, part: UtterancePart) -> StreamResult:
+def _result(search: "BlockSearch", samples: NDArray, part: UtterancePart) -> StreamResult:
     begin = time.perf_counter()
     found = search.add(samples, part.last)
     computing = time.perf_counter() - begin

@@ -1,17 +1,20 @@
+import sys
 from pathlib import Path
 
 import pytest
 
-SIZE = ["encoder_conf.num_blocks=1", "encoder_conf.output_size=32", "encoder_conf.linear_units=64"]
-SIZE += ["decoder_conf.num_blocks=1", "decoder_conf.linear_units=64"]
+
+@pytest.fixture(autouse=True)
+def benchmarks(monkeypatch) -> None:
+    """The benchmarks can be imported by their names; the folder of tests is not one of them."""
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "benchmarks")
+    monkeypatch.delitem(sys.modules, "streaming", raising=False)
 
 
 @pytest.fixture
 def tiny_step(monkeypatch) -> str:
-    """The name of a size of training step that is small enough for tests; the benchmarks can be imported."""
-    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "benchmarks")
+    """The name of a size of training step that is small enough for tests."""
     import training_step
 
-    monkeypatch.setitem(training_step.SIZES, "1x1/32/64", SIZE)
     monkeypatch.setattr(training_step, "CHARACTERS", 60)
     return "1x1/32/64"

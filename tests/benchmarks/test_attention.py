@@ -39,7 +39,7 @@ def test_the_tables_are_complete(tmp_path, tiny_step, capsys):
     modes = ["evaluation forward", "training forward", "training forward + backward"]
     assert list(found) == [f"One attention module, {mode}" for mode in modes] + ["A training step"]
     cases = [["3, 6", "2, 9"]] * 3 + [[f"{tiny_step}: 2, 12"]]
-    head = ["B, T", "ESPnet ms", *CONTESTANTS[1:], "ESPnet peak MB", *(f"{name} peak" for name in CONTESTANTS[1:])]
+    head = ["B, T", "espnet ms", *CONTESTANTS[1:], "espnet peak MB", *(f"{name} peak" for name in CONTESTANTS[1:])]
     for (first, *lines), expected in zip(found.values(), cases, strict=True):
         assert first == head
         assert [line[0] for line in lines] == expected
@@ -52,47 +52,7 @@ def test_the_tables_are_complete(tmp_path, tiny_step, capsys):
         assert all(len(one["seconds"]) == 2 and one["peak"] > 0 for one in row["measured"].values())
 
 
-def test_ratios_are_compared_with_those_of_a_file(tmp_path, capsys, monkeypatch):
-    monkeypatch.syspath_prepend(SCRIPT.parent)
-    import attention
-
-    def measured(*medians):
-        return {name: attention.measuring.Measured([one]) for name, one in zip(CONTESTANTS, medians, strict=False)}
-
-    then = [
-        attention.Row("A step: layers", "8, 250", measured(2.0, 1.0, 3.0)),
-        attention.Row("Gone", "1, 1", measured(1)),
-    ]
-    attention._save(tmp_path / "then.json", [], then)
-    now = [
-        attention.Row("A step: layers", "8, 250", measured(4.0, 3.0, 5.0, 6.0)),
-        attention.Row("New", "1", measured(1)),
-    ]
-    lines = attention._compared(attention._read(tmp_path / "then.json"), now)
-    assert lines[2:] == [
-        "| B, T | softmax | sma | sdma |",
-        "|---|---|---|---|",
-        "| A step: 8, 250 | 0.50, 0.75 | 1.50, 1.25 | -, 1.50 |",
-    ]
-    assert attention._compared(then[1:], now) == ["No case of the file was measured now."]
-    with pytest.raises(SystemExit):
-        attention.main(["--compare", str(tmp_path / "none.json")])
-    assert "none.json: no such file; --output of an earlier run writes one" in capsys.readouterr().err
-
-
-def test_peak_memory_is_counted_to_the_byte(monkeypatch):
-    monkeypatch.syspath_prepend(SCRIPT.parent)
-    from measuring import compare
-
-    kept = torch.zeros(1000)
-    calls = {"two at a time": lambda: kept.neg().neg().neg(), "one": lambda: kept.neg()}
-    measured = compare(calls, repeats=3, device=torch.device("cpu"))
-    assert {name: one.peak for name, one in measured.items()} == {"two at a time": 8000, "one": 4000}
-    assert [len(one.seconds) for one in measured.values()] == [3, 3]
-
-
 def test_memory_is_not_said_to_be_kept_without_glibc(monkeypatch):
-    monkeypatch.syspath_prepend(SCRIPT.parent)
     import attention
 
     monkeypatch.setattr(allocator.ctypes, "CDLL", lambda name: object())
@@ -109,13 +69,21 @@ def test_memory_is_not_said_to_be_kept_without_glibc(monkeypatch):
     ],
 )
 def test_what_cannot_be_measured_is_refused(options, message, monkeypatch, capsys):
-    monkeypatch.syspath_prepend(SCRIPT.parent)
     import attention
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(SystemExit, match="2"):
         attention.main(options)
     assert message in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_contestants_can_be_left_out_and_the_first_is_the_base(tiny_step, capsys):
+    import attention
+
+    size = ["--times", "--steps", tiny_step, "--step_time", "12", "--utterances", "1", "--repeats", "1"]
+    attention.main([*size, "--contestants", "softmax", "sdma"])
+    head, row = next(iter(tables(capsys.readouterr().out).values()))
+    assert head == ["B, T", "softmax ms", "sdma", "softmax peak MB", "sdma peak"] and float(row[2]) > 0
 
 
 def test_it_runs_as_a_program():

@@ -1,10 +1,7 @@
 """The benchmark of the sentence classifier at a tiny size: a complete table; times are not judged."""
 
-from pathlib import Path
 
-
-def test_the_table_is_complete(monkeypatch, capsys):
-    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "benchmarks")
+def test_the_table_is_complete(capsys):
     import classification
 
     size = ["--units", "4", "--heads", "3", "--sentences", "2", "--time", "5"]

@@ -25,8 +25,7 @@ def test_the_tables_are_complete(tiny_step, capsys):
     assert all(float(cell) > 0 for row in rows[1::2] for cell in row[1:])
 
 
-def test_computing_all_heads_gives_what_computing_the_picked_ones_gives(monkeypatch):
-    monkeypatch.syspath_prepend(SCRIPT.parent)
+def test_computing_all_heads_gives_what_computing_the_picked_ones_gives():
     from head_selection import _ComputeAll
 
     torch.manual_seed(0)

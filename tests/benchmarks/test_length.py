@@ -12,8 +12,7 @@ TINY = ["--layers", "1", "--width", "8", "--heads", "2", "--units", "8", "--repe
 
 
 @pytest.mark.parametrize("encoder", ["diverse_transformer", "diverse_conformer"])
-def test_tables_file_and_plot_are_complete(encoder, tmp_path, monkeypatch, capsys):
-    monkeypatch.syspath_prepend(SCRIPT.parent)
+def test_tables_file_and_plot_are_complete(encoder, tmp_path, capsys):
     import length
 
     output, plot = tmp_path / "length.json", tmp_path / "length.png"
@@ -25,9 +24,10 @@ def test_tables_file_and_plot_are_complete(encoder, tmp_path, monkeypatch, capsy
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in (*tables[3:5], *tables[8:10])]
     assert [row[0] for row in rows] == ["1", "3"] * 2
     assert all(float(cell) > 0 for row in rows[::2] for cell in row) and all(row[1:3] == ["", ""] for row in rows[1::2])
-    measured = json.loads(output.read_text(encoding="utf-8"))
-    assert [list(row) for row in measured.values()] == [["espnet", "softmax", "window"], ["window"]]
-    assert all(one["peak"] > 0 and len(one["seconds"]) == 1 for row in measured.values() for one in row.values())
+    rows = json.loads(output.read_text(encoding="utf-8"))["rows"]
+    assert [row["case"] for row in rows] == ["1 s", "3 s"]
+    assert [list(row["measured"]) for row in rows] == [["espnet", "softmax", "window"], ["window"]]
+    assert all(one["peak"] > 0 and len(one["seconds"]) == 1 for row in rows for one in row["measured"].values())
     assert plot.read_bytes().startswith(b"\x89PNG")
 
 
@@ -43,14 +43,14 @@ def test_passes_in_processes_of_their_own(tmp_path):
     run = [sys.executable, str(SCRIPT), *TINY, "--seconds", "60", "61", "--cores", "luna", "--own_process"]
     done = subprocess.run([*run, "--output", str(output)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
-    peaks = [row["luna"]["peak"] for row in json.loads(output.read_text(encoding="utf-8")).values()]
+    rows = json.loads(output.read_text(encoding="utf-8"))["rows"]
+    peaks = [row["measured"]["luna"]["peak"] for row in rows]
     assert all(1e5 < peak < 1e9 for peak in peaks)
     fit = done.stdout.splitlines()[-1].strip("|").split("|")
     assert fit[0].strip() == "luna" and len(fit) == 5 and fit[4].strip().endswith("%")
 
 
-def test_the_memory_of_a_process_is_not_that_of_a_gpu(monkeypatch, capsys):
-    monkeypatch.syspath_prepend(SCRIPT.parent)
+def test_the_memory_of_a_process_is_not_that_of_a_gpu(capsys):
     import length
 
     with pytest.raises(SystemExit, match="2"):
@@ -58,8 +58,7 @@ def test_the_memory_of_a_process_is_not_that_of_a_gpu(monkeypatch, capsys):
     assert "--own_process measures the memory of a process, not that of a GPU; leave out" in capsys.readouterr().err
 
 
-def test_unknown_cores_are_refused(monkeypatch, capsys):
-    monkeypatch.syspath_prepend(SCRIPT.parent)
+def test_unknown_cores_are_refused(capsys):
     import length
 
     with pytest.raises(SystemExit, match="2"):

@@ -2,20 +2,13 @@
 
 import json
 import shutil
-from pathlib import Path
 
 import pytest
 
 
-@pytest.fixture
-def trained_runs(monkeypatch):
-    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "benchmarks")
+def test_runs_are_compared_with_the_first(tiny_translation, tmp_path, capsys):
     import trained_runs
 
-    return trained_runs
-
-
-def test_runs_are_compared_with_the_first(tiny_translation, tmp_path, trained_runs, capsys):
     for number, name in enumerate(("mine_softmax_1", "mine_window_of_4_1")):
         shutil.copytree(tiny_translation.model_dir, tmp_path / name)
         (tmp_path / name / "decode" / "test").mkdir(parents=True)
@@ -42,5 +35,7 @@ def test_runs_are_compared_with_the_first(tiny_translation, tmp_path, trained_ru
         (["a_b"], ["a_b"]),
     ],
 )
-def test_names_are_without_what_all_have(names, expected, trained_runs):
+def test_names_are_without_what_all_have(names, expected):
+    import trained_runs
+
     assert trained_runs.short_names(names) == expected

@@ -49,6 +49,19 @@ def decoded(tiny_run, tmp_path_factory):
 OUTPUTS = ("text", "score")
 
 
+def test_a_transcription_imports_no_package_that_it_does_not_use(tiny_run):
+    """Each of them takes from a tenth of a second to several."""
+    heavy = ("transformers", "numba", "scipy.stats", "scipy.signal._signaltools", "librosa.filters", "h5py._hl")
+    heavy += ("sklearn", "sympy", "pandas", "matplotlib.pyplot", "dask", "torch._dynamo", "onnxruntime")
+    heavy += ("espnet2.bin.asr_inference", "espnet2.bin.asr_inference_streaming", "espnet_diverse.training.stages")
+    words = ["transcribe", str(tiny_run.model_dir), str(tiny_run.test_dir / "test-00.wav"), *HOW]
+    code = f"import sys\nfrom espnet_diverse.bin.main import main\nassert main({words}) == 0\n"
+    code += f"print(*(name for name in {heavy} if name in sys.modules), file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and done.stdout.strip(), done.stderr
+    assert done.stderr.splitlines()[-1] == ""
+
+
 def test_one_file_prints_its_text(tiny_run, decoded):
     done = start(tiny_run.model_dir, *HOW, tiny_run.test_dir / "test-01.wav", text=True)
     assert done.returncode == 0, done.stderr

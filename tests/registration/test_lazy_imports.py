@@ -24,7 +24,8 @@ def test_importing_the_tasks_and_espnets_recognizer_leaves_heavy_packages_out_an
         f"{FAST}import sys\n"
         "import espnet_diverse.training.espnet_command, espnet_diverse.training.tasks\n"
         "from espnet2.bin import asr_inference, mt_inference, st_inference\n"
-        "heavy = ('transformers', 'inflect', 'sklearn', 'sympy', 'torch._dynamo', 'nltk.translate', 'hydra.core')\n"
+        "heavy = ('transformers', 'inflect', 'sklearn', 'sympy', 'torch._dynamo', 'nltk.translate', 'hydra.core',\n"
+        "         'numba', 'scipy.stats', 'scipy.signal._filter_design', 'librosa.filters', 'h5py._hl')\n"
         "print(*(name for name in heavy if name in sys.modules))\n"
         "from espnet2.asr.decoder import hugging_face_transformers_decoder as decoder\n"
         "from espnet2.text.cleaner import TextCleaner\n"
@@ -171,3 +172,59 @@ def test_espnet_checks_types_as_before():
             CTC("five", 4)
     with pytest.raises(TypeCheckError, match='argument "args"'):
         ASRTask.build_preprocess_fn("args", True)
+
+
+@pytest.fixture
+def user(tmp_path, monkeypatch):
+    """A module that takes a decorator from one package and an object from another; both are not imported yet."""
+    (tmp_path / "decorating.py").write_text("def jit(**options):\n    return lambda f: lambda x: (options, f(x))\n")
+    (tmp_path / "holding.py").write_text("import math as betabinom\n")
+    source = "from decorating import jit\nfrom holding import betabinom\n\n\n"
+    source += "@jit(nopython=True)\ndef twice(x):\n    'Two times x.'\n    return 2 * x\n"
+    (tmp_path / "using.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield
+    for name in ("decorating", "holding", "using"):
+        sys.modules.pop(name, None)
+
+
+def test_what_is_seldom_used_is_imported_when_it_is_used(user):
+    with lazy_imports.imported_later({"decorating": "jit", "holding": "betabinom"}):
+        import using
+    assert not {"decorating", "holding"} & sys.modules.keys()
+    assert using.twice.__doc__ == "Two times x."
+    assert using.betabinom.sqrt(4) == 2 and "holding" in sys.modules and "decorating" not in sys.modules
+    assert [using.twice(3), using.twice(4)] == [({"nopython": True}, 6), ({"nopython": True}, 8)]
+
+
+def test_what_was_imported_before_does_not_stand_in(user):
+    import holding
+
+    with lazy_imports.imported_later({"holding": "betabinom", "decorating": "jit"}):
+        import using
+    assert using.betabinom is holding.betabinom and sys.modules["holding"] is holding
+
+
+def test_the_alignment_of_speech_synthesis_works_with_packages_that_are_imported_later():
+    said = run(
+        f"{FAST}import sys\n"
+        "from espnet2.gan_tts.jets import alignments\n"
+        "print('numba' in sys.modules, 'scipy.stats' in sys.modules)\n"
+        "import numpy as np\n"
+        "print(alignments._monotonic_alignment_search(np.log(np.array([[.9, .1], [.8, .2], [.1, .9]]))))\n"
+        "print(round(alignments.betabinom.logpmf(1, 2, 1, 1), 3), 'scipy.stats' in sys.modules)"
+    )
+    assert said.splitlines() == ["False False", "[0 0 1]", "-1.099 True"]
+
+
+def test_features_have_the_filters_of_librosa():
+    said = run(
+        f"{FAST}import sys\n"
+        "from espnet2.layers.log_mel import LogMel\n"
+        "ours = LogMel(fs=8000, n_fft=256, n_mels=23, fmin=20, fmax=3800, htk=True)\n"
+        "import librosa, torch\n"
+        "print('librosa.filters' in sys.modules)\n"
+        "theirs = librosa.filters.mel(sr=8000, n_fft=256, n_mels=23, fmin=20, fmax=3800, htk=True)\n"
+        "print(torch.equal(ours.melmat, torch.from_numpy(theirs.T).float()))"
+    )
+    assert said.splitlines() == ["False", "True"]
