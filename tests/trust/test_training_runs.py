@@ -16,12 +16,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from references.killed_workers import killing_workers
 from references.train_command import train
 
 from espnet_diverse.bin.main import main
 from espnet_diverse.errors import ModelError
 from espnet_diverse.training import checkpoint, run_state
-from espnet_diverse.training.data_workers import LoaderBatches
 
 SETTINGS = ["batch_size=6", "save_interval_steps=1", "keep_nbest_models=1", "use_tensorboard=false"]
 SHORT_AND_FULL = [pytest.param(False, id="short"), pytest.param(True, id="full", marks=pytest.mark.trust)]
@@ -161,30 +161,6 @@ def test_kills_at_random(full, tiny_run, straight, tmp_path, tell):
             kills += 1
     finish(tiny_run, folder, straight)
     tell(f"{kills} kills at random in {runs + 1} runs: all go on bit for bit")
-
-
-def killing_workers(draw, seconds, marks):
-    """Let an alarm kill a worker of each pass over the data at a random moment; a byte of `marks` is written for each.
-
-    After the last batch there is nothing left to lose, so no worker is killed then.
-    """
-    begin = LoaderBatches.begin
-
-    def begin_with_alarm(batches):
-        begin(batches)
-        if batches.again or not batches._workers:
-            return
-
-        def kill(*_):
-            workers = [worker for worker in batches._workers if worker.is_alive()]
-            if workers and batches.number < len(batches.loader):
-                os.write(marks, b"x")
-                os.kill(draw.choice(workers).pid, signal.SIGKILL)
-
-        signal.signal(signal.SIGALRM, kill)
-        signal.setitimer(signal.ITIMER_REAL, draw.uniform(1e-6, seconds))
-
-    LoaderBatches.begin = begin_with_alarm
 
 
 @pytest.mark.timeout(900)
