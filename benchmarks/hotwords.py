@@ -16,7 +16,8 @@ sentences; its sentences are not in training.
 `measure` decodes both sets with each weight, and prints a row for each:
 
 - recall: occurrences of the words in the references of `rare` that are also in the hypotheses;
-- CER of `rare`, and of `common`, spaces ignored;
+- CER of `rare`, and of `common`, spaces ignored; and of what is beside the words in `rare`: errors in their characters
+  and insertions between them do not count;
 - false: occurrences of phrases of the list in the hypotheses of both sets that their references lack.
 
 A list of hotwords has the words, or with `--distractors N` also N sequences of two to three characters of the
@@ -24,6 +25,7 @@ vocabulary that no reference has, as a list of names has many that nobody says.
 """
 
 import argparse
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import redirect_stdout
@@ -113,7 +115,8 @@ def measure(args: argparse.Namespace) -> None:
     characters = sorted(set("".join(read_table(args.data_dir / "train" / "text").values())) - {" "})
     phrases = [*args.words, *distractors(args.distractors, characters, texts)]
     print(len(phrases), "phrases;", ", ".join(f"{len(table)} {name} utterances" for name, table in references.items()))
-    print("| hotword_weight | recall | CER rare | CER common | false |\n|---|---|---|---|---|", flush=True)
+    print("| hotword_weight | recall | CER rare | beside words | CER common | false |\n" + 6 * "|---" + "|", flush=True)
+    scored = (("rare", ()), ("rare", args.words), ("common", ()))
     with TemporaryDirectory() as folder:
         listed = Path(folder) / "hotwords.txt"
         listed.write_text("".join(f"{phrase}\n" for phrase in phrases), encoding="utf-8")
@@ -121,7 +124,7 @@ def measure(args: argparse.Namespace) -> None:
             found = {name: _decoded(args, name, listed, weight, Path(folder)) for name in references}
             rare = count(args.words, references["rare"], found["rare"])
             false = sum(count(phrases, references[name], found[name]).false for name in references)
-            rates = [_error_rate(references[name], found[name]) for name in references]
+            rates = [error_rate(references[name], found[name], words) for name, words in scored]
             recall = f"{100 * rare.found / rare.said:.1f} % ({rare.found} of {rare.said})"
             print("|", " | ".join([f"{weight:g}", recall, *map("{:.1f}".format, rates), str(false)]), "|", flush=True)
 
@@ -140,12 +143,23 @@ def _decoded(args: argparse.Namespace, name: str, hotwords: Path, weight: float,
     return {name: text for name, _, text in (line.partition(" ") for line in lines)}
 
 
-def _error_rate(references: Mapping[str, str], hypotheses: Mapping[str, str]) -> float:
+def error_rate(references: Mapping[str, str], hypotheses: Mapping[str, str], words: Sequence[str] = ()) -> float:
+    """Character error rate in percent beside the words: without what is within an occurrence in a reference."""
     from espnet_diverse.scoring.error_rate import ErrorRate
 
     metric, names = ErrorRate("char"), list(references)
     pairs = [references[name] for name in names], [hypotheses.get(name, "") for name in names]
-    return float(metric.score(metric.statistics(*pairs, [""] * len(names)).sum(0)))
+    errors = units = 0
+    for sentence in metric.align(*pairs, [""] * len(names)):
+        text = "".join(left for left, _ in sentence if left is not None)
+        spans = [(found.start(), found.end()) for word in words for found in re.finditer(re.escape(word), text)]
+        at = 0
+        for left, right in sentence:
+            end = at + (left is not None)
+            if not any(start < end and at < stop for start, stop in spans):
+                errors, units = errors + (left != right), units + (left is not None)
+            at = end
+    return 100 * errors / units
 
 
 def _arguments(argv: list[str] | None) -> argparse.Namespace:

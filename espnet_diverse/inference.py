@@ -156,7 +156,7 @@ class StreamRecognizer:
     """Transcribes streams while they are spoken; one at a time.
 
     Args:
-        model: Directory of a run, or a packed model, with a contextual block encoder.
+        model: Directory of a run, or a packed model, with a contextual block encoder or one with a memory.
         model_file: Weights, as for `Recognizer`.
         device: "cpu", "cuda" or "cuda:N".
         segmentation: Options of detecting utterances.

@@ -22,7 +22,8 @@ def add_stream_options(parser: argparse.ArgumentParser) -> None:
         "streaming",
         "With --stream the one source is a file as if it were live, or a FIFO or - with raw samples: PCM, 16-bit "
         "little-endian, mono. The text of each utterance is printed when it ends, and on a terminal also while it is "
-        "spoken; --output_format json prints each change as a line. The encoder must be a contextual block encoder.",
+        "spoken; --output_format json prints each change as a line. The encoder must be a contextual block encoder, or "
+        "diverse_transformer with a memory.",
     )
     group.add_argument("--stream", action="store_true", help="transcribe while somebody speaks")
     group.add_argument("--pcm_rate", type=int, metavar="HZ", help="rate of raw samples (default: that of the model)")

@@ -7,6 +7,10 @@ code 1 means that there are faults to refuse or drop, 2 that --fix has dropped u
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from espnet_diverse.data.plausibility import Limits
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -56,7 +60,9 @@ def run(args: argparse.Namespace) -> int:
     from espnet_diverse.data.atomic_files import write_text
     from espnet_diverse.data.faults import parse_actions
     from espnet_diverse.data.fixing import write_fixed
+    from espnet_diverse.data.plausibility import Limits
     from espnet_diverse.errors import ConfigError
+    from espnet_diverse.vocabulary import Vocabulary
 
     if args.nj < 1:
         raise ConfigError(f"--nj {args.nj}: must be 1 or more")
@@ -65,8 +71,10 @@ def run(args: argparse.Namespace) -> int:
     if args.fix and len(args.data_dirs) > 1:
         raise ConfigError(f"--fix {args.fix}: mends one directory, and {len(args.data_dirs)} are given")
     actions, rows, dropped = parse_actions(args.on), [], 0
+    tokens = Vocabulary.load(args.tokens_dir).encode if args.tokens_dir else None
+    limits = Limits(args.min_seconds, args.max_seconds, tokens)
     for data_dir in args.data_dirs:
-        faults = _faults(args, data_dir)
+        faults = _faults(args, data_dir, limits)
         for fault in faults:
             print(f"warning: {fault}" if actions[fault.kind] == "warn" else fault)
         warnings = sum(actions[fault.kind] == "warn" for fault in faults)
@@ -85,14 +93,10 @@ def run(args: argparse.Namespace) -> int:
     return 1 if any(row["action"] != "warn" for row in rows) else 0
 
 
-def _faults(args: argparse.Namespace, data_dir: Path) -> list:
+def _faults(args: argparse.Namespace, data_dir: Path, limits: "Limits") -> list:
     from espnet_diverse.data.fixing import shared
-    from espnet_diverse.data.plausibility import Limits
     from espnet_diverse.data.validate import find_faults
-    from espnet_diverse.vocabulary import Vocabulary
 
-    tokens = Vocabulary.load(args.tokens_dir).encode if args.tokens_dir else None
-    limits = Limits(args.min_seconds, args.max_seconds, tokens)
     has_features = (data_dir / "feats.scp").is_file() and not (data_dir / "wav.scp").is_file()
     features = 0 if has_features else None
     faults = find_faults(data_dir, nj=args.nj, decode=not args.headers, features=features, limits=limits)

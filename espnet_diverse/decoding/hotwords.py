@@ -3,8 +3,10 @@
 The phrases form a prefix tree of tokens with failure links (Aho and Corasick 1975, "Efficient string matching"). A
 hypothesis is at the node of the longest beginning of a phrase that it ends with. Every token of a phrase adds the
 bonus; what an unfinished phrase has gained is taken back with the first token that leaves it, at <eos>, and where the
-greatest length ends a text. A complete phrase keeps its bonus. The states of all hypotheses are looked up in tables: no
-step loops over hypotheses or phrases.
+greatest length ends a text. A complete phrase keeps its bonus. So the score of a text is that without hotwords, and the
+bonus of each token of a complete phrase. How much of what an unfinished phrase has gained counts while the beam is
+chosen is the matter of the search (`search.py`). The states of all hypotheses are looked up in tables: no step loops
+over hypotheses or phrases.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,6 +26,9 @@ class HotwordScorer:
         phrases: Token indices of each phrase, at least one.
         vocabulary: Number of tokens V.
         device: Device of the search.
+
+    Attributes:
+        greatest: Most that one token can gain: more than 1 where phrases overlap.
     """
 
     def __init__(self, phrases: Sequence[Sequence[int]], vocabulary: int, device: str = "cpu"):
@@ -35,6 +40,7 @@ class HotwordScorer:
         rows = [[*((token, *to) for token, to in row.items()), *[spare] * (width - len(row))] for row in moves]
         table = torch.tensor(rows, dtype=torch.float64, device=device).unbind(-1)
         self._tokens, self._targets, self._gains = table[0].long(), table[1].long(), table[2].float()
+        self.greatest = float(self._gains.max())
         self._pending = torch.tensor(tree.pending, device=device)
 
     def begin(self, source: Tensor, mask: Tensor | None) -> None:

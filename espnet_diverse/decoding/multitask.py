@@ -24,6 +24,7 @@ from espnet_diverse.scope import current
 _LANGUAGE = re.compile(r"<([a-z]{2,3})>")  # ISO 639
 _NO_LANGUAGES = {"asr", "unk", "sos", "eos", "sop", "na"}
 _RECOGNITION = "<asr>"
+_TIMES = ("notime_symbol", "first_time_symbol", "last_time_symbol")
 
 
 class Prompt:
@@ -36,23 +37,33 @@ class Prompt:
         conditions: The languages of the speech, and of the text: the same for recognition, another for translation.
 
     Raises:
-        ModelError: The vocabulary lacks the symbols of such a model.
+        ModelError: `preprocessor_conf` lacks a setting, or the vocabulary a symbol of such a model.
     """
 
     def __init__(self, args: Namespace):
         preprocessor, self.tokens = args.preprocessor_conf, list(args.token_list)
+        if lacking := [name for name in ("fs", "speech_length", *_TIMES) if name not in preprocessor]:
+            raise ModelError(
+                f"preprocessor_conf lacks {' '.join(lacking)}, which a model of task s2t has in its config.yaml; "
+                "use the file that training wrote"
+            )
         self.index = {token: index for index, token in enumerate(self.tokens)}
+        symbols = [preprocessor[name] for name in _TIMES]
+        if lacking := [name for name in (_RECOGNITION, *symbols) if name not in self.index]:
+            raise ModelError(
+                f"the {len(self.tokens)} tokens of the vocabulary lack {' '.join(lacking)}, which a model of task s2t "
+                "needs for its prompts; use the token_list that it was trained with"
+            )
         self.samples = round(preprocessor["fs"] * preprocessor["speech_length"])
         self.rate = preprocessor["fs"]
         found = filter(None, map(_LANGUAGE.fullmatch, self.tokens))
         self.languages = [match[1] for match in found if match[1] not in _NO_LANGUAGES]
-        try:
-            names = (preprocessor[f"{name}_symbol"] for name in ("notime", "first_time", "last_time"))
-            self.notime, self.first_time, self.last_time = (self.index[name] for name in names)
-        except KeyError as error:
-            raise ModelError(f"the vocabulary has no {error}, which a multitask model needs") from error
-        if not self.languages or _RECOGNITION not in self.index:
-            raise ModelError(f"the vocabulary has no language such as <eng>, or no {_RECOGNITION}; see docs")
+        if not self.languages:
+            raise ModelError(
+                f"the {len(self.tokens)} tokens of the vocabulary have no language, which a model of task s2t needs "
+                "for its prompts; languages have two or three letters of ISO 639, such as <eng>"
+            )
+        self.notime, self.first_time, self.last_time = (self.index[symbol] for symbol in symbols)
         self.conditions = KnownConditions({"lang": self.languages, "tgtlang": self.languages})
 
     def padded(self, samples: NDArray) -> NDArray:

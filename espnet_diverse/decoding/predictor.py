@@ -55,7 +55,7 @@ class Predictor:
         hotwords: File with a phrase a line, or None.
 
     Attributes:
-        task: Task of the model.
+        args, task, precision, compiled, language_model, hotwords: As given.
         rate: Sampling rate in Hz of the audio that the model reads; None for text and features.
         tokens: The vocabulary of the output text.
         prompt: Prompts of a multitask model; None for other models.
@@ -84,11 +84,12 @@ class Predictor:
         hotwords: Path | None = None,
     ):
         model.eval()
-        self.task, self.ctc = task, getattr(model, "st_ctc" if task == "st" else "ctc", None)
+        self.args, self.task, self.precision, self.compiled = args, task, precision, compiled
+        self.language_model, self.hotwords = language_model, hotwords
+        self.ctc = getattr(model, "st_ctc" if task == "st" else "ctc", None)
         self.rate = None if task == "mt" else audio_rate(vars(args))
         self.tokens, self.prompt = TokenText(args), Prompt(args) if task == "s2t" else None
-        self.has_language_model = language_model is not None
-        self._has = self.ctc is not None, self.has_language_model, usual_ctc_weight(vars(args), task)
+        self._has = self.ctc is not None, language_model is not None, usual_ctc_weight(vars(args), task)
         self.options = options.resolved(*self._has)
         self.encoding = Encoding(model, device)
         phrases = None if hotwords is None else self._hotwords(hotwords)

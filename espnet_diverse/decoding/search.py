@@ -13,6 +13,10 @@ hypothesis is left, or when longer hypotheses no longer improve (equation (50) o
 ESPnet's `BatchBeamSearch`, with the same hypotheses and scores. In addition an utterance ends as soon as its n-best
 hypotheses are certain, which saves half of the steps of a model that is not sure where to end.
 
+With hotwords the candidates are those of a search without, and half as many more with the bonus; and while the beam is
+chosen, an unfinished phrase counts for half of what it has gained. Otherwise beginnings of phrases, which hold a bonus
+that they may lose, push the right hypotheses out of a narrow beam. The scores of hypotheses have the whole bonus.
+
 No step loops over utterances, hypotheses or frames. Completed utterances leave the batch.
 """
 
@@ -33,6 +37,8 @@ from espnet_diverse.functional.masks import lengths_to_mask
 from espnet_diverse.scope import current, scope
 
 _PRE_BEAM = 1.5
+_DOUBT = 0.5
+"""Share of the gain of an unfinished phrase that does not count while the beam is chosen."""
 _Weighted = tuple[float, PrefixScorer | NgramScorer | HotwordScorer]
 
 
@@ -117,7 +123,7 @@ class BeamSearch:
         return [(weight, scorer) for weight, scorer in weighted if weight and scorer is not None]
 
     def _search(self, source: Tensor, lengths: Tensor, options: Options, minlenratio: float) -> list[list[Hypothesis]]:
-        bonus = 0.0 if self.hotwords is None else options.hotword_weight
+        bonus = 0.0 if self.hotwords is None else options.hotword_weight * self.hotwords.greatest
         beam = Beam(*token_bounds(options, lengths, self.of_text, minlenratio), self.eos, options, bonus)
         scorers, mask = self._weighted_scorers(options), source_mask(source, lengths)
         for _, scorer in scorers:
@@ -143,33 +149,57 @@ class BeamSearch:
         """The best hypotheses that are one token longer."""
         options, shape = beam.options, (*beam.tokens.shape, self.vocabulary)
         rank = beam.scores.new_full(shape, options.penalty, dtype=torch.float32)
+        gain = doubt = None
         for weight, scorer in scorers:
-            rank.add_(scorer.score(beam.tokens), alpha=weight)
-            if isinstance(scorer, HotwordScorer) and bool((ends := beam.at_greatest()).any()):
-                rank.sub_(scorer.unfinished() * ends[:, None, None], alpha=weight)
-        candidates = self._candidates(rank, options) if ctc else None
-        if candidates is not None:
-            rank = rank.gather(-1, candidates)
-        total = rank + beam.scores.unsqueeze(-1)
-        if not ctc:
-            return _best(total, None, None, options.beam_size)
-        ctc_scores = ctc.score(candidates)
-        return _best(total.add(ctc_scores, alpha=options.ctc_weight), candidates, ctc_scores, options.beam_size)
+            if isinstance(scorer, HotwordScorer):
+                gain, doubt = _bonus(scorer, weight, beam)
+            else:
+                rank.add_(scorer.score(beam.tokens), alpha=weight)
+        candidates = self._candidates(rank, gain, options) if ctc else None
+        if gain is not None:
+            rank.add_(gain)
+        total = _at(rank, candidates) + beam.scores.unsqueeze(-1)
+        ctc_scores = None
+        if ctc:
+            ctc_scores = ctc.score(candidates)
+            total = total.add(ctc_scores, alpha=options.ctc_weight)
+        trusted = total if doubt is None else total - _at(doubt, candidates)
+        return _best(total, trusted, candidates, ctc_scores, options.beam_size)
 
-    def _candidates(self, rank: Tensor, options: Options) -> Tensor | None:
+    def _candidates(self, rank: Tensor, gain: Tensor | None, options: Options) -> Tensor | None:
         """Tokens that CTC scores (B, W, K); None where it scores the whole vocabulary."""
         size = int(_PRE_BEAM * options.beam_size)
         if options.ctc_weight == 1 or size >= self.vocabulary:
             return None
         best = rank.topk(size).indices
+        if gain is not None:  # tokens of hotwords get room of their own, and take it from no other
+            others, room = (rank + gain).scatter_(-1, best, -torch.inf), min(-(-size // 2), self.vocabulary - size)
+            best = torch.cat([best, others.topk(room).indices], -1)
         eos = best.new_full((*best.shape[:2], 1), self.eos)
         return torch.cat([best.masked_fill(best == self.eos, 0), eos], -1)  # <eos> once; blank is impossible
 
 
-def _best(total: Tensor, candidates: Tensor | None, ctc_scores: Tensor | None, beam_size: int) -> Choice:
-    """The best of all extensions, scores (B, W, K) -> (B, beam size)."""
+def _bonus(hotwords: HotwordScorer, weight: float, beam: Beam) -> tuple[Tensor, Tensor]:
+    """Bonus of the next token, and what is left out of it while the beam is chosen, (B, W, V) each."""
+    gain, unfinished = weight * hotwords.score(beam.tokens), weight * hotwords.unfinished()
+    ends = beam.at_greatest()[:, None, None]
+    return gain - unfinished * ends, _DOUBT * unfinished * ~ends
+
+
+def _at(x: Tensor, candidates: Tensor | None) -> Tensor:
+    """Values (B, W, V) of the candidates (B, W, K); all of them where there are none."""
+    return x if candidates is None else x.gather(-1, candidates)
+
+
+def _best(
+    total: Tensor, trusted: Tensor, candidates: Tensor | None, ctc_scores: Tensor | None, beam_size: int
+) -> Choice:
+    """The best of all extensions by the scores `trusted` (B, W, K), with their scores `total`, -> (B, beam size)."""
     flat = total.flatten(1)
-    scores, index = flat.topk(min(beam_size, flat.size(1)))
+    scores, index = trusted.flatten(1).topk(min(beam_size, flat.size(1)))
+    if trusted is not total:
+        scores, order = flat.gather(1, index).sort(dim=1, descending=True)
+        index = index.gather(1, order)
     parents = index // total.size(-1)
     tokens = index % total.size(-1) if candidates is None else candidates.flatten(1).gather(1, index)
     ctc = scores if ctc_scores is None else ctc_scores.flatten(1).gather(1, index)

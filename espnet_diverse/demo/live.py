@@ -19,15 +19,15 @@ from numpy.typing import NDArray
 from espnet_diverse.audio.libsndfile import RATES
 from espnet_diverse.audio.resampling import resample_blocks
 from espnet_diverse.conditions import values_by_condition
-from espnet_diverse.decoding.block_search import BlockSearch, check_stream_options, check_streaming, load_block_search
+from espnet_diverse.decoding.block_search import BlockSearch, check_stream_options, check_streaming
 from espnet_diverse.decoding.condition_ids import completed, indices_of
 from espnet_diverse.decoding.fusion import Fusion
-from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.ngram import NgramScorer
+from espnet_diverse.decoding.predictor import Predictor
 from espnet_diverse.demo.controls import whole
 from espnet_diverse.demo.limits import Limits
 from espnet_diverse.demo.uploads import Refusal, RefusedError
 from espnet_diverse.errors import ConfigError, DataError, ModelError
-from espnet_diverse.training.tasks import read_config
 from espnet_diverse.transcription.cjk import join_texts
 from espnet_diverse.transcription.segmentation_options import SegmentationOptions
 from espnet_diverse.transcription.streaming import transcribe_stream
@@ -189,42 +189,25 @@ class _Recording:
             yield part
 
 
-def load_live(
-    model_dir: Path,
-    model_file: str | Path | None,
-    limits: Limits,
-    segmentation: SegmentationOptions,
-    device: str = "cpu",
-    precision: str = "float32",
-    compile: bool = False,
-    fusion: Fusion | None = None,
+def live_recognition(
+    search: Predictor, config_file: Path, limits: Limits, segmentation: SegmentationOptions
 ) -> LiveRecognition | None:
-    """Load a model for live recognition; None where it needs whole recordings.
+    """Live recognition with the loaded model of another search; None where it needs whole recordings.
 
-    The model does where its encoder does not stream, and with hotwords, an n-gram model, another precision or compiled
-    layers.
+    It does where the encoder does not stream, and with hotwords, an n-gram model, another precision or compiled layers.
 
     Args:
-        model_dir: Directory of the run.
-        model_file: Weights, as a path or a name in the model directory.
+        search: The other search, which may go on with the model at the same time.
+        config_file: The model's config.yaml.
         limits: Limits of one recording.
         segmentation: Options of detecting utterances.
-        device: "cpu", "cuda" or "cuda:N".
-        precision: Precision of linear layers.
-        compile: Whether to compile the encoder layers.
-        fusion: Language model and hotwords of the search.
-
-    Raises:
-        ModelError: A file is missing or damaged, or the weights do not fit.
     """
-    config_file, fusion = model_dir / "config.yaml", fusion or Fusion()
-    if compile or precision != "float32":
+    if search.compiled or search.precision != "float32" or isinstance(search.language_model, NgramScorer):
         return None
-    config, options = read_config(config_file), Options()
     try:
-        check_streaming(config, config_file)
-        check_stream_options(options, fusion)
+        check_streaming(vars(search.args), config_file)
+        check_stream_options(search.options, Fusion(hotwords=search.hotwords))
     except (ConfigError, ModelError):
         return None
-    search = load_block_search(model_dir, model_file, options, device, fusion)
-    return LiveRecognition(search, segmentation, limits)
+    live = BlockSearch(search.encoding.model, search.args, search.options, search.device, search.language_model)
+    return LiveRecognition(live, segmentation, limits)

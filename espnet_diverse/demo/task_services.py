@@ -16,7 +16,7 @@ from espnet_diverse.decoding.options import Options, text_task
 from espnet_diverse.decoding.predictor import Predictor
 from espnet_diverse.demo.base_service import ModelService
 from espnet_diverse.demo.limits import Limits
-from espnet_diverse.demo.live import load_live
+from espnet_diverse.demo.live import live_recognition
 from espnet_diverse.demo.results import DecodedSegment, Results
 from espnet_diverse.errors import DataError, UserError
 from espnet_diverse.inference import Recognizer, Translation, Translator
@@ -112,7 +112,7 @@ def load_service(
         return TextService(name, translator, results, limits)
     recognizer = Recognizer(folder, model_file, segmentation=segmentation, **how)
     service = SpeechService(name, recognizer, results, limits)
-    service.live = load_live(folder, model_file, limits, segmentation, **how)
+    service.live = live_recognition(recognizer.search, config_file, limits, segmentation)
     return service
 
 

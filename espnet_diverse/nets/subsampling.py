@@ -45,9 +45,25 @@ class ChunkedConvSubsampling(Conv2dSubsampling):
         linear, position = self.out
         out = x.new_empty(len(x), frames, linear.out_features)
         for t in range(0, frames, _CHUNK):
-            part = x[:, None, 4 * t : 4 * (t + _CHUNK) + 3]
-            out[:, t : t + _CHUNK] = linear(self.conv(part).transpose(1, 2).flatten(2))
+            out[:, t : t + _CHUNK] = self._subsampled(x[:, 4 * t : 4 * (t + _CHUNK) + 3])
         return position(out), None if x_mask is None else x_mask[:, :, :-2:2][:, :, :-2:2]
+
+    def part(self, x: Tensor, start: int) -> Tensor:
+        """The frames of the output from `start` on that x (B, T, features), from frame 4 * start on, suffices for.
+
+        Returns:
+            Frames with their positions in the whole sequence, (B, n, M) with n = ((T - 1) // 2 - 1) // 2, perhaps 0.
+        """
+        linear, position = self.out
+        frames = max(0, ((x.size(1) - 1) // 2 - 1) // 2)
+        if not frames:
+            return x.new_empty(len(x), 0, linear.out_features)
+        out = self._subsampled(x)
+        position.extend_pe(out.new_empty(1, start + frames))
+        return position.dropout(out * position.xscale + position.pe[:, start : start + frames])
+
+    def _subsampled(self, x: Tensor) -> Tensor:
+        return self.out[0](self.conv(x.unsqueeze(1)).transpose(1, 2).flatten(2))
 
 
 class GatedConvSubsampling(Conv2dSubsampling):

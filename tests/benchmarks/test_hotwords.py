@@ -48,6 +48,14 @@ def test_occurrences_are_counted_by_utterance(hotwords):
     assert hotwords.count(["ab", "c"], references, {"1": "c"}) == (5, 1, 0)
 
 
+def test_errors_beside_the_words_are_counted_alone(hotwords):
+    references = {"1": "abcde", "2": "xabx"}
+    found = {"1": "aXcYe", "2": "aZbxx"}
+    assert hotwords.error_rate(references, found) == 100 * 5 / 9
+    assert hotwords.error_rate(references, found, ["ab"]) == pytest.approx(100 * 3 / 5)
+    assert hotwords.error_rate(references, references, ["ab", "bc"]) == 0
+
+
 def test_distractors_are_in_no_reference_and_the_same_each_time(hotwords):
     made = hotwords.distractors(20, list("abcd"), ["abcdabcd", "ddd"])
     assert made == hotwords.distractors(20, list("abcd"), ["abcdabcd", "ddd"]) and len(set(made)) == 20
@@ -66,4 +74,4 @@ def test_the_table_has_a_row_for_each_weight(hotwords, tiny_run, tmp_path, capsy
     cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
     assert [cell[0] for cell in cells] == ["0", "50"] and all(cell[1].endswith(f" of {said})") for cell in cells)
     without, strong = cells
-    assert int(strong[4]) > int(without[4]) and all(float(cell) >= 0 for cell in without[2:4])
+    assert int(strong[5]) > int(without[5]) and all(float(cell) >= 0 for cell in without[2:5])

@@ -14,7 +14,7 @@ from contextlib import suppress
 import numpy as np
 import pytest
 import soundfile
-from references.streaming import RATE, tones
+from references.streaming import RATE, tones, write_run
 
 from espnet_diverse.bin.main import main
 from espnet_diverse.inference import Options, Recognizer, SegmentationOptions
@@ -170,3 +170,11 @@ def test_options_that_do_not_fit_are_refused(streaming_run, arguments, message, 
 def test_options_of_streaming_need_it(streaming_run, option, capsys):
     assert call(streaming_run, "a.wav", *option) == 1
     assert f"error: {option[0]} is for --stream; give that too, or leave it out" in capsys.readouterr().err
+
+
+def test_a_model_with_a_memory_has_the_texts_of_the_recording(tmp_path, recording, capsys):
+    run = write_run(tmp_path / "run", "diverse_transformer", memory={"kind": "cdt", "segment": 4, "slots": 3})
+    found = Recognizer(run, options=Options(beam_size=2), segmentation=SegmentationOptions("energy"))(recording)
+    assert call(run, *HOW, recording) == 0
+    assert capsys.readouterr().out.splitlines() == [segment.text for segment in found.segments]
+    assert len(found.segments) == 2 and all(segment.text for segment in found.segments)

@@ -100,6 +100,14 @@ def test_a_vocabulary_counts_tokens(data_dir, tmp_path, capsys):
     assert "a1: the transcript needs 15 frames for CTC, and the audio has 12" in capsys.readouterr().out
 
 
+def test_the_vocabulary_is_read_once_for_all_directories(data_dir, tmp_path, monkeypatch):
+    Vocabulary.train(["abcd"], "char").save(tmp_path / "tokens")
+    read, load = [], Vocabulary.load
+    monkeypatch.setattr(Vocabulary, "load", lambda folder: read.append(folder) or load(folder))
+    main(["validate", str(data_dir), str(data_dir), "--tokens_dir", str(tmp_path / "tokens")])
+    assert read == [tmp_path / "tokens"]
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [

@@ -1,14 +1,11 @@
 import json
-import logging
 from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 import yaml
-from espnet2.bin.asr_inference_streaming import Speech2TextStreaming
 from references.language_models import write_lm
-from references.streaming import TOKENS, tones, write_run
+from references.streaming import TOKENS, heard, of_espnet, tones, write_run
 
 from espnet_diverse.decoding.block_search import load_block_search
 from espnet_diverse.decoding.fusion import Fusion
@@ -23,23 +20,11 @@ KINDS = {
     "contextual_block_conformer": {"cnn_module_kernel": 3},
     "diverse_contextual_block_transformer": {"attention": {"core": "sdma"}},
 }
-SIZES = ("block_size", "hop_size", "look_ahead")
-
-
-def of_espnet(run, sizes=True, **lm):
-    """ESPnet's own class, without detection of repetitions; its search has the block sizes of the encoder."""
-    files = [str(run / name) for name in ("config.yaml", "valid.acc.ave.pth")]
-    options = {"beam_size": 3, "ctc_weight": 0.3, "lm_weight": 0.3, "disable_repetition_detection": True}
-    theirs = Speech2TextStreaming(*files, **options, **lm)
-    if sizes:
-        for name in SIZES:
-            setattr(theirs.beam_search, name, getattr(theirs.asr_model.encoder, name))
-    return theirs
-
-
-def heard(search, samples, part):
-    """The texts after each part of an utterance."""
-    return [search.add(samples[i : i + part], i + part >= len(samples)) for i in range(0, len(samples), part)]
+MEMORIES = {
+    "cdt": {"kind": "cdt", "slots": 3},
+    "xl": {"kind": "xl", "slots": 5},
+    "compressive": {"kind": "compressive", "slots": 2, "compressed_slots": 3, "ratio": 2},
+}
 
 
 @pytest.fixture(scope="module")
@@ -71,6 +56,22 @@ def test_the_final_text_is_that_of_the_recording(encoder, tmp_path):
         assert last.score == pytest.approx(float(hypothesis.score), abs=1e-3)
 
 
+@pytest.mark.parametrize("memory", MEMORIES.values(), ids=MEMORIES)
+def test_the_final_text_of_an_encoder_with_a_memory_is_that_of_the_recording(memory, tmp_path):
+    run = write_run(tmp_path / "run", "diverse_transformer", memory={"segment": 4, **memory})
+    search, offline = load_block_search(run, options=OPTIONS), load_predictor(run, options=OPTIONS)
+    texts = set()
+    for seed, (seconds, part) in enumerate(((0.9, 1600), (1.57, 333), (1.57, 40_000))):
+        samples = tones(seconds, seed)
+        ((expected,),) = offline.batch([offline.features(samples)], [{}])
+        *before, final = heard(search, samples, part)
+        assert (final.text, final.tokens) == (expected.text, expected.tokens)
+        assert final.score == pytest.approx(expected.score, abs=1e-3)
+        assert any(each.text for each in before) == (part < len(samples))
+        texts.add(final.text)
+    assert len(texts) == 3 and "" not in texts
+
+
 def test_a_language_model_is_used(streaming_run, blockwise, tmp_path):
     lm, samples = write_lm(tmp_path / "lm", TOKENS), tones(1.0, 8)
     files = {"lm_train_config": lm / "config.yaml", "lm_file": lm / "valid.loss.ave.pth"}
@@ -96,25 +97,6 @@ def test_sizes_of_parts_make_no_difference(which, request):
     found = [heard(search, samples, part)[-1] for part in (len(samples), 8000, 2560, 333)]
     assert {one.text for one in found} == {found[0].text} != {""}
     np.testing.assert_allclose([one.score for one in found], found[0].score, atol=1e-3)
-
-
-def test_block_sizes_of_espnet_need_no_change_of_its_search(tmp_path):
-    run = write_run(tmp_path / "run", block_size=40, hop_size=16, look_ahead=16)
-    search, samples = load_block_search(run, options=ESPNET), tones(2.9, 1)
-    texts = [each.text for each in heard(search, samples, 2560)]
-    assert texts[-1] == of_espnet(run, sizes=False)(samples)[0][0]
-    # The first block has 40 frames of 40 ms and those that the subsampling needs; ESPnet waits for the second.
-    assert not texts[9] and texts[11]
-
-
-def test_a_text_comes_a_hop_before_that_of_espnet(streaming_run, search):
-    theirs, samples = of_espnet(streaming_run), tones(1.0, 3)
-    ours = next(i for i, each in enumerate(heard(search, samples, 640)) if each.text)
-    for start in range(0, len(samples), 640):
-        theirs(samples[start : start + 640], is_final=False)
-        if theirs.beam_search.process_idx:
-            break
-    assert start // 640 - ours in (3, 4, 5)  # a hop of 4 frames of 40 ms
 
 
 @pytest.mark.parametrize(("window", "hop"), [(400, 160), (512, 128)], ids=str)
@@ -159,36 +141,6 @@ def test_a_fault_ends_the_utterance(search, monkeypatch):
     assert heard(search, samples, 4000)[-1].text == expected
 
 
-def test_hypotheses_as_long_as_the_audio_do_not_stop_the_stream(tmp_path):
-    """ESPnet ends all hypotheses at a block where they have as many tokens as there are frames, and has none left."""
-    run = write_run(tmp_path / "run")
-    weights = torch.load(run / "valid.acc.ave.pth", weights_only=True)
-    weights["decoder.output_layer.bias"][-1] = -100  # <sos/eos>
-    torch.save(weights, run / "valid.acc.ave.pth")
-    search = load_block_search(run, options=Options(beam_size=2, ctc_weight=0.0, search="espnet"))
-    found = heard(search, tones(1.0, 0), 1600)
-    lengths = [len(each.tokens) for each in found]
-    assert lengths == sorted(lengths) and lengths[-1] == 24
-
-
-def test_nothing_is_logged_for_a_block(search, caplog):
-    with caplog.at_level(logging.WARNING):
-        heard(search, tones(1.0, 2), 1600)
-    assert caplog.messages == []
-
-
-def test_sizes_that_the_configuration_leaves_to_espnet_are_known(tmp_path):
-    run = write_run(tmp_path / "run", block_size=40, hop_size=16, look_ahead=16)
-    config = yaml.safe_load((run / "config.yaml").read_text())
-    for name in SIZES:
-        del config["encoder_conf"][name]
-    (run / "config.yaml").write_text(json.dumps(config))
-    with pytest.raises(AssertionError):
-        of_espnet(run)
-    online = load_block_search(run, options=OPTIONS).speech2text.beam_search
-    assert (online.block_size, online.hop_size, online.look_ahead) == (40, 16, 16)
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -196,6 +148,7 @@ def test_sizes_that_the_configuration_leaves_to_espnet_are_known(tmp_path):
         ({"encoder": "conformer"}, "encoder conformer does not stream; those that do are contextual_block_tr"),
         ({"encoder_conf": {"input_layer": "linear"}}, "input_layer linear needs a whole utterance; streaming needs "),
         ({"encoder_conf": {"block_size": 0}}, "block_size 0 is a single block"),
+        ({"postencoder": "length_adaptor"}, "a model with a postencoder has no batched search"),
         ({"normalize": "utterance_mvn"}, "normalize utterance_mvn needs a whole utterance; .* global_mvn or None"),
         ({"frontend": "wav2vec_cnn"}, "frontend wav2vec_cnn needs a whole utterance; streaming needs frontend default"),
         ({"input_size": 80}, "the model reads features of size 80"),

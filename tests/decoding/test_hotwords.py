@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 import torch
+from decoding.test_search import batched, options
 
 from espnet_diverse.decoding.hotwords import HotwordScorer, read_hotwords
 from espnet_diverse.errors import DataError
@@ -75,6 +76,20 @@ def test_no_unfinished_sequence_owes_anything():
         assert 0 <= total(phrases, list(tokens)) <= 4 * 2
 
 
+@pytest.mark.parametrize(
+    ("phrases", "greatest"), [([[1, 2, 3]], 1), ([[1, 2], [2, 3, 4]], 2), ([[1, 2, 3], [2, 3, 4], [3, 5]], 3)]
+)
+def test_the_greatest_gain_of_a_token_is_known(phrases, greatest):
+    """After the phrase 1 2, the token 3 continues the phrase 2 3 4, which began with the 2 that counts already."""
+    scorer = HotwordScorer(phrases, V)
+    scorer.begin(torch.zeros(1, 1, 1), None)
+    gains = [float(scorer.score(torch.tensor([[EOS]])).max())]
+    for tokens in itertools.product(range(1, 6), repeat=4):
+        scorer.begin(torch.zeros(1, 1, 1), None)
+        gains += [float(scorer.score(torch.tensor([[token]])).max()) for token in tokens]
+    assert max(gains) == scorer.greatest == greatest
+
+
 def test_hypotheses_of_a_batch_are_independent():
     phrases, sequences = [[1, 2, 3], [2, 2]], torch.tensor([[[1, 2, 2], [2, 2, 1]], [[3, 1, 2], [1, 2, 3]]])
     scorer = HotwordScorer(phrases, V)
@@ -125,3 +140,32 @@ def test_a_file_without_phrases_or_with_unknown_characters_is_refused(tmp_path, 
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(DataError, match="gone.txt: cannot be read"):
         read_hotwords(tmp_path / "gone.txt", encode, 1)
+
+
+@pytest.mark.parametrize("ctc_weight", [0.3, 1.0])
+def test_beginnings_of_phrases_that_nobody_completes_push_out_few_texts(build, sources, ctc_weight):
+    """Half of the tokens begin a phrase whose second token is impossible: every text has its score without hotwords."""
+    decoder, ctc = build()
+    never = 28
+    for layer in (decoder.output_layer, ctc.ctc_lo):
+        layer.bias.data[never] = -100
+    scorer = HotwordScorer([[first, never] for first in range(2, 15)], 30)
+    option = options(ctc_weight=ctc_weight, beam_size=4, nbest=1, hotword_weight=4.0)
+    plain = [best[0].score for best in batched(decoder, ctc, sources, option)]
+    found = [best[0].score for best in batched(decoder, ctc, sources, option, hotwords=scorer)]
+    assert sum(one - other for one, other in zip(plain, found, strict=True)) < 20  # 27 and 51 with the whole bonus
+
+
+def test_tokens_of_hotwords_are_candidates_of_ctc(build, sources):
+    """CTC hears the token, and the decoder has it far from its best."""
+    decoder, ctc = build()
+    token = 17
+    decoder.output_layer.bias.data[token] = -8
+    ctc.ctc_lo.bias.data[token] = 12
+    option = options(ctc_weight=0.6, beam_size=2, nbest=1, hotword_weight=3.0)
+    plain = batched(decoder, ctc, sources, option)
+    found = batched(decoder, ctc, sources, option, hotwords=HotwordScorer([[token]], 30))
+    assert not any(token in best[0].tokens for best in plain)
+    assert sum(token in best[0].tokens for best in found) >= 2
+    for hypotheses, before in zip(found, plain, strict=True):
+        assert hypotheses[0].score >= before[0].score

@@ -17,8 +17,8 @@ NAMES = [symbol[1:-1] for symbol in LANGUAGES]
 UNCUT = SegmentationOptions(vad="none")
 
 
-def prompt(tokens=MULTITASK):
-    return Prompt(Namespace(preprocessor_conf=PREPROCESSOR, token_list=tokens))
+def prompt(tokens=MULTITASK, settings=PREPROCESSOR):
+    return Prompt(Namespace(preprocessor_conf=settings, token_list=tokens))
 
 
 @pytest.fixture(scope="module")
@@ -45,11 +45,25 @@ def test_a_prompt_has_the_language_and_the_task():
     assert one.is_special(MULTITASK.index("<asr>")) and not one.is_special(MULTITASK.index("a"))
 
 
-def test_a_vocabulary_of_another_kind_is_refused():
-    with pytest.raises(ModelError, match="the vocabulary has no '<notimestamps>', which a multitask model needs"):
-        prompt([token for token in MULTITASK if token != "<notimestamps>"])
-    with pytest.raises(ModelError, match="no language such as <eng>, or no <asr>"):
-        prompt([token for token in MULTITASK if token != "<asr>"])
+@pytest.mark.parametrize(
+    ("left_out", "said"),
+    [
+        (["<asr>"], "lack <asr>, which a model of task s2t needs for its prompts; use the token_list that it was"),
+        (["<notimestamps>", "<asr>"], "lack <asr> <notimestamps>, which"),
+        (LANGUAGES, "have no language, which .*; languages have two or three letters of ISO 639, such as <eng>"),
+    ],
+    ids=str,
+)
+def test_a_vocabulary_of_another_kind_is_refused(left_out, said):
+    tokens = [token for token in MULTITASK if token not in left_out]
+    with pytest.raises(ModelError, match=f"^the {len(tokens)} tokens of the vocabulary {said}"):
+        prompt(tokens)
+
+
+def test_settings_that_are_missing_are_named():
+    settings = {name: value for name, value in PREPROCESSOR.items() if name not in ("fs", "notime_symbol")}
+    with pytest.raises(ModelError, match="^preprocessor_conf lacks fs notime_symbol, which a model of task s2t has"):
+        prompt(settings=settings)
 
 
 def test_audio_is_padded_and_never_cut():

@@ -2,23 +2,29 @@
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from dataclasses import replace
 from http import HTTPStatus
 from pathlib import Path
 
 import numpy as np
 import pytest
+import soundfile
 from demo.test_server import BODY, ask
-from references.streaming import RATE, tones, write_run
+from references.language_models import write_lm
+from references.streaming import RATE, TOKENS, tones, write_run
 
 from espnet_diverse.audio.resampling import resample
 from espnet_diverse.decoding.block_search import load_block_search
 from espnet_diverse.decoding.fusion import Fusion
+from espnet_diverse.decoding.ngram import NgramScorer
+from espnet_diverse.decoding.predictor import load_predictor
 from espnet_diverse.demo.limits import Limits
-from espnet_diverse.demo.live import LiveRecognition, load_live
+from espnet_diverse.demo.live import LiveRecognition, live_recognition
 from espnet_diverse.demo.server import Server
+from espnet_diverse.demo.task_services import load_service
 from espnet_diverse.demo.uploads import RefusedError
-from espnet_diverse.errors import ConfigError, DataError, ModelError
+from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.transcription.cjk import join_texts
 from espnet_diverse.transcription.segmentation_options import SegmentationOptions
 from espnet_diverse.transcription.streaming import transcribe_stream
@@ -33,6 +39,11 @@ PART = 4000  # samples
 @pytest.fixture(scope="module")
 def search(streaming_run):
     return load_block_search(streaming_run)
+
+
+@pytest.fixture(scope="module")
+def predictor(streaming_run):
+    return load_predictor(streaming_run)
 
 
 @pytest.fixture
@@ -196,7 +207,7 @@ def test_a_fault_of_the_model_reaches_the_request_and_ends_the_recording(live, s
 
 def test_the_language_of_a_recording_is_given_when_it_begins(tmp_path):
     folder = write_run(tmp_path / "model", "diverse_contextual_block_transformer", languages=["de", "el"])
-    live = load_live(folder, None, Limits(), ENERGY)
+    live = load_service(folder, None, Limits(), ENERGY).live
     live.search.options = replace(live.search.options, ctc_weight=0.1)  # or CTC, which knows no language, decides
     with pytest.raises(DataError, match="the language is missing; give --language; this model knows: de el"):
         live.begin({})
@@ -208,24 +219,44 @@ def test_the_language_of_a_recording_is_given_when_it_begins(tmp_path):
     "how",
     [
         {"precision": "int8"},
-        {"compile": True},
-        {"fusion": Fusion(hotwords=Path("a"))},
-        {"fusion": Fusion(Path("a.arpa"))},
+        {"compiled": True},
+        {"hotwords": Path("a")},
+        {"language_model": NgramScorer.__new__(NgramScorer)},
     ],
     ids=str,
 )
-def test_what_streaming_cannot_do_keeps_whole_recordings(streaming_run, how):
-    assert load_live(streaming_run, None, Limits(), ENERGY, **how) is None
+def test_what_streaming_cannot_do_keeps_whole_recordings(predictor, streaming_run, how):
+    config_file = streaming_run / "config.yaml"
+    assert isinstance(live_recognition(predictor, config_file, Limits(), ENERGY), LiveRecognition)
+    other = copy(predictor)
+    vars(other).update(how)
+    assert live_recognition(other, config_file, Limits(), ENERGY) is None
 
 
-def test_models_that_do_not_stream_keep_whole_recordings(tiny_run, streaming_run, tmp_path, speech):
-    assert load_live(tiny_run.model_dir, None, Limits(), ENERGY) is None
-    assert isinstance(load_live(streaming_run, None, Limits(), ENERGY), LiveRecognition)
-    with pytest.raises(ModelError):
-        load_live(streaming_run, tmp_path / "missing.pth", Limits(), ENERGY)
-    assert speech.about()["live"] is False
+def test_models_that_do_not_stream_keep_whole_recordings(speech):
+    assert speech.live is None and speech.about()["live"] is False
     with pytest.raises(ConfigError, match="this model does not transcribe while somebody speaks; send the whole"):
         speech.begin(b"", {})
+
+
+def test_one_model_serves_recordings_and_the_microphone_at_the_same_time(streaming_run, search, tmp_path):
+    lm = write_lm(tmp_path / "lm", TOKENS)
+    service = load_service(streaming_run, None, Limits(), ENERGY, fusion=Fusion(lm))
+    scorers = service.live.search.speech2text.beam_search.scorers
+    assert service.live.search.speech2text.asr_model is service.search.encoding.model
+    assert (
+        scorers["lm"] is service.search.language_model and scorers["decoder"] is service.search.encoding.model.decoder
+    )
+
+    service = load_service(streaming_run, None, Limits(), ENERGY)
+    soundfile.write(tmp_path / "spoken.wav", SPOKEN, RATE)
+    body = (tmp_path / "spoken.wav").read_bytes()
+    alone = service.run(body, {})["text"], answers(service.live, PCM)
+    with ThreadPoolExecutor(1) as pool:
+        begun = [pool.submit(service.run, body, {}) for _ in range(4)]
+        assert answers(service.live, PCM) == alone[1]
+        assert {each.result()["text"] for each in begun} == {alone[0]} != {""}
+    assert alone[1][-1]["text"] == expected(search, PCM / np.float32(2**15))
 
 
 def test_the_server_has_a_status_and_a_sentence_for_refusals(live, speech):

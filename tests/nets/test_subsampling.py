@@ -96,3 +96,14 @@ def test_the_convolutions_of_long_inputs_go_by_chunks(monkeypatch):
     with torch.no_grad():
         _, (frames,), _ = net.eval()(torch.randn(1, 90, 20), torch.tensor([90]))
     assert frames == 21 and seen == [23, 23, 23, 23, 10]
+
+
+@pytest.mark.parametrize("start", [0, 3])
+def test_a_part_equals_the_frames_of_the_whole(start):
+    torch.manual_seed(0)
+    net = ENCODERS["diverse_transformer"](20, output_size=16, attention_heads=2, num_blocks=1, linear_units=24).eval()
+    x = torch.randn(2, 43, 20)
+    with torch.inference_mode():
+        whole, _ = net.embed(x, None)
+        torch.testing.assert_close(net.embed.part(x[:, 4 * start :], start), whole[:, start:])
+        assert net.embed.part(x[:, :6], 5).shape == (2, 0, 16)

@@ -5,8 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from espnet2.bin.asr_inference_streaming import Speech2TextStreaming
 from espnet2.utils.yaml_no_alias_safe_dump import yaml_no_alias_safe_dump
 
+from espnet_diverse.decoding.block_search import BlockSearch
+from espnet_diverse.decoding.results import Text
 from espnet_diverse.training.tasks import TASKS
 
 RATE = 16_000
@@ -31,13 +34,14 @@ def write_run(
         rate: Sampling rate of the frontend.
         window, hop: Samples of a window of the frontend, and from one to the next.
         languages: Languages that own heads of the decoder, for an encoder of ours.
-        changes: Options of the encoder; others are those of `SIZE`, and blocks of 8, 4 and 2 frames.
+        changes: Options of the encoder; others are those of `SIZE`, and blocks of 8, 4 and 2 frames where it has them.
     """
     diverse = encoder.startswith("diverse")
+    blocks = {"block_size": 8, "hop_size": 4, "look_ahead": 2} if "contextual_block" in encoder else {}
     settings = {
         "frontend_conf": {"fs": rate, "n_fft": 512, "win_length": window, "hop_length": hop, "n_mels": 20},
         "encoder": encoder,
-        "encoder_conf": {**SIZE, "block_size": 8, "hop_size": 4, "look_ahead": 2, **changes},
+        "encoder_conf": {**SIZE, **blocks, **changes},
         "decoder": "diverse_transformer" if diverse else "transformer",
         "decoder_conf": {"attention_heads": 2, "linear_units": 32, "num_blocks": 1},
         "model": "diverse" if diverse else "espnet",
@@ -65,6 +69,22 @@ def write_run(
     (folder / "config.yaml").write_text(yaml_no_alias_safe_dump(vars(options), indent=1, sort_keys=False))
     torch.save(model.state_dict(), folder / "valid.acc.ave.pth")
     return folder
+
+
+def of_espnet(run: Path, sizes: bool = True, **lm) -> Speech2TextStreaming:
+    """ESPnet's own class, without detection of repetitions; its search has the block sizes of the encoder."""
+    files = [str(run / name) for name in ("config.yaml", "valid.acc.ave.pth")]
+    options = {"beam_size": 3, "ctc_weight": 0.3, "lm_weight": 0.3, "disable_repetition_detection": True}
+    theirs = Speech2TextStreaming(*files, **options, **lm)
+    if sizes:
+        for name in ("block_size", "hop_size", "look_ahead"):
+            setattr(theirs.beam_search, name, getattr(theirs.asr_model.encoder, name))
+    return theirs
+
+
+def heard(search: BlockSearch, samples: np.ndarray, part: int) -> list[Text]:
+    """The texts after each part of an utterance."""
+    return [search.add(samples[i : i + part], i + part >= len(samples)) for i in range(0, len(samples), part)]
 
 
 def tones(seconds: float, seed: int, rate: int = RATE) -> np.ndarray:

@@ -5,15 +5,18 @@ Every process is a fork of this one, so that none of them imports anything. Each
 
 import os
 import random
+import re
 import resource
 import shutil
 import signal
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
+from references.killed_workers import killing_workers
 from references.train_command import train
 
 from espnet_diverse.bin.main import main
@@ -44,7 +47,7 @@ def tell(capfd, request):
     return show
 
 
-def start(run, folder, prepare=lambda: None):
+def start(run, folder, prepare=lambda: None, settings=SETTINGS):
     """Train in another process, after `prepare`; what it prints goes to a file beside the folder."""
     child = os.fork()
     if child:
@@ -54,7 +57,7 @@ def start(run, folder, prepare=lambda: None):
         with folder.with_suffix(".out").open("w") as sys.stdout:
             sys.stderr = sys.stdout
             prepare()
-            code = train(run, folder, *SETTINGS)
+            code = train(run, folder, *settings)
     finally:
         os._exit(code)
 
@@ -158,6 +161,28 @@ def test_kills_at_random(full, tiny_run, straight, tmp_path, tell):
             kills += 1
     finish(tiny_run, folder, straight)
     tell(f"{kills} kills at random in {runs + 1} runs: all go on bit for bit")
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("full", SHORT_AND_FULL)
+def test_killed_workers(full, tiny_run, tmp_path, tell):
+    told = re.compile(r"WARNING: (train|valid) epoch \d of 2: a worker that reads data was killed; it is started again")
+    settings, straight = ["batch_size=2", *SETTINGS[1:]], tmp_path / "straight"
+    begin = time.monotonic()
+    assert train(tiny_run, straight, *settings) == 0
+    draw, kills, runs, seconds = random.Random(4), 0, 0, (time.monotonic() - begin) / 3
+    while kills < (20 if full else 2):
+        folder, runs = tmp_path / str(runs), runs + 1
+        with folder.with_suffix(".kills").open("wb", 0) as marks:
+            killed = partial(killing_workers, random.Random(draw.random()), seconds, marks.fileno())
+            workers = f"num_workers={1 + runs % 2}"
+            assert end(start(tiny_run, folder, killed, [*settings, workers])) == ENDED, printed(folder)
+        count = folder.with_suffix(".kills").stat().st_size
+        lines = [line for line in printed(folder).splitlines() if "worker" in line or "Traceback" in line]
+        assert len(lines) == count and all(map(told.fullmatch, lines)), printed(folder)
+        check_same(folder, straight)
+        kills += count
+    tell(f"{kills} workers killed at random in {runs} runs: one line each, the weights are the same bit for bit")
 
 
 @pytest.mark.parametrize("full", SHORT_AND_FULL)

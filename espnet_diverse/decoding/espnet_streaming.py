@@ -1,0 +1,92 @@
+"""ESPnet's classes of streaming: its frontend part by part, and its blockwise synchronous beam search.
+
+What is different from ESPnet's search:
+
+- A block is searched when it is complete; ESPnet waits for the next one.
+- The search reads blocks of the encoder's size; ESPnet leaves it at 40, 16 and 16 frames for every model.
+- A block that is not the last ends no hypothesis for its length. ESPnet then ends all of them and has none to go on.
+- Its detection of repetitions is off: a token that a hypothesis has already stops the search until the end, which in
+  texts of characters is nearly always the case.
+"""
+
+from argparse import Namespace
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from espnet.nets.batch_beam_search_online import BatchBeamSearchOnline
+from espnet2.asr.encoder.abs_encoder import AbsEncoder
+from espnet2.bin import asr_inference_streaming
+from torch import nn
+
+from espnet_diverse.decoding.options import Options
+from espnet_diverse.registration import replaced_names
+
+SIZES = ("block_size", "hop_size", "look_ahead")
+"""Sizes of the blocks of an encoder, in frames."""
+
+
+class OnlineSearch(BatchBeamSearchOnline):
+    """ESPnet's search of a block; which blocks are searched is decided here."""
+
+    def forward(self, x, maxlenratio=0.0, minlenratio=0.0, is_final=True):
+        """Search the blocks that the next encoder output x (T, M) completes, and what is left if it `is_final`.
+
+        ESPnet waits for a frame behind a block, which comes with the next one. It would be the last block otherwise;
+        searched as both, it gives the same hypotheses.
+        """
+        self.encbuffer = x if self.encbuffer is None else torch.cat([self.encbuffer, x])
+        frames = len(self.encbuffer)
+        while (end := self.block_size - self.look_ahead + self.hop_size * self.processed_block) <= frames:
+            if is_final and end == frames:
+                break
+            self._search_block(self.encbuffer[:end], False)
+            self.processed_block += 1
+        return self._search_block(self.encbuffer, True) if is_final and frames else []
+
+    def _search_block(self, h: torch.Tensor, is_final: bool) -> list:
+        if self.running_hyps is None:
+            self.running_hyps = self.init_hyp(h)
+        # Between two whole numbers: the loop stops there, and its last step, which would end all, is never reached.
+        bound = len(h) if is_final else len(h) - 0.5
+        return self.process_one_block(h, is_final, bound, 0, 0.0)
+
+    def assemble_hyps(self, ended_hyps):
+        return super().assemble_hyps(ended_hyps) if ended_hyps else []  # without a warning for each block
+
+
+def speech2text(
+    model: nn.Module, args: Namespace, sizes: Mapping, options: Options, device: str, language_model: nn.Module | None
+) -> asr_inference_streaming.Speech2TextStreaming:
+    """ESPnet's `Speech2TextStreaming` around a loaded model, which it would load itself, with our `OnlineSearch`.
+
+    Args:
+        model: The model, with an encoder of any class.
+        args: Arguments that it was trained with.
+        sizes: Sizes of the blocks by name, `SIZES`.
+        options: Search options, resolved.
+        device: Device of the model.
+        language_model: Language model over the same tokens, or None.
+    """
+    # It asserts that config.yaml has the sizes, which it need not for their defaults, and that the encoder is its own.
+    args = Namespace(**vars(args) | {"encoder_conf": {**args.encoder_conf, **sizes}})
+    tasks = {"ASRTask": _Loaded(model, args), "LMTask": _Loaded(Namespace(lm=language_model), None)}
+    lm = None if language_model is None else ""  # without a name there is none
+    with replaced_names(asr_inference_streaming, **tasks, ContextualBlockTransformerEncoder=AbsEncoder):
+        made = asr_inference_streaming.Speech2TextStreaming(
+            "", device=device, lm_train_config=lm, **options.for_espnet()
+        )
+    made.beam_search.__class__ = OnlineSearch  # ESPnet selects its batched search in the same way
+    made.beam_search.disable_repetition_detection = True
+    vars(made.beam_search).update(sizes)
+    return made
+
+
+class _Loaded:
+    """A task of ESPnet that has loaded its model already."""
+
+    def __init__(self, model: Any, args: Namespace | None):
+        self.loaded = model, args
+
+    def build_model_from_file(self, *_: Any) -> tuple[Any, Namespace | None]:
+        return self.loaded
