@@ -74,7 +74,7 @@ def cluster_kl(
         mask: Valid tokens, broadcastable to (..., T).
         direction: "paper" is KL(q(c) || pi); "released" is KL(pi || q(c)), as in the released code.
         log_joint: `log_density(x, log_prior, mean, log_var)`, if the caller has it already.
-        p: `posterior(log_joint)`, if the caller has it already. Of x only the width is then read, if the mask is `Valid`.
+        p: `posterior(log_joint)`, if the caller has it already; with it only the width of x is read.
 
     Raises:
         ValueError: The direction is unknown.
