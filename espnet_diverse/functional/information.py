@@ -128,28 +128,25 @@ def query_given_query(
     Raises:
         ValueError: The density is unknown.
     """
-    query_given_cluster, cluster_given_query = _both_conditionals(
-        q, log_prior, mean, log_var, mask, mi_density, log_joint, p
-    )
-    return torch.matmul(query_given_cluster.transpose(-3, -2), cluster_given_query.movedim(-3, -1))
+    valid = valid_tokens(mask, q)
+    query_given_cluster, p = _both_conditionals(q, log_prior, mean, log_var, valid, mi_density, log_joint, p)
+    if valid.mask is not None:  # the softmax is uniform in a sequence without valid tokens
+        query_given_cluster = query_given_cluster.masked_fill(~valid.mask.unsqueeze(-2), 0.0)
+    return torch.matmul(query_given_cluster.movedim(-1, -3), p.movedim(-1, -3).transpose(-2, -1))
 
 
-def _both_conditionals(q, log_prior, mean, log_var, mask, mi_density, log_joint, p) -> tuple[Tensor, Tensor]:
-    """Compute p(q|c), equation (17), which is 0 for padding, and p(c|q); both (..., H, T, C)."""
+def _both_conditionals(q, log_prior, mean, log_var, valid, mi_density, log_joint, p) -> tuple[Tensor, Tensor]:
+    """Compute p(q|c), equation (17), over the valid tokens, and p(c|q); both (..., H, C, T)."""
     if mi_density not in ("paper", "tempered"):
         raise ValueError(f"unknown MI density {mi_density!r}; known: paper tempered")
     joint = log_density(q, log_prior, mean, log_var) if log_joint is None else log_joint
-    cluster_given_query = posterior(joint) if p is None else p
-    mask = valid_tokens(mask, q).mask
+    p = posterior(joint) if p is None else p
     if mi_density == "tempered":
         joint = joint - joint.logsumexp(-1, keepdim=True) * (1 - 1 / q.size(-1))
-    if mask is not None:
-        padding = ~mask.unsqueeze(-1)
-        joint = joint.masked_fill(padding, torch.finfo(joint.dtype).min)
-    query_given_cluster = joint.transpose(-2, -1).softmax(-1).transpose(-2, -1)
-    if mask is not None:  # the softmax is uniform in a sequence without valid tokens
-        query_given_cluster = query_given_cluster.masked_fill(padding, 0.0)
-    return query_given_cluster, cluster_given_query
+    joint = joint.transpose(-2, -1)
+    if valid.mask is not None:
+        joint = joint - (1 - valid.ones).unsqueeze(-2) * (torch.finfo(joint.dtype).max / 2)
+    return joint.softmax(-1), p.transpose(-2, -1)
 
 
 def head_mi_upper(
@@ -167,8 +164,7 @@ def head_mi_upper(
     Arguments and errors are those of `query_given_query`. 1 - p is clamped, which bounds the loss of a token.
     """
     valid = valid_tokens(mask, q)
-    both = _both_conditionals(q, log_prior, mean, log_var, valid, mi_density, log_joint, p)
-    a, b = (x.transpose(-2, -1) for x in both)
+    a, b = _both_conditionals(q, log_prior, mean, log_var, valid, mi_density, log_joint, p)
     heads, tokens = a.size(-3), a[..., :1, :1, :].numel()
     weights = valid.tokens if valid.tokens.dim() == 1 else valid.tokens.sum(-2, keepdim=True)
     return HeadPairCost.apply(a, b, weights) * (weights.numel() / tokens / heads**2)
@@ -211,7 +207,6 @@ def diversity(
     if form not in ("paper", "code", "balanced"):
         raise ValueError(f"unknown form of the diversity loss {form!r}; known: paper code balanced")
     valid = valid_tokens(mask, p)
-    p = p if valid.mask is None else p * valid.ones.unsqueeze(-1)
     power = 1 if form == "code" else 2
     size = valid.count.clamp(min=2)
     pairs = size * (size - 1) if form == "balanced" else size**2

@@ -39,15 +39,16 @@ class HeadPairCost(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, a, b, weights):
-        pairs = _sum_over(-2, a.unsqueeze(-3), b.unsqueeze(-4))  # (..., H, H, T)
+        by_head_a, by_head_b = a.unsqueeze(-3), b.unsqueeze(-4)
+        pairs = _sum_over(-2, by_head_a, by_head_b).clamp_(max=1 - _CERTAIN)  # (..., H, H, T)
         pairs.diagonal(dim1=-3, dim2=-2).zero_()
-        cost = torch.log1p(-pairs.clamp(max=1 - _CERTAIN)).mul_(weights.unsqueeze(-2))
+        weights = weights.unsqueeze(-2)
         if any(ctx.needs_input_grad[:2]):
-            slope = (weights.unsqueeze(-2) / (1 - pairs)).masked_fill_(pairs > 1 - _CERTAIN, 0.0)
+            slope = (weights / (1 - pairs)).masked_fill_(pairs == 1 - _CERTAIN, 0.0)
             slope.diagonal(dim1=-3, dim2=-2).zero_()
             slope = slope.unsqueeze(-2)  # (..., H, H, 1, T)
-            of_a, of_b = _sum_over(-3, slope, b.unsqueeze(-4)), _sum_over(-4, slope, a.unsqueeze(-3))
-            ctx.save_for_backward(of_a, of_b)
+            ctx.save_for_backward(_sum_over(-3, slope, by_head_b), _sum_over(-4, slope, by_head_a))
+        cost = pairs.neg_().log1p_().mul_(weights)
         return -cost.sum()
 
     @staticmethod
@@ -58,20 +59,23 @@ class HeadPairCost(torch.autograd.Function):
 
 
 class PairwiseSquares(torch.autograd.Function):
-    """sum_s [a_s sum_t (p_t . p_t - v_t)^2 + b_s sum_{t != t'} (p_t . p_t')^2]: p (..., C, T), v (..., 1, T) -> ().
+    """sum_s [a_s sum_t v_t (p_t . p_t - 1)^2 + b_s sum_{t != t'} v_t v_t' (p_t . p_t')^2]: p (..., C, T) -> ().
 
-    It is (23) for posteriors p that are 0 where v, of 0 and 1, is 0; a and b are (..., 1, 1), one for each sequence.
+    It is (23) for v (..., 1, T), which is 1 for tokens that count and else 0; a and b, one for each sequence s, are
+    (..., 1, 1).
     """
 
     @staticmethod
     def forward(ctx, p, valid, diagonal, between):
+        p = p * valid
         own = p.square().sum(-2, keepdim=True)  # (..., 1, T)
         missing = own - valid
         gram = torch.matmul(p, p.transpose(-2, -1))  # (..., C, C)
         off = gram.square().sum((-2, -1), keepdim=True) - own.square().sum(-1, keepdim=True)
         value = (diagonal * missing.square().sum(-1, keepdim=True) + between * off).sum()
         if ctx.needs_input_grad[0]:
-            ctx.save_for_backward(4 * (torch.matmul(between * gram, p) + (diagonal * missing - between * own) * p))
+            gradient = torch.matmul(4 * between * gram, p)
+            ctx.save_for_backward(gradient.addcmul_(4 * (diagonal * missing - between * own), p))
         return value
 
     @staticmethod
