@@ -16,6 +16,7 @@ from torch import Tensor
 from espnet_diverse.attention.mixture import Clustering, Mixture
 from espnet_diverse.attention.sdma_options import SDMAOptions, SMAOptions
 from espnet_diverse.functional.information import (
+    Valid,
     cluster_kl,
     diversity,
     head_mi_upper,
@@ -35,7 +36,7 @@ class Side(NamedTuple):
     """
 
     clustering: Clustering
-    mask: Tensor | None
+    mask: Tensor | Valid | None
     variance: float | Tensor
 
 

@@ -68,10 +68,11 @@ def sdma_attention(
     """
     if q.dtype not in (torch.float32, torch.float64):
         raise ValueError(f"semantic mask attention in {q.dtype} is too coarse; give float32 or float64")
-    leads = {x.shape[:-2] for x in (q, k, v, p_query, p_key)}
-    lead = leads.pop() if len(leads) == 1 else broadcast(*leads)
+    lead = broadcast(*(x.shape[:-2] for x in (q, k, v, p_query, p_key)))
 
     def four_dimensional(x: Tensor, *matrix: int) -> Tensor:
+        if x.dim() == 4 and x.shape[:2] == lead:
+            return x
         return x.expand(*lead, *matrix).reshape(-1, lead[-1], *matrix)
 
     scores_shape = q.size(-2), k.size(-2)

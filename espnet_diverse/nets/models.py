@@ -106,7 +106,7 @@ class Diverse:
 
     def train(self, mode: bool = True):
         """Set the mode as for any module; training that follows on evaluation is that of another epoch."""
-        if mode and not self.training:  # type: ignore[has-type]
+        if mode and not self.training:  # type: ignore[attr-defined]
             self._batches = 0
         return super().train(mode)  # type: ignore[misc]
 
