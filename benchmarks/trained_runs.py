@@ -112,9 +112,9 @@ def _rows(args: Namespace) -> tuple[list[Row], list[results.Row]]:
             _score(folder, args),
             *_redundancy(folder, args),
             parameters[folder.name],
-            trained[folder.name].median / trained[first].median,
+            trained[folder.name].cost / trained[first].cost,
             trained[folder.name].peak / trained[first].peak,
-            decoded[folder.name].median / decoded[first].median,
+            decoded[folder.name].cost / decoded[first].cost,
         )
         for folder, name in zip(args.runs, short_names([folder.name for folder in args.runs]), strict=True)
     ]

@@ -14,7 +14,7 @@ This is the only ambient state of the package. It is a `ContextVar`: threads and
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 
@@ -31,6 +31,7 @@ class Scope:
         keep_attention: Whether attention modules compute and keep their weights, for plots and analysis.
         collect: Whether modules compute auxiliary losses and statistics. It is False in the default scope, so decoding
             does not compute them.
+        statistics: Whether modules compute statistics, if `collect` is set.
 
     Attributes:
         query_mask: Valid positions on the query side of cross-attention, (B, Tq) bool, or None (all valid). ESPnet's
@@ -38,13 +39,19 @@ class Scope:
     """
 
     def __init__(
-        self, conditions: Mapping[str, Tensor] | None = None, keep_attention: bool = False, collect: bool = True
+        self,
+        conditions: Mapping[str, Tensor] | None = None,
+        keep_attention: bool = False,
+        collect: bool = True,
+        statistics: bool = True,
     ):
         self.conditions = dict(conditions or {})
         self.query_mask: Tensor | None = None
         self.keep_attention = keep_attention
-        self.collect = collect
-        self._losses: dict[str, list[Tensor]] = defaultdict(list)
+        self.collect, self.statistics = collect, collect and statistics
+        self._losses: dict[str, list[tuple[Tensor, int]]] = defaultdict(list)  # with the number of modules
+        self._waiting: dict[Hashable, list[tuple[Losses, tuple[Tensor, ...]]]] = defaultdict(list)
+        self._once: dict[Hashable, tuple[Tensor, Tensor]] = {}
         self._stats: dict[str, list[Tensor]] = defaultdict(list)
 
     def condition(self, name: str, batch: int) -> Tensor:
@@ -68,16 +75,47 @@ class Scope:
     def add_loss(self, name: str, value: Tensor) -> None:
         """Add a scalar loss of one module, already weighted, under `name`; ignored if losses are not collected."""
         if self.collect:
-            self._losses[name].append(value)
+            self._losses[name].append((value, 1))
+
+    def add_losses(self, key: Hashable, compute: "Losses", *inputs: Tensor) -> None:
+        """Add losses of one module that `losses` computes, in one call for all modules that it can; else ignored.
+
+        Modules of small inputs spend their time on the calls of many small operations, not on the operations.
+
+        Args:
+            key: Modules with equal keys and inputs of equal shapes are computed together. The key must hold everything
+                that `compute` depends on; it may hold the `id` of an object that `compute` keeps alive.
+            compute: A function of the inputs of N modules, each (N, ...), that returns the mean over the modules of
+                each named loss, already weighted.
+            inputs: Inputs of this module (...).
+        """
+        if not self.collect:
+            return
+        if torch.compiler.is_compiling():  # the compiler joins operations by itself
+            self._compute([(compute, inputs)])
+        else:
+            self._waiting[key, tuple((x.shape, x.dtype) for x in inputs)].append((compute, inputs))
+
+    def once(self, function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+        """Return `function(x)`, where losses are collected the same object for every module that asks for it."""
+        if not self.collect or torch.compiler.is_compiling():
+            return function(x)
+        key = function, id(x)
+        if key not in self._once:
+            self._once[key] = x, function(x)  # with x, whose id another tensor would get after it
+        return self._once[key][1]
 
     def add_stat(self, name: str, value: Tensor | float) -> None:
         """Add a scalar statistic of one module under `name`; it is logged and has no gradient."""
-        if self.collect:
+        if self.statistics:
             self._stats[name].append(torch.as_tensor(value).detach())
 
     def losses(self) -> dict[str, Tensor]:
         """Return the mean over modules of each named loss; (20)-(23) of SDMA average over the N attention layers."""
-        return {name: torch.stack(values).mean() for name, values in self._losses.items()}
+        for modules in self._waiting.values():
+            self._compute(modules)
+        self._waiting.clear()
+        return {name: _mean(means) for name, means in self._losses.items()}
 
     def stats(self) -> dict[str, Tensor]:
         """Return the mean over modules of each named statistic."""
@@ -86,6 +124,27 @@ class Scope:
     def total_loss(self) -> Tensor | float:
         """Return the sum of `losses()`; 0.0 if no module added one."""
         return sum(self.losses().values(), 0.0)
+
+    def _compute(self, modules: list[tuple["Losses", tuple[Tensor, ...]]]) -> None:
+        compute, first = modules[0]
+        if len(modules) == 1:
+            inputs = [x.unsqueeze(0) for x in first]
+        else:
+            inputs = [torch.stack(of_modules) for of_modules in zip(*(inputs for _, inputs in modules), strict=True)]
+        for name, mean in compute(*inputs).items():
+            self._losses[name].append((mean, len(modules)))
+
+
+#: A function of the inputs of N modules, each (N, ...), that returns the mean over the modules of each named loss.
+Losses = Callable[..., Mapping[str, Tensor]]
+
+
+def _mean(means: list[tuple[Tensor, int]]) -> Tensor:
+    """Compute the mean over modules from means over some of them, with the number of these."""
+    values, counts = zip(*means, strict=True)
+    if set(counts) == {1}:
+        return torch.stack(values).mean()
+    return torch.stack([value * (count / sum(counts)) for value, count in means]).sum()
 
 
 _CLOSED = Scope(collect=False)
@@ -99,7 +158,10 @@ def current() -> Scope:
 
 @contextmanager
 def scope(
-    conditions: Mapping[str, Tensor] | None = None, keep_attention: bool = False, collect: bool = True
+    conditions: Mapping[str, Tensor] | None = None,
+    keep_attention: bool = False,
+    collect: bool = True,
+    statistics: bool = True,
 ) -> Iterator[Scope]:
     """Open a scope for one forward pass.
 
@@ -108,8 +170,9 @@ def scope(
             (B,) int64, or (1,) if all samples have the same value.
         keep_attention: Whether attention modules keep their weights in `module.attn`.
         collect: Whether modules compute and add auxiliary losses and statistics.
+        statistics: Whether they compute statistics, if `collect` is set.
     """
-    token = _CURRENT.set(Scope(conditions, keep_attention, collect))
+    token = _CURRENT.set(Scope(conditions, keep_attention, collect, statistics))
     try:
         yield _CURRENT.get()
     finally:

@@ -53,3 +53,47 @@ def test_one_value_serves_a_batch_and_others_must_match_it():
             shared.condition("domain", 3)
         with pytest.raises(ValueError, match=r"the tgtlang of each sample is needed .* \(given: lang domain\)"):
             shared.condition("tgtlang", 3)
+
+
+def test_losses_of_modules_that_are_alike_are_computed_in_one_call():
+    calls = []
+
+    def losses(x):
+        calls.append(tuple(x.shape))
+        return {"kl": x.mean()}
+
+    with scope() as shared:
+        for value in (1.0, 3.0, 5.0):
+            current().add_losses("same", losses, torch.full((2,), value))
+        current().add_losses("same", losses, torch.full((4,), 11.0))
+        current().add_losses("other", losses, torch.full((2,), 20.0))
+        current().add_loss("kl", torch.tensor(8.0))
+        current().add_loss("mi", torch.tensor(10.0))
+    assert calls == []
+    for _ in range(2):  # the second time nothing is computed
+        assert {k: float(v) for k, v in shared.losses().items()} == {"kl": pytest.approx(8.0), "mi": 10.0}
+    assert calls == [(3, 2), (1, 4), (1, 2)]
+
+
+def test_what_modules_share_is_computed_once_in_a_scope_that_collects():
+    calls = []
+
+    def negate(x):
+        calls.append(1)
+        return -x
+
+    one, other = torch.ones(2), torch.ones(2)
+    assert current().once(negate, one) is not current().once(negate, one)
+    with scope() as shared:
+        assert shared.once(negate, one) is shared.once(negate, one)
+        assert shared.once(negate, other) is not shared.once(negate, one)
+    assert len(calls) == 4
+
+
+def test_statistics_can_be_left_out():
+    with scope(statistics=False) as shared:
+        current().add_stat("gamma", 0.5)
+        current().add_loss("kl", torch.tensor(1.0))
+    assert shared.stats() == {} and float(shared.total_loss()) == 1.0
+    with scope(collect=False) as shared:
+        assert not shared.statistics

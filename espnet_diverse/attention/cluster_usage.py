@@ -1,4 +1,4 @@
-"""Whether the clusters of a mixture are used: statistics of posteriors, logged with every training step."""
+"""Whether the clusters of a mixture are used: statistics of posteriors, logged in training."""
 
 import torch
 from torch import Tensor

@@ -196,11 +196,12 @@ class LearnedSelection(HeadSelection):
         shared, option = current(), self.options
         if not shared.collect:
             return
-        phi_now = phi.detach()
-        kept = shared_heads(picks, self._pick(phi_now)).float().mean()
-        shared.add_stat("heads_by_noise", 1 - kept / self.heads)
-        shared.add_stat("logit_gap", self._gap(phi_now).mean())
-        shared.add_stat("logit_movement", self._movement())
+        if shared.statistics:
+            phi_now = phi.detach()
+            kept = shared_heads(picks, self._pick(phi_now)).float().mean()
+            shared.add_stat("heads_by_noise", 1 - kept / self.heads)
+            shared.add_stat("logit_gap", self._gap(phi_now).mean())
+            shared.add_stat("logit_movement", self._movement())
         if option.kl_weight == 0:
             return
         prior = self.heads / self.pool

@@ -112,7 +112,7 @@ class MultiHeadAttention(nn.Module):
         pos_emb, mask = rest if self.relative else (None, *rest)
         self.check_length(query.size(1), key.size(1))
         stream = mask if isinstance(mask, Stream) else Stream(mask)
-        allowed = _bool_mask(stream.mask)
+        allowed = None if stream.mask is None else current().once(_bool_mask, stream.mask)
         if query is key and key is value and not torch.is_grad_enabled():
             out = self._in_parts(query, pos_emb, allowed, stream)
             if out is not None:
@@ -187,7 +187,9 @@ class MultiHeadAttention(nn.Module):
         """
         self.check_length(*((q.size(2), cache.k.size(2)) if length is None else (length,)))
         features = cache.features
-        heads = Heads(q, cache.k, cache.v, query, query, q, mask=_bool_mask(mask), key_features=features)
+        heads = Heads(
+            q, cache.k, cache.v, query, query, q, mask=None if mask is None else _bool_mask(mask), key_features=features
+        )
         context, self.attn = self._attend(heads)
         return self._merge(context)
 
@@ -282,8 +284,6 @@ class MultiHeadAttention(nn.Module):
         return PositionTerm(q + selected.rows(self.pos_bias_v).unsqueeze(-2), p)
 
 
-def _bool_mask(mask: Tensor | None) -> Tensor | None:
+def _bool_mask(mask: Tensor) -> Tensor:
     """ESPnet's (B, 1 or Tq, Tk) mask, True = may attend -> (B, 1, 1 or Tq, Tk) bool."""
-    if mask is None:
-        return None
     return (mask if mask.dtype == torch.bool else mask.ne(0)).unsqueeze(1)

@@ -36,7 +36,11 @@ def gaussian_noise(like: Tensor, std: float | Tensor) -> Tensor:
         std: Standard deviation, a number or broadcastable to `like`.
     """
     noise = torch.empty_like(like)
-    noise.as_strided((noise.numel(),), (1,)).normal_()  # in memory order, which is fast for transposed queries too
+    in_memory_order = noise.as_strided((noise.numel(),), (1,))  # which is fast for transposed queries too
+    if not isinstance(std, Tensor):
+        in_memory_order.normal_(std=std)
+        return noise
+    in_memory_order.normal_()
     return noise.mul_(std)
 
 

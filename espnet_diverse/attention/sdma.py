@@ -19,6 +19,7 @@ from dataclasses import replace
 
 from torch import Tensor
 
+from espnet_diverse.attention.cluster_losses import collect_losses, query_losses
 from espnet_diverse.attention.cluster_usage import cluster_diagnoses
 from espnet_diverse.attention.core import Heads
 from espnet_diverse.attention.inspection import AuxiliaryLoss
@@ -27,7 +28,6 @@ from espnet_diverse.attention.noise import LearnedVariance, gaussian_noise, nois
 from espnet_diverse.attention.sdma_options import SDMAOptions
 from espnet_diverse.attention.sma import SMA, divided
 from espnet_diverse.attention.token_masks import query_side_mask
-from espnet_diverse.functional.information import head_mi_upper, query_mi_lower
 from espnet_diverse.scope import current
 
 
@@ -75,15 +75,10 @@ class SDMA(SMA):
         return context, weights
 
     def _collect_query_losses(self, heads: Heads, queries: Clustering) -> None:
-        scope, option, mask = current(), self.options, query_side_mask(heads)
-        x, joint, p = queries
-        valid, components = self._counted(queries, mask), self.query_mixture.components()
+        mask = query_side_mask(heads)
         variance = self._variance(self._variance_input(heads), self.query_variance)
-        head_mi = head_mi_upper(x, *components, valid, option.mi_density, joint, p)
-        scope.add_loss("kl_q", option.lambda_k * self._kl(self.query_mixture, queries, valid, variance))
-        scope.add_loss("diversity_q", option.lambda_d * self._spread(queries, valid))
-        scope.add_loss("head_mi", option.lambda_q * head_mi)
-        scope.add_loss("query_mi", -option.lambda_x * query_mi_lower(p, valid))
+        side = self._side(queries, mask, variance)
+        collect_losses(query_losses, self.options, self.query_mixture, [side])
         self._collect_usage("q", queries, mask)
 
     def _query_noise(self, heads: Heads) -> Tensor | None:
@@ -95,7 +90,7 @@ class SDMA(SMA):
             std = self.query_variance(self._variance_input(heads)).sqrt().unsqueeze(-1)  # (B, H, Tq, 1)
         scale = self.query_scale if self.options.query_noise_scale == "clustered" else 1.0
         std = std * scale * self._noise_scale()
-        if current().collect:
+        if current().statistics:
             current().add_stat("noise_queries", noise_share(std, heads.raw_q))
         return gaussian_noise(heads.q, std)
 

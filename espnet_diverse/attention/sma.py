@@ -19,13 +19,13 @@ Cost: that of softmax plus O(T C (D + C)); the mixed weights are computed in blo
 
 import math
 from dataclasses import replace
-from functools import reduce
 from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from espnet_diverse.attention.cluster_losses import Side, collect_losses, token_losses
 from espnet_diverse.attention.cluster_usage import cluster_diagnoses, cluster_usage
 from espnet_diverse.attention.core import Core, Heads, Inputs
 from espnet_diverse.attention.inspection import AuxiliaryLoss, Diagnosis, HeadMap, Inspection
@@ -37,7 +37,6 @@ from espnet_diverse.attention.supports import EVERYTHING
 from espnet_diverse.attention.token_masks import key_side_mask, query_side_mask
 from espnet_diverse.attention.update_counter import UpdateCounter
 from espnet_diverse.functional.blockwise import sdma_attention
-from espnet_diverse.functional.information import Valid, cluster_kl, diversity, valid_tokens
 from espnet_diverse.functional.mixed_attention import mixed_weights
 from espnet_diverse.functional.precision import in_full_precision
 from espnet_diverse.functional.semantic import gamma_schedule, semantic_mask
@@ -151,35 +150,21 @@ class SMA(Core):
         scope = current()
         if not scope.collect:
             return
-        sides = [
-            (query, self._counted(query, query_side_mask(heads)), self._variance(heads.query, self.token_variance))
-        ]
+        sides = [self._side(query, query_side_mask(heads), self._variance(heads.query, self.token_variance))]
         if key is not query:  # cross-attention clusters the tokens of both sides with one mixture
-            counted = self._counted(key, key_side_mask(heads))
-            sides.append((key, counted, self._variance(heads.key, self.memory_variance)))
-        kl = reduce(torch.add, (self._kl(self.token_mixture, *side) for side in sides))
-        spread = reduce(torch.add, (self._spread(c, valid) for c, valid, _ in sides))
-        scope.add_loss("kl_z", self.options.lambda_k * kl)
-        scope.add_loss("diversity_z", self.options.lambda_d * spread)
-        scope.add_stat("gamma", self.gamma())
-        self._collect_usage("z", key, key_side_mask(heads))
+            sides.append(self._side(key, key_side_mask(heads), self._variance(heads.key, self.memory_variance)))
+        collect_losses(token_losses, self.options, self.token_mixture, sides)
+        if scope.statistics:
+            scope.add_stat("gamma", self.gamma())
+            self._collect_usage("z", key, key_side_mask(heads))
+
+    def _side(self, clustering: Clustering, mask: Tensor | None, variance: float | Tensor) -> Side:
+        return Side(clustering, mask if self.options.losses_over == "valid" else None, variance)
 
     def _collect_usage(self, suffix: str, clustering: Clustering, mask: Tensor | None) -> None:
-        if clustering.p.size(-1) > 1:
+        if current().statistics and clustering.p.size(-1) > 1:
             for name, value in cluster_usage(clustering.p, mask).items():
                 current().add_stat(f"{name}_{suffix}", value)
-
-    def _kl(self, mixture: Mixture, clustering: Clustering, valid: Valid, variance: float | Tensor) -> Tensor:
-        x, joint, p = clustering
-        return cluster_kl(x, *mixture.components(), variance, valid, self.options.kl_direction, joint, p)
-
-    def _spread(self, clustering: Clustering, valid: Valid) -> Tensor:
-        option = self.options
-        return diversity(clustering.p, option.alpha, option.beta, option.dv_form, valid)
-
-    def _counted(self, clustering: Clustering, mask: Tensor | None) -> Valid:
-        """Return the tokens that losses are computed over."""
-        return valid_tokens(mask if self.options.losses_over == "valid" else None, clustering.x)
 
     def _variance(self, x: Tensor, learned: LearnedVariance | None) -> float | Tensor:
         return float(self.options.approx_var) if learned is None else learned(x)
@@ -189,7 +174,7 @@ class SMA(Core):
         if learned is not None:
             std = learned(x).sqrt().transpose(1, 2).repeat_interleave(self.width, dim=-1)  # (B, H, T) -> (B, T, M)
         std = std * self._noise_scale()
-        if current().collect:
+        if current().statistics:
             current().add_stat("noise_tokens", noise_share(std, x))
         return gaussian_noise(x, std)
 

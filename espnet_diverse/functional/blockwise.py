@@ -13,7 +13,8 @@ and, with G the gradient of the context, T = (G V^T) o A, X = T R, delta = T 1, 
 
 The forward pass keeps the log-sum-exp of the scores and U, O(T (D + C)) numbers; the backward pass computes each block
 of scores again. Blocks hold the scores times log2(e), for 2 ** x: on some CPUs PyTorch's exp2 takes a third of the time
-of its exp. `mixed_attention.dense` computes the same with differentiable operations, and returns the weights.
+of its exp. `mixed_attention.dense` computes the same with differentiable operations, and returns the weights; short
+sequences take it without gradients, and `whole_attention` with them.
 """
 
 import math
@@ -27,6 +28,7 @@ from torch.autograd.function import once_differentiable
 from espnet_diverse.functional.mixed_attention import coefficients_of, dense, excluded, huge, score_scale, with_ones
 from espnet_diverse.functional.semantic import soften
 from espnet_diverse.functional.shapes import broadcast
+from espnet_diverse.functional.whole_attention import WholeMatrixAttention
 
 #: Natural logarithms times this are logarithms in base 2.
 LOG2_E = 1 / math.log(2)
@@ -67,14 +69,16 @@ def sdma_attention(
     """
     if q.dtype not in (torch.float32, torch.float64):
         raise ValueError(f"semantic mask attention in {q.dtype} is too coarse; give float32 or float64")
-    leads = {x.shape[:-2] for x in (q, k, v, p_query, p_key)}
-    lead = leads.pop() if len(leads) == 1 else broadcast(*leads)
+    lead = broadcast(*(x.shape[:-2] for x in (q, k, v, p_query, p_key)))
 
     def four_dimensional(x: Tensor, *matrix: int) -> Tensor:
+        if x.dim() == 4 and x.shape[:2] == lead:
+            return x
         return x.expand(*lead, *matrix).reshape(-1, lead[-1], *matrix)
 
     scores_shape = q.size(-2), k.size(-2)
-    if math.prod(lead) * math.prod(scores_shape) <= block_size(q.device) // 4:  # for small inputs this is faster
+    small = math.prod(lead) * math.prod(scores_shape) <= block_size(q.device) // 4
+    if small and not torch.is_grad_enabled():
         return dense(q, k, v, p_query, p_key, gamma, mask, scale, bias)[0]
     p_query, p_key = soften(p_query).transpose(-2, -1), p_key.transpose(-2, -1)
     inputs = [four_dimensional(x, *x.shape[-2:]) for x in (q, k, v, p_query, p_key)]
@@ -82,7 +86,8 @@ def sdma_attention(
     if mask is not None:  # not expanded over heads and scores
         sizes = (1, 1, 1, *mask.shape)[-3:]
         mask = excluded(mask).view(torch.uint8).expand(*lead[:-1], *sizes).reshape(-1, *sizes)
-    context = _SemanticMaskAttention.apply(*inputs, bias, mask, gamma, score_scale(q, scale))
+    attention = WholeMatrixAttention if small else _SemanticMaskAttention
+    context = attention.apply(*inputs, bias, mask, gamma, score_scale(q, scale))
     return context.view(*lead, *context.shape[-2:])
 
 

@@ -16,9 +16,7 @@ from torch.autograd.function import once_differentiable
 
 from espnet_diverse.functional.blockwise import LOG2_E, block_size, blocks
 from espnet_diverse.functional.mixture import floored, log_density, posterior
-
-#: Smallest 1 - p inside the logarithm of (21).
-_CERTAIN = 1e-6
+from espnet_diverse.functional.posterior_losses import Evidence, HeadPairCost, PairwiseSquares
 
 
 class Valid(NamedTuple):
@@ -76,7 +74,7 @@ def cluster_kl(
         mask: Valid tokens, broadcastable to (..., T).
         direction: "paper" is KL(q(c) || pi); "released" is KL(pi || q(c)), as in the released code.
         log_joint: `log_density(x, log_prior, mean, log_var)`, if the caller has it already.
-        p: `posterior(log_joint)`, if the caller has it already.
+        p: `posterior(log_joint)`, if the caller has it already; with it only the width of x is read.
 
     Raises:
         ValueError: The direction is unknown.
@@ -86,7 +84,7 @@ def cluster_kl(
     joint = log_density(x, log_prior, mean, log_var) if log_joint is None else log_joint
     p = posterior(joint) if p is None else p
     valid = valid_tokens(mask, x)
-    evidence = joint.logsumexp(-1)  # log p(x)
+    evidence = Evidence.apply(joint.transpose(-2, -1), p.transpose(-2, -1))  # log p(x)
     precision = torch.exp(-floored(log_var)).sum(-1)
     spread = (p * precision.unsqueeze(-2)).sum(-1)
     log_variance = torch.log(variance) if torch.is_tensor(variance) else math.log(variance)
@@ -130,20 +128,25 @@ def query_given_query(
     Raises:
         ValueError: The density is unknown.
     """
+    valid = valid_tokens(mask, q)
+    query_given_cluster, p = _both_conditionals(q, log_prior, mean, log_var, valid, mi_density, log_joint, p)
+    if valid.mask is not None:  # the softmax is uniform in a sequence without valid tokens
+        query_given_cluster = query_given_cluster.masked_fill(~valid.mask.unsqueeze(-2), 0.0)
+    return torch.matmul(query_given_cluster.movedim(-1, -3), p.movedim(-1, -3).transpose(-2, -1))
+
+
+def _both_conditionals(q, log_prior, mean, log_var, valid, mi_density, log_joint, p) -> tuple[Tensor, Tensor]:
+    """Compute p(q|c), equation (17), over the valid tokens, and p(c|q); both (..., H, C, T)."""
     if mi_density not in ("paper", "tempered"):
         raise ValueError(f"unknown MI density {mi_density!r}; known: paper tempered")
     joint = log_density(q, log_prior, mean, log_var) if log_joint is None else log_joint
-    cluster_given_query = posterior(joint) if p is None else p  # (..., H, T, C)
-    mask = valid_tokens(mask, q).mask
+    p = posterior(joint) if p is None else p
     if mi_density == "tempered":
         joint = joint - joint.logsumexp(-1, keepdim=True) * (1 - 1 / q.size(-1))
-    if mask is not None:
-        padding = ~mask.unsqueeze(-1)
-        joint = joint.masked_fill(padding, torch.finfo(joint.dtype).min)
-    query_given_cluster = joint.transpose(-2, -1).softmax(-1).transpose(-2, -1)  # (17)
-    if mask is not None:  # the softmax is uniform in a sequence without valid tokens
-        query_given_cluster = query_given_cluster.masked_fill(padding, 0.0)
-    return torch.matmul(query_given_cluster.transpose(-3, -2), cluster_given_query.movedim(-3, -1))
+    joint = joint.transpose(-2, -1)
+    if valid.mask is not None:
+        joint = joint - (1 - valid.ones).unsqueeze(-2) * (torch.finfo(joint.dtype).max / 2)
+    return joint.softmax(-1), p.transpose(-2, -1)
 
 
 def head_mi_upper(
@@ -161,12 +164,10 @@ def head_mi_upper(
     Arguments and errors are those of `query_given_query`. 1 - p is clamped, which bounds the loss of a token.
     """
     valid = valid_tokens(mask, q)
-    p = query_given_query(q, log_prior, mean, log_var, valid, mi_density, log_joint, p)
-    heads = p.size(-1)
-    other = p.new_ones(heads, heads).fill_diagonal_(0)
-    cost = -torch.log1p(-p.clamp(max=1 - _CERTAIN)) * other  # (..., T, H, H)
-    cost = cost.sum((-2, -1)) / heads**2
-    return _mean_over_tokens(cost.unsqueeze(-2), valid)
+    a, b = _both_conditionals(q, log_prior, mean, log_var, valid, mi_density, log_joint, p)
+    heads, tokens = a.size(-3), a[..., :1, :1, :].numel()
+    weights = valid.tokens if valid.tokens.dim() == 1 else valid.tokens.sum(-2, keepdim=True)
+    return HeadPairCost.apply(a, b, weights) * (weights.numel() / tokens / heads**2)
 
 
 def query_mi_lower(p: Tensor, mask: Tensor | Valid | None = None) -> Tensor:
@@ -206,16 +207,13 @@ def diversity(
     if form not in ("paper", "code", "balanced"):
         raise ValueError(f"unknown form of the diversity loss {form!r}; known: paper code balanced")
     valid = valid_tokens(mask, p)
-    p = p if valid.mask is None else p * valid.ones.unsqueeze(-1)
-    own = p.square().sum(-1)  # (..., T)
-    diagonal = (own - valid.ones).square().sum(-1)
-    between = torch.matmul(p.transpose(-2, -1), p).square().sum((-2, -1)) - own.square().sum(-1)
     power = 1 if form == "code" else 2
-    size = valid.count.squeeze(-1).clamp(min=2)
+    size = valid.count.clamp(min=2)
     pairs = size * (size - 1) if form == "balanced" else size**2
     singles = size if form == "balanced" else size**2
-    loss = diagonal * (alpha**power / singles) + between * (beta**power / pairs)
-    return _mean(loss, valid.sequences.squeeze(-1))
+    weights = [(valid.sequences * by**power / of).unsqueeze(-1) for by, of in ((alpha, singles), (beta, pairs))]
+    total = PairwiseSquares.apply(p.transpose(-2, -1), valid.ones.unsqueeze(-2), *weights)
+    return total * (valid.sequences.numel() / p[..., 0, 0].numel())
 
 
 class _OwnAgainstAll(torch.autograd.Function):
@@ -273,10 +271,5 @@ def _times_exp_gram(p: Tensor) -> Callable[[Tensor], Tensor]:
 
 
 def _mean_over_tokens(values: Tensor, valid: Valid) -> Tensor:
-    """Compute the mean over valid tokens, then over sequences: values (..., T) -> ()."""
-    return _mean(values, valid.tokens)
-
-
-def _mean(values: Tensor, weights: Tensor) -> Tensor:
-    """Compute a weighted mean; the weights sum to 1 or 0, and broadcast over heads, which are averaged."""
-    return (values * weights).sum() * (weights.numel() / values.numel())
+    """Compute the mean over valid tokens, then over sequences and leading dimensions: values (..., T) -> ()."""
+    return (values * valid.tokens).sum() * (valid.tokens.numel() / values.numel())

@@ -11,4 +11,6 @@ def broadcast(*shapes: torch.Size) -> torch.Size:
     Raises:
         RuntimeError: The shapes do not broadcast.
     """
+    if all(shape == shapes[0] for shape in shapes):
+        return shapes[0]
     return torch.broadcast_tensors(*(torch.empty(()).expand(shape) for shape in shapes))[0].shape

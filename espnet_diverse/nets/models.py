@@ -26,6 +26,9 @@ from espnet_diverse.nets.replace_attention import signature_with
 from espnet_diverse.option_checks import is_number, renamed
 from espnet_diverse.scope import current, scope
 
+#: Statistics of attention modules are computed in the first training batch of an epoch and in each so many after it.
+STATISTICS_INTERVAL = 10
+
 _OURS = {"conditions": None, "auxiliary_factor": 1.0, "balance_interval": 500}
 
 
@@ -61,6 +64,7 @@ class Diverse:
         if not isinstance(balance_interval, int) or balance_interval < 0:
             raise ConfigError(f"balance_interval {balance_interval!r} is not allowed; give a whole number of 0 or more")
         self.auxiliary_factor, self.balance = auxiliary_factor, GradientBalance(balance_interval)
+        self._batches = 0
         losses = [loss for loss in self.children() if isinstance(loss, LabelSmoothingLoss)]  # type: ignore[attr-defined]
         self.loss_per_token = self.loss_per_token or any(loss.normalize_length for loss in losses)
         replace_losses(self)  # type: ignore[arg-type]  # a mixin: a module, with ESPnet's class in the bases
@@ -77,14 +81,16 @@ class Diverse:
         Returns:
             Loss (1,), statistics of (1,) each, and weight (1,), as ESPnet's model. The statistics also have
             `loss_task`, the loss of ESPnet's model alone, `aux_<name>` for each loss of the attention modules, the
-            statistics of those modules, and in training `gradient_<name>`: the norm of the gradient of that loss
-            relative to that of the task's loss, as it was last measured (see `nets/gradient_balance.py`).
+            statistics of those modules (in training every `STATISTICS_INTERVAL` batches), and in training
+            `gradient_<name>`: the norm of the gradient of that loss relative to that of the task's loss, as it was last
+            measured (see `nets/gradient_balance.py`).
         """
         indices = {condition: kwargs.pop(condition)[:, 0] for condition in CONDITIONS if condition in kwargs}
         for condition in indices:
             kwargs.pop(f"{condition}_lengths", None)
         outer = current()
-        with scope(outer.conditions | indices, outer.keep_attention) as shared:
+        statistics = self._statistics_are_due()
+        with scope(outer.conditions | indices, outer.keep_attention, statistics=statistics) as shared:
             loss, stats, weight = super().forward(*args, **kwargs)  # type: ignore[misc]
         stats["loss_task"] = loss.detach()
         scale = self._auxiliary_scale(args, kwargs)
@@ -97,6 +103,19 @@ class Diverse:
         if self.training:  # type: ignore[attr-defined]
             added |= {f"gradient_{name}": ratio for name, ratio in self.balance.ratios.items()}
         return loss, stats | force_gatherable(added, loss.device), weight
+
+    def train(self, mode: bool = True):
+        """Set the mode as for any module; training that follows on evaluation is that of another epoch."""
+        if mode and not self.training:  # type: ignore[attr-defined]
+            self._batches = 0
+        return super().train(mode)  # type: ignore[misc]
+
+    def _statistics_are_due(self) -> bool:
+        """Count a training batch; return whether statistics are computed in it, as in every batch of evaluation."""
+        if not self.training:  # type: ignore[attr-defined]
+            return True
+        self._batches += 1
+        return self._batches % STATISTICS_INTERVAL == 1
 
     def _auxiliary_scale(self, args: tuple, kwargs: Mapping) -> float | Tensor:
         """What auxiliary losses are multiplied by, so that they weigh the same whatever the task's loss is divided by.

@@ -1,0 +1,90 @@
+"""Compare training steps of text translation with each attention, in one process.
+
+    python benchmarks/text_step.py                       # model/mt_mini
+    python benchmarks/text_step.py --model model/mt_base # larger, and slow
+
+Prints a Markdown table of ratios to a step with `softmax` in all layers. A step consists of the operations of our
+trainer for a batch: forward with label-smoothed cross-entropy and all losses and statistics of the attention modules,
+backward, gradient clipping, Adam. Sentences are random tokens, of 0.85 `--time` to `--time` tokens on both sides;
+those of Multi30k have 17. measuring.py describes how time is measured.
+"""
+
+import argparse
+from collections.abc import Callable
+from contextlib import ExitStack
+
+import measuring
+import torch
+from modules import half_way
+from torch import Tensor, nn
+from training_step import step_of
+
+from espnet_diverse.registration import fast_start
+
+ATTENTIONS = {"softmax": "attention/softmax", "sma": "attention/sma,losses/sma_text"}
+ATTENTIONS["sdma"] = "attention/sdma,losses/sdma_text_half"
+CPU = torch.device("cpu")
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Measure and print the table."""
+    args = _arguments(argv)
+    fast_start()
+    print(measuring.on_one_thread(f"ratios of medians of {args.repeats} rounds"))
+    if args.keep_memory and not measuring.keep_freed_memory():
+        raise SystemExit("--keep_memory needs glibc, whose malloc can be told to keep what is freed")
+    from espnet_diverse.training.cpu_layers import fast_on_cpu
+
+    models = {name: build(args.model, fragments, args.vocabulary) for name, fragments in ATTENTIONS.items()}
+    data = batch_of(args.sentences, args.time, args.vocabulary)
+    calls: dict[str, Callable[[], None]] = {}
+    with ExitStack() as stack:
+        for name, (model, optimizer) in models.items():
+            stack.enter_context(fast_on_cpu(model))
+            calls[name] = step_of(model, optimizer, data, CPU, torch.float32)
+        measured = measuring.compare(calls, args.repeats, CPU, memory=False)
+    case = f"{args.model}: {args.sentences}, {args.time}"
+    print(f"\n{measuring.table_of_ratios('model: B, T', case, measured)}")
+
+
+def build(model: str, attention: str, vocabulary: int) -> tuple[nn.Module, torch.optim.Optimizer]:
+    """A model of translation with one attention everywhere, gamma at 0.5, and its optimizer."""
+    from espnet_diverse.attention import set_updates_of_run
+    from espnet_diverse.training.config import merge
+    from espnet_diverse.training.tasks import TASKS
+
+    task = TASKS["mt"]
+    parser = task.get_parser()
+    parser.set_defaults(**merge([model, *attention.split(","), "update/adam_inverse_sqrt_10k"]))
+    args = parser.parse_args([])
+    args.token_list = args.src_token_list = [f"token{i}" for i in range(vocabulary)]
+    torch.manual_seed(0)
+    built = task.build_model(args)
+    half_way(built)
+    set_updates_of_run(built, 10_000)  # of schedules that are a share of a run
+    return built, task.build_optimizers(args, built)[0]
+
+
+def batch_of(sentences: int, time: int, vocabulary: int) -> dict[str, Tensor]:
+    """Sentences of 0.85 `time` to `time` random tokens on both sides."""
+    torch.manual_seed(0)
+    lengths = torch.linspace(time, 0.85 * time, sentences).round().long()
+    padding = torch.arange(time) >= lengths.unsqueeze(1)
+    sides = (torch.randint(2, vocabulary - 1, (sentences, time)).masked_fill(padding, -1) for _ in range(2))
+    target, source = sides
+    return {"text": target, "text_lengths": lengths, "src_text": source, "src_text_lengths": lengths}
+
+
+def _arguments(argv: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default="model/mt_mini", help="fragment of the model (model/mt_mini)")
+    parser.add_argument("--sentences", type=int, default=80, help="sentences of a batch (80)")
+    parser.add_argument("--time", type=int, default=18, help="tokens of the longest sentence (18)")
+    parser.add_argument("--vocabulary", type=int, default=6000, help="number of tokens on either side (6000)")
+    parser.add_argument("--repeats", type=int, default=11, help="rounds (11)")
+    parser.add_argument("--keep_memory", action="store_true", help="keep freed memory in the process (glibc)")
+    return parser.parse_args(argv)
+
+
+if __name__ == "__main__":
+    main()
