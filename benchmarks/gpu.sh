@@ -35,7 +35,7 @@ base_runs() {
 
 speech=(attention.py --device "$device" --dtype bfloat16)
 if [[ $tiny ]]; then
-    benchmark modules "${speech[@]}" --times 8 16 --tokens 16 --repeats 1
+    benchmark modules "${speech[@]}" --times 8 --tokens 16 --repeats 1
     benchmark steps_16 "${speech[@]}" --times --steps 1x1/32/64 --step_time 16 --utterances 2 --repeats 1
     benchmark decoding decoding.py --device "$device" --config model/tiny --characters 60 --lengths 1 --batches 1 8 64 \
         --utterances 4 --espnet_utterances 1 --repeats 1
