@@ -14,7 +14,7 @@ stage is a process of its own, as a user starts it:
     fix        `espnet-diverse validate --fix`
     export     `espnet-diverse export lhotse` (speech)
     tokens     `espnet-diverse tokens`: all characters of the texts
-    bpe, unigram  `espnet-diverse tokens` of text alone, with 1,000 pieces
+    bpe, unigram  `espnet-diverse tokens` of text alone, with at most 1,000 pieces
     stats      `espnet-diverse stats` (text)
     train      `espnet-diverse train` with one update: checks, batches, the update, validation on 100 sentences
     decode     listing of the utterances that `espnet-diverse decode` would decode, without a model
@@ -142,7 +142,7 @@ def command(stage: str, rows: int, folder: Path, data: str) -> list[str]:
     texts = ["--text", f"{train}/text"]
     source = [] if speech else [f"{train}/src_text"]
     headers = ["--headers"] if speech else []
-    pieces = ["tokens", *texts, "--output_dir", out, "--vocab_size", "1000", "--type"]
+    pieces = ["tokens", *texts, "--output_dir", out, "--vocab_size", str(min(1000, rows // 2)), "--type"]
     sides = ["--reference", f"{train}/text", "--hypothesis", f"{train}/src_text"]
     arguments = {
         "validate": ["validate", train, *headers],

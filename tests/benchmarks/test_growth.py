@@ -73,4 +73,13 @@ def test_the_data_have_no_fault_and_hardly_a_sentence_twice(growth, tmp_path):
 def test_every_stage_runs(growth, tmp_path, capsys):
     growth.main(["--rows", "200", "--work_dir", str(tmp_path)])
     (row,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| 200 ")]
-    assert row.count(" GB") == 5 and "stopped" not in row
+    assert row.count(" GB") == len(growth.DATA["text"]) and "stopped" not in row
+
+
+def test_tables_of_audio_have_no_fault_and_every_path_differs(growth, tmp_path, capsys):
+    growth.write_speech_data(tmp_path / "train", 250, seed=1)
+    assert find_faults(tmp_path / "train", decode=False) == []
+    stages = ["validate", "prepare", "combine", "fix"]
+    growth.main(["--data", "speech", "--rows", "20", "--work_dir", str(tmp_path), "--stages", *stages])
+    (row,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| 20 ")]
+    assert row.count(" GB") == len(stages) and "stopped" not in row
