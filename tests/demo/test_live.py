@@ -223,7 +223,7 @@ def test_the_language_of_a_recording_is_given_when_it_begins(tmp_path):
         {"hotwords": Path("a")},
         {"language_model": NgramScorer.__new__(NgramScorer)},
     ],
-    ids=str,
+    ids=lambda how: next(iter(how)),
 )
 def test_what_streaming_cannot_do_keeps_whole_recordings(predictor, streaming_run, how):
     config_file = streaming_run / "config.yaml"
