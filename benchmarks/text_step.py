@@ -14,11 +14,13 @@ from collections.abc import Callable
 from contextlib import ExitStack
 
 import measuring
+import results
 import torch
 from modules import half_way
 from torch import Tensor, nn
 from training_step import step_of
 
+from espnet_diverse.allocator import IN_TRAINING, keep_freed_memory
 from espnet_diverse.registration import fast_start
 
 ATTENTIONS = {"softmax": "attention/softmax", "sma": "attention/sma,losses/sma_text"}
@@ -30,9 +32,10 @@ def main(argv: list[str] | None = None) -> None:
     """Measure and print the table."""
     args = _arguments(argv)
     fast_start()
-    print(measuring.on_one_thread(f"ratios of medians of {args.repeats} rounds"))
-    if args.keep_memory and not measuring.keep_freed_memory():
+    if args.keep_memory and not keep_freed_memory(IN_TRAINING):
         raise SystemExit("--keep_memory needs glibc, whose malloc can be told to keep what is freed")
+    conditions = measuring.conditions(f"ratios of medians of {args.repeats} rounds", CPU)
+    print(*conditions, sep="\n", flush=True)
     from espnet_diverse.training.cpu_layers import fast_on_cpu
 
     models = {name: build(args.model, fragments, args.vocabulary) for name, fragments in ATTENTIONS.items()}
@@ -43,8 +46,8 @@ def main(argv: list[str] | None = None) -> None:
             stack.enter_context(fast_on_cpu(model))
             calls[name] = step_of(model, optimizer, data, CPU, torch.float32)
         measured = measuring.compare(calls, args.repeats, CPU, memory=False)
-    case = f"{args.model}: {args.sentences}, {args.time}"
-    print(f"\n{measuring.table_of_ratios('model: B, T', case, measured)}")
+    row = results.Row("A training step of text translation", f"{args.model}: {args.sentences}, {args.time}", measured)
+    results.finish(args, conditions, results.show([row], "model: B, T", memory=False))
 
 
 def build(model: str, attention: str, vocabulary: int) -> tuple[nn.Module, torch.optim.Optimizer]:
@@ -83,7 +86,10 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--vocabulary", type=int, default=6000, help="number of tokens on either side (6000)")
     parser.add_argument("--repeats", type=int, default=11, help="rounds (11)")
     parser.add_argument("--keep_memory", action="store_true", help="keep freed memory in the process (glibc)")
-    return parser.parse_args(argv)
+    results.add_arguments(parser)
+    args = parser.parse_args(argv)
+    results.check_arguments(parser, args)
+    return args
 
 
 if __name__ == "__main__":

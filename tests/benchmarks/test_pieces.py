@@ -92,7 +92,7 @@ def test_benchmarks_accept_the_options_of_their_pieces(options, monkeypatch):
         assert options[0] == "cpu.sh" or args(words).device == "cuda"
         names.append(name)
     if options[0] == "cpu.sh":
-        assert names[:4] == ["modules", "steps", "decoding", "decoding_mt"] and len(names) == 10
+        assert names[:4] == ["modules", "steps", "decoding", "decoding_mt"] and len(names) == 11
     else:
         assert {"modules", "decoding", "translation", "length"} < set(names)
 

@@ -60,9 +60,9 @@ def test_the_model_in_its_folder_is_used_unless_another_is_named(tiny_run, token
     )
     assert language_model_of(tiny_run.model_dir, Fusion(), "batched") is None
     predictor = load_predictor(copy)
-    assert predictor.has_language_model and predictor.options.lm_weight == 0.3
+    assert predictor.language_model is not None and predictor.options.lm_weight == 0.3
     assert predictor.resolve(Options(lm_weight=0.0)).lm_weight == 0.0
-    assert not load_predictor(copy, options=Options(search="greedy")).has_language_model
+    assert load_predictor(copy, options=Options(search="greedy")).language_model is None
 
 
 def test_recognisers_take_both(tiny_run, tokens, tmp_path):

@@ -122,7 +122,7 @@ def test_that_of_a_packed_model_is_used_as_if_it_were_named(tiny_run, arpa, tmp_
     assert language_model_of(tmp_path / "exp", Fusion(), "greedy") is None
     assert language_model_of(tmp_path / "exp", Fusion(arpa), "batched") == arpa
     found = load_predictor(tmp_path / "exp")
-    assert found.has_language_model and found.options.lm_weight == 0.3 and not warnings(caplog)
+    assert found.language_model is not None and found.options.lm_weight == 0.3 and not warnings(caplog)
     named = decoded(tiny_run, tmp_path / "named", "--lm", arpa)
     packed = tmp_path / "model.zip"
     pack(tmp_path / "exp", packed, Facts(license="mit"))
@@ -149,7 +149,7 @@ def test_the_binary_format_needs_trust(tiny_run, arpa, tmp_path, monkeypatch, ca
 def test_a_packed_model_is_used_without_kenlm(tiny_run, arpa, tmp_path, monkeypatch, caplog):
     inside(tiny_run, arpa, tmp_path / "exp")
     monkeypatch.setitem(sys.modules, "kenlm", None)
-    assert not load_predictor(tmp_path / "exp").has_language_model
+    assert load_predictor(tmp_path / "exp").language_model is None
     (said,) = warnings(caplog)
     assert "is not used, because kenlm is not installed: pip install 'espnet_diverse[kenlm]'; scores and" in said
 
