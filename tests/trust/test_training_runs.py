@@ -199,7 +199,9 @@ def test_sigterm(full, tiny_run, straight, tmp_path, tell):
         os.kill(child, signal.SIGTERM)
         code = end(child)
         longest = max(longest, time.monotonic() - begin)
-        assert code in (ENDED, STOPPED), printed(folder)
+        # When all is trained and saved, the command no longer catches the signal, and ends by it.
+        at_its_end = code == -signal.SIGTERM and (folder / "2epoch.pth").exists()
+        assert at_its_end or code in (ENDED, STOPPED), printed(folder)
         if code == STOPPED:
             saved += 1
             last = printed(folder).splitlines()[-1]
