@@ -9,7 +9,6 @@ and memory are measured.
 """
 
 import argparse
-import sys
 from collections.abc import Iterator
 
 import measuring
@@ -18,7 +17,6 @@ import results
 import torch
 import training_step
 
-from espnet_diverse.allocator import IN_TRAINING, keep_freed_memory
 from espnet_diverse.progress import progress
 from espnet_diverse.registration import fast_start
 
@@ -29,8 +27,7 @@ def main(argv: list[str] | None = None) -> None:
     """Measure, print the tables, and write all measurements to --output."""
     args = _arguments(argv)
     fast_start()
-    if args.keep_memory and not keep_freed_memory(IN_TRAINING):
-        sys.exit("--keep_memory needs glibc, whose malloc can be told to keep what is freed")
+    measuring.keep_memory(args)
     device = torch.device(args.device)
     conditions = measuring.conditions("ratios of medians", device, args.threads, args.dtype)
     print(*conditions, sep="\n", flush=True)
@@ -67,16 +64,13 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--step_time", type=_positive, default=250, help="T of a step after subsampling by 4 (250)")
     parser.add_argument("--utterances", type=_positive, default=8, help="batch size of a step (8)")
-    parser.add_argument(
-        "--keep_memory", action="store_true", help="keep freed memory in the process, without page faults (glibc)"
-    )
+    measuring.add_keep_memory(parser)
     parser.add_argument("--repeats", type=_positive, help="rounds; 15 for an attention, 7 for a step")
     parser.add_argument(
         "--contestants", nargs="+", choices=CONTESTANTS, default=CONTESTANTS, help="the first is the base (all)"
     )
     results.add_arguments(parser, devices=True)
-    args = parser.parse_args(argv)
-    results.check_arguments(parser, args)
+    args = results.parsed(parser, argv)
     args.steps = [] if args.steps is None else args.steps or list(training_step.STANDARD)
     return args
 

@@ -240,8 +240,7 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--ctc_weight", type=float, default=0.3, help="weight of the CTC score (0.3)")
     parser.add_argument("--repeats", type=int, default=3, help="rounds (3)")
     results.add_arguments(parser, devices=True)
-    args = parser.parse_args(argv)
-    results.check_arguments(parser, args)
+    args = results.parsed(parser, argv)
     if (args.model_dir is None) != (args.data_dir is None):
         parser.error("--model_dir and --data_dir go together")
     args.config, args.lengths = args.config or CONFIGS[args.task], args.lengths or LENGTHS[args.task]

@@ -137,9 +137,7 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--languages", type=int, default=8, help="different languages in a batch (8)")
     parser.add_argument("--repeats", type=int, default=7, help="rounds (7)")
     results.add_arguments(parser)
-    args = parser.parse_args(argv)
-    results.check_arguments(parser, args)
-    return args
+    return results.parsed(parser, argv)
 
 
 if __name__ == "__main__":

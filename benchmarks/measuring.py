@@ -17,6 +17,7 @@ resident set of the process is not suitable: it retains freed memory, so that it
 Memory that libraries allocate without PyTorch, such as scratch memory of convolutions, is not counted.
 """
 
+import argparse
 import gc
 import json
 import os
@@ -35,6 +36,7 @@ from pathlib import Path
 import torch
 from torch.profiler import ProfilerActivity, profile
 
+from espnet_diverse.allocator import IN_TRAINING, keep_freed_memory
 from espnet_diverse.machine import cpu_model
 
 
@@ -86,6 +88,19 @@ def compare(
     finally:
         gc.enable()
     return result
+
+
+def add_keep_memory(parser: argparse.ArgumentParser) -> None:
+    """Declare `--keep_memory`, for `keep_memory`."""
+    parser.add_argument(
+        "--keep_memory", action="store_true", help="keep freed memory as training does, with fewer page faults (glibc)"
+    )
+
+
+def keep_memory(args: argparse.Namespace) -> None:
+    """Keep freed memory in the process, if `--keep_memory` asks for it; it ends the program without glibc."""
+    if args.keep_memory and not keep_freed_memory(IN_TRAINING):
+        sys.exit("--keep_memory needs glibc, whose malloc can be told to keep what is freed")
 
 
 def conditions(rounds: str, device: torch.device, threads: int = 1, dtype: str = "float32") -> list[str]:

@@ -54,9 +54,7 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--time", type=int, default=250, help="longest utterance, in frames after subsampling")
     parser.add_argument("--repeats", type=int, default=5, help="rounds of which the median is taken")
     results.add_arguments(parser)
-    args = parser.parse_args(argv)
-    results.check_arguments(parser, args)
-    return args
+    return results.parsed(parser, argv)
 
 
 if __name__ == "__main__":

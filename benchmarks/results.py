@@ -77,6 +77,13 @@ def add_arguments(parser: argparse.ArgumentParser, devices: bool = False) -> Non
     )
 
 
+def parsed(parser: argparse.ArgumentParser, argv: list[str] | None) -> argparse.Namespace:
+    """Parse the command line, and check it by `check_arguments`."""
+    args = parser.parse_args(argv)
+    check_arguments(parser, args)
+    return args
+
+
 def check_arguments(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
     """Refuse a `--compare` that is no file and a `--device` that is not there, before anything is measured."""
     if args.compare and not args.compare.is_file():

@@ -20,7 +20,6 @@ from modules import half_way
 from torch import Tensor, nn
 from training_step import step_of
 
-from espnet_diverse.allocator import IN_TRAINING, keep_freed_memory
 from espnet_diverse.registration import fast_start
 
 ATTENTIONS = {"softmax": "attention/softmax", "sma": "attention/sma,losses/sma_text"}
@@ -32,8 +31,7 @@ def main(argv: list[str] | None = None) -> None:
     """Measure and print the table."""
     args = _arguments(argv)
     fast_start()
-    if args.keep_memory and not keep_freed_memory(IN_TRAINING):
-        raise SystemExit("--keep_memory needs glibc, whose malloc can be told to keep what is freed")
+    measuring.keep_memory(args)
     conditions = measuring.conditions(f"ratios of medians of {args.repeats} rounds", CPU)
     print(*conditions, sep="\n", flush=True)
     from espnet_diverse.training.cpu_layers import fast_on_cpu
@@ -85,11 +83,9 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--time", type=int, default=18, help="tokens of the longest sentence (18)")
     parser.add_argument("--vocabulary", type=int, default=6000, help="number of tokens on either side (6000)")
     parser.add_argument("--repeats", type=int, default=11, help="rounds (11)")
-    parser.add_argument("--keep_memory", action="store_true", help="keep freed memory in the process (glibc)")
+    measuring.add_keep_memory(parser)
     results.add_arguments(parser)
-    args = parser.parse_args(argv)
-    results.check_arguments(parser, args)
-    return args
+    return results.parsed(parser, argv)
 
 
 if __name__ == "__main__":

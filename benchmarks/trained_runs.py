@@ -92,9 +92,7 @@ def _arguments(argv: list[str] | None) -> Namespace:
     parser.add_argument("--repeats", type=int, default=5, help="rounds (default: 5)")
     parser.add_argument("--plot", type=Path, help="draw score against the time of a step to this file")
     results.add_arguments(parser)
-    args = parser.parse_args(argv)
-    results.check_arguments(parser, args)
-    return args
+    return results.parsed(parser, argv)
 
 
 def _rows(args: Namespace) -> tuple[list[Row], list[results.Row]]:

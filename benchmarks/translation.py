@@ -33,7 +33,6 @@ from torch import nn
 from torch.amp import GradScaler
 from torch.optim import Optimizer
 
-from espnet_diverse.allocator import IN_TRAINING, keep_freed_memory
 from espnet_diverse.registration import fast_start
 
 EPOCH = 1
@@ -43,8 +42,7 @@ def main(argv: list[str] | None = None) -> None:
     """Measure and print a table."""
     args = arguments(argv)
     fast_start()
-    if args.keep_memory and not keep_freed_memory(IN_TRAINING):
-        sys.exit("--keep_memory needs glibc, whose malloc can be told to keep what is freed")
+    measuring.keep_memory(args)
     device = torch.device(args.device)
     conditions = measuring.conditions(f"medians of {args.repeats} rounds", device, args.threads)
     print(*conditions, "", sep="\n", flush=True)
@@ -111,13 +109,10 @@ def arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--repeats", type=int, default=5, help="rounds (default: 5)")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--use_amp", action="store_true", help="measure also with use_amp, in bfloat16")
-    parser.add_argument(
-        "--keep_memory", action="store_true", help="keep freed memory in the process, without page faults (glibc)"
-    )
+    measuring.add_keep_memory(parser)
     parser.add_argument("--memory", action="store_true", help="measure peak memory too, which is slow on a CPU")
     results.add_arguments(parser, devices=True)
-    args = parser.parse_args(argv)
-    results.check_arguments(parser, args)
+    args = results.parsed(parser, argv)
     if len({one is None for one in (args.train_dir, args.tokens_dir, args.stats_dir)}) == 2:
         parser.error("--train_dir, --tokens_dir and --stats_dir go together")
     return args
