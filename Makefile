@@ -41,7 +41,7 @@ docs: $(VENV)/.ready  ## The documentation into build/docs; a link or name that 
 	$(BIN)/mkdocs build --strict
 
 trust: $(VENV)/.ready  ## Long proofs.
-	$(BIN)/python -m pytest -m trust
+	$(BIN)/python -m pytest -m "trust or counted"
 
 bench: $(VENV)/.ready  ## Speed and memory against ESPnet, into build/bench; some 45 minutes on an idle machine.
 	benchmarks/cpu.sh --output_dir build/bench $(if $(COMPARE),--compare $(COMPARE))

@@ -15,7 +15,7 @@ from espnet_diverse.registration import fast_start
 os.environ.setdefault("ESPNET_DIVERSE_KERNELS", "onednn")  # or a measurement of the machine would choose what is tested
 fast_start()  # before any test module imports ESPnet, which takes four times as long without it
 
-pytest_plugins = ["references.data_fixtures", "references.row_sums"]
+pytest_plugins = ["references.data_fixtures", "references.row_sums", "references.counted"]
 
 RATE = 16_000
 FREQUENCY = {"a": 300, "b": 600, "c": 1200, "d": 2400}

@@ -3,7 +3,7 @@
 import inspect
 import logging
 import sys
-from argparse import Namespace
+from argparse import ArgumentError, Namespace
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -18,7 +18,7 @@ from torch import nn
 from espnet_diverse.attention import core_options
 from espnet_diverse.attention.disagreement import disagreement_options
 from espnet_diverse.attention.selection_options import selection_options
-from espnet_diverse.errors import ConfigError
+from espnet_diverse.errors import ConfigError, TrainingError, UserError
 from espnet_diverse.nets.adapter import AdapterOptions
 from espnet_diverse.nets.condition_rows import read_options
 from espnet_diverse.nets.flow import FlowOptions
@@ -157,6 +157,7 @@ def _read_attention(options: dict) -> None:
 _ATTENTIONS = ("attention", "cross_attention")
 _GROUPS = {"selection": selection_options, "disagreement": disagreement_options}
 """Groups of options of an attention that no core has to itself, and what reads them."""
+_LONGEST = 300  # characters of a message of another package
 _PARTS = {
     **dict.fromkeys(_ATTENTIONS, _read_attention),
     "adapter": partial(read_options, AdapterOptions, "adapter"),
@@ -178,9 +179,21 @@ def check_gpus(ngpu: int) -> None:
 
 
 def run(task: type[abs_task.AbsTask], config: Config) -> None:
-    """Run ESPnet's training command, or with `collect_stats` that for statistics, with a checked configuration."""
-    with replaced_names(abs_task, print=_log_line):
-        task.main(args=arguments(task, config))
+    """Run ESPnet's training command, or with `collect_stats` that for statistics, with a checked configuration.
+
+    Raises:
+        UserError: As `Trainer.run` and the readers of data raise it; `TrainingError` for any other error, most often of
+            a value that PyTorch or ESPnet refuses where it is first used.
+    """
+    try:
+        with replaced_names(abs_task, print=_log_line):
+            task.main(args=arguments(task, config))
+    except (UserError, OSError):
+        raise
+    except Exception as error:
+        said = f"{type(error).__name__}: {' '.join(str(error).split())[:_LONGEST]}"
+        advice = "look for a value of the configuration that does not fit; --debug shows where it happened"
+        raise TrainingError(f"training failed with {said}; {advice}") from error
 
 
 def build(task: type[abs_task.AbsTask], config: Config) -> nn.Module:
@@ -189,10 +202,18 @@ def build(task: type[abs_task.AbsTask], config: Config) -> nn.Module:
 
 
 def arguments(task: type[abs_task.AbsTask], config: Mapping) -> Namespace:
-    """The arguments of ESPnet's command: those of a configuration, and its defaults."""
+    """The arguments of ESPnet's command: those of a configuration, and its defaults.
+
+    Raises:
+        ConfigError: A value is not of the type of its argument.
+    """
     parser = task.get_parser()
     parser.set_defaults(**config)
-    return parser.parse_args([])
+    parser.exit_on_error = False
+    try:
+        return parser.parse_args([])
+    except ArgumentError as error:
+        raise ConfigError(str(error).removeprefix("argument --")) from error
 
 
 def _log_line(*words: object, **_) -> None:

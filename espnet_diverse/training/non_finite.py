@@ -4,6 +4,7 @@ ESPnet makes no update with such a batch and goes on, so a fault in the data wou
 """
 
 import math
+import re
 from itertools import zip_longest
 from pathlib import Path
 
@@ -79,7 +80,8 @@ class NonFiniteBatches:
     def explain(self) -> str:
         """What was not finite, and what to do about it."""
         listed = f"; {self.output_dir / NAME} lists all such batches" if self.output_dir else ""
-        rates = [value[-1].value for name, value in self.reporter.stats.items() if name.startswith("optim")]
+        stats = self.reporter.stats.items()
+        rates = [value[-1].value for name, value in stats if re.fullmatch(r"optim\d+_lr\d+", name)]
         if self.finite and not _largest(self.model) <= _GROWTH * self._largest:
             rate = f" {rates[0]:g}" if rates else ""
             return f"training diverged: the learning rate{rate} is too high, lower optim_conf.lr; {self.first}{listed}"

@@ -11,8 +11,8 @@ Check = tuple[Callable[[float], bool], str]
 _POSITIVE: Check = (lambda x: 0 < x < math.inf, "give a finite number above 0")
 _NOT_NEGATIVE: Check = (lambda x: 0 <= x < math.inf, "give a finite number of at least 0")
 _SHARE: Check = (lambda x: 0 <= x < 1, "give a number from 0 to below 1")
-_COUNT: Check = (lambda x: 1 <= x < math.inf and x == int(x), "give a whole number of at least 1")
-_NUMBER: Check = (lambda x: 0 <= x < math.inf and x == int(x), "give a whole number of at least 0")
+_COUNT: Check = (lambda x: isinstance(x, int) and x >= 1, "give a whole number of at least 1, such as 1000")
+_NUMBER: Check = (lambda x: isinstance(x, int) and x >= 0, "give a whole number of at least 0, such as 1000")
 
 _CHECKS: dict[str, Check] = {
     "max_epoch": _COUNT,
@@ -33,7 +33,7 @@ _CHECKS: dict[str, Check] = {
 }
 _OF_OPTIMIZER: dict[str, Check] = {
     "lr": _POSITIVE,
-    "weight_decay": _NOT_NEGATIVE,
+    "weight_decay": _SHARE,
     "eps": _NOT_NEGATIVE,
     "momentum": _SHARE,
     "betas": _SHARE,

@@ -21,6 +21,7 @@ from espnet_diverse.training.epoch_steps import Steps, named
 from espnet_diverse.training.epoch_table import EpochTable
 from espnet_diverse.training.length_check import check_lengths, shape_files
 from espnet_diverse.training.non_finite import NonFiniteBatches
+from espnet_diverse.training.parameter_sample import ParameterSample
 from espnet_diverse.training.precision import compile_layers, mixed_precision
 from espnet_diverse.training.ranks import Ranks
 from espnet_diverse.training.repulsion import read_repulsion, repelled
@@ -132,6 +133,7 @@ class Trainer(espnet_trainer.Trainer):
             optimizer.zero_grad()  # of batches that made no update at the end of the epoch before
         folder = session.state and session.state.output_dir
         bad = NonFiniteBatches(model, reporter, options.accum_grad, folder, session.ranks)
+        sample = ParameterSample(model)
         name = f"train epoch {epoch} of {options.max_epoch}"
 
         def after_step() -> None:
@@ -146,6 +148,8 @@ class Trainer(espnet_trainer.Trainer):
         if idle:
             raise TrainingError(f"epoch {epoch}: no update was made; {_why_idle(steps, bad, options.accum_grad)}")
         check_finite(model, epoch)
+        if epoch == 1 and not position and sample.unchanged():  # later on a schedule may have ended at 0
+            raise TrainingError(f"epoch 1: {UNCHANGED}")
         session.ended = _position(steps, reporter) if session.state else None
         return idle
 
@@ -165,6 +169,12 @@ class Trainer(espnet_trainer.Trainer):
         steps = Steps(iterator, f"valid epoch {epoch} of {options.max_epoch}", after_step)
         with fast_on_cpu(model):
             super().validate_one_epoch(model=model, iterator=steps, reporter=reporter, options=options, **parts)
+
+
+UNCHANGED = (
+    "the updates change no parameter by 1e-12 of the largest; raise optim_conf.lr or grad_clip, "
+    "or lower optim_conf.eps, optim_conf.weight_decay or scheduler_conf.warmup_steps"
+)
 
 
 class _Torch(ModuleType):

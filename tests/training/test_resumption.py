@@ -201,6 +201,7 @@ DATA = {  # which folder is changed, how, and what is said
 }
 
 
+@pytest.mark.counted("changes before a resume, each refused by name with the folder's bytes as they were")
 @pytest.mark.parametrize("change", SETTINGS)
 def test_other_settings_are_refused_by_name(change, tiny_run, finished, capfd):
     before = contents(finished)
@@ -213,6 +214,7 @@ def test_other_settings_are_refused_by_name(change, tiny_run, finished, capfd):
     assert contents(finished) == before
 
 
+@pytest.mark.counted("changes before a resume, each refused by name with the folder's bytes as they were")
 @pytest.mark.parametrize("change", DATA)
 def test_other_files_are_refused_by_name(change, tiny_run, finished, tmp_path, capfd):
     which, alter, said = DATA[change]

@@ -1,0 +1,28 @@
+"""Whether updates change the parameters of a model, seen by a few entries of each."""
+
+import torch
+from torch import nn
+
+_ENTRIES = 1000
+_SMALLEST = 1e-12  # of the largest entry: far less than float32 can add to it, and than a warm-up changes in an epoch
+
+
+class ParameterSample:
+    """The first entries of each parameter that is trained, as they are now.
+
+    Args:
+        model: The model.
+    """
+
+    def __init__(self, model: nn.Module):
+        self.model = model
+        self._before = self._take()
+
+    def unchanged(self) -> bool:
+        """Whether no entry has changed by more than 1e-12 of the largest one."""
+        changes = (self._take() - self._before).abs()
+        return not changes.numel() or bool(changes.max() <= _SMALLEST * self._before.abs().max())
+
+    def _take(self) -> torch.Tensor:
+        taken = [p.detach().flatten()[:_ENTRIES].double().cpu() for p in self.model.parameters() if p.requires_grad]
+        return torch.cat(taken) if taken else torch.empty(0)
