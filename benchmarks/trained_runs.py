@@ -167,6 +167,7 @@ def _step(folder: Path, args: Namespace) -> tuple[Callable[[], None], int]:
     task = TASKS[args.task]
     model, options = load_model(folder, task=args.task)
     options.num_workers, options.num_iters_per_epoch = 0, None
+    options.save_interval_steps = 0  # which runs of earlier versions do not have
     optimizer = task.build_optimizers(options, model)[0]
     factory = task.build_iter_factory(options, DistributedOption(), "train")
     batches = sorted(factory.sampler.batches, key=len)

@@ -11,7 +11,7 @@ import argparse
 from pathlib import Path
 
 from espnet_diverse.bin import options
-from espnet_diverse.bin.cluster_option import add_cluster
+from espnet_diverse.bin.cluster_option import add_cluster, check_nj
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -49,6 +49,7 @@ def run(args: argparse.Namespace) -> int:
     from espnet_diverse.decoding.precision import check_device
 
     options.search_options(args)  # a wrong option is refused before anything is written
+    check_nj(args.nj)
     if not args.cluster:
         check_device(options.device(args))
     sentences = Monolingual.of(read_data_dir(args.data_dir))

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from espnet_diverse.bin import options
-from espnet_diverse.bin.cluster_option import add_cluster, workers
+from espnet_diverse.bin.cluster_option import add_cluster, check_nj, workers
 from espnet_diverse.errors import ConfigError, NoBatchedSearchError
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ def outputs(args: argparse.Namespace) -> list[Path]:
 def run(args: argparse.Namespace) -> int:
     """Decode; 2 where an utterance could not be decoded."""
     search_options, device = options.search_options(args), options.device(args)  # before the import of ESPnet
+    check_nj(args.nj)
     if args.compile and args.nj > 1:
         raise ConfigError(f"--compile and --nj {args.nj} cannot be combined; give one of them")
     if search_options.search == "espnet" and (args.precision != "float32" or args.compile):

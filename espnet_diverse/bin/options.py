@@ -146,7 +146,7 @@ def search_options(args: argparse.Namespace, **defaults: object) -> Options:
         value = getattr(args, name)
         if value is None:
             continue
-        if changed.get(name, value) != value:
+        if name in changed and changed[name] != value:
             other = f"--set {name}={changed[name]}"
             raise ConfigError(f"--{name} {value} and {other} contradict each other; give one of them")
         config.add({name: value}, {(name,): f"--{name} {value}"})

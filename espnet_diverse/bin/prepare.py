@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from espnet_diverse.bin.cluster_option import add_cluster, workers
+from espnet_diverse.bin.cluster_option import add_cluster, check_nj, workers
 
 if TYPE_CHECKING:
     from espnet_diverse.corpora import Selection
@@ -161,9 +161,9 @@ def run(args: argparse.Namespace) -> int:
     from espnet_diverse.data.kaldi import evenly_spaced
     from espnet_diverse.errors import ConfigError, DataError
 
-    for name in ("nj", "train_utterances"):
-        if (value := getattr(args, name)) is not None and value < 1:
-            raise ConfigError(f"--{name} {value}: must be 1 or more")
+    check_nj(args.nj)
+    if args.train_utterances is not None and args.train_utterances < 1:
+        raise ConfigError(f"--train_utterances {args.train_utterances}: must be 1 or more")
     corpus = load_corpus(args.name)
     selection = _selection(args)
     check_options(corpus, selection)

@@ -9,6 +9,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from espnet_diverse.bin.cluster_option import check_nj
+
 if TYPE_CHECKING:
     from espnet_diverse.data.plausibility import Limits
 
@@ -64,8 +66,7 @@ def run(args: argparse.Namespace) -> int:
     from espnet_diverse.errors import ConfigError
     from espnet_diverse.vocabulary import Vocabulary
 
-    if args.nj < 1:
-        raise ConfigError(f"--nj {args.nj}: must be 1 or more")
+    check_nj(args.nj)
     if not 0 < args.min_seconds < args.max_seconds:
         raise ConfigError(f"--min_seconds {args.min_seconds:g} must be above 0 and below --max_seconds")
     if args.fix and len(args.data_dirs) > 1:

@@ -25,6 +25,7 @@ SAME_LANGUAGE_TASKS = ("asr", "s2t")
 """Tasks of models whose text is in the language that is spoken."""
 PRECISIONS = ("float32", "int8", "bfloat16")
 _OURS = ("search", "batch_size", "length_penalty", "hotword_weight", *SAMPLING)
+_GREATEST = 2**31 - 1  # of any number; products and powers of larger ones overflow
 _WITH_LM = 0.3
 _WITH_CTC = 0.3
 
@@ -192,10 +193,13 @@ def _check(option: Field, value: Any) -> None:
         return
     if value is None and option.default is None:
         return
-    number = is_number(value) and -inf < value < inf  # false for NaN
-    if not number or value < least or kind is int and not isinstance(value, int):
+    number = is_number(value) and max(least, -_GREATEST) <= value <= _GREATEST  # false for NaN
+    if not number or kind is int and not isinstance(value, int):
         what = "whole number" if kind is int else "number"
-        raise _refusal(option.name, value, f"give a {what}" + (f" of at least {least}" if least > -inf else ""))
+        within = f" of at least {least}" if least > -inf else ""
+        if is_number(value) and _GREATEST < abs(value) < inf:
+            within = f" of at most {_GREATEST}"
+        raise _refusal(option.name, value, f"give a {what}{within}")
 
 
 def _refusal(name: str, value: Any, advice: str) -> OptionError:

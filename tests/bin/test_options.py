@@ -89,6 +89,8 @@ def test_a_wrong_value_is_told_with_its_origin(tmp_path):
         options.search_options(parse("decode", "m", "--config", tmp_path / "search.yaml"))
     with pytest.raises(ConfigError, match="^--beam_size 0: beam_size 0 is not allowed; give a whole number"):
         options.search_options(parse("decode", "m", "--beam_size", 0))
+    with pytest.raises(ConfigError, match="^--penalty nan: penalty nan is not allowed; give a number$"):
+        options.search_options(parse("decode", "m", "--penalty", "nan"))
     with pytest.raises(ConfigError, match="^--set ctc_weight=abc: ctc_weight 'abc' is not allowed; give a number"):
         options.search_options(parse("decode", "m", "--set", "ctc_weight=abc"))
     with pytest.raises(ConfigError, match="^--length_penalty 1.0: length_penalty 1.0 is for search=batched"):

@@ -27,6 +27,11 @@ from espnet_diverse.errors import ConfigError
         ({"minlenratio": [1]}, r"minlenratio \[1\] is not allowed; give a number$"),
         ({"maxlenratio": "abc"}, "maxlenratio 'abc' is not allowed; give a number$"),
         ({"length_penalty": "abc"}, "length_penalty 'abc' is not allowed; give a number of at least 0"),
+        (
+            {"batch_size": 10**20},
+            "batch_size 1" + 20 * "0" + " is not allowed; give a whole number of at most 2147483647",
+        ),
+        ({"maxlenratio": 1e20}, r"maxlenratio 1e\+20 is not allowed; give a number of at most 2147483647"),
         ({"nbest": True}, "nbest True is not allowed; give a whole number of at least 1"),
         ({"seed": None}, "seed None is not allowed; give a whole number of at least 0"),
         ({"search": None}, "search None is unknown; known: batched greedy sampling espnet"),
