@@ -126,6 +126,16 @@ def test_a_model_with_a_postencoder_is_searched_by_espnet_unless_an_option_is_no
         assert f"error: {reason}; use decode --search espnet" in capfd.readouterr().err
 
 
+def test_a_model_of_ctc_alone_gets_no_other_weight(tiny_run, tmp_path, capfd):
+    folder = untrained(tiny_run, tmp_path / "exp", decoder=None, model_conf={"ctc_weight": 1.0})
+    arguments = ["decode", str(folder), "--data_dir", str(tiny_run.test_dir), "--output_dir", str(tmp_path / "out")]
+    for search in ("batched", "espnet"):
+        assert main([*arguments, "--search", search, "--ctc_weight", "0.5"]) == 1
+        said = "espnet-diverse decode: error: ctc_weight 0.5 is not possible: the model has CTC alone; set ctc_weight=1"
+        assert capfd.readouterr().err.splitlines()[-1] == said
+    assert not (tmp_path / "out" / "text").exists() and main(arguments) == 0
+
+
 def test_a_recurrent_decoder_is_searched_by_espnet_without_an_option(tiny_run, tmp_path, capfd):
     folder = untrained(tiny_run, tmp_path / "exp", decoder="rnn", decoder_conf={"hidden_size": 8})
     arguments = ["decode", str(folder), "--data_dir", str(tiny_run.test_dir), "--beam_size", "3", "--maxlenratio", "-4"]
