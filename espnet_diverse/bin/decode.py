@@ -83,7 +83,8 @@ def _load(args: argparse.Namespace, search_options: "Options", device: str) -> "
     try:
         return load_predictor(*model, args.precision, args.compile, fusion, features=True)
     except NoBatchedSearchError as error:
-        if search_options.length_penalty or args.precision != "float32" or args.compile:
+        asked = search_options.search != "batched" or search_options.length_penalty
+        if asked or args.precision != "float32" or args.compile:
             raise  # what ESPnet's search does not have
         from espnet_diverse.decoding.espnet_search import load_search
 

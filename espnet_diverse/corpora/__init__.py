@@ -163,7 +163,10 @@ def load_corpus(name: str) -> ModuleType:
         ConfigError: The corpus is unknown; the message lists the known ones.
     """
     if name not in CORPORA:
-        raise ConfigError(f"unknown corpus {name!r}; known: {', '.join(CORPORA)}")
+        known = f"known: {', '.join(CORPORA)}"
+        if name.rpartition(".")[2].lower() in ("csv", "tsv", "jsonl"):
+            known = "a csv, tsv or jsonl file is prepared by: espnet-diverse prepare table FILE"
+        raise ConfigError(f"unknown corpus {name!r}; {known}")
     return importlib.import_module(CORPORA[name])
 
 

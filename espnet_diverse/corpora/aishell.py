@@ -105,6 +105,9 @@ def _root(corpus_dir: Path, sets: Iterable[str]) -> Path:
         if not needed.exists():
             packed = any((root / "wav").glob("*.tar.gz"))
             todo = "unpack the archives in wav/" if packed else "give the folder that holds data_aishell"
+            there = [name for name in SETS if (root / "wav" / name).is_dir()]
+            if needed.parent.name == "wav" and there and not packed:
+                todo = f"unpack that set, or prepare what is there: --sets {' '.join(there)}"
             raise DataError(f"no AISHELL-1 corpus in {corpus_dir}: there is no {needed}; {todo}")
     return root
 

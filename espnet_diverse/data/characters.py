@@ -10,10 +10,12 @@ India and Sri Lanka, where they belong to the spelling (Persian "می\u200cرو�
 
 import re
 import unicodedata
+from itertools import groupby
 
 RESERVED = ("<blank>", "<unk>", "<sos/eos>", "<s>", "</s>")
 # File names are ids with a speed prefix and a suffix; file systems allow 255 bytes.
 LONGEST_ID = 240
+_LONG = 10_000  # characters of a text, few enough to be composed in quadratic time
 
 _SPACES = "\t\v\f\r\x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 _INVISIBLE = "\xad\ufeff" + "".join(map(chr, [*range(0x200B, 0x2010), *range(0x202A, 0x202F), *range(0x2060, 0x2070)]))
@@ -32,6 +34,15 @@ _UNSAFE = re.compile(r"""[\s/\\$`"'|;&<>(){}\[\]*?!~#]|\.\.""")
 _NOT_SAFE = re.compile(r"[^\w.-]+|\.{2,}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _PLAIN_ID = re.compile(rf"[\w.,:=+@%-]{{1,{LONGEST_ID}}}", re.ASCII)
+
+
+def _composed(text: str) -> str:
+    """`text` in NFC, in linear time. Python sorts the marks on a letter by insertion: minutes for a line of marks."""
+    if len(text) > _LONG:
+        parts = (part for character in text for part in unicodedata.normalize("NFD", character))
+        runs = groupby(parts, lambda part: unicodedata.combining(part) > 0)
+        text = "".join(part for _, run in runs for part in sorted(run, key=unicodedata.combining))
+    return unicodedata.normalize("NFC", text)
 
 
 def clean_text(text: str) -> tuple[str, list[str]]:
@@ -55,7 +66,7 @@ def clean_text(text: str) -> tuple[str, list[str]]:
         text = _REPAIRED.sub(lambda match: " " if match[0] in _SPACES else "", text)
     if not unicodedata.is_normalized("NFC", text):
         repairs.append("decomposed text (not NFC)")
-        text = unicodedata.normalize("NFC", text)
+        text = _composed(text)
     return (re.sub(" +", " ", text) if "  " in text else text).strip(" "), repairs
 
 

@@ -144,8 +144,8 @@ class Options:
             usual_weight: Value of `ctc_weight` where there is none and the model has CTC, see `usual_ctc_weight`.
 
         Raises:
-            ConfigError: CTC is asked for, and the model was trained without it; or a weight is given to a language
-                model that is not there, or one is there for a search that uses none.
+            ConfigError: CTC is asked for, and the model was trained without it, or a decoder, and it has CTC alone; or
+                a weight is given to a language model that is not there, or one is there for a search that uses none.
         """
         if self.lm_weight and not has_lm:
             raise ConfigError(f"lm_weight {self.lm_weight} needs a language model; give --lm, or leave it out")
@@ -158,6 +158,8 @@ class Options:
         if not has_ctc and weight:
             what = f"ctc_weight {weight} is not possible"
             raise ConfigError(f"{what}: the model was trained without CTC; set ctc_weight=0")
+        if usual_weight == 1 > weight and self.search in ("batched", "espnet"):
+            raise ConfigError(f"ctc_weight {weight} is not possible: the model has CTC alone; set ctc_weight=1")
         if not has_ctc and self.search == "greedy":
             raise ConfigError("search=greedy is not possible: the model was trained without CTC; set search=batched")
         return replace(self, ctc_weight=weight, lm_weight=lm_weight)

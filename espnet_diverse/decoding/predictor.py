@@ -27,6 +27,7 @@ from espnet_diverse.decoding.options import SEARCHED_TASKS, Options, check_searc
 from espnet_diverse.decoding.precision import check_device, check_precision, set_precision
 from espnet_diverse.decoding.results import Prediction, Text
 from espnet_diverse.decoding.sampling import SamplingSearch
+from espnet_diverse.decoding.search import BeamSearch
 from espnet_diverse.decoding.token_text import UNKNOWN, TokenText
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.scope import scope
@@ -124,7 +125,7 @@ class Predictor:
                 "load it again with the other search"
             )
         options = options.resolved(*self._has)
-        if isinstance(self.search, ESPnetBeamSearch):
+        if isinstance(self.search, BeamSearch | ESPnetBeamSearch):
             self.search.check(options)
         return options
 

@@ -94,7 +94,7 @@ class BeamSearch:
         Raises:
             ConfigError: `options.ctc_weight` needs a decoder or a CTC module that is missing.
         """
-        self._check(options)
+        self.check(options)
         ratio = options.minlenratio
         found = self._search(source, lengths, options, ratio)
         while ratio >= 0.1 and not all(found):  # ESPnet tries again with shorter hypotheses
@@ -106,7 +106,12 @@ class BeamSearch:
                 found[row] = best
         return found
 
-    def _check(self, options: Options) -> None:
+    def check(self, options: Options) -> None:
+        """Refuse options that need a part which this search does not have.
+
+        Raises:
+            ConfigError: `options.ctc_weight` needs a decoder or a CTC module that is missing.
+        """
         weight = options.ctc_weight
         if weight and self.ctc is None:
             raise ConfigError(f"ctc_weight {weight} needs CTC, which this search does not have; set ctc_weight=0")

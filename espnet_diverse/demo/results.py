@@ -9,13 +9,15 @@ from functools import cached_property
 from pathlib import Path
 
 from espnet2.text.token_id_converter import TokenIDConverter
+from espnet2.train.abs_espnet_model import AbsESPnetModel
 from numpy.typing import NDArray
 
 from espnet_diverse.analysis.collect import KINDS, Observation, observe
+from espnet_diverse.decoding.predictor import Predictor
 from espnet_diverse.demo.controls import whole
 from espnet_diverse.demo.head_plots import Sides, head_pictures
 from espnet_diverse.errors import ConfigError, DataError, ModelError
-from espnet_diverse.training.tasks import TASKS, load_model
+from espnet_diverse.training.tasks import load_model
 
 _KEPT = 4  # results
 
@@ -40,14 +42,19 @@ class DecodedSegment:
 class Results:
     """Keeps the last results in memory, and plots attention heads with the model in float32 on the CPU.
 
+    That is the model of the search where it is in float32 on the CPU and used by one request at a time; else a copy,
+    which is loaded when plots are first asked for.
+
     Args:
-        model_dir: Directory of the run; the model is loaded when plots are first asked for.
-        model_file: Weights, see `load_model`.
-        task: Task of the model.
+        search: Predictor that found the results.
+        model_dir: Directory of the run, for the copy.
+        model_file: Weights of the copy, see `load_model`.
+        shared: Whether other threads use the model of the search while heads are plotted.
     """
 
-    def __init__(self, model_dir: Path, model_file: str | Path | None, task: str):
-        self.model_dir, self.model_file, self.task = model_dir, model_file, task
+    def __init__(self, search: Predictor, model_dir: Path, model_file: str | Path | None = None, shared: bool = False):
+        self.search, self.model_dir, self.model_file = search, model_dir, model_file
+        self.needs_copy = shared or search.compiled or (search.device, search.precision) != ("cpu", "float32")
         self._kept: OrderedDict[str, list[DecodedSegment]] = OrderedDict()
         self._seen: tuple[DecodedSegment | None, dict[str, Observation]] = None, {}
 
@@ -111,22 +118,23 @@ class Results:
         return segments[index]
 
     @cached_property
-    def _loaded(self):
-        model, args = load_model(self.model_dir, self.model_file, task=self.task)
-        return model.eval(), args
+    def _model(self) -> AbsESPnetModel:
+        if not self.needs_copy:
+            return self.search.encoding.model
+        model, _ = load_model(self.model_dir, self.model_file, task=self.search.task)
+        return model.eval()
 
     def _look(self, segment: DecodedSegment) -> dict[str, Observation]:
         if self._seen[0] is not segment:
-            model, args = self._loaded
             source = self._indices(segment) if isinstance(segment.source, str) else segment.source
-            text = TokenIDConverter(args.token_list).tokens2ids(segment.tokens)
-            names = getattr(model, "conditions", {})
+            text = TokenIDConverter(self.search.args.token_list).tokens2ids(segment.tokens)
+            names = getattr(self._model, "conditions", {})
             conditions = {
                 condition: list(names[condition]).index(name)
                 for condition, name in segment.conditions.items()
                 if condition in names
             }
-            self._seen = segment, observe(model, source, text, conditions)
+            self._seen = segment, observe(self._model, source, text, conditions)
         if not self._seen[1]:
             raise ModelError("this model has no attention with one matrix of weights per head; choose another model")
         return self._seen[1]
@@ -135,11 +143,7 @@ class Results:
         """Tokens of the source text; None where the source is audio."""
         if not isinstance(segment.source, str):
             return None
-        return [self._loaded[1].src_token_list[index] for index in self._indices(segment)]
+        return [self.search.args.src_token_list[index] for index in self._indices(segment)]
 
     def _indices(self, segment: DecodedSegment) -> NDArray:
-        return self._preprocess("", {"src_text": segment.source})["src_text"]
-
-    @cached_property
-    def _preprocess(self):
-        return TASKS[self.task].build_preprocess_fn(self._loaded[1], train=False)
+        return self.search.read(segment.source)[0]

@@ -16,7 +16,7 @@ from espnet_diverse.decoding.options import Options, text_task
 from espnet_diverse.decoding.predictor import Predictor
 from espnet_diverse.demo.base_service import ModelService
 from espnet_diverse.demo.limits import Limits
-from espnet_diverse.demo.live import live_recognition
+from espnet_diverse.demo.live import LiveRecognition, live_recognition
 from espnet_diverse.demo.results import DecodedSegment, Results
 from espnet_diverse.errors import DataError, UserError
 from espnet_diverse.inference import Recognizer, Translation, Translator
@@ -30,9 +30,11 @@ from espnet_diverse.transcription.segmentation_options import SegmentationOption
 class SpeechService(ModelService):
     """Transcribes or translates recordings."""
 
-    def __init__(self, name: str, recognizer: Recognizer, results: Results, limits: Limits):
+    def __init__(
+        self, name: str, recognizer: Recognizer, results: Results, limits: Limits, live: LiveRecognition | None = None
+    ):
         super().__init__(name, recognizer.search, results, limits)
-        self.recognizer = recognizer
+        self.recognizer, self.live = recognizer, live
         self.has_words = _has_words(recognizer.search)
 
     def _run(self, body: bytes, choices: Mapping[str, str], options: Options) -> dict:
@@ -106,14 +108,13 @@ def load_service(
     config_file = folder / "config.yaml"
     task = text_task(read_config(config_file), config_file)
     name = model.stem if model.is_file() else model.resolve().name
-    results = Results(folder, model_file, task)
     if task == "mt":
         translator = Translator(folder, model_file, **how)
-        return TextService(name, translator, results, limits)
+        return TextService(name, translator, Results(translator.search, folder, model_file), limits)
     recognizer = Recognizer(folder, model_file, segmentation=segmentation, **how)
-    service = SpeechService(name, recognizer, results, limits)
-    service.live = live_recognition(recognizer.search, config_file, limits, segmentation)
-    return service
+    live = live_recognition(recognizer.search, config_file, limits, segmentation)
+    results = Results(recognizer.search, folder, model_file, shared=live is not None)
+    return SpeechService(name, recognizer, results, limits, live)
 
 
 def _arguments(choices: Mapping[str, str]) -> dict[str, str]:

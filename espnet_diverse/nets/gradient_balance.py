@@ -27,6 +27,14 @@ class GradientBalance:
         self.ratios: dict[str, Tensor] = {}
         self._batches = 0
 
+    def state(self) -> dict:
+        """The number of training batches so far and the last ratios, for a checkpoint."""
+        return {"batches": self._batches, "ratios": self.ratios}
+
+    def load_state(self, state: Mapping) -> None:
+        """Go on after the batches of `state`."""
+        self._batches, self.ratios = state["batches"], dict(state["ratios"])
+
     def is_due(self, model: nn.Module) -> bool:
         """Count a training batch; return whether the ratios are to be measured in it.
 

@@ -110,6 +110,16 @@ class Diverse:
             self._batches = 0
         return super().train(mode)  # type: ignore[misc]
 
+    def measuring_state(self) -> dict:
+        """What a checkpoint holds for training that goes on from it to measure statistics in the same batches."""
+        in_epoch = self._batches if self.training else 0  # type: ignore[attr-defined]  # the next epoch counts anew
+        return {"batches": in_epoch, "balance": self.balance.state()}
+
+    def load_measuring_state(self, state: Mapping) -> None:
+        """Go on as the model did that `measuring_state` is of."""
+        self._batches = state["batches"]
+        self.balance.load_state(state["balance"])
+
     def _statistics_are_due(self) -> bool:
         """Count a training batch; return whether statistics are computed in it, as in every batch of evaluation."""
         if not self.training:  # type: ignore[attr-defined]

@@ -3,8 +3,10 @@
 import logging
 import math
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-from espnet2.train.reporter import Reporter, SubReporter
+from espnet2.train.reporter import ReportedValue, Reporter, SubReporter, WeightedAverage
 
 from espnet_diverse.progress import timespan
 from espnet_diverse.training.diagnosis import Parts, findings
@@ -34,6 +36,12 @@ class EpochTable(Reporter):
         super().__init__()
         self.parts, self.epochs = parts, epochs
         self._start, self._finished = time.monotonic(), 0
+
+    def start_epoch(self, key: str, epoch: int | None = None) -> SubReporter:
+        """Begin an epoch, as ESPnet does; what is logged within it leaves out what was not measured."""
+        sub_reporter = super().start_epoch(key, epoch)
+        sub_reporter.__class__ = _MeasuredAlone
+        return sub_reporter
 
     def finish_epoch(self, sub_reporter: SubReporter) -> None:
         """Keep the statistics of `sub_reporter`, as ESPnet does, and print the row of a finished epoch."""
@@ -70,6 +78,32 @@ class EpochTable(Reporter):
     def _row(self, cells: list[str], epoch: str) -> str:
         widths = [max(9, len(_title(column))) for column in self._columns] + [11, 11]
         return " ".join([f"{epoch:>7}", *(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))])
+
+
+class _MeasuredAlone(SubReporter):
+    """ESPnet's reporter of an epoch, without the statistics that no step since the last line has measured."""
+
+    def log_message(self, start: int | None = None, end: int | None = None) -> str:
+        with self._measured(start, end):
+            return super().log_message(start, end)
+
+    def tensorboard_add_scalar(self, summary_writer, start: int | None = None) -> None:
+        with self._measured(start):
+            super().tensorboard_add_scalar(summary_writer, start)
+
+    @contextmanager
+    def _measured(self, start: int | None, end: int | None = None) -> Iterator[None]:
+        every = self.stats
+        self.stats = {name: values for name, values in every.items() if not all(map(_is_filler, values[start:end]))}
+        try:
+            yield
+        finally:
+            self.stats = every
+
+
+def _is_filler(value: ReportedValue) -> bool:
+    """Whether ESPnet has put a value in the place of one that a step does not have."""
+    return isinstance(value, WeightedAverage) and value.weight == 0
 
 
 def _title(column: tuple[str, str]) -> str:

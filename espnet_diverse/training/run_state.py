@@ -21,9 +21,10 @@ from torch import nn
 
 from espnet_diverse.attention.update_counter import count_update_of_checkpoint
 from espnet_diverse.errors import TrainingError
+from espnet_diverse.nets.models import Diverse
 from espnet_diverse.training import checkpoint
 
-_POSITION, _RATES = "within_epoch", "base_learning_rates"
+_POSITION, _RATES, _MEASURING = "within_epoch", "base_learning_rates", "measuring"
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,10 @@ class RunState:
         """Save what ESPnet saves: two generations of the checkpoint, and other files as they are."""
         path = Path(path)
         if path.name == checkpoint.CHECKPOINT:
-            checkpoint.save({**state, _RATES: self._rates}, path, former=path.with_name(checkpoint.PREVIOUS))
+            own = {_RATES: self._rates}
+            if isinstance(self.model, Diverse):
+                own[_MEASURING] = self.model.measuring_state()
+            checkpoint.save({**state, **own}, path, former=path.with_name(checkpoint.PREVIOUS))
         else:
             checkpoint.save(state, path)
 
@@ -104,6 +108,9 @@ class RunState:
         state = checkpoint.load(path, device)
         position = state.pop(_POSITION, None)
         _rescale(state, state.pop(_RATES, None) or self._rates, self._rates)
+        measuring = state.pop(_MEASURING, None)  # which former checkpoints lack
+        if measuring and isinstance(self.model, Diverse):
+            self.model.load_measuring_state(measuring)
         self._resumed = True
         if position:
             self._position = Position(**position)

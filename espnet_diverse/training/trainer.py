@@ -1,6 +1,7 @@
 """ESPnet's trainer with progress, safe checkpoints, and errors where training fails numerically."""
 
 from argparse import Namespace
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,12 +20,12 @@ from espnet_diverse.training.cpu_layers import fast_on_cpu
 from espnet_diverse.training.diagnosis import monitored_parts
 from espnet_diverse.training.epoch_steps import Steps, named
 from espnet_diverse.training.epoch_table import EpochTable
-from espnet_diverse.training.length_check import check_lengths, shape_files
+from espnet_diverse.training.length_check import ShapeFile, check_lengths, shape_files
 from espnet_diverse.training.non_finite import NonFiniteBatches
 from espnet_diverse.training.parameter_sample import ParameterSample
 from espnet_diverse.training.precision import compile_layers, mixed_precision
 from espnet_diverse.training.ranks import Ranks
-from espnet_diverse.training.repulsion import read_repulsion, repelled
+from espnet_diverse.training.repulsion import RepulsionOptions, read_repulsion, repelled
 from espnet_diverse.training.run_length import tell_length_of_run
 from espnet_diverse.training.run_state import (
     Position,
@@ -70,21 +71,39 @@ class Session:
             self.stop.end(f"in epoch {position.epoch} after {position.batches} batches")
 
 
+@dataclass
+class Options(espnet_trainer.TrainerOptions):
+    """ESPnet's options and ours.
+
+    Attributes:
+        compile: Which layers are compiled, see `compile_layers`.
+        repulsion: What `read_repulsion` returned.
+        shape_files: The shape files of the training set and of the validation set.
+        session: What is saved within an epoch; by default nothing.
+    """
+
+    compile: bool | str = False
+    repulsion: RepulsionOptions | None = None
+    shape_files: Sequence[Sequence[ShapeFile]] = ()
+    session: Session = field(default_factory=Session)
+
+
 class Trainer(espnet_trainer.Trainer):
     """ESPnet's trainer; its loop is unchanged, but some functions that it calls by a global name are replaced."""
 
     @classmethod
-    def build_options(cls, args: Namespace) -> espnet_trainer.TrainerOptions:
-        """ESPnet's options and ours: `compile`, `repulsion`, the shape files of the data, and a session."""
-        options = super().build_options(args)
-        options.compile = args.compile
-        options.repulsion = read_repulsion(args.repulsion)
-        options.shape_files = shape_files(args)
-        options.session = Session(interval=args.save_interval_steps)
-        return options
+    def build_options(cls, args: Namespace) -> Options:
+        """The options of training in the arguments of ESPnet's command."""
+        return Options(
+            **vars(super().build_options(args)),
+            compile=args.compile,
+            repulsion=read_repulsion(args.repulsion),
+            shape_files=shape_files(args),
+            session=Session(interval=args.save_interval_steps),
+        )
 
     @classmethod
-    def run(cls, model, trainer_options, distributed_option, **parts) -> None:
+    def run(cls, model, trainer_options: Options, distributed_option, **parts) -> None:
         """Train; the arguments are those of ESPnet's `run`.
 
         Raises:
@@ -118,10 +137,10 @@ class Trainer(espnet_trainer.Trainer):
             super().run(model=model, trainer_options=trainer_options, distributed_option=distributed_option, **parts)
 
     @classmethod
-    def train_one_epoch(cls, model, iterator, reporter, options, optimizers, **parts) -> bool:
+    def train_one_epoch(cls, model, iterator, reporter, options: Options, optimizers, **parts) -> bool:
         """Train one epoch; check that it made an update and that parameters are finite before anything is saved."""
         epoch = reporter.get_epoch()
-        session = getattr(options, "session", None) or Session()
+        session = options.session
         tell_length_of_run(model, iterator, options)
         position = None
         if session.state:
@@ -154,10 +173,10 @@ class Trainer(espnet_trainer.Trainer):
         return idle
 
     @classmethod
-    def validate_one_epoch(cls, model, iterator, reporter, options, **parts) -> None:
+    def validate_one_epoch(cls, model, iterator, reporter, options: Options, **parts) -> None:
         """Validate; check that the loss, by which the best epochs are chosen, is finite."""
         epoch = reporter.get_epoch()
-        session = getattr(options, "session", None) or Session()
+        session = options.session
 
         def after_step() -> None:
             losses = reporter.stats.get("loss")
@@ -198,7 +217,7 @@ def _position(steps: Steps, reporter: SubReporter) -> Position:
     return Position(reporter.get_epoch(), steps.done, names, updated, statistics_of(reporter), generators)
 
 
-def _after_step(steps: Steps, bad: NonFiniteBatches, session: Session, reporter: SubReporter, options) -> None:
+def _after_step(steps: Steps, bad: NonFiniteBatches, session: Session, reporter: SubReporter, options: Options) -> None:
     """Check the last step of training, and save within the epoch if it is time."""
     bad.check(steps)
     between_updates = steps.whole and steps.since % options.accum_grad == 0

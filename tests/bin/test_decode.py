@@ -106,13 +106,39 @@ def test_our_search_does_not_import_espnets(tiny_run, tmp_path, monkeypatch):
     decoded(["--model_dir", str(tiny_run.model_dir), "--data_dir", str(tiny_run.test_dir)], tmp_path)
 
 
-def test_a_recurrent_decoder_is_searched_by_espnet_without_an_option(tiny_run, tmp_path, capfd):
-    folder = shutil.copytree(tiny_run.model_dir, tmp_path / "exp")
+def untrained(tiny_run, folder, **changes):
+    """The folder of a model of the run's configuration with changes and random weights."""
+    shutil.copytree(tiny_run.model_dir, folder)
     config = yaml.safe_load((folder / "config.yaml").read_text())
-    config |= {"decoder": "rnn", "decoder_conf": {"hidden_size": 8}}
-    (folder / "config.yaml").write_text(yaml.safe_dump(config))
+    (folder / "config.yaml").write_text(yaml.safe_dump(config | changes))
     model, _ = ASRTask.build_model_from_file(folder / "config.yaml")
     checkpoint.save(model.state_dict(), folder / "valid.acc.ave.pth")
+    return folder
+
+
+def test_a_model_with_a_postencoder_is_searched_by_espnet_unless_an_option_is_not_its_own(tiny_run, tmp_path, capfd):
+    folder = untrained(tiny_run, tmp_path / "exp", postencoder="length_adaptor", postencoder_conf={})
+    arguments = ["decode", str(folder), "--data_dir", str(tiny_run.test_dir), "--beam_size", "2", "--maxlenratio", "-3"]
+    assert main([*arguments, "--output_dir", str(tmp_path / "out")]) == 0
+    reason = "a model with a postencoder has no batched search"
+    assert f"{reason}: ESPnet's is used, one utterance at a time" in capfd.readouterr().err
+    for own in (["--search", "greedy"], ["--search", "sampling"], ["--length_penalty", "1"], ["--precision", "int8"]):
+        assert main([*arguments, *own, "--output_dir", str(tmp_path / own[-1])]) == 1, own
+        assert f"error: {reason}; use decode --search espnet" in capfd.readouterr().err
+
+
+def test_a_model_of_ctc_alone_gets_no_other_weight(tiny_run, tmp_path, capfd):
+    folder = untrained(tiny_run, tmp_path / "exp", decoder=None, model_conf={"ctc_weight": 1.0})
+    arguments = ["decode", str(folder), "--data_dir", str(tiny_run.test_dir), "--output_dir", str(tmp_path / "out")]
+    for search in ("batched", "espnet"):
+        assert main([*arguments, "--search", search, "--ctc_weight", "0.5"]) == 1
+        said = "espnet-diverse decode: error: ctc_weight 0.5 is not possible: the model has CTC alone; set ctc_weight=1"
+        assert capfd.readouterr().err.splitlines()[-1] == said
+    assert not (tmp_path / "out" / "text").exists() and main(arguments) == 0
+
+
+def test_a_recurrent_decoder_is_searched_by_espnet_without_an_option(tiny_run, tmp_path, capfd):
+    folder = untrained(tiny_run, tmp_path / "exp", decoder="rnn", decoder_conf={"hidden_size": 8})
     arguments = ["decode", str(folder), "--data_dir", str(tiny_run.test_dir), "--beam_size", "3", "--maxlenratio", "-4"]
     assert main([*arguments, "--output_dir", str(tmp_path / "own")]) == 0
     assert "RNNDecoder has no batched search: ESPnet's is used, one utterance at a time" in capfd.readouterr().err

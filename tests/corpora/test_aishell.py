@@ -66,8 +66,12 @@ def test_missing_folder(tmp_path, aishell_tree):
     )
     assert str(caught.value) == what
     shutil.rmtree(aishell_tree / "data_aishell" / "wav" / "dev")
-    with pytest.raises(DataError, match=f"there is no {aishell_tree}/data_aishell/wav/dev"):
+    what = (
+        f"there is no {aishell_tree}/data_aishell/wav/dev; unpack that set, or prepare what is there: --sets train test"
+    )
+    with pytest.raises(DataError, match=what):
         aishell.prepare(aishell_tree)
+    assert list(aishell.prepare(aishell_tree, Selection(sets=("train", "test")))) == ["train", "test"]
     (aishell_tree / "data_aishell" / "wav" / "S0002.tar.gz").touch()
     with pytest.raises(DataError, match="unpack the archives in wav/"):
         aishell.prepare(aishell_tree)
@@ -143,6 +147,11 @@ def test_wrong_encoding(aishell_tree):
 def test_unknown_corpus():
     with pytest.raises(ConfigError, match="unknown corpus 'aishel'; known: aishell"):
         load_corpus("aishel")
+    for name in ("csv", "recordings.TSV"):
+        with pytest.raises(
+            ConfigError, match=f"unknown corpus '{name}'; a csv, tsv or jsonl file is prepared by: .* table"
+        ):
+            load_corpus(name)
     assert load_corpus("aishell") is aishell
 
 

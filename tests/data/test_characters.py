@@ -1,3 +1,6 @@
+import time
+import unicodedata
+
 import pytest
 
 from espnet_diverse.data.characters import clean_text, guess_encoding, id_fault, safe_name, text_fault
@@ -24,6 +27,18 @@ from espnet_diverse.data.characters import clean_text, guess_encoding, id_fault,
 )
 def test_texts_are_cleaned(text, cleaned, repairs):
     assert clean_text(text) == (cleaned, repairs)
+
+
+def test_a_long_text_of_marks_is_composed_in_linear_time():
+    marks = "\u0301\u0323\u0344\u0f73 각e\u1e69\u0325"
+    short = "a" + marks * 1_200
+    assert clean_text(short) == (unicodedata.normalize("NFC", short), ["decomposed text (not NFC)"])
+    times = []
+    for count in (10_000, 40_000):
+        start = time.process_time()
+        clean_text("a" + "\u0301\u0323" * count)
+        times.append(time.process_time() - start)
+    assert times[1] < 10 * times[0]
 
 
 @pytest.mark.parametrize("name", ["BAC009S0002W0122", "-8BZfYY3hFo_0001", "说话人-1", "a.b:c,d=e+f@g%"])

@@ -3,9 +3,15 @@
 import base64
 
 import pytest
+import torch
 
+from espnet_diverse.decoding.predictor import load_predictor
 from espnet_diverse.demo import results
+from espnet_diverse.demo.limits import Limits
+from espnet_diverse.demo.results import Results
+from espnet_diverse.demo.task_services import load_service
 from espnet_diverse.errors import ConfigError, DataError, ModelError
+from espnet_diverse.transcription.segmentation_options import SegmentationOptions
 
 
 def test_heads_of_speech(speech, recognised):
@@ -22,6 +28,33 @@ def test_heads_of_speech(speech, recognised):
     assert (second["attention"], second["layer"], second["head"]) == ("encoder", 1, 2)
     assert "head 2, encoder self-attention" in second["pictures"][0]["alternative"]
     assert second["pictures"][0]["png"] != first["pictures"][0]["png"]
+
+
+@pytest.mark.parametrize("kind", ["speech", "translation"])
+def test_heads_are_plotted_with_the_model_of_the_search(kind, tiny_run, recording, request, monkeypatch):
+    service = request.getfixturevalue(kind)
+    body = recording.read_bytes() if kind == "speech" else b"abcd"
+    (segment,) = service.results._kept[service.run(body, {"name": "x.wav"})["id"]]
+    loads = []
+    load_model = results.load_model
+    monkeypatch.setattr(results, "load_model", lambda *args, **how: loads.append(args) or load_model(*args, **how))
+    folder, search = service.results.model_dir, service.search
+    own = Results(search, folder)._look(segment)
+    assert loads == [] and list(own) == ["encoder", "decoder", "cross"]
+    copies = {"int8": Results(load_predictor(folder, precision="int8"), folder)._look(segment)}
+    copies["in use"] = Results(search, folder, shared=True)._look(segment)
+    assert len(loads) == 2
+    for why, copy in copies.items():
+        for each, seen in own.items():
+            torch.testing.assert_close(seen.weights, copy[each].weights, rtol=0, atol=1e-5, msg=f"{why}: {each}")
+            torch.testing.assert_close(seen.queries, copy[each].queries, rtol=0, atol=1e-4)
+            assert seen.posteriors.keys() == copy[each].posteriors.keys()
+
+
+def test_a_model_that_listens_meanwhile_is_not_plotted(streaming_run):
+    service = load_service(streaming_run, None, Limits(), SegmentationOptions(vad="none"))
+    assert service.live is not None and service.results.needs_copy
+    assert service.results._model is not service.search.encoding.model
 
 
 def test_heads_of_text(translation):

@@ -1,6 +1,7 @@
 """The table of epochs on the console, and its warnings."""
 
 import logging
+import math
 
 import pytest
 
@@ -87,3 +88,30 @@ def test_gradient_norms_are_below_the_row(capsys):
     run_epoch(EpochTable([SDMA]), 1, gradient_kl_z=0.0123, gradient_head_mi=2.0)
     *_, last = capsys.readouterr().out.splitlines()
     assert last.strip() == "gradient norms relative to the task's: kl_z 0.012, head_mi 2"
+
+
+def test_what_no_step_has_measured_is_not_logged():
+    """With `log_interval` 2: statistics that every fourth step has, and one that is no number."""
+
+    class Writer(dict):
+        def add_scalar(self, name, value, step):
+            self[name, step] = value
+
+    table, lines, writer = EpochTable([SDMA]), [], Writer()
+    table.set_epoch(1)
+    with table.observe("train") as figures:
+        for step in range(1, 7):
+            rare = {"collapsed_z": 0.5} if step % 4 == 1 else {}
+            figures.register({"loss": math.nan if step == 4 else 3.0, "acc": None} | rare, weight=2)
+            figures.next()
+            if step % 2 == 0:
+                lines.append(figures.log_message(-2))
+                figures.tensorboard_add_scalar(writer, -2)
+    assert [["collapsed_z=0.500" in line, "collapsed_z" in line] for line in lines] == [
+        [True] * 2,
+        [False] * 2,
+        [True] * 2,
+    ]
+    assert all(" loss=3.000, acc=nan" in line for line in lines)
+    assert [step for name, step in writer if name == "collapsed_z"] == [2, 6] and ("loss", 4) in writer
+    assert table.stats[1]["train"]["collapsed_z"] == 0.5  # the mean of the epoch

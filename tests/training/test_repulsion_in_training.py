@@ -2,6 +2,7 @@
 
 import copy
 import socket
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -16,7 +17,7 @@ from torch import distributed, nn
 
 from espnet_diverse.bin.main import main
 from espnet_diverse.training import checkpoint
-from espnet_diverse.training.repulsion import read_repulsion, repelled
+from espnet_diverse.training.repulsion import repelled
 from espnet_diverse.training.tasks import ASRTask
 from espnet_diverse.training.trainer import Trainer
 
@@ -39,10 +40,8 @@ def trained(net, data, count=0, scaler=None, model=None, shared=False, **changes
     """Train `net` for an epoch with ESPnet's loop and SGD; the trainer has made `count` iterations before."""
     args = ASRTask.get_parser().parse_args([])
     args.output_dir, args.grad_clip = "", CLIP
-    options = espnet_trainer.Trainer.build_options(args)
-    options.repulsion = read_repulsion(changes.pop("repulsion", None))
-    for name, value in changes.items():
-        setattr(options, name, value)
+    args.repulsion = changes.pop("repulsion", None)
+    options = replace(Trainer.build_options(args), **changes)
     with repelled(net, options):
         idle = Trainer.train_one_epoch(
             model=model or net,
