@@ -209,8 +209,11 @@ def _draw(rows: Sequence[Row], args: Namespace) -> None:
 
     figure, axes = plt.subplots(figsize=(7, 4.5), layout="constrained")
     axes.scatter([row.step for row in rows], [row.score for row in rows])
+    wide, high = np.ptp([row.step for row in rows]), np.ptp([row.score for row in rows])
     for row in rows:
-        axes.annotate(row.run, (row.step, row.score), xytext=(4, 4), textcoords="offset points", fontsize=8)
+        above = any(0 < one.score - row.score < 0.06 * high and abs(one.step - row.step) < 0.2 * wide for one in rows)
+        place = (4, -11) if above else (4, 4)  # where the label of another point is not
+        axes.annotate(row.run, (row.step, row.score), xytext=place, textcoords="offset points", fontsize=8)
     axes.set_xlabel(f"time of a training step / that of {rows[0].run}")
     axes.set_ylabel(f"{args.metric.upper()} on {args.set}")
     axes.margins(x=0.2, y=0.1)

@@ -3,7 +3,7 @@
 import logging
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from espnet2.train.reporter import ReportedValue, Reporter, SubReporter, WeightedAverage
@@ -28,13 +28,16 @@ class EpochTable(Reporter):
     Args:
         parts: `monitored_parts` of the model, whose statistics and losses may show problems.
         epochs: Number of the last epoch, if it is known.
+        check: Called with the statistics of each epoch by phase and name.
     """
 
     _columns: list[tuple[str, str]] | None = None
 
-    def __init__(self, parts: Parts = (), epochs: int | None = None):
+    def __init__(
+        self, parts: Parts = (), epochs: int | None = None, check: Callable[[Mapping], None] = lambda phases: None
+    ):
         super().__init__()
-        self.parts, self.epochs = parts, epochs
+        self.parts, self.epochs, self.check = parts, epochs, check
         self._start, self._finished = time.monotonic(), 0
 
     def start_epoch(self, key: str, epoch: int | None = None) -> SubReporter:
@@ -50,6 +53,7 @@ class EpochTable(Reporter):
             return
         phases = self.stats[self.epoch]
         phases["valid"]["epoch"] = self.epoch
+        self.check(phases)
         self._print_row()
         ratios = {name: value for name, value in phases["train"].items() if name.startswith(_GRADIENT)}
         if ratios:

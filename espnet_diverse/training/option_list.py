@@ -12,7 +12,7 @@ from espnet2.utils.get_default_kwargs import get_default_kwargs
 from espnet_diverse.attention import CORES, core_options
 from espnet_diverse.training.config import Config
 from espnet_diverse.training.espnet_command import check, chosen_classes
-from espnet_diverse.training.stages import DEFAULTS, FILLED_IN
+from espnet_diverse.training.stages import DEFAULTS, FILLED_IN, NOT_HERE
 
 _ATTENTIONS = ("attention", "cross_attention")
 
@@ -39,7 +39,7 @@ def list_options(task: type[AbsTask], config: Config) -> list[str]:
         for part in _ATTENTIONS if chosen.__module__.startswith("espnet_diverse.") else ():
             if part in values[f"{name}_conf"]:
                 values[f"{name}_conf"][part] = _of_attention(values[f"{name}_conf"][part] or {})
-    hidden = {*AbsTask.exclude_opts(), *FILLED_IN}
+    hidden = {*AbsTask.exclude_opts(), *FILLED_IN, *NOT_HERE}
     shown = {key: value for key, value in values.items() if key not in hidden}
     return [f"{key} = {_shown(value)}" for key, value in _leaves(shown)]
 

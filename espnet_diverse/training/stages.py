@@ -38,6 +38,15 @@ FILLED_IN = (
     *(f"{prefix}{key}" for prefix in PREFIX.values() for key in ("token_list", "token_type", "bpemodel")),
     *(f"{phase}_{what}" for phase in ("train", "valid") for what in ("data_path_and_name_and_type", "shape_file")),
 )
+NOT_HERE = {  # keys of ESPnet that would be ignored, or would leave nothing to average
+    **dict.fromkeys(("dry_run", "print_config"), "give --list_options to see the settings"),
+    **dict.fromkeys(("sharded_ddp", "use_deepspeed", "deepspeed_config"), "training shares batches alone; remove it"),
+    **dict.fromkeys(
+        ("multiprocessing_distributed", "dist_world_size", "dist_rank", "local_rank", "dist_master_addr"),
+        "give --ngpu, --nproc and --num_nodes",
+    ),
+}
+"""Keys of ESPnet's training that this one refuses, and what to do instead."""
 # ESPnet's plots take 10 seconds per epoch. The values of normalize and of fold_length (80000 samples, 150 tokens; used
 # by `batch_type: folded` only) are those of ESPnet's recipes.
 DEFAULTS = {
@@ -190,6 +199,9 @@ def _fill(config: Config, data: RunData, tokens: Tokens) -> Config:
     for key in FILLED_IN:
         if key in config:
             raise ConfigError(f"{config.origin(key)}: key {key!r} is filled in by the command line; remove it")
+    for key, advice in NOT_HERE.items():
+        if config.get(key):
+            raise ConfigError(f"{config.origin(key)}: key {key!r} is not supported; {advice}")
     check_numbers(config)
     filled = copy.deepcopy(config)
     for data_dir in data.phases().values() if data.speech else ():

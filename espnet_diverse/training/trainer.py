@@ -17,6 +17,7 @@ from espnet_diverse.errors import TrainingError
 from espnet_diverse.registration import replaced_names
 from espnet_diverse.training.averaging import average_best
 from espnet_diverse.training.cpu_layers import fast_on_cpu
+from espnet_diverse.training.criteria import check_criteria
 from espnet_diverse.training.diagnosis import monitored_parts
 from espnet_diverse.training.epoch_steps import Steps, named
 from espnet_diverse.training.epoch_table import EpochTable
@@ -111,8 +112,9 @@ class Trainer(espnet_trainer.Trainer):
             DataError: An utterance is longer than a core of the model supports.
             InterruptedRunError: The process was asked to stop.
             ModelError: There is no room for a checkpoint.
-            TrainingError: An epoch made no update, too many batches or the validation loss or a parameter are not
-                finite, or a worker that reads data was killed twice in an epoch.
+            TrainingError: An epoch made no update, or updates that change nothing; too many batches or the validation
+                loss or a parameter are not finite; no statistic chooses the best epochs; or a worker that reads data
+                was killed twice in an epoch.
         """
         check_lengths(model, trainer_options.shape_files)
         device = "cuda" if trainer_options.ngpu else "cpu"
@@ -122,7 +124,10 @@ class Trainer(espnet_trainer.Trainer):
         state = RunState(Path(trainer_options.output_dir), model, parts["optimizers"], parts["schedulers"])
 
         def reporter() -> Reporter:
-            state.reporter = EpochTable(monitored_parts(model), trainer_options.max_epoch)
+            stopping = None if trainer_options.patience is None else trainer_options.early_stopping_criterion
+            criteria = {"best": trainer_options.best_model_criterion, "stopping": stopping}
+            check = partial(check_criteria, **criteria)
+            state.reporter = EpochTable(monitored_parts(model), trainer_options.max_epoch, check)
             return state.reporter
 
         with (
