@@ -20,7 +20,7 @@ class RunLock:
     """A lock that is held.
 
     Args:
-        descriptor: Of the open and locked file.
+        descriptor: File descriptor of the open and locked file.
     """
 
     def __init__(self, descriptor: int):
