@@ -57,7 +57,7 @@ class BlockSearch:
         encoder: The encoder, part by part.
         conditions: The conditions that the model depends on.
         rate: Sampling rate in Hz of the audio that the model reads.
-        options: As given.
+        options: The search options.
         indices: Condition indices of what is spoken, for models that depend on conditions.
     """
 

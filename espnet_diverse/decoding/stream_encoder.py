@@ -29,7 +29,7 @@ class BlockEncoder:
         encoder: ESPnet's encoder, or ours.
 
     Attributes:
-        encoder: As given.
+        encoder: The encoder.
         block_size, hop_size, look_ahead: Frames of a block, from one to the next, and of its end that are read ahead.
         subsample: Frames of features in a frame of the output.
     """
@@ -81,7 +81,7 @@ class SegmentEncoder:
         encoder: The encoder, with ESPnet's subsampling by 4.
 
     Attributes:
-        encoder: As given.
+        encoder: The encoder.
         block_size, hop_size, look_ahead, subsample: See `BlockEncoder`.
     """
 

@@ -132,19 +132,11 @@ def train(
     """
     processes = processes or Processes()
     tokens = Tokens.load(data)
-    filled = _fill(config, data, tokens.moved(output_dir))
-    filled.update(ngpu=processes.ngpu, output_dir=str(output_dir.absolute()))
-    if filled.get("normalize") == "global_mvn":
-        filled.add({"normalize_conf": {"stats_file": str((output_dir / "feats_stats.npz").absolute())}}, {})
-    for phase in data.phases():
-        shapes = [stats_dir / phase / tokens.shape(name) for _, name, _ in data.entries(config)]
-        filled[f"{phase}_shape_file"] = [str(existing(path)) for path in shapes]
-    rate = _rate(filled, data)
-    espnet_command.check(TASKS[data.task], filled)
+    filled = _of_run(config, data, tokens, stats_dir, output_dir)
+    filled["ngpu"] = processes.ngpu
     statistics = stats_dir / "train" / "feats_stats.npz" if data.speech else None
     if statistics:
         check_statistics(statistics)
-    _check_data(filled, data, rate, decode=False)  # which `stats` did
     if processes.node_rank:  # machine 0 compares and writes
         run(data.task, filled, processes)
         return
@@ -168,6 +160,21 @@ def train(
                 logging.warning("%s: training continues with changed settings: %s", output_dir, "; ".join(changed))
             run(data.task, filled, processes)
             draw_curves(output_dir)
+
+
+def _of_run(config: Config, data: RunData, tokens: Tokens, stats_dir: Path, output_dir: Path) -> Config:
+    """The checked configuration of training, with the paths of the run, and its checked data."""
+    filled = _fill(config, data, tokens.moved(output_dir))
+    filled["output_dir"] = str(output_dir.absolute())
+    if filled.get("normalize") == "global_mvn":
+        filled.add({"normalize_conf": {"stats_file": str((output_dir / "feats_stats.npz").absolute())}}, {})
+    for phase in data.phases():
+        shapes = [stats_dir / phase / tokens.shape(name) for _, name, _ in data.entries(config)]
+        filled[f"{phase}_shape_file"] = [str(existing(path)) for path in shapes]
+    rate = _rate(filled, data)
+    espnet_command.check(TASKS[data.task], filled)
+    _check_data(filled, data, rate, decode=False)  # which `stats` did
+    return filled
 
 
 def _sound_checkpoint(config: Config, data: RunData, tokens: Tokens, statistics: Path | None, output_dir: Path) -> Path:
