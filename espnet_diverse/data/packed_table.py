@@ -9,7 +9,7 @@ and one that is overwritten in its place is an error as soon as an id is not whe
 import os
 import weakref
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -227,3 +227,27 @@ class Rows:
         rows = np.array(kept, np.int64)
         in_order = bool((np.diff(rows) > 0).all())
         return PackedTable(self.path, starts[rows], sizes[rows], self._repaired, False), twice, in_order
+
+
+def spool(path: Path, rows: Iterable[tuple[str, str]]) -> tuple[PackedTable, list[str]]:
+    """Sort rows by id without holding them: they are written to a file as they come, and are read from there.
+
+    Args:
+        path: The file to write. It is deleted, and its content is there as long as the table is.
+        rows: Ids and values, without line ends.
+
+    Returns:
+        The table, in which the first of several rows with an id counts, and the ids of the others, sorted.
+    """
+    places, start = Rows(path), 0
+    try:
+        with path.open("wb") as file:
+            for number, (key, value) in enumerate(rows, start=1):
+                row = f"{key} {value}"
+                size = file.write(row.encode("utf-8"))
+                places.add(number, key, row, row, start, size)
+                start += size
+        table, twice, _ = places.packed(plain=False)
+    finally:
+        path.unlink(missing_ok=True)
+    return table, [key for _, key, _ in twice.values()]
