@@ -106,9 +106,11 @@ def test_files_are_closed(tmp_path):
 
 def test_rows_in_any_order_are_sorted_and_named_where_an_id_is_there_twice(tmp_path):
     names = [f"{n}" for n in np.random.default_rng(0).permutation(3000)]
-    table, twice = spool(tmp_path / "rows", ((name, f"of {name} é") for name in [*names, "7", "12"]))
-    assert dict(table.items()) == {name: f"of {name} é" for name in names} and list(table) == sorted(names)
-    assert twice == ["12", "7"] and list(tmp_path.iterdir()) == []
+    speeds = [f"{before}{n:04d}" for n in range(50) for before in ("", "sp0.9-", "sp1.1-")]
+    for order in (names, speeds, sorted(names)):
+        table, twice = spool(tmp_path / "rows", ((name, f"of {name} é") for name in [*order, order[7], order[1]]))
+        assert dict(table.items()) == {name: f"of {name} é" for name in order} and list(table) == sorted(order)
+        assert twice == sorted([order[7], order[1]]) and list(tmp_path.iterdir()) == [] and len(table) == len(order)
     assert spool(tmp_path / "rows", []) == ({}, [])
 
     def broken():
