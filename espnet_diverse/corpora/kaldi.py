@@ -194,8 +194,8 @@ def _extra(folder: Path, data: DataTables) -> dict[str, Mapping[str, str]]:
         if path.name in (*COLUMNS, *_OF_AUDIO, *_DERIVED):
             continue
         table, faults = scan_packed(path)
-        ids = data.by_utterance(), data.spk2utt()
-        if not faults and any(sum(1 for _ in lacking(some, table)) < len(table) for some in ids):
+        ids = data.by_utterance, data.spk2utt
+        if not faults and any(sum(1 for _ in lacking(some(), table)) < len(table) for some in ids):
             extra[path.name] = table
         else:
             left_out.append(path.name)
