@@ -96,6 +96,7 @@ def test_utterances_that_lack_something_are_dropped_on_request(folder):
     place = Path("data/test")
     (place / "wav.scp").open("a").write("test-c gone.wav\ntest-d gone.ark:3\ntest-e data/test/audio/a.wav\n")
     (place / "text").open("a").write("test-c c\ntest-d d\ntest-f f\ntest-e \n")
+    (place / "utt2note").write_text("test-a loud\ntest-c soft\n")
     selection = Selection(sets=("test",), on_missing="drop")
     assert kaldi.prepare(place, selection)["test"].dropped == {
         "test-c": f"{folder}/gone.wav does not exist",
@@ -104,7 +105,10 @@ def test_utterances_that_lack_something_are_dropped_on_request(folder):
         "test-f": "has no audio in wav.scp or segments",
     }
     (data,) = kaldi.prepare(place, selection).values()
-    assert data.utterances() == ["test-a", "test-b"] == list(data.wav_scp)
+    assert data.utterances() == ["test-a", "test-b"] == list(data.wav_scp) == list(data.text)
+    assert data.extra == {"utt2note": {"test-a": "loud", "test-c": "soft"}}
+    format_data({"test": data}, Path("out"))
+    assert Path("out/test/utt2note").read_text() == "test-a loud\n"
     with pytest.raises(DataError, match="text:6: empty transcript; add the text or remove the utterance"):
         kaldi.prepare(place, Selection(sets=("test",)))
 
