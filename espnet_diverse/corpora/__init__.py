@@ -6,7 +6,7 @@ Each corpus is a module in `CORPORA` with
     MORE_SETS                                              names of sets that it returns if there are any; optional
     TABLES                                                 tables that each set has; optional, default wav.scp and text
     OPTIONS                                                fields of `Selection` that the corpus uses besides `COMMON`
-    prepare(corpus_dir, selection) -> dict[str, DataDir]   read the official files
+    prepare(corpus_dir, selection) -> dict[str, DataTables]  read the official files, in dicts (DataDir) or packed
     download(target_dir, selection) -> Path                fetch them; returns the corpus directory for `prepare`
     NO_DOWNLOAD                                            in place of `download`: what to do where that is not possible
     convert(source, target_dir, selection) -> Path         write as files what `prepare` reads, which is not on disk;

@@ -18,6 +18,7 @@ that are no such tables, with a notice.
 import logging
 import shutil
 from collections import Counter
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -29,8 +30,9 @@ from espnet_diverse.corpora.shared.splits import SETS, SPLITS, connected, draw_s
 from espnet_diverse.data.atomic_files import staged_directory
 from espnet_diverse.data.characters import safe_name
 from espnet_diverse.data.faults import Fault, refuse
-from espnet_diverse.data.kaldi import DataDir, keep_utterances, scan_data_dir
-from espnet_diverse.data.tables import COLUMNS, EMPTY_TRANSCRIPT, scan_table, write_table
+from espnet_diverse.data.kaldi import DataTables, keep_utterances, leave_out, scan_tables
+from espnet_diverse.data.table_views import Joined, Mapped, lacking
+from espnet_diverse.data.tables import COLUMNS, EMPTY_TRANSCRIPT, scan_packed, scan_table, write_table
 from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.progress import progress
 
@@ -42,8 +44,8 @@ _DERIVED = ("spk2utt", "dropped.tsv", "frame_shift", "reco2file_and_channel")
 log = logging.getLogger(__name__)
 
 
-def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, DataDir]:
-    """Read data directories.
+def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, DataTables]:
+    """Read data directories, without an object for each row unless sets are drawn.
 
     Args:
         corpus_dir: A data directory, or a folder of several.
@@ -161,15 +163,15 @@ def _run(commands: dict[str, str], table: Path, folder: Path, final: Path) -> di
     return files
 
 
-def _read(folder: Path, selection: Selection, faults: list[Fault]) -> DataDir:
+def _read(folder: Path, selection: Selection, faults: list[Fault]) -> DataTables:
     if (folder / "feats.scp").is_file() and not (folder / "wav.scp").is_file():
         what = "has features and no audio; stats, train and decode read feats.scp as it is, for models with input_size"
         faults.append(Fault(str(folder), None, what))
-        return DataDir()
-    data, found = scan_data_dir(folder)
+        return DataTables()
+    data, found = scan_tables(folder)
     drop = selection.on_missing == "drop"
     faults += [fault for fault in found if not (drop and fault.what == EMPTY_TRANSCRIPT)]
-    data.wav_scp = {recording: str(Path(path).absolute()) for recording, path in data.wav_scp.items()}
+    data.wav_scp = Mapped(data.wav_scp, lambda path: str(Path(path).absolute()))
     data.extra = _extra(folder, data)
     return _complete(data) if drop else data
 
@@ -185,15 +187,15 @@ def _texts(folder: Path) -> list[Path]:
     return [path for path in files if is_text(path)]
 
 
-def _extra(folder: Path, data: DataDir) -> dict[str, dict[str, str]]:
+def _extra(folder: Path, data: DataTables) -> dict[str, Mapping[str, str]]:
     """Other tables with a value for utterances or speakers."""
-    ids = {*data.utterances(), *data.utt2spk.values()}
     extra, left_out = {}, []
     for path in _texts(folder):
         if path.name in (*COLUMNS, *_OF_AUDIO, *_DERIVED):
             continue
-        table, faults = scan_table(path)
-        if ids & table.keys() and not faults:
+        table, faults = scan_packed(path)
+        ids = data.by_utterance, data.spk2utt
+        if not faults and any(sum(1 for _ in lacking(some(), table)) < len(table) for some in ids):
             extra[path.name] = table
         else:
             left_out.append(path.name)
@@ -202,24 +204,26 @@ def _extra(folder: Path, data: DataDir) -> dict[str, dict[str, str]]:
     return extra
 
 
-def _complete(data: DataDir) -> DataDir:
+def _complete(data: DataTables) -> DataTables:
     """The utterances that are in all tables and whose audio exists; the others are dropped."""
     tables = {"text": data.text, "utt2spk": data.utt2spk, "src_text": data.src_text, **data.conditions}
-    for utterance in {*data.utterances(), *data.text}:
-        recording = data.segments[utterance].recording if utterance in data.segments else utterance
-        path = "" if data.segments and utterance not in data.segments else data.wav_scp.get(recording, "")
+    is_text, dropped = data.is_text, {}
+    for utterance in Joined([data.by_utterance(), data.text]):
+        segment = data.segments.get(utterance)
+        recording = segment.recording if segment else utterance
+        path = "" if data.segments and not segment else data.wav_scp.get(recording, "")
         entry = ark_entry(path)
-        lacking = [name for name, table in tables.items() if table and not table.get(utterance)]
-        if lacking:
-            data.dropped[utterance] = f"has no line in {' '.join(lacking)}"
-        elif not data.is_text and not path:
-            data.dropped[utterance] = "has no audio in wav.scp or segments"
+        without = [name for name, table in tables.items() if table and not table.get(utterance)]
+        if without:
+            dropped[utterance] = f"has no line in {' '.join(without)}"
+        elif not is_text and not path:
+            dropped[utterance] = "has no audio in wav.scp or segments"
         elif path and not (entry.path if entry else Path(path)).is_file():
-            data.dropped[utterance] = f"{path} does not exist"
-    return keep_utterances(data, {*data.utterances()} - data.dropped.keys())
+            dropped[utterance] = f"{path} does not exist"
+    return leave_out(data, dropped)
 
 
-def _drawn(data: DataDir, selection: Selection) -> dict[str, DataDir]:
+def _drawn(data: DataTables, selection: Selection) -> dict[str, DataTables]:
     """Sets that share no speaker and no recording."""
     utterances = data.utterances()
 
@@ -230,7 +234,7 @@ def _drawn(data: DataDir, selection: Selection) -> dict[str, DataDir]:
 
     groups = connected([keys(utterance) for utterance in utterances])
     drawn = draw_sets(groups, selection)
-    sets = {}
+    sets: dict[str, DataTables] = {}
     for name in selection.wanted(SETS):
         kept = {utterance for utterance, group in zip(utterances, groups, strict=True) if drawn[group] == name}
         sets[name] = keep_utterances(replace(data, dropped=data.dropped if name == "train" else {}), kept)

@@ -2,12 +2,11 @@
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from espnet_diverse.data.atomic_files import staged_directory
 from espnet_diverse.data.faults import ACTIONS, Fault, refuse
 from espnet_diverse.data.formatting import check_target
-from espnet_diverse.data.kaldi import DataTables, scan_tables, write_data_dir
+from espnet_diverse.data.kaldi import DataTables, leave_out, scan_tables, write_data_dir
 from espnet_diverse.data.repetitions import in_both
 from espnet_diverse.data.table_views import Without, lacking
 from espnet_diverse.errors import DataError
@@ -36,7 +35,7 @@ def write_fixed(
     dropped = [fault for fault in faults if actions[fault.kind] == "drop"]
     refuse([f for f in faults if actions[f.kind] == "refuse"] + [f for f in dropped if not isinstance(f.where, str)])
     data, _ = scan_tables(source)
-    fixed = _without(data, _reasons(data, dropped))
+    fixed = leave_out(data, _reasons(data, dropped))
     if not fixed.text:
         raise DataError(f"{source}: no utterance is left of {len(data.by_utterance())}; see the list of faults")
     check_target({target.name: fixed}, target.absolute().parent)
@@ -58,30 +57,6 @@ def _reasons(data: DataTables, dropped: Sequence[Fault]) -> dict[str, str]:
         for utterance in by_recording.get(str(fault.where), []) if of_recording else [str(fault.where)]:
             reasons.setdefault(utterance, fault.what)
     return reasons
-
-
-def _without(data: DataTables, reasons: Mapping[str, str]) -> DataTables:
-    """The utterances that are in all tables and are not dropped, and the recordings of which some are left."""
-    spoken = data.by_utterance()
-    left_out = set(reasons)
-    for table in (data.text, data.utt2spk, data.src_text, *data.conditions.values()):
-        left_out.update(lacking(table, spoken) if table else ())
-
-    def kept(table: Mapping[str, Any]) -> Mapping[str, Any]:
-        return Without(table, left_out.union(lacking(spoken, table)))
-
-    segments = kept(data.segments)
-    used = {segment.recording for segment in segments.values()}
-    unused = {recording for recording in data.wav_scp if recording not in used} if data.segments else left_out
-    return DataTables(
-        wav_scp=Without(data.wav_scp, unused),
-        text=kept(data.text),
-        utt2spk=kept(data.utt2spk),
-        segments=segments,
-        src_text=kept(data.src_text),
-        conditions={name: kept(table) for name, table in data.conditions.items()},
-        dropped=reasons,
-    )
 
 
 def shared(source: Path, other: Path) -> Iterator[Fault]:

@@ -1,29 +1,34 @@
 """Write sets of a corpus as training reads them: one mono wav or flac file for each utterance, or arks of flac.
 
 A file that already is one is not copied; wav.scp names it in its place. Sets of text alone are written as they are.
-Tables of other names go with their utterances or speakers.
+Tables of other names go with their utterances or speakers. Rows are written as recordings are done, and are not held.
 Utterances outside the limits on length are dropped, each with its reason in dropped.tsv; audio that cannot be used
 (missing, truncated, NaN) is an error, and so are tables that do not agree. Either all sets are written or none.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from itertools import chain, pairwise
+from itertools import chain, groupby, islice, pairwise
 from pathlib import Path
+from typing import NamedTuple
 
+from espnet_diverse.audio.segments import Segment
 from espnet_diverse.data.atomic_files import staged_directory
 from espnet_diverse.data.faults import Fault, decisive, refuse
-from espnet_diverse.data.format_audio import AudioFormat, Job, Kept, Spoken, all_lost
+from espnet_diverse.data.format_audio import AudioFormat, Job, Spoken, all_lost
 from espnet_diverse.data.format_options import FormatOptions
-from espnet_diverse.data.kaldi import DataDir, DataTables, write_data_dir
+from espnet_diverse.data.kaldi import DataTables, write_data_dir
+from espnet_diverse.data.packed_table import spool
+from espnet_diverse.data.table_views import Mapped, items_in_order
 from espnet_diverse.data.tables import entry_faults
 from espnet_diverse.data.threads import Workers, map_in_parallel
 from espnet_diverse.data.validate import find_faults
 from espnet_diverse.errors import ConfigError, DataError
 
 TRAINING_SET = "train"
+_ARKS_AHEAD = 2  # for each thread: an ark is many recordings
 
 
 @dataclass
@@ -51,7 +56,7 @@ class Summary:
 
 
 def format_data(
-    sets: Mapping[str, DataDir], output_dir: Path, options: FormatOptions | None = None, nj: int | Workers = 4
+    sets: Mapping[str, DataTables], output_dir: Path, options: FormatOptions | None = None, nj: int | Workers = 4
 ) -> dict[str, Summary]:
     """Prepare each set and write it to `output_dir/<name>`, replacing a data directory of that name.
 
@@ -118,55 +123,119 @@ def check_target(sets: Mapping[str, DataTables], output_dir: Path) -> None:
                 )
 
 
+class _Kept(NamedTuple):
+    """An utterance that is kept: the one that it was made from, its speaker, and the path of its audio."""
+
+    source: str
+    speaker: str
+    path: str
+
+    @classmethod
+    def parse(cls, row: str) -> "_Kept":
+        """Read "source speaker path"; the path may have spaces."""
+        return cls(*row.split(" ", 2))
+
+
 def _format_set(
-    name: str, data: DataDir, audio_format: AudioFormat, nj: int | Workers
-) -> tuple[DataDir, Summary, list[Fault]]:
+    name: str, data: DataTables, audio_format: AudioFormat, nj: int | Workers
+) -> tuple[DataTables, Summary, list[Fault]]:
     """Prepare every utterance; return the prepared set, its counts, and the faults of its audio."""
-    prepared, summary, faults = DataDir(dropped=dict(data.dropped)), Summary(), []
-    found = map_in_parallel(audio_format, _jobs(data, audio_format.options), nj, f"format {name}", all_lost)
-    for outcome in sorted(chain.from_iterable(found), key=lambda outcome: outcome.source):
-        if outcome.fault:
-            faults.append(Fault(name, outcome.source, outcome.fault))
-        for kept in outcome.kept:
-            if kept.utterance in prepared.wav_scp:
-                what = "another utterance has this id; rename it, or leave speed-perturbed copies out of the corpus"
-                faults.append(Fault(name, kept.utterance, what))
-            _add(prepared, kept, outcome.source, data)
-            summary.seconds += kept.seconds
-        prepared.dropped.update(outcome.dropped)
-        if outcome.converted:
-            summary.converted[outcome.converted] += 1
-    summary.utterances, summary.dropped = len(prepared.wav_scp), len(prepared.dropped)
-    summary.speakers = len(set(prepared.utt2spk.values()))
+    summary, dropped, faults = Summary(), dict(data.dropped), []
+    ahead = {"ahead": _ARKS_AHEAD} if audio_format.options.audio_format == "ark" else {}
+    found = map_in_parallel(audio_format, _Jobs(data, audio_format.options), nj, f"format {name}", all_lost, **ahead)
+
+    def rows() -> Iterator[tuple[str, str]]:
+        for outcome in chain.from_iterable(found):
+            if outcome.fault:
+                faults.append(Fault(name, outcome.source, outcome.fault))
+            for kept in outcome.kept:
+                summary.seconds += kept.seconds
+                yield kept.utterance, " ".join(_Kept(outcome.source, kept.speaker, kept.path))
+            dropped.update(outcome.dropped)
+            if outcome.converted:
+                summary.converted[outcome.converted] += 1
+
+    scratch = audio_format.staging / ".rows"
+    packed, twice = spool(scratch, rows())
+    faults.sort(key=lambda fault: str(fault.where))
+    what = "another utterance has this id; rename it, or leave speed-perturbed copies out of the corpus"
+    faults += [Fault(name, utterance, what) for utterance in twice]
+    prepared = _prepared(data, Mapped(packed, _Kept.parse), dropped, scratch)
+    summary.utterances, summary.speakers = len(packed), len(prepared.spk2utt())
+    summary.dropped = len(dropped)
     return prepared, summary, faults
 
 
-def _add(prepared: DataDir, kept: Kept, source: str, data: DataDir) -> None:
-    """Add the rows of an utterance of the set `data` to the tables of the prepared one."""
-    prepared.wav_scp[kept.utterance] = kept.path
-    prepared.text[kept.utterance] = data.text[source]
-    prepared.utt2spk[kept.utterance] = kept.speaker
-    if data.src_text:
-        prepared.src_text[kept.utterance] = data.src_text[source]
-    for name, table in data.conditions.items():
-        prepared.conditions.setdefault(name, {})[kept.utterance] = table[source]
-    for name, table in data.extra.items():
-        for key, new in ((source, kept.utterance), (data.speaker(source), kept.speaker)):
-            if key in table:
-                prepared.extra.setdefault(name, {})[new] = table[key]
+def _prepared(data: DataTables, kept: Mapping[str, _Kept], dropped: Mapping[str, str], scratch: Path) -> DataTables:
+    """The tables of the utterances that are kept of the set `data`; the file `scratch` is written and deleted."""
+
+    def of_source(table: Mapping[str, str]) -> Mapping[str, str]:
+        return Mapped(kept, lambda one: table[one.source])
+
+    def other(table: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+        before = ""
+        for utterance, one in kept.items():
+            if (value := table.get(one.source)) is not None:
+                yield utterance, value
+            if one.speaker not in (before, utterance) and (value := table.get(data.speaker(one.source))) is not None:
+                yield one.speaker, value
+            before = one.speaker
+
+    return DataTables(
+        wav_scp=Mapped(kept, lambda one: one.path),
+        text=of_source(data.text),
+        utt2spk=Mapped(kept, lambda one: one.speaker),
+        src_text=of_source(data.src_text) if data.src_text else {},
+        conditions={name: of_source(table) for name, table in data.conditions.items()},
+        dropped=dropped,
+        extra={name: spool(scratch, other(table))[0] for name, table in data.extra.items()},
+    )
 
 
-def _jobs(data: DataDir, options: FormatOptions) -> list[Job]:
-    """Each recording by itself, or the recordings of each ark."""
-    spoken: dict[str, list[Spoken]] = {}
-    for name in data.utterances():
-        segment = data.segments.get(name)
-        utterance = Spoken(name, data.speaker(name), data.text[name], segment)
-        spoken.setdefault(segment.recording if segment else name, []).append(utterance)
-    recordings = [(data.wav_scp[name], utterances) for name, utterances in spoken.items()]
-    if options.audio_format != "ark":
-        return [Job(None, [recording]) for recording in recordings]
-    count = max(1, min(options.shards, len(recordings)))
-    bounds = [number * len(recordings) // count for number in range(count + 1)]
-    parts = enumerate(pairwise(bounds), start=1)
-    return [Job(f"wav.{number}.ark", recordings[start:end]) for number, (start, end) in parts]
+@dataclass(frozen=True)
+class _Jobs:
+    """Each recording by itself, or the recordings of each ark; they are made as they are read."""
+
+    data: DataTables
+    options: FormatOptions
+
+    def __len__(self) -> int:
+        count = len(self.data.wav_scp)
+        return min(self.options.shards, count) if self.options.audio_format == "ark" else count
+
+    def __iter__(self) -> Iterator[Job]:
+        recordings = _recordings(self.data)
+        if self.options.audio_format != "ark":
+            yield from (Job(None, [recording]) for recording in recordings)
+            return
+        bounds = [number * len(self.data.wav_scp) // len(self) for number in range(len(self) + 1)]
+        for number, (start, end) in enumerate(pairwise(bounds), start=1):
+            yield Job(f"wav.{number}.ark", list(islice(recordings, end - start)))
+
+
+def _recordings(data: DataTables) -> Iterator[tuple[str, list[Spoken]]]:
+    """Path and utterances of each recording, in the order of its first utterance."""
+
+    def spoken(utterance: str, segment: Segment | None = None) -> Spoken:
+        return Spoken(utterance, data.speaker(utterance), data.text[utterance], segment)
+
+    if not data.segments:
+        yield from ((path, [spoken(recording)]) for recording, path in items_in_order(data.wav_scp))
+        return
+    for recording, segments in _by_recording(data):
+        yield data.wav_scp[recording], [spoken(*row) for row in segments]
+
+
+def _by_recording(data: DataTables) -> Iterable[tuple[str, Iterable[tuple[str, Segment]]]]:
+    """The segments of each recording; they are held where those of several recordings are mixed."""
+    rows = items_in_order(data.segments)
+
+    def recordings() -> Iterator[tuple[str, Iterable[tuple[str, Segment]]]]:
+        return groupby(rows, key=lambda row: row[1].recording)
+
+    if sum(1 for _ in recordings()) == len(data.wav_scp):
+        return recordings()
+    mixed: dict[str, list[tuple[str, Segment]]] = {}
+    for utterance, segment in rows:
+        mixed.setdefault(segment.recording, []).append((utterance, segment))
+    return mixed.items()

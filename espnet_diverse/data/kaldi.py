@@ -29,7 +29,7 @@ from espnet_diverse.conditions import TABLES
 from espnet_diverse.data.atomic_files import write_text
 from espnet_diverse.data.faults import Fault, refuse
 from espnet_diverse.data.packed_table import Column, PackedTable
-from espnet_diverse.data.table_views import Mapped, in_order, items_in_order
+from espnet_diverse.data.table_views import Grouped, Mapped, Without, in_order, items_in_order, lacking
 from espnet_diverse.data.tables import COLUMNS, parse_segment, read_table, scan_packed, write_table
 
 __all__ = ["DataDir", "Segment", "read_data_dir", "read_table", "scan_data_dir", "write_data_dir", "write_table"]
@@ -75,12 +75,23 @@ class DataTables:
         """Names of the required tables."""
         return ("text",) if self.is_text else ("wav.scp", "text")
 
-    def spk2utt(self) -> dict[str, list[str]]:
-        """Sorted utterances of each speaker."""
+    def utterances(self) -> list[str]:
+        """Sorted ids of the utterances with audio, or of the sentences of a directory of text alone."""
+        return sorted(self.by_utterance())
+
+    def speaker(self, utterance: str) -> str:
+        """Speaker of an utterance; the utterance itself where there is no utt2spk."""
+        return self.utt2spk.get(utterance, utterance)
+
+    def spk2utt(self) -> Mapping[str, str]:
+        """Sorted utterances of each speaker, separated by spaces."""
+        rows = items_in_order(self.utt2spk)
+        if Grouped.can_group(rows):
+            return Grouped(rows)
         speakers: dict[str, list[str]] = {}
-        for utterance, speaker in items_in_order(self.utt2spk):
+        for utterance, speaker in rows:
             speakers.setdefault(speaker, []).append(utterance)
-        return speakers
+        return {speaker: " ".join(utterances) for speaker, utterances in speakers.items()}
 
     def tables(self) -> dict[str, Mapping[str, str]]:
         """Each table by file name, as it is written; missing optional tables are empty."""
@@ -116,14 +127,6 @@ class DataDir(DataTables):
     dropped: dict[str, str] = field(default_factory=dict)
     extra: dict[str, dict[str, str]] = field(default_factory=dict)
 
-    def utterances(self) -> list[str]:
-        """Sorted ids of the utterances with audio, or of the sentences of a directory of text alone."""
-        return sorted(self.by_utterance())
-
-    def speaker(self, utterance: str) -> str:
-        """Speaker of an utterance; the utterance itself where there is no utt2spk."""
-        return self.utt2spk.get(utterance, utterance)
-
 
 def column(table: Mapping[str, Any], numbers: array) -> Mapping[str, float]:
     """A number for each id of a table of `DataTables`, in the order of its ids; NaN stands for none."""
@@ -149,11 +152,41 @@ def keep_utterances(data: DataTables, kept: Collection[str]) -> DataDir:
         src_text=of_kept(data.src_text),
         conditions={name: of_kept(table) for name, table in data.conditions.items()},
         dropped=dict(data.dropped),
-        extra={name: dict(table) for name, table in data.extra.items()},
+        extra={name: dict(table.items()) for name, table in data.extra.items()},
     )
 
 
-def evenly_spaced(data: DataDir, count: int) -> DataDir:
+def leave_out(data: DataTables, reasons: Mapping[str, str]) -> DataTables:
+    """Return the utterances of a set that are in all tables and are not left out, and the recordings of which some are.
+
+    Args:
+        data: The set, in which tables may lack utterances.
+        reasons: Why utterances are left out; the result lists them as dropped.
+    """
+    spoken = data.by_utterance()
+    left_out = set(reasons)
+    for table in (data.text, data.utt2spk, data.src_text, *data.conditions.values()):
+        left_out.update(lacking(table, spoken) if table else ())
+
+    def kept(table: Mapping[str, Any]) -> Mapping[str, Any]:
+        return Without(table, left_out.union(lacking(spoken, table)))
+
+    segments = kept(data.segments)
+    used = {segment.recording for segment in segments.values()}
+    unused = {recording for recording in data.wav_scp if recording not in used} if data.segments else left_out
+    return DataTables(
+        wav_scp=Without(data.wav_scp, unused),
+        text=kept(data.text),
+        utt2spk=kept(data.utt2spk),
+        segments=segments,
+        src_text=kept(data.src_text),
+        conditions={name: kept(table) for name, table in data.conditions.items()},
+        dropped=reasons,
+        extra=data.extra,
+    )
+
+
+def evenly_spaced(data: DataTables, count: int) -> DataTables:
     """Return `count` utterances of a set, evenly spaced in the order of their ids; all, if it has no more."""
     there = data.utterances()
     if count >= len(there):
@@ -208,7 +241,7 @@ def read_data_dir(path: Path) -> DataDir:
 def write_data_dir(data: DataTables, path: Path) -> None:
     """Write every table, spk2utt and, if utterances were dropped, dropped.tsv (utterance, reason)."""
     path.mkdir(parents=True, exist_ok=True)
-    tables = data.tables() | {"spk2utt": {speaker: " ".join(ids) for speaker, ids in data.spk2utt().items()}}
+    tables = data.tables() | {"spk2utt": data.spk2utt()}
     for name, table in tables.items():
         if table or name in data.required():
             write_table(path / name, table)

@@ -9,17 +9,20 @@ and one that is overwritten in its place is an error as soon as an id is not whe
 import os
 import weakref
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from heapq import merge
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from espnet_diverse.data.table_views import TableView
+from espnet_diverse.data.table_views import Joined, TableView
 from espnet_diverse.errors import DataError
 
 if TYPE_CHECKING:  # commands that show their options alone do not wait for numpy
     import numpy as np
     from numpy.typing import NDArray
 
+_SEQUENCES = 8  # sorted ones that are merged
 _BLOCK = 1024  # rows that are read at once
 _SPREAD = 1 << 20  # bytes between the rows of a block, beyond which they are read one by one
 
@@ -167,13 +170,16 @@ class Rows:
 
     Args:
         path: The file.
+
+    Attributes:
+        last: The id of the last row; "" before the first.
     """
 
     def __init__(self, path: Path):
         self.path = path
         self._starts, self._sizes, self._numbers = array("q"), array("I"), array("q")
         self._repaired = bytearray()
-        self._last = ""
+        self.last = ""
         self._increasing = True
 
     def __len__(self) -> int:
@@ -197,8 +203,8 @@ class Rows:
         self._starts.append(start)
         self._sizes.append(size)
         self._numbers.append(number)
-        self._increasing = self._increasing and (key > self._last or len(self) == 1)
-        self._last = key
+        self._increasing = self._increasing and (key > self.last or len(self) == 1)
+        self.last = key
 
     def packed(self, plain: bool) -> tuple[PackedTable, dict[int, tuple[int, str, int]], bool]:
         """Sort the rows.
@@ -227,3 +233,39 @@ class Rows:
         rows = np.array(kept, np.int64)
         in_order = bool((np.diff(rows) > 0).all())
         return PackedTable(self.path, starts[rows], sizes[rows], self._repaired, False), twice, in_order
+
+
+def spool(path: Path, rows: Iterable[tuple[str, str]]) -> tuple[Mapping[str, str], list[str]]:
+    """Sort rows by id without holding them: they are written to a file as they come, and are read from there.
+
+    Rows that are a few sorted sequences in turns, such as those of several speeds, are merged; of others the ids are
+    held while they are sorted.
+
+    Args:
+        path: The file to write. It is deleted, and its content is there as long as the table is.
+        rows: Ids and values, without line ends.
+
+    Returns:
+        The table, in which one of several rows with an id counts, and the ids that are there again, sorted.
+    """
+    sequences, start = [Rows(path)], 0
+    try:
+        with path.open("wb") as file:
+            for number, (key, value) in enumerate(rows, start=1):
+                places = next((one for one in sequences if one.last < key), None)
+                if places is None:
+                    sequences += [Rows(path)] if len(sequences) < _SEQUENCES else []
+                    places = sequences[-1]
+                row = f"{key} {value}"
+                size = file.write(row.encode("utf-8"))
+                places.add(number, key, row, row, start, size)
+                start += size
+        packed = [one.packed(plain=False) for one in sequences]
+    finally:
+        path.unlink(missing_ok=True)
+    tables = [table for table, _, _ in packed]
+    twice = [key for _, again, _ in packed for _, key, _ in again.values()]
+    if len(tables) == 1:
+        return tables[0], twice
+    twice += [key for key, following in pairwise(merge(*tables)) if key == following]
+    return Joined(tables), sorted(twice)

@@ -5,6 +5,7 @@ The tables below a view are sorted by id, as those that were read from files are
 
 from collections.abc import Callable, Collection, ItemsView, Iterable, Iterator, Mapping, Sequence, ValuesView
 from heapq import merge
+from itertools import groupby, pairwise
 from operator import itemgetter
 from typing import Any, TypeVar
 
@@ -66,6 +67,9 @@ class Without(TableView[Value]):
 
     def __init__(self, table: Mapping[str, Value], left_out: Collection[str]):
         self.table, self.left_out = table, left_out
+
+    def __bool__(self) -> bool:
+        return next(self.pairs(), None) is not None
 
     def __len__(self) -> int:
         return len(self.table) - sum(key in self.table for key in self.left_out)
@@ -130,6 +134,41 @@ class Same(TableView[Value]):
     def pairs(self) -> Iterator[tuple[str, Value]]:
         """Ids and values."""
         return ((key, self.value) for key in self.table)
+
+
+class Grouped(TableView[str]):
+    """The ids of each value of a table, separated by spaces, such as the utterances of each speaker.
+
+    Args:
+        rows: Ids and values, sorted by id, with values that do not decrease: `can_group`.
+    """
+
+    def __init__(self, rows: Collection[tuple[str, str]]):
+        self.rows = rows
+        self._count = -1
+
+    @staticmethod
+    def can_group(rows: Collection[tuple[str, str]]) -> bool:
+        """Whether the values do not decrease, as where ids begin with the speaker."""
+        return all(value <= later for (_, value), (_, later) in pairwise(rows))
+
+    def __bool__(self) -> bool:
+        return bool(self.rows)
+
+    def __len__(self) -> int:
+        if self._count < 0:
+            self._count = sum(1 for _ in groupby(self.rows, key=itemgetter(1)))
+        return self._count
+
+    def __getitem__(self, key: str) -> str:
+        for value, ids in self.pairs():
+            if value == key:
+                return ids
+        raise KeyError(key)
+
+    def pairs(self) -> Iterator[tuple[str, str]]:
+        """Values, and their ids."""
+        return ((value, " ".join(key for key, _ in rows)) for value, rows in groupby(self.rows, key=itemgetter(1)))
 
 
 def in_order(table: Mapping[str, Any]) -> Iterable[str]:

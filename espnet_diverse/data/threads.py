@@ -1,7 +1,7 @@
 """Parallel map: in threads, as libsndfile, soxr and file access release the interpreter lock, or on workers."""
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar
 
@@ -9,8 +9,17 @@ from espnet_diverse.errors import UserError
 from espnet_diverse.progress import progress
 
 Item = TypeVar("Item")
+Item_co = TypeVar("Item_co", covariant=True)
 Result = TypeVar("Result")
 _AHEAD = 64  # items that have been begun or are waiting, for each thread
+
+
+class Items(Protocol[Item_co]):
+    """Items that are counted, and are read as often as they are needed."""
+
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[Item_co]: ...
 
 
 class Workers(Protocol):
@@ -25,10 +34,11 @@ class Workers(Protocol):
 
 def map_in_parallel(
     function: Callable[[Item], Result],
-    items: Collection[Item],
+    items: Items[Item],
     nj: int | Workers,
     name: str,
     lost: Callable[[Item, UserError], Result],
+    ahead: int = _AHEAD,
 ) -> Iterator[Result]:
     """Yield `function(item)` for each item, in order, computed by `nj` threads or workers; with a progress bar.
 
@@ -38,9 +48,10 @@ def map_in_parallel(
         nj: Number of threads, or workers.
         name: Label of the progress bar.
         lost: Gives the result of an item that kills the workers.
+        ahead: For each thread, number of items that have been begun or are waiting.
     """
     if isinstance(nj, int):
-        yield from iterate_in_threads(function, items, nj, name, len(items))
+        yield from iterate_in_threads(function, items, nj, name, len(items), ahead)
         return
     found = progress(nj.map(function, items), name, len(items), "file")
     for item, one in zip(items, found, strict=True):
@@ -53,7 +64,7 @@ def map_in_threads(function: Callable[[Item], Result], items: Sequence[Item], nj
 
 
 def iterate_in_threads(
-    function: Callable[[Item], Result], items: Iterable[Item], nj: int, name: str, total: int
+    function: Callable[[Item], Result], items: Iterable[Item], nj: int, name: str, total: int, ahead: int = _AHEAD
 ) -> Iterator[Result]:
     """Yield what `map_in_threads` returns, for any number of items: they are read as they are needed."""
     threads = ThreadPoolExecutor(nj)
@@ -62,7 +73,7 @@ def iterate_in_threads(
         pending: deque[Future[Result]] = deque()
         for item in items:
             pending.append(threads.submit(function, item))
-            if len(pending) > _AHEAD * nj:
+            if len(pending) > ahead * nj:
                 yield pending.popleft().result()
         while pending:
             yield pending.popleft().result()

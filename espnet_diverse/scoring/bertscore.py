@@ -10,7 +10,7 @@ empty hypothesis all three are 0. The corpus score is 100 times the mean of F ov
 and its layer, which are in the signature; only scores with equal signatures are comparable.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -48,9 +48,9 @@ class BertScore(Metric):
     def __init__(self, embedder: Embedder):
         self._embedder = embedder
 
-    def statistics(self, references: Sequence[str], hypotheses: Sequence[str], languages: Sequence[str]) -> NDArray:
+    def statistics(self, references: Collection[str], hypotheses: Collection[str], languages: Sequence[str]) -> NDArray:
         """1, P, R and F of each sentence."""
-        sides = [self._embedder(texts) for texts in (references, hypotheses)]
+        sides = [self._embedder(list(texts)) for texts in (references, hypotheses)]
         return np.array([(1.0, *_similarity(x, y)) for x, y in zip(*sides, strict=True)])
 
     def score(self, sums: NDArray) -> NDArray:

@@ -14,7 +14,7 @@ need".
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 import sacrebleu.metrics
@@ -54,13 +54,16 @@ class Sacrebleu(Metric):
         self.score_column = self.name
         self.columns = ("Snt", self.name)
 
-    def statistics(self, references: Sequence[str], hypotheses: Sequence[str], languages: Sequence[str]) -> np.ndarray:
+    def statistics(
+        self, references: Collection[str], hypotheses: Collection[str], languages: Sequence[str]
+    ) -> np.ndarray:
         """sacrebleu's counts of each sentence; their number depends on the metric."""
         tokenizers = np.array([self._choose(language) for language in languages])
         rows: list = [None] * len(references)
+        sides = list(hypotheses), list(references)
         for tokenizer in sorted(set(tokenizers.tolist())):
             where = np.flatnonzero(tokenizers == tokenizer)
-            texts = [[side[index] for index in where] for side in (hypotheses, references)]
+            texts = [[side[index] for index in where] for side in sides]
             counts = self._make(tokenizer)._extract_corpus_statistics(texts[0], [texts[1]])
             for index, row in zip(where, counts, strict=True):
                 rows[index] = row

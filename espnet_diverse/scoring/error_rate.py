@@ -9,8 +9,8 @@ reference, all units of the hypothesis are insertions. References and hypotheses
 """
 
 import importlib.metadata
-from collections.abc import Iterator, Sequence
-from itertools import chain
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import chain, islice
 
 import jiwer
 import numpy as np
@@ -57,17 +57,19 @@ class ErrorRate(Metric):
         self.ignore_spaces = ignore_spaces
         self.normalisation = normalisation
 
-    def align(self, references: Sequence[str], hypotheses: Sequence[str], languages: Sequence[str]) -> Iterator[Pairs]:
+    def align(self, references: Iterable[str], hypotheses: Iterable[str], languages: Iterable[str]) -> Iterator[Pairs]:
         """Aligned units of each sentence; the arguments are those of `statistics`."""
         process = jiwer.process_characters if self.unit == "char" else jiwer.process_words
-        for start in range(0, len(references), _BLOCK):
-            block = slice(start, start + _BLOCK)
-            sides = [list(map(self._prepared, texts[block], languages[block])) for texts in (references, hypotheses)]
+        rows = zip(references, hypotheses, languages, strict=True)
+        while block := list(islice(rows, _BLOCK)):
+            sides = ([self._prepared(row[side], row[2]) for row in block] for side in (0, 1))
             result = process(*sides)
             for sentence in zip(result.references, result.hypotheses, result.alignments, strict=True):
                 yield tuple(_pairs(*sentence))
 
-    def statistics(self, references: Sequence[str], hypotheses: Sequence[str], languages: Sequence[str]) -> np.ndarray:
+    def statistics(
+        self, references: Collection[str], hypotheses: Collection[str], languages: Sequence[str]
+    ) -> np.ndarray:
         """Counts of each sentence, float64 of shape (sentences, 5)."""
         counts = map(_counts, self.align(references, hypotheses, languages))
         return np.fromiter(chain.from_iterable(counts), np.float64).reshape(len(references), 5)

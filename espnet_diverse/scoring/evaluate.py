@@ -78,7 +78,7 @@ def evaluate(
     Raises:
         DataError: All references of a part are empty, so that the score is undefined.
     """
-    references, languages = list(corpus.references.values()), corpus.language_list()
+    references, languages = corpus.references.values(), corpus.language_list()
     counts = [metric.statistics(references, system.texts, languages) for system in corpus.systems()]
     rows, scored = {}, {}
     for name, indices in parts.items():

@@ -4,7 +4,7 @@ Because the counts are summed, a part or a resample of the corpus is scored with
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
@@ -29,7 +29,9 @@ class Metric(ABC):
     reference_columns: tuple[int, ...]
 
     @abstractmethod
-    def statistics(self, references: Sequence[str], hypotheses: Sequence[str], languages: Sequence[str]) -> np.ndarray:
+    def statistics(
+        self, references: Collection[str], hypotheses: Collection[str], languages: Sequence[str]
+    ) -> np.ndarray:
         """Counts of each sentence, float64 of shape (sentences, counts).
 
         Args:

@@ -49,10 +49,10 @@ class Report:
     def alignments(self) -> Iterator[str]:
         """Alignments of all sentences for each error rate, under the name of the metric, in parts of one text."""
         rates = [metric for metric in self.metrics.values() if isinstance(metric, ErrorRate)]
-        references = list(self.corpus.references.values()) if rates else []
         for metric in rates:
             yield f"# {metric.name}\n" if metric is rates[0] else f"\n# {metric.name}\n"
-            aligned = metric.align(references, self.corpus.system.texts, self.corpus.language_list())
+            texts = self.corpus.references.values(), self.corpus.system.texts
+            aligned = metric.align(*texts, self.corpus.language_list())
             for number, (utterance, pairs) in enumerate(zip(self.corpus.references, aligned, strict=True)):
                 yield f"\n{Alignment(utterance, pairs)}" if number else str(Alignment(utterance, pairs))
 

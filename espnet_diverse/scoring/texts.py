@@ -1,9 +1,10 @@
 """References and the hypotheses of one or two systems, in the same order."""
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from espnet_diverse.data.table_views import Joined, Same
 from espnet_diverse.errors import DataError
 
 
@@ -18,7 +19,7 @@ class System:
     """
 
     name: str
-    texts: tuple[str, ...]
+    texts: Collection[str]
     missing: tuple[str, ...] = ()
 
 
@@ -63,7 +64,11 @@ def system_of(name: str, references: Mapping[str, str], hypotheses: Mapping[str,
             f"{name}: hypotheses without a reference ({len(strangers)}): {abridge(strangers)}; "
             "score against the text of the same data directory"
         )
-    texts = tuple(hypotheses.get(utterance, "") for utterance in references)
+    texts: Collection[str]
+    if isinstance(references, dict):
+        texts = tuple(hypotheses.get(utterance, "") for utterance in references)
+    else:  # tables of files are sorted, and are read as the texts are needed
+        texts = Joined([Same(references, ""), hypotheses]).values()
     return System(name, texts, tuple(utterance for utterance in references if utterance not in hypotheses))
 
 

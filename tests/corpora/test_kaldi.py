@@ -1,17 +1,25 @@
 """Kaldi directories: exactly the expected sets; commands become files; each error by its text."""
 
 import shutil
+import sys
+import tracemalloc
 from pathlib import Path
 
 import kaldiio
 import numpy as np
 import pytest
+import soundfile
+from references.data_fixtures import digests
+from references.prepared import write_prepared
 
 from espnet_diverse.audio.reading import read_audio
 from espnet_diverse.audio.segments import Segment
 from espnet_diverse.bin.main import main
 from espnet_diverse.corpora import Selection, kaldi
-from espnet_diverse.data.kaldi import DataDir, read_data_dir
+from espnet_diverse.data.format_audio import AudioFormat, Kept, Outcome, prefix
+from espnet_diverse.data.format_options import FormatOptions
+from espnet_diverse.data.formatting import format_data
+from espnet_diverse.data.kaldi import DataDir, keep_utterances, read_data_dir
 from espnet_diverse.errors import ConfigError, DataError
 
 
@@ -49,7 +57,7 @@ def test_directories_give_exactly_this(folder, caplog):
     (place / "utt2lang").write_text("tr-1 xx\ntr-2 xx\n")
     sets = kaldi.prepare(Path("data"), NAMED)
     assert tuple(sets) == kaldi.SETS
-    assert sets["train"] == DataDir(
+    assert keep_utterances(sets["train"], {"tr-1", "tr-2"}) == DataDir(
         wav_scp={f"tr-{part}": f"{place}/audio/{part}.wav" for part in "ab"},
         text={"tr-1": "ONE", "tr-2": "TWO"},
         utt2spk={"tr-1": "anna", "tr-2": "ben"},
@@ -88,6 +96,7 @@ def test_utterances_that_lack_something_are_dropped_on_request(folder):
     place = Path("data/test")
     (place / "wav.scp").open("a").write("test-c gone.wav\ntest-d gone.ark:3\ntest-e data/test/audio/a.wav\n")
     (place / "text").open("a").write("test-c c\ntest-d d\ntest-f f\ntest-e \n")
+    (place / "utt2note").write_text("test-a loud\ntest-c soft\n")
     selection = Selection(sets=("test",), on_missing="drop")
     assert kaldi.prepare(place, selection)["test"].dropped == {
         "test-c": f"{folder}/gone.wav does not exist",
@@ -96,7 +105,10 @@ def test_utterances_that_lack_something_are_dropped_on_request(folder):
         "test-f": "has no audio in wav.scp or segments",
     }
     (data,) = kaldi.prepare(place, selection).values()
-    assert data.utterances() == ["test-a", "test-b"] == list(data.wav_scp)
+    assert data.utterances() == ["test-a", "test-b"] == list(data.wav_scp) == list(data.text)
+    assert data.extra == {"utt2note": {"test-a": "loud", "test-c": "soft"}}
+    format_data({"test": data}, Path("out"))
+    assert Path("out/test/utt2note").read_text() == "test-a loud\n"
     with pytest.raises(DataError, match="text:6: empty transcript; add the text or remove the utterance"):
         kaldi.prepare(place, Selection(sets=("test",)))
 
@@ -179,3 +191,109 @@ def test_directories_that_are_missing_or_of_features(folder):
     )
     with pytest.raises(DataError, match=said):
         kaldi.prepare(Path("data"), NAMED)
+
+
+TRAIN = Selection(sets=("train",))
+
+
+def write_rows(path: Path, rows: dict[str, object]) -> None:
+    """Write a table in the order of `rows`."""
+    path.write_text("".join(f"{key} {value}\n" for key, value in rows.items()))
+
+
+def write_set(place: Path, write_wav, utterance: str) -> None:
+    """Ten recordings in no order, of two rates, too short, silent or not; three segments of each, if they are named.
+
+    `utterance` is a pattern for the names of segments: those of a recording follow each other, or do not.
+    """
+    place.mkdir()
+    random = np.random.default_rng(0)
+    recordings = {f"r{n}": place / f"{n}.wav" for n in random.permutation(10)}
+    for n, path in enumerate(recordings.values()):
+        seconds = 3.0 if utterance else 0.105 if n == 4 else 0.5
+        write_wav(path, seconds, rate=(16000, 8000)[n % 2], hertz=300 + 30 * n)
+    soundfile.write(place / "3.wav", np.zeros(48000, np.int16), 16000)
+    names = {utterance.format(r=r, part=part): (r, part) for r in recordings for part in range(3)} if utterance else {}
+    write_rows(place / "wav.scp", recordings)
+    if utterance:
+        write_rows(place / "segments", {u: f"{r} {part}.25 {part + 0.9}" for u, (r, part) in names.items()})
+    spoken = [*(names or recordings)]
+    speakers = {name: f"s{random.integers(3)}" for name in spoken}
+    write_rows(place / "text", {name: f"words of {name}" for name in spoken})
+    write_rows(place / "utt2lang", dict.fromkeys(spoken[::-1], "de"))
+    write_rows(place / "spk2gender", {"s2": "f", "s0": "m", "other": "f"})
+    write_rows(place / "utt2note", {spoken[5]: "loud", spoken[1]: "soft now", "s1": "a speaker", "zz": "-"})
+    if utterance != "{r}-{part}":  # otherwise an utterance is its speaker
+        write_rows(place / "utt2spk", speakers)
+
+
+@pytest.mark.parametrize("utterance", ["", "{r}-{part}", "{part}-{r}"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        FormatOptions((0.9, 1.0, 1.1), max_seconds=0.85),
+        FormatOptions((1.0, 0.9), audio_format="ark", shards=3),
+        FormatOptions(audio_format="ark", shards=99),
+    ],
+)
+def test_the_files_are_those_of_the_same_tables_in_dicts(tmp_path, write_wav, utterance, options):
+    write_set(tmp_path / "set", write_wav, utterance)
+    (data,) = kaldi.prepare(tmp_path / "set", TRAIN).values()
+    summary = format_data({"train": data}, tmp_path / "out", options)["train"]
+    write_prepared(keep_utterances(data, {*data.text}), options, tmp_path / "expected", tmp_path / "out" / "train")
+    expected = digests(tmp_path / "expected")
+    assert digests(tmp_path / "out" / "train") == expected
+    assert {"spk2gender", "utt2note", "utt2lang", "dropped.tsv"} - {*expected} <= {"spk2gender"}
+    written = read_data_dir(tmp_path / "out" / "train")
+    assert summary.speakers == len(set(written.utt2spk.values())) and summary.utterances == len(written.text)
+
+
+ROWS = 4000
+
+
+def test_rows_of_text_are_not_kept_in_memory(tmp_path):
+    (tmp_path / "set").mkdir()
+    for name in ("text", "src_text", "utt2note"):
+        write_rows(tmp_path / "set" / name, {f"u{n:07d}": f"sentence {n} of some words" for n in range(ROWS)})
+    tracemalloc.start()
+    try:
+        format_data(kaldi.prepare(tmp_path / "set", TRAIN), tmp_path / "out")
+        taken = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert digests(tmp_path / "out" / "train") == digests(tmp_path / "set")
+    assert taken < 100 * ROWS  # three tables; the strings of one take 130
+
+
+@pytest.mark.parametrize(("parts", "speeds"), [(0, (0.9, 1.0)), (2, (1.0,))])
+def test_rows_of_speech_are_not_kept_in_memory(tmp_path, monkeypatch, parts, speeds):
+    """Audio is not read here: what is measured is the tables."""
+
+    def kept(self, job):
+        ((path, utterances),) = job.recordings
+        return [
+            Outcome(one.name, [Kept(prefix(x) + one.name, prefix(x) + one.speaker, path, 1.0) for x in self.speeds])
+            for one in utterances
+        ]
+
+    monkeypatch.setattr(AudioFormat, "__call__", kept)
+    monkeypatch.setattr(sys, "intern", str)  # what pathlib puts into a table that the interpreter has for all names
+    place = tmp_path / "set"
+    place.mkdir()
+    recordings = [f"s{n // 10:05d}-{n:07d}" for n in range(ROWS // 2)]
+    write_rows(place / "wav.scp", {name: f"/corpus/some/path/{name}.wav" for name in recordings})
+    spoken = {f"{name}-{part}": f"{name} {part} {part + 1}" for name in recordings for part in range(parts)}
+    if parts:
+        write_rows(place / "segments", spoken)
+    spoken = spoken or dict.fromkeys(recordings)
+    write_rows(place / "text", {name: f"some words of {name}" for name in spoken})
+    write_rows(place / "utt2spk", {name: name[:6] for name in spoken})
+    tracemalloc.start()
+    try:
+        format_data(kaldi.prepare(place, TRAIN), tmp_path / "out", FormatOptions(speeds), nj=1)
+        taken = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    written = (tmp_path / "out" / "train" / "text").read_text()
+    assert written.startswith((place / "text").read_text()) and written.count("\n") == ROWS
+    assert taken < 250 * ROWS

@@ -9,7 +9,7 @@ import pytest
 
 from espnet_diverse.audio.libsndfile import AudioInfo
 from espnet_diverse.data import validate
-from espnet_diverse.data.packed_table import Column
+from espnet_diverse.data.packed_table import Column, spool
 from espnet_diverse.data.repetitions import DIGEST
 from espnet_diverse.data.tables import pack_table, read_table, scan_packed, scan_table
 from espnet_diverse.data.validate import find_faults
@@ -102,6 +102,24 @@ def test_files_are_closed(tmp_path):
     for number in range(40):
         pack_table(write(tmp_path / f"utt2x{number}", "a one\n"))
     assert len(list(Path("/proc/self/fd").iterdir())) <= before + 1
+
+
+def test_rows_in_any_order_are_sorted_and_named_where_an_id_is_there_twice(tmp_path):
+    names = [f"{n}" for n in np.random.default_rng(0).permutation(3000)]
+    speeds = [f"{before}{n:04d}" for n in range(50) for before in ("", "sp0.9-", "sp1.1-")]
+    for order in (names, speeds, sorted(names)):
+        table, twice = spool(tmp_path / "rows", ((name, f"of {name} é") for name in [*order, order[7], order[1]]))
+        assert dict(table.items()) == {name: f"of {name} é" for name in order} and list(table) == sorted(order)
+        assert twice == sorted([order[7], order[1]]) and list(tmp_path.iterdir()) == [] and len(table) == len(order)
+    assert spool(tmp_path / "rows", []) == ({}, [])
+
+    def broken():
+        yield "a", "1"
+        raise DataError("no more")
+
+    with pytest.raises(DataError, match="^no more$"):
+        spool(tmp_path / "rows", broken())
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_column_has_numbers_of_rows(tmp_path):

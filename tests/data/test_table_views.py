@@ -2,7 +2,7 @@
 
 import pytest
 
-from espnet_diverse.data.table_views import Joined, Mapped, Same, Without, in_order, items_in_order, lacking
+from espnet_diverse.data.table_views import Grouped, Joined, Mapped, Same, Without, in_order, items_in_order, lacking
 
 A, B = {"a": "1", "c": "3", "e": "5"}, {"b": "2", "c": "4", "f": "6"}
 
@@ -17,6 +17,8 @@ A, B = {"a": "1", "c": "3", "e": "5"}, {"b": "2", "c": "4", "f": "6"}
         (Joined([B, A]), {"a": "1", "b": "2", "c": "3", "e": "5", "f": "6"}),
         (Joined([{}, {}]), {}),
         (Same(A, "x"), {"a": "x", "c": "x", "e": "x"}),
+        (Grouped({"a": "x", "b": "x", "d": "y"}.items()), {"x": "a b", "y": "d"}),
+        (Grouped({}.items()), {}),
         (Joined([Same(A, "x"), Without(B, {"c"})]), {"a": "x", "b": "2", "c": "x", "e": "x", "f": "6"}),
     ],
 )
@@ -37,6 +39,11 @@ def test_rows_come_sorted_from_dicts_in_any_order():
     assert (list(in_order(table)), list(items_in_order(table))) == (["a", "b"], [("a", 1), ("b", 2)])
     view = Same({"a": "", "b": ""}, 1)
     assert (list(in_order(view)), list(items_in_order(view))) == (["a", "b"], [("a", 1), ("b", 1)])
+
+
+def test_only_values_that_do_not_decrease_are_grouped():
+    assert Grouped.can_group(A.items()) and Grouped.can_group({"a": "x", "b": "x"}.items()) and Grouped.can_group([])
+    assert not Grouped.can_group({"a": "x", "b": "y", "c": "x"}.items())
 
 
 def test_ids_that_a_table_lacks():

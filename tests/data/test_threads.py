@@ -65,6 +65,20 @@ def test_items_are_read_as_results_are_taken():
     assert len(list(results)) == 9_995 and len(read) == 10_000
 
 
+def test_few_items_are_read_ahead_where_they_are_large():
+    read = []
+
+    class Items(list):
+        def __iter__(self):
+            for item in super().__iter__():
+                read.append(item)
+                yield item
+
+    found = map_in_parallel(str, Items(range(20)), 2, "name", lambda *_: "", ahead=2)
+    assert next(found) == "0" and len(read) == 5
+    assert list(found) == [str(item) for item in range(1, 20)]
+
+
 class Workers:
     """Workers in this process, which item 3 kills."""
 

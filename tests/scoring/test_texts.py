@@ -1,8 +1,12 @@
 """Hypotheses in the order of the references."""
 
+import tracemalloc
+
 import pytest
 
+from espnet_diverse.data.tables import pack_table
 from espnet_diverse.errors import DataError
+from espnet_diverse.scoring.error_rate import ErrorRate
 from espnet_diverse.scoring.texts import Corpus, System, abridge, system_of
 
 
@@ -27,3 +31,24 @@ def test_languages_are_known_of_some():
 def test_abridge():
     assert abridge(["a", "b"]) == "a b"
     assert abridge(map(str, range(8))) == "0 1 2 3 4 and 3 more"
+
+
+def test_texts_of_files_are_those_of_dicts_and_are_not_kept(tmp_path):
+    count = 3000
+    names = [f"u{number:05d}" for number in range(count)]
+    (tmp_path / "ref").write_text("".join(f"{name} nine words are what a sentence has, {name}\n" for name in names))
+    (tmp_path / "hyp").write_text("".join(f"{name} nine words are what it has\n" for name in names[::2]))
+    references, hypotheses = (pack_table(tmp_path / name, "reference") for name in ("ref", "hyp"))
+    expected = system_of("mine", dict(references.items()), dict(hypotheses.items()))
+    tracemalloc.start()
+    try:
+        system = system_of("mine", references, pack_table(tmp_path / "hyp", "reference"))
+        read = sum(1 for _ in system.texts)
+        taken = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert read == len(system.texts) == count and taken < 180 * count, taken / count  # a text alone takes 90
+    assert (tuple(system.texts), system.missing) == (expected.texts, expected.missing)
+    rate = ErrorRate("word")
+    counts = [rate.statistics(references.values(), one.texts, [""] * count) for one in (system, expected)]
+    assert (counts[0] == counts[1]).all()
