@@ -9,7 +9,7 @@ utterances are searched one by one. `results.rounded_score` says which digits ar
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from multiprocessing import get_context
@@ -20,7 +20,8 @@ import torch
 
 from espnet_diverse.cluster.pool import Pool
 from espnet_diverse.data.faults import Fault, refuse
-from espnet_diverse.data.packed_table import PackedTable
+from espnet_diverse.data.packed_table import PackedTable, spool
+from espnet_diverse.data.table_views import Mapped, Without
 from espnet_diverse.data.tables import entry_faults, parse_segment, scan_packed
 from espnet_diverse.decoding.condition_ids import condition_indices
 from espnet_diverse.decoding.on_cluster import decode_on_cluster
@@ -37,7 +38,7 @@ def decode(
     nj: int = 1,
     conditions: Mapping[str, str] | None = None,
     pool: Pool | None = None,
-) -> list[Result]:
+) -> Collection[Result]:
     """Decode a data directory, write the results and print a summary.
 
     Writes text, score, nbest.jsonl if there are several hypotheses of an utterance, failures.json (reason by utterance)
@@ -54,7 +55,7 @@ def decode(
         pool: Workers of a cluster that have loaded the search; they take the place of `nj` processes.
 
     Returns:
-        Results sorted by utterance.
+        Results sorted by utterance; they are in a file that is gone with them.
 
     Raises:
         DataError: A table is malformed, an utterance has a missing or unknown condition, or no utterance could be
@@ -66,19 +67,20 @@ def decode(
         (output_dir / name).unlink(missing_ok=True)
     start = time.monotonic()
     found = progress(_results(search, jobs, nj, pool), "decode", len(jobs), "utterance")
-    results = sorted(found, key=lambda result: result.utterance)
+    rows, _ = spool(output_dir / ".decoded.partial", ((result.utterance, result.to_json()) for result in found))
+    results: Mapping[str, Result] = Mapped(rows, Result.from_json)
     elapsed = time.monotonic() - start
-    failures = {result.utterance: result.failure for result in results if result.failure is not None}
+    failures = {utterance: result.failure for utterance, result in results.items() if result.failure is not None}
     write_json(output_dir / "failures.json", failures)
     if len(failures) == len(jobs):
         utterance, failure = next(iter(failures.items()))
         raise DataError(f"{data_dir}: none of {len(jobs)} utterances could be decoded; first {utterance}: {failure}")
-    numbers = summary(results, elapsed)
-    write_results(results, {**numbers, "device": search.device}, output_dir)
+    numbers = summary(results.values(), elapsed)
+    write_results(Without(results, failures), {**numbers, "device": search.device}, output_dir)
     for utterance, failure in failures.items():
         logging.warning("%s was not decoded: %s", utterance, failure)
     print(line(numbers))
-    return results
+    return results.values()
 
 
 def list_jobs(search: Search | Description, data_dir: Path, conditions: Mapping[str, str]) -> Sequence[Job]:

@@ -2,11 +2,13 @@
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from espnet_diverse.data.atomic_files import write_text
+from espnet_diverse.data.atomic_files import write_parts, write_text
+from espnet_diverse.data.table_views import Mapped, items_in_order
 from espnet_diverse.data.tables import write_table
 
 if TYPE_CHECKING:
@@ -65,6 +67,16 @@ class Result(NamedTuple):
     tokens: int = 0
     nbest: tuple[tuple[str, float], ...] = ()
 
+    def to_json(self) -> str:
+        """All fields in one line."""
+        return json.dumps(self)
+
+    @classmethod
+    def from_json(cls, line: str) -> "Result":
+        """The result that `to_json` is of."""
+        *fields, nbest = json.loads(line)
+        return cls(*fields, tuple((text, score) for text, score in nbest))
+
 
 def rounded_score(score: float) -> float:
     """A log score or probability with the digits that are certain in float32, as it is written to files.
@@ -77,7 +89,7 @@ def rounded_score(score: float) -> float:
     return round(float(f"{score:.{_DIGITS}g}"), _DECIMALS) + 0.0  # not -0.0
 
 
-def summary(results: Sequence[Result], elapsed: float) -> dict[str, float]:
+def summary(results: Iterable[Result], elapsed: float) -> dict[str, float]:
     """Compute the numbers of decode.json.
 
     Tokens are those of the best hypotheses without the end of sentence. For text there is no audio_seconds and no
@@ -87,38 +99,40 @@ def summary(results: Sequence[Result], elapsed: float) -> dict[str, float]:
         results: Results of all utterances; at least one was decoded.
         elapsed: Wall-clock seconds that decoding took.
     """
-    done = [result for result in results if result.failure is None]
-    seconds = sum(result.seconds for result in done)
-    tokens = sum(result.tokens for result in done)
+    counts, seconds = Counter(utterances=0, failed=0, empty=0, tokens=0), 0.0
+    for result in results:
+        if result.failure is not None:
+            counts["failed"] += 1
+            continue
+        counts.update(utterances=1, empty=not result.text, tokens=result.tokens)
+        seconds += result.seconds
     audio = {"audio_seconds": seconds, "real_time_factor": elapsed / seconds} if seconds else {}
     return {
-        "utterances": len(done),
-        "failed": len(results) - len(done),
-        "empty": sum(not result.text for result in done),
+        **{name: counts[name] for name in ("utterances", "failed", "empty")},
         "wall_seconds": elapsed,
         **audio,
-        "tokens": tokens,
-        "tokens_per_second": tokens / elapsed,
+        "tokens": counts["tokens"],
+        "tokens_per_second": counts["tokens"] / elapsed,
     }
 
 
-def write_results(results: Sequence[Result], numbers: dict[str, float | str], output_dir: Path) -> None:
+def write_results(done: Mapping[str, Result], numbers: dict[str, float | str], output_dir: Path) -> None:
     """Write text, score and n-best hypotheses of the decoded utterances, and `numbers` as decode.json."""
-    done = [result for result in results if result.failure is None]
-    write_table(output_dir / "text", {result.utterance: result.text for result in done})
-    write_table(output_dir / "score", {result.utterance: f"{rounded_score(result.score):g}" for result in done})
-    if any(result.nbest for result in done):
-        write_nbest(output_dir / NBEST, {result.utterance: result.nbest for result in done})
+    write_table(output_dir / "text", Mapped(done, lambda result: result.text))
+    write_table(output_dir / "score", Mapped(done, lambda result: f"{rounded_score(result.score):g}"))
+    if any(result.nbest for result in done.values()):
+        write_nbest(output_dir / NBEST, Mapped(done, lambda result: result.nbest))
     write_json(output_dir / "decode.json", numbers)
 
 
 def write_nbest(path: Path, nbest: Mapping[str, Sequence[tuple[str, float]]]) -> None:
     """Write texts with their scores, a line of JSON for each utterance."""
-    lines = []
-    for utterance, hypotheses in sorted(nbest.items()):
+
+    def as_json(utterance: str, hypotheses: Sequence[tuple[str, float]]) -> str:
         listed = [{"text": text, "score": rounded_score(score)} for text, score in hypotheses]
-        lines.append(json.dumps({"utterance": utterance, "hypotheses": listed}, ensure_ascii=False) + "\n")
-    write_text(path, "".join(lines))
+        return json.dumps({"utterance": utterance, "hypotheses": listed}, ensure_ascii=False) + "\n"
+
+    write_parts(path, (as_json(*row) for row in items_in_order(nbest)))
 
 
 def write_json(path: Path, content: dict) -> None:

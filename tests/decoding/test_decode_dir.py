@@ -1,5 +1,6 @@
 import json
 import math
+import tracemalloc
 import shutil
 import tracemalloc
 
@@ -124,8 +125,8 @@ def test_segments_of_files_and_of_arks_give_what_their_utterances_give(tiny_run,
     (data_dir / "segments").write_text(
         "".join(f"{name} {part}\n" for name, part in sorted(parts.items(), reverse=True))
     )
-    whole = decode(search, tiny_run.test_dir, tmp_path / "whole")
-    cut = decode(search, data_dir, tmp_path / "cut")
+    whole = list(decode(search, tiny_run.test_dir, tmp_path / "whole"))
+    cut = list(decode(search, data_dir, tmp_path / "cut"))
     assert cut == whole and {one.seconds for one in cut} == {0.75}
     (data_dir / "segments").write_text("a gone 0 1\nb wav 0 1\nc lost 0 1\n")
     with pytest.raises(
@@ -166,7 +167,7 @@ class Broken(Silent):
 
 
 def test_an_utterance_without_a_hypothesis_has_an_empty_text(tiny_run, tmp_path, capsys):
-    results = decode(Silent(), tiny_run.test_dir, tmp_path)
+    results = list(decode(Silent(), tiny_run.test_dir, tmp_path))
     assert read(tmp_path / "text") == {"test-00": "", "test-01": "", "test-02": ""}
     assert read(tmp_path / "score")["test-00"] == "-inf" and results[0].score == -math.inf
     assert "(0 failed, 3 empty)" in capsys.readouterr().out and results[0].failure is None
@@ -231,3 +232,29 @@ def test_the_utterances_of_a_large_table_are_listed_without_objects_for_all(tmp_
     assert len(jobs) == rows and [job.utterance for job in jobs] == ids
     assert jobs[7] == Job(ids[7], f"words of {ids[7]}", None, {"lang": 0})
     assert jobs[6:8] == [jobs[6], jobs[7]] and jobs[-1].conditions == {"lang": 0} != jobs[-2].conditions
+
+
+class Words(Silent):
+    """A search that finds two hypotheses of some words for each utterance."""
+
+    batch_size, batch_frames = 64, 10**6
+
+    def batch(self, sources, conditions):
+        return [
+            [Text(f"{words} words of some length", ["a"] * 5, -1.5) for words in ("some", "other")] for _ in sources
+        ]
+
+
+def test_results_are_not_kept_in_memory(tmp_path):
+    rows = 8000
+    decode(Words(), numbered(tmp_path / "few", [1]), tmp_path / "out")  # what is allocated once
+    data_dir = numbered(tmp_path / "data", [])
+    (data_dir / "wav.scp").write_text("".join(f"u{number:05d} {1 + number * 37 % 50}\n" for number in range(rows)))
+    tracemalloc.start()
+    try:
+        results = decode(Words(), data_dir, tmp_path / "out")
+        taken = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert len(results) == rows and all(result.nbest[1][0].startswith("other") for result in results)
+    assert taken < 400 * rows  # a window of utterances and, while they are sorted, ids; all results would take 1000
