@@ -1,6 +1,5 @@
 import json
 import math
-import tracemalloc
 import shutil
 import tracemalloc
 
