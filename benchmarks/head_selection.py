@@ -40,11 +40,7 @@ class _ComputeAll(nn.Module):
     def forward(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, **_) -> Tensor:
         """As in `MultiHeadAttention`: (B, Tq, M), (B, Tk, M) twice, (B, 1 or Tq, Tk) -> (B, Tq, M)."""
         one = self.attention
-        every = AllHeads()
-        q, k, v = (
-            every.project(linear, x).unflatten(-1, (POOL, -1)).transpose(1, 2)
-            for linear, x in ((one.linear_q, query), (one.linear_k, key), (one.linear_v, value))
-        )
+        q, k, v = AllHeads(POOL).project((one.linear_q, one.linear_k, one.linear_v), (query, key, value))
         heads = nn.functional.scaled_dot_product_attention(q, k, v, None if mask is None else mask.unsqueeze(1))
         chosen = one.selection(len(query))
         picks = chosen.rows(torch.arange(POOL).unsqueeze(-1)).expand(len(query), -1, -1)  # (B, H, 1)

@@ -6,7 +6,6 @@ the logits of its posterior q = sigmoid(phi), one for each head: only the differ
 """
 
 import math
-from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
@@ -100,19 +99,3 @@ def official_kl(y: Tensor, prior: float) -> Tensor:
 def shared_heads(picks: Tensor, others: Tensor) -> Tensor:
     """Count the heads that two selections have in common: picks and others (..., H), which broadcast -> (...) int64."""
     return (picks.unsqueeze(-1) == others.unsqueeze(-2)).sum(dim=(-2, -1))
-
-
-def grouped_linear(x: Tensor, weight: Tensor, bias: Tensor, sizes: Sequence[int]) -> Tensor:
-    """Apply a different linear map to each group of samples.
-
-    Args:
-        x: Input (B, T, M), samples sorted by group.
-        weight: Weights of the G groups, (G, K, M).
-        bias: Biases of the G groups, (G, K).
-        sizes: Number of samples of each group; the sum is B.
-
-    Returns:
-        (B, T, K), in the order of `x`.
-    """
-    parts = x.split(list(sizes))
-    return torch.cat([F.linear(*part) for part in zip(parts, weight, bias, strict=True)])

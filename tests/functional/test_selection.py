@@ -164,14 +164,6 @@ def test_noise_is_the_difference_of_two_gumbel_variables():
     assert torch.isfinite(drawn).all()
 
 
-def test_grouped_linear_equals_one_map_a_sample():
-    torch.manual_seed(0)
-    x, weight, bias = torch.randn(5, 3, 4).double(), torch.randn(3, 6, 4).double(), torch.randn(3, 6).double()
-    mapped = selection.grouped_linear(x, weight, bias, [2, 1, 2])
-    for sample_x, group, out in zip(x, [0, 0, 1, 2, 2], mapped, strict=True):
-        torch.testing.assert_close(out, sample_x @ weight[group].T + bias[group])
-
-
 def test_gradients_equal_finite_differences():
     torch.manual_seed(0)
     phi = torch.randn(2, 6, dtype=torch.double, requires_grad=True)
@@ -179,5 +171,3 @@ def test_gradients_equal_finite_differences():
     assert torch.autograd.gradcheck(lambda t: selection.soft_sample(t, noise, 2.0), phi)
     assert torch.autograd.gradcheck(lambda t: selection.bernoulli_kl(t, 0.3), phi)
     assert torch.autograd.gradcheck(lambda t: selection.official_kl(torch.sigmoid(t), 0.3), phi)
-    inputs = [torch.randn(*shape, dtype=torch.double, requires_grad=True) for shape in ((3, 2, 4), (2, 5, 4), (2, 5))]
-    assert torch.autograd.gradcheck(lambda *t: selection.grouped_linear(*t, [1, 2]), inputs)
