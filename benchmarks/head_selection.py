@@ -5,7 +5,8 @@
 
 Prints Markdown tables of ratios to plain attention with H = 4 heads. "all heads" works like the released code: it
 computes all P = 8 heads of every sample and then selects. A batch has `--languages` languages, and thus up to as many
-different selections. measuring.py describes how time and memory are measured.
+different selections. A module computes no statistics, which training does in every tenth batch. measuring.py describes
+how time and memory are measured.
 """
 
 import argparse
@@ -94,7 +95,7 @@ def _module_calls(batch: int, time: int, ids: Tensor) -> dict[str, Callable[[], 
 
 def _module_call(module: nn.Module, x: Tensor, mask: Tensor, gradient: Tensor, ids: Tensor) -> Callable[[], None]:
     def call() -> None:
-        with scope({"lang": ids}):
+        with scope({"lang": ids}, statistics=False):
             module(x, x, x, mask).backward(gradient)
         x.grad = None
         module.zero_grad()

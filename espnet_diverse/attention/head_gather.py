@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from espnet_diverse.functional.pool_linear import Product, pool_linear, pool_products
+from espnet_diverse.functional.selection import weigh
 
 #: Rows of a sample from which on a product for each sample takes less time than one for all samples of a head.
 _LONG = 128
@@ -85,7 +86,7 @@ class SelectedHeads(AllHeads):
             projected |= zip(which, self._project_jointly([linears[i] for i in which], x), strict=True)
         in_order = [projected[i] for i in range(len(inputs))]
         if values and self.weights is not None:
-            in_order[-1] = in_order[-1] * self.weights[self._members][..., None, None]
+            in_order[-1] = weigh(in_order[-1], self.weights[self._members])
         return in_order
 
     def project_positions(self, linear: nn.Linear, x: Tensor) -> Tensor:

@@ -79,6 +79,27 @@ def straight_through(y: Tensor, picks: Tensor) -> Tensor:
     return 1 + (selected - selected.detach())
 
 
+def weigh(values: Tensor, weights: Tensor) -> Tensor:
+    """Multiply the values of heads by straight-through weights, which are 1: only gradients are computed.
+
+    values (B, H, T, D), weights (B, H) -> (B, H, T, D).
+    """
+    return _Weigh.apply(values, weights)
+
+
+class _Weigh(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, values, weights):
+        ctx.save_for_backward(values, weights)
+        return values.view_as(values)
+
+    @staticmethod
+    def backward(ctx, grad):
+        values, weights = ctx.saved_tensors
+        by_weight = (grad * values).sum((2, 3))
+        return grad * weights[..., None, None] if torch.is_grad_enabled() else grad, by_weight
+
+
 def bernoulli_kl(phi: Tensor, prior: float) -> Tensor:
     """Compute KL(q || p) of each head in (3), in nats, with q = sigmoid(phi) and p = prior = H / P: phi (...) -> (...).
 
