@@ -5,7 +5,8 @@
 
 Prints Markdown tables of ratios to plain attention with H = 4 heads. "all heads" works like the released code: it
 computes all P = 8 heads of every sample and then selects. A batch has `--languages` languages, and thus up to as many
-different selections. measuring.py describes how time and memory are measured.
+different selections. A module computes no statistics, which training does in every tenth batch. measuring.py describes
+how time and memory are measured.
 """
 
 import argparse
@@ -40,11 +41,7 @@ class _ComputeAll(nn.Module):
     def forward(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, **_) -> Tensor:
         """As in `MultiHeadAttention`: (B, Tq, M), (B, Tk, M) twice, (B, 1 or Tq, Tk) -> (B, Tq, M)."""
         one = self.attention
-        every = AllHeads()
-        q, k, v = (
-            every.project(linear, x).unflatten(-1, (POOL, -1)).transpose(1, 2)
-            for linear, x in ((one.linear_q, query), (one.linear_k, key), (one.linear_v, value))
-        )
+        q, k, v = AllHeads(POOL).project((one.linear_q, one.linear_k, one.linear_v), (query, key, value))
         heads = nn.functional.scaled_dot_product_attention(q, k, v, None if mask is None else mask.unsqueeze(1))
         chosen = one.selection(len(query))
         picks = chosen.rows(torch.arange(POOL).unsqueeze(-1)).expand(len(query), -1, -1)  # (B, H, 1)
@@ -98,7 +95,7 @@ def _module_calls(batch: int, time: int, ids: Tensor) -> dict[str, Callable[[], 
 
 def _module_call(module: nn.Module, x: Tensor, mask: Tensor, gradient: Tensor, ids: Tensor) -> Callable[[], None]:
     def call() -> None:
-        with scope({"lang": ids}):
+        with scope({"lang": ids}, statistics=False):
             module(x, x, x, mask).backward(gradient)
         x.grad = None
         module.zero_grad()

@@ -10,8 +10,6 @@ those of Multi30k have 17. measuring.py describes how time is measured.
 """
 
 import argparse
-from collections.abc import Callable
-from contextlib import ExitStack
 
 import measuring
 import results
@@ -34,16 +32,10 @@ def main(argv: list[str] | None = None) -> None:
     measuring.keep_memory(args)
     conditions = measuring.conditions(f"ratios of medians of {args.repeats} rounds", CPU)
     print(*conditions, sep="\n", flush=True)
-    from espnet_diverse.training.cpu_layers import fast_on_cpu
-
     models = {name: build(args.model, fragments, args.vocabulary) for name, fragments in ATTENTIONS.items()}
     data = batch_of(args.sentences, args.time, args.vocabulary)
-    calls: dict[str, Callable[[], None]] = {}
-    with ExitStack() as stack:
-        for name, (model, optimizer) in models.items():
-            stack.enter_context(fast_on_cpu(model))
-            calls[name] = step_of(model, optimizer, data, CPU, torch.float32)
-        measured = measuring.compare(calls, args.repeats, CPU, memory=False)
+    calls = {name: step_of(*built, data, CPU, torch.float32) for name, built in models.items()}
+    measured = measuring.compare(calls, args.repeats, CPU, memory=False)
     row = results.Row("A training step of text translation", f"{args.model}: {args.sentences}, {args.time}", measured)
     results.finish(args, conditions, results.show([row], "model: B, T", memory=False))
 

@@ -1,10 +1,12 @@
 """One training step of a speech recogniser: ESPnet's transformer, and ours with each attention in all its layers.
 
 A step consists of the operations of ESPnet's trainer for a batch: forward with CTC, label-smoothed cross-entropy and
-all losses of the attention modules, backward, gradient clipping, Adam. The input are random features.
+all losses of the attention modules, backward, gradient clipping, Adam. Ours has the linear maps and dropouts that
+`train` takes on a CPU (`fast_on_cpu`), ESPnet's has its own. The input are random features.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 
 import torch
 from modules import half_way
@@ -46,7 +48,7 @@ def contestants(
     def built(name: str) -> tuple[nn.Module, torch.optim.Optimizer]:
         return build([], SIZES[size] + espnet) if name == "espnet" else build([f"attention/{name}"], SIZES[size])
 
-    return {name: step_of(*built(name), data, device, dtype) for name in names}
+    return {name: step_of(*built(name), data, device, dtype, ours=name != "espnet") for name in names}
 
 
 def build(attention: list[str], overrides: list[str]) -> tuple[nn.Module, torch.optim.Optimizer]:
@@ -89,12 +91,26 @@ def step_of(
     device: torch.device,
     dtype: torch.dtype,
     change_gradients: Callable[[], None] = lambda: None,
+    ours: bool = True,
 ) -> Callable[[], None]:
-    """A training step of `model` on `data`, as a call; `change_gradients` is called before gradients are clipped."""
+    """A training step of `model` on `data`, as a call.
+
+    Args:
+        model: The model.
+        optimizer: Its optimizer.
+        data: A batch.
+        device: Device of the model; `data` is there.
+        dtype: Precision; all but float32 by autocast.
+        change_gradients: Called before gradients are clipped.
+        ours: Whether linear maps and dropouts are those of our `train`, or those of PyTorch as in ESPnet's trainer.
+    """
+    from espnet_diverse.training.cpu_layers import fast_on_cpu
+
     model.to(device).train()
 
     def step() -> None:
-        with torch.autocast(device.type, dtype, enabled=dtype != torch.float32):
+        layers = fast_on_cpu(model) if ours else nullcontext()
+        with layers, torch.autocast(device.type, dtype, enabled=dtype != torch.float32):
             loss, _, _ = model(**data)
         loss.backward()
         change_gradients()

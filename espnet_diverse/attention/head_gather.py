@@ -1,21 +1,28 @@
 """Projections with the heads that each sample has selected from a pool.
 
 The parameters of head p are the rows pD ... (p + 1)D of linear_q, linear_k, linear_v and linear_pos, and row p of the
-position biases. Samples with the same conditions form a group; for each group the rows of its selected heads are
-gathered, and only these rows are multiplied with the inputs of its samples.
+position biases. Only the rows of selected heads are multiplied with the inputs of a sample: gathered, where all samples
+attend with the same heads, and else where they are, see `functional.pool_linear`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from espnet_diverse.functional.selection import grouped_linear
+from espnet_diverse.functional.pool_linear import Product, pool_linear, pool_products
+from espnet_diverse.functional.selection import weigh
+
+#: Rows of a sample from which on a product for each sample takes less time than one for all samples of a head.
+_LONG = 128
 
 
 class AllHeads:
     """Projections for attention without head selection: every sample attends with all heads.
+
+    Args:
+        heads: Number of heads H, which are all heads of the linear maps.
 
     Attributes:
         alike: Whether all samples of the batch attend with the same heads.
@@ -23,21 +30,29 @@ class AllHeads:
 
     alike = True
 
-    def project(self, linear: nn.Linear, x: Tensor) -> Tensor:
-        """Project x (B, T, M) to the heads' queries or keys, (B, T, H * D)."""
-        return linear(x)
+    def __init__(self, heads: int):
+        self.heads = self.pool = heads
 
-    def project_values(self, linear: nn.Linear, x: Tensor) -> Tensor:
-        """Project x (B, T, M) to the heads' values, (B, T, H * D)."""
-        return linear(x)
+    def project(self, linears: Sequence[nn.Linear], inputs: Sequence[Tensor], values: bool = False) -> list[Tensor]:
+        """Project inputs, each (B, T, M), by a linear map for each to queries, keys or values (B, H, T, D).
+
+        Args:
+            linears: The maps.
+            inputs: Their inputs; what has the same input may be computed together.
+            values: Whether the last map makes values.
+        """
+        return [self._split(linear(x), linear) for linear, x in zip(linears, inputs, strict=True)]
 
     def project_positions(self, linear: nn.Linear, x: Tensor) -> Tensor:
-        """Project positions x (1, T, M), the same for all samples, to (1 or B, T, H * D)."""
-        return linear(x)
+        """Project positions x (1, T, M), the same for all samples, to (1 or B, H, T, D)."""
+        return self._split(linear(x), linear)
 
     def rows(self, parameter: Tensor) -> Tensor:
         """Gather the heads' rows of a tensor that has one row for each head, (P, ...) -> (1 or B, H, ...)."""
         return parameter.unsqueeze(0)
+
+    def _split(self, x: Tensor, linear: nn.Linear) -> Tensor:
+        return split_heads(x, self.heads, linear.out_features // self.pool)
 
 
 class SelectedHeads(AllHeads):
@@ -51,43 +66,41 @@ class SelectedHeads(AllHeads):
     """
 
     def __init__(self, picks: Tensor, pool: int, weights: Tensor | None, members: Sequence[int]):
+        super().__init__(picks.size(1))
         self.picks, self.pool, self.weights = picks, pool, weights
         self.alike = len(picks) == 1
-        if not self.alike:
-            self.sizes = [members.count(group) for group in range(len(picks))]
-            self.members = torch.tensor(members, device=picks.device)
-            self._order = self.members.argsort(stable=True)
-            self._back = self._order.argsort()
-            self._sorted: tuple[Tensor, Tensor] | None = None
+        self._members = None if self.alike else torch.tensor(members, device=picks.device)
+        self._products: dict[bool, list[Product]] = {}
 
-    def project(self, linear: nn.Linear, x: Tensor) -> Tensor:
-        """Project x (B, T, M) to the queries or keys of each sample's heads, (B, T, H * D)."""
-        return self._map(x, self._gather(linear.weight), self._gather(linear.bias))
-
-    def project_values(self, linear: nn.Linear, x: Tensor) -> Tensor:
-        """Project x (B, T, M) to the values of each sample's heads, (B, T, H * D).
+    def project(self, linears: Sequence[nn.Linear], inputs: Sequence[Tensor], values: bool = False) -> list[Tensor]:
+        """Project inputs, each (B, T, M), to the queries, keys or values of each sample's heads, (B, H, T, D).
 
         Attention is linear in its values, so the weights s of equations (5)-(7) are applied to them.
         """
-        weight, bias = self._gather(linear.weight), self._gather(linear.bias)
-        if self.weights is not None:
-            weight, bias = self.weights[..., None, None] * weight, self.weights[..., None] * bias
-        return self._map(x, weight, bias)
+        if self.alike:
+            weights = [None] * (len(linears) - 1) + [self.weights if values else None]
+            return [self._project_alike(*each) for each in zip(linears, inputs, weights, strict=True)]
+        projected: dict[int, Tensor] = {}
+        for x in {id(x): x for x in inputs}.values():
+            which = [i for i, other in enumerate(inputs) if other is x]
+            projected |= zip(which, self._project_jointly([linears[i] for i in which], x), strict=True)
+        in_order = [projected[i] for i in range(len(inputs))]
+        if values and self.weights is not None:
+            in_order[-1] = weigh(in_order[-1], self.weights[self._members])
+        return in_order
 
     def project_positions(self, linear: nn.Linear, x: Tensor) -> Tensor:
-        """Project positions x (1, T, M), the same for all samples, to (1 or B, T, H * D).
+        """Project positions x (1, T, M), the same for all samples, to (1 or B, H, T, D).
 
         If groups differ, all P heads are projected once, which costs less than H heads for each of B samples.
         """
         if self.alike:
-            return F.linear(x, self._gather(linear.weight).flatten(1, 2)[0])
-        pool = linear(x).unflatten(-1, (self.pool, -1))[0].transpose(0, 1)  # (P, T, D)
-        return pool[self.picks[self.members]].transpose(1, 2).flatten(2)
+            return self._split(F.linear(x, self._gather(linear.weight).flatten(1, 2)[0]), linear)
+        return self.rows(AllHeads(self.pool).project_positions(linear, x)[0])
 
     def rows(self, parameter: Tensor) -> Tensor:
         """Gather the rows of each sample's heads of a tensor (P, ...) -> (1 or B, H, ...)."""
-        rows = parameter[self.picks]
-        return rows if self.alike else rows[self.members]
+        return parameter[self._of_samples()]
 
     def pruned(self, linear: nn.Linear) -> nn.Linear:
         """Return a linear map with the rows of the heads that all samples attend with."""
@@ -100,18 +113,34 @@ class SelectedHeads(AllHeads):
 
     def _gather(self, parameter: Tensor) -> Tensor:
         """(P * D, ...) -> (G, H, D, ...)."""
-        heads = parameter.unflatten(0, (self.pool, -1))
-        return heads.index_select(0, self.picks.flatten()).unflatten(0, self.picks.shape)
+        return self._by_head(parameter).index_select(0, self.picks.flatten()).unflatten(0, self.picks.shape)
 
-    def _map(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        """x (B, T, M), weight (G, H, D, M), bias (G, H, D) -> (B, T, H * D)."""
-        weight, bias = weight.flatten(1, 2), bias.flatten(1)
-        if self.alike:
-            return F.linear(x, weight[0], bias[0])
-        return grouped_linear(self._sort(x), weight, bias, self.sizes).index_select(0, self._back)
+    def _by_head(self, parameter: Tensor) -> Tensor:
+        """(P * D, ...) -> (P, D, ...)."""
+        return parameter.unflatten(0, (self.pool, -1))
 
-    def _sort(self, x: Tensor) -> Tensor:
-        """Sort samples by group; the result is kept, because queries, keys and values often come from one tensor."""
-        if self._sorted is None or self._sorted[0] is not x:
-            self._sorted = (x, x.index_select(0, self._order))
-        return self._sorted[1]
+    def _project_alike(self, linear: nn.Linear, x: Tensor, weights: Tensor | None) -> Tensor:
+        weight, bias = self._gather(linear.weight), self._gather(linear.bias)  # (1, H, D, M), (1, H, D)
+        if weights is not None:
+            weight, bias = weights[..., None, None] * weight, weights[..., None] * bias
+        return self._split(F.linear(x, weight.flatten(1, 2)[0], bias.flatten(1)[0]), linear)
+
+    def _project_jointly(self, linears: Sequence[nn.Linear], x: Tensor) -> Iterable[Tensor]:
+        """Project x (B, T, M) by several maps in the same products -> (B, H, T, D) each."""
+        joined = x.size(1) < _LONG or x.device.type != "cpu"
+        if joined not in self._products:
+            self._products[joined] = pool_products(self._of_samples(), self.pool, joined)
+        weight, bias = (
+            torch.cat([self._by_head(parameter) for parameter in parameters], 1)
+            for parameters in zip(*((linear.weight, linear.bias) for linear in linears), strict=True)
+        )
+        return pool_linear(x, weight, bias, self._products[joined]).chunk(len(linears), -1)
+
+    def _of_samples(self) -> Tensor:
+        """Return the heads of each sample, (1 or B, H)."""
+        return self.picks if self._members is None else self.picks[self._members]
+
+
+def split_heads(x: Tensor, heads: int, width: int) -> Tensor:
+    """Split the heads of x, (B, T, H * D) -> (B, H, T, D)."""
+    return x.view(x.size(0), -1, heads, width).transpose(1, 2)

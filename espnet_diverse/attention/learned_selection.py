@@ -104,8 +104,8 @@ class LearnedSelection(HeadSelection):
 
     def logits(self, condition: str) -> Tensor:
         """Return the logits of the N values of a condition, (N, P), phi of (4)."""
-        stored = self._stored(condition)
-        return (stored * self.options.logits_learning_rate_scale).detach() + (stored - stored.detach())
+        stored, scale = self._stored(condition), self.options.logits_learning_rate_scale
+        return stored if scale == 1 else (stored * scale).detach() + (stored - stored.detach())
 
     @torch.no_grad()
     def set_logits(self, condition: str, logits: Tensor) -> None:

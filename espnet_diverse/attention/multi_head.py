@@ -13,9 +13,9 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from espnet_diverse.attention.core import Core, Heads, KVCache, Stream
+from espnet_diverse.attention.core import Core, Heads, Inputs, KVCache, Stream
 from espnet_diverse.attention.disagreement import Disagreement
-from espnet_diverse.attention.head_gather import AllHeads
+from espnet_diverse.attention.head_gather import AllHeads, split_heads
 from espnet_diverse.attention.head_selection import HeadSelection
 from espnet_diverse.attention.parts import by_parts, is_long, slices
 from espnet_diverse.attention.relative_position import PositionTerm
@@ -120,9 +120,9 @@ class MultiHeadAttention(nn.Module):
         inputs = self.core.compress(self.core.perturb(query, key, value), allowed)
         selected = self._select(len(query))
         once = expand_kv and selected.alike
-        q = self.q_norm(self._split(selected.project(self.linear_q, inputs.query)))
-        k = self.k_norm(self._split(selected.project(self.linear_k, inputs.key[:1] if once else inputs.key)))
-        v = self._split(selected.project_values(self.linear_v, inputs.value[:1] if once else inputs.value))
+        projected = Inputs(inputs.query, inputs.key[:1], inputs.value[:1]) if once else inputs
+        q, k, v = selected.project((self.linear_q, self.linear_k, self.linear_v), projected, values=True)
+        q, k = self.q_norm(q), self.k_norm(k)
         k, v = (x.expand(query.size(0), -1, -1, -1) for x in (k, v))
         heads = Heads(q, k, v, query, key, q, inputs, allowed, stream=stream)
         if isinstance(pos_emb, Tensor):
@@ -145,13 +145,12 @@ class MultiHeadAttention(nn.Module):
     def cache_kv(self, x: Tensor) -> KVCache:
         """Project keys and values of positions x (B, T, M) for later queries, in evaluation."""
         selected = self._select(len(x))
-        k = self.k_norm(self._split(selected.project(self.linear_k, x)))
-        v = self._split(selected.project_values(self.linear_v, x))
-        return KVCache(k, v, self.core.key_features(x))
+        k, v = selected.project((self.linear_k, self.linear_v), (x, x), values=True)
+        return KVCache(self.k_norm(k), v, self.core.key_features(x))
 
     def project_query(self, query: Tensor) -> Tensor:
         """Project queries for `attend_cached`, in evaluation: (B, T, M) -> (B, H, T, D)."""
-        return self.q_norm(self._split(self._select(len(query)).project(self.linear_q, query)))
+        return self.q_norm(*self._select(len(query)).project((self.linear_q,), (query,)))
 
     def project_qkv(self, x: Tensor, joint: nn.Module | None = None) -> tuple[Tensor, KVCache]:
         """Return `project_query(x)` and `cache_kv(x)` of the same positions x (B, T, M), in evaluation.
@@ -163,7 +162,7 @@ class MultiHeadAttention(nn.Module):
         """
         if joint is None:
             return self.project_query(x), self.cache_kv(x)
-        q, k, v = (self._split(part) for part in joint(x).chunk(3, dim=-1))
+        q, k, v = (split_heads(part, self.h, self.d_k) for part in joint(x).chunk(3, dim=-1))
         return self.q_norm(q), KVCache(self.k_norm(k), v, self.core.key_features(x))
 
     def attend_cached(
@@ -259,7 +258,7 @@ class MultiHeadAttention(nn.Module):
         return (current().keep_attention or bool(self._forward_hooks)) and self.core.supports.explicit_weights
 
     def _select(self, batch: int) -> AllHeads:
-        return self.selection(batch) if self.selection else AllHeads()
+        return self.selection(batch) if self.selection else AllHeads(self.h)
 
     def _attend(self, heads: Heads) -> tuple[Tensor, Tensor | None]:
         if self.core.supports.half_precision or heads.v.dtype in (torch.float32, torch.float64):
@@ -275,12 +274,9 @@ class MultiHeadAttention(nn.Module):
             context = context.masked_fill(~kept[..., None, None], 0.0)
         return self.linear_out(context.transpose(1, 2).reshape(context.size(0), -1, self.h * self.d_k))
 
-    def _split(self, x: Tensor) -> Tensor:
-        return x.view(x.size(0), -1, self.h, self.d_k).transpose(1, 2)  # (B, T, M) -> (B, H, T, D)
-
     def _position_term(self, q: Tensor, pos_emb: Tensor, selected: AllHeads) -> PositionTerm:
         """Terms (b) and (d) of Dai et al. section 3.3."""
-        p = self._split(selected.project_positions(self.linear_pos, pos_emb))  # (1 or B, H, 2T-1 or T, D)
+        p = selected.project_positions(self.linear_pos, pos_emb)  # (1 or B, H, 2T-1 or T, D)
         return PositionTerm(q + selected.rows(self.pos_bias_v).unsqueeze(-2), p)
 
 

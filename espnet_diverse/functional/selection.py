@@ -6,7 +6,6 @@ the logits of its posterior q = sigmoid(phi), one for each head: only the differ
 """
 
 import math
-from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
@@ -80,6 +79,27 @@ def straight_through(y: Tensor, picks: Tensor) -> Tensor:
     return 1 + (selected - selected.detach())
 
 
+def weigh(values: Tensor, weights: Tensor) -> Tensor:
+    """Multiply the values of heads by straight-through weights, which are 1: only gradients are computed.
+
+    values (B, H, T, D), weights (B, H) -> (B, H, T, D).
+    """
+    return _Weigh.apply(values, weights)
+
+
+class _Weigh(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, values, weights):
+        ctx.save_for_backward(values, weights)
+        return values.view_as(values)
+
+    @staticmethod
+    def backward(ctx, grad):
+        values, weights = ctx.saved_tensors
+        by_weight = (grad * values).sum((2, 3))
+        return grad * weights[..., None, None] if torch.is_grad_enabled() else grad, by_weight
+
+
 def bernoulli_kl(phi: Tensor, prior: float) -> Tensor:
     """Compute KL(q || p) of each head in (3), in nats, with q = sigmoid(phi) and p = prior = H / P: phi (...) -> (...).
 
@@ -100,19 +120,3 @@ def official_kl(y: Tensor, prior: float) -> Tensor:
 def shared_heads(picks: Tensor, others: Tensor) -> Tensor:
     """Count the heads that two selections have in common: picks and others (..., H), which broadcast -> (...) int64."""
     return (picks.unsqueeze(-1) == others.unsqueeze(-2)).sum(dim=(-2, -1))
-
-
-def grouped_linear(x: Tensor, weight: Tensor, bias: Tensor, sizes: Sequence[int]) -> Tensor:
-    """Apply a different linear map to each group of samples.
-
-    Args:
-        x: Input (B, T, M), samples sorted by group.
-        weight: Weights of the G groups, (G, K, M).
-        bias: Biases of the G groups, (G, K).
-        sizes: Number of samples of each group; the sum is B.
-
-    Returns:
-        (B, T, K), in the order of `x`.
-    """
-    parts = x.split(list(sizes))
-    return torch.cat([F.linear(*part) for part in zip(parts, weight, bias, strict=True)])

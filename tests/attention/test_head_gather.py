@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from espnet_diverse.attention.head_gather import AllHeads, SelectedHeads
+from espnet_diverse.attention.head_gather import _LONG, AllHeads, SelectedHeads, split_heads
 
 POOL, WIDTH, SIZE = 5, 2, 6
 PICKS = torch.tensor([[0, 3], [4, 1]])
@@ -18,28 +18,35 @@ def linear():
 
 
 def of_heads(linear, x, heads):
-    """The outputs of some heads of a pool, side by side."""
-    return linear(x).unflatten(-1, (POOL, WIDTH))[..., heads, :].flatten(-2)
+    """The outputs of some heads of a pool, (..., T, SIZE) -> (..., H, T, WIDTH)."""
+    return linear(x).unflatten(-1, (POOL, WIDTH))[..., heads, :].transpose(-3, -2)
 
 
-@pytest.mark.parametrize("name", ["project", "project_values"])
-def test_each_sample_is_projected_by_its_own_heads(linear, name):
-    x = torch.randn(3, 4, SIZE)
-    projected = getattr(SelectedHeads(PICKS, POOL, None, MEMBERS), name)(linear, x)
-    for sample, group in enumerate(MEMBERS):
-        torch.testing.assert_close(projected[sample], of_heads(linear, x[sample], PICKS[group]))
-    alike = getattr(SelectedHeads(PICKS[:1], POOL, None, [0, 0, 0]), name)(linear, x)
-    torch.testing.assert_close(alike, of_heads(linear, x, PICKS[0]))
+@pytest.mark.parametrize("time", [4, _LONG], ids=["short", "long"])
+def test_each_sample_is_projected_by_its_own_heads(linear, time):
+    other = nn.Linear(SIZE, POOL * WIDTH)
+    x, y = torch.randn(3, time, SIZE), torch.randn(3, 2, SIZE)
+    linears, inputs = (linear, other, linear), (x, x, y)
+    projected = SelectedHeads(PICKS, POOL, None, MEMBERS).project(linears, inputs, values=True)
+    alike = SelectedHeads(PICKS[:1], POOL, None, [0, 0, 0]).project(linears, inputs, values=True)
+    for found, of_one, z, one in zip(projected, alike, inputs, linears, strict=True):
+        expected = torch.stack([of_heads(one, sample, PICKS[g]) for sample, g in zip(z, MEMBERS, strict=True)])
+        torch.testing.assert_close(found, expected)
+        torch.testing.assert_close(of_one, of_heads(one, z, PICKS[0]))
 
 
-def test_straight_through_weights_act_on_values_alone(linear):
-    x, weights = torch.randn(3, 4, SIZE), torch.ones(2, 2, requires_grad=True)
-    selected = SelectedHeads(PICKS, POOL, weights, MEMBERS)
-    values = selected.project_values(linear, x)
-    torch.testing.assert_close(values, SelectedHeads(PICKS, POOL, None, MEMBERS).project_values(linear, x))
-    by_head = torch.autograd.grad(values[..., :WIDTH].sum(), weights)[0]
-    assert (by_head[:, 0] != 0).all() and (by_head[:, 1] == 0).all()
-    assert not torch.autograd.grad(selected.project(linear, x).sum(), weights, allow_unused=True)[0]
+@pytest.mark.parametrize("groups", [2, 1], ids=["mixed", "alike"])
+def test_straight_through_weights_act_on_values_alone(linear, groups):
+    x, weights = torch.randn(3, 4, SIZE), torch.ones(groups, 2, requires_grad=True)
+    members = MEMBERS if groups == 2 else [0, 0, 0]
+    selected = SelectedHeads(PICKS[:groups], POOL, weights, members)
+    keys, values = selected.project((linear, linear), (x, x), values=True)
+    torch.testing.assert_close(values, keys)
+    by_head = torch.autograd.grad(values[:, 0].sum(), weights)[0]
+    expected = torch.zeros(groups).index_add(0, torch.tensor(members), keys[:, 0].sum((1, 2)))
+    torch.testing.assert_close(by_head, torch.stack([expected, torch.zeros(groups)], 1))
+    (queries,) = selected.project((linear,), (x,))
+    assert not torch.autograd.grad((keys + queries).sum(), weights, allow_unused=True)[0]
 
 
 def test_positions_and_rows(linear):
@@ -57,9 +64,10 @@ def test_pruned_rows_are_a_linear_map(linear):
     x = torch.randn(3, 4, SIZE)
     pruned = SelectedHeads(PICKS[:1], POOL, None, [0, 0, 0]).pruned(linear)
     assert (pruned.in_features, pruned.out_features) == (SIZE, 2 * WIDTH)
-    torch.testing.assert_close(pruned(x), of_heads(linear, x, PICKS[0]))
+    torch.testing.assert_close(split_heads(pruned(x), 2, WIDTH), of_heads(linear, x, PICKS[0]))
 
 
 def test_all_heads_are_the_whole_projection(linear):
     x = torch.randn(3, 4, SIZE)
-    assert torch.equal(AllHeads().project(linear, x), linear(x)) and AllHeads().alike
+    (projected,) = AllHeads(POOL).project((linear,), (x,))
+    assert torch.equal(projected, split_heads(linear(x), POOL, WIDTH)) and AllHeads(POOL).alike

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from espnet_diverse.attention import CORES, build_attention, build_selection, learned_selection
+from espnet_diverse.attention import CORES, build_attention, build_selection, head_gather, learned_selection
 from espnet_diverse.attention.selection_options import SelectionOptions
 from espnet_diverse.functional.masks import lengths_to_mask
+from espnet_diverse.functional.pool_linear import pool_linear
 from espnet_diverse.scope import scope
 
 SIZE, HEADS = 16, 4
@@ -221,15 +222,18 @@ def test_learning_prefers_the_head_that_helps():
     assert selection.picks().tolist() == [[1]]
 
 
-def test_self_attention_sorts_its_samples_by_language_once(monkeypatch):
+def test_what_has_one_input_is_projected_in_one_call(monkeypatch):
     module, (x, _) = build("softmax", "group"), inputs(3)
-    sorts, select = [], torch.Tensor.index_select
+    widths = []
 
-    def watched(tensor, *where):
-        sorts.append(tensor is x)
-        return select(tensor, *where)
+    def watched(y, weight, *others):
+        widths.append(weight.size(1) // module.d_k)
+        return pool_linear(y, weight, *others)
 
-    monkeypatch.setattr(torch.Tensor, "index_select", watched)
+    monkeypatch.setattr(head_gather, "pool_linear", watched)
     with languages(0, 2, 0):
         module(x, x, x, None)
-    assert sum(sorts) == 1
+        module(x, x[:, :5], x[:, :5], None)
+        module(x, memory := x.flip(1), memory, None)
+        module.cache_kv(x), module.project_query(x)
+    assert widths == [3, 1, 1, 1, 1, 2, 2, 1]

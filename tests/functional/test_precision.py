@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from espnet_diverse.functional.precision import in_full_precision
+from espnet_diverse.functional.precision import in_autocast, in_full_precision
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
@@ -13,3 +13,10 @@ def test_half_precision_becomes_float32(dtype):
 def test_anything_else_stays_as_it_is(dtype):
     x = torch.ones(2, dtype=dtype)
     assert in_full_precision(x) is x
+
+
+def test_autocast_converts_what_its_products_take():
+    single, double = torch.ones(2), torch.ones(2, dtype=torch.float64)
+    assert in_autocast(single) is single
+    with torch.autocast("cpu", torch.bfloat16):
+        assert (in_autocast(single).dtype, in_autocast(double).dtype) == (torch.bfloat16, torch.float64)

@@ -154,6 +154,19 @@ def test_straight_through_is_one_to_the_bit_and_has_the_gradient_of_the_sample()
     assert torch.equal(y.grad, torch.zeros(3, 8).scatter(1, picks, factors))
 
 
+def test_values_of_weight_1_stay_and_their_gradients_are_those_of_a_product():
+    torch.manual_seed(0)
+    values, weights = torch.randn(2, 3, 4, 2).double().requires_grad_(), torch.ones(2, 3).double().requires_grad_()
+    assert torch.equal(selection.weigh(values, weights), values)
+    assert torch.autograd.gradgradcheck(selection.weigh, (values, weights))
+    upstream = torch.randn_like(values)
+    found, expected = (
+        torch.autograd.grad(y, (values, weights), upstream)
+        for y in (selection.weigh(values, weights), values * weights[..., None, None])
+    )
+    torch.testing.assert_close(found, expected)
+
+
 def test_noise_is_the_difference_of_two_gumbel_variables():
     torch.manual_seed(0)
     drawn = selection.logistic_noise(torch.empty(200_000, dtype=torch.double))
@@ -164,14 +177,6 @@ def test_noise_is_the_difference_of_two_gumbel_variables():
     assert torch.isfinite(drawn).all()
 
 
-def test_grouped_linear_equals_one_map_a_sample():
-    torch.manual_seed(0)
-    x, weight, bias = torch.randn(5, 3, 4).double(), torch.randn(3, 6, 4).double(), torch.randn(3, 6).double()
-    mapped = selection.grouped_linear(x, weight, bias, [2, 1, 2])
-    for sample_x, group, out in zip(x, [0, 0, 1, 2, 2], mapped, strict=True):
-        torch.testing.assert_close(out, sample_x @ weight[group].T + bias[group])
-
-
 def test_gradients_equal_finite_differences():
     torch.manual_seed(0)
     phi = torch.randn(2, 6, dtype=torch.double, requires_grad=True)
@@ -179,5 +184,3 @@ def test_gradients_equal_finite_differences():
     assert torch.autograd.gradcheck(lambda t: selection.soft_sample(t, noise, 2.0), phi)
     assert torch.autograd.gradcheck(lambda t: selection.bernoulli_kl(t, 0.3), phi)
     assert torch.autograd.gradcheck(lambda t: selection.official_kl(torch.sigmoid(t), 0.3), phi)
-    inputs = [torch.randn(*shape, dtype=torch.double, requires_grad=True) for shape in ((3, 2, 4), (2, 5, 4), (2, 5))]
-    assert torch.autograd.gradcheck(lambda *t: selection.grouped_linear(*t, [1, 2]), inputs)
