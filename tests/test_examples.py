@@ -86,7 +86,7 @@ def test_fine_tuning_begins_with_the_trained_weights(tiny_run, tmp_path):
     data.mkdir()
     (data / "train").symlink_to(tiny_run.valid_dir)
     (data / "dev").symlink_to(tiny_run.test_dir)
-    still = ["--set", "max_epoch=1", "--set", "optim=sgd", "--set", "optim_conf={lr: 1.0e-30}"]
+    still = ["--set", "max_epoch=1", "--set", "optim=sgd", "--set", "optim_conf={lr: 1.0e-8}"]
     done = example("fine_tune.py", tiny_run.model_dir, data, tmp_path / "exp", *still)
     assert done.returncode == 0, done.stderr
     before = torch.load(tiny_run.model_dir / "valid.acc.ave.pth", weights_only=True)

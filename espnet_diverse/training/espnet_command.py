@@ -183,7 +183,8 @@ def run(task: type[abs_task.AbsTask], config: Config) -> None:
 
     Raises:
         UserError: As `Trainer.run` and the readers of data raise it; `TrainingError` for any other error, most often of
-            a value that PyTorch or ESPnet refuses where it is first used.
+            a value that PyTorch or ESPnet refuses where it is first used. One of several processes raises that as it
+            is: it may come from the death of another, after which all of them start again.
     """
     try:
         with replaced_names(abs_task, print=_log_line):
@@ -191,6 +192,8 @@ def run(task: type[abs_task.AbsTask], config: Config) -> None:
     except (UserError, OSError):
         raise
     except Exception as error:
+        if torch.distributed.is_initialized():
+            raise
         said = f"{type(error).__name__}: {' '.join(str(error).split())[:_LONGEST]}"
         advice = "look for a value of the configuration that does not fit; --debug shows where it happened"
         raise TrainingError(f"training failed with {said}; {advice}") from error
