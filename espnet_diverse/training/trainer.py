@@ -157,7 +157,7 @@ class Trainer(espnet_trainer.Trainer):
             optimizer.zero_grad()  # of batches that made no update at the end of the epoch before
         folder = session.state and session.state.output_dir
         bad = NonFiniteBatches(model, reporter, options.accum_grad, folder, session.ranks)
-        sample = ParameterSample(model)
+        sample = ParameterSample(model) if epoch == 1 and not position else None  # later a schedule may be at 0
         name = f"train epoch {epoch} of {options.max_epoch}"
 
         def after_step() -> None:
@@ -172,7 +172,7 @@ class Trainer(espnet_trainer.Trainer):
         if idle:
             raise TrainingError(f"epoch {epoch}: no update was made; {_why_idle(steps, bad, options.accum_grad)}")
         check_finite(model, epoch)
-        if epoch == 1 and not position and sample.unchanged():  # later on a schedule may have ended at 0
+        if sample and sample.unchanged():
             raise TrainingError(f"epoch 1: {UNCHANGED}")
         session.ended = _position(steps, reporter) if session.state else None
         return idle

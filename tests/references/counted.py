@@ -14,13 +14,8 @@ def pytest_terminal_summary(terminalreporter, config):
     """Print a line for each thing that was counted."""
     if "counted" not in config.option.markexpr:
         return
-    counts = Counter(
-        what
-        for outcome in ("passed", "failed", "error")
-        for report in terminalreporter.getreports(outcome)
-        if report.when == "call"
-        for what in [(dict(report.user_properties).get("counted"), outcome)]
-        if what[0]
-    )
-    for (what, outcome), count in counts.items():
-        terminalreporter.write_line(f"{what}: {count} {outcome}")
+    for outcome in ("passed", "failed", "error"):
+        done = [report for report in terminalreporter.getreports(outcome) if report.when == "call"]
+        names = [dict(report.user_properties).get("counted") for report in done]
+        for what, count in Counter(filter(None, names)).items():
+            terminalreporter.write_line(f"{what}: {count} {outcome}")

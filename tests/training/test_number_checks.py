@@ -61,6 +61,7 @@ def test_what_ruins_training_ends_it_in_one_line(change, tiny_run, tmp_path, cap
     assert train(tiny_run, tmp_path / "exp", "max_epoch=1", change) == 1
     said = capfd.readouterr().err
     assert said.splitlines()[-1].startswith("espnet-diverse train: error: ") and "Traceback" not in said
+    assert not [*tmp_path.glob("exp/*epoch.pth"), *tmp_path.glob("exp/valid.*.pth")]
 
 
 @pytest.mark.parametrize("change", ["optim_conf.lr=1e-6", "encoder_conf.dropout_rate=1", "patience=0"])
