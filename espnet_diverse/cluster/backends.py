@@ -81,20 +81,31 @@ def _quiet() -> Iterator[logging.Logger]:
         logger.setLevel(level)
 
 
-def _local(options: LocalOptions) -> AbstractContextManager:
+@contextmanager
+def _local(options: LocalOptions) -> Iterator[AbstractContextManager]:
+    import dask
     from distributed import LocalCluster
 
-    return LocalCluster(
-        n_workers=options.workers,
-        threads_per_worker=1,
-        host=_LOCAL,
-        protocol="tls://",
-        security=_new_keys(),
-        scheduler_kwargs=_NO_DASHBOARD,
-        worker_dashboard_address=f"{_LOCAL}:0",
-        memory_limit=options.memory or 0,
-        silence_logs=logging.WARNING,
-    )
+    from espnet_diverse.cluster.replacement import KeepWorkers
+
+    # Dask stops the nanny of a worker that is away for that long; one that is killed again and again comes back later.
+    patience = dask.config.set({"distributed.deploy.lost-worker-timeout": "60s"})
+    with (
+        patience,
+        LocalCluster(
+            n_workers=options.workers,
+            threads_per_worker=1,
+            host=_LOCAL,
+            protocol="tls://",
+            security=_new_keys(),
+            scheduler_kwargs=_NO_DASHBOARD,
+            worker_dashboard_address=f"{_LOCAL}:0",
+            memory_limit=options.memory or 0,
+            silence_logs=logging.WARNING,
+        ) as cluster,
+    ):
+        cluster.adapt(Adaptive=KeepWorkers, minimum=options.workers, maximum=options.workers)
+        yield cluster
 
 
 @contextmanager

@@ -1,0 +1,25 @@
+import os
+from functools import partial
+
+import pytest
+from references.cluster_work import double, load
+
+from espnet_diverse.cluster import backends
+from espnet_diverse.cluster.configuration import LocalOptions
+from espnet_diverse.cluster.pool import Pool
+from espnet_diverse.cluster.worker import Setup
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_workers_that_dask_has_given_up_are_started_anew(tmp_path, count):
+    options = LocalOptions(kind="local", workers=2, wait=120)
+    with backends.started(options) as client:
+        before = client.run(os.getpid)
+        for nanny in list(client.cluster.workers.values())[:count]:
+            client.sync(nanny.close)
+        pool = Pool(client, options, Setup(partial(load, tmp_path)))
+        assert list(pool.map_pieces(double, [[number] for number in range(20)])) == [[2 * n] for n in range(20)]
+        client.wait_for_workers(2, timeout=120)
+        assert len(set(client.run(os.getpid).values()) - set(before.values())) == count
