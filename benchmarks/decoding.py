@@ -25,6 +25,7 @@ import numpy as np
 import results
 import torch
 
+from espnet_diverse.decoding.options import PRECISIONS
 from espnet_diverse.registration import fast_start
 
 RATE, CHARACTERS = 16_000, 4233
@@ -69,7 +70,7 @@ def main(argv: list[str] | None = None) -> None:
     device = torch.device(args.device)
     conditions = measuring.conditions(f"medians of {args.repeats} rounds", device)
     print(*conditions, "", sep="\n")
-    names = [f"batch {size}" if size > 1 else "single" for size in args.batches]
+    names = [_name(size, precision) for precision in args.precisions for size in args.batches]
     measure = "tokens a second" if args.task == "mt" else "RTF"
     print(f"| utterances | ESPnet {measure} |", " | ".join(names), "| same best | scores differ by |", flush=True)
     print("|---" * (len(names) + 4) + "|")
@@ -111,9 +112,16 @@ def _contestants(
 
     options |= {"beam_size": args.beam_size, "ctc_weight": args.ctc_weight if args.task == "asr" else None}
     espnet = load_search(theirs, options=Options(**options), device=args.device)
-    search = load_predictor(ours, options=Options(**options), device=args.device)
     found = {"espnet": Contestant(espnet, 1, entries[: args.espnet_utterances])}
-    return found | {f"batch {size}": Contestant(search, size, entries) for size in args.batches}
+    for precision in args.precisions:
+        search = load_predictor(ours, options=Options(**options), device=args.device, precision=precision)
+        found |= {_name(size, precision): Contestant(search, size, entries) for size in args.batches}
+    return found
+
+
+def _name(batch_size: int, precision: str) -> str:
+    size = f"batch {batch_size}" if batch_size > 1 else "single"
+    return size if precision == "float32" else f"{size} {precision}"
 
 
 def _trained(args: argparse.Namespace) -> list[tuple[str, Callable[[], dict[str, Contestant]]]]:
@@ -236,6 +244,13 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
         "--espnet_utterances", type=int, default=4, help="number of utterances for ESPnet, the first ones (4)"
     )
     parser.add_argument("--batches", type=int, nargs="*", default=[1, 8, 16], help="batch sizes of ours (1 8 16)")
+    parser.add_argument(
+        "--precisions",
+        nargs="*",
+        default=["float32"],
+        choices=PRECISIONS,
+        help="of the linear layers of ours (float32)",
+    )
     parser.add_argument("--beam_size", type=int, default=10, help="hypotheses in a beam (10)")
     parser.add_argument("--ctc_weight", type=float, default=0.3, help="weight of the CTC score (0.3)")
     parser.add_argument("--repeats", type=int, default=3, help="rounds (3)")

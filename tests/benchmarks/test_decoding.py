@@ -49,6 +49,15 @@ def test_translations_agree_as_well():
     check(lines, ["1x1/32/512, 6 tokens"], pairs=4)
 
 
+@pytest.mark.slow
+def test_precisions_have_columns_of_their_own():
+    size = ["--config", "model/tiny", "--characters", 60, "--lengths", 1, "--batches", 1, 2, "--repeats", 1]
+    options = ["--precisions", "float32", "int8", "--utterances", 2, "--espnet_utterances", 1]
+    header, line = rows(benchmark(*size, *options))
+    assert header[2:6] == ["single", "batch 2", "single int8", "batch 2 int8"]
+    assert all(cell.endswith(" x)") for cell in line[2:6]) and line[6].endswith("/4")
+
+
 def test_a_trained_model_needs_data():
     result = benchmark("--model_dir", "exp")
     assert result.returncode == 2
