@@ -16,6 +16,7 @@ Adam divides epsilon out again: with it only alpha, beta and num_data have an ef
 Cost: O(M^2) of the weights of an attention for M heads, whatever the batch is.
 """
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -165,6 +166,7 @@ class Repulsion:
     def __init__(self, model: nn.Module, options: RepulsionOptions, seed: int = 0):
         self.options, self.seed = options, seed
         self.particles = _find(model, options)
+        self._is_noise_checked = options.method == "svgd"  # which has none
 
     @torch.no_grad()
     def __call__(self, step: int) -> None:
@@ -177,12 +179,31 @@ class Repulsion:
         """
         seed = int(np.random.SeedSequence((self.seed, step)).generate_state(1)[0])
         generator: torch.Generator | None = None
-        for particles in self.particles.values():
-            if any(weight.grad is None for weight in particles.weights):
-                continue
+        used = [each for each in self.particles.values() if all(weight.grad is not None for weight in each.weights)]
+        if used and not self._is_noise_checked:
+            self._check_noise(torch.cat([each.gradients().flatten() for each in used]))
+        for particles in used:
             x, grad = particles.values(), particles.gradients()
             generator = generator or torch.Generator(x.device).manual_seed(seed)
             particles.set_gradients(self._direction(x, grad, generator).mul_(-self.options.epsilon))
+
+    def _check_noise(self, gradients: Tensor) -> None:
+        """Warn once of noise that is larger than gradients (N,): an optimizer then follows the noise."""
+        self._is_noise_checked = True
+        noise, size = self._noise_std(), float(gradients.square().mean().sqrt())
+        if noise > size > 0:
+            option = self.options
+            remedy = f"num_data ({option.num_data})"
+            remedy = remedy if option.method == "sgld" else f"beta ({option.beta:g}) or {remedy}"
+            said = (
+                "repulsion: the noise of %s is %.3g times as large as the gradients of the heads (root mean squares "
+                "%.2g and %.2g); raise %s"
+            )
+            logging.warning(said, option.method, noise / size, noise, size, remedy)
+
+    def _noise_std(self) -> float:
+        option = self.options
+        return noise_std(option.epsilon, option.beta if option.method == "spos" else 1.0, option.num_data)
 
     def _direction(self, x: Tensor, grad: Tensor, generator: torch.Generator) -> Tensor:
         """Particles and gradients (N, M, D) -> phi (N, M, D)."""
@@ -191,12 +212,10 @@ class Repulsion:
             grad = grad + x / (option.sigma**2 * option.num_data)
         if option.method == "svgd":
             return svgd_direction(x, grad, option.alpha, option.bandwidth, option.alpha_mode)
-        beta = option.beta if option.method == "spos" else 1.0
-        noise = torch.randn(x.shape, generator=generator, dtype=x.dtype, device=x.device)
-        noise *= noise_std(option.epsilon, beta, option.num_data)
+        noise = torch.randn(x.shape, generator=generator, dtype=x.dtype, device=x.device).mul_(self._noise_std())
         if option.method == "sgld":
             return noise - grad
-        return spos_direction(x, grad, option.alpha, option.bandwidth, beta, noise, option.alpha_mode)
+        return spos_direction(x, grad, option.alpha, option.bandwidth, option.beta, noise, option.alpha_mode)
 
 
 class HeadParticles:

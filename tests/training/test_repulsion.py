@@ -163,6 +163,28 @@ def test_noise_depends_on_seed_and_step_alone_and_has_the_deviation():
     assert first.std().item() == pytest.approx(0.5 * (2 / 0.5) ** 0.5 / 4, rel=0.1)
 
 
+def test_noise_that_drowns_the_gradients_is_warned_of_once(caplog):
+    def said(grad, **options):
+        net = Net()
+        for parameter in net.parameters():
+            parameter.grad = torch.full_like(parameter, grad)
+        repulsion = Repulsion(net, RepulsionOptions(**options))
+        caplog.clear()
+        repulsion(0)
+        repulsion(1)
+        return caplog.messages
+
+    loud = {"epsilon": 0.5, "num_data": 100}  # noise of 0.02
+    remedy = "(root mean squares 0.02 and 0.01); raise"
+    assert said(0.01, method="spos", **loud) == [
+        f"repulsion: the noise of spos is 2 times as large as the gradients of the heads {remedy} beta (1) or "
+        "num_data (100)"
+    ]
+    assert said(0.01, method="sgld", **loud)[0].endswith(f"{remedy} num_data (100)")
+    assert not said(0.03, method="spos", **loud) and not said(0.01, method="spos", beta=100.0, **loud)
+    assert not said(0.01, method="svgd", **loud)
+
+
 def test_the_prior_is_divided_by_the_size_of_the_data():
     net, other = Net(), Net()
     for each, sigma, number in ((net, 0.5, 16), (other, 2.0, 1)):
