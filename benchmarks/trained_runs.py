@@ -15,6 +15,9 @@ the folder that the command is started in. The columns:
     step peak        memory that these allocate, without the weights
     decoding         time to decode --utterances of the set, with the options of config.yaml and --beam_size
 
+Language models (--task lm) have in place of score, LR and distance the word perplexity of the set, which the recipe has
+computed, and the diversity of the slots of their memory on the utterances; "decoding" computes their perplexity.
+
 Times and memory are ratios to the baseline; measuring.py describes how they are measured. A step has the auxiliary
 losses of the attentions, but not what repulsive heads add, see repulsion.py.
 """
@@ -36,7 +39,7 @@ from translation import round_of
 from espnet_diverse.registration import fast_start
 
 CPU = torch.device("cpu")
-HEAD = ("run", "score", "LR / log2 H", "distance", "parameters", "step", "step peak", "decoding")
+HEADS, SLOTS = {"LR / log2 H": 3, "distance": 2}, {"diversity of slots": 2}  # what is measured, with its digits
 
 
 @dataclass(frozen=True)
@@ -46,24 +49,25 @@ class Row:
     Attributes:
         run: Name of its folder, without what the names of all runs begin and end with.
         score: Score on the set.
-        redundancy, distance: Means over the kinds of attention; not a number where none keeps its weights.
+        measures: LR / log2 H and distance of the heads, means over the kinds of attention, not numbers where none keeps
+            its weights; of a language model the diversity of its slots, not a number without a memory.
         parameters: Number of parameters.
         step, peak, decoding: Ratios.
     """
 
     run: str
     score: float
-    redundancy: float
-    distance: float
+    measures: Mapping[str, float]
     parameters: int
     step: float
     peak: float
     decoding: float
 
     def __str__(self) -> str:
-        numbers = f"{_number(self.redundancy, 3)} | {_number(self.distance, 2)} | {self.parameters / 1e6:.2f} M"
+        digits = HEADS | SLOTS
+        measures = " | ".join(_number(value, digits[name]) for name, value in self.measures.items())
         ratios = f"{self.step:.2f} | {self.peak:.2f} | {self.decoding:.2f}"
-        return f"| {self.run} | {self.score:.1f} | {numbers} | {ratios} |"
+        return f"| {self.run} | {self.score:.1f} | {measures} | {self.parameters / 1e6:.2f} M | {ratios} |"
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -73,7 +77,8 @@ def main(argv: list[str] | None = None) -> None:
     conditions = measuring.conditions(f"medians of {args.repeats} rounds", CPU)
     print(*conditions, "", sep="\n", flush=True)
     rows, measured = _rows(args)
-    print(f"| {' | '.join(HEAD)} |\n{'|---' * len(HEAD)}|", *rows, sep="\n")
+    head = ("run", "score", *rows[0].measures, "parameters", "step", "step peak", "decoding")
+    print(f"| {' | '.join(head)} |\n{'|---' * len(head)}|", *rows, sep="\n")
     if args.plot:
         _draw(rows, args)
     results.finish(args, conditions, measured)
@@ -84,8 +89,8 @@ def _arguments(argv: list[str] | None) -> Namespace:
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="folder of a run; the first is the baseline")
     parser.add_argument("--data_dir", type=Path, required=True, help="folder with the data directory of the set")
     parser.add_argument("--set", required=True, help="set to score and decode")
-    parser.add_argument("--metric", default="cer", help="metric of the score (default: cer)")
-    parser.add_argument("--task", default="mt", choices=("asr", "st", "mt"))
+    parser.add_argument("--metric", default="cer", help="metric of the score (default: cer; lm has its own)")
+    parser.add_argument("--task", default="mt", choices=("asr", "st", "mt", "lm"))
     parser.add_argument("--batches", type=int, default=6, help="of a step, evenly spaced by length (default: 6)")
     parser.add_argument("--utterances", type=int, default=64, help="to analyse and to decode (default: 64)")
     parser.add_argument("--beam_size", type=int, default=5, help="of decoding (default: 5)")
@@ -100,7 +105,7 @@ def _rows(args: Namespace) -> tuple[list[Row], list[results.Row]]:
     steps, decodings, parameters = {}, {}, {}
     for folder in args.runs:
         steps[folder.name], parameters[folder.name] = _step(folder, args)
-        decodings[folder.name] = _decoding(folder, args)
+        decodings[folder.name] = _perplexity(folder, args)[0] if args.task == "lm" else _decoding(folder, args)
     trained = measuring.compare(steps, args.repeats, CPU)
     decoded = measuring.compare(decodings, args.repeats, CPU, memory=False)
     first = args.runs[0].name
@@ -108,7 +113,7 @@ def _rows(args: Namespace) -> tuple[list[Row], list[results.Row]]:
         Row(
             name,
             _score(folder, args),
-            *_redundancy(folder, args),
+            _measures(folder, args),
             parameters[folder.name],
             trained[folder.name].cost / trained[first].cost,
             trained[folder.name].peak / trained[first].peak,
@@ -132,8 +137,16 @@ def short_names(names: Sequence[str]) -> list[str]:
 
 
 def _score(folder: Path, args: Namespace) -> float:
-    summary = json.loads((folder / "decode" / args.set / "score.json").read_text(encoding="utf-8"))
-    return summary["metrics"][args.metric]["overall"]["score"]
+    name = "perplexity.json" if args.task == "lm" else "score.json"
+    summary = json.loads((folder / "decode" / args.set / name).read_text(encoding="utf-8"))
+    return summary["word_perplexity"] if args.task == "lm" else summary["metrics"][args.metric]["overall"]["score"]
+
+
+def _measures(folder: Path, args: Namespace) -> dict[str, float]:
+    if args.task != "lm":
+        return dict(zip(HEADS, _redundancy(folder, args), strict=True))
+    (name,) = SLOTS
+    return {name: _perplexity(folder, args)[1].get("memory_diversity", math.nan)}
 
 
 def _redundancy(folder: Path, args: Namespace) -> tuple[float, float]:
@@ -162,10 +175,11 @@ def _step(folder: Path, args: Namespace) -> tuple[Callable[[], None], int]:
     """A function that trains a model with the weights of a run on some batches, and its number of parameters."""
     from espnet2.train.distributed_utils import DistributedOption
 
+    from espnet_diverse.training.averaging import weights_name
     from espnet_diverse.training.tasks import TASKS, load_model
 
     task = TASKS[args.task]
-    model, options = load_model(folder, task=args.task)
+    model, options = load_model(folder, weights_name(args.task), task=args.task)
     options.num_workers, options.num_iters_per_epoch = 0, None
     options.save_interval_steps = 0  # which runs of earlier versions do not have
     optimizer = task.build_optimizers(options, model)[0]
@@ -197,6 +211,22 @@ def _decoding(folder: Path, args: Namespace) -> Callable[[], None]:
     return call
 
 
+def _perplexity(folder: Path, args: Namespace) -> tuple[Callable[[], object], dict[str, float]]:
+    """A function that scores some texts by the language model of a run, and the statistics of its modules on them."""
+    from espnet_diverse.data.tables import read_table
+    from espnet_diverse.decoding.perplexity import Scorer
+    from espnet_diverse.scope import scope
+
+    scorer = Scorer(folder)
+    texts = list(read_table(args.data_dir / args.set / "text").values())[: args.utterances]
+    encoded = [scorer.vocabulary.encode(text) for text in texts]
+    padded = torch.nn.utils.rnn.pad_sequence([torch.tensor(text) for text in encoded], batch_first=True)
+    with torch.inference_mode(), scope() as shared:
+        scorer.model.nll(padded, torch.tensor([len(text) for text in encoded]))
+    statistics = {name: float(value) for name, value in shared.stats().items()}
+    return lambda: scorer(encoded, [{}] * len(encoded)), statistics
+
+
 def _number(value: float, digits: int) -> str:
     return "" if math.isnan(value) else f"{value:.{digits}f}"
 
@@ -215,7 +245,7 @@ def _draw(rows: Sequence[Row], args: Namespace) -> None:
         place = (4, -11) if above else (4, 4)  # where the label of another point is not
         axes.annotate(row.run, (row.step, row.score), xytext=place, textcoords="offset points", fontsize=8)
     axes.set_xlabel(f"time of a training step / that of {rows[0].run}")
-    axes.set_ylabel(f"{args.metric.upper()} on {args.set}")
+    axes.set_ylabel(f"{'word perplexity' if args.task == 'lm' else args.metric.upper()} on {args.set}")
     axes.margins(x=0.2, y=0.1)
     axes.grid(alpha=0.3)
     figure.savefig(args.plot, dpi=120)

@@ -5,6 +5,21 @@ import shutil
 
 import pytest
 
+from espnet_diverse.bin.main import main
+
+LM = """
+lm: diverse_transformer
+lm_conf: {pos_enc: sinusoidal, embed_unit: 8, att_unit: 16, head: 2, unit: 16, layer: 1}
+model: diverse
+batch_type: tokens
+batch_bins: 60
+max_epoch: 1
+num_workers: 0
+optim: adam
+optim_conf: {lr: 1.0e-3}
+best_model_criterion: [[valid, loss, min]]
+"""
+
 
 def test_runs_are_compared_with_the_first(tiny_translation, tmp_path, capsys):
     import trained_runs
@@ -24,6 +39,34 @@ def test_runs_are_compared_with_the_first(tiny_translation, tmp_path, capsys):
     assert first[2:5] == second[2:5] and float(first[2]) > 0 and first[4].endswith(" M")
     assert first[5:] == ["1.00"] * 3 and 0.1 < float(second[5]) < 10 and second[6] == "1.00"
     assert (tmp_path / "runs.png").stat().st_size > 5000
+
+
+def test_language_models_are_compared_by_perplexity_and_slots(tiny_translation, tmp_path, capsys):
+    import trained_runs
+
+    (tmp_path / "lm.yaml").write_text(LM)
+    arguments = ["--config", str(tmp_path / "lm.yaml"), "--task", "lm", *tiny_translation.data()]
+    assert main(["stats", *arguments, "--output_dir", str(tmp_path / "stats")]) == 0
+    for name, kind in (("a_none", "null"), ("a_xl", "{kind: xl, segment: 4, slots: 4}")):
+        paths = ["--stats_dir", str(tmp_path / "stats"), "--output_dir", str(tmp_path / name)]
+        assert main(["train", *arguments, *paths, "--set", f"lm_conf.memory={kind}"]) == 0
+        assert main(["average", "--model_dir", str(tmp_path / name), "--metric", "valid.loss", "--number", "1"]) == 0
+        scored = [
+            "--data_dir",
+            str(tiny_translation.test_dir),
+            "--output_dir",
+            str(tmp_path / name / "decode" / "test"),
+        ]
+        assert main(["perplexity", "--model_dir", str(tmp_path / name), *scored]) == 0
+    capsys.readouterr()
+    data = ["--set", "test", "--data_dir", str(tiny_translation.test_dir.parent), "--batches", "1", "--repeats", "1"]
+    trained_runs.main([str(tmp_path / "a_none"), str(tmp_path / "a_xl"), "--task", "lm", *data])
+    *_, head, _, none, xl = capsys.readouterr().out.splitlines()
+    assert head == "| run | score | diversity of slots | parameters | step | step peak | decoding |"
+    none, xl = ([cell.strip() for cell in row.strip("|").split("|")] for row in (none, xl))
+    score = json.loads((tmp_path / "a_xl" / "decode" / "test" / "perplexity.json").read_text())["word_perplexity"]
+    assert xl[:2] == ["xl", f"{score:.1f}"] and 0 < float(xl[2]) < 9
+    assert none[2] == "" and none[4:] == ["1.00"] * 3 and all(0.05 < float(cell) < 20 for cell in xl[4:])
 
 
 @pytest.mark.parametrize(
