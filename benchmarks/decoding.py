@@ -244,13 +244,8 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
         "--espnet_utterances", type=int, default=4, help="number of utterances for ESPnet, the first ones (4)"
     )
     parser.add_argument("--batches", type=int, nargs="*", default=[1, 8, 16], help="batch sizes of ours (1 8 16)")
-    parser.add_argument(
-        "--precisions",
-        nargs="*",
-        default=["float32"],
-        choices=PRECISIONS,
-        help="of the linear layers of ours (float32)",
-    )
+    linear = "of the linear layers of ours (float32)"
+    parser.add_argument("--precisions", nargs="*", default=["float32"], choices=PRECISIONS, help=linear)
     parser.add_argument("--beam_size", type=int, default=10, help="hypotheses in a beam (10)")
     parser.add_argument("--ctc_weight", type=float, default=0.3, help="weight of the CTC score (0.3)")
     parser.add_argument("--repeats", type=int, default=3, help="rounds (3)")

@@ -44,6 +44,7 @@ def test_runs_are_compared_with_the_first(tiny_translation, tmp_path, capsys):
 def test_language_models_are_compared_by_perplexity_and_slots(tiny_translation, tmp_path, capsys):
     import trained_runs
 
+    data = tiny_translation.test_dir.parent
     (tmp_path / "lm.yaml").write_text(LM)
     arguments = ["--config", str(tmp_path / "lm.yaml"), "--task", "lm", *tiny_translation.data()]
     assert main(["stats", *arguments, "--output_dir", str(tmp_path / "stats")]) == 0
@@ -51,16 +52,11 @@ def test_language_models_are_compared_by_perplexity_and_slots(tiny_translation, 
         paths = ["--stats_dir", str(tmp_path / "stats"), "--output_dir", str(tmp_path / name)]
         assert main(["train", *arguments, *paths, "--set", f"lm_conf.memory={kind}"]) == 0
         assert main(["average", "--model_dir", str(tmp_path / name), "--metric", "valid.loss", "--number", "1"]) == 0
-        scored = [
-            "--data_dir",
-            str(tiny_translation.test_dir),
-            "--output_dir",
-            str(tmp_path / name / "decode" / "test"),
-        ]
+        scored = ["--data_dir", str(data / "test"), "--output_dir", str(tmp_path / name / "decode" / "test")]
         assert main(["perplexity", "--model_dir", str(tmp_path / name), *scored]) == 0
     capsys.readouterr()
-    data = ["--set", "test", "--data_dir", str(tiny_translation.test_dir.parent), "--batches", "1", "--repeats", "1"]
-    trained_runs.main([str(tmp_path / "a_none"), str(tmp_path / "a_xl"), "--task", "lm", *data])
+    options = ["--task", "lm", "--set", "test", "--data_dir", str(data), "--batches", "1", "--repeats", "1"]
+    trained_runs.main([str(tmp_path / "a_none"), str(tmp_path / "a_xl"), *options])
     *_, head, _, none, xl = capsys.readouterr().out.splitlines()
     assert head == "| run | score | diversity of slots | parameters | step | step peak | decoding |"
     none, xl = ([cell.strip() for cell in row.strip("|").split("|")] for row in (none, xl))
