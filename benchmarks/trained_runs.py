@@ -16,7 +16,8 @@ the folder that the command is started in. The columns:
     decoding         time to decode --utterances of the set, with the options of config.yaml and --beam_size
 
 Language models (--task lm) have in place of score, LR and distance the word perplexity of the set, which the recipe has
-computed, and the diversity of the slots of their memory on the utterances; "decoding" computes their perplexity.
+computed, and the diversity of the slots of their memory on the validation set in the last epoch; "decoding" computes
+the perplexity of the utterances.
 
 Times and memory are ratios to the baseline; measuring.py describes how they are measured. A step has the auxiliary
 losses of the attentions, but not what repulsive heads add, see repulsion.py.
@@ -105,7 +106,7 @@ def _rows(args: Namespace) -> tuple[list[Row], list[results.Row]]:
     steps, decodings, parameters = {}, {}, {}
     for folder in args.runs:
         steps[folder.name], parameters[folder.name] = _step(folder, args)
-        decodings[folder.name] = _perplexity(folder, args)[0] if args.task == "lm" else _decoding(folder, args)
+        decodings[folder.name] = _perplexity(folder, args) if args.task == "lm" else _decoding(folder, args)
     trained = measuring.compare(steps, args.repeats, CPU)
     decoded = measuring.compare(decodings, args.repeats, CPU, memory=False)
     first = args.runs[0].name
@@ -146,7 +147,15 @@ def _measures(folder: Path, args: Namespace) -> dict[str, float]:
     if args.task != "lm":
         return dict(zip(HEADS, _redundancy(folder, args), strict=True))
     (name,) = SLOTS
-    return {name: _perplexity(folder, args)[1].get("memory_diversity", math.nan)}
+    return {name: _diversity(folder)}
+
+
+def _diversity(folder: Path) -> float:
+    """Diversity of the slots on the validation set in the last epoch; not a number without a memory."""
+    from espnet_diverse.training import checkpoint
+
+    epochs = checkpoint.load(folder / checkpoint.CHECKPOINT)["reporter"]["stats"]
+    return epochs[max(epochs)]["valid"].get("memory_diversity", math.nan)
 
 
 def _redundancy(folder: Path, args: Namespace) -> tuple[float, float]:
@@ -211,20 +220,15 @@ def _decoding(folder: Path, args: Namespace) -> Callable[[], None]:
     return call
 
 
-def _perplexity(folder: Path, args: Namespace) -> tuple[Callable[[], object], dict[str, float]]:
-    """A function that scores some texts by the language model of a run, and the statistics of its modules on them."""
+def _perplexity(folder: Path, args: Namespace) -> Callable[[], object]:
+    """A function that scores some texts of the set by the language model of a run, in one batch."""
     from espnet_diverse.data.tables import read_table
     from espnet_diverse.decoding.perplexity import Scorer
-    from espnet_diverse.scope import scope
 
     scorer = Scorer(folder)
     texts = list(read_table(args.data_dir / args.set / "text").values())[: args.utterances]
     encoded = [scorer.vocabulary.encode(text) for text in texts]
-    padded = torch.nn.utils.rnn.pad_sequence([torch.tensor(text) for text in encoded], batch_first=True)
-    with torch.inference_mode(), scope() as shared:
-        scorer.model.nll(padded, torch.tensor([len(text) for text in encoded]))
-    statistics = {name: float(value) for name, value in shared.stats().items()}
-    return lambda: scorer(encoded, [{}] * len(encoded)), statistics
+    return lambda: scorer(encoded, [{}] * len(encoded))
 
 
 def _number(value: float, digits: int) -> str:

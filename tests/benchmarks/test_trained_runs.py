@@ -4,21 +4,9 @@ import json
 import shutil
 
 import pytest
+from references.language_models import TRAINED
 
 from espnet_diverse.bin.main import main
-
-LM = """
-lm: diverse_transformer
-lm_conf: {pos_enc: sinusoidal, embed_unit: 8, att_unit: 16, head: 2, unit: 16, layer: 1}
-model: diverse
-batch_type: tokens
-batch_bins: 60
-max_epoch: 1
-num_workers: 0
-optim: adam
-optim_conf: {lr: 1.0e-3}
-best_model_criterion: [[valid, loss, min]]
-"""
 
 
 def test_runs_are_compared_with_the_first(tiny_translation, tmp_path, capsys):
@@ -45,12 +33,12 @@ def test_language_models_are_compared_by_perplexity_and_slots(tiny_translation, 
     import trained_runs
 
     data = tiny_translation.test_dir.parent
-    (tmp_path / "lm.yaml").write_text(LM)
+    (tmp_path / "lm.yaml").write_text(TRAINED)
     arguments = ["--config", str(tmp_path / "lm.yaml"), "--task", "lm", *tiny_translation.data()]
     assert main(["stats", *arguments, "--output_dir", str(tmp_path / "stats")]) == 0
     for name, kind in (("a_none", "null"), ("a_xl", "{kind: xl, segment: 4, slots: 4}")):
         paths = ["--stats_dir", str(tmp_path / "stats"), "--output_dir", str(tmp_path / name)]
-        assert main(["train", *arguments, *paths, "--set", f"lm_conf.memory={kind}"]) == 0
+        assert main(["train", *arguments, *paths, "--set", "max_epoch=1", "--set", f"lm_conf.memory={kind}"]) == 0
         assert main(["average", "--model_dir", str(tmp_path / name), "--metric", "valid.loss", "--number", "1"]) == 0
         scored = ["--data_dir", str(data / "test"), "--output_dir", str(tmp_path / name / "decode" / "test")]
         assert main(["perplexity", "--model_dir", str(tmp_path / name), *scored]) == 0

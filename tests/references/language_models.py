@@ -1,4 +1,4 @@
-"""Small untrained language models."""
+"""Small language models."""
 
 import torch
 
@@ -8,6 +8,18 @@ from espnet_diverse.training.tasks import LMTask
 
 TRANSFORMER = {"embed_unit": 8, "att_unit": 16, "head": 2, "unit": 16, "layer": 1, "pos_enc": "sinusoidal"}
 RNN = {"unit": 8, "nlayers": 1}
+TRAINED = """
+lm: diverse_transformer
+lm_conf: {pos_enc: sinusoidal, embed_unit: 8, att_unit: 16, head: 2, unit: 16, layer: 1, attention: {core: sma}}
+batch_type: tokens
+batch_bins: 60
+max_epoch: 2
+num_workers: 0
+optim: adam
+optim_conf: {lr: 1.0e-3}
+best_model_criterion: [[valid, loss, min], [valid, epoch, max]]
+"""
+"""The configuration of one that tests train."""
 
 
 def write_lm(folder, tokens, lm="transformer", conf=TRANSFORMER):

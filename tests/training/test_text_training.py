@@ -6,6 +6,7 @@ import pytest
 import torch
 import yaml
 from espnet2.tasks.mt import MTTask
+from references.language_models import TRAINED as LM
 
 from espnet_diverse.bin.main import main
 from espnet_diverse.data.kaldi import read_table
@@ -17,18 +18,6 @@ from espnet_diverse.training.config import merge
 from espnet_diverse.training.run_data import RunData
 from espnet_diverse.training.tasks import TASKS, load_model
 from espnet_diverse.vocabulary import Vocabulary
-
-LM = """
-lm: diverse_transformer
-lm_conf: {pos_enc: sinusoidal, embed_unit: 8, att_unit: 16, head: 2, unit: 16, layer: 1, attention: {core: sma}}
-batch_type: tokens
-batch_bins: 60
-max_epoch: 2
-num_workers: 0
-optim: adam
-optim_conf: {lr: 1.0e-3}
-best_model_criterion: [[valid, loss, min], [valid, epoch, max]]
-"""
 
 
 @pytest.fixture
