@@ -88,7 +88,7 @@ def _local(options: LocalOptions) -> Iterator[AbstractContextManager]:
 
     from espnet_diverse.cluster.replacement import KeepWorkers
 
-    # Dask stops the nanny of a worker that is away for that long; one that is killed again and again comes back later.
+    # So long after a worker has died Dask looks for it once, and stops its nanny for good where it is away just then.
     patience = dask.config.set({"distributed.deploy.lost-worker-timeout": "60s"})
     with (
         patience,
