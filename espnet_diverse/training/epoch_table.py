@@ -42,9 +42,8 @@ class EpochTable(Reporter):
 
     def start_epoch(self, key: str, epoch: int | None = None) -> SubReporter:
         """Begin an epoch, as ESPnet does; what is logged within it leaves out what was not measured."""
-        sub_reporter = super().start_epoch(key, epoch)
-        sub_reporter.__class__ = _MeasuredAlone
-        return sub_reporter
+        begun = super().start_epoch(key, epoch)
+        return _MeasuredAlone(begun.key, begun.epoch, begun.total_count)
 
     def finish_epoch(self, sub_reporter: SubReporter) -> None:
         """Keep the statistics of `sub_reporter`, as ESPnet does, and print the row of a finished epoch."""
