@@ -29,7 +29,7 @@ class KVCache(NamedTuple):
     Attributes:
         k: Keys (B, H, T, D).
         v: Values (B, H, T, D).
-        features: What `Core.key_features` computed from the inputs of the keys, (B, H, T, R), or None.
+        features: What `Core.key_features` computed of the keys, (B, H, T, R), or None.
     """
 
     k: Tensor
@@ -197,10 +197,11 @@ class Core(Monitored):
         """
         return False
 
-    def key_features(self, key: Tensor) -> Tensor | None:
+    def key_features(self, key: Tensor, k: Tensor) -> Tensor | None:
         """Compute what a cache must hold of the keys besides their projections, in evaluation.
 
-        Inputs of the keys (B, T, M) -> (B, H, T, R), or None for a core that needs only the projections.
+        Inputs of the keys (B, T, M) and their projections k (B, H, T, D) -> (B, H, T, R), or None for a core that needs
+        only the projections.
         """
         return None
 

@@ -133,7 +133,7 @@ class Luna(Core):
             core.norm = nn.LayerNorm(self.heads * self.width)
         return self.options.contextual
 
-    def key_features(self, key: Tensor) -> Tensor | None:
+    def key_features(self, key: Tensor, k: Tensor) -> Tensor | None:
         """Compute w (3) of cached keys in causal self-attention: (B, T, M) -> (B, H, T, R); otherwise None."""
         return self._pattern(key) if self.causal else None
 

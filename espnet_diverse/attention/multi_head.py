@@ -146,7 +146,8 @@ class MultiHeadAttention(nn.Module):
         """Project keys and values of positions x (B, T, M) for later queries, in evaluation."""
         selected = self._select(len(x))
         k, v = selected.project((self.linear_k, self.linear_v), (x, x), values=True)
-        return KVCache(self.k_norm(k), v, self.core.key_features(x))
+        k = self.k_norm(k)
+        return KVCache(k, v, self.core.key_features(x, k))
 
     def project_query(self, query: Tensor) -> Tensor:
         """Project queries for `attend_cached`, in evaluation: (B, T, M) -> (B, H, T, D)."""
@@ -163,7 +164,8 @@ class MultiHeadAttention(nn.Module):
         if joint is None:
             return self.project_query(x), self.cache_kv(x)
         q, k, v = (split_heads(part, self.h, self.d_k) for part in joint(x).chunk(3, dim=-1))
-        return self.q_norm(q), KVCache(self.k_norm(k), v, self.core.key_features(x))
+        k = self.k_norm(k)
+        return self.q_norm(q), KVCache(k, v, self.core.key_features(x, k))
 
     def attend_cached(
         self, q: Tensor, query: Tensor, cache: KVCache, mask: Tensor | None, length: int | None = None

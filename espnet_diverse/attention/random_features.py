@@ -15,8 +15,8 @@ negative; its denominator is raised to the least value that the true one can hav
 are no attention weights, so that dropout acts on the values.
 
 Softmax-equivalent setting: none.
-Cost: O(T R D) time and O(T R) memory; O(T R (D + 64)) time in causal attention. A step of cached decoding takes
-O(T R D), because the cache keeps all keys.
+Cost: O(T R D) time and O(T R) memory; O(T R (D + 64)) time in causal attention. A step of cached decoding takes O(T R),
+because the cache holds the features of all keys, of which hypotheses side by side see different ones.
 """
 
 import math
@@ -35,6 +35,7 @@ from espnet_diverse.functional.features import (
     log_positive,
     trigonometric,
 )
+from espnet_diverse.functional.precision import in_full_precision
 from espnet_diverse.option_checks import OptionError, check_fields, one_of
 
 
@@ -93,12 +94,21 @@ class RandomFeatures(Core):
         if self.options.redraw_interval:  # a resumed run goes on counting
             self.register_buffer("batches", torch.zeros((), dtype=torch.int64))
 
+    def key_features(self, key: Tensor, k: Tensor) -> Tensor:
+        """Compute the features of cached keys and the logarithms of their factors, (B, H, T, R + 1 or 2 R + 1)."""
+        with torch.autocast(k.device.type, enabled=False):
+            features, s = self._features(in_full_precision(k))
+            return torch.cat([features, s.unsqueeze(-1)], dim=-1)
+
     def forward(self, heads: Heads) -> tuple[Tensor, None]:
         """Compute the context (B, H, Tq, D)."""
         if self.training and self.options.redraw_interval:
             self._count_batch()
         q, _ = self._features(heads.q)
-        k, s = self._features(heads.k)
+        if heads.key_features is None:
+            k, s = self._features(heads.k)
+        else:
+            k, s = heads.key_features[..., :-1], heads.key_features[..., -1]
         v, mask = F.dropout(heads.v, heads.dropout), heads.mask
         floor = self._floor(heads)
         if self.causal and mask is not None and mask.size(-2) > 1 and heads.same_positions():

@@ -77,7 +77,7 @@ class SMA(Core):
             return Inputs(noisy_query, noisy_key, noisy_key)
         return Inputs(noisy_query, key if key is query else noisy_key, value)
 
-    def key_features(self, key: Tensor) -> Tensor:
+    def key_features(self, key: Tensor, k: Tensor) -> Tensor:
         """Compute the posteriors of the keys (9): (B, T, M) -> (B, H, T, C)."""
         with torch.autocast(key.device.type, enabled=False):
             return self._cluster(in_full_precision(key)).p

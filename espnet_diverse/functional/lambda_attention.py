@@ -12,7 +12,12 @@ with m_i the greatest k_j / sqrt(D) of each channel up to i, and m that up to th
     context_i = sum_d q_id / Z_id (exp(m - m_i) State + sum of the block)_d                   (3)
     State_d = sum_{j before} exp(k_jd / sqrt(D) - m_d) v_j
 
-All exponents are at most 0, so that no key, however large, changes the result of queries that do not see it.
+All exponents are at most 0, so that no key, however large, changes the result of queries that do not see it. Where the
+keys of each channel lie close together, one m for all of them is as good, and (2) for any mask is matrix products:
+
+    E_jd = exp(k_jd / sqrt(D) - m_d),    Z = M E,    context = (M * ((q / Z) E^T)) v          (4)
+
+with M_ij = 1 where i sees j, else 0.
 """
 
 import math
@@ -24,6 +29,9 @@ from espnet_diverse.functional.masks import causal
 
 _BLOCK = 16
 """Positions of a block of (3), which has S D exponentials for each position."""
+
+_NEAR = 60.0
+"""Greatest difference of the keys of a channel for (4): float32 has its full precision down to exp(-87)."""
 
 
 def lambda_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -47,11 +55,17 @@ def lambda_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None
 
 
 def masked_lambda_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
-    """Compute (2) for any mask, in O(Tq Tk D) time and memory.
+    """Compute (2) for any mask, in O(Tq Tk D) time: by (4) where the keys are near each other, else with all terms.
 
     mask is bool, True = may attend, broadcastable to (B, 1, Tq, Tk); the others are those of `lambda_attention`.
     """
-    k = (k / math.sqrt(k.size(-1))).unsqueeze(-3)
+    k = k / math.sqrt(k.size(-1))
+    low, high = k.detach().aminmax(dim=-2, keepdim=True)
+    if (high - low).amax() <= _NEAR:
+        terms, seen = (k - high).exp(), mask.to(k.dtype)
+        z = seen @ terms
+        return (q / z.masked_fill(z == 0, 1.0) @ terms.transpose(-2, -1) * seen) @ v
+    k = k.unsqueeze(-3)
     mask = mask.unsqueeze(-1)
     top = k.detach().masked_fill(~mask, torch.finfo(k.dtype).min).amax(-2)  # (B, H, Tq, D)
     terms = _exponentials(k, top, mask)

@@ -32,7 +32,7 @@ def test_the_position_term_is_added_before_scaling():
 
 def test_a_core_needs_nothing_but_forward():
     core, x = Core(8, 2), torch.randn(2, 3, 8)
-    assert core.perturb(x, x, x) == Inputs(x, x, x) and core.key_features(x) is None
+    assert core.perturb(x, x, x) == Inputs(x, x, x) and core.key_features(x, x) is None
     assert core.compress(Inputs(x, x, x), None) == Inputs(x, x, x) and core.connect([core]) is False
     assert core.inspect() == Inspection() and core.SOFTMAX_EQUIVALENT is None
     with pytest.raises(NotImplementedError):

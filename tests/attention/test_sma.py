@@ -81,7 +81,7 @@ def test_gradcheck(need_weights):
 
 def test_features_of_keys_are_their_posteriors():
     core, given = make(), heads(PADDED)
-    features = core.key_features(given.key)
+    features = core.key_features(given.key, given.k)
     np.testing.assert_allclose(features.detach().numpy(), posteriors(core, given.key))
     cached = Heads(given.q, given.k, given.v, given.query, given.query, given.q, mask=PADDED, key_features=features)
     torch.testing.assert_close(core(cached)[0], core(given)[0])

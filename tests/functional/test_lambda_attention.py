@@ -78,6 +78,15 @@ def test_keys_of_any_size_do_not_change_earlier_queries(draw, dtype):
     torch.testing.assert_close(after, masked_lambda_attention(q, k, v, causal(T).view(1, 1, T, T)))
 
 
+@pytest.mark.parametrize("scale", [1.0, 10.0, 100.0])
+def test_any_mask_in_single_precision_whatever_the_distance_of_keys(draw, scale):
+    q, k, v = (x.detach() for x in given(draw))
+    mask = VALID.unsqueeze(2) & causal(T)
+    exact = looped(q, k * scale, v, mask)
+    found = masked_lambda_attention(q.float(), k.float() * scale, v.float(), mask)
+    torch.testing.assert_close(found.double(), exact, atol=1e-5, rtol=1e-4)
+
+
 def test_without_keys_all_is_zero_and_gradients_are_finite(draw):
     nothing = torch.zeros(B, 1, T, dtype=torch.bool)
     for form in (
