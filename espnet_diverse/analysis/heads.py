@@ -1,5 +1,6 @@
 """Plots of the heads of an attention on one utterance: attention weights, and other matrices that the core reports."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +16,6 @@ from torch import nn
 from espnet_diverse.analysis.collect import Observation
 from espnet_diverse.analysis.teacher_forcing import run_teacher_forced
 from espnet_diverse.attention import MultiHeadAttention
-from espnet_diverse.errors import ModelError
 
 
 @dataclass(frozen=True)
@@ -45,20 +45,23 @@ class HeadMaps:
 
 def head_maps(
     model: AbsESPnetModel, speech: NDArray, text: Sequence[int], conditions: Mapping[str, int] | None = None
-) -> tuple[HeadMaps, HeadMaps]:
-    """Run a pass with teacher forcing and return the maps of two attentions.
+) -> dict[str, HeadMaps]:
+    """Run a pass with teacher forcing and return the maps of two attentions, by "encoder" and "decoder".
 
-    They are the last self-attention of the encoder and the last cross-attention of the decoder. The arguments are those
-    of `run_teacher_forced`.
-
-    Raises:
-        ModelError: The encoder or the decoder has no such attention, or its core does not support explicit weights.
+    They are the last self-attention of the encoder and the last cross-attention of the decoder. A net that has no such
+    attention, or one that gives no weights, is left out with a warning. The arguments are those of
+    `run_teacher_forced`.
     """
     run_teacher_forced(model, speech, text, conditions)
-    return _last(model, "encoder", ("self_attn", "attn")), _last(model, "decoder", ("src_attn",))
+    last = {net: _last(model, net, attributes) for net, attributes in _DRAWN.items()}
+    return {net: maps for net, maps in last.items() if maps is not None}
 
 
-def _last(model: AbsESPnetModel, net: str, attributes: tuple[str, ...]) -> HeadMaps:
+_DRAWN = {"encoder": ("self_attn", "attn"), "decoder": ("src_attn",)}
+"""Attributes of layers that are the attentions to draw, by net."""
+
+
+def _last(model: AbsESPnetModel, net: str, attributes: tuple[str, ...]) -> HeadMaps | None:
     attentions = [
         (name, module)
         for name, module in model.named_modules()
@@ -69,7 +72,8 @@ def _last(model: AbsESPnetModel, net: str, attributes: tuple[str, ...]) -> HeadM
     # A block-wise encoder has its blocks in the batch dimension.
     found = [(name, each) for name, each in attentions if each.attn is not None and len(each.attn) == 1]
     if not found:
-        raise ModelError(_why_not_drawn(net, [module for _, module in attentions]))
+        logging.warning("no figure of the %s: %s", net, _why_not_drawn([module for _, module in attentions]))
+        return None
     name, module = found[-1]
     maps = module.core.inspect().maps if isinstance(module, MultiHeadAttention) else {}
     kind = "cross-attention" if name.endswith("src_attn") else "self-attention"
@@ -80,11 +84,13 @@ def _last(model: AbsESPnetModel, net: str, attributes: tuple[str, ...]) -> HeadM
     )
 
 
-def _why_not_drawn(net: str, attentions: Sequence[nn.Module]) -> str:
+def _why_not_drawn(attentions: Sequence[nn.Module]) -> str:
     for module in attentions:
+        if hasattr(module, "memory"):
+            return "it works by segments with a memory, so that no weights over the whole sequence exist"
         if isinstance(module, MultiHeadAttention) and not module.core.supports.explicit_weights:
-            return f"attention {module.core.name!r} of the {net} does not support explicit weights, which are drawn"
-    return f"the {net} has no attention whose weights could be drawn"
+            return f"attention {module.core.name!r} gives no weights"
+    return "it has no attention with weights for one utterance"
 
 
 def draw(

@@ -1,5 +1,6 @@
 """Plot the attention heads of the last layers of a model on one utterance, and other maps that their cores report.
 
+A net whose attention gives no weights, such as luna, or an encoder with a memory, is left out with a warning.
 For a run with head selection also plot how the selection settled in training; without --data_dir, that alone.
 """
 
@@ -32,7 +33,7 @@ def outputs(args: argparse.Namespace) -> list[Path]:
 def run(args: argparse.Namespace) -> int:
     """Plot, and print the paths of the figures."""
     paths = _of_utterance(args) if args.data_dir else []
-    paths += _of_training(args, needed=not paths)
+    paths += _of_training(args, needed=args.data_dir is None)
     print(*paths, sep="\n")
     return 0
 
@@ -58,13 +59,13 @@ def _of_utterance(args: argparse.Namespace) -> list[Path]:
         of_source = source_vocabulary(args.model_dir)
         source = read_source(data, utterance, rate, of_source)
         conditions = condition_indices(known_conditions(model), args.data_dir, [utterance], options.conditions(args))
-        encoder, decoder = head_maps(model, source, vocabulary.encode(data.text[utterance]), conditions[utterance])
+        maps = head_maps(model, source, vocabulary.encode(data.text[utterance]), conditions[utterance])
         tokens = [*vocabulary.tokenise(data.text[utterance]), "<eos>"]
         read = ["<sos>", *of_source.tokenise(data.src_text[utterance])] if of_source else None
-        paths = [args.output_dir / f"{utterance}.{name}.png" for name in ("encoder", "decoder")]
-        for path, maps, labels in zip(paths, (encoder, decoder), (read, tokens), strict=True):
-            draw(maps, utterance, path, labels, read)
-    return paths
+        paths = {net: args.output_dir / f"{utterance}.{net}.png" for net in maps}
+        for net, path in paths.items():
+            draw(maps[net], utterance, path, read if net == "encoder" else tokens, read)
+    return list(paths.values())
 
 
 def _of_training(args: argparse.Namespace, needed: bool) -> list[Path]:

@@ -6,7 +6,6 @@ import soundfile
 from espnet_diverse.analysis import heads
 from espnet_diverse.analysis.heads import HeadMaps, draw, drawable, head_maps
 from espnet_diverse.attention import Supports
-from espnet_diverse.errors import ModelError
 from espnet_diverse.training.tasks import load_model
 
 FRAMES = 18  # 12000 samples, a hop of 160, and two convolutions of stride 2
@@ -20,7 +19,7 @@ def maps(tiny_run):
 
 
 def test_maps_of_the_last_layers(maps):
-    encoder, decoder = maps
+    encoder, decoder = maps["encoder"], maps["decoder"]
     assert encoder.layer == "encoder layer 1 self-attention" and decoder.layer == "decoder layer 1 cross-attention"
     for maps_of_one, shape in ((encoder, (2, FRAMES, FRAMES)), (decoder, (2, 4, FRAMES))):
         assert list(maps_of_one.kinds()) == ["semantic mask M", "attention"]
@@ -30,7 +29,7 @@ def test_maps_of_the_last_layers(maps):
 
 
 def test_a_figure_has_a_row_for_each_head_and_a_column_for_each_kind(maps, tmp_path):
-    _, decoder = maps
+    decoder = maps["decoder"]
     draw(decoder, "test-00", tmp_path / "new" / "both.png", ["a", "b", "c", "<eos>"])
     draw(HeadMaps("layer", decoder.attention), "test-00", tmp_path / "one.png")
     both = matplotlib.image.imread(tmp_path / "new" / "both.png")
@@ -43,20 +42,25 @@ def test_softmax_attention_has_no_mask():
     assert list(HeadMaps("layer", np.ones((1, 1, 1))).kinds()) == ["attention"]
 
 
-def test_a_net_without_such_attention(tiny_run):
+def test_a_net_without_such_attention(tiny_run, caplog):
     model, _ = load_model(tiny_run.model_dir)
-    with pytest.raises(ModelError, match="the decoder has no attention whose weights could be drawn"):
-        heads._last(model, "decoder", ("src_attn",))
+    assert heads._last(model, "decoder", ("src_attn",)) is None
+    assert caplog.messages == ["no figure of the decoder: it has no attention with weights for one utterance"]
 
 
-def test_a_core_without_explicit_weights_is_named(tiny_run):
+@pytest.mark.parametrize(
+    ("memory", "why"), [(False, "attention 'sdma' gives no weights"), (True, "it works by segments")]
+)
+def test_a_net_without_weights_is_left_out_and_the_reason_said(tiny_run, caplog, memory, why):
     model, _ = load_model(tiny_run.model_dir)
     model = model.eval()
     for layer in model.encoder.encoders:
         layer.self_attn.core.supports = Supports()
+        if memory:
+            layer.self_attn.memory = None
     speech, _ = soundfile.read(tiny_run.test_dir / "test-00.wav", dtype="float32")
-    with pytest.raises(ModelError, match="attention 'sdma' of the encoder does not support explicit weights"):
-        head_maps(model, speech, [2, 3, 4])
+    assert list(head_maps(model, speech, [2, 3, 4])) == ["decoder"]
+    assert caplog.messages[0].startswith(f"no figure of the encoder: {why}")
 
 
 def test_labels_that_no_font_has_are_spelled(monkeypatch):

@@ -48,6 +48,13 @@ def test_figures_of_translation_by_tasks(of_translation, tmp_path, capfd):
     assert all((tmp_path / name).exists() for name in names)
 
 
+def test_nothing_to_draw_is_no_error(tiny_run, tmp_path, monkeypatch, capfd):
+    monkeypatch.setattr("espnet_diverse.analysis.heads._last", lambda *_: None)
+    arguments = ["--model_dir", str(tiny_run.model_dir), "--data_dir", str(tiny_run.test_dir)]
+    assert main(["figure", *arguments, "--output_dir", str(tmp_path)]) == 0
+    assert capfd.readouterr().out.split() == []
+
+
 def test_figures_of_text_translation(tiny_translation, tmp_path, capfd):
     arguments = ["--model_dir", str(tiny_translation.model_dir), "--data_dir", str(tiny_translation.test_dir)]
     assert main(["figure", *arguments, "--output_dir", str(tmp_path)]) == 0
