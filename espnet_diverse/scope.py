@@ -52,6 +52,7 @@ class Scope:
         self._losses: dict[str, list[tuple[Tensor, int]]] = defaultdict(list)  # with the number of modules
         self._waiting: dict[Hashable, list[tuple[Losses, tuple[Tensor, ...]]]] = defaultdict(list)
         self._once: dict[Hashable, tuple[Tensor, Tensor]] = {}
+        self._listed: dict[str, list[int]] = {}
         self._stats: dict[str, list[Tensor]] = defaultdict(list)
 
     def condition(self, name: str, batch: int) -> Tensor:
@@ -71,6 +72,14 @@ class Scope:
         if len(ids) not in (1, batch):
             raise ValueError(f"the {name} of {len(ids)} samples was given for a batch of {batch}")
         return ids.expand(batch)
+
+    def listed(self, name: str, batch: int) -> list[int]:
+        """Return `condition` as a list; it is read from the device once for all modules, for which a GPU would wait."""
+        ids = self.condition(name, batch)
+        if name not in self._listed:
+            self._listed[name] = self.conditions[name].tolist()
+        listed = self._listed[name]
+        return listed if len(listed) == len(ids) else listed * batch
 
     def add_loss(self, name: str, value: Tensor) -> None:
         """Add a scalar loss of one module, already weighted, under `name`; ignored if losses are not collected."""

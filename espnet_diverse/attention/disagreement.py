@@ -80,11 +80,15 @@ def build_disagreement(given: Mapping[str, Any] | None, core: Core) -> "Disagree
             f"disagreement of {options.of} is not possible, because attention {core.name!r} gives no weights; choose "
             "output, subspace or parameters",
         )
-    return Disagreement(options)
+    return Disagreement(options, type(core).compress is not Core.compress)
 
 
 class Disagreement(Monitored):
     """Adds the loss of an attention to the open scope.
+
+    Args:
+        options: Options of the loss.
+        compressed: Whether the core shortens keys and values, see `Core.compress`.
 
     Attributes:
         of_weights: Whether it needs the attention weights.
@@ -92,9 +96,9 @@ class Disagreement(Monitored):
 
     LOSSES = {"disagreement": AuxiliaryLoss("disagreement.weight")}
 
-    def __init__(self, options: DisagreementOptions):
+    def __init__(self, options: DisagreementOptions, compressed: bool = False):
         super().__init__()
-        self.options = options
+        self.options, self.compressed = options, compressed
         self.of_weights = options.of in _OF_WEIGHTS
 
     def add_loss(self, heads: Heads, context: Tensor, weights: Tensor | None, projections: Sequence[nn.Linear]) -> None:
@@ -119,8 +123,7 @@ class Disagreement(Monitored):
             width = context.size(-1)
             return -disagreement(torch.stack([linear.weight.unflatten(0, (-1, width)) for linear in projections]))
         if of == "subspace":
-            shortened = heads.v.size(-2) != heads.key.size(1)  # by the core: no value is padding alone
-            mask = None if shortened else _tokens(key_side_mask(heads))
+            mask = None if self.compressed else _tokens(key_side_mask(heads))  # no compressed value is padding alone
             return -disagreement(in_full_precision(heads.v), mask, per)
         queries = _tokens(query_side_mask(heads))
         if weights is None or of == "output":

@@ -83,7 +83,7 @@ class HeadSelection(Monitored):
 
     def _ids(self, condition: str, batch: int) -> list[int]:
         names, shared = self.names[condition], current()
-        ids: list = shared.condition(condition, batch).tolist() if condition in shared.conditions else [None] * batch
+        ids: list = shared.listed(condition, batch) if condition in shared.conditions else [None] * batch
         if all(i in range(len(names)) for i in ids):
             return ids
         if condition in self.options.default_condition:

@@ -39,7 +39,7 @@ from espnet_diverse.functional.luna import (
     pattern,
     sinusoids,
 )
-from espnet_diverse.functional.precision import in_full_precision
+from espnet_diverse.functional.precision import linear_in_full_precision
 from espnet_diverse.option_checks import OptionError, check_fields
 
 
@@ -196,8 +196,10 @@ class Luna(Core):
     def _pattern(self, key: Tensor) -> Tensor:
         """Equation (3): inputs of the keys (B, T, M) -> w (B, H, T, R)."""
         with torch.autocast(key.device.type, enabled=False):
-            context = self.linear_context(in_full_precision(key))
-            return pattern(_split(self.linear_p(self.first()), self.heads), _split(context, self.heads))
+            p, context = (
+                linear_in_full_precision(*each) for each in ((self.linear_p, self.first()), (self.linear_context, key))
+            )
+            return pattern(_split(p, self.heads), _split(context, self.heads))
 
     def _used(self, positions: int | Tensor, device: torch.device) -> Tensor:
         """Return which rows of P take part, (B or 1, 1, 1, R): no more than there are positions."""

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from espnet_diverse.functional.mixture import log_density, posterior
+from espnet_diverse.functional.precision import in_full_precision
 
 
 class Clustering(NamedTuple):
@@ -68,8 +69,9 @@ class Mixture(nn.Module):
             self.mean.div_(learning_rate_scale)
 
     def components(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Return log prior (G, C), mean (G, C, D) and log variance (G, C, D)."""
-        return self.log_prior, self._centroids(), self.log_var
+        """Return log prior (G, C), mean (G, C, D) and log variance (G, C, D), in float32 at least."""
+        log_prior, mean, log_var = map(in_full_precision, (self.log_prior, self._centroids(), self.log_var))
+        return log_prior, mean, log_var
 
     def forward(self, x: Tensor) -> Clustering:
         """Cluster tokens x (B, H, T, D)."""

@@ -8,7 +8,7 @@ the module fits wherever ESPnet uses its own and loads its checkpoints.
 """
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -87,8 +87,8 @@ class MultiHeadAttention(nn.Module):
         return self.selection.pool if self.selection else self.h
 
     def head_weights(self) -> Mapping[str, Tensor]:
-        """Weights whose rows belong to one head of the pool after another, by projection."""
-        return {"q": self.linear_q.weight, "k": self.linear_k.weight, "v": self.linear_v.weight}
+        """Weights whose rows belong to one head of the pool after another, by projection; tied values have none."""
+        return {name: linear.weight for name, linear in zip("qkv", self._projections(), strict=False)}
 
     def forward(
         self, query: Tensor, key: Tensor, value: Tensor, *rest: Tensor | Stream | None, expand_kv: bool = False
@@ -117,6 +117,11 @@ class MultiHeadAttention(nn.Module):
             out = self._in_parts(query, pos_emb, allowed, stream)
             if out is not None:
                 return out
+        if self.core.causal and query.size(1) > 1 and (allowed is None or allowed.size(-2) == 1):
+            raise ValueError(
+                f"causal attention {self.core.name!r} needs a mask (B, T, T) that excludes later positions; without it "
+                "queries would see them"
+            )
         inputs = self.core.compress(self.core.perturb(query, key, value), allowed)
         selected = self._select(len(query))
         once = expand_kv and selected.alike
@@ -138,7 +143,7 @@ class MultiHeadAttention(nn.Module):
         heads.need_weights = kept or (disagreement is not None and disagreement.of_weights)
         context, weights = self._attend(heads)
         if disagreement is not None:
-            disagreement.add_loss(heads, context, weights, (self.linear_q, self.linear_k, self.linear_v))
+            disagreement.add_loss(heads, context, weights, self._projections())
         self.attn = weights if kept else None
         return self._merge(context, selected)
 
@@ -210,7 +215,7 @@ class MultiHeadAttention(nn.Module):
         """
         if self.selection is None:
             return
-        selected = self.selection.eval()(1)
+        selected = copy.copy(self.selection).eval()(1)  # a copy keeps the mode of the original, which may go on
         for name in ("linear_q", "linear_k", "linear_v", "linear_pos")[: 4 if self.relative else 3]:
             setattr(self, name, selected.pruned(getattr(self, name)))
         for name in ("pos_bias_u", "pos_bias_v")[: 2 if self.relative else 0]:
@@ -255,6 +260,10 @@ class MultiHeadAttention(nn.Module):
             return by_parts(attend, time, reach)
         read = self.core.summarise(((self.cache_kv(x[:, part]), masked(part)) for part in slices(time)), stream)
         return None if read is None else by_parts(lambda part: self._merge(read(self.project_query(x[:, part]))), time)
+
+    def _projections(self) -> Sequence[nn.Linear]:
+        """The projections of queries, keys and values, each once."""
+        return (self.linear_q, self.linear_k) if self.core.tied else (self.linear_q, self.linear_k, self.linear_v)
 
     def _keeps_weights(self) -> bool:
         return (current().keep_attention or bool(self._forward_hooks)) and self.core.supports.explicit_weights

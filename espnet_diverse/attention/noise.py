@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from espnet_diverse.attention.inspection import Diagnosis
+from espnet_diverse.functional.precision import linear_in_full_precision
 
 #: Share of the variance of what noise is added to, from which on the noise is reported.
 LOUD = 0.1
@@ -25,7 +26,7 @@ class LearnedVariance(nn.Linear):
 
     def forward(self, x: Tensor) -> Tensor:
         """x (B, T, M) -> variance (B, H, T)."""
-        return super().forward(x).exp().transpose(1, 2)
+        return linear_in_full_precision(self, x).exp().transpose(1, 2)
 
 
 def gaussian_noise(like: Tensor, std: float | Tensor) -> Tensor:

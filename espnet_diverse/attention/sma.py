@@ -74,7 +74,10 @@ class SMA(Core):
         noisy_query = query + self._token_noise(query, self.token_variance)
         noisy_key = noisy_query if key is query else key + self._token_noise(key, self.memory_variance)
         if self.options.noise_on == "all":
-            return Inputs(noisy_query, noisy_key, noisy_key)
+            same = value is key
+            return Inputs(
+                noisy_query, noisy_key, noisy_key if same else value + self._token_noise(value, self.memory_variance)
+            )
         return Inputs(noisy_query, key if key is query else noisy_key, value)
 
     def key_features(self, key: Tensor, k: Tensor) -> Tensor:

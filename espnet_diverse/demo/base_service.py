@@ -6,6 +6,7 @@
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from contextlib import nullcontext
 from threading import Lock
 
 from espnet_diverse.decoding.options import Options
@@ -85,8 +86,8 @@ class ModelService(ABC):
             return {"duration": 0.0, "found": [], "seconds": time.monotonic() - began, **answer}
 
     def heads(self, body: bytes, choices: Mapping[str, str]) -> dict:
-        """Plot attention heads on a result; see `Results.heads`."""
-        with self._lock:
+        """Plot attention heads on a result; see `Results.heads`. The model's modules keep their weights meanwhile."""
+        with self._lock, self.live.paused if self.live else nullcontext():
             return self.results.heads(choices)
 
     def begin(self, body: bytes, choices: Mapping[str, str]) -> dict:

@@ -8,6 +8,7 @@ the answer was lost, and it is heard once; a gap is refused. A recording that se
 
 import secrets
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from http import HTTPStatus
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -56,6 +57,11 @@ class LiveRecognition:
         self.search, self.segmentation, self.limits, self.idle_seconds = search, segmentation, limits, idle_seconds
         self._recording: _Recording | None = None
         self._lock = Lock()
+
+    @property
+    def paused(self) -> AbstractContextManager:
+        """A block in which nothing is recognised: parts that are sent wait for its end."""
+        return self._lock
 
     def begin(self, choices: Mapping[str, str]) -> dict:
         """Begin a recording.

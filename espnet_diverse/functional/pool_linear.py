@@ -85,16 +85,26 @@ class _PoolLinear(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad):
         x, weight = ctx.saved_tensors
-        dx, dweight, dbias = torch.zeros_like(x), torch.zeros_like(weight), weight.new_zeros(weight.shape[:2])
+        full = torch.promote_types(x.dtype, torch.float32)  # sums of many products would be coarse in half precision
+        dx, dweight = (torch.zeros_like(each, dtype=full) for each in (x, weight))
+        dbias = torch.zeros_like(dweight[..., 0])
         for head, samples, at in ctx.products:
             rows = _rows(grad, at)
-            dweight[head].addmm_(rows.t(), _rows(x, samples))
+            _add_product(dweight[head], rows.t(), _rows(x, samples))
             dbias[head].add_(rows.sum(0))
             if isinstance(samples, int):
-                dx[samples].addmm_(rows, weight[head])
+                _add_product(dx[samples], rows, weight[head])
             else:
-                dx.index_add_(0, samples, (rows @ weight[head]).view(-1, *x.shape[1:]))
-        return dx, dweight, dbias, None
+                dx.index_add_(0, samples, (rows @ weight[head]).view(-1, *x.shape[1:]).to(full))
+        return dx.to(x.dtype), dweight.to(x.dtype), dbias.to(x.dtype), None
+
+
+def _add_product(total: Tensor, a: Tensor, b: Tensor) -> None:
+    """Add a b to `total`, whose type may be more precise."""
+    if total.dtype == a.dtype:
+        total.addmm_(a, b)
+    else:
+        total.add_(a @ b)
 
 
 def _rows(x: Tensor, at: int | Tensor) -> Tensor:

@@ -1,12 +1,19 @@
 """Precision of floating point numbers."""
 
 import torch
-from torch import Tensor
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 
 def in_full_precision(x: Tensor) -> Tensor:
     """Return half precision numbers as float32, whose range exponentials and sums need; anything else as it is."""
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
+def linear_in_full_precision(linear: nn.Linear, x: Tensor) -> Tensor:
+    """Apply a linear map to x (..., in) -> (..., out) in float32 at least, where autocast does not say otherwise."""
+    weight, bias = (None if each is None else in_full_precision(each) for each in (linear.weight, linear.bias))
+    return F.linear(in_full_precision(x), weight, bias)
 
 
 def in_autocast(x: Tensor) -> Tensor:

@@ -156,7 +156,7 @@ def _adapt(layer: nn.Module, _args: tuple, named: dict[str, object], output: tup
 def freeze_base(model: nn.Module) -> None:
     """Freeze all parameters except those of adapters, if an adapter of the model has `freeze_base`.
 
-    The running statistics of batch norm are frozen too; dropout does not change.
+    Batch norm goes on as in evaluation, by the statistics that the base has; dropout does not change.
     """
     adapters = [module for module in model.modules() if isinstance(module, Adapters)]
     if not any(adapter.freeze_base for adapter in adapters):
@@ -166,4 +166,9 @@ def freeze_base(model: nn.Module) -> None:
         adapter.requires_grad_(True)
     for module in model.modules():
         if isinstance(module, _WITH_STATISTICS):
-            module.momentum = 0.0
+            module.register_forward_pre_hook(_evaluate)
+
+
+def _evaluate(module: nn.Module, _) -> None:
+    """Forward pre-hook, because `train()` of a net sets all its modules to training."""
+    module.eval()

@@ -57,16 +57,15 @@ class ConditionRows(nn.Module):
         Raises:
             DataError: A condition of a sample is not in the scope, its value is unknown, or its values have no row.
         """
-        ids = [self._ids(condition, batch) for condition in self.by]
-        inside = [(i >= 0) & (i < len(names)) for i, names in zip(ids, self.names, strict=True)]
-        if not all(bool(valid.all()) for valid in inside):
-            raise DataError(f"{self.option}: condition index out of range; known: {self._known()}")
-        rows = self.rows[tuple(ids)]
-        if bool((rows < 0).any()):
-            first = int((rows < 0).nonzero()[0])
-            label = [names[int(i[min(first, len(i) - 1)])] for i, names in zip(ids, self.names, strict=True)]
-            raise DataError(f"{self.option}: there is none for {' '.join(label)}; known: {self._known()}")
-        return rows
+        ids = tuple(self._ids(condition, batch) for condition in self.by)
+        listed = [current().listed(condition, batch) for condition in self.by]
+        for values in dict.fromkeys(zip(*listed, strict=True)):
+            if any(i not in range(len(names)) for i, names in zip(values, self.names, strict=True)):
+                raise DataError(f"{self.option}: condition index out of range; known: {self._known()}")
+            label = tuple(names[i] for i, names in zip(values, self.names, strict=True))
+            if label not in self.labels:
+                raise DataError(f"{self.option}: there is none for {' '.join(label)}; known: {self._known()}")
+        return self.rows[ids]
 
     def _ids(self, condition: str, batch: int) -> Tensor:
         try:

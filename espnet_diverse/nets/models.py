@@ -93,8 +93,10 @@ class Diverse:
         with scope(outer.conditions | indices, outer.keep_attention, statistics=statistics) as shared:
             loss, stats, weight = super().forward(*args, **kwargs)  # type: ignore[misc]
         stats["loss_task"] = loss.detach()
-        scale = self._auxiliary_scale(args, kwargs)
-        auxiliary = {name: scale * value for name, value in shared.losses().items()}
+        auxiliary = shared.losses()
+        if auxiliary:  # all processes of a training have them or none: the scale may need the counts of the others
+            scale = self._auxiliary_scale(args, kwargs)
+            auxiliary = {name: scale * value for name, value in auxiliary.items()}
         if auxiliary and self.balance.is_due(self):  # type: ignore[arg-type]
             self.balance.measure(self, loss, auxiliary)  # type: ignore[arg-type]
         loss = loss + sum(auxiliary.values())

@@ -275,15 +275,19 @@ def _attentions(model: nn.Module, options: RepulsionOptions) -> dict[str, Headed
     nets: dict[tuple[str, str], list[str]] = {}
     modules = {name: module for name, module in model.named_modules() if isinstance(module, HeadedAttention)}
     for name, module in modules.items():
+        if any(name.startswith(f"{other}.") for other in modules):
+            continue  # part of another attention: that of its memory
         *net, _, attribute = ["", "", *name.split(".")]  # such as decoder.decoders, 0, src_attn
-        if _kind(module, attribute) in options.modules:
+        if _kind(module, net, attribute) in options.modules:
             nets.setdefault((".".join(net), attribute), []).append(name)
     layers = {"all": slice(None), "first": slice(1), "last": slice(-1, None)}[options.layers]
     return {name: modules[name] for names in nets.values() for name in names[layers]}
 
 
-def _kind(attention: HeadedAttention, attribute: str) -> str:
-    """Return which of `MODULES` an attention is that its net has as `attribute`."""
+def _kind(attention: HeadedAttention, net: Sequence[str], attribute: str) -> str:
+    """Return which of `MODULES` an attention is that the net of that name has as `attribute`."""
     if not isinstance(attention, MultiHeadAttention):
         return "pooling"
-    return "cross" if attribute == "src_attn" else "decoder_self" if attention.core.causal else "encoder_self"
+    if attribute == "src_attn":
+        return "cross"
+    return "decoder_self" if attention.core.causal or "decoder" in net else "encoder_self"  # FlowSeq's is not causal

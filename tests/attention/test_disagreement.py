@@ -159,14 +159,15 @@ def test_without_the_section_there_is_none():
     assert DisagreementOptions() == DisagreementOptions("output", 1.0, "sequence")
 
 
-def test_values_that_a_core_has_shortened_have_no_padding():
+@pytest.mark.parametrize("length", [3, 5])  # the second as long as the input
+def test_values_that_a_core_has_shortened_have_no_padding(length):
     torch.manual_seed(0)
     chosen = {"of": "subspace", "weight": 2.0}
     module = (
-        build_attention("linformer", SIZE, HEADS, disagreement=chosen, compressed_length=3, max_length=8)
+        build_attention("linformer", SIZE, HEADS, disagreement=chosen, compressed_length=length, max_length=8)
         .double()
         .eval()
     )
     value, heads, *_ = loss_of(module, tokens())
-    assert heads.v.size(-2) == 3
+    assert heads.v.size(-2) == length
     assert value == pytest.approx(-2 * disagreement(heads.v, None, "sequence").mean().item())

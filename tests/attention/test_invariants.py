@@ -271,6 +271,15 @@ def test_half_precision_by_autocast_is_close_to_full(core, relative):
     assert torch.isfinite(x.grad).all()
 
 
+@supporting("padding")
+def test_a_model_in_half_precision_is_close_to_one_in_full(core):
+    module, (x, _) = make(core).float(), inputs()
+    x, mask = x.float(), torch.arange(7) < torch.tensor([[[7]], [[4]]])
+    with scope():
+        full, half = module(x, x, x, mask), module.bfloat16()(*[x.bfloat16()] * 3, mask)
+    torch.testing.assert_close(half, full.bfloat16(), rtol=0.1, atol=0.1)
+
+
 @supporting()
 def test_a_core_is_given_half_precision_only_if_it_declares_it(core):
     module, (x, _) = make(core).float(), inputs()

@@ -149,3 +149,13 @@ def test_a_masked_head_of_a_pool_is_masked_for_those_who_select_it():
 def test_a_width_that_heads_do_not_divide_is_refused():
     with pytest.raises(ValueError, match="width 8 is not a multiple of 3 heads; choose heads that divide it"):
         MultiHeadAttention(8, 3, Softmax(8, 3))
+
+
+@pytest.mark.parametrize("mask", [None, torch.ones(2, 1, 5, dtype=torch.bool)], ids=["none", "padding"])
+def test_causal_attention_without_a_causal_mask_is_refused(mask):
+    module, x = build_attention("sma", 16, 2, causal=True), torch.randn(2, 5, 16)
+    with pytest.raises(
+        ValueError, match=r"causal attention 'sma' needs a mask \(B, T, T\) that excludes later positions"
+    ):
+        module(x, x, x, mask)
+    assert module(x[:, :1], x[:, :1], x[:, :1], None).shape == (2, 1, 16)  # the first step of decoding

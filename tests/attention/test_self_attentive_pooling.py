@@ -53,7 +53,7 @@ def test_the_penalty_is_added_to_the_open_scope(pooling, x):
         pooling(x, mask(LENGTHS))
     expected = 0.5 * sum(oracle.frobenius(each.numpy()) for each in by_loops(pooling, x)) / 2
     assert shared.losses()["frobenius"].item() == pytest.approx(expected, rel=1e-5)
-    pooling.frobenius = 0.0
+    pooling.penalty = 0.0
     with scope() as shared:
         pooling(x, mask(LENGTHS))
     assert shared.losses() == {}

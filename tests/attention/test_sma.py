@@ -120,3 +120,12 @@ def test_the_mask_can_be_left_out_of_causal_evaluation():
     core.updates.count.fill_(UPDATES)
     assert float(core.gamma()) > 0
     assert float(core.eval().gamma()) == 0
+
+
+@pytest.mark.parametrize("noise_on", ["all", "queries"])
+def test_noise_does_not_replace_values_by_keys(noise_on):
+    attention = build_attention("sma", SIZE, H, noise_std=1e-9, noise_on=noise_on).train()
+    query, key, value = torch.randn(3, 2, 5, SIZE).unbind()
+    noisy = attention(query, key, value, None)
+    attention.eval()
+    torch.testing.assert_close(noisy, attention(query, key, value, None), atol=1e-5, rtol=1e-5)

@@ -86,6 +86,24 @@ def test_the_chosen_modules_and_layers_are_repelled(options, modules):
     assert changed_by(Net(), **options) == (list(modules), {"linear_q", "linear_k", "linear_v"})
 
 
+def test_the_attention_in_a_memory_is_no_attention_of_the_net():
+    memory = {"kind": "cdt", "segment": 4, "slots": 2}
+    net = ENCODERS["diverse_transformer"](20, 16, attention_heads=2, linear_units=8, num_blocks=2, memory=memory)
+    options = read_repulsion({"method": "svgd", "modules": ["encoder_self"], "layers": "first"})
+    assert list(Repulsion(nn.ModuleDict({"encoder": net}), options).particles) == ["encoder.encoders.0.self_attn"]
+
+
+def test_self_attention_of_a_decoder_without_causal_mask_is_that_of_the_decoder():
+    net = ENCODERS["diverse_transformer"](20, 16, attention_heads=2, linear_units=8, num_blocks=1)
+    options = read_repulsion({"method": "svgd", "modules": ["decoder_self"]})
+    assert list(Repulsion(nn.ModuleDict({"decoder": net}), options).particles) == ["decoder.encoders.0.self_attn"]
+
+
+def test_tied_keys_and_values_are_one_weight():
+    attention = build_attention("luna", 16, 2, length=3)
+    assert set(attention.head_weights()) == {"q", "k"}
+
+
 def test_the_chosen_projections_are_repelled_and_frozen_ones_are_not():
     assert changed_by(Net(), projections=["q", "v"])[1] == {"linear_q", "linear_v"}
     net = Net()

@@ -60,9 +60,10 @@ class FlowMTModel(DiverseMTModel):
         loss = self.criterion_mt(bound.scores, ys_pad)
         loss = loss + (weight * bound.divergence - bound.length).sum() / number
         shared = current()
-        shared.add_stat("acc_posterior", self._accuracy(bound.scores, ys_pad))
-        shared.add_stat("kl", bound.divergence.sum() / ys_pad_lens.sum())
-        shared.add_stat("nll_length", -bound.length.mean())
+        if shared.statistics:
+            shared.add_stat("acc_posterior", self._accuracy(bound.scores, ys_pad))
+            shared.add_stat("kl", bound.divergence.sum() / ys_pad_lens.sum())
+            shared.add_stat("nll_length", -bound.length.mean())
         if self.training:
             return loss, None, None
         with scope(shared.conditions, collect=False):  # its losses are not those of the bound

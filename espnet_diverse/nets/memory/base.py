@@ -75,8 +75,6 @@ class Memory(Monitored):
         size: Model width M.
         heads: Number of attention heads H.
         options: Options of the memory.
-
-    Attributes:
     """
 
     Options: ClassVar[type[MemoryOptions]] = MemoryOptions
@@ -141,7 +139,8 @@ class Memory(Monitored):
             state = self.carried(state, number + 1)
         if collect:
             self.losses(states, segments, valid, attention)
-            self._statistics([self.slots(each) for each in states[1:]], valid.any(-1))
+            if current().statistics:
+                self._statistics([self.slots(each) for each in states[1:]], valid.any(-1))
         return Slots(*(torch.stack(parts, 1) for parts in zip(*before, strict=True))), state
 
     def _statistics(self, after: Sequence[Slots], used: Tensor) -> None:

@@ -140,7 +140,7 @@ class CDTMemory(Memory):
         """Return the log odds of keeping each of K entries, (B, K)."""
         values = entries.values
         attended = self.attention(values, values, values, entries.valid.unsqueeze(1))
-        return keep_score(self.keep(attended))
+        return keep_score(in_full_precision(self.keep(attended)))
 
     def carried(self, state: CDTState, segments: int) -> CDTState:
         """Return the state, without gradients after every `bptt_segments` + 1 segments."""
@@ -154,16 +154,17 @@ class CDTMemory(Memory):
         shared, options = current(), self.options
         mean, log_var = [in_full_precision(x) for x in self.encode(segments)]
         after = CDTState(*(in_full_precision(torch.stack(parts, 1)) for parts in zip(*states[1:], strict=True)))
-        cap = self.size if options.div_cap is None else options.div_cap
+        cap, used = self.size if options.div_cap is None else options.div_cap, valid.any(-1).flatten()
         with torch.autocast(segments.device.type, enabled=False):
             nce = self._contrast(after, in_full_precision(segments), valid)
             divergence = pairwise_divergence(after.mean, after.log_var)
             constraint = compactness(mean, log_var, valid) - spread(divergence, after.valid, cap)
-            numbers = torch.stack([constraint, spread(divergence.detach(), after.valid)], -1).flatten(0, 1)
-            constraint, uncapped = masked_mean(numbers, valid.any(-1).flatten().unsqueeze(-1), 0)
+            constraint = masked_mean(constraint.flatten(), used)
+            if shared.statistics:
+                uncapped = spread(divergence.detach(), after.valid).flatten()
+                shared.add_stat("memory_divergence", masked_mean(uncapped, used))
         shared.add_loss("memory_nce", options.mem_weight * nce)
         shared.add_loss("memory_constraint", options.mem_weight * options.beta * constraint)
-        shared.add_stat("memory_divergence", uncapped)
 
     def _contrast(self, after: CDTState, segments: Tensor, valid: Tensor) -> Tensor:
         """Compute (3) for each memory and the k segments after it, the mean over those that exist."""

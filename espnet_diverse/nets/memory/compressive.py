@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from espnet_diverse.attention import AuxiliaryLoss, MultiHeadAttention
 from espnet_diverse.attention.softmax import masked_softmax
 from espnet_diverse.functional.compressive import pooled, reconstruction_loss
+from espnet_diverse.functional.precision import in_full_precision
 from espnet_diverse.nets.memory.base import Memory, MemoryOptions, Slots, empty, joined
 from espnet_diverse.option_checks import OptionError, one_of
 from espnet_diverse.scope import current
@@ -129,8 +130,10 @@ class CompressiveMemory(Memory):
         new = self.compress(old)
         with torch.no_grad():
             expected = read_from(attention, queries, old)
+        found = read_from(attention, queries, new)
         counted = counted & new.valid.any(-1, keepdim=True)
-        loss = reconstruction_loss(expected, read_from(attention, queries, new), counted)
+        with torch.autocast(segments.device.type, enabled=False):
+            loss = reconstruction_loss(in_full_precision(expected), in_full_precision(found), counted)
         current().add_loss("memory_reconstruction", self.options.mem_weight * loss)
 
 
