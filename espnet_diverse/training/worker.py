@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout
 from pathlib import Path
 
+from espnet_diverse import errors as general
 from espnet_diverse.allocator import IN_TRAINING, keep_freed_memory
 from espnet_diverse.errors import UserError
 from espnet_diverse.registration import fast_start
@@ -43,12 +44,17 @@ def work(task: str, config: Mapping, errors: str) -> None:
         try:
             espnet_command.run(TASKS[task], config)
         except UserError as error:
-            said = {"type": type(error).__name__, "message": str(error)}
+            said = {"type": _general_type(error), "message": str(error)}
             (Path(errors) / str(rank)).write_text(json.dumps(said), encoding="utf-8")
             sys.exit(1)  # also where it was asked to end: the launch would wait for the result of a success
         except Exception:  # such as a lost connection, where the cause is another process
             logging.info("process %d failed", rank, exc_info=True)
             sys.exit(1)
+
+
+def _general_type(error: UserError) -> str:
+    """Name of the first class of an error that `espnet_diverse.errors` defines, by which the launch raises it again."""
+    return next(kind.__name__ for kind in type(error).__mro__ if vars(general).get(kind.__name__) is kind)
 
 
 @contextmanager

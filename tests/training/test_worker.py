@@ -5,8 +5,10 @@ import multiprocessing
 
 import pytest
 
+from espnet_diverse.data.faults import Fault, FaultsError
 from espnet_diverse.errors import DataError
-from espnet_diverse.training import espnet_command
+from espnet_diverse.option_checks import OptionError, UnknownOptionError
+from espnet_diverse.training import elastic, espnet_command
 from espnet_diverse.training.worker import work
 
 
@@ -36,6 +38,23 @@ def test_an_error_of_the_user_is_handed_to_the_parent(config, tmp_path, monkeypa
     with pytest.raises(SystemExit, match="1"):  # a restart does not even begin
         work("mt", config, str(tmp_path / "errors"))
     assert (tmp_path / "run" / "train.process1.log").read_text().count("a line of the table") == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (OptionError("temperature", "temperature 0 is not allowed"), "ConfigError"),
+        (UnknownOptionError("sampling", "tempo", ["by"]), "ConfigError"),
+        (FaultsError([Fault("text", 1, "no text")]), "DataError"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
+)
+def test_an_error_of_a_part_is_raised_again_by_its_general_type(error, kind, config, tmp_path, monkeypatch):
+    fail_with(monkeypatch, error)
+    with pytest.raises(SystemExit, match="1"):
+        work("mt", config, str(tmp_path / "errors"))
+    said = elastic._said(tmp_path / "errors")
+    assert (type(said).__name__, str(said)) == (kind, str(error))
 
 
 def test_other_errors_stand_in_the_log(config, tmp_path, monkeypatch, capsys):
