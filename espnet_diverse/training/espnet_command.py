@@ -22,6 +22,7 @@ from espnet_diverse.errors import ConfigError, TrainingError, UserError
 from espnet_diverse.nets.adapter import AdapterOptions
 from espnet_diverse.nets.condition_rows import read_options
 from espnet_diverse.nets.flow import FlowOptions
+from espnet_diverse.nets.memory import memory_options
 from espnet_diverse.nets.start_tag import StartTagOptions
 from espnet_diverse.option_checks import read as read_dataclass
 from espnet_diverse.registration import replaced_names
@@ -163,6 +164,7 @@ _PARTS = {
     "adapter": partial(read_options, AdapterOptions, "adapter"),
     "start_tag": partial(read_options, StartTagOptions, "start_tag"),
     "flow": lambda options: read_dataclass(FlowOptions, options, "flow"),
+    "memory": memory_options,
 }
 """Parts of our nets that have options, and what reads them."""
 

@@ -7,7 +7,7 @@ import torch
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.training import espnet_command
 from espnet_diverse.training.config import merge
-from espnet_diverse.training.tasks import ASRTask
+from espnet_diverse.training.tasks import ASRTask, LMTask
 
 
 def checked(*overrides: str) -> None:
@@ -167,6 +167,38 @@ def test_the_line_of_a_wrong_value_of_head_selection_is_named(tmp_path, line, sa
     path.write_text(f"encoder_conf:\n  attention:\n    selection:\n      {given}\n")
     with pytest.raises(ConfigError, match=rf"mine\.yaml:6: encoder_conf.attention.selection: {said}"):
         espnet_command.check(ASRTask, merge(["model/tiny", path]))
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("segment: 0", "encoder_conf.memory: segment 0 leaves a memory nothing to work with; give at least 1"),
+        ("slots: many", "encoder_conf.memory: slots 'many' is not a number"),
+        ("slot: 3", "key 'encoder_conf.memory.slot' is unknown; did you mean 'slots'?"),
+    ],
+)
+def test_the_line_of_a_wrong_value_of_a_memory_is_named(tmp_path, line, said):
+    path = tmp_path / "mine.yaml"
+    path.write_text(f"encoder_conf:\n  memory:\n    kind: xl\n    {line}\n")
+    with pytest.raises(ConfigError) as error:
+        espnet_command.check(ASRTask, merge(["model/tiny", path]))
+    assert f"mine.yaml:4: {said}" in str(error.value)
+
+
+@pytest.mark.parametrize("kind", ["xls", "[xl]", "null"])
+def test_a_memory_of_an_unknown_kind_is_refused(kind):
+    with pytest.raises(ConfigError, match=r"encoder_conf.memory: unknown kind of memory .*; (did you mean|known: cdt)"):
+        checked(f"encoder_conf.memory.kind={kind}")
+
+
+@pytest.mark.parametrize("kind", ["cdt", "xl", "compressive"])
+def test_memories_of_encoders_and_language_models_are_accepted(kind):
+    espnet_command.check(ASRTask, merge(["model/tiny", f"memory/{kind}"]))
+    fragments = merge(["model/lm_tiny", f"memory/lm_{kind}"])
+    espnet_command.check(LMTask, fragments)
+    fragments["lm_conf"]["memory"]["segment"] = 0
+    with pytest.raises(ConfigError, match="lm_conf.memory: segment 0 leaves a memory nothing to work with"):
+        espnet_command.check(LMTask, fragments)
 
 
 def test_sections_of_espnets_own_nets_are_left_to_espnet():

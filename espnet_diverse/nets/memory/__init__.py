@@ -7,7 +7,7 @@ from espnet.nets.pytorch_backend.transformer.encoder_layer import EncoderLayer
 from torch import nn
 
 from espnet_diverse.errors import ConfigError
-from espnet_diverse.nets.memory.base import Memory
+from espnet_diverse.nets.memory.base import Memory, MemoryOptions
 from espnet_diverse.nets.memory.cdt import CDTMemory
 from espnet_diverse.nets.memory.compressive import CompressiveMemory
 from espnet_diverse.nets.memory.segments import Carried, MemoryStream, SegmentAttention, stream_of
@@ -16,10 +16,28 @@ from espnet_diverse.nets.replace_attention import replace_attention
 from espnet_diverse.nets.stream import return_mask
 from espnet_diverse.option_checks import hint, read
 
-__all__ = ["MEMORIES", "Carried", "Memory", "SegmentAttention", "MemoryStream", "add_memory"]
+__all__ = ["MEMORIES", "Carried", "Memory", "SegmentAttention", "MemoryStream", "add_memory", "memory_options"]
 
 MEMORIES: dict[str, type[Memory]] = {"cdt": CDTMemory, "xl": XLMemory, "compressive": CompressiveMemory}
 """The memories by name, their `kind` in configurations."""
+
+
+def memory_options(memory: Mapping[str, Any], net: str = "") -> tuple[str, MemoryOptions]:
+    """The kind of a memory and its options.
+
+    Args:
+        memory: `kind`, a key of `MEMORIES`, and options of that memory.
+        net: Name of the net, for messages.
+
+    Raises:
+        ConfigError: The kind or an option is unknown, or an option has a wrong value.
+    """
+    options = dict(memory)
+    kind = options.pop("kind", None)
+    if not isinstance(kind, str) or kind not in MEMORIES:
+        where = f"{net}: " if net else ""
+        raise ConfigError(f"{where}unknown kind of memory {kind!r}; {hint(str(kind), MEMORIES, 'memory')}")
+    return kind, read(MEMORIES[kind].Options, options, f"memory {kind!r}")
 
 
 def add_memory(
@@ -42,11 +60,7 @@ def add_memory(
         ConfigError: A name or an option is unknown or has a wrong value, the core does not support keys of another
             sequence, or the layers or their attention do not fit.
     """
-    options = dict(memory)
-    kind = options.pop("kind", None)
-    if kind not in MEMORIES:
-        raise ConfigError(f"{net}: unknown kind of memory {kind!r}; {hint(str(kind), MEMORIES, 'memory')}")
-    chosen = read(MEMORIES[kind].Options, options, f"memory {kind!r}")
+    kind, chosen = memory_options(memory, net)
     if (attention or {}).get("selection"):
         raise ConfigError(f"{net}: head selection does not fit a memory; leave out one of them")
     if not all(isinstance(layer, EncoderLayer) for layer in layers):
