@@ -1,7 +1,7 @@
 """The batches of an epoch for ESPnet's loop, which may begin within the epoch and survives the loss of a worker."""
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from espnet_diverse.errors import TrainingError
 from espnet_diverse.progress import progress
@@ -24,8 +24,11 @@ class Steps:
         after_step: Called when a step is done, before the next batch is read.
         position: Where the epoch goes on; None for its beginning.
         ranks: The processes that share the batches; by default one.
+        go_on: Called with the statistics of `position` once the batches that are done are skipped, before the first
+            step; not called if the epoch begins anew because its batches are others.
 
     Attributes:
+        position: Where the epoch goes on; None for its beginning, also where its batches turned out to be others.
         done: Number of batches that are done.
         names: Digest of the names of their utterances.
         last: Names of the utterances of the last step.
@@ -40,9 +43,10 @@ class Steps:
         after_step: Callable[[], None],
         position: Position | None = None,
         ranks: Ranks | None = None,
+        go_on: Callable[[Mapping], None] = lambda statistics: None,
     ):
         self.iterator, self.name, self.after_step, self.position = iterator, name, after_step, position
-        self.ranks = ranks or Ranks()
+        self.ranks, self.go_on = ranks or Ranks(), go_on
         self.done, self.names = 0, self._no_names()
         self.last: list[str] = []
         self._batch: Batch = {}
@@ -107,7 +111,7 @@ class Steps:
         batches = LoaderBatches(self.iterator, self.name)
         if self.position and not self._skip(batches, self.position):
             logging.warning("%s: its batches are not those of before; all of the epoch is trained again", self.name)
-            self.done, self.names = 0, self._no_names()
+            self.done, self.names, self.position = 0, self._no_names(), None
             batches.begin()
         yield from batches
 
@@ -128,6 +132,7 @@ class Steps:
             said = "%s: %d processes go on with what %d began; they share the rest of the batches, and draw other noise"
             logging.warning(said, self.name, now, before)
         restore_generators(position.generators[self.ranks.own % before])
+        self.go_on(position.statistics)
         return True
 
 

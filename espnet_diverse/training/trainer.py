@@ -151,8 +151,6 @@ class Trainer(espnet_trainer.Trainer):
         if session.state:
             session.state.scaler = parts["scaler"]
             position = session.state.take_position(epoch)
-        if position:
-            restore_statistics(reporter, position.statistics)
         for optimizer in optimizers:
             optimizer.zero_grad()  # of batches that made no update at the end of the epoch before
         folder = session.state and session.state.output_dir
@@ -163,12 +161,12 @@ class Trainer(espnet_trainer.Trainer):
         def after_step() -> None:
             _after_step(steps, bad, session, reporter, options)
 
-        steps = Steps(iterator, name, after_step, position, session.ranks)
+        steps = Steps(iterator, name, after_step, position, session.ranks, partial(restore_statistics, reporter))
         loop = partial(super().train_one_epoch, model=model, iterator=steps, reporter=reporter, options=options)
         with fast_on_cpu(model):
             loop = partial(loop, optimizers=optimizers, **parts)
             idle = _in_halves(loop, steps, reporter, optimizers) if session.ranks.alone else loop()
-        idle = idle and not (position and position.updated and steps.done >= position.batches)
+        idle = idle and not (steps.position and steps.position.updated and steps.done >= steps.position.batches)
         if idle:
             raise TrainingError(f"epoch {epoch}: no update was made; {_why_idle(steps, bad, options.accum_grad)}")
         check_finite(model, epoch)

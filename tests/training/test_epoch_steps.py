@@ -13,12 +13,12 @@ def batches(number=5, size=4):
             for i in range(number)]  # fmt: skip
 
 
-def steps_of(iterator, position=None):
-    return Steps(iterator, "train epoch 1 of 1", lambda: None, position)
+def steps_of(iterator, position=None, go_on=lambda statistics: None):
+    return Steps(iterator, "train epoch 1 of 1", lambda: None, position, go_on=go_on)
 
 
 def place(steps):
-    return Position(1, steps.done, steps.names.value, True, {}, [generator_states()])
+    return Position(1, steps.done, steps.names.value, True, {"count": steps.done}, [generator_states()])
 
 
 def test_steps_are_counted_when_they_are_done(capfd):
@@ -35,14 +35,20 @@ def test_an_epoch_goes_on_after_what_is_done():
         pass
     position = place(first)
     assert position.batches == 2  # the third step is not done
-    assert [utterances[0] for utterances, _ in steps_of(batches(), position)] == ["u20", "u30", "u40"]
+    restored = []
+    again = steps_of(batches(), position, restored.append)
+    assert next(iter(again))[0][0] == "u20" and restored == [{"count": 2}]  # before the first step
+    assert [utterances[0] for utterances, _ in again] == ["u30", "u40"] and again.position is position
+    assert restored == [{"count": 2}]
 
 
 def test_other_batches_begin_anew(caplog):
     first = steps_of(batches())
     for _, _ in zip(range(3), first, strict=False):
         pass
-    assert len(list(steps_of(batches(size=3), place(first)))) == 5
+    restored = []
+    again = steps_of(batches(size=3), place(first), restored.append)
+    assert len(list(again)) == 5 and (again.done, again.position, restored) == (5, None, [])
     assert "its batches are not those of before; all of the epoch is trained again" in caplog.text
 
 

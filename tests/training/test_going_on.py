@@ -116,6 +116,8 @@ def test_an_epoch_of_other_batches_is_trained_again(tiny_run, tmp_path, signalle
         changed = ["batch_size=3", *MANY[1:]]
         assert train(tiny_run, tmp_path / "exp", *changed, allow=["batch_size"]) == 0
     assert "train epoch 1 of 2: its batches are not those of before; all of the epoch is trained again" in caplog.text
+    stats = checkpoint.load(tmp_path / "exp" / checkpoint.CHECKPOINT)["reporter"]["stats"]
+    assert [stats[epoch]["train"]["total_count"] for epoch in (1, 2)] == [4, 8]  # none of the part that was abandoned
 
 
 def test_another_learning_rate_holds_from_where_the_run_goes_on(tiny_run, tmp_path, caplog):
