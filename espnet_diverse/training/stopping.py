@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from espnet_diverse.errors import InterruptedRunError
 
 SECONDS = 25
-"""From the request on, training has this time until the next update is done and saved; then it ends without. Of several
-processes, the one that started them ends them after 30 seconds."""
+"""From the request on, training has this time until the next update is done; then it ends without a save. A save that
+has begun is finished. Of several processes, the one that started them ends them after 30 seconds."""
 
 
 class StopRequest:
@@ -25,7 +25,7 @@ class StopRequest:
     """
 
     def __init__(self, started: bool = False):
-        self._started = started
+        self._started, self._saving = started, False
         self.number = 0
 
     @property
@@ -41,8 +41,22 @@ class StopRequest:
             raise KeyboardInterrupt
         self.number = number
         logging.warning("%s: training is saved within the epoch, then it ends", self.signal)
-        if not self._started:
+        if not self._started and not self._saving:
             signal.alarm(SECONDS)
+
+    @contextmanager
+    def saving(self) -> Iterator[None]:
+        """Let no alarm end what is saved within this context; a request that training does not answer by it has its
+        time afterwards."""
+        self._saving = True  # before the question whether there was a signal, which may come at any place
+        if self.number:
+            signal.alarm(0)
+        try:
+            yield
+        finally:
+            self._saving = False
+            if self.number and not self._started:
+                signal.alarm(SECONDS)
 
     def on_alarm(self, *_: object) -> None:
         """End training, because no update was done in time."""

@@ -65,9 +65,10 @@ class Session:
 
     def save(self, position: Position, stop: bool) -> None:
         """Save within an epoch, and end training if that was asked for."""
-        if self.ranks.own == 0:
-            self.state.save_position(position)
-        self.ranks.largest(0)  # nobody ends before it is saved
+        with self.stop.saving():
+            if self.ranks.own == 0:
+                self.state.save_position(position)
+            self.ranks.largest(0)  # nobody ends before it is saved
         if stop:
             self.stop.end(f"in epoch {position.epoch} after {position.batches} batches")
 

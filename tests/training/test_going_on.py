@@ -4,13 +4,15 @@ import logging
 import os
 import shutil
 import signal
+import time
 
 import pytest
 import torch
 from references.train_command import train
 
-from espnet_diverse.training import checkpoint
+from espnet_diverse.training import checkpoint, stopping
 from espnet_diverse.training.non_finite import NonFiniteBatches
+from espnet_diverse.training.run_state import RunState
 
 
 @pytest.fixture
@@ -78,6 +80,21 @@ def test_a_signal_saves_within_the_epoch_and_the_run_goes_on_bit_for_bit(
     assert error == f"espnet-diverse train: {name}: {where}"
     assert train(tiny_run, tmp_path / "exp", *MANY) == 0
     assert same_weights(straight, tmp_path / "exp")
+
+
+def test_a_save_that_takes_longer_than_the_time_to_stop_is_finished(tiny_run, tmp_path, capfd, signalled, monkeypatch):
+    save = RunState.save_position
+
+    def slow(self, position):
+        time.sleep(1.5)
+        save(self, position)
+
+    monkeypatch.setattr(stopping, "SECONDS", 1)
+    monkeypatch.setattr(RunState, "save_position", slow)
+    signalled(2)
+    assert train(tiny_run, tmp_path / "exp", *MANY[:2]) == 75
+    said = "SIGTERM: saved in epoch 1 after 2 batches; the same command goes on from there"
+    assert capfd.readouterr().err.splitlines()[-1] == f"espnet-diverse train: {said}"
 
 
 def test_a_run_goes_on_from_its_last_save_within_the_epoch(straight, tiny_run, tmp_path, monkeypatch, caplog):

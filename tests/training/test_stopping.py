@@ -43,6 +43,28 @@ def test_training_ends_in_time_if_no_update_is_done(monkeypatch):
         threading.Event().wait(5)
 
 
+@pytest.mark.parametrize("before", [True, False])
+def test_a_save_that_has_begun_is_finished_however_long_it_takes(before, monkeypatch):
+    monkeypatch.setattr(stopping, "SECONDS", 1)
+    finished = []
+    with pytest.raises(InterruptedRunError, match="no update was done within 1 seconds"), stop_on_signals() as request:
+        if before:
+            os.kill(os.getpid(), signal.SIGTERM)
+        with request.saving():
+            if not before:
+                os.kill(os.getpid(), signal.SIGTERM)
+            threading.Event().wait(1.5)
+            finished.append(request.signal)
+        threading.Event().wait(5)  # a request that came too late for this save waits for the next update
+    assert finished == ["SIGTERM"]
+
+
+def test_a_save_without_a_request_leaves_alarms_alone():
+    with stop_on_signals() as request, request.saving():
+        pass
+    assert signal.alarm(0) == 0
+
+
 def test_a_started_process_takes_its_time_and_a_signal_twice(monkeypatch):
     monkeypatch.setattr(stopping, "SECONDS", 1)
     with stop_on_signals(started=True) as request:
