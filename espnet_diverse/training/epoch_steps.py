@@ -1,7 +1,7 @@
 """The batches of an epoch for ESPnet's loop, which may begin within the epoch and survives the loss of a worker."""
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 
 from espnet_diverse.errors import TrainingError
 from espnet_diverse.progress import progress
@@ -24,8 +24,8 @@ class Steps:
         after_step: Called when a step is done, before the next batch is read.
         position: Where the epoch goes on; None for its beginning.
         ranks: The processes that share the batches; by default one.
-        go_on: Called with the statistics of `position` once the batches that are done are skipped, before the first
-            step; not called if the epoch begins anew because its batches are others.
+        go_on: Called with `position` once the batches that are done are skipped, before the first step; not called if
+            the epoch begins anew because its batches are others.
 
     Attributes:
         position: Where the epoch goes on; None for its beginning, also where its batches turned out to be others.
@@ -43,7 +43,7 @@ class Steps:
         after_step: Callable[[], None],
         position: Position | None = None,
         ranks: Ranks | None = None,
-        go_on: Callable[[Mapping], None] = lambda statistics: None,
+        go_on: Callable[[Position], None] = lambda position: None,
     ):
         self.iterator, self.name, self.after_step, self.position = iterator, name, after_step, position
         self.ranks, self.go_on = ranks or Ranks(), go_on
@@ -132,7 +132,7 @@ class Steps:
             said = "%s: %d processes go on with what %d began; they share the rest of the batches, and draw other noise"
             logging.warning(said, self.name, now, before)
         restore_generators(position.generators[self.ranks.own % before])
-        self.go_on(position.statistics)
+        self.go_on(position)
         return True
 
 

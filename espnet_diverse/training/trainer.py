@@ -48,7 +48,9 @@ class Session:
         ranks: The processes that train together. They agree on the batch after which they save and stop, and the first
             of them saves.
         stop: Whether the process was asked to stop.
-        interval: Number of batches between two saves within an epoch; 0 for none.
+        interval: Number of batches between two saves within an epoch; 0 for none. Where it ends between two batches of
+            an update, the save is after that update.
+        saved: Number of batches of the epoch that were done at its last save; 0 if there was none.
         ended: The end of the last epoch of training, from which validation goes on.
     """
 
@@ -56,6 +58,7 @@ class Session:
     ranks: Ranks = field(default_factory=Ranks)
     stop: StopRequest = field(default_factory=StopRequest)
     interval: int = 0
+    saved: int = 0
     ended: Position | None = None
 
     def asked_to_stop(self) -> bool:
@@ -63,8 +66,13 @@ class Session:
         self.stop.number = self.ranks.largest(self.stop.number)
         return bool(self.stop.number)
 
+    def is_due(self, done: int) -> bool:
+        """Whether a save within the epoch is due after `done` batches."""
+        return bool(self.interval) and done // self.interval > self.saved // self.interval
+
     def save(self, position: Position, stop: bool) -> None:
         """Save within an epoch, and end training if that was asked for."""
+        self.saved = position.batches
         with self.stop.saving():
             if self.ranks.own == 0:
                 self.state.save_position(position)
@@ -148,7 +156,7 @@ class Trainer(espnet_trainer.Trainer):
         epoch = reporter.get_epoch()
         session = options.session
         tell_length_of_run(model, iterator, options)
-        position = None
+        position, session.saved = None, 0
         if session.state:
             session.state.scaler = parts["scaler"]
             position = session.state.take_position(epoch)
@@ -162,7 +170,11 @@ class Trainer(espnet_trainer.Trainer):
         def after_step() -> None:
             _after_step(steps, bad, session, reporter, options)
 
-        steps = Steps(iterator, name, after_step, position, session.ranks, partial(restore_statistics, reporter))
+        def go_on(position: Position) -> None:
+            restore_statistics(reporter, position.statistics)
+            session.saved = position.batches
+
+        steps = Steps(iterator, name, after_step, position, session.ranks, go_on)
         loop = partial(super().train_one_epoch, model=model, iterator=steps, reporter=reporter, options=options)
         with fast_on_cpu(model):
             loop = partial(loop, optimizers=optimizers, **parts)
@@ -228,7 +240,7 @@ def _after_step(steps: Steps, bad: NonFiniteBatches, session: Session, reporter:
     if not session.state or not between_updates:
         return
     stop = session.asked_to_stop()
-    if stop or session.interval and steps.done % session.interval == 0 and steps.done != steps.total:
+    if stop or session.is_due(steps.done) and steps.done != steps.total:
         session.save(_position(steps, reporter), stop)
 
 

@@ -13,12 +13,12 @@ def batches(number=5, size=4):
             for i in range(number)]  # fmt: skip
 
 
-def steps_of(iterator, position=None, go_on=lambda statistics: None):
+def steps_of(iterator, position=None, go_on=lambda position: None):
     return Steps(iterator, "train epoch 1 of 1", lambda: None, position, go_on=go_on)
 
 
 def place(steps):
-    return Position(1, steps.done, steps.names.value, True, {"count": steps.done}, [generator_states()])
+    return Position(1, steps.done, steps.names.value, True, {}, [generator_states()])
 
 
 def test_steps_are_counted_when_they_are_done(capfd):
@@ -37,9 +37,9 @@ def test_an_epoch_goes_on_after_what_is_done():
     assert position.batches == 2  # the third step is not done
     restored = []
     again = steps_of(batches(), position, restored.append)
-    assert next(iter(again))[0][0] == "u20" and restored == [{"count": 2}]  # before the first step
+    assert next(iter(again))[0][0] == "u20" and restored == [position]  # before the first step
     assert [utterances[0] for utterances, _ in again] == ["u30", "u40"] and again.position is position
-    assert restored == [{"count": 2}]
+    assert restored == [position]
 
 
 def test_other_batches_begin_anew(caplog):

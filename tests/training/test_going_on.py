@@ -126,6 +126,16 @@ def test_a_run_goes_on_from_its_last_save_within_the_epoch(straight, tiny_run, t
     assert "taken instead: checkpoint.previous.pth" in caplog.text
 
 
+def test_saves_within_an_epoch_come_where_the_update_ends_that_the_interval_falls_into(tiny_run, tmp_path, monkeypatch):
+    places = []
+    monkeypatch.setattr(RunState, "save_position", lambda self, position: places.append(position.batches))
+    changes = ["batch_size=1", "accum_grad=3", "max_epoch=1"]  # 12 batches, with updates after 3 6 9 12
+    for interval, expected in ((2, [3, 6, 9]), (4, [6, 9]), (5, [6]), (7, [9]), (11, [])):
+        assert train(tiny_run, tmp_path / str(interval), *changes, f"save_interval_steps={interval}") == 0
+        assert places == expected, interval
+        places.clear()
+
+
 def test_an_epoch_of_other_batches_is_trained_again(tiny_run, tmp_path, signalled, caplog):
     signalled(2)
     assert train(tiny_run, tmp_path / "exp", *MANY) == 75
