@@ -1,8 +1,43 @@
-"""Whether the statistics by which epochs are chosen, or training ends early, are those of an epoch."""
+"""Whether the statistics by which epochs are chosen, or training ends early, are well named, and those of an epoch."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeGuard
 
-from espnet_diverse.errors import TrainingError
+from espnet_diverse.errors import ConfigError, TrainingError
+from espnet_diverse.training.config import Config
+
+_PARTS = "with PHASE train or valid, NAME that of a statistic"
+
+
+def check_forms(config: Config) -> None:
+    """Check the criteria of a configuration by their form, before training.
+
+    Raises:
+        ConfigError: A criterion is not a phase, a name and a mode; the message has its origin, value and what is
+            allowed.
+    """
+    criterion = f"[PHASE, NAME, MODE] {_PARTS} and MODE min or max"
+    _check(config, "early_stopping_criterion", _is_criterion, f"{criterion}, such as [valid, loss, min]")
+    _check(config, "val_scheduler_criterion", _is_statistic, f"[PHASE, NAME] {_PARTS}, such as [valid, loss]")
+    several = f"a list of {criterion}, such as [[valid, acc, max]]"
+    _check(config, "best_model_criterion", lambda given: _is_list(given) and all(map(_is_criterion, given)), several)
+
+
+def _check(config: Config, key: str, allowed: Callable[[object], bool], advice: str) -> None:
+    if key in config and not allowed(config[key]):
+        raise ConfigError(f"{config.origin(key)}: {key} is {config[key]!r:.100}; give {advice}")
+
+
+def _is_criterion(given: object) -> bool:
+    return _is_list(given) and len(given) == 3 and _is_statistic(given[:2]) and given[2] in ("min", "max")
+
+
+def _is_statistic(given: object) -> bool:
+    return _is_list(given) and len(given) == 2 and given[0] in ("train", "valid") and isinstance(given[1], str)
+
+
+def _is_list(given: object) -> TypeGuard[Sequence]:
+    return isinstance(given, list | tuple)
 
 
 def check_criteria(

@@ -23,6 +23,7 @@ from espnet_diverse.training.batches import read_sampling
 from espnet_diverse.training.checkpoint import CHECKPOINT
 from espnet_diverse.training.condition_names import condition_table, fill_in
 from espnet_diverse.training.config import Config, located, save
+from espnet_diverse.training.criteria import check_forms
 from espnet_diverse.training.feature_sums import sums_on
 from espnet_diverse.training.learning_curves import draw_curves
 from espnet_diverse.training.number_checks import check_numbers
@@ -210,6 +211,7 @@ def _fill(config: Config, data: RunData, tokens: Tokens) -> Config:
         if config.get(key):
             raise ConfigError(f"{config.origin(key)}: key {key!r} is not supported; {advice}")
     check_numbers(config)
+    check_forms(config)
     filled = copy.deepcopy(config)
     for data_dir in data.phases().values() if data.speech else ():
         check_audio(data_dir, data.task, reads_features(config))
