@@ -142,7 +142,6 @@ def train(
         run(data.task, filled, processes)
         return
     tables = resumption.digests(filled)
-    restart = restart or not config.get("resume", True)
     with exclusive(output_dir) as lock:
         changed: list[str] = []
         if not restart and resumption.is_resumed(output_dir):
@@ -210,6 +209,9 @@ def _fill(config: Config, data: RunData, tokens: Tokens) -> Config:
     for key, advice in NOT_HERE.items():
         if config.get(key):
             raise ConfigError(f"{config.origin(key)}: key {key!r} is not supported; {advice}")
+    if not config.get("resume", True):
+        said = "key 'resume' can only be true; give --restart, which deletes what the run has saved"
+        raise ConfigError(f"{config.origin('resume')}: {said}")
     check_numbers(config)
     check_forms(config)
     filled = copy.deepcopy(config)
