@@ -18,6 +18,7 @@ from pathlib import Path
 
 from torch.distributed.elastic.multiprocessing.api import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+from torch.distributed.elastic.rendezvous.api import RendezvousError
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from espnet_diverse import errors
@@ -26,6 +27,7 @@ from espnet_diverse.training.config import Config
 from espnet_diverse.training.processes import Processes
 from espnet_diverse.training.worker import work
 
+_LONGEST = 200  # characters of a message of PyTorch
 _STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
 
@@ -43,6 +45,8 @@ def launch(task: str, config: Config, processes: Processes) -> None:
             elastic_launch(_launch(processes), work)(task, dict(config), folder)
         except ChildFailedError as error:
             raise _said(Path(folder)) or _lost(error) from error
+        except RendezvousError as error:
+            raise _said(Path(folder)) or _not_met(processes, error) from error
         except SignalException as error:
             said = "ended without a save within the epoch; the same command goes on from the last save"
             raise _said(Path(folder)) or InterruptedRunError(f"{error.sigval.name}: {said}") from error
@@ -82,6 +86,15 @@ def _said(folder: Path) -> UserError | None:
         said = json.loads(file.read_text(encoding="utf-8"))
         return getattr(errors, said["type"])(said["message"])
     return None
+
+
+def _not_met(processes: Processes, error: RendezvousError) -> TrainingError:
+    """What is known where the machines did not find each other."""
+    cause = error.__cause__ or error
+    said = (str(cause) or type(cause).__name__).splitlines()[0][:_LONGEST]
+    where = f"--rdzv_endpoint {processes.rdzv_endpoint}" if processes.rdzv_endpoint else "a free port of this machine"
+    advice = "give HOST:PORT of machine 0, with a port that is free there and open to the other machines"
+    return TrainingError(f"{where}: the processes cannot meet there ({said}); {advice}, and start all in 10 minutes")
 
 
 def _lost(error: ChildFailedError) -> TrainingError:

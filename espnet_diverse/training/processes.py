@@ -7,6 +7,8 @@ from espnet_diverse.training import espnet_command
 from espnet_diverse.training.config import Config
 from espnet_diverse.training.tasks import TASKS
 
+_LAST_PORT = 65535
+
 
 @dataclass(frozen=True)
 class Processes:
@@ -41,10 +43,14 @@ class Processes:
         if self.node_rank >= self.num_nodes:
             raise ConfigError(f"--node_rank {self.node_rank} is not below --num_nodes {self.num_nodes}")
         host, _, port = self.rdzv_endpoint.rpartition(":")
-        if (self.num_nodes > 1 or self.rdzv_endpoint) and not (host and port.isdigit()):
+        if (self.num_nodes > 1 or self.rdzv_endpoint) and not (host and port.isdecimal()):
             raise ConfigError(
                 f"--rdzv_endpoint {self.rdzv_endpoint!r}: {self.num_nodes} machines need the address of machine 0 as "
                 "HOST:PORT"
+            )
+        if port and not 1 <= int(port) <= _LAST_PORT:
+            raise ConfigError(
+                f"--rdzv_endpoint {self.rdzv_endpoint}: {port} is no port; give one from 1 to {_LAST_PORT}"
             )
 
     @property

@@ -1,11 +1,13 @@
 """The launch of several processes: what it is given, and what becomes of failures and signals."""
 
 import signal
+import socket
 from pathlib import Path
 
 import pytest
 from torch.distributed.elastic.multiprocessing.api import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
+from torch.distributed.elastic.rendezvous.api import RendezvousTimeoutError
 
 from espnet_diverse.errors import DataError, InterruptedRunError, TrainingError
 from espnet_diverse.training import elastic, espnet_command
@@ -62,6 +64,31 @@ def test_a_signal_ends_all_processes(monkeypatch):
     monkeypatch.setattr(elastic, "elastic_launch", lambda config, entry: stopped)
     with pytest.raises(InterruptedRunError, match="^SIGTERM: ended without a save within the epoch; the same command"):
         run("mt", {}, Processes(nproc=2))
+
+
+def test_a_meeting_point_whose_port_is_taken_is_one_line():
+    with socket.socket() as taken:
+        taken.bind(("localhost", 0))
+        taken.listen()
+        endpoint = f"localhost:{taken.getsockname()[1]}"
+        with pytest.raises(TrainingError, match="the processes cannot meet there") as error:
+            run("mt", {}, Processes(nproc=2, rdzv_endpoint=endpoint))
+    assert str(error.value).startswith(f"--rdzv_endpoint {endpoint}: the processes cannot meet there (")
+    assert "; give HOST:PORT of machine 0, with a port that is free there and open to the" in str(error.value)
+    assert "\n" not in str(error.value) and len(str(error.value)) < 500
+
+
+@pytest.mark.parametrize(("said", "shown"), [("not all came\nin time", "not all came"), ("", "RendezvousTimeoutError")])
+@pytest.mark.parametrize(
+    ("given", "where"), [({}, "a free port of this machine"), ({"rdzv_endpoint": "a:1"}, "--rdzv_endpoint a:1")]
+)
+def test_machines_that_do_not_meet_are_one_line(given, where, said, shown, monkeypatch):
+    def alone(*args):
+        raise RendezvousTimeoutError(said)
+
+    monkeypatch.setattr(elastic, "elastic_launch", lambda config, entry: alone)
+    with pytest.raises(TrainingError, match=rf"^{where}: the processes cannot meet there \({shown}\); give HOST:PORT"):
+        run("mt", {}, Processes(nproc=2, **given))
 
 
 def test_signals_are_handled_as_before_once_training_has_ended(monkeypatch):

@@ -166,6 +166,8 @@ def test_two_machines_train_what_one_process_trains(command, one):
         ({"num_nodes": 2, "node_rank": 2, "rdzv_endpoint": "a:1"}, "--node_rank 2 is not below --num_nodes 2"),
         ({"num_nodes": 2}, "--rdzv_endpoint '': 2 machines need the address of machine 0 as HOST:PORT"),
         ({"num_nodes": 2, "rdzv_endpoint": "host:x"}, "--rdzv_endpoint 'host:x': 2 machines need"),
+        ({"rdzv_endpoint": "host:99999"}, "--rdzv_endpoint host:99999: 99999 is no port; give one from 1 to 65535"),
+        ({"num_nodes": 2, "rdzv_endpoint": "host:0"}, "--rdzv_endpoint host:0: 0 is no port; give one from 1 to"),
     ],
 )
 def test_numbers_of_processes_that_do_not_fit_are_refused(options, message):
