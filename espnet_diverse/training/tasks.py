@@ -254,14 +254,14 @@ def load_model(model_dir: str | Path, model_file: str | Path | None = None, devi
 def find_weights(model_dir: Path, model_file: str | Path | None = None) -> Path:
     """Path of `model_file`, given as a path or as a name in `model_dir`; valid.acc.ave.pth by default.
 
-    If there is no such .pth file, a file of the same name that ends in .safetensors is taken.
+    If `model_dir` has no such .pth file, its file of the same name that ends in .safetensors comes before the path.
 
     Raises:
         ModelError: There is neither; the message lists the model files of the directory.
     """
     model_file = Path(model_file or "valid.acc.ave.pth")
     safe = [model_dir / model_file.with_suffix(".safetensors")] if model_file.suffix == ".pth" else []
-    for path in (model_dir / model_file, model_file, *safe):
+    for path in (model_dir / model_file, *safe, model_file):
         if path.is_file():
             return path
     files = (path.name for suffix in ("pth", "safetensors") for path in model_dir.glob(f"*.{suffix}"))
