@@ -98,7 +98,9 @@ def _digest_of_safetensors(content: bytes) -> tuple[str, str | None]:
     if stored is None and any(re.fullmatch("[0-9a-f]{64}", value) for value in metadata.values()):
         raise ValueError("the name of the digest is altered")
     described = json.dumps([sorted(header.items()), sorted(metadata.items())])
-    return hashlib.sha256(described.encode() + content[start:]).hexdigest(), stored
+    hasher = hashlib.sha256(described.encode())
+    hasher.update(memoryview(content)[start:])  # a slice of bytes would be a copy
+    return hasher.hexdigest(), stored
 
 
 def _digest(file: BinaryIO, length: int) -> str:

@@ -1,6 +1,7 @@
 """A file of weights that was altered or cut is recognised, whoever wrote it."""
 
 import json
+import tracemalloc
 import zipfile
 
 import pytest
@@ -28,6 +29,17 @@ def test_other_programs_read_the_file(path):
     if path.suffix == ".pth":
         with zipfile.ZipFile(path) as archive:
             assert archive.testzip() is None and archive.comment.startswith(b"sha256=") and len(archive.comment) == 71
+
+
+def test_a_file_is_checked_with_little_more_memory_than_its_size(tmp_path):
+    path = tmp_path / "w.safetensors"
+    checkpoint.save({"weight": torch.arange(500_000.0)}, path)
+    tracemalloc.start()
+    try:
+        check_digest(path)
+        assert tracemalloc.get_traced_memory()[1] < 1.5 * path.stat().st_size
+    finally:
+        tracemalloc.stop()
 
 
 def test_every_flipped_bit_of_some_and_every_truncation_is_found(path):
