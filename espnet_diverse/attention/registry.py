@@ -1,6 +1,7 @@
 """Attention cores by name: those of this package, and those that a user's program registers."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import overload
 
 from espnet_diverse.attention.bigbird import BigBird
@@ -93,13 +94,16 @@ def core_class(name: str) -> type[Core]:
     return known[name]
 
 
-def check_uses(name: str, supports: Supports, uses: Sequence[str]) -> None:
+def check_uses(
+    name: str, supports: Supports, uses: Sequence[str], needed_by: Mapping[str, str] = MappingProxyType({})
+) -> None:
     """Check that a core can be used in all of some ways.
 
     Args:
         name: Name of the core, for the message.
         supports: What the core supports.
         uses: Keys of `supports.USES`.
+        needed_by: What needs a use, where that is not plain from the attention itself, for the message.
 
     Raises:
         ValueError: One of them is not supported; the message lists the cores that support it.
@@ -109,7 +113,8 @@ def check_uses(name: str, supports: Supports, uses: Sequence[str]) -> None:
         return
     others = {known: core for known, core in known_cores().items() if known != name}  # options may limit a core
     able = [known for known, core in others.items() if getattr(core.supports, missing)]
-    raise ValueError(f"attention {name!r} does not support {USES[missing]}; choose one that does: {' '.join(able)}")
+    what = USES[missing] + (f", which {needed_by[missing]} needs" if missing in needed_by else "")
+    raise ValueError(f"attention {name!r} does not support {what}; choose one that does: {' '.join(able)}")
 
 
 def _full_name(core: type[Core]) -> str:

@@ -108,7 +108,8 @@ def _counterpart(
         selection = build_selection(options.pop("selection", None), theirs.h)
         core = build_core_of(name, size, theirs.h, options, **kind)
         cached = with_memory is None and any(kind.values())  # decoders decode with a cache
-        check_uses(name, core.supports, _uses(relative, selection is not None, cached, **kind))
+        needed_by = {} if with_memory is None else {"cross_attention": "a memory"}
+        check_uses(name, core.supports, _uses(relative, selection is not None, cached, **kind), needed_by)
         core.supports.check_length(name, length or 0)
         penalty = build_disagreement(disagreement, core)
     except (ValueError, TypeError) as error:

@@ -92,5 +92,6 @@ class TestWithMemory:
         class Own(Core):
             supports = Supports(causal=True)
 
-        with pytest.raises(ConfigError, match="attention 'own' does not support cross-attention; choose one that does"):
+        said = "attention 'own' does not support cross-attention, which a memory needs; choose one that does: softmax"
+        with pytest.raises(ConfigError, match=said):
             DiverseTransformerLM(11, attention={"core": "own"}, memory={"kind": "xl"}, **OPTIONS)

@@ -202,6 +202,13 @@ def test_weights_of_segments_are_not_given_to_plots():
             {"attention": {"core": "softmax", "selection": {"strategy": "group"}}},
             "head selection does not fit a memory; leave out one of them",
         ),
+        *(
+            (
+                {"attention": {"core": core}},
+                f"attention '{core}' does not support cross-attention, which a memory needs; ",
+            )
+            for core in ("linformer", "window", "bigbird")
+        ),
     ],
 )
 def test_wrong_options_are_named(options, said):
