@@ -11,11 +11,11 @@ caller=${OLDPWD:-$PWD} # run.sh changes to its own folder; paths on its command 
 log() { printf '%s: %s\n' "${0##*/}" "$*" >&2; }
 die() { log "error: $*" && exit 1; }
 
-options=() descriptions=() sets=()
+options=() descriptions=() sets=() help=false
 # option NAME DEFAULT TEXT: define the variable NAME, which `--NAME VALUE` sets.
 option() {
     options+=("$1")
-    descriptions+=("$(printf -- '  --%-15s %s%s' "$1" "$3" "${2:+ (default: $2)}")")
+    descriptions+=("$3")
     printf -v "$1" '%s' "$2"
 }
 
@@ -24,7 +24,7 @@ option stage data "first stage, by name or number 1 to ${#stages[@]}: ${stages[*
 option stop_stage score "last stage"
 option corpus_dir '' "folder of the unpacked official release; without --corpus_dir and --corpus the release is downloaded"
 option corpus '' "'synthetic' generates a small synthetic corpus in the official layout and uses it"
-option corpus_size '' "size of the synthetic corpus: demo or tiny"
+option corpus_size '' "size of the synthetic corpus: demo or tiny (default: demo)"
 option data_dir '' "folder of the prepared data; without it data, or data/synthetic for the synthetic corpus"
 option task asr "asr, st for speech translation, mt for text translation, lm for a language model, or cls for classification of text"
 option prepare_options '' "further options of espnet-diverse prepare, such as '--languages ar de'"
@@ -56,12 +56,22 @@ option train_options '' "further options of espnet-diverse train, such as '--all
 option cluster "${cluster-}" "cluster that preparation, statistics and decoding are spread over, such as slurm, or a YAML file; empty for this machine"
 option dry_run false "only print the commands"
 
-usage() { printf '%s\n' "usage: ${0##*/} [--option value]..." "${descriptions[@]}"; }
+usage() { # the defaults are those of the recipe: what it has assigned, and what `default` has noted
+    local i name both shown
+    printf 'usage: %s [--option value]...\n' "${0##*/}"
+    for i in "${!options[@]}"; do
+        name=${options[i]} both=default_${options[i]}
+        shown=${!both-${!name}}
+        printf -- '  --%-15s %s%s\n' "$name" "${descriptions[i]}" "${shown:+ (default: $shown)}"
+    done
+}
 
 parse_options() {
     local name
+    for name; do
+        [[ $name != --help && $name != -h ]] || { help=true && return 0; } # run_stages shows it
+    done
     while (($#)); do
-        [[ $1 != --help && $1 != -h ]] || { usage && exit 0; }
         name=${1#--}
         [[ $1 == --* && " ${options[*]} " == *" $name "* ]] || die "unknown option '$1'; known: ${options[*]/#/--}"
         if [[ $name == dry_run && ${2-} != true && ${2-} != false ]]; then
@@ -86,8 +96,13 @@ whole_number() {
 # default NAME SYNTHETIC OFFICIAL: set an option that was not given, for the synthetic corpus or for any other data.
 default() {
     local value=$3
+    [[ -z ${!1} ]] || return 0
     [[ $corpus != synthetic ]] || value=$2
-    [[ -n ${!1} ]] || printf -v "$1" '%s' "$value"
+    if [[ $help == true ]]; then
+        printf -v "default_$1" '%s' "${2:-none} for the synthetic corpus, else ${3:-none}"
+    else
+        printf -v "$1" '%s' "$value"
+    fi
 }
 
 # Add one command to the plan, quoted so that Python's shlex reads it back.
@@ -198,6 +213,7 @@ finish() { # keep the plan beside its results if there are any
 
 run_stages() {
     local first last number switches=(--cache_dir exp/.stamps)
+    [[ $help == false ]] || { usage && exit 0; }
     whole_number ngpu 0 'a number of GPUs'
     whole_number nj 1 'a number of jobs'
     whole_number nproc 1 'a number of processes'

@@ -170,6 +170,18 @@ def test_help_lists_every_option_with_its_default(recipe):
     assert result.returncode == 0
     assert "--test_sets       data sets to decode and score (default: dev test)\n" in result.stdout
     assert len(re.findall(r"^  --\w+ +\S", result.stdout, flags=re.MULTILINE)) >= 20
+    both = "(default: 1.0 for the synthetic corpus, else 0.9 1.0 1.1)"
+    assert f"--speed_perturb   speed factors of the training set, such as '0.9 1.0 1.1' {both}\n" in result.stdout
+    assert re.search(
+        r"--config +.* \(default: model/small\S+ for the synthetic corpus, else \S+conf/train.yaml\)\n", result.stdout
+    )
+    assert "--corpus_size     size of the synthetic corpus: demo or tiny (default: demo)\n" in result.stdout
+    assert recipe("--seed", "3", "-h").stdout == result.stdout
+
+
+def test_help_has_what_the_recipe_assigns_itself():
+    assert "wer bleu chrf ter (default: cer wer)\n" in bash(ROOT / "egs/own/asr1/run.sh", "--help").stdout
+    assert "bpe or unigram tokens (default: 8000)\n" in bash(ROOT / "egs/mtedx/asr1/run.sh", "--help").stdout
 
 
 @pytest.mark.parametrize(
