@@ -26,15 +26,18 @@ class StageRecord:
         arguments: Arguments of the stage.
         inputs: Files and folders that the stage reads; they may be missing.
         outputs: Files and folders that the stage writes.
+
+    Attributes:
+        outputs: Their paths, sorted.
     """
 
     def __init__(
         self, folder: Path, stage: str, arguments: Sequence[str], inputs: Iterable[Path], outputs: Iterable[Path]
     ):
-        self._outputs = sorted(map(str, outputs))
+        self.outputs = sorted(map(str, outputs))
         self._arguments = list(arguments)
         self._inputs = {str(path): digest(path) for path in inputs}
-        identity = json.dumps([stage, self._outputs or self._arguments])
+        identity = json.dumps([stage, self.outputs or self._arguments])
         self.path = Path(folder) / f"{stage}-{hashlib.sha256(identity.encode()).hexdigest()[:12]}.json"
 
     def reason(self) -> str | None:
@@ -50,9 +53,18 @@ class StageRecord:
         missing = self.missing()
         return f"{missing} is missing" if missing else None
 
+    def made_anew(self, made: Iterable[str]) -> str | None:
+        """The first input that is one of the paths `made`, or holds or is in one of them; None if there is none."""
+        paths = [Path(path).absolute() for path in made]
+        for name in sorted(self._inputs):
+            own = Path(name).absolute()
+            if any(own == path or own in path.parents or path in own.parents for path in paths):
+                return name
+        return None
+
     def missing(self) -> str | None:
         """The first output that does not exist; None if all exist."""
-        return next((path for path in self._outputs if not Path(path).exists()), None)
+        return next((path for path in self.outputs if not Path(path).exists()), None)
 
     def exit_code(self) -> int:
         """Exit code with which the stage finished; 0 if it has not finished."""

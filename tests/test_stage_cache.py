@@ -37,6 +37,14 @@ def test_a_stage_runs_until_its_record_is_saved(folder):
     assert record().reason() == "not finished before"
 
 
+@pytest.mark.parametrize(
+    ("made", "anew"),
+    [([], None), (["in"], "in"), (["data/text"], "data"), (["inn", "data2/text"], None), (["."], "data")],
+)
+def test_an_input_that_another_stage_would_write_is_named(folder, made, anew):
+    assert record().made_anew(made) == anew
+
+
 def test_changed_arguments_run_the_stage_again(folder):
     record().save(0)
     assert record(arguments=("x", "z")).reason() == "its arguments changed"

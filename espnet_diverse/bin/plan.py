@@ -37,11 +37,11 @@ def run(args: argparse.Namespace) -> int:
     """Run the plan; all lines are checked before the first command runs."""
     steps = _read(args.file)
     cache = args.cache_dir or args.file.parent / ".stamps"
+    if args.dry_run:
+        _show(steps, cache)
+        return 0
     worst = 0
     for step in steps:
-        if args.dry_run:
-            _show(step, cache)
-            continue
         code = _run_step(step, cache)
         if code not in (0, 2):
             return code
@@ -72,10 +72,18 @@ def _read(file: Path) -> list:
     return steps
 
 
-def _show(step, cache: Path) -> None:
-    reason = "it always runs" if step.always else step.record(cache).reason()
-    _print(step, shlex.join(step.argv))
-    _print(step, f"would run: {reason}" if reason else "up to date")
+def _show(steps: list, cache: Path) -> None:
+    """Print the commands, and which of them would run and why, also because of what one before them would write."""
+    made: list[str] = []
+    for step in steps:
+        record = step.record(cache)
+        reason = "it always runs" if step.always else record.reason()
+        if reason is None and (anew := record.made_anew(made)):
+            reason = f"its input {anew} will be made anew"
+        if reason:
+            made += record.outputs
+        _print(step, shlex.join(step.argv))
+        _print(step, f"would run: {reason}" if reason else "up to date")
 
 
 def _run_step(step, cache: Path) -> int:

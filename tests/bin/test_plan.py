@@ -86,6 +86,24 @@ def test_dry_run_shows_the_plan_and_runs_nothing(fake, capfd):
     assert capfd.readouterr().out.endswith("[copy] up to date\n")
 
 
+def test_dry_run_names_the_stages_behind_one_that_would_run(fake, capfd):
+    chain = (
+        COPY,
+        "again\tespnet-diverse fake --source b --target c",
+        "other\tespnet-diverse fake --source d --target e",
+    )
+    Path("d").write_text("1")
+    plan(*chain)
+    Path("a").write_text("2")
+    capfd.readouterr()
+    plan(*chain, options=("--dry_run",))
+    assert capfd.readouterr().out.splitlines()[1::2] == [
+        "[copy] would run: a changed",
+        "[again] would run: its input b will be made anew",
+        "[other] up to date",
+    ]
+
+
 def test_the_first_failure_stops_the_plan_and_leaves_no_stamp(fake, capfd):
     def fail():
         raise DataError("utterance x has no audio")
