@@ -184,7 +184,7 @@ def _step(folder: Path, args: Namespace) -> tuple[Callable[[], None], int]:
     """A function that trains a model with the weights of a run on some batches, and its number of parameters."""
     from espnet2.train.distributed_utils import DistributedOption
 
-    from espnet_diverse.training.averaging import weights_name
+    from espnet_diverse.training.model_files import weights_name
     from espnet_diverse.training.tasks import TASKS, load_model
 
     task = TASKS[args.task]

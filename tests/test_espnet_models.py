@@ -14,8 +14,8 @@ from references.markdown import ROOT
 from references.tones import tones
 
 from espnet_diverse.bin.main import main
-from espnet_diverse.decoding.fusion import INSIDE, NGRAM
 from espnet_diverse.registration.transducer_loss import transducer_loss
+from espnet_diverse.training.model_files import INSIDE, NGRAM
 from espnet_diverse.vocabulary import Vocabulary
 
 pytestmark = pytest.mark.usefixtures("cache")

@@ -27,12 +27,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def inputs(args: argparse.Namespace) -> list[Path]:
     """Files and data directories that are read."""
-    return [*options.model_inputs(args), *([args.data_dir] if args.data_dir else [])]
+    from espnet_diverse.training.config import find
+
+    data = [args.data_dir] if args.data_dir else []
+    return [*find(options.fragments(args)), *options.model_inputs(args), *data]
 
 
 def outputs(args: argparse.Namespace) -> list[Path]:
     """Files that are written."""
-    return [args.output_dir / name for name in ("config.yaml", Path(args.model_file).name)]
+    return [args.output_dir / name for name in ("config.yaml", options.model_inputs(args)[1].name)]
 
 
 def run(args: argparse.Namespace) -> int:

@@ -50,8 +50,8 @@ def run(args: argparse.Namespace) -> int:
     if args.output.suffix != f".{args.format}":
         raise ConfigError(f"{args.output}: the name must end in .{args.format}")
     from espnet_diverse.training import checkpoint
-    from espnet_diverse.training.averaging import weights_name
-    from espnet_diverse.training.tasks import find_weights, load_model, read_config
+    from espnet_diverse.training.model_files import find_weights, weights_name
+    from espnet_diverse.training.tasks import load_model, read_config
 
     task = read_config(args.model_dir / "config.yaml").get("task", "asr")
     model_file = find_weights(args.model_dir, args.model_file or weights_name(task))

@@ -180,7 +180,10 @@ def add_fusion(parser: argparse.ArgumentParser) -> None:
 
 def fusion_inputs(args: argparse.Namespace) -> list[Path]:
     """Files that the options of `add_fusion` name."""
-    lm = [] if args.lm is None else [args.lm / "config.yaml" if args.lm.is_dir() else args.lm]
+    from espnet_diverse.training.model_files import model_files
+
+    is_run = args.lm is not None and args.lm.is_dir()
+    lm = model_files(args.lm, args.lm_file, "lm") if is_run else [] if args.lm is None else [args.lm]
     return [*lm, *([] if args.hotwords is None else [args.hotwords])]
 
 
@@ -269,11 +272,9 @@ def fragments(args: argparse.Namespace) -> list[str]:
 
 def model_inputs(args: argparse.Namespace) -> list[Path]:
     """Files of the model that `add_model` declares."""
-    config = args.model_dir / "config.yaml"
-    if args.model_file is None:
-        return [config]
-    named = args.model_dir / args.model_file
-    return [config, named if named.exists() else Path(args.model_file)]
+    from espnet_diverse.training.model_files import model_files
+
+    return model_files(args.model_dir, args.model_file)
 
 
 def decoding_inputs(args: argparse.Namespace) -> list[Path]:

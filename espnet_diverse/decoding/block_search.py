@@ -39,7 +39,8 @@ from espnet_diverse.decoding.stream_encoder import stream_encoder, unfit_for_str
 from espnet_diverse.errors import ConfigError, ModelError
 from espnet_diverse.scope import scope
 from espnet_diverse.training.audio_rate import required_rate
-from espnet_diverse.training.tasks import TASKS, find_weights, read_config
+from espnet_diverse.training.model_files import find_weights
+from espnet_diverse.training.tasks import TASKS, read_config
 
 
 class BlockSearch:

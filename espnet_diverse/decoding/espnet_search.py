@@ -28,7 +28,8 @@ from espnet_diverse.errors import ConfigError
 from espnet_diverse.registration import replaced_names
 from espnet_diverse.scope import scope
 from espnet_diverse.training.audio_rate import audio_rate, required_rate
-from espnet_diverse.training.tasks import TASKS, find_weights, read_config
+from espnet_diverse.training.model_files import find_weights
+from espnet_diverse.training.tasks import TASKS, read_config
 
 _CLASSES = {"asr": asr_inference.Speech2Text, "st": st_inference.Speech2Text, "mt": mt_inference.Text2Text}
 

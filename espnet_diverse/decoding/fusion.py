@@ -10,13 +10,8 @@ from espnet_diverse.decoding.condition_ids import KnownConditions, known_conditi
 from espnet_diverse.decoding.ngram import NgramScorer, is_ngram, is_usable
 from espnet_diverse.decoding.options import LM_SEARCHES
 from espnet_diverse.errors import ModelError
-from espnet_diverse.training.averaging import weights_name
-from espnet_diverse.training.tasks import find_weights, load_model, read_config
-
-INSIDE = "language_model"
-"""Folder of a language model in the directory of a run: that of a packed model of ESPnet is unpacked to it."""
-NGRAM = "ngram.bin"
-"""N-gram model in that folder, in any format of KenLM, which knows them by their content."""
+from espnet_diverse.training.model_files import INSIDE, NGRAM, find_weights, weights_name
+from espnet_diverse.training.tasks import load_model, read_config
 
 
 @dataclass(frozen=True)

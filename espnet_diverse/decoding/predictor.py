@@ -32,8 +32,9 @@ from espnet_diverse.decoding.token_text import UNKNOWN, TokenText
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.scope import scope
 from espnet_diverse.training.audio_rate import audio_rate, required_rate
+from espnet_diverse.training.model_files import find_weights
 from espnet_diverse.training.precision import compile_layers
-from espnet_diverse.training.tasks import TASKS, find_weights, read_config
+from espnet_diverse.training.tasks import TASKS, read_config
 
 _BATCH_FRAMES = 24_000  # of features: 240 seconds of 10 ms
 

@@ -22,7 +22,8 @@ from espnet_diverse.packing.run_files import copy_files
 from espnet_diverse.training import checkpoint, espnet_command
 from espnet_diverse.training.condition_names import fill_in, names_of_conditions
 from espnet_diverse.training.config import Config, save
-from espnet_diverse.training.tasks import TASKS, find_weights, load_model, read_config
+from espnet_diverse.training.model_files import find_weights
+from espnet_diverse.training.tasks import TASKS, load_model, read_config
 
 _NETS = {"encoder": ENCODERS, "decoder": DECODERS, "lm": LANGUAGE_MODELS}
 _FIRST = 0.0, -2.302585092994046  # logits of the heads that a subset begins with, and of the others: log 1 and log 0.1

@@ -17,15 +17,14 @@ from zipfile import is_zipfile
 
 from espnet_diverse.corpora.shared.release import unzip
 from espnet_diverse.data.atomic_files import write_text
-from espnet_diverse.decoding.fusion import INSIDE, NGRAM
 from espnet_diverse.errors import DataError, ModelError, UserError
 from espnet_diverse.foreign_config import OF_THE_MACHINE, check_config, named_files
 from espnet_diverse.foreign_yaml import read_yaml, shortened
 from espnet_diverse.hub import fetched, is_name
 from espnet_diverse.machine import cache_folder
 from espnet_diverse.stage_cache import digest
-from espnet_diverse.training.averaging import weights_name
 from espnet_diverse.training.config import save
+from espnet_diverse.training.model_files import INSIDE, NGRAM, weights_name
 from espnet_diverse.vocabulary import Vocabulary
 
 META = "meta.yaml"

@@ -11,14 +11,13 @@ import torch
 import yaml
 
 import espnet_diverse
-from espnet_diverse.decoding.fusion import INSIDE, NGRAM
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.foreign_config import OF_THE_MACHINE, named_files
 from espnet_diverse.packing.archive import CARD, META, NAMES, NGRAM_FILE, SAFETENSORS, VOCABULARY, place
 from espnet_diverse.packing.model_card import Facts, card
 from espnet_diverse.training import checkpoint
-from espnet_diverse.training.averaging import weights_name
-from espnet_diverse.training.tasks import find_weights, load_model, read_config
+from espnet_diverse.training.model_files import INSIDE, NGRAM, find_weights, weights_name
+from espnet_diverse.training.tasks import load_model, read_config
 
 WEIGHTS = {"both": (".pth", ".safetensors"), "pth": (".pth",), "safetensors": (".safetensors",)}
 """Suffixes of the weights by choice; ESPnet only reads .pth."""

@@ -26,7 +26,8 @@ from espnet_diverse.scope import scope
 from espnet_diverse.training import checkpoint
 from espnet_diverse.training.condition_names import names_of_conditions
 from espnet_diverse.training.config import save
-from espnet_diverse.training.tasks import find_weights, load_model, read_config
+from espnet_diverse.training.model_files import find_weights
+from espnet_diverse.training.tasks import load_model, read_config
 
 _NETS = {"encoder": ENCODERS, "decoder": DECODERS, "lm": LANGUAGE_MODELS}
 _PLAIN_MODEL = {"asr": "espnet", "st": "espnet", "mt": "mt", "s2t": "espnet", "lm": "lm"}

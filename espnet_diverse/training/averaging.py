@@ -20,11 +20,6 @@ Stats = dict[int, dict[str, dict[str, float]]]
 """ESPnet's record of a run: epoch, then "train" or "valid", then the name of a statistic."""
 
 
-def weights_name(task: str) -> str:
-    """Name of the average that commands use by default, in the directory of a run."""
-    return "valid.loss.ave.pth" if task == "lm" else "valid.acc.ave.pth"
-
-
 def average(model_dir: str | Path, metric: str = "valid.acc", number: int = 5) -> Path:
     """Average the best epochs of a run and write `<metric>.ave.pth`.
 

@@ -31,6 +31,7 @@ from espnet_diverse.training.classification import ClassificationTask
 from espnet_diverse.training.condition_names import ConditionIndices, names_of_conditions
 from espnet_diverse.training.config import load
 from espnet_diverse.training.initialisation import initialise
+from espnet_diverse.training.model_files import find_weights
 from espnet_diverse.training.optimizers import FusedOptimizers
 from espnet_diverse.training.trainer import Trainer
 
@@ -249,24 +250,6 @@ def load_model(model_dir: str | Path, model_file: str | Path | None = None, devi
     """
     folder = Path(model_dir)
     return TASKS[task].build_model_from_file(folder / "config.yaml", find_weights(folder, model_file), device)
-
-
-def find_weights(model_dir: Path, model_file: str | Path | None = None) -> Path:
-    """Path of `model_file`, given as a path or as a name in `model_dir`; valid.acc.ave.pth by default.
-
-    If `model_dir` has no such .pth file, its file of the same name that ends in .safetensors comes before the path.
-
-    Raises:
-        ModelError: There is neither; the message lists the model files of the directory.
-    """
-    model_file = Path(model_file or "valid.acc.ave.pth")
-    safe = [model_dir / model_file.with_suffix(".safetensors")] if model_file.suffix == ".pth" else []
-    for path in (model_dir / model_file, *safe, model_file):
-        if path.is_file():
-            return path
-    files = (path.name for suffix in ("pth", "safetensors") for path in model_dir.glob(f"*.{suffix}"))
-    present = " ".join(sorted(files)) or "none"
-    raise ModelError(f"{model_dir / model_file}: no such model file; model files there: {present}")
 
 
 def read_config(config_file: Path) -> dict:

@@ -12,6 +12,14 @@ def test_a_run_is_adopted_and_the_difference_is_printed(tiny_translation, tmp_pa
     assert said == "0 new parameters; largest difference of the outputs: 0"
     module, args = parse("adopt", arguments)
     assert all(each.exists() for each in module.inputs(args) + module.outputs(args))
+    assert "static.yaml" in {each.name for each in module.inputs(args)}
+
+
+def test_the_weights_keep_the_name_that_they_are_found_under(tmp_path, parse):
+    (tmp_path / "valid.acc.ave.safetensors").touch()
+    for command in ("adopt", "prune"):
+        module, args = parse(command, [str(tmp_path), "--output_dir", "new"])
+        assert [each.name for each in module.outputs(args)] == ["config.yaml", "valid.acc.ave.safetensors"]
 
 
 def test_another_beginning_is_spoken_of(tiny_translation, tmp_path, capsys):

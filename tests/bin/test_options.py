@@ -179,7 +179,8 @@ def test_a_device_that_is_not_there_is_refused(command, tmp_path, capsys):
 
 
 def test_the_model_file_is_a_name_in_the_run_or_a_path_or_left_to_the_task(tmp_path):
-    (tmp_path / "9epoch.pth").touch()
+    for name in ("9epoch.pth", "valid.acc.ave.safetensors", "valid.loss.ave.pth"):
+        (tmp_path / name).touch()
     parser = argparse.ArgumentParser()
     options.add_model(parser, model_file=None)
 
@@ -190,7 +191,20 @@ def test_the_model_file_is_a_name_in_the_run_or_a_path_or_left_to_the_task(tmp_p
 
     assert read("--model_file", "9epoch.pth") == [tmp_path / "9epoch.pth"]
     assert read("--model_file", "else/where.pth") == [Path("else/where.pth")]
-    assert read() == []
+    assert read() == [tmp_path / "valid.acc.ave.safetensors"]
+    (tmp_path / "config.yaml").write_text("task: lm\n")
+    assert read() == [tmp_path / "valid.loss.ave.pth"]
+
+
+def test_the_weights_of_a_language_model_are_among_the_files(tmp_path):
+    def read(*arguments):
+        return options.fusion_inputs(parse("decode", "m", *arguments))
+
+    for name in ("config.yaml", "valid.loss.ave.pth", "3epoch.pth"):
+        (tmp_path / name).touch()
+    assert read("--lm", tmp_path) == [tmp_path / "config.yaml", tmp_path / "valid.loss.ave.pth"]
+    assert read("--lm", tmp_path, "--lm_file", "3epoch.pth")[1:] == [tmp_path / "3epoch.pth"]
+    assert read("--lm", "lm.zip", "--hotwords", "words") == [Path("lm.zip"), Path("words")]
 
 
 def test_help_of_decode_lists_every_search_option(capsys, monkeypatch):

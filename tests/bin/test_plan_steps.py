@@ -11,6 +11,7 @@ import torch
 
 from espnet_diverse.bin.plan_steps import Program, Subcommand, make_step
 from espnet_diverse.errors import ConfigError
+from espnet_diverse.training.model_files import INSIDE, weights_name
 
 
 def test_a_plan_runs_a_stage_again_for_another_archive_under_the_same_name(tiny_run, tmp_path):
@@ -22,6 +23,28 @@ def test_a_plan_runs_a_stage_again_for_another_archive_under_the_same_name(tiny_
     assert step.record(tmp_path / "stamps").reason() is None
     (tmp_path / "model.zip").write_bytes(b"second")
     assert step.record(tmp_path / "stamps").reason() == f"{tmp_path / 'model.zip'} changed"
+
+
+def test_a_plan_runs_a_stage_again_for_other_weights_under_the_same_name(tmp_path):
+    model, lm, out = (tmp_path / name for name in ("exp", "lm", "out"))
+    for folder, task in ((model, "asr"), (lm, "lm"), (model / INSIDE, "lm")):
+        folder.mkdir()
+        (folder / "config.yaml").write_text(f"task: {task}\n")
+        (folder / weights_name(task)).write_text("first")
+    out.mkdir()
+    for name in ("text", "score", "failures.json", "decode.json", "nbest.jsonl"):
+        (out / name).touch()
+    decode = ["decode", str(model), "--data_dir", "d", "--output_dir", str(out), "--lm", str(lm)]
+    rescore = ["rescore", str(lm), "--decode_dir", "d", "--output_dir", str(out)]
+    pack = ["pack", str(model), "--output", str(out / "text")]
+    for argv, read in ((decode, [model, lm, model / INSIDE]), (rescore, [lm]), (pack, [model, model / INSIDE])):
+        step = make_step("look", ["espnet-diverse", *argv])
+        for folder in read:
+            step.record(tmp_path / "stamps").save(0)
+            assert step.record(tmp_path / "stamps").reason() is None
+            weights = next(folder.glob("*.pth"))
+            weights.write_text(f"{weights.read_text()} and more")
+            assert step.record(tmp_path / "stamps").reason() == f"{weights} changed"
 
 
 COPY = ["espnet-diverse", "fake", "--source", "a", "--target", "b"]

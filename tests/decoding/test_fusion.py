@@ -8,12 +8,13 @@ from references.language_models import RNN, TRANSFORMER, write_lm
 
 from espnet_diverse.bin.main import main
 from espnet_diverse.decoding.condition_ids import KnownConditions
-from espnet_diverse.decoding.fusion import INSIDE, Fusion, language_model_of, load_language_model
+from espnet_diverse.decoding.fusion import Fusion, language_model_of, load_language_model
 from espnet_diverse.decoding.options import Options
 from espnet_diverse.decoding.predictor import load_predictor
 from espnet_diverse.errors import ConfigError, ModelError
 from espnet_diverse.inference import Recognizer, SegmentationOptions
 from espnet_diverse.training.config import save
+from espnet_diverse.training.model_files import INSIDE
 from espnet_diverse.training.tasks import read_config
 
 

@@ -14,13 +14,14 @@ from references.tones import tones
 
 from espnet_diverse.bin.main import main
 from espnet_diverse.decoding.block_search import load_block_search
-from espnet_diverse.decoding.fusion import INSIDE, NGRAM, Fusion, language_model_of
+from espnet_diverse.decoding.fusion import Fusion, language_model_of
 from espnet_diverse.decoding.ngram import NgramScorer, is_ngram
 from espnet_diverse.decoding.options import Options
 from espnet_diverse.decoding.predictor import load_predictor
 from espnet_diverse.errors import ConfigError, ModelError
 from espnet_diverse.packing.model_card import Facts
 from espnet_diverse.packing.pack import pack
+from espnet_diverse.training.model_files import INSIDE, NGRAM
 
 TOKENS = ["<blank>", "<unk>", "a", "b", "c", "d", "<sos/eos>"]
 MODULES = ["stand_in", *(["kenlm"] if importlib.util.find_spec("kenlm") else [])]

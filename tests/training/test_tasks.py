@@ -1,6 +1,5 @@
 import shutil
 from argparse import Namespace
-from pathlib import Path
 
 import pytest
 import torch
@@ -9,7 +8,7 @@ import yaml
 from espnet_diverse.errors import ConfigError, ModelError
 from espnet_diverse.foreign_config import TRUST
 from espnet_diverse.training import checkpoint
-from espnet_diverse.training.tasks import ASRTask, find_weights, load_model, read_config
+from espnet_diverse.training.tasks import ASRTask, load_model, read_config
 
 
 @pytest.fixture
@@ -57,22 +56,6 @@ def test_missing_and_extra_parameters_are_named(copied):
         load_model(copied, "bad.pth")
     with pytest.raises(ModelError, match="1 missing: decoder.output_layer.weight; 1 extra: decoder.stray"):
         ASRTask.build_model_from_file(model_file=copied / "bad.pth")
-
-
-def test_weights_are_found_by_name_or_path_or_the_known_ones_are_listed(copied, tmp_path, monkeypatch):
-    assert find_weights(copied) == copied / "valid.acc.ave.pth"
-    assert find_weights(copied, copied / "1epoch.pth") == copied / "1epoch.pth"
-    with pytest.raises(ModelError, match=r"9epoch\.pth: no such model file; .* there: 1epoch\.pth 2epoch"):
-        find_weights(copied, "9epoch.pth")
-    (copied / "valid.acc.ave.pth").rename(copied / "valid.acc.ave.safetensors")
-    assert find_weights(copied) == copied / "valid.acc.ave.safetensors"
-    (tmp_path / "valid.acc.ave.pth").write_bytes(b"of another model")
-    monkeypatch.chdir(tmp_path)
-    assert find_weights(copied) == copied / "valid.acc.ave.safetensors"
-    with pytest.raises(ModelError, match=r"there: .* valid\.acc\.ave\.safetensors"):
-        find_weights(copied, "9epoch.pth")
-    (copied / "valid.acc.ave.safetensors").unlink()
-    assert find_weights(copied) == Path("valid.acc.ave.pth")
 
 
 @pytest.mark.parametrize(

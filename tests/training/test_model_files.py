@@ -1,0 +1,67 @@
+"""The files of a trained model: which weights are taken, and the language model in its directory."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from espnet_diverse.errors import ModelError
+from espnet_diverse.training.model_files import INSIDE, NGRAM, find_weights, model_files, weights_name
+
+
+def write(folder, *names, task="asr"):
+    folder.mkdir(exist_ok=True)
+    for name in names:
+        (folder / name).touch()
+    (folder / "config.yaml").write_text(f"task: {task}\n")
+    return folder
+
+
+def test_weights_are_found_by_name_or_path_or_the_known_ones_are_listed(tmp_path):
+    write(tmp_path, "1epoch.pth", "2epoch.pth", "valid.acc.ave.pth")
+    assert find_weights(tmp_path) == tmp_path / "valid.acc.ave.pth"
+    assert find_weights(tmp_path, tmp_path / "1epoch.pth") == tmp_path / "1epoch.pth"
+    with pytest.raises(ModelError, match=r"9epoch\.pth: no such model file; .* there: 1epoch\.pth 2epoch"):
+        find_weights(tmp_path, "9epoch.pth")
+    (tmp_path / "valid.acc.ave.pth").rename(tmp_path / "valid.acc.ave.safetensors")
+    assert find_weights(tmp_path) == tmp_path / "valid.acc.ave.safetensors"
+    with pytest.raises(ModelError, match=r"there: .* valid\.acc\.ave\.safetensors"):
+        find_weights(tmp_path, "9epoch.pth")
+
+
+def test_weights_of_the_directory_come_before_a_file_of_the_same_name_elsewhere(tmp_path, monkeypatch):
+    run = write(tmp_path / "run", "valid.acc.ave.safetensors")
+    (tmp_path / "valid.acc.ave.pth").write_bytes(b"of another model")
+    monkeypatch.chdir(tmp_path)
+    assert find_weights(run) == run / "valid.acc.ave.safetensors"
+    (run / "valid.acc.ave.safetensors").unlink()
+    assert find_weights(run) == Path("valid.acc.ave.pth")
+
+
+@pytest.mark.parametrize("task", ["asr", "st", "mt", "lm", "cls"])
+def test_the_files_are_the_configuration_and_the_weights_of_the_task(tmp_path, task):
+    write(tmp_path, weights_name(task), task=task)
+    assert model_files(tmp_path) == [tmp_path / "config.yaml", tmp_path / weights_name(task)]
+
+
+def test_the_files_of_the_models_own_language_model_are_among_them(tmp_path):
+    own = write(write(tmp_path) / INSIDE, NGRAM)
+    files = [tmp_path / "config.yaml", tmp_path / "valid.acc.ave.pth"]
+    assert model_files(tmp_path) == [*files, own / "config.yaml", own / "valid.loss.ave.pth"]
+    (own / "config.yaml").unlink()
+    assert model_files(tmp_path) == [*files, own / NGRAM]
+
+
+def test_files_that_are_not_there_yet_have_the_names_that_they_will_have(tmp_path):
+    assert model_files(Path("exp")) == [Path("exp/config.yaml"), Path("exp/valid.acc.ave.pth")]
+    (tmp_path / "config.yaml").write_text("[")
+    assert model_files(tmp_path, "9epoch.pth") == [tmp_path / "config.yaml", tmp_path / "9epoch.pth"]
+    assert model_files(tmp_path)[1] == tmp_path / "valid.acc.ave.pth"
+
+
+def test_nothing_heavy_is_imported():
+    code = (
+        "import sys, espnet_diverse.training.model_files; print(sorted({'torch', 'numpy', 'espnet2'} & {*sys.modules}))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
