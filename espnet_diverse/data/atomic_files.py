@@ -1,5 +1,7 @@
 """Atomic writes: files and directories that appear complete or not at all."""
 
+import fcntl
+import os
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -14,14 +16,39 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_parts(path: Path, parts: Iterable[str]) -> None:
-    """Write parts of a text, one after another, as `write_text` does."""
-    partial = path.with_name(f".{path.name}.partial")
+    """Write parts of a text, one after another, as `write_text` does.
+
+    Of several processes or threads that write the same file, on any machine, the last one wins.
+    """
+    partial = path.with_name(f".{path.name[:40]}.{os.urandom(6).hex()}.partial")
     try:
         with partial.open("w", encoding="utf-8", newline="\n") as file:
             file.writelines(parts)
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def exclusive(path: Path) -> Iterator[None]:
+    """Let one process at a time read a file, change it and write it, where the file system has locks.
+
+    The lock is one of the operating system on a file beside `path`, which is deleted at the end of the block.
+    """
+    lock = path.with_name(f".{path.name}.lock")
+    while True:
+        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
+        with suppress(OSError):  # of a file system without locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(descriptor), lock.stat()):
+                break
+        os.close(descriptor)  # the process that held the lock before has deleted the file
+    try:
+        yield
+    finally:
+        lock.unlink(missing_ok=True)
+        os.close(descriptor)
 
 
 @contextmanager

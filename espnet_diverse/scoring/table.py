@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from espnet_diverse.data.atomic_files import write_text
+from espnet_diverse.data.atomic_files import exclusive, write_text
 from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.scoring.evaluate import Row
 from espnet_diverse.scoring.metric import Metric
@@ -51,7 +51,7 @@ def update_results(path: str | Path, heading: str, columns: Sequence[str], rows:
     """Put rows into the table under the line `heading` of a Markdown file, by data set name.
 
     Rows with the same name are replaced, others are appended. File, heading and table are created if they are missing;
-    all other content is kept. The function is idempotent.
+    all other content is kept. The function is idempotent. Processes that update a file at the same time take turns.
 
     Args:
         path: The file, usually RESULTS.md.
@@ -63,6 +63,11 @@ def update_results(path: str | Path, heading: str, columns: Sequence[str], rows:
         DataError: The heading has a table with other columns.
     """
     path = Path(path)
+    with exclusive(path):
+        _update(path, heading, columns, rows)
+
+
+def _update(path: Path, heading: str, columns: Sequence[str], rows: Mapping[str, Sequence[str]]) -> None:
     lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n") if path.exists() else ["# RESULTS"]
     if heading not in lines:
         lines += ["", heading]
@@ -89,7 +94,9 @@ def _rule(columns: Sequence[str]) -> str:
 
 def _put(lines: list[str], first: int, name: str, line: str) -> None:
     """Replace the row `name` in the table that starts at index `first` of `lines`, or append it to the table."""
-    last = first
+    last = first + 1
+    if last < len(lines) and lines[last].startswith("|"):  # the rule below the header
+        last += 1
     while last < len(lines) and lines[last].startswith("|"):
         if lines[last].split("|")[1].strip() == name:
             lines[last] = line

@@ -196,7 +196,7 @@ def _settle_checkpoint(sound: Path, output_dir: Path) -> None:
 def _sweep(output_dir: Path, restart: bool) -> None:
     """Remove temporary files of processes that were killed, and with `restart` what a run has saved."""
     for path in (*output_dir.glob(".*.tmp*"), *output_dir.glob(".*.partial")):
-        path.unlink()
+        path.unlink(missing_ok=True)
     for path in resumption.weight_files(output_dir) if restart else ():
         path.unlink()
 

@@ -1,7 +1,54 @@
+import threading
+
 import pytest
 
-from espnet_diverse.data.atomic_files import staged_directory
+from espnet_diverse.data.atomic_files import exclusive, staged_directory, write_parts, write_text
 from espnet_diverse.errors import DataError
+
+
+def test_writers_of_the_same_file_do_not_disturb_each_other(tmp_path):
+    def slow():
+        yield "first "
+        write_text(tmp_path / "file", "other\n")
+        assert (tmp_path / "file").read_text() == "other\n"
+        yield "second\n"
+
+    write_parts(tmp_path / "file", slow())
+    assert (tmp_path / "file").read_text() == "first second\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_long_name_is_no_hindrance(tmp_path):
+    write_text(tmp_path / ("你" * 85), "text")
+    assert [path.name for path in tmp_path.iterdir()] == ["你" * 85]
+
+
+def test_one_at_a_time_changes_a_file_and_no_lock_stays(tmp_path):
+    path = tmp_path / "count"
+    path.write_text("0")
+
+    def count():
+        for _ in range(50):
+            with exclusive(path):
+                path.write_text(str(int(path.read_text()) + 1))
+
+    threads = [threading.Thread(target=count) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert path.read_text() == "200"
+    assert [each.name for each in tmp_path.iterdir()] == ["count"]
+
+
+def test_a_file_system_without_locks_is_no_hindrance(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise OSError(37, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    with exclusive(tmp_path / "file"):
+        pass
+    assert not list(tmp_path.iterdir())
 
 
 def test_staged_directory_replaces_the_old_one(tmp_path):

@@ -1,5 +1,8 @@
 """The Markdown table, and RESULTS.md files that take its rows."""
 
+import subprocess
+import sys
+
 import pytest
 
 from espnet_diverse.errors import ConfigError, DataError
@@ -98,3 +101,22 @@ def test_a_table_of_characters_from_an_earlier_version_goes_on(tmp_path):
     update_results(path, "### CER", METRIC.columns, {"test": GOOD})
     lines = path.read_text().splitlines()
     assert lines.count(HEADER) == 1 and line("dev", GOOD) in lines and line("test", GOOD) in lines
+
+
+def test_processes_that_update_a_file_at_the_same_time_lose_no_row(tmp_path):
+    code = "import sys; from espnet_diverse.scoring.table import update_results\n"
+    code += "for n in range(40): update_results(sys.argv[1], '### X', ['N'], {f'{sys.argv[2]}{n}': [str(n)]})"
+    command = [sys.executable, "-c", code, str(tmp_path / "RESULTS.md")]
+    processes = [subprocess.Popen([*command, name]) for name in "ab"]
+    assert [process.wait() for process in processes] == [0, 0]
+    rows = (tmp_path / "RESULTS.md").read_text().splitlines()[6:]
+    assert sorted(rows) == sorted(f"|{name}{number}|{number}|" for name in "ab" for number in range(40))
+    assert [path.name for path in tmp_path.iterdir()] == ["RESULTS.md"]
+
+
+@pytest.mark.parametrize("name", ["dataset", "---"])
+def test_a_data_set_may_be_called_as_the_header_or_the_rule(tmp_path, name):
+    for number in "12":
+        update_results(tmp_path / "RESULTS.md", "### X", ["N"], {name: [number]})
+    lines = (tmp_path / "RESULTS.md").read_text().splitlines()
+    assert lines[-3:] == ["|dataset|N|", "|---|---|", f"|{name}|2|"]
