@@ -67,7 +67,8 @@ class Classifier:
     @torch.inference_mode()
     def __call__(self, texts: Sequence[Sequence[int]]) -> list[Prediction]:
         """Classify texts, given as token indices."""
-        padded = pad_sequence([torch.tensor(text, device=self.device) for text in texts], batch_first=True)
+        tokens = [torch.tensor(text, dtype=torch.long, device=self.device) for text in texts]  # also of no token
+        padded = pad_sequence(tokens, batch_first=True)
         lengths = torch.tensor([len(text) for text in texts], device=self.device)
         scores, heads = self.net(padded, lengths)
         confidence, index = scores.double().softmax(-1).max(-1)

@@ -50,7 +50,8 @@ class Scorer:
     @torch.inference_mode()
     def __call__(self, texts: Sequence[Sequence[int]], conditions: Sequence[Mapping[str, int]]) -> list[float]:
         """Log probability of each text with its end, given its token indices and its condition indices."""
-        padded = pad_sequence([torch.tensor(text, device=self.device) for text in texts], batch_first=True)
+        tokens = [torch.tensor(text, dtype=torch.long, device=self.device) for text in texts]  # also of no token
+        padded = pad_sequence(tokens, batch_first=True)
         lengths = torch.tensor([len(text) for text in texts], device=self.device)
         ids = {
             condition: torch.tensor([each[condition] for each in conditions], device=self.device)

@@ -81,3 +81,12 @@ def test_a_trained_classifier(tiny_classifier, tmp_path):
 def test_other_models_have_no_classes(tiny_translation):
     with pytest.raises(ModelError, match="exp: a model of task mt has no classes; give a run of task cls"):
         Classifier(tiny_translation.model_dir)
+
+
+def test_an_empty_text_is_a_text_of_tokens_too(classifier, monkeypatch):
+    def checked(text, lengths):
+        assert text.dtype == torch.long
+        return FirstToken.forward(None, text, lengths)
+
+    monkeypatch.setattr(classifier.net, "forward", checked)
+    assert [each.label for each in classifier([[], [3], [2]])] == ["de", "en", "de"]

@@ -147,3 +147,13 @@ def test_an_utterance_without_hypotheses_stays_empty(lm, tmp_path):
         assert rescore(LanguageModel(Scorer(lm), nbest, None, {}), nbest, 0.5, tmp_path / "new") == 0
     lines = (tmp_path / "new" / "nbest.jsonl").read_text().splitlines()
     assert json.loads(lines[0]) == {"utterance": "a", "hypotheses": []}
+
+
+def test_an_empty_hypothesis_is_scored_wherever_it_stands(lm, tmp_path):
+    scorer = LanguageModel(Scorer(lm), ["u"], None, {})
+    alone = {text: scorer.score("u", [text])[0] for text in ("", "ab")}
+    assert all(score < 0 for score in alone.values())
+    for texts in (["", "ab"], ["ab", ""], ["", ""]):
+        assert scorer.score("u", texts) == pytest.approx([alone[text] for text in texts], abs=1e-5)
+    rescore(scorer, {"u": [("", -1.0), ("ab", -2.0)]}, 0.5, tmp_path / "new")
+    assert len(read_nbest(tmp_path / "new" / "nbest.jsonl")["u"]) == 2
