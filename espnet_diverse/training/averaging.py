@@ -7,7 +7,7 @@ requested were trained, fails on a missing epoch, and runs code that an epoch fi
 
 import logging
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from torch import Tensor
@@ -33,19 +33,32 @@ def average(model_dir: str | Path, metric: str = "valid.acc", number: int = 5) -
 
     Raises:
         ConfigError: The metric is none of the run's criteria, or the number is less than 1.
-        ModelError: The run has not finished an epoch, or its config.yaml is missing or damaged.
+        ModelError: The run has not finished an epoch, its config.yaml is missing or damaged or has no criteria, or its
+            checkpoint has no statistics.
     """
     model_dir = Path(model_dir)
     if number < 1:
         raise ConfigError(f"{number} epochs cannot be averaged; give a number of at least 1")
     config = load(model_dir / "config.yaml")
-    modes = {f"{phase}.{name}": mode for phase, name, mode in config["best_model_criterion"]}
+    modes = {f"{phase}.{name}": mode for phase, name, mode in _criteria(config, model_dir / "config.yaml")}
     if metric not in modes:
         raise ConfigError(f"unknown metric {metric!r}; best_model_criterion of this run has: {' '.join(modes)}")
-    stats = checkpoint.load_run(model_dir)[0]["reporter"]["stats"]
+    state, file = checkpoint.load_run(model_dir)
+    if "stats" not in (state.get("reporter") or {}):
+        raise ModelError(f"{file}: has no statistics by which the best epochs are chosen; give the directory of a run")
+    stats = state["reporter"]["stats"]
     path = model_dir / f"{metric}.ave.pth"
     _write_average(model_dir, _ranked(stats, metric, modes[metric])[:number], path)
     return path
+
+
+def _criteria(config: Mapping, file: Path) -> list[list[str]]:
+    """The criteria of a run: phase, name and mode of each."""
+    criteria = config.get("best_model_criterion")
+    if not isinstance(criteria, list) or not all(isinstance(each, list) and len(each) == 3 for each in criteria):
+        said = f"best_model_criterion is {criteria!r:.100}, not a list of [PHASE, NAME, MODE]"
+        raise ModelError(f"{file}: {said}; give the directory of a run that this package or ESPnet has trained")
+    return criteria
 
 
 def average_best(output_dir: Path, reporter, best_model_criterion, nbest, suffix: str | None = None, **_) -> None:

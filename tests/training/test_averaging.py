@@ -77,6 +77,22 @@ def test_statistics_come_from_the_save_before_a_damaged_one(model_dir, caplog):
     assert "taken instead: checkpoint.previous.pth" in caplog.text
 
 
+@pytest.mark.parametrize("given", [{}, {"best_model_criterion": None}, {"best_model_criterion": [["valid", "acc"]]}])
+def test_a_configuration_without_criteria_is_named(given, model_dir):
+    (model_dir / "config.yaml").write_text(yaml.safe_dump({"max_epoch": 5, **given}))
+    with pytest.raises(ModelError) as error:
+        averaging.average(model_dir)
+    said = f"best_model_criterion is {given.get('best_model_criterion')!r}, not a list of [PHASE, NAME, MODE]; give the"
+    assert str(error.value).startswith(f"{model_dir / 'config.yaml'}: {said} directory of a run that this package or")
+
+
+@pytest.mark.parametrize("state", [{}, {"reporter": None}, {"reporter": {"epoch": 3}}])
+def test_a_checkpoint_without_statistics_is_named(state, model_dir):
+    checkpoint.save(state, model_dir / "checkpoint.pth")
+    with pytest.raises(ModelError, match=r"checkpoint\.pth: has no statistics by which the best epochs are chosen"):
+        averaging.average(model_dir)
+
+
 def test_more_than_there_are_gives_all_with_a_finite_metric(model_dir):
     assert checkpoint.load(averaging.average(model_dir, "valid.acc", 10))["w"] == parameter(1, 2, 3, 4)
 
