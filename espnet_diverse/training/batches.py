@@ -32,6 +32,7 @@ from espnet_diverse.training.condition_names import condition_table, conditions_
 from espnet_diverse.training.row_dataset import RowBatches, RowDataset
 
 BATCHES = ("mixed", "single")
+_ROUNDS = 10  # of drawing an epoch
 
 
 @dataclass(frozen=True)
@@ -138,15 +139,24 @@ class BalancedSampler(AbsSampler):
         return f"{type(self).__name__}(N-batch={self.count}, {shares})"
 
     def generate(self, seed: int) -> Batches:
-        """The batches of an epoch; ESPnet passes the sum of the epoch and the seed of training."""
+        """The batches of an epoch; ESPnet passes the sum of the epoch and the seed of training.
+
+        Raises:
+            ConfigError: Several rounds in a row gave no batch with an utterance for each process.
+        """
         rank, world = self.shard
         random = np.random.default_rng(seed)
         batches: Batches = []
+        rounds = 0  # in a row that gave no batch, which a single one may do by chance
         while len(batches) < self.count:
             drawn = self._draw(random)
             groups = drawn.values() if self.single else [np.concatenate(list(drawn.values()))]
             cut = [batch for group in groups if len(group) for batch in self._cut(group)]
-            batches += [cut[index] for index in random.permutation(len(cut)) if len(cut[index]) >= world]
+            whole = [cut[index] for index in random.permutation(len(cut)) if len(cut[index]) >= world]
+            rounds = 0 if whole else rounds + 1
+            if rounds == _ROUNDS:
+                raise _too_small(max(map(len, cut)), world)
+            batches += whole
         return [batch[rank::world] for batch in batches[: self.count]]
 
     def _draw(self, random: np.random.Generator) -> dict[str, NDArray[np.int32]]:
@@ -235,10 +245,14 @@ def _plain_batches(
     batches = make_batches(shapes, options)[:number]
     sizes = [len(batch) for batch in batches]
     if min(sizes) < world:
-        todo = "give larger batches, or fewer processes"
-        raise ConfigError(f"a batch has {min(sizes)} utterances, and {world} processes take shares of it; {todo}")
+        raise _too_small(min(sizes), world)
     found = f"{len(sizes)}, mean={np.mean(sizes):.1f}, min={min(sizes)}, max={max(sizes)}"
     name = (
         f"RowBatches({options.type}, N-batch={found}, batch_size={options.batch_size}, batch_bins={options.batch_bins})"
     )
     return RowBatches([batch[rank::world] for batch in batches], name)
+
+
+def _too_small(size: int, world: int) -> ConfigError:
+    todo = "give larger batches, or fewer processes"
+    return ConfigError(f"a batch has {size} utterances, and {world} processes take shares of it; {todo}")

@@ -108,6 +108,13 @@ def test_processes_share_batches():
         assert all(shard)
 
 
+@pytest.mark.parametrize("batches", ["mixed", "single"])
+def test_batches_that_are_too_small_for_all_processes_are_refused(batches):
+    said = "^a batch has 1 utterances, and 2 processes take shares of it; give larger batches, or fewer processes$"
+    with pytest.raises(ConfigError, match=said):
+        sampler(5, batches, shard=(0, 2), type="unsorted", batch_size=1, min_batch_size=2).generate(3)
+
+
 def test_the_section_of_the_configuration():
     assert read_sampling(None) is None
     assert read_sampling(merge(["sampling/temperature_5"])["sampling"]) == Sampling("lang", 5, "mixed")
