@@ -149,7 +149,7 @@ def parses(name, words):
     try:
         parser.parse_intermixed_args(words)
     except SystemExit as end:
-        return end.code != 2  # --list_options ends too
+        return end.code != 2  # --help ends too
     return True
 
 

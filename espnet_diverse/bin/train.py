@@ -6,7 +6,6 @@ from pathlib import Path
 
 from espnet_diverse.allocator import IN_TRAINING, keep_freed_memory
 from espnet_diverse.bin import options
-from espnet_diverse.errors import UserError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,8 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         const="",
         metavar="A,B,C",
         action=_ListOptions,
-        help="print all keys of --set and --config with their values in these fragments, and exit; for another task "
-        "than asr give --task before it",
+        help="print all keys of --set and --config with their values in these fragments, and exit",
     )
     _add_processes(parser)
 
@@ -58,20 +56,23 @@ def _add_processes(parser: argparse.ArgumentParser) -> None:
 
 
 class _ListOptions(argparse.Action):
-    """Prints the keys and ends the program, as --help does, so that no other argument is needed."""
+    """Keeps the fragments whose keys are printed, and makes all other arguments optional."""
 
     def __call__(self, parser, namespace, values, option_string=None):
-        from espnet_diverse.training.config import merge
+        namespace.list_options = values
+        for action in parser._actions:
+            action.required = False
 
-        try:
-            config = merge([name for name in values.split(",") if name], namespace.set)
-            from espnet_diverse.training.option_list import list_options
-            from espnet_diverse.training.tasks import TASKS
 
-            print(*list_options(TASKS[namespace.task], config), sep="\n")
-        except UserError as error:
-            parser.exit(error.exit_code, f"{parser.prog}: error: {error}\n")
-        parser.exit()
+def _list_options(args: argparse.Namespace) -> None:
+    from espnet_diverse.training.config import merge
+
+    names = [name for name in args.list_options.split(",") if name]
+    config = merge([*names, *options.fragments(args)], args.set)
+    from espnet_diverse.training.option_list import list_options
+    from espnet_diverse.training.tasks import TASKS
+
+    print(*list_options(TASKS[args.task], config), sep="\n")
 
 
 def inputs(args: argparse.Namespace) -> list[Path]:
@@ -86,7 +87,10 @@ def outputs(args: argparse.Namespace) -> list[Path]:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Train."""
+    """Train, or print the keys of a configuration."""
+    if args.list_options is not None:
+        _list_options(args)
+        return 0
     from espnet_diverse.training.config import merge
 
     keep_freed_memory(IN_TRAINING)
