@@ -53,6 +53,12 @@ class StageRecord:
         missing = self.missing()
         return f"{missing} is missing" if missing else None
 
+    def finished(self) -> bool:
+        """Whether the stage has finished with these arguments and inputs, whatever else it has read."""
+        stored = self._stored() or {"arguments": None, "inputs": {}}
+        same = all(stored["inputs"].get(path) == given for path, given in self._inputs.items())
+        return stored["arguments"] == self._arguments and same and self.missing() is None
+
     def made_anew(self, made: Iterable[str]) -> str | None:
         """The first input that is one of the paths `made`, or holds or is in one of them; None if there is none."""
         paths = [Path(path).absolute() for path in made]

@@ -86,7 +86,7 @@ class Vocabulary:
     """
 
     def __init__(self, type: str, tokens: Sequence[str], model: bytes | None = None):
-        _check_type(type)
+        check_type(type)
         self.type = type
         self.tokens = tuple(tokens)
         self.model = model
@@ -157,7 +157,7 @@ class Vocabulary:
             ConfigError: The type is unknown or "bert", or `vocab_size` does not fit the type or the text.
             DataError: The lines are empty.
         """
-        _check_type(type)
+        check_type(type)
         if type == "bert":
             raise ConfigError("type bert is not trained on text; give the pretrained encoder with --bert PATH")
         words = (line for line in map(normalise, lines) if line)
@@ -212,14 +212,19 @@ class Vocabulary:
         try:
             description = yaml.safe_load(_read(directory / "tokens.yaml"))
             type = description.get("algorithm") if isinstance(description, dict) else None
-            _check_type(type)
+            check_type(type)
             tokens = _read(directory / "tokens.txt").decode("utf-8").removesuffix("\n").split("\n")
             return cls(type, tokens, None if type == "char" else _read(directory / MODEL_FILES[type]))
         except (UnicodeDecodeError, yaml.YAMLError, ConfigError, DataError) as error:
             raise DataError(f"vocabulary {directory}: {' '.join(str(error).split())}") from error
 
 
-def _check_type(type: str) -> None:
+def check_type(type: str) -> None:
+    """Check the type of a vocabulary.
+
+    Raises:
+        ConfigError: It is unknown.
+    """
     if type not in TYPES:
         raise ConfigError(f"unknown vocabulary type {type!r}; choose one of {', '.join(TYPES)}")
 

@@ -37,6 +37,16 @@ def test_a_stage_runs_until_its_record_is_saved(folder):
     assert record().reason() == "not finished before"
 
 
+def test_a_stage_has_finished_with_some_of_its_inputs(folder):
+    assert not record(inputs=("in",)).finished()
+    record().save(0)
+    Path("data/text").write_text("utt hallo\n")
+    assert record(inputs=("in",)).finished() and not record().finished()
+    assert not record(arguments=("x",), inputs=("in",)).finished()
+    Path("out").unlink()
+    assert not record(inputs=("in",)).finished()
+
+
 @pytest.mark.parametrize(
     ("made", "anew"),
     [([], None), (["in"], "in"), (["data/text"], "data"), (["inn", "data2/text"], None), (["."], "data")],

@@ -1,7 +1,11 @@
 """Average the best epochs of a training run into one model file."""
 
 import argparse
+from collections.abc import Mapping
 from pathlib import Path
+
+from espnet_diverse.bin.options import fragments
+from espnet_diverse.errors import ConfigError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,6 +28,23 @@ def inputs(args: argparse.Namespace) -> list[Path]:
 def outputs(args: argparse.Namespace) -> list[Path]:
     """The file that is written."""
     return [args.model_dir / f"{args.metric}.ave.pth"]
+
+
+def check(args: argparse.Namespace, before: Mapping[str, argparse.Namespace]) -> None:
+    """Check that the training before it in the plan keeps epochs by the metric; see `bin/plan_steps.py`.
+
+    Raises:
+        ConfigError: The metric is none of the criteria of its configuration.
+    """
+    from espnet_diverse.training.config import merge
+
+    train = before.get("train")
+    if train is None or train.output_dir != args.model_dir:
+        return
+    criteria = merge(fragments(train), train.set).get("best_model_criterion")
+    named = [f"{phase}.{name}" for phase, name, _ in criteria or ()]
+    if named and args.metric not in named:
+        raise ConfigError(f"unknown metric {args.metric!r}; best_model_criterion of this run has: {' '.join(named)}")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -6,6 +6,7 @@ Exit code 2 means that some utterances could not be decoded; failures.json lists
 """
 
 import argparse
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -46,6 +47,12 @@ def inputs(args: argparse.Namespace) -> list[Path]:
 def outputs(args: argparse.Namespace) -> list[Path]:
     """Files that are written."""
     return [args.output_dir / name for name in ("text", "score", "failures.json", "decode.json")]
+
+
+def check(args: argparse.Namespace, before: Mapping[str, argparse.Namespace]) -> None:
+    """Check the search options; see `bin/plan_steps.py`."""
+    options.search_options(args)
+    check_nj(args.nj)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -9,6 +9,8 @@ that it finished but skipped items: the plan continues, and ends with 2.
 import argparse
 import shlex
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from espnet_diverse.bin.options import notice
@@ -34,12 +36,18 @@ def _older_cache(path: str) -> Path:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the plan; all lines are checked before the first command runs."""
+    """Run the plan; all lines, and what the commands can check by then, are checked before the first command runs."""
     steps = _read(args.file)
     cache = args.cache_dir or args.file.parent / ".stamps"
+    for number, step in enumerate(steps):
+        with _named(step):
+            step.check(cache, steps[:number])
     if args.dry_run:
         _show(steps, cache)
         return 0
+    for step in steps:
+        with _named(step):
+            step.check_machine(cache)
     worst = 0
     for step in steps:
         code = _run_step(step, cache)
@@ -72,6 +80,15 @@ def _read(file: Path) -> list:
     return steps
 
 
+@contextmanager
+def _named(step) -> Iterator[None]:
+    """Begin an error of a check with the stage."""
+    try:
+        yield
+    except UserError as error:
+        raise ConfigError(f"stage {step.stage!r}: {error}") from error
+
+
 def _show(steps: list, cache: Path) -> None:
     """Print the commands, and which of them would run and why, also because of what one before them would write."""
     made: list[str] = []
@@ -84,6 +101,10 @@ def _show(steps: list, cache: Path) -> None:
             made += record.outputs
         _print(step, shlex.join(step.argv))
         _print(step, f"would run: {reason}" if reason else "up to date")
+        try:
+            step.check_machine(cache)
+        except UserError as error:
+            _print(step, f"not on this machine: {error}")
 
 
 def _run_step(step, cache: Path) -> int:

@@ -9,7 +9,7 @@ import shlex
 import subprocess
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from espnet_diverse.bin.main import COMMANDS, command_parser, run_command
@@ -50,7 +50,10 @@ class Subcommand:
     """A command of espnet-diverse, run in this process.
 
     The command's module may define `inputs(args)` and `outputs(args)`, which return the paths that the command reads
-    and writes, from its arguments alone. Without both functions the step always runs.
+    and writes, from its arguments alone. Without both functions the step always runs. It may also define
+    `check(args, before)`, which refuses what can be known to be wrong before the first step of a plan runs, and
+    `check_machine(args)`, which refuses what this machine cannot do; `before` has the arguments of the earlier commands
+    of the plan, by name.
 
     Args:
         stage: Name of the stage.
@@ -72,12 +75,43 @@ class Subcommand:
 
     def record(self, cache: Path) -> StageRecord:
         """The record of this step in the stage cache, with the current inputs."""
+        return self._record(cache, [*self._paths("inputs"), *self._packed_model()])
+
+    def check(self, cache: Path, before: "Iterable[Subcommand | Program]") -> None:
+        """Check what can be known before the first step of the plan runs, unless the step has finished with it.
+
+        Args:
+            cache: The stage cache.
+            before: The steps before this one in the plan.
+
+        Raises:
+            UserError: The command could not succeed.
+        """
+        if hasattr(self._module, "check") and not self._finished(cache):
+            commands = {step.argv[1]: step._args for step in before if isinstance(step, Subcommand)}
+            with _isolated(self.argv):
+                self._module.check(self._args, commands)
+
+    def check_machine(self, cache: Path) -> None:
+        """Check what this machine must have, unless the step has finished.
+
+        Raises:
+            UserError: It lacks something.
+        """
+        if hasattr(self._module, "check_machine") and not self._finished(cache):
+            with _isolated(self.argv):
+                self._module.check_machine(self._args)
+
+    def _finished(self, cache: Path) -> bool:
+        """Whether the step has finished with these arguments and files; data directories are not looked at."""
+        return self._record(cache, filter(Path.is_file, self._paths("inputs"))).finished()
+
+    def _record(self, cache: Path, inputs: Iterable[Path]) -> StageRecord:
         given = {
             name: f"--{name} {value}"
             for name, value in sorted(vars(self._args).items())
             if name not in _RESOURCES and value != self._parser.get_default(name)
         }
-        inputs = [*self._paths("inputs"), *self._packed_model()]
         return StageRecord(cache, self.stage, [*self.argv[:2], *given.values()], inputs, self._paths("outputs"))
 
     def run(self) -> int:
@@ -110,6 +144,12 @@ class Program:
         """The record of this step in the stage cache, with the current inputs."""
         inputs = [Path(word) for word in self.argv if Path(word).is_file() or is_data_directory(Path(word))]
         return StageRecord(cache, self.stage, self.argv, inputs, [])
+
+    def check(self, cache: Path, before: Iterable) -> None:
+        """There is nothing to check."""
+
+    def check_machine(self, cache: Path) -> None:
+        """There is nothing to check."""
 
     def run(self) -> int:
         """Run the program; return its exit code, 128 + n after signal n, and 1 for 2, which means skipped items."""

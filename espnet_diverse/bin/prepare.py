@@ -5,6 +5,7 @@ is still 0. A fault in the corpus is an error, and nothing is written.
 """
 
 import argparse
+from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from types import ModuleType
@@ -149,6 +150,14 @@ def outputs(args: argparse.Namespace) -> list[Path]:
     selection = _selection(args)
     more = [name for name in getattr(corpus, "MORE_SETS", ()) if name in selection.sets]
     return [args.output_dir / name / table for name in selection.wanted([*corpus.SETS, *more]) for table in tables]
+
+
+def check(args: argparse.Namespace, before: Mapping[str, argparse.Namespace]) -> None:
+    """Check the size of a synthetic corpus; see `bin/plan_steps.py`."""
+    if args.corpus is not None:
+        from espnet_diverse.corpora.synthetic import check_size
+
+        check_size(args.size)
 
 
 def run(args: argparse.Namespace) -> int:

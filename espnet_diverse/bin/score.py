@@ -62,6 +62,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--results", type=Path, help="RESULTS.md to update; rows of the same name are replaced")
 
 
+def check(args: argparse.Namespace, before: "Mapping[str, argparse.Namespace]") -> None:
+    """Check the metrics and their options; see `bin/plan_steps.py`."""
+    from espnet_diverse.scoring.build import check_metrics
+
+    if (args.zero_shot or args.sizes) and not args.by:
+        raise ConfigError("--zero_shot and --sizes need rows; give the tables of the rows, such as --by utt2lang")
+    check_metrics(args.metric, args.count_spaces, args.normalise, args.tokenize, args.bert_path is not None)
+
+
 def run(args: argparse.Namespace) -> int:
     """Score, write the reports, print the tables; 2 where hypotheses are missing, else 0."""
     from espnet_diverse.scoring.build import build_metrics
@@ -70,8 +79,7 @@ def run(args: argparse.Namespace) -> int:
     from espnet_diverse.scoring.report import Report
     from espnet_diverse.scoring.significance import Bootstrap
 
-    if (args.zero_shot or args.sizes) and not args.by:
-        raise ConfigError("--zero_shot and --sizes need rows; give the tables of the rows, such as --by utt2lang")
+    check(args, {})
     metrics = build_metrics(args.metric, args.count_spaces, args.normalise, args.tokenize, _embedder(args))
     bootstrap = Bootstrap(args.samples, args.seed)
     tables = _tables(args)

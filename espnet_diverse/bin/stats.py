@@ -1,6 +1,7 @@
 """Collect the shapes of all utterances and, for speech, the mean and variance of the features."""
 
 import argparse
+from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -26,6 +27,13 @@ def inputs(args: argparse.Namespace) -> list[Path]:
 def outputs(args: argparse.Namespace) -> list[Path]:
     """Files that are written."""
     return options.stats_files(args.output_dir, args.task)
+
+
+def check(args: argparse.Namespace, before: Mapping[str, argparse.Namespace]) -> None:
+    """Check the configuration; see `bin/plan_steps.py`."""
+    from espnet_diverse.training.early_check import check_early
+
+    check_early(options.fragments(args), args.set, args.task)
 
 
 def run(args: argparse.Namespace) -> int:

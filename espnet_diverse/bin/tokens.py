@@ -5,6 +5,7 @@ The type bert is the vocabulary of a pretrained encoder, given by --bert; its to
 
 import argparse
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from espnet_diverse.errors import ConfigError
@@ -54,6 +55,13 @@ def outputs(args: argparse.Namespace) -> list[Path]:
     model = MODEL_FILES.get(args.type)
     names = ("tokens.txt", "tokens.yaml", *([model] if model else []))
     return [args.output_dir / name for name in names]
+
+
+def check(args: argparse.Namespace, before: Mapping[str, argparse.Namespace]) -> None:
+    """Check the type; see `bin/plan_steps.py`."""
+    from espnet_diverse.vocabulary import check_type
+
+    check_type(args.type)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,11 +1,17 @@
 """Train a model with ESPnet's trainer; an interrupted run continues where it was last saved."""
 
 import argparse
+from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from espnet_diverse.allocator import IN_TRAINING, keep_freed_memory
 from espnet_diverse.bin import options
+from espnet_diverse.errors import ModelError
+
+if TYPE_CHECKING:
+    from espnet_diverse.training.processes import Processes
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -86,6 +92,28 @@ def outputs(args: argparse.Namespace) -> list[Path]:
     return [args.output_dir / name for name in ("config.yaml", "train.yaml", "checkpoint.pth")]
 
 
+def check(args: argparse.Namespace, before: Mapping[str, argparse.Namespace]) -> None:
+    """Check the configuration; see `bin/plan_steps.py`."""
+    from espnet_diverse.training.early_check import check_early
+
+    check_early(options.fragments(args), args.set, args.task)
+
+
+def check_machine(args: argparse.Namespace) -> None:
+    """Check that the pretrained parameters are here and that the processes can be started."""
+    for parameters in args.init_param:
+        path = Path(parameters.partition(":")[0])
+        if not path.is_file():
+            raise ModelError(f"--init_param {parameters}: there is no file {path}; give the weights of a trained model")
+    _processes(args)
+
+
+def _processes(args: argparse.Namespace) -> "Processes":
+    from espnet_diverse.training.processes import Processes
+
+    return Processes(**{field.name: getattr(args, field.name) for field in fields(Processes)})
+
+
 def run(args: argparse.Namespace) -> int:
     """Train, or print the keys of a configuration."""
     if args.list_options is not None:
@@ -95,12 +123,10 @@ def run(args: argparse.Namespace) -> int:
 
     keep_freed_memory(IN_TRAINING)
     config = merge(options.fragments(args), args.set)  # before the import of ESPnet, which takes seconds
-    from espnet_diverse.training.processes import Processes
     from espnet_diverse.training.stages import train
 
     if args.init_param:
         config.add({"init_param": args.init_param}, {("init_param",): "--init_param"})
-    processes = Processes(**{field.name: getattr(args, field.name) for field in fields(Processes)})
     run_data = options.run_data(args)
-    train(config, run_data, args.stats_dir, args.output_dir, processes, args.allow_changed, args.restart)
+    train(config, run_data, args.stats_dir, args.output_dir, _processes(args), args.allow_changed, args.restart)
     return 0

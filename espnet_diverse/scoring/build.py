@@ -28,20 +28,9 @@ def build_metrics(
         make_embedder: Function that loads the encoder of bertscore.
 
     Raises:
-        ConfigError: A name is unknown or repeated, an option applies to none of the metrics, or bertscore has no
-            encoder.
+        ConfigError: As `check_metrics` raises it.
     """
-    for name in names:
-        if name not in METRICS:
-            raise ConfigError(f"unknown metric {name!r}; choose from {', '.join(METRICS)}")
-        if names.count(name) > 1:
-            raise ConfigError(f"metric {name!r} is given {names.count(name)} times; give it once")
-    _fits(count_spaces, "--count_spaces", names, ("cer",))
-    _fits(normalisation != "none", f"--normalise {normalisation}", names, ("cer", "wer"))
-    _fits(tokenize is not None, f"--tokenize {tokenize}", names, ("bleu", "compound_bleu"))
-    _fits(make_embedder is not None, "--bert_path", names, ("bertscore",))
-    if "bertscore" in names and make_embedder is None:
-        raise ConfigError("metric bertscore needs an encoder of the language; give its folder, --bert_path PATH")
+    check_metrics(names, count_spaces, normalisation, tokenize, make_embedder is not None)
     makers: dict[str, Callable[[], Metric]] = {
         "cer": lambda: ErrorRate("char", not count_spaces, normalisation),
         "wer": lambda: ErrorRate("word", normalisation=normalisation),
@@ -53,6 +42,28 @@ def build_metrics(
         "bertscore": lambda: BertScore(make_embedder()),
     }
     return {name: makers[name]() for name in names}
+
+
+def check_metrics(
+    names: Sequence[str], count_spaces: bool, normalisation: str, tokenize: str | None, has_embedder: bool
+) -> None:
+    """Check names of metrics and the options that are given with them, as `build_metrics` takes them.
+
+    Raises:
+        ConfigError: A name is unknown or repeated, an option applies to none of the metrics, or bertscore has no
+            encoder.
+    """
+    for name in names:
+        if name not in METRICS:
+            raise ConfigError(f"unknown metric {name!r}; choose from {', '.join(METRICS)}")
+        if names.count(name) > 1:
+            raise ConfigError(f"metric {name!r} is given {names.count(name)} times; give it once")
+    _fits(count_spaces, "--count_spaces", names, ("cer",))
+    _fits(normalisation != "none", f"--normalise {normalisation}", names, ("cer", "wer"))
+    _fits(tokenize is not None, f"--tokenize {tokenize}", names, ("bleu", "compound_bleu"))
+    _fits(has_embedder, "--bert_path", names, ("bertscore",))
+    if "bertscore" in names and not has_embedder:
+        raise ConfigError("metric bertscore needs an encoder of the language; give its folder, --bert_path PATH")
 
 
 def _fits(given: bool, option: str, names: Sequence[str], of: Sequence[str]) -> None:

@@ -81,6 +81,27 @@ def fill_in(config: Config, train_dir: Path, valid_dir: Path) -> list[str]:
     return sorted(names)
 
 
+def fill_in_without_data(config: Config) -> None:
+    """Fill in the option `conditions` where there is no data: values that the configuration names, or else "?".
+
+    Raises:
+        ConfigError: A condition is unknown.
+    """
+    for keys, by in list(_parts(config)):
+        part = config
+        for key in keys:
+            part = part[key]
+        with located(config, *keys):
+            conditions = conditions_of(by)
+            named = [name for family in part.get("families") or () for name in family]
+            default = part.get("default_condition") or {}
+            names = {each: named or [default.get(each, "?")] for each in conditions}
+        value: dict = {"by": conditions, "conditions": names | (part.get("conditions") or {})}
+        for key in reversed(keys):
+            value = {key: value}
+        config.add(value, {})
+
+
 def names_of_conditions(config: Mapping) -> Mapping[str, Sequence[str]]:
     """Values of each condition that the model of a configuration depends on, in the order of their indices."""
     return renamed(config.get("model_conf") or {}, ["conditions"], "model_conf").get("conditions") or {}

@@ -201,8 +201,12 @@ def _sweep(output_dir: Path, restart: bool) -> None:
         path.unlink()
 
 
-def _fill(config: Config, data: RunData, tokens: Tokens) -> Config:
-    """`config` with the options that follow from the data and the vocabularies."""
+def check_settings(config: Config) -> None:
+    """Check keys and values that are not the user's to set, or that no class of ESPnet checks.
+
+    Raises:
+        ConfigError: The configuration is wrong.
+    """
     for key in FILLED_IN:
         if key in config:
             raise ConfigError(f"{config.origin(key)}: key {key!r} is filled in by the command line; remove it")
@@ -214,6 +218,15 @@ def _fill(config: Config, data: RunData, tokens: Tokens) -> Config:
         raise ConfigError(f"{config.origin('resume')}: {said}")
     check_numbers(config)
     check_forms(config)
+    with located(config, "repulsion"):
+        read_repulsion(config.get("repulsion"))
+    with located(config, "sampling"):
+        read_sampling(config.get("sampling"))
+
+
+def _fill(config: Config, data: RunData, tokens: Tokens) -> Config:
+    """`config` with the options that follow from the data and the vocabularies."""
+    check_settings(config)
     filled = copy.deepcopy(config)
     for data_dir in data.phases().values() if data.speech else ():
         check_audio(data_dir, data.task, reads_features(config))
@@ -227,11 +240,7 @@ def _fill(config: Config, data: RunData, tokens: Tokens) -> Config:
     if conditions and filled["model"] != "diverse":
         has = f"model {filled['model']!r} does not support {conditions[0]}"
         raise ConfigError(f"{config.origin('model')}: {has}, on which parts of it depend; set model: diverse")
-    with located(config, "repulsion"):
-        read_repulsion(config.get("repulsion"))
-    with located(config, "sampling"):
-        sampling = read_sampling(config.get("sampling"))
-    if sampling is not None:
+    if (sampling := read_sampling(config.get("sampling"))) is not None:
         sampling.categories(data.train_dir)
     for phase, data_dir in data.phases().items():
         files = data.files(config, phase)

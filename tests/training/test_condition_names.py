@@ -2,7 +2,12 @@ import numpy as np
 import pytest
 
 from espnet_diverse.errors import ConfigError, DataError
-from espnet_diverse.training.condition_names import ConditionIndices, condition_table, fill_in
+from espnet_diverse.training.condition_names import (
+    ConditionIndices,
+    condition_table,
+    fill_in,
+    fill_in_without_data,
+)
 from espnet_diverse.training.config import merge
 
 GROUP = "encoder_conf.attention.selection={strategy: group}"
@@ -42,6 +47,19 @@ def test_names_of_the_training_data_go_where_they_are_asked_for(data):
         "start_tag": {"by": ["tgtlang"], "conditions": {"tgtlang": languages}},
         "adapter": {"by": ["lang", "domain"], "conditions": {"lang": languages, "domain": domains}},
     }
+
+
+def test_without_data_the_names_are_those_that_the_configuration_has():
+    static = (
+        "decoder_conf.attention.selection={strategy: static, families: [[a, b], [c]], default_condition: {lang: c}}"
+    )
+    config = merge([], [GROUP, f"{LISTED}={{lang: [x, y]}}", static, BOTH])
+    fill_in_without_data(config)
+    assert config["encoder_conf"]["attention"]["selection"]["conditions"] == {"lang": ["x", "y"]}
+    assert config["decoder_conf"]["attention"]["selection"]["conditions"] == {"lang": ["a", "b", "c"]}
+    assert config["decoder_conf"]["adapter"]["conditions"] == {"lang": ["?"], "domain": ["?"]}
+    with pytest.raises(ConfigError, match=r"decoder_conf.start_tag: by 'tongue' is not allowed; give one or a list"):
+        fill_in_without_data(merge([], ["decoder_conf.start_tag={by: tongue}"]))
 
 
 def test_a_language_model_has_parts_by_condition_too(data):
