@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from espnet_diverse.bin.config_option import JoinFragments
 from espnet_diverse.conditions import CONDITIONS, values_by_condition
 from espnet_diverse.decoding.options import PRECISIONS, SAMPLING, SEARCHES, Options, declared
 from espnet_diverse.errors import ConfigError
@@ -16,8 +17,7 @@ if TYPE_CHECKING:
     from espnet_diverse.decoding.fusion import Fusion
 
 TASKS = ("asr", "st", "mt", "lm", "cls")
-_SEARCH_HELP = """Each option can also be given as --set KEY=VALUE or as a key of a --config file, with the same
-meaning. Values of the command line override those of files."""
+_SEARCH_HELP = "each can also be given as --set KEY=VALUE or in a --config file; the command line overrides files"
 
 
 @cache
@@ -31,6 +31,7 @@ def add_config(parser: argparse._ActionsContainer, required: bool = True) -> Non
     parser.add_argument(
         "--config",
         required=required,
+        action=JoinFragments,
         default="",
         metavar="A,B,C",
         help="YAML files, or names in conf/ such as attention/sdma, merged left to right",

@@ -200,6 +200,14 @@ def test_the_corpus_folder_is_relative_to_the_caller(recipe, tmp_path):
     assert Path(value(prepare, "--corpus_dir")) == tmp_path / "my data"
 
 
+def test_fragments_of_several_options_are_joined_in_order(recipe):
+    plan = commands(
+        recipe("--config", "model/small", "--corpus", "synthetic", "--config", "attention/sma,conf/demo.yaml")
+    )
+    (train,) = [argv for _, (_, command, *argv) in plan if command == "train"]
+    assert value(train, "--config") == "model/small,attention/sma,conf/demo.yaml"
+
+
 def test_set_may_be_repeated_and_the_seed_goes_to_training_only(recipe):
     plan = commands(
         recipe("--set", "max_epoch=1", "--set", "optim_conf={lr: 1}", "--seed", "3", "--corpus", "synthetic")
