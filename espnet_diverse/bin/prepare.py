@@ -1,7 +1,8 @@
 """Read a corpus and write Kaldi data directories: mono audio of one rate in a file per utterance or in arks, or text.
 
 Utterances outside the length limits are listed in dropped.tsv with the reason and counted in the summary; the exit code
-is still 0. A fault in the corpus is an error, and nothing is written.
+is still 0. A fault in the corpus is an error, and nothing is written. A directory that is read, and one that `prepare`
+has not written itself, is never replaced.
 """
 
 import argparse
@@ -147,9 +148,7 @@ def outputs(args: argparse.Namespace) -> list[Path]:
 
     corpus = load_corpus(args.name)
     tables = getattr(corpus, "TABLES", ("wav.scp", "text"))
-    selection = _selection(args)
-    more = [name for name in getattr(corpus, "MORE_SETS", ()) if name in selection.sets]
-    return [args.output_dir / name / table for name in selection.wanted([*corpus.SETS, *more]) for table in tables]
+    return [target / table for target in _targets(args, corpus, _selection(args)) for table in tables]
 
 
 def check(args: argparse.Namespace, before: Mapping[str, argparse.Namespace]) -> None:
@@ -178,6 +177,7 @@ def run(args: argparse.Namespace) -> int:
     check_options(corpus, selection)
     limits = args.min_seconds, args.max_seconds
     formatting = FormatOptions(tuple(args.speed_perturb), *limits, args.audio_format, args.rate, args.shards)
+    _check_targets(args, corpus, selection)
     try:
         sets = corpus.prepare(_corpus_dir(args, corpus, selection), selection)
         if args.train_utterances is not None and "train" not in sets:
@@ -198,6 +198,24 @@ def run(args: argparse.Namespace) -> int:
         for what, count in summary.converted.most_common():
             print(f"{name}: {count} recordings of {what} converted to {args.rate / 1000:g} kHz mono")
     return 0
+
+
+def _targets(args: argparse.Namespace, corpus: ModuleType, selection: "Selection") -> list[Path]:
+    """The data directory of every set that is sure to be written."""
+    more = [name for name in getattr(corpus, "MORE_SETS", ()) if name in selection.sets]
+    return [args.output_dir / name for name in selection.wanted([*corpus.SETS, *more])]
+
+
+def _check_targets(args: argparse.Namespace, corpus: ModuleType, selection: "Selection") -> None:
+    """Refuse to write to what is read and to directories of others, before anything is fetched or converted."""
+    from espnet_diverse.data.targets import check_prepared, check_unread
+
+    read = inputs(args)
+    if read and hasattr(corpus, "reads"):
+        read += corpus.reads(read[0], selection)
+    for target in _targets(args, corpus, selection):
+        check_unread(target, read)
+        check_prepared(target)
 
 
 def _selection(args: argparse.Namespace) -> "Selection":

@@ -11,6 +11,8 @@ Each corpus is a module in `CORPORA` with
     NO_DOWNLOAD                                            in place of `download`: what to do where that is not possible
     convert(source, target_dir, selection) -> Path         write as files what `prepare` reads, which is not on disk;
                                                            optional
+    reads(source, selection) -> list[Path]                 directories in `source` that are read, and must not be
+                                                           replaced; optional, default `source` alone
 
 The module's docstring describes the corpus: source, license, layout, preparation. The package `synthetic` has a module
 of the same name, whose `make(target_dir, seed, size, nj)` writes a small synthetic corpus in the official layout. The

@@ -65,6 +65,16 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
     return sets if "" not in sets else _drawn(sets[""], selection)
 
 
+def reads(source: Path, selection: Selection = EVERYTHING) -> list[Path]:
+    """The data directories that `prepare` reads.
+
+    Raises:
+        ConfigError: It is not clear which set a single directory is.
+        DataError: A directory is missing.
+    """
+    return list(_folders(source, selection).values())
+
+
 def convert(source: Path, target_dir: Path, selection: Selection = EVERYTHING) -> Path:
     """Write what commands in wav.scp give as files, beside copies of the tables, if there are any.
 

@@ -11,9 +11,9 @@ from espnet_diverse.conditions import TABLES
 from espnet_diverse.data.atomic_files import staged_directory
 from espnet_diverse.data.characters import id_fault
 from espnet_diverse.data.faults import Fault, decisive, refuse
-from espnet_diverse.data.formatting import check_target
 from espnet_diverse.data.kaldi import DataTables, scan_tables, write_data_dir
 from espnet_diverse.data.table_views import Joined, Same
+from espnet_diverse.data.targets import check_target
 from espnet_diverse.data.validate import find_faults
 from espnet_diverse.errors import ConfigError, DataError
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 from espnet_diverse.data.atomic_files import staged_directory
 from espnet_diverse.data.faults import ACTIONS, Fault, refuse
-from espnet_diverse.data.formatting import check_target
 from espnet_diverse.data.kaldi import DataTables, leave_out, scan_tables, write_data_dir
 from espnet_diverse.data.repetitions import in_both
 from espnet_diverse.data.table_views import Without, lacking
+from espnet_diverse.data.targets import check_target
 from espnet_diverse.errors import DataError
 
 

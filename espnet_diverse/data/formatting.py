@@ -22,7 +22,7 @@ from espnet_diverse.data.format_options import FormatOptions
 from espnet_diverse.data.kaldi import DataTables, write_data_dir
 from espnet_diverse.data.packed_table import spool
 from espnet_diverse.data.table_views import Mapped, items_in_order
-from espnet_diverse.data.tables import entry_faults
+from espnet_diverse.data.targets import check_prepared, check_target, mark_prepared
 from espnet_diverse.data.threads import Workers, map_in_parallel
 from espnet_diverse.data.validate import find_faults
 from espnet_diverse.errors import ConfigError, DataError
@@ -58,7 +58,7 @@ class Summary:
 def format_data(
     sets: Mapping[str, DataTables], output_dir: Path, options: FormatOptions | None = None, nj: int | Workers = 4
 ) -> dict[str, Summary]:
-    """Prepare each set and write it to `output_dir/<name>`, replacing a data directory of that name.
+    """Prepare each set and write it to `output_dir/<name>`, replacing what an earlier call has written there.
 
     Args:
         sets: Sets of a corpus by name.
@@ -71,13 +71,16 @@ def format_data(
 
     Raises:
         ConfigError: Speed factors are given for sets of text alone.
-        DataError: Tables or audio are faulty. The error holds every fault, and nothing is written.
+        DataError: Tables or audio are faulty, or a directory of that name was not written by this function. The error
+            holds every fault, and nothing is written.
     """
     options = options or FormatOptions()
     output_dir = output_dir.absolute()
     if options.speeds != (1.0,) and any(data.is_text for data in sets.values()):
         raise ConfigError("speed factors are for audio, and these sets are text alone; omit --speed_perturb")
     check_target(sets, output_dir)
+    for name in sets:
+        check_prepared(output_dir / name)
     tables = {name: find_faults(data, read_audio=False) for name, data in sets.items()}
     refuse(decisive(replace(fault, file=f"{name}/{fault.file}") for name in tables for fault in tables[name]))
     summaries: dict[str, Summary] = {}
@@ -88,7 +91,7 @@ def format_data(
                 staging = stack.enter_context(staged_directory(output_dir / name))
                 if data.is_text:
                     summaries[name] = Summary(len(data.text), dropped=len(data.dropped))
-                    write_data_dir(data, staging)
+                    _write(data, staging)
                     continue
                 speeds = options.speeds if name == TRAINING_SET else (1.0,)
                 audio_format = AudioFormat(options, speeds, staging, output_dir / name)
@@ -96,31 +99,21 @@ def format_data(
                 faults += found
                 if not prepared.wav_scp and not found:
                     faults.append(Fault(name, None, _all_dropped(prepared.dropped)))
-                write_data_dir(prepared, staging)
+                _write(prepared, staging)
             refuse(faults)
     except OSError as error:
         raise DataError(f"{output_dir}: cannot be written ({error}); free space or choose another path") from error
     return summaries
 
 
+def _write(data: DataTables, staging: Path) -> None:
+    write_data_dir(data, staging)
+    mark_prepared(staging)
+
+
 def _all_dropped(dropped: Mapping[str, str]) -> str:
     utterance, reason = next(iter(sorted(dropped.items())), ("", "none is there"))
     return f"no utterance is left; all {len(dropped)} are dropped, the first is {utterance}: {reason}"
-
-
-def check_target(sets: Mapping[str, DataTables], output_dir: Path) -> None:
-    """Refuse to replace a directory that is no data directory, or that contains the audio to read."""
-    refuse([Fault("output directory", None, what) for what in entry_faults("wav.scp", "", str(output_dir))])
-    for name, data in sets.items():
-        target = output_dir / name
-        tables = [target / table for table in ("wav.scp", "text")]
-        if target.is_dir() and any(target.iterdir()) and not any(table.is_file() for table in tables):
-            raise DataError(f"{target}: exists and is no data directory; move it away or choose another path")
-        for recording, path in data.wav_scp.items():
-            if Path(path).absolute().is_relative_to(target):
-                raise DataError(
-                    f"{target}: would be replaced, but contains the audio of {recording}; choose another path"
-                )
 
 
 class _Kept(NamedTuple):

@@ -36,6 +36,8 @@ __all__ = ["DataDir", "Segment", "read_data_dir", "read_table", "scan_data_dir",
 
 SOURCES = ("wav.scp", "feats.scp")
 """Tables of what a model reads: audio or features."""
+DROPPED = "utterance\treason\n"
+"""First line of dropped.tsv."""
 
 
 @dataclass
@@ -249,6 +251,6 @@ def write_data_dir(data: DataTables, path: Path) -> None:
             (path / name).unlink(missing_ok=True)
     if data.dropped:
         rows = "".join(f"{utterance}\t{reason}\n" for utterance, reason in sorted(data.dropped.items()))
-        write_text(path / "dropped.tsv", f"utterance\treason\n{rows}")
+        write_text(path / "dropped.tsv", DROPPED + rows)
     else:
         (path / "dropped.tsv").unlink(missing_ok=True)

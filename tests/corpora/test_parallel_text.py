@@ -73,7 +73,7 @@ def test_the_command_writes_directories_of_text(tree, tmp_path, capsys):
         assert main([*argv, "--pairs", "de-en", "--case", "lower", "--speed_perturb", "1.0"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "test: 1 sentences, 0 dropped"
     files = sorted(path.name for path in (tmp_path / "data" / "dev").iterdir())
-    assert files == ["src_text", "text", "utt2lang", "utt2tgtlang"]
+    assert files == [".prepared.json", "src_text", "text", "utt2lang", "utt2tgtlang"]
     data = read_data_dir(tmp_path / "data" / "dev")
     assert data.is_text and data.conditions["utt2tgtlang"] == {"de-en-corpus-dev-0000001": "en"}
     assert main([*argv, "--speed_perturb", "0.9"]) == 1

@@ -22,7 +22,7 @@ def tree(folder: Path) -> dict[str, bytes]:
 def test_ready_audio_is_named_where_it_lies(tmp_path, data):
     out = tmp_path / "data"
     summary = format_data({"train": data}, out)["train"]
-    assert sorted(tree(out)) == ["train/spk2utt", "train/text", "train/utt2spk", "train/wav.scp"]
+    assert sorted(tree(out / "train")) == [".prepared.json", "spk2utt", "text", "utt2spk", "wav.scp"]
     assert read_data_dir(out / "train").tables() == data.tables()
     assert (summary.utterances, summary.speakers, summary.dropped) == (3, 2, 0)
     assert summary.seconds == pytest.approx(1.5)
@@ -213,7 +213,7 @@ def test_text_alone_is_written_as_it_is(tmp_path):
     data = DataDir(text={"a": "one"}, src_text={"a": "eins"}, dropped={"b": "empty line in train.de"})
     summary = format_data({"train": data}, tmp_path)["train"]
     assert (str(summary), summary.dropped) == ("1 sentences", 1)
-    assert sorted(tree(tmp_path)) == ["train/dropped.tsv", "train/src_text", "train/text"]
+    assert sorted(tree(tmp_path)) == ["train/.prepared.json", "train/dropped.tsv", "train/src_text", "train/text"]
     format_data({"train": data}, tmp_path)  # a directory of text alone may be replaced
     with pytest.raises(ConfigError, match="^speed factors are for audio, and these sets are text alone; omit --speed"):
         format_data({"train": data}, tmp_path, FormatOptions((0.9, 1.0)))
@@ -227,7 +227,7 @@ def test_arks_hold_what_files_would(tmp_path, data, write_wav):
     ]
     assert (arks.utterances, arks.seconds, arks.converted) == (files.utterances, files.seconds, files.converted)
     there = sorted(path.name for path in (tmp_path / "arks" / "train").iterdir())
-    assert there == ["spk2utt", "text", "utt2spk", "wav.1.ark", "wav.2.ark", "wav.scp"]
+    assert there == [".prepared.json", "spk2utt", "text", "utt2spk", "wav.1.ark", "wav.2.ark", "wav.scp"]
     one, two = (read_data_dir(tmp_path / folder / "train") for folder in ("files", "arks"))
     assert one.wav_scp.keys() == two.wav_scp.keys() and one.utt2spk == two.utt2spk
     for name, path in one.wav_scp.items():

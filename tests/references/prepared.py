@@ -6,6 +6,7 @@ from pathlib import Path
 from espnet_diverse.data.format_audio import AudioFormat, Job, Spoken
 from espnet_diverse.data.format_options import FormatOptions
 from espnet_diverse.data.kaldi import DataDir, write_data_dir
+from espnet_diverse.data.targets import mark_prepared
 
 
 def write_prepared(data: DataDir, options: FormatOptions, folder: Path, final: Path) -> None:
@@ -29,6 +30,7 @@ def write_prepared(data: DataDir, options: FormatOptions, folder: Path, final: P
                 prepared.extra.setdefault(name, {}).update(rows)
         prepared.dropped.update(outcome.dropped)
     write_data_dir(prepared, folder)
+    mark_prepared(folder)
 
 
 def _jobs(data: DataDir, options: FormatOptions) -> list[Job]:

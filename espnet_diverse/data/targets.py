@@ -1,0 +1,96 @@
+"""Directories that a command may replace: no originals, and none that it reads.
+
+`prepare` leaves a mark in each directory that it writes, `.prepared.json`, with the names of what is in it. A directory
+without the mark, or with anything else, is somebody's own and is not replaced. Earlier versions left no mark; their
+dropped.tsv stands for it.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from espnet_diverse.data.atomic_files import write_text
+from espnet_diverse.data.faults import Fault, refuse
+from espnet_diverse.data.kaldi import DROPPED, DataTables
+from espnet_diverse.data.tables import COLUMNS, entry_faults
+from espnet_diverse.errors import DataError
+
+MARK = ".prepared.json"
+_EARLIER = (*COLUMNS, "spk2utt", "dropped.tsv", "wav")
+
+
+def check_target(sets: Mapping[str, DataTables], output_dir: Path) -> None:
+    """Refuse to replace a directory that is no data directory, or that contains the audio to read.
+
+    Raises:
+        DataError: `output_dir` or one of its directories cannot be written to.
+    """
+    refuse([Fault("output directory", None, what) for what in entry_faults("wav.scp", "", str(output_dir))])
+    for name, data in sets.items():
+        target = output_dir / name
+        tables = [target / table for table in ("wav.scp", "text")]
+        if target.is_dir() and any(target.iterdir()) and not any(table.is_file() for table in tables):
+            raise DataError(f"{target}: exists and is no data directory; move it away or choose another path")
+        for recording, path in data.wav_scp.items():
+            if Path(path).absolute().is_relative_to(target):
+                raise DataError(
+                    f"{target}: would be replaced, but contains the audio of {recording}; choose another path"
+                )
+
+
+def check_unread(target: Path, sources: Iterable[Path]) -> None:
+    """Refuse to replace a directory that is read.
+
+    Args:
+        target: Directory to write; it need not exist.
+        sources: Files and directories that are read.
+
+    Raises:
+        DataError: `target` is one of `sources` or contains it, also by another name.
+    """
+    final = target.resolve()
+    for source in sources:
+        if source.exists() and source.resolve().is_relative_to(final):
+            what = f"is the directory to read, {source}" if source.is_dir() else f"contains {source}, which is read"
+            raise DataError(f"{target}: {what}; choose another path")
+
+
+def check_prepared(target: Path) -> None:
+    """Refuse to replace a directory that `prepare` has not written, or that has got other files since.
+
+    Raises:
+        DataError: It is not empty and has no mark, or files that the mark does not name.
+    """
+    there = sorted(path.name for path in target.iterdir() if path.name != MARK) if target.is_dir() else []
+    written = _written(target)
+    if there and written is None:
+        raise DataError(
+            f"{target}: exists, and nothing shows that `prepare` has written it (an earlier version left no "
+            f"{MARK}); move it away or choose another path"
+        )
+    foreign = [name for name in there if name not in (written or []) and not name.startswith(".")]
+    if foreign:
+        what = f"has {foreign[0]}, which `prepare` has not written"
+        raise DataError(f"{target}: {what}; move it away or choose another path")
+
+
+def mark_prepared(path: Path) -> None:
+    """Mark a directory as written by `prepare`, with the names of what is in it."""
+    names = sorted(entry.name for entry in path.iterdir())
+    write_text(path / MARK, json.dumps({"files": names}, ensure_ascii=False) + "\n")
+
+
+def _written(target: Path) -> list[str] | None:
+    """Names of what `prepare` has written to a directory; None if nothing shows that it has."""
+    try:
+        mark = json.loads((target / MARK).read_text(encoding="utf-8"))
+        return [str(name) for name in mark["files"]]
+    except (OSError, ValueError, KeyError, TypeError):  # an unreadable mark is treated as missing
+        pass
+    try:
+        with (target / "dropped.tsv").open(encoding="utf-8") as file:
+            first = file.readline()
+    except (OSError, ValueError):
+        return None
+    arks = [path.name for path in target.glob("wav.*.ark")]
+    return [*_EARLIER, *arks] if first == DROPPED else None

@@ -1,0 +1,64 @@
+"""Directories that are not replaced: originals, and what is read."""
+
+import json
+
+import pytest
+
+from espnet_diverse.data.kaldi import DataDir, write_data_dir
+from espnet_diverse.data.targets import MARK, check_prepared, check_unread, mark_prepared
+from espnet_diverse.errors import DataError
+
+
+@pytest.fixture
+def target(tmp_path):
+    """A data directory that `prepare` has written."""
+    write_data_dir(DataDir(text={"a": "one"}), tmp_path / "train")
+    mark_prepared(tmp_path / "train")
+    return tmp_path / "train"
+
+
+def test_the_mark_names_what_was_written(tmp_path, target):
+    assert json.loads((target / MARK).read_text()) == {"files": ["text"]}
+    check_prepared(target)
+    check_prepared(tmp_path / "new")
+    (tmp_path / "empty").mkdir()
+    check_prepared(tmp_path / "empty")
+
+
+@pytest.mark.parametrize("mark", [None, "{", "[]", '{"files": 3}'])
+def test_without_a_mark_a_directory_is_not_ours(target, mark):
+    (target / MARK).unlink() if mark is None else (target / MARK).write_text(mark)
+    what = r"train: exists, and nothing shows that `prepare` has written it .*; move it away or choose another path$"
+    with pytest.raises(DataError, match=what):
+        check_prepared(target)
+
+
+def test_files_of_others_are_not_deleted(target):
+    (target / "feats.scp").write_text("a raw.ark:3\n")
+    what = "train: has feats.scp, which `prepare` has not written; move it away or choose another path$"
+    with pytest.raises(DataError, match=what):
+        check_prepared(target)
+
+
+def test_directories_of_earlier_versions_are_known_by_what_they_dropped(target):
+    (target / MARK).unlink()
+    (target / "wav.1.ark").touch()
+    (target / "dropped.tsv").write_text("utterance\treason\nb\tlonger than 20 s\n")
+    check_prepared(target)
+    (target / "notes.md").touch()
+    with pytest.raises(DataError, match="train: has notes.md, which `prepare` has not written"):
+        check_prepared(target)
+    (target / "dropped.tsv").write_bytes(b"\xff\n")
+    with pytest.raises(DataError, match="nothing shows that `prepare` has written it"):
+        check_prepared(target)
+
+
+def test_what_is_read_is_not_replaced(tmp_path, target):
+    check_unread(tmp_path / "test", [target, tmp_path])
+    check_unread(target, [tmp_path, tmp_path / "absent"])
+    (tmp_path / "link").symlink_to(target)
+    for path in (target, tmp_path / "link", tmp_path / "link" / ".." / "train"):
+        with pytest.raises(DataError, match=f"^{path}: is the directory to read, .*train; choose another path$"):
+            check_unread(path, [target])
+    with pytest.raises(DataError, match="train: contains .*text, which is read; choose another path$"):
+        check_unread(target, [tmp_path / "link" / "text"])
