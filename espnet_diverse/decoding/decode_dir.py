@@ -8,15 +8,10 @@ utterances are searched one by one. `results.rounded_score` says which digits ar
 
 import logging
 import time
-from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 from typing import overload
-
-import torch
 
 from espnet_diverse.cluster.pool import Pool
 from espnet_diverse.data.faults import Fault, refuse
@@ -25,8 +20,9 @@ from espnet_diverse.data.table_views import Mapped, Without
 from espnet_diverse.data.tables import entry_faults, parse_segment, scan_packed
 from espnet_diverse.decoding.condition_ids import condition_indices
 from espnet_diverse.decoding.on_cluster import decode_on_cluster
+from espnet_diverse.decoding.processes import decode_in_processes
 from espnet_diverse.decoding.results import FILES, Result, line, summary, write_json, write_results
-from espnet_diverse.decoding.utterances import Description, Job, Read, Search, batches_of, decode_batch, readable
+from espnet_diverse.decoding.utterances import Description, Job, Search, batches_of, decode_batch, readable
 from espnet_diverse.errors import DataError
 from espnet_diverse.progress import progress
 
@@ -60,6 +56,7 @@ def decode(
     Raises:
         DataError: A table is malformed, an utterance has a missing or unknown condition, or no utterance could be
             decoded.
+        UserError: Processes were killed again and again.
     """
     jobs = list_jobs(search, data_dir, conditions or {})
     output_dir.mkdir(parents=True, exist_ok=True)
@@ -159,38 +156,9 @@ def _results(search: Search | Description, jobs: Sequence[Job], nj: int, pool: P
         found = decode_on_cluster(pool, search, jobs, failed)
     else:
         batches = batches_of(readable(search, jobs, failed), search)
-        found = map(partial(decode_batch, search), batches) if nj <= 1 else _decode_in_workers(search, batches, nj)
+        found = map(partial(decode_batch, search), batches) if nj <= 1 else decode_in_processes(search, batches, nj)
     for results in found:
         yield from results
         while failed:
             yield failed.pop()
     yield from failed
-
-
-class _Worker:
-    """State of a worker process, set once by the pool's initializer; the main process never sets it."""
-
-    search: Search
-
-    @classmethod
-    def start(cls, search: Search) -> None:
-        """Initialise the process. The search comes from the forked parent, so it is neither copied nor pickled."""
-        cls.search = search
-        torch.set_num_threads(1)  # so that no OpenMP region is entered, which a forked process must not do
-
-    @classmethod
-    def decode(cls, batch: list[Read]) -> list[Result]:
-        """Decode a batch in this process."""
-        return decode_batch(cls.search, batch)
-
-
-def _decode_in_workers(search: Search, batches: Iterator[list[Read]], nj: int) -> Iterator[list[Result]]:
-    """Decode batches in `nj` processes; batches are read only as they are needed, and results come in order."""
-    with ProcessPoolExecutor(nj, get_context("fork"), _Worker.start, (search,)) as pool:
-        pending: deque = deque()
-        for batch in batches:
-            pending.append(pool.submit(_Worker.decode, batch))
-            if len(pending) > 2 * nj:
-                yield pending.popleft().result()
-        while pending:
-            yield pending.popleft().result()

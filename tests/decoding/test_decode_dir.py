@@ -172,13 +172,6 @@ def test_an_utterance_without_a_hypothesis_has_an_empty_text(tiny_run, tmp_path,
     assert "(0 failed, 3 empty)" in capsys.readouterr().out and results[0].failure is None
 
 
-@pytest.mark.parametrize("nj", [1, 2])
-def test_the_search_is_not_kept_in_the_main_process(tiny_run, tmp_path, nj):
-    before = vars(decode_dir).keys()
-    decode(Silent(), tiny_run.test_dir, tmp_path, nj=nj)
-    assert vars(decode_dir).keys() == before and not hasattr(decode_dir._Worker, "search")
-
-
 def test_when_nothing_can_be_decoded_there_is_no_text(tiny_run, tmp_path):
     (tmp_path / "text").write_text("of an earlier run")
     message = r"none of 3 utterances could be decoded; first test-00: MemoryError: no room"
