@@ -65,6 +65,8 @@ def _read(file: Path) -> list:
         lines = file.read_text(encoding="utf-8").split("\n")
     except FileNotFoundError as error:
         raise ConfigError(f"plan {file} is not found; give the path of an existing plan") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"plan {file}: not UTF-8 at byte {error.start}; save the file as UTF-8") from error
     steps = []
     for number, line in enumerate(lines, start=1):
         if not line.strip() or line.lstrip().startswith("#"):

@@ -127,8 +127,12 @@ def read_nbest(path: Path) -> dict[str, list[tuple[str, float]]]:
     """
     if not path.is_file():
         raise DataError(f"{path}: no such file; decode with --nbest 2 or more first")
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: not UTF-8 at byte {error.start}; decode again") from error
     found = {}
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+    for number, line in enumerate(lines, start=1):
         try:
             entry = json.loads(line)
             found[str(entry["utterance"])] = [(str(each["text"]), float(each["score"])) for each in entry["hypotheses"]]

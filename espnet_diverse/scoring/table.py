@@ -60,7 +60,7 @@ def update_results(path: str | Path, heading: str, columns: Sequence[str], rows:
         rows: Cells of each row, by data set name.
 
     Raises:
-        DataError: The heading has a table with other columns.
+        DataError: The heading has a table with other columns, or the file is not UTF-8.
     """
     path = Path(path)
     with exclusive(path):
@@ -68,7 +68,10 @@ def update_results(path: str | Path, heading: str, columns: Sequence[str], rows:
 
 
 def _update(path: Path, heading: str, columns: Sequence[str], rows: Mapping[str, Sequence[str]]) -> None:
-    lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n") if path.exists() else ["# RESULTS"]
+    try:
+        lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n") if path.exists() else ["# RESULTS"]
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: not UTF-8 at byte {error.start}; save the file as UTF-8") from error
     if heading not in lines:
         lines += ["", heading]
     start = lines.index(heading) + 1

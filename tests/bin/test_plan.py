@@ -185,6 +185,14 @@ def test_a_faulty_line_is_refused_before_anything_runs(fake, capfd, line, messag
     assert fake.calls == 0
 
 
+def test_a_plan_in_another_encoding_is_named(tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    Path("plan.tsv").write_bytes(b"copy\tcp a \xe4\n")
+    assert run_command("plan", ["plan.tsv"]) == 1
+    said = "espnet-diverse plan: error: plan plan.tsv: not UTF-8 at byte 10; save the file as UTF-8\n"
+    assert capfd.readouterr().err == said
+
+
 def test_inputs_may_refuse_arguments_before_anything_runs(fake, capfd):
     def refuse(args):
         raise DataError(f"{args.source} is odd")

@@ -127,6 +127,7 @@ def test_a_model_without_a_decoder_is_refused(tiny_run):
 @pytest.mark.parametrize(
     ("content", "text"),
     [
+        (b"{}\xe4", r"nbest.jsonl: not UTF-8 at byte 2; decode again"),
         (None, "nbest.jsonl: no such file; decode with --nbest 2 or more first"),
         ("", "nbest.jsonl: is empty; decode again"),
         ('{"utterance": "a", "hypotheses": []}\n{"utterance"', "nbest.jsonl:2: is not a line of n-best hypotheses"),
@@ -136,7 +137,7 @@ def test_a_model_without_a_decoder_is_refused(tiny_run):
 )
 def test_a_file_that_is_no_list_is_named(tmp_path, content, text):
     if content is not None:
-        (tmp_path / "nbest.jsonl").write_text(content)
+        (tmp_path / "nbest.jsonl").write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(DataError, match=text):
         read_nbest(tmp_path / "nbest.jsonl")
 

@@ -120,3 +120,10 @@ def test_a_data_set_may_be_called_as_the_header_or_the_rule(tmp_path, name):
         update_results(tmp_path / "RESULTS.md", "### X", ["N"], {name: [number]})
     lines = (tmp_path / "RESULTS.md").read_text().splitlines()
     assert lines[-3:] == ["|dataset|N|", "|---|---|", f"|{name}|2|"]
+
+
+def test_a_file_in_another_encoding_is_named_and_kept(tmp_path):
+    (tmp_path / "RESULTS.md").write_bytes(b"# Gr\xfc\xdfe\n")
+    with pytest.raises(DataError, match=r"RESULTS.md: not UTF-8 at byte 4; save the file as UTF-8$"):
+        update_results(tmp_path / "RESULTS.md", "### X", ["N"], {"a": ["1"]})
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("RESULTS.md", b"# Gr\xfc\xdfe\n")]
