@@ -79,6 +79,8 @@ class _Endpointer:
         if is_speech and not self.speech:
             self.start = self.heard - 1
         if not is_speech and not self.speech:
+            self.silent += 1
+            self.continues = self.continues and self.silent < limits.pause
             self._keep(limits.padding)
             return
         self.speech += is_speech

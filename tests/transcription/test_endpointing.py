@@ -82,6 +82,13 @@ def test_speech_without_a_pause_ends_at_the_greatest_length_without_loss():
     assert [len(joined(each)) for each in parts[:-1]] == [int(2.0 / FRAME_SECONDS) * FRAME] * 2
 
 
+@pytest.mark.parametrize(("gap", "count"), [(0.2, 2), (64, 1)])
+def test_a_click_long_after_speech_that_was_cut_is_a_click(gap, count):
+    options = SegmentationOptions("energy", max_seconds=2.0)
+    parts = found(np.concatenate([voice(62 * FRAME_SECONDS), silence(gap), voice(0.03), silence(2)]), options)
+    assert len(parts) == count
+
+
 def test_a_shorter_pause_ends_an_utterance_that_gets_long():
     options = SegmentationOptions("energy", max_seconds=10.0)
     spoken = [voice(3), silence(0.3), voice(4.2), silence(0.3), voice(1)]
