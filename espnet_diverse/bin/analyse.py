@@ -111,6 +111,8 @@ def run(args: argparse.Namespace) -> int:
 def _check(args: argparse.Namespace) -> None:
     if args.beam_size is not None and args.ablate_heads not in DECODED:
         raise ConfigError(f"--beam_size {args.beam_size} is for --ablate_heads {' '.join(DECODED)}; leave it out")
+    if args.beam_size is not None and args.beam_size < 1:
+        raise ConfigError(f"--beam_size {args.beam_size}: must be 1 or more")
     if args.out_of_domain_dir and not args.calibration:
         raise ConfigError(f"--out_of_domain_dir {args.out_of_domain_dir} is for --calibration; give that as well")
 

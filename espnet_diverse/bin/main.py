@@ -40,6 +40,9 @@ COMMANDS = {
     "compare": "compare runs by size, tokens per second and scores by language; writes a table and a plot",
 }
 
+_CONTINUING = {"prepare", "train", "plan"}
+"""Commands that keep what an interrupted call has done: downloads, checkpoints, stages. The others begin anew."""
+
 
 def _parser() -> argparse.ArgumentParser:
     lines = "\n".join(f"  {name:<10} {text}" for name, text in COMMANDS.items())
@@ -81,7 +84,7 @@ def run_command(name: str, arguments: list[str]) -> int:
     except (UserError, OSError, KeyboardInterrupt) as error:
         if args.debug:
             raise
-        message, code = _explain(error)
+        message, code = _explain(name, error)
         print(f"espnet-diverse {name}: {message}", file=sys.stderr)
         return code
 
@@ -107,10 +110,10 @@ def _tell_of_missing_bytecode() -> None:
         )
 
 
-def _explain(error: BaseException) -> tuple[str, int]:
+def _explain(name: str, error: BaseException) -> tuple[str, int]:
     """One line for the user, and the exit code."""
     if isinstance(error, KeyboardInterrupt):
-        return "interrupted; run the same command again to continue", 130
+        return f"interrupted{'; run the same command again to continue' if name in _CONTINUING else ''}", 130
     if isinstance(error, InterruptedRunError):
         return str(error), error.exit_code
     if isinstance(error, UserError):
@@ -122,7 +125,8 @@ def _explain(error: BaseException) -> tuple[str, int]:
 def main(arguments: list[str] | None = None) -> int:
     """Entry point of the console script; returns the exit code.
 
-    0 success, 1 error, 2 finished with skipped items, 75 training was stopped by a signal and can go on.
+    0 success, 1 error, 2 finished with skipped items, 75 training was stopped by a signal and can go on,
+    130 interrupted.
     """
     if "_ARGCOMPLETE" in os.environ:
         from espnet_diverse.bin.completion import complete

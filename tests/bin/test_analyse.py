@@ -163,6 +163,7 @@ def test_text_translation_is_analysed_too(tiny_translation, tmp_path, monkeypatc
     ("options", "said"),
     [
         (["--beam_size", "2"], "--beam_size 2 is for --ablate_heads cer wer bleu chrf; leave it out"),
+        (["--ablate_heads", "cer", "--beam_size", "0"], "--beam_size 0: must be 1 or more"),
         (["--ablate_heads", "loss", "--beam_size", "2"], "--beam_size 2 is for --ablate_heads cer wer bleu chrf"),
         (["--out_of_domain_dir", "data"], "--out_of_domain_dir data is for --calibration; give that as well"),
         (["--calibration", "--out_of_domain_dir", "/no/dir"], "/no/dir: no such data directory"),

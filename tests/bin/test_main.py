@@ -42,7 +42,7 @@ def test_every_command_is_a_module_with_help(capsys):
         (FileNotFoundError(2, "No such file or directory", "a.wav"), 1, "error: a.wav: No such file or directory"),
         (OSError("disk full"), 1, "error: disk full"),
         (InterruptedRunError("SIGTERM: saved"), 75, "SIGTERM: saved"),
-        (KeyboardInterrupt(), 130, "interrupted; run the same command again to continue"),
+        (KeyboardInterrupt(), 130, "interrupted"),
     ],
 )
 def test_an_error_is_one_line_and_an_exit_code(fake, capsys, error, code, said):
@@ -54,6 +54,17 @@ def test_an_error_is_one_line_and_an_exit_code(fake, capsys, error, code, said):
     assert capsys.readouterr().err == f"espnet-diverse fake: {said}\n"
     with pytest.raises(type(error)):
         main(["fake", *COPY, "--debug"])
+
+
+@pytest.mark.parametrize(("name", "more"), [("train", "; run the same command again to continue"), ("score", "")])
+def test_only_commands_that_continue_say_so_when_they_are_interrupted(fake, capsys, monkeypatch, name, more):
+    def interrupt():
+        raise KeyboardInterrupt
+
+    fake.action = interrupt
+    monkeypatch.setitem(sys.modules, f"espnet_diverse.bin.{name}", fake)
+    assert run_command(name, COPY) == 130
+    assert capsys.readouterr().err == f"espnet-diverse {name}: interrupted{more}\n"
 
 
 def test_errors_of_the_program_keep_their_traceback(fake):
