@@ -47,14 +47,11 @@ def swapped(text):
     return "\n".join([f"{a} {y}", f"{b} {x}", *rest]) + "\n"
 
 
-def test_no_key_of_a_configuration_deletes_what_a_run_has_saved(tiny_run, finished, tmp_path, capfd):
-    folder = shutil.copytree(finished, tmp_path / "exp")
-    before = contents(folder)
-    assert train(tiny_run, folder, tiny_run.stats_dir, "--set=resume=false") == 1
-    said = "key 'resume' can only be true; give --restart, which deletes what the run has saved"
-    assert capfd.readouterr().err.splitlines()[-1] == f"espnet-diverse train: error: --set resume=false: {said}"
-    assert contents(folder) == before
-    assert train(tiny_run, folder, tiny_run.stats_dir, "--set=resume=true") == 0
+def test_no_key_of_a_configuration_deletes_what_a_run_has_saved(tiny_run, finished, capfd):
+    before = contents(finished)
+    assert train(tiny_run, finished, tiny_run.stats_dir, "--set=resume=false") == 1
+    said = "--set resume=false: key 'resume' can only be true; give --restart, which deletes what the run has saved"
+    assert said in capfd.readouterr().err and contents(finished) == before
 
 
 @pytest.mark.parametrize("what", ["data", "vocabulary", "statistics"])
