@@ -36,9 +36,8 @@ def add_config(parser: argparse._ActionsContainer, required: bool = True) -> Non
         metavar="A,B,C",
         help="YAML files, or names in conf/ such as attention/sdma, merged left to right",
     )
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="KEY.SUB=VALUE", help="change one value; can be repeated"
-    )
+    text = "change one value; can be repeated"
+    parser.add_argument("--set", action="append", default=[], metavar="KEY.SUB=VALUE", help=text)
 
 
 def add_data(parser: argparse.ArgumentParser) -> None:
@@ -183,9 +182,9 @@ def fusion_inputs(args: argparse.Namespace) -> list[Path]:
     """Files that the options of `add_fusion` name."""
     from espnet_diverse.training.model_files import model_files
 
+    named = [path for path in (args.lm, args.hotwords) if path is not None]
     is_run = args.lm is not None and args.lm.is_dir()
-    lm = model_files(args.lm, args.lm_file, "lm") if is_run else [] if args.lm is None else [args.lm]
-    return [*lm, *([] if args.hotwords is None else [args.hotwords])]
+    return [*model_files(args.lm, args.lm_file, "lm"), *named[1:]] if is_run else named
 
 
 def fusion(args: argparse.Namespace) -> "Fusion":
@@ -289,7 +288,7 @@ def data_inputs(args: argparse.Namespace) -> list[Path]:
     """Files and directories given by the options of `add_config` and `add_data`."""
     from espnet_diverse.training.config import find
 
-    folders = [args.tokens_dir, *([args.src_tokens_dir] if args.src_tokens_dir else [])]
+    folders = filter(None, (args.tokens_dir, args.src_tokens_dir))
     tokens = [folder / name for folder in folders for name in ("tokens.txt", "tokens.yaml")]
     return [*find(fragments(args)), args.train_dir, args.valid_dir, *tokens]
 
