@@ -31,7 +31,7 @@ from espnet_diverse.training.processes import Processes, run
 from espnet_diverse.training.repulsion import read_repulsion
 from espnet_diverse.training.run_data import FOLD_LENGTH, PREFIX, RunData, Tokens, check_audio, check_data, existing
 from espnet_diverse.training.run_lock import exclusive
-from espnet_diverse.training.statistics import check_statistics
+from espnet_diverse.training.statistics import check_source, check_statistics
 from espnet_diverse.training.tasks import TASKS
 
 FILLED_IN = (
@@ -126,7 +126,8 @@ def train(
 
     Raises:
         ConfigError: The configuration is wrong, or not that of the run that is continued.
-        DataError: Data, vocabulary or statistics are missing or wrong, or not those of the run that is continued.
+        DataError: Data, vocabulary or statistics are missing or wrong, or not those of the run that is continued, or
+            the statistics are of other data.
         ModelError: A model that `init_param` names is missing or does not fit, or the checkpoints of the run are
             damaged or of another model.
         TrainingError: Training failed, see `Trainer.run`; or another process trains in `output_dir`.
@@ -174,6 +175,8 @@ def _of_run(config: Config, data: RunData, tokens: Tokens, stats_dir: Path, outp
     rate = _rate(filled, data)
     espnet_command.check(TASKS[data.task], filled)
     _check_data(filled, data, rate, decode=False)  # which `stats` did
+    for phase, data_dir in data.phases().items():
+        check_source(Path(filled[f"{phase}_shape_file"][0]), data_dir / data.entries(config)[0][0])
     return filled
 
 

@@ -1,19 +1,57 @@
-"""The statistics of the features of a run: sums over all frames, from which ESPnet computes means and variances."""
+"""The statistics of a run: shapes, and sums over all frames, from which ESPnet computes means and variances."""
 
 import zipfile
 import zlib
 from collections.abc import Mapping
+from itertools import zip_longest
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
+from espnet_diverse.audio.reading import open_file
+from espnet_diverse.data.tables import pack_table
 from espnet_diverse.errors import DataError
 from espnet_diverse.training.run_data import existing
 
 NAMES = ("count", "sum", "sum_square")
 _SHOWN = 5
 _ROUNDING = 1e-7  # a variance below this share of the squared mean is one of rounding: the sums are in float32
+
+_EXACT = ("WAV", "WAVEX", "FLAC")  # containers whose headers have the exact number of samples
+
+
+def check_source(shapes: Path, table: Path) -> None:
+    """Check that statistics are of the data that they are used for: the same utterances, the first as long as it was.
+
+    `stats` leaves out no utterance. The length tells statistics of audio of another rate.
+
+    Args:
+        shapes: Shape file of the statistics.
+        table: Table with the same data, such as wav.scp, whose audio is at the rate of the model.
+
+    Raises:
+        DataError: The statistics are those of other data.
+    """
+    found = pack_table(shapes)
+    differing = (pair for pair in zip_longest(pack_table(table), found) if pair[0] != pair[1])
+    if pair := next(differing, None):
+        utterance = min(each for each in pair if each is not None)
+        where = table if utterance == pair[0] else shapes
+        _refuse_source(shapes, table, f"utterance {utterance!r} is in {where} alone")
+    if table.name == "wav.scp":
+        utterance, entry = pack_table(table).pair(0)
+        length = found[utterance].partition(",")[0]
+        with open_file(Path(entry)) as file:
+            if file.info.container in _EXACT and str(file.info.frames) != length:
+                has = f"{length} samples in {shapes} and {file.info.frames} in {entry}"
+                _refuse_source(shapes, table, f"utterance {utterance!r} has {has}")
+
+
+def _refuse_source(shapes: Path, table: Path, what: str) -> NoReturn:
+    here = f"{shapes.parent}: has statistics of other data than {table.parent}"
+    raise DataError(f"{here}: {what}; run espnet-diverse stats again, with this data")
 
 
 def read_statistics(path: Path) -> Mapping[str, NDArray]:

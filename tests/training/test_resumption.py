@@ -192,7 +192,7 @@ SETTINGS = {  # change: the key that is named
 DATA = {  # which folder is changed, how, and what is said
     "transcripts shuffled": ("train_dir", rewritten("text", swapped), "other data than train/text"),
     "transcripts of validation": ("valid_dir", rewritten("text", swapped), "other data than valid/text"),
-    "half the utterances": ("train_dir", without_half, "other data than train/wav.scp train/wav.scp, audio train/text"),
+    "half the utterances": ("train_dir", without_half, "has statistics of other data than"),
     "audio swapped": ("train_dir", swapped_audio, "other data than train/wav.scp, audio;"),
     "a wav deleted": ("train_dir", lambda folder: (folder / "train-03.wav").unlink(), "train-03"),
     "two tokens swapped": ("tokens_dir", rewritten("tokens.txt", lambda text: _swap(text, 2, 3)), "another vocabulary"),

@@ -137,6 +137,24 @@ def test_training_refuses_audio_of_another_rate(tiny_run, telephone_run, broadca
     assert [path.name for path in tmp_path.iterdir()] == ["train"]
 
 
+def test_training_refuses_statistics_of_other_data(tiny_run, telephone_run, train_dir, tmp_path):
+    data = RunData(tiny_run.train_dir, tiny_run.valid_dir, tiny_run.tokens_dir)
+    said = "train: has statistics of other data than .*: utterance 'train-00' has 6000 samples in .* and 12000 in "
+    with pytest.raises(DataError, match=said):
+        stages.train(merge(["model/tiny"]), data, telephone_run.stats_dir, tmp_path / "exp")
+    data = RunData(tiny_run.train_dir, tiny_run.test_dir, tiny_run.tokens_dir)
+    said = "valid: has statistics of other data than .*test: utterance 'test-00' is in .*wav.scp alone; run espnet-div"
+    with pytest.raises(DataError, match=said):
+        stages.train(merge(["model/tiny"]), data, tiny_run.stats_dir, tmp_path / "exp")
+    for table in ("wav.scp", "text", "utt2spk", "spk2utt"):
+        lines = (train_dir / table).read_text().splitlines(keepends=True)
+        (train_dir / table).write_text("".join(lines[:10]))
+    data = RunData(train_dir, tiny_run.valid_dir, tiny_run.tokens_dir)
+    with pytest.raises(DataError, match="utterance 'train-10' is in .*speech_shape alone; run espnet-diverse stats"):
+        stages.train(merge(["model/tiny"]), data, tiny_run.stats_dir, tmp_path / "exp")
+    assert [path.name for path in tmp_path.iterdir()] == ["train"]
+
+
 def test_a_model_of_eight_kilohertz_trains_on_half_the_samples_and_frames(telephone_run):
     shapes = (telephone_run.stats_dir / "train" / "speech_shape").read_text().splitlines()
     assert len(shapes) == 12 and shapes[0] == "train-00 6000"

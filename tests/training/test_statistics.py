@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+import soundfile
 
 from espnet_diverse.errors import DataError
-from espnet_diverse.training.statistics import check_statistics, differ, read_statistics
+from espnet_diverse.training.statistics import check_source, check_statistics, differ, read_statistics
 
 
 @pytest.fixture
@@ -60,3 +61,43 @@ def test_sums_in_another_order_do_not_differ(path, tmp_path):
     for sums, other in (([200.0001, 200, 200], False), ([201, 200, 200], True), ([200, 200], True)):
         write(tmp_path / "other.npz", sum=sums)
         assert differ(path, tmp_path / "other.npz") is other
+
+
+@pytest.fixture
+def source(tmp_path):
+    """A shape file and wav.scp of two utterances, the first of 8000 samples."""
+    for folder in ("stats/train", "data"):
+        (tmp_path / folder).mkdir(parents=True)
+    soundfile.write(tmp_path / "a.wav", np.zeros(8000), 16000)
+    shapes, table = tmp_path / "stats/train/speech_shape", tmp_path / "data/wav.scp"
+    shapes.write_text("b 9000\na 8000\n")  # in any order
+    table.write_text(f"a {tmp_path}/a.wav\nb {tmp_path}/b.wav\n")
+    return shapes, table
+
+
+def test_statistics_of_the_data_themselves_pass(source):
+    check_source(*source)
+    shapes, table = source
+    shapes.write_text("a 3,20\nb 4,20\n")
+    (table.parent / "text").write_text("a one\nb two\n")
+    check_source(shapes, table.parent / "text")
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("a 8000\n", "utterance 'b' is in {table} alone"),
+        ("b 9000\n", "utterance 'a' is in {table} alone"),
+        ("a 8000\nb 9000\nc 1\n", "utterance 'c' is in {shapes} alone"),
+        ("0 1\na 8000\n", "utterance '0' is in {shapes} alone"),
+        ("a 4000\nb 4500\n", "utterance 'a' has 4000 samples in {shapes} and 8000 in {audio}"),
+    ],
+)
+def test_statistics_of_other_data_are_refused(source, tmp_path, content, said):
+    shapes, table = source
+    shapes.write_text(content)
+    with pytest.raises(DataError) as refused:
+        check_source(shapes, table)
+    here = f"{tmp_path}/stats/train: has statistics of other data than {tmp_path}/data"
+    what = said.format(table=table, shapes=shapes, audio=tmp_path / "a.wav")
+    assert str(refused.value) == f"{here}: {what}; run espnet-diverse stats again, with this data"
