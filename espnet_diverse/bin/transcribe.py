@@ -168,6 +168,7 @@ def transcribe(recognizer: "Recognizer", recordings: Sequence["Recording"], args
                 (args.output_dir / f"{recording.name}.{format}").unlink(missing_ok=True)  # of an earlier run
         else:
             _report_language(shown, result)
+            _report_silence(shown, result, args)
             _output(recording, result, args, alone=len(recordings) == 1)
     return _finish(failures, len(recordings), args.output_dir)
 
@@ -219,6 +220,11 @@ def _report_language(shown: str, transcript: "Transcript") -> None:
     if transcript.language_probabilities:
         language, probability = next(iter(transcript.language_probabilities.items()))
         print(f"{shown}: identified language {language} ({probability:.0%})", file=sys.stderr, flush=True)
+
+
+def _report_silence(shown: str, transcript: "Transcript", args: argparse.Namespace) -> None:
+    if not transcript.segments and not (args.no_segmentation or args.vad == "none"):
+        print(f"{shown}: no speech found; --vad none decodes all of it", file=sys.stderr, flush=True)
 
 
 def _formats(args: argparse.Namespace) -> list[str]:

@@ -178,7 +178,21 @@ def test_a_list_names_files_and_trn_is_printed(tiny_run, decoded, capsys):
 def test_silence_gives_nothing(tiny_run, tmp_path, capsys):
     soundfile.write(tmp_path / "silence.wav", np.zeros(48_000), 16_000)
     assert call(tiny_run.model_dir, tmp_path / "silence.wav") == 0
-    assert capsys.readouterr().out == ""
+    printed, said = capsys.readouterr()
+    assert (
+        printed == "" and f"{tmp_path}/silence.wav: no speech found; --vad none decodes all of it" in said.splitlines()
+    )
+    assert call(tiny_run.model_dir, tmp_path / "silence.wav", *HOW[:2], "--vad", "none") == 0
+    assert "no speech found" not in capsys.readouterr().err
+
+
+def test_silence_beside_speech_is_no_failure(tiny_run, decoded, tmp_path, capsys):
+    soundfile.write(tmp_path / "silence.wav", np.zeros(48_000), 16_000)
+    arguments = (tmp_path / "silence.wav", tiny_run.test_dir / "test-00.wav", *HOW, "--output_dir", tmp_path)
+    assert call(tiny_run.model_dir, *arguments) == 0
+    assert capsys.readouterr().err.count(": no speech found; --vad none decodes all of it\n") == 1
+    assert (tmp_path / "silence.txt").read_text().strip() == ""
+    assert json.loads((tmp_path / "failures.json").read_text()) == {}
 
 
 def test_what_failed_leaves_nothing_of_an_earlier_run(tiny_run, tmp_path, capsys):
