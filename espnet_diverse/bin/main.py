@@ -5,6 +5,7 @@ import importlib.util
 import os
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 from espnet_diverse import __version__
 from espnet_diverse.allocator import keep_freed_memory
@@ -44,9 +45,18 @@ _CONTINUING = {"prepare", "train", "plan"}
 """Commands that keep what an interrupted call has done: downloads, checkpoints, stages. The others begin anew."""
 
 
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors end the process with 1; argparse's own code, 2, is that of skipped items."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print the usage and the message, and exit."""
+        self.print_usage(sys.stderr)
+        self.exit(1, f"{self.prog}: error: {message}\n")
+
+
 def _parser() -> argparse.ArgumentParser:
     lines = "\n".join(f"  {name:<10} {text}" for name, text in COMMANDS.items())
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="espnet-diverse",
         description="Diverse attention for ESPnet.",
         epilog=f"commands:\n{lines}\n\n'espnet-diverse COMMAND --help' lists the options of a command.",
@@ -58,7 +68,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def command_parser(name: str, parser_class: type[argparse.ArgumentParser] = argparse.ArgumentParser):
+def command_parser(name: str, parser_class: type[argparse.ArgumentParser] = Parser):
     """The module of the subcommand `name` and its parser.
 
     Every subcommand module has `add_arguments(parser)` and `run(args) -> int`. A module whose `run` opens packed
@@ -125,7 +135,7 @@ def _explain(name: str, error: BaseException) -> tuple[str, int]:
 def main(arguments: list[str] | None = None) -> int:
     """Entry point of the console script; returns the exit code.
 
-    0 success, 1 error, 2 finished with skipped items, 75 training was stopped by a signal and can go on,
+    0 success, 1 error, also of usage, 2 finished with skipped items, 75 training was stopped by a signal and can go on,
     130 interrupted.
     """
     if "_ARGCOMPLETE" in os.environ:

@@ -32,7 +32,25 @@ def test_every_command_is_a_module_with_help(capsys):
         assert callable(module.run) and text
     with pytest.raises(SystemExit) as stopped:
         main(["no_such_command"])
-    assert stopped.value.code == 2 and "invalid choice: 'no_such_command'" in capsys.readouterr().err
+    assert stopped.value.code == 1 and "invalid choice: 'no_such_command'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        ([], "espnet-diverse: error: the following arguments are required: COMMAND"),
+        (["train", "--no_such"], "espnet-diverse train: error: the following arguments are required: "),
+        (["validate", "a", "--no_such"], "espnet-diverse validate: error: unrecognized arguments: --no_such"),
+        (["validate", "a", "--m", "3"], "error: ambiguous option: --m could match --min_seconds, --max_seconds"),
+        (["validate", "a", "--nj", "some"], "espnet-diverse validate: error: argument --nj: invalid int value: 'some'"),
+    ],
+)
+def test_an_error_of_usage_is_no_skipped_item(capsys, argv, said):
+    with pytest.raises(SystemExit) as stopped:
+        main(argv)
+    printed, shown = capsys.readouterr()
+    assert stopped.value.code == 1 and printed == ""
+    assert shown.startswith("usage: espnet-diverse ") and said in shown.splitlines()[-1]
 
 
 @pytest.mark.parametrize(
