@@ -32,6 +32,7 @@ class Net(nn.Module):
         return loss, {"loss": loss.detach()}, torch.tensor([float(len(x))])
 
     def loss(self, x):
+        earlier = torch.ones(1, x.size(1), x.size(1), dtype=torch.bool).tril()
         for attention in self.attentions().values():
-            x = x + attention(x, x, x, None)
+            x = x + attention(x, x, x, earlier if attention.core.causal else None)
         return x.square().mean()
