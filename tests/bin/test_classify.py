@@ -21,5 +21,5 @@ def test_a_model_of_speech_has_no_classes(tiny_run, tmp_path, capfd):
 
 def test_what_is_read_and_written(parse):
     module, args = parse("classify", ["exp", "--data_dir", "data", "--output_dir", "out"])
-    assert [str(path) for path in module.inputs(args)] == ["exp/config.yaml", "valid.acc.ave.pth", "data"]
+    assert [str(path) for path in module.inputs(args)] == ["exp/config.yaml", "exp/valid.acc.ave.pth", "data"]
     assert [str(path) for path in module.outputs(args)] == ["out/label", "out/confidence", "out/classification.json"]

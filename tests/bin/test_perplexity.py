@@ -42,5 +42,5 @@ def test_a_model_of_speech_has_no_perplexity(tiny_run, tmp_path, capfd):
 
 def test_what_is_read_and_written(parse):
     module, args = parse("perplexity", ["exp", "--data_dir", "data", "--output_dir", "out"])
-    assert [str(path) for path in module.inputs(args)] == ["exp/config.yaml", "valid.loss.ave.pth", "data"]
+    assert [str(path) for path in module.inputs(args)] == ["exp/config.yaml", "exp/valid.loss.ave.pth", "data"]
     assert [str(path) for path in module.outputs(args)] == ["out/score", "out/perplexity.json"]
