@@ -123,6 +123,15 @@ def test_pruned_equals_masked(core, strategy, relative):
 
 
 @each_strategy
+@pytest.mark.parametrize("training", [True, False])
+def test_a_pruned_copy_leaves_the_mode_of_every_module(strategy, training):
+    module = build("softmax", strategy).train(training)
+    with languages(1):
+        module.pruned()
+    assert {part.training for part in module.modules()} == {training}
+
+
+@each_strategy
 def test_expand_kv_with_one_language_and_with_several(strategy):
     module, (x, _) = build("softmax", strategy), inputs(3)
     memory = torch.randn(1, 5, SIZE, dtype=torch.double).expand(3, -1, -1)
