@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from espnet_diverse.bin.options import notice
+from espnet_diverse.data.utf8 import read_utf8
 from espnet_diverse.errors import ConfigError, UserError
 
 
@@ -62,11 +63,9 @@ def _read(file: Path) -> list:
     from espnet_diverse.bin.plan_steps import make_step
 
     try:
-        lines = file.read_text(encoding="utf-8").split("\n")
+        lines = read_utf8(file, f"plan {file}", error=ConfigError).split("\n")
     except FileNotFoundError as error:
         raise ConfigError(f"plan {file} is not found; give the path of an existing plan") from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"plan {file}: not UTF-8 at byte {error.start}; save the file as UTF-8") from error
     steps = []
     for number, line in enumerate(lines, start=1):
         if not line.strip() or line.lstrip().startswith("#"):

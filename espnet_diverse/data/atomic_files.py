@@ -30,7 +30,7 @@ def write_parts(path: Path, parts: Iterable[str]) -> None:
 
 
 @contextmanager
-def exclusive(path: Path) -> Iterator[None]:
+def file_lock(path: Path) -> Iterator[None]:
     """Let one process at a time read a file, change it and write it, where the file system has locks.
 
     The lock is one of the operating system on a file beside `path`, which is deleted at the end of the block.

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from espnet_diverse.conditions import CONDITIONS
 from espnet_diverse.data.tables import write_table
+from espnet_diverse.data.utf8 import read_utf8
 from espnet_diverse.decoding.condition_ids import (
     KnownConditions,
     completed,
@@ -127,10 +128,7 @@ def read_nbest(path: Path) -> dict[str, list[tuple[str, float]]]:
     """
     if not path.is_file():
         raise DataError(f"{path}: no such file; decode with --nbest 2 or more first")
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}: not UTF-8 at byte {error.start}; decode again") from error
+    lines = read_utf8(path, advice="decode again").splitlines()
     found = {}
     for number, line in enumerate(lines, start=1):
         try:

@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from espnet_diverse.data.atomic_files import exclusive, write_text
+from espnet_diverse.data.atomic_files import file_lock, write_text
+from espnet_diverse.data.utf8 import read_utf8
 from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.scoring.evaluate import Row
 from espnet_diverse.scoring.metric import Metric
@@ -63,15 +64,12 @@ def update_results(path: str | Path, heading: str, columns: Sequence[str], rows:
         DataError: The heading has a table with other columns, or the file is not UTF-8.
     """
     path = Path(path)
-    with exclusive(path):
+    with file_lock(path):
         _update(path, heading, columns, rows)
 
 
 def _update(path: Path, heading: str, columns: Sequence[str], rows: Mapping[str, Sequence[str]]) -> None:
-    try:
-        lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n") if path.exists() else ["# RESULTS"]
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}: not UTF-8 at byte {error.start}; save the file as UTF-8") from error
+    lines = read_utf8(path).removesuffix("\n").split("\n") if path.exists() else ["# RESULTS"]
     if heading not in lines:
         lines += ["", heading]
     start = lines.index(heading) + 1

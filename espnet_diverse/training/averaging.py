@@ -15,6 +15,7 @@ from torch import Tensor
 from espnet_diverse.errors import ConfigError, ModelError
 from espnet_diverse.training import checkpoint
 from espnet_diverse.training.config import load
+from espnet_diverse.training.criteria import are_criteria
 
 Stats = dict[int, dict[str, dict[str, float]]]
 """ESPnet's record of a run: epoch, then "train" or "valid", then the name of a statistic."""
@@ -55,7 +56,7 @@ def average(model_dir: str | Path, metric: str = "valid.acc", number: int = 5) -
 def _criteria(config: Mapping, file: Path) -> list[list[str]]:
     """The criteria of a run: phase, name and mode of each."""
     criteria = config.get("best_model_criterion")
-    if not isinstance(criteria, list) or not all(isinstance(each, list) and len(each) == 3 for each in criteria):
+    if not are_criteria(criteria):
         said = f"best_model_criterion is {criteria!r:.100}, not a list of [PHASE, NAME, MODE]"
         raise ModelError(f"{file}: {said}; give the directory of a run that this package or ESPnet has trained")
     return criteria

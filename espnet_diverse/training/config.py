@@ -16,6 +16,7 @@ from pathlib import Path
 import yaml
 
 from espnet_diverse.data.atomic_files import write_text
+from espnet_diverse.data.utf8 import read_utf8
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.foreign_yaml import read_yaml, shortened
 from espnet_diverse.option_checks import (
@@ -205,11 +206,7 @@ def _warn_of_replaced(name: str, path: Path, other: Path) -> None:
 def _read(path: Path) -> tuple[dict, dict[tuple[str, ...], str]]:
     """The mapping in a YAML file, and file and line of each of its paths of keys."""
     shown = os.path.relpath(path)
-    try:
-        text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{shown}: not UTF-8 at byte {error.start}; save the file as UTF-8") from error
-    mapping, lines = parse(text, shown)
+    mapping, lines = parse(read_utf8(path, shown, error=ConfigError), shown)
     if not isinstance(mapping, dict):
         raise ConfigError(
             f"{shown}: the file is {kind(mapping)}; a configuration fragment is a mapping of keys to values"

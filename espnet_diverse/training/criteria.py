@@ -20,7 +20,12 @@ def check_forms(config: Config) -> None:
     _check(config, "early_stopping_criterion", _is_criterion, f"{criterion}, such as [valid, loss, min]")
     _check(config, "val_scheduler_criterion", _is_statistic, f"[PHASE, NAME] {_PARTS}, such as [valid, loss]")
     several = f"a list of {criterion}, such as [[valid, acc, max]]"
-    _check(config, "best_model_criterion", lambda given: _is_list(given) and all(map(_is_criterion, given)), several)
+    _check(config, "best_model_criterion", are_criteria, several)
+
+
+def are_criteria(given: object) -> bool:
+    """Whether `given` is a list of criteria: phase, name and mode of each."""
+    return _is_list(given) and all(map(_is_criterion, given))
 
 
 def _check(config: Config, key: str, allowed: Callable[[object], bool], advice: str) -> None:

@@ -33,7 +33,7 @@ class RunLock:
 
 
 @contextmanager
-def exclusive(output_dir: Path) -> Iterator[RunLock]:
+def run_lock(output_dir: Path) -> Iterator[RunLock]:
     """Hold the lock of the directory of a run while the block runs; the directory is made.
 
     If the block ends before the lock is signed, no trace of it stays in a directory that had no lock file.

@@ -30,7 +30,7 @@ from espnet_diverse.training.number_checks import check_numbers
 from espnet_diverse.training.processes import Processes, run
 from espnet_diverse.training.repulsion import read_repulsion
 from espnet_diverse.training.run_data import FOLD_LENGTH, PREFIX, RunData, Tokens, check_audio, check_data, existing
-from espnet_diverse.training.run_lock import exclusive
+from espnet_diverse.training.run_lock import run_lock
 from espnet_diverse.training.statistics import check_source, check_statistics
 from espnet_diverse.training.tasks import TASKS
 
@@ -143,7 +143,7 @@ def train(
         run(data.task, filled, processes)
         return
     tables = resumption.digests(filled)
-    with exclusive(output_dir) as lock:
+    with run_lock(output_dir) as lock:
         changed: list[str] = []
         if not restart and resumption.is_resumed(output_dir):
             changed = resumption.check_settings(config, output_dir, allow_changed)

@@ -34,14 +34,14 @@ def check_source(shapes: Path, table: Path) -> None:
     Raises:
         DataError: The statistics are those of other data.
     """
-    found = pack_table(shapes)
-    differing = (pair for pair in zip_longest(pack_table(table), found) if pair[0] != pair[1])
+    given, found = pack_table(table), pack_table(shapes)
+    differing = (pair for pair in zip_longest(given, found) if pair[0] != pair[1])
     if pair := next(differing, None):
         utterance = min(each for each in pair if each is not None)
         where = table if utterance == pair[0] else shapes
         _refuse_source(shapes, table, f"utterance {utterance!r} is in {where} alone")
     if table.name == "wav.scp":
-        utterance, entry = pack_table(table).pair(0)
+        utterance, entry = given.pair(0)
         length = found[utterance].partition(",")[0]
         with open_file(Path(entry)) as file:
             if file.info.container in _EXACT and str(file.info.frames) != length:

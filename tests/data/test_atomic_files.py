@@ -2,7 +2,7 @@ import threading
 
 import pytest
 
-from espnet_diverse.data.atomic_files import exclusive, staged_directory, write_parts, write_text
+from espnet_diverse.data.atomic_files import file_lock, staged_directory, write_parts, write_text
 from espnet_diverse.errors import DataError
 
 
@@ -29,7 +29,7 @@ def test_one_at_a_time_changes_a_file_and_no_lock_stays(tmp_path):
 
     def count():
         for _ in range(50):
-            with exclusive(path):
+            with file_lock(path):
                 path.write_text(str(int(path.read_text()) + 1))
 
     threads = [threading.Thread(target=count) for _ in range(4)]
@@ -46,7 +46,7 @@ def test_a_file_system_without_locks_is_no_hindrance(tmp_path, monkeypatch):
         raise OSError(37, "No locks available")
 
     monkeypatch.setattr("fcntl.flock", refuse)
-    with exclusive(tmp_path / "file"):
+    with file_lock(tmp_path / "file"):
         pass
     assert not list(tmp_path.iterdir())
 

@@ -7,6 +7,7 @@ import kaldiio
 import numpy as np
 import pytest
 import soundfile
+from references.numbered import numbered
 
 from espnet_diverse.decoding import decode_dir
 from espnet_diverse.decoding.condition_ids import KnownConditions
@@ -178,13 +179,6 @@ def test_when_nothing_can_be_decoded_there_is_no_text(tiny_run, tmp_path):
     with pytest.raises(DataError, match=message):
         decode(Broken(), tiny_run.test_dir, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["failures.json"]
-
-
-def numbered(data_dir, frames):
-    data_dir.mkdir()
-    table = "".join(f"u{index:03d} {count}\n" for index, count in enumerate(frames))
-    (data_dir / "wav.scp").write_text(table)
-    return data_dir
 
 
 def test_batches_hold_utterances_of_like_length_and_not_too_many_frames(tmp_path):

@@ -8,6 +8,7 @@ from multiprocessing import active_children
 
 import numpy as np
 import pytest
+from references.numbered import numbered
 
 from espnet_diverse.decoding import processes
 from espnet_diverse.decoding.condition_ids import KnownConditions
@@ -29,13 +30,6 @@ class Lengths:
 
     def batch(self, sources, conditions):
         return [[] for _ in sources]
-
-
-def numbered(data_dir, frames):
-    data_dir.mkdir()
-    table = "".join(f"u{index:03d} {count}\n" for index, count in enumerate(frames))
-    (data_dir / "wav.scp").write_text(table)
-    return data_dir
 
 
 def read(path):

@@ -8,26 +8,26 @@ import sys
 import pytest
 
 from espnet_diverse.errors import TrainingError
-from espnet_diverse.training.run_lock import NAME, exclusive
+from espnet_diverse.training.run_lock import NAME, run_lock
 
 
 def test_a_second_start_is_refused_with_the_process_of_the_first(tmp_path):
-    with exclusive(tmp_path / "exp") as lock:
+    with run_lock(tmp_path / "exp") as lock:
         lock.sign()
         said = f"exp: process {os.getpid()} on {socket.gethostname()} trains here now; wait until it has ended, stop it"
         for _ in range(20):
-            with pytest.raises(TrainingError, match=said), exclusive(tmp_path / "exp"):
+            with pytest.raises(TrainingError, match=said), run_lock(tmp_path / "exp"):
                 pass
-    with exclusive(tmp_path / "exp"):
+    with run_lock(tmp_path / "exp"):
         assert (tmp_path / "exp" / NAME).read_text() == f"process {os.getpid()} on {socket.gethostname()}\n"
 
 
 def test_a_lock_that_was_not_signed_leaves_no_file_unless_it_was_there(tmp_path):
-    with exclusive(tmp_path):
+    with run_lock(tmp_path):
         assert (tmp_path / NAME).exists()
     assert list(tmp_path.iterdir()) == []
     (tmp_path / NAME).touch()
-    with exclusive(tmp_path):
+    with run_lock(tmp_path):
         pass
     assert (tmp_path / NAME).exists()
 
@@ -35,8 +35,8 @@ def test_a_lock_that_was_not_signed_leaves_no_file_unless_it_was_there(tmp_path)
 HOLDER = """
 import sys
 from pathlib import Path
-from espnet_diverse.training.run_lock import exclusive
-with exclusive(Path(sys.argv[1])) as lock:
+from espnet_diverse.training.run_lock import run_lock
+with run_lock(Path(sys.argv[1])) as lock:
     lock.sign()
     print("held", flush=True)
     sys.stdin.read()
@@ -47,8 +47,8 @@ def test_the_lock_of_a_killed_process_is_free(tmp_path):
     command = [sys.executable, "-c", HOLDER, str(tmp_path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout.readline() == "held\n"
-        with pytest.raises(TrainingError, match=f"process {holder.pid} on"), exclusive(tmp_path):
+        with pytest.raises(TrainingError, match=f"process {holder.pid} on"), run_lock(tmp_path):
             pass
         holder.kill()
-    with exclusive(tmp_path):
+    with run_lock(tmp_path):
         pass
