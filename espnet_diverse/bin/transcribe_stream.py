@@ -48,6 +48,8 @@ def run_stream(args: argparse.Namespace) -> int:
     _check(args)
     search_options, device, fusion = options.search_options(args), options.device(args), options.fusion(args)
     logging.basicConfig(format="espnet-diverse transcribe: %(message)s")
+    from espnet_diverse.audio.interrupts import Interrupts
+    from espnet_diverse.audio.live import open_live
     from espnet_diverse.inference import SegmentationOptions, StreamRecognizer  # takes seconds
     from espnet_diverse.transcription.streaming import Latencies
 
@@ -60,11 +62,13 @@ def run_stream(args: argparse.Namespace) -> int:
         fusion=fusion,
         conditions=options.conditions(args),
     )
-    shown, latencies = _Printer(args.output_format), Latencies()
+    shown, latencies, interrupts = _Printer(args.output_format), Latencies(), Interrupts()
+    rate = recognizer.search.rate
     try:
-        for result in recognizer.listen(args.sources[0], args.pcm_rate, args.real_time):
-            latencies.add(result)
-            shown.print(result)
+        with interrupts.handled(), open_live(args.sources[0], args.pcm_rate, rate, real_time=args.real_time) as blocks:
+            for result in recognizer.stream(interrupts.between(blocks)):
+                latencies.add(result)
+                shown.print(result)
     except KeyboardInterrupt:
         pass  # the usual end of a microphone; the last utterance has its text
     finally:

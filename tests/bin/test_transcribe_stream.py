@@ -4,6 +4,7 @@ import os
 import pty
 import re
 import shutil
+import signal
 import struct
 import subprocess
 import sys
@@ -132,6 +133,33 @@ def test_an_interrupt_is_the_end_of_a_stream(streaming_run, expected, monkeypatc
     monkeypatch.setattr(live, "_pcm_blocks", interrupted)
     monkeypatch.setattr(sys, "stdin", type("Stdin", (), {"fileno": staticmethod(lambda: 0)}))
     assert call(streaming_run, *HOW, "-") == 0
+    assert capsys.readouterr().out.splitlines() == expected[:1]
+
+
+def test_an_interrupt_during_the_search_loses_no_text(streaming_run, expected, monkeypatch, capsys):
+    from espnet_diverse.audio import live
+    from espnet_diverse.decoding.block_search import BlockSearch
+
+    def endless(*arguments):
+        yield SPOKEN[:48_000]
+        while True:  # the second utterance would follow, and then itself again
+            yield SPOKEN[48_000:]
+
+    add = BlockSearch.add
+
+    def interrupted(search, samples, last):
+        if last:
+            signal.raise_signal(signal.SIGINT)
+        return add(search, samples, last)
+
+    monkeypatch.setattr(live, "_pcm_blocks", endless)
+    monkeypatch.setattr(BlockSearch, "add", interrupted)
+    monkeypatch.setattr(sys, "stdin", type("Stdin", (), {"fileno": staticmethod(lambda: 0)}))
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        assert call(streaming_run, *HOW, "-") == 0
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert capsys.readouterr().out.splitlines() == expected[:1]
 
 
