@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from espnet_diverse.analysis.samples import Sample
 from espnet_diverse.analysis.token_predictions import encode, predict_tokens
+from espnet_diverse.decoding.encoding import Encoded
 from espnet_diverse.decoding.predictor import Predictor
-from espnet_diverse.decoding.teacher_forcing import Encoded
 from espnet_diverse.scoring.build import build_metrics
 
 TEACHER_FORCED = ("loss", "accuracy")

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from espnet_diverse.analysis.samples import Sample
-from espnet_diverse.decoding import teacher_forcing
+from espnet_diverse.decoding.encoding import Encoded
 from espnet_diverse.decoding.predictor import Predictor
-from espnet_diverse.decoding.teacher_forcing import Encoded, token_log_probs
+from espnet_diverse.decoding.teacher_forcing import token_log_probs
 
 
 class TokenPredictions(NamedTuple):
@@ -30,7 +30,7 @@ class TokenPredictions(NamedTuple):
 
 def encode(predictor: Predictor, batch: Sequence[Sample]) -> Encoded:
     """Run the encoder over a batch; what an utterance gives does not depend on the others."""
-    return teacher_forcing.encode(predictor, [each.source for each in batch], [each.conditions for each in batch])
+    return predictor.encode([each.source for each in batch], [each.conditions for each in batch])
 
 
 @torch.inference_mode()

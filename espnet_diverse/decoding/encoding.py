@@ -9,6 +9,7 @@ order of a sum by the shapes of their operands, and each CPU has its own kernels
 """
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import torch
 from espnet.nets.pytorch_backend.transformer.subsampling import TooShortUttError, check_short_utt
@@ -25,6 +26,20 @@ from espnet_diverse.functional.masks import lengths_to_mask
 from espnet_diverse.scope import scope
 
 _UNKNOWN_PARTS = ("postencoder", "hier_encoder", "md_encoder")
+
+
+class Encoded(NamedTuple):
+    """A batch after the encoder.
+
+    Attributes:
+        output: Encoder output (B, T, M).
+        lengths: Number of frames of each utterance (B,).
+        conditions: Condition indices (B,) by condition, or (1,) where they are those of all.
+    """
+
+    output: Tensor
+    lengths: Tensor
+    conditions: Mapping[str, Tensor]
 
 
 class Encoding:

@@ -7,7 +7,7 @@ words and ends of texts does not, and can be compared between vocabularies.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -16,6 +16,7 @@ from torch.nn.utils.rnn import pad_sequence
 from espnet_diverse.data.tables import read_table, write_table
 from espnet_diverse.decoding.condition_ids import condition_indices, known_conditions
 from espnet_diverse.decoding.fusion import language_model_files
+from espnet_diverse.decoding.grouping import grouped
 from espnet_diverse.decoding.precision import check_device
 from espnet_diverse.decoding.results import rounded_score, write_json
 from espnet_diverse.errors import DataError
@@ -82,7 +83,8 @@ def perplexity(scorer: Scorer, data_dir: Path, output_dir: Path, conditions: Map
     indices = condition_indices(scorer.conditions, data_dir, texts, conditions or {})
     encoded = {name: scorer.vocabulary.encode(text) for name, text in texts.items()}
     scores: dict[str, float] = {}
-    for batch in progress(_batches(encoded), "perplexity", unit="batch"):
+    batches = grouped(encoded, lambda name: len(encoded[name]), len(encoded), BATCH_TOKENS)
+    for batch in progress(batches, "perplexity", unit="batch"):
         found = scorer([encoded[name] for name in batch], [indices[name] for name in batch])
         scores |= dict(zip(batch, found, strict=True))
     output_dir.mkdir(parents=True, exist_ok=True)
@@ -113,14 +115,3 @@ def _summary(texts: Mapping[str, str], encoded: Mapping[str, Sequence[int]], sco
         "perplexity": rounded_score(math.exp(-score / tokens)),
         "word_perplexity": rounded_score(math.exp(-score / words)),
     }
-
-
-def _batches(encoded: Mapping[str, Sequence[int]]) -> Iterator[list[str]]:
-    """Ids of texts of similar length, at most `BATCH_TOKENS` tokens in a batch, padding included."""
-    batch: list[str] = []
-    for name in sorted(encoded, key=lambda name: len(encoded[name])):
-        if batch and (len(batch) + 1) * len(encoded[name]) > BATCH_TOKENS:
-            yield batch
-            batch = []
-        batch.append(name)
-    yield batch

@@ -15,7 +15,7 @@ from espnet_diverse.audio.segments import Segment
 from espnet_diverse.decoding.beam import Hypothesis
 from espnet_diverse.decoding.build_search import build_search
 from espnet_diverse.decoding.condition_ids import known_conditions
-from espnet_diverse.decoding.encoding import Encoding, check_parts
+from espnet_diverse.decoding.encoding import Encoded, Encoding, check_parts
 from espnet_diverse.decoding.espnet_beam import ESPnetBeamSearch, TransducerSearch
 from espnet_diverse.decoding.fusion import Fusion, language_model_of, load_language_model
 from espnet_diverse.decoding.greedy import GreedySearch
@@ -173,6 +173,17 @@ class Predictor:
         with torch.inference_mode():
             return features_of_blocks(self.encoding.model, blocks, self.device)
 
+    @torch.inference_mode()
+    def encode(self, sources: Sequence[NDArray], conditions: Sequence[Mapping[str, int]]) -> Encoded:
+        """Run the encoder over a batch; what an utterance gives does not depend on the others.
+
+        Args:
+            sources: What `read` returned for each utterance.
+            conditions: Condition indices of each utterance.
+        """
+        with self._lock:
+            return self._encode(sources, conditions)
+
     def batch(
         self, sources: Sequence[NDArray], conditions: Sequence[Mapping[str, int]], options: Options | None = None
     ) -> list[list[Text]]:
@@ -198,10 +209,8 @@ class Predictor:
             ConfigError: The options are not possible with this model, see `resolve`.
         """
         options = self.resolve(options)
-        ids = self._ids(conditions)
         with self._lock, torch.inference_mode():
-            features = sources if self.preprocess is None else [self.encoding.features(each) for each in sources]
-            source, lengths = self.encoding.encode(features, ids)
+            source, lengths, ids = self._encode(sources, conditions)
             with scope(ids, collect=False):
                 found = self._search(source, lengths, options, sources)
             log_probs = self.ctc.log_softmax(source).cpu() if posteriors else [None] * len(found)
@@ -228,6 +237,11 @@ class Predictor:
         with self._lock, torch.inference_mode():
             source, _ = self.encoding.encode([features], {})
             return self.search.languages(source[0])
+
+    def _encode(self, sources: Sequence[NDArray], conditions: Sequence[Mapping[str, int]]) -> Encoded:
+        ids = self._ids(conditions)
+        features = sources if self.preprocess is None else [self.encoding.features(each) for each in sources]
+        return Encoded(*self.encoding.encode(features, ids), ids)
 
     def _ids(self, conditions: Sequence[Mapping[str, int]]) -> dict[str, Tensor]:
         """Indices (B,) by condition of the model."""

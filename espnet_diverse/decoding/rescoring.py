@@ -26,7 +26,7 @@ from espnet_diverse.decoding.perplexity import Scorer
 from espnet_diverse.decoding.predictor import Predictor
 from espnet_diverse.decoding.results import NBEST, rounded_score, write_nbest
 from espnet_diverse.decoding.search import BeamSearch
-from espnet_diverse.decoding.teacher_forcing import encode, token_log_probs
+from espnet_diverse.decoding.teacher_forcing import token_log_probs
 from espnet_diverse.errors import ConfigError, DataError, ModelError
 from espnet_diverse.progress import progress
 from espnet_diverse.vocabulary import Vocabulary
@@ -100,7 +100,7 @@ class OtherModel:
         if job.fault:
             raise DataError(f"{self.data_dir}: {utterance}: {job.fault}")
         source, _ = self.predictor.read(job.source, job.segment)
-        one = encode(self.predictor, [source], [job.conditions])
+        one = self.predictor.encode([source], [job.conditions])
         each = one._replace(
             output=one.output.expand(len(texts), -1, -1), lengths=one.lengths.expand(len(texts))
         )  # without a copy

@@ -1,48 +1,15 @@
 """Teacher forcing: what an attention decoder predicts for each token of given texts, from the tokens before it."""
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
 
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from espnet_diverse.decoding.encoding import Encoded
 from espnet_diverse.decoding.predictor import Predictor
 from espnet_diverse.functional.sentence_ends import add_sos_eos
 from espnet_diverse.scope import scope
-
-
-class Encoded(NamedTuple):
-    """A batch after the encoder.
-
-    Attributes:
-        output: Encoder output (B, T, M).
-        lengths: Number of frames of each utterance (B,).
-        conditions: Condition indices (B,) by condition, or (1,) where they are those of all.
-    """
-
-    output: Tensor
-    lengths: Tensor
-    conditions: Mapping[str, Tensor]
-
-
-@torch.inference_mode()
-def encode(predictor: Predictor, sources: Sequence[NDArray], conditions: Sequence[Mapping[str, int]]) -> Encoded:
-    """Run the encoder over a batch; what an utterance gives does not depend on the others.
-
-    Args:
-        predictor: The model.
-        sources: What `Predictor.read` returned for each utterance.
-        conditions: Condition indices of each utterance.
-    """
-    ids = {
-        name: torch.tensor([each[name] for each in conditions], device=predictor.device)
-        for name in predictor.conditions.names
-    }
-    encoding = predictor.encoding
-    features = sources if predictor.preprocess is None else [encoding.features(source) for source in sources]
-    return Encoded(*encoding.encode(features, ids), ids)
 
 
 @torch.inference_mode()
