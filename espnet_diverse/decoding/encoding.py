@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import torch
+from espnet.nets.pytorch_backend.transformer.embedding import LegacyRelPositionalEncoding
 from espnet.nets.pytorch_backend.transformer.subsampling import TooShortUttError, check_short_utt
 from espnet2.asr.encoder.contextual_block_transformer_encoder import ContextualBlockTransformerEncoder
 from espnet2.asr.encoder.transformer_encoder import TransformerEncoder
@@ -131,6 +132,8 @@ class Encoding:
         if getattr(self.encoder, "by_segments", False) or isinstance(self.encoder, ContextualBlockTransformerEncoder):
             return True
         attentions = [module for module in self.encoder.modules() if isinstance(module, MultiHeadAttention)]
+        if any(isinstance(module, LegacyRelPositionalEncoding) for module in self.encoder.modules()):
+            return False  # its shift does not go by distance alone: attention makes a matrix of all pairs
         return bool(attentions) and all(attention.core.linear for attention in attentions)
 
     def _lengths(self, outputs: Sequence[Tensor]) -> Tensor:

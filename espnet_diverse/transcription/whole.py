@@ -55,6 +55,6 @@ def features_of_whole(search: Predictor, audio: Audio) -> NDArray:
         raise DataError(
             f"{audio.name}: {audio.duration:.0f} s are too long without segmentation: at most {_QUADRATIC_SECONDS} s "
             "with an encoder whose cost grows with the square of the length; leave out no_segmentation, or use a model "
-            "with attention of linear cost or a memory"
+            "with attention of linear cost (a conformer with rel_pos_type latest) or a memory"
         )
     return search.features_of_blocks(audio.blocks())
