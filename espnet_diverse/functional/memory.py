@@ -72,13 +72,15 @@ def divergence_from_prior(mean: Tensor, log_var: Tensor) -> Tensor:
 def pairwise_divergence(mean: Tensor, log_var: Tensor) -> Tensor:
     """Compute KL(N_m || N_j) in nats, the second term of (5): mean and log_var (..., N, D) -> (..., N, N).
 
-    It is computed as products of (N, D) matrices, which is exact to rounding if called in float32 or float64.
+    It is computed as products of (N, D) matrices in float64: where variances are small, the divergence of like slots is
+    a small difference of large sums, of which float32 leaves nothing. The result has the type of `mean`.
     """
+    kind, mean, log_var = mean.dtype, mean.double(), log_var.double()
     mean = mean - mean.mean(-2, keepdim=True)  # smaller terms round less
     precision, total = torch.exp(-log_var), log_var.sum(-1)
     second = (log_var.exp() + mean.square()) @ precision.mT - 2 * mean @ (mean * precision).mT
     own = (mean.square() * precision).sum(-1) + total - mean.size(-1)
-    return (second + own.unsqueeze(-2) - total.unsqueeze(-1)) / 2
+    return ((second + own.unsqueeze(-2) - total.unsqueeze(-1)) / 2).clamp(min=0).to(kind)
 
 
 def compactness(mean: Tensor, log_var: Tensor, valid: Tensor) -> Tensor:

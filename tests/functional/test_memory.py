@@ -115,6 +115,19 @@ def test_divergences_equal_those_of_torch():
     close(divergence_from_prior(mean, log_var), torch.stack([kl_divergence(p, prior) for p in each]))
 
 
+@pytest.mark.parametrize("scale", [1.0, 10.0, 30.0])
+def test_the_divergence_of_like_slots_is_exact_in_single_precision(scale):
+    torch.manual_seed(0)
+    mean, log_var = torch.randn(6, 256) * scale, torch.full((6, 256), -6.0)
+    mean[1] = mean[0] + 1e-3 * torch.randn(256)
+    expected = pairwise_divergence(mean.double(), log_var.double())
+    found = pairwise_divergence(mean, log_var)
+    assert found.dtype == torch.float32 and (found >= 0).all()
+    torch.testing.assert_close(found.double(), expected, rtol=1e-6, atol=1e-6)
+    by_pairs = (mean[0] - mean[1]).double().square().sum() * math.exp(6.0) / 2  # equal variances
+    torch.testing.assert_close(expected[0, 1], by_pairs, rtol=1e-8, atol=1e-8)
+
+
 def test_the_spread_equals_the_oracle():
     torch.manual_seed(0)
     mean, log_var, valid = torch.randn(5, 4, 3).double(), torch.randn(5, 4, 3).double(), torch.rand(5, 4) < 0.6
@@ -129,6 +142,8 @@ def test_the_spread_equals_the_oracle():
 
 @pytest.mark.parametrize("temperature", [1.0, 0.1])
 def test_info_nce_equals_the_golden_value(temperature):
+    by_cosines = torch.nn.functional.cross_entropy(GOLDEN["nce_cosine"] / temperature, torch.arange(4))
+    close(by_cosines, GOLDEN[f"infonce_temp{temperature}"])
     loss = info_nce(GOLDEN["nce_memory"], GOLDEN["nce_future"], torch.arange(4), temperature)
     close(loss, GOLDEN[f"infonce_temp{temperature}"])
 
