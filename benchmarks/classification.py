@@ -36,7 +36,8 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def _calls(args: argparse.Namespace) -> dict[str, Callable[[], None]]:
-    from espnet_diverse.training.repulsion import Repulsion, RepulsionOptions
+    from espnet_diverse.training.repulsion import Repulsion
+    from espnet_diverse.training.repulsion_options import RepulsionOptions
 
     data = _batch(args.sentences, args.time)
     calls = {}

@@ -34,7 +34,8 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def _calls(size: str, batch: int, time: int) -> dict[str, Callable[[], None]]:
-    from espnet_diverse.training.repulsion import Repulsion, RepulsionOptions
+    from espnet_diverse.training.repulsion import Repulsion
+    from espnet_diverse.training.repulsion_options import RepulsionOptions
 
     data, changes = training_step.batch_of(batch, time), training_step.SIZES[size]
     attention = ["attention/softmax"]

@@ -8,6 +8,7 @@ particles x_i of a posterior distribution, g_i is the gradient of its negative l
     phi_i = 1/M sum_j [-k(x_j, x_i) g_j + alpha grad_j k(x_j, x_i)]                               (4), SVGD
     grad_j k(x_j, x_i) = 2/h k(x_j, x_i) (x_i - x_j)                  the repulsion; h is held constant
     phi_i = (4) - g_i / beta + sqrt(2 / (beta epsilon)) xi_i,  xi_i ~ N(0, I)                     (5), SPOS
+    phi_i = (4) with k(x, y) = cos(x, y)                              (14), which adapts the penalty of cosines
 
 A step of size epsilon moves x_i to x_i + epsilon phi_i, so an optimizer is given -epsilon phi_i as the gradient.
 Where particles have leading dimensions (...), each of their entries is a set of particles of its own.
@@ -43,10 +44,43 @@ def svgd_direction(
     Raises:
         ValueError: `bandwidth` or `alpha_mode` is unknown, or the bandwidth is not above 0.
     """
+    kernel, h = rbf_kernel(x, bandwidth)
+    return _direction(x, grad, kernel, repulsion_matrix(kernel, h), alpha, alpha_mode)
+
+
+def cosine_direction(
+    x: Tensor, grad: Tensor, alpha: float = 1.0, smooth: bool = True, alpha_mode: str = "absolute"
+) -> Tensor:
+    """Compute the direction phi of equation (14), in which the kernel is the cosine of two particles.
+
+    Args:
+        x: Particles (..., M, D). One of length 0 is neither repelled nor repels.
+        grad: Gradient of the negative log density at each particle, (..., M, D).
+        alpha: Weight of the repulsion; the paper has none.
+        smooth: Whether the kernel also weighs the gradients, as in the last row of Table 11. Without it ("i -> j"
+            there) each particle has its own gradient, as under a penalty of cosines, and only the repulsion is that of
+            (14).
+        alpha_mode: As in `svgd_direction`.
+
+    Returns:
+        phi (..., M, D).
+
+    Raises:
+        ValueError: `alpha_mode` is unknown.
+    """
+    norm = x.norm(dim=-1, keepdim=True)
+    inverse = torch.where(norm > 0, 1 / norm, 0.0)  # (..., M, 1)
+    unit = x * inverse
+    cosine = unit @ unit.transpose(-2, -1)
+    push = torch.diag_embed(inverse.squeeze(-1) * inverse.sum(-2)) - cosine * inverse.square().transpose(-2, -1)
+    own = torch.eye(x.size(-2), dtype=x.dtype, device=x.device) * x.size(-2)
+    return _direction(x, grad, cosine if smooth else own, push, alpha, alpha_mode)
+
+
+def _direction(x: Tensor, grad: Tensor, kernel: Tensor, push: Tensor, alpha: float, alpha_mode: str) -> Tensor:
+    """Return (alpha push x - kernel grad) / M with matrices (..., M, M), of which push x is the repulsion."""
     if alpha_mode not in ALPHA_MODES:
         raise ValueError(f"unknown alpha_mode {alpha_mode!r}; known: {' '.join(ALPHA_MODES)}")
-    kernel, h = rbf_kernel(x, bandwidth)
-    push, share = repulsion_matrix(kernel, h), 1 / x.size(-2)
     weight: float | Tensor = alpha
     if alpha_mode == "relative":
         norm, wanted = (
@@ -54,6 +88,7 @@ def svgd_direction(
         )
         weight = alpha * torch.where(norm > 0, wanted / norm, 0.0)
     # Scalars multiply the small matrices: a particle has thousands of numbers.
+    share = 1 / x.size(-2)
     return (weight * share * push) @ x - (share * kernel) @ grad
 
 

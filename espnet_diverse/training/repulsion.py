@@ -19,7 +19,6 @@ Cost: O(M^2) of the weights of an attention for M heads, whatever the batch is.
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -29,76 +28,9 @@ from torch import Tensor, nn
 
 from espnet_diverse.attention import MultiHeadAttention
 from espnet_diverse.errors import ConfigError
-from espnet_diverse.functional.particles import BANDWIDTHS, noise_std, spos_direction, svgd_direction
-from espnet_diverse.option_checks import OptionError, check_fields, is_number, one_of, read
+from espnet_diverse.functional.particles import cosine_direction, noise_std, spos_direction, svgd_direction
 from espnet_diverse.registration import replaced_names
-
-PROJECTIONS = ("q", "k", "v")
-MODULES = ("encoder_self", "decoder_self", "cross", "pooling")
-
-
-@dataclass(frozen=True)
-class RepulsionOptions:
-    """The section `repulsion` of the configuration.
-
-    Attributes:
-        method: "svgd" (4); "spos" (5), which adds noise; "sgld", noise alone, without a kernel; "none".
-        alpha: Weight of the repulsion.
-        alpha_mode: "absolute", or "relative" to the norm of the smoothed gradients, whatever the scale of the loss is.
-        bandwidth: "paper", "official" or a number, see `functional.particles.svgd_direction`.
-        epsilon: Step size of the particles.
-        beta: Inverse temperature of SPOS.
-        num_data: Size of the training data, over which the task's loss is a mean: for a loss per sentence the number of
-            training sentences. It divides noise and prior, because (5) is for the sum of losses.
-        prior: Prior distribution of particles, "uniform" (paper) or "gaussian".
-        sigma: Standard deviation of the Gaussian prior.
-        layout: Whether the rows of a head in linear_q, linear_k and linear_v are a particle each, "separate", or one
-            particle together, "joint".
-        projections: The projections whose weights are particles, of q, k, v. Pooling has q, the queries of its heads.
-        modules: The attentions, of encoder_self, decoder_self (of a decoder or a language model), cross and pooling.
-        layers: "all" layers of each net, the "first" or the "last".
-    """
-
-    method: str = one_of("svgd", "spos", "sgld", "none")
-    alpha: float = 0.01
-    alpha_mode: str = one_of("absolute", "relative")
-    bandwidth: str | float = "paper"
-    epsilon: float = 0.1
-    beta: float = 1.0
-    num_data: int = 1
-    prior: str = one_of("uniform", "gaussian")
-    sigma: float = 1.0
-    layout: str = one_of("separate", "joint")
-    projections: Sequence[str] = PROJECTIONS
-    modules: Sequence[str] = MODULES
-    layers: str = one_of("all", "first", "last")
-
-    def __post_init__(self):
-        check_fields(self, "bandwidth", "projections", "modules")
-        for name in ("epsilon", "beta", "num_data", "sigma"):
-            if getattr(self, name) == 0:
-                raise OptionError(name, f"{name} 0 would divide by zero; give a number above 0")
-        if self.bandwidth not in BANDWIDTHS and not (is_number(self.bandwidth) and self.bandwidth > 0):
-            known = " ".join(BANDWIDTHS)
-            raise OptionError("bandwidth", f"bandwidth {self.bandwidth!r} is not allowed; give {known} or a number")
-        for name, known in (("projections", PROJECTIONS), ("modules", MODULES)):
-            chosen = getattr(self, name)
-            if not isinstance(chosen, list | tuple) or not chosen or not all(each in known for each in chosen):
-                raise OptionError(name, f"{name} {chosen!r} is not allowed; give a list of some of {' '.join(known)}")
-
-
-def read_repulsion(section: object) -> RepulsionOptions | None:
-    """Read the section `repulsion` of a configuration; None if there is none, or its method is "none".
-
-    Raises:
-        ConfigError: The section is not a mapping, or an option is unknown or not allowed.
-    """
-    if section is None:
-        return None
-    if not isinstance(section, dict):
-        raise ConfigError(f"{section!r} is not a mapping of options; write repulsion: {{method: {section}}}")
-    options = read(RepulsionOptions, section, "repulsion")
-    return None if options.method == "none" else options
+from espnet_diverse.training.repulsion_options import WITHOUT_NOISE, RepulsionOptions
 
 
 @runtime_checkable
@@ -112,7 +44,7 @@ class HeadedAttention(Protocol):
     pool: int
 
     def head_weights(self) -> Mapping[str, Tensor]:
-        """Weights whose rows are divided among the heads, one after another, by projection, of `PROJECTIONS`."""
+        """Weights whose rows are divided among the heads, one after another, by projection: q, k or v."""
 
 
 @contextmanager
@@ -166,7 +98,7 @@ class Repulsion:
     def __init__(self, model: nn.Module, options: RepulsionOptions, seed: int = 0):
         self.options, self.seed = options, seed
         self.particles = _find(model, options)
-        self._is_noise_checked = options.method == "svgd"  # which has none
+        self._is_noise_checked = options.method in WITHOUT_NOISE
 
     @torch.no_grad()
     def __call__(self, step: int) -> None:
@@ -212,6 +144,8 @@ class Repulsion:
             grad = grad + x / (option.sigma**2 * option.num_data)
         if option.method == "svgd":
             return svgd_direction(x, grad, option.alpha, option.bandwidth, option.alpha_mode)
+        if option.method == "cosine":
+            return cosine_direction(x, grad, option.alpha, option.smooth, option.alpha_mode)
         noise = torch.randn(x.shape, generator=generator, dtype=x.dtype, device=x.device).mul_(self._noise_std())
         if option.method == "sgld":
             return noise - grad

@@ -28,7 +28,7 @@ from espnet_diverse.training.feature_sums import sums_on
 from espnet_diverse.training.learning_curves import draw_curves
 from espnet_diverse.training.number_checks import check_numbers
 from espnet_diverse.training.processes import Processes, run
-from espnet_diverse.training.repulsion import read_repulsion
+from espnet_diverse.training.repulsion_options import read_repulsion
 from espnet_diverse.training.run_data import FOLD_LENGTH, PREFIX, RunData, Tokens, check_audio, check_data, existing
 from espnet_diverse.training.run_lock import run_lock
 from espnet_diverse.training.statistics import check_source, check_statistics

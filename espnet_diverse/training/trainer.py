@@ -26,7 +26,8 @@ from espnet_diverse.training.non_finite import NonFiniteBatches
 from espnet_diverse.training.parameter_sample import ParameterSample
 from espnet_diverse.training.precision import compile_layers, mixed_precision
 from espnet_diverse.training.ranks import Ranks
-from espnet_diverse.training.repulsion import RepulsionOptions, read_repulsion, repelled
+from espnet_diverse.training.repulsion import repelled
+from espnet_diverse.training.repulsion_options import RepulsionOptions, read_repulsion
 from espnet_diverse.training.run_length import tell_length_of_run
 from espnet_diverse.training.run_state import (
     Position,

@@ -7,7 +7,14 @@ import pytest
 import torch
 from references import repulsion as oracle
 
-from espnet_diverse.functional.particles import noise_std, rbf_kernel, repulsion_matrix, spos_direction, svgd_direction
+from espnet_diverse.functional.particles import (
+    cosine_direction,
+    noise_std,
+    rbf_kernel,
+    repulsion_matrix,
+    spos_direction,
+    svgd_direction,
+)
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "methods"
 each_bandwidth = pytest.mark.parametrize("bandwidth", ["paper", "official"])
@@ -68,6 +75,39 @@ def test_the_repulsion_is_the_sum_of_the_kernels_gradients(draw):
         torch.testing.assert_close((repulsion_matrix(kernel, h) @ fixed)[i], slopes.sum(0))
 
 
+@pytest.mark.parametrize("smooth", [True, False])
+@pytest.mark.parametrize("mode", ["absolute", "relative"])
+def test_the_direction_of_cosines_equals_loops(draw, smooth, mode):
+    """Equation (14) by autograd, a pair at a time."""
+    x, grad = draw.normal(2, 4, 3), draw.normal(2, 4, 3).detach()
+    ours = cosine_direction(x.detach(), grad, 0.3, smooth, mode)
+    for one, slopes, found in zip(x, grad, ours, strict=True):
+        fixed = one.detach()
+        toward, away = torch.zeros(4, 3).double(), torch.zeros(4, 3).double()
+        for i in range(4):
+            for j in range(4):
+                cosine = torch.cosine_similarity(fixed[i], one[j], dim=0)
+                weight = cosine.detach() if smooth else 4.0 * (i == j)
+                toward[i] -= weight * slopes[j] / 4
+                if i != j:
+                    away[i] += torch.autograd.grad(cosine, one)[0][j] / 4
+        weight = 0.3 if mode == "absolute" else 0.3 * toward.norm() / away.norm()
+        torch.testing.assert_close(found, toward + weight * away)
+
+
+def test_a_step_along_the_direction_of_cosines_lowers_them(draw):
+    x = draw.normal(5, 4).detach() + 1.0
+    moved = x + 0.05 * cosine_direction(x, torch.zeros_like(x))
+
+    def mean(x):
+        unit = x / x.norm(dim=-1, keepdim=True)
+        return (unit @ unit.T).mean()
+
+    assert mean(moved) < mean(x)
+    x[2] = 0.0
+    assert torch.isfinite(phi := cosine_direction(x, torch.zeros_like(x))).all() and not phi[2].any()
+
+
 def test_gradients(draw):
     assert torch.autograd.gradcheck(lambda x, g: svgd_direction(x, g, 0.5), (draw.normal(3, 2), draw.normal(3, 2)))
 
@@ -107,6 +147,7 @@ def test_distances_of_close_particles_are_exact_in_single_precision():
 )
 def test_what_is_unknown_is_refused(options, said):
     x = torch.zeros(2, 2)
-    for direction in (svgd_direction, spos_direction):
+    directions = [svgd_direction, spos_direction] + [cosine_direction] * ("alpha_mode" in options)
+    for direction in directions:
         with pytest.raises(ValueError, match=said):
             direction(x, x, **options)

@@ -12,9 +12,10 @@ from torch import nn
 from espnet_diverse.attention import build_attention
 from espnet_diverse.attention.self_attentive_pooling import SelfAttentivePooling
 from espnet_diverse.errors import ConfigError
+from espnet_diverse.functional.particles import cosine_direction
 from espnet_diverse.nets import DECODERS, ENCODERS
-from espnet_diverse.training.config import merge
-from espnet_diverse.training.repulsion import HeadParticles, Repulsion, RepulsionOptions, read_repulsion
+from espnet_diverse.training.repulsion import HeadParticles, Repulsion
+from espnet_diverse.training.repulsion_options import RepulsionOptions, read_repulsion
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "methods"
 
@@ -40,6 +41,18 @@ def test_particles_are_rows_of_heads_as_in_the_golden_arrays(layout):
         assert not torch.allclose(ours[0], arrays["linear_newgrad_official_interleaved"])
     for grad in ours:
         torch.testing.assert_close(grad, expected, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("smooth", [True, False])
+def test_the_kernel_may_be_the_cosine(smooth):
+    arrays, attention = golden(), build_attention("softmax", 16, 4).double()
+    for name in "qkv":
+        weight = getattr(attention, f"linear_{name}").weight
+        weight.data, weight.grad = arrays["linear_W"].clone(), arrays["linear_grad"].clone()
+    heads, slopes = (arrays[name].view(4, -1) for name in ("linear_W", "linear_grad"))
+    Repulsion(attention, RepulsionOptions(method="cosine", alpha=0.3, smooth=smooth))(0)
+    expected = -0.1 * cosine_direction(heads, slopes, 0.3, smooth)
+    torch.testing.assert_close(attention.linear_k.weight.grad.view(4, -1), expected)
 
 
 @pytest.mark.parametrize("joint", [False, True])
@@ -223,29 +236,3 @@ def test_a_model_without_heads_to_repel_is_refused():
     ):
         Repulsion(Net(heads=1), RepulsionOptions())
     assert len(Repulsion(Net(heads=1), RepulsionOptions(method="sgld")).particles) == 4
-
-
-@pytest.mark.parametrize(
-    ("section", "said"),
-    [
-        ("svgd", "'svgd' is not a mapping of options; write repulsion: {method: svgd}"),
-        ({"alpa": 1}, "repulsion has no option 'alpa'; known: method alpha alpha_mode"),
-        ({"method": "svdg"}, "unknown method 'svdg'; known: svgd spos sgld none"),
-        ({"alpha": -1}, "alpha -1 is negative; give 0 or more"),
-        ({"num_data": 1.5}, "num_data 1.5 is not a whole number"),
-        ({"epsilon": 0}, "epsilon 0 would divide by zero; give a number above 0"),
-        ({"bandwidth": "median"}, "bandwidth 'median' is not allowed; give paper official or a number"),
-        ({"bandwidth": 0}, "bandwidth 0 is not allowed; give paper official or a number"),
-        ({"projections": ["q", "o"]}, r"projections \['q', 'o'\] is not allowed; give a list of some of q k v"),
-        ({"modules": []}, r"modules \[\] is not allowed; give a list of some of encoder_self decoder_self cross"),
-        ({"modules": "cross"}, "modules 'cross' is not allowed; give a list of some of encoder_self"),
-    ],
-)
-def test_wrong_options_are_refused(section, said):
-    with pytest.raises(ConfigError, match=said):
-        read_repulsion(section)
-
-
-@pytest.mark.parametrize("method", ["svgd", "spos", "sgld"])
-def test_the_fragments_are_read(method):
-    assert read_repulsion(merge([f"repulsion/{method}"])["repulsion"]).method == method
