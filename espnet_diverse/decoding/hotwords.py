@@ -17,6 +17,8 @@ from torch import Tensor
 
 from espnet_diverse.data.faults import Fault, refuse
 from espnet_diverse.data.tables import scan_lines
+from espnet_diverse.decoding.token_text import UNKNOWN, TokenText
+from espnet_diverse.errors import ConfigError
 
 
 class HotwordScorer:
@@ -119,6 +121,17 @@ class _Tree:
                 pending[child] = 0.0 if child in ends else max(0.0, pending[node] + 1 - within)
                 queue.append(child)
         return failure, pending
+
+
+def load_hotwords(path: Path, search: str, tokens: TokenText, device: str) -> HotwordScorer:
+    """Read hotwords for a search with these tokens; arguments and errors are also those of `read_hotwords`.
+
+    Raises:
+        ConfigError: The search is not the batched one.
+    """
+    if search != "batched":
+        raise ConfigError(f"search={search} has no hotwords; set search=batched, or leave them out")
+    return HotwordScorer(read_hotwords(path, tokens.encode, UNKNOWN), len(tokens), device)
 
 
 def read_hotwords(path: Path, encode: Callable[[str], list[int]], unknown: int) -> list[list[int]]:

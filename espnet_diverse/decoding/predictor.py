@@ -3,7 +3,7 @@
 from argparse import Namespace
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from threading import Lock
+from threading import RLock
 
 import torch
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from espnet_diverse.decoding.encoding import Encoded, Encoding, check_parts
 from espnet_diverse.decoding.espnet_beam import ESPnetBeamSearch, TransducerSearch
 from espnet_diverse.decoding.fusion import Fusion, language_model_of, load_language_model
 from espnet_diverse.decoding.greedy import GreedySearch
-from espnet_diverse.decoding.hotwords import HotwordScorer, read_hotwords
+from espnet_diverse.decoding.hotwords import load_hotwords
 from espnet_diverse.decoding.long_audio import check_long_audio, features_of_blocks
 from espnet_diverse.decoding.multitask import Prompt
 from espnet_diverse.decoding.ngram import NgramScorer
@@ -28,7 +28,7 @@ from espnet_diverse.decoding.precision import check_device, check_precision, set
 from espnet_diverse.decoding.results import Prediction, Text
 from espnet_diverse.decoding.sampling import SamplingSearch
 from espnet_diverse.decoding.search import BeamSearch
-from espnet_diverse.decoding.token_text import UNKNOWN, TokenText
+from espnet_diverse.decoding.token_text import TokenText
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.scope import scope
 from espnet_diverse.training.audio_rate import audio_rate, required_rate
@@ -94,7 +94,7 @@ class Predictor:
         self._has = self.ctc is not None, language_model is not None, usual_ctc_weight(vars(args), task)
         self.options = options.resolved(*self._has)
         self.encoding = Encoding(model, device)
-        phrases = None if hotwords is None else self._hotwords(hotwords)
+        phrases = None if hotwords is None else load_hotwords(hotwords, self.options.search, self.tokens, device)
         self.search = build_search(model, self.ctc, self.options, task == "mt", language_model, phrases, self.prompt)
         if self.prompt is not None:
             self.ctc = None  # over another text
@@ -109,7 +109,7 @@ class Predictor:
         self.table = "src_text" if task == "mt" else "wav.scp" if self.rate else "feats.scp"
         self.preprocess = TASKS[task].build_preprocess_fn(args, train=False) if task == "mt" else None
         self.batch_size, self.batch_frames = options.batch_size, _BATCH_FRAMES
-        self._lock = Lock()  # scorers cache keys of the current batch, and some modules their last output
+        self._lock = RLock()  # scorers cache keys of the current batch, and some modules their last output
 
     def resolve(self, options: Options | None) -> Options:
         """Search options of a call: `options` with `ctc_weight` as a number, or the default options.
@@ -175,14 +175,11 @@ class Predictor:
 
     @torch.inference_mode()
     def encode(self, sources: Sequence[NDArray], conditions: Sequence[Mapping[str, int]]) -> Encoded:
-        """Run the encoder over a batch; what an utterance gives does not depend on the others.
-
-        Args:
-            sources: What `read` returned for each utterance.
-            conditions: Condition indices of each utterance.
-        """
+        """Run the encoder over a batch, with the arguments of `find`; no utterance depends on the others."""
+        ids = self._ids(conditions)
         with self._lock:
-            return self._encode(sources, conditions)
+            features = sources if self.preprocess is None else [self.encoding.features(each) for each in sources]
+            return Encoded(*self.encoding.encode(features, ids), ids)
 
     def batch(
         self, sources: Sequence[NDArray], conditions: Sequence[Mapping[str, int]], options: Options | None = None
@@ -210,7 +207,7 @@ class Predictor:
         """
         options = self.resolve(options)
         with self._lock, torch.inference_mode():
-            source, lengths, ids = self._encode(sources, conditions)
+            source, lengths, ids = self.encode(sources, conditions)
             with scope(ids, collect=False):
                 found = self._search(source, lengths, options, sources)
             log_probs = self.ctc.log_softmax(source).cpu() if posteriors else [None] * len(found)
@@ -238,11 +235,6 @@ class Predictor:
             source, _ = self.encoding.encode([features], {})
             return self.search.languages(source[0])
 
-    def _encode(self, sources: Sequence[NDArray], conditions: Sequence[Mapping[str, int]]) -> Encoded:
-        ids = self._ids(conditions)
-        features = sources if self.preprocess is None else [self.encoding.features(each) for each in sources]
-        return Encoded(*self.encoding.encode(features, ids), ids)
-
     def _ids(self, conditions: Sequence[Mapping[str, int]]) -> dict[str, Tensor]:
         """Indices (B,) by condition of the model."""
         return {
@@ -256,12 +248,6 @@ class Predictor:
         if isinstance(self.search, SamplingSearch):
             return self.search(source, lengths, options, utterances)
         return self.search(source, lengths, options)
-
-    def _hotwords(self, path: Path) -> HotwordScorer:
-        if self.options.search != "batched":
-            raise ConfigError(f"search={self.options.search} has no hotwords; set search=batched, or leave them out")
-        phrases = read_hotwords(path, self.tokens.encode, UNKNOWN)
-        return HotwordScorer(phrases, len(self.tokens), self.encoding.device)
 
 
 def load_predictor(
