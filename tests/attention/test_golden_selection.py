@@ -43,10 +43,14 @@ def test_output_and_gradients_equal_the_released_codes(released, mode, monkeypat
     if mode == "eval":
         monkeypatch.setattr(learned_selection, "logistic_noise", torch.zeros_like)
     x, mask = arrays["x"], ~arrays["key_padding_mask"].unsqueeze(1)
-    with scope({"lang": arrays["task_ids"]}):
+    with scope({"lang": arrays["task_ids"]}, keep_attention=True):
         out = module.train()(x, x, x, mask)
+        weights = module.attn.mean(1)
+        causal = module(x, x, x, torch.ones(7, 7, dtype=torch.bool).tril().unsqueeze(0))
     torch.testing.assert_close(out, arrays[f"{mode}_out{suffix}"], atol=1e-10, rtol=1e-10)
+    torch.testing.assert_close(weights, arrays[f"{mode}_attn_mean"], atol=1e-10, rtol=1e-10)
     if not suffix:
+        torch.testing.assert_close(causal, arrays[f"{mode}_causal_out"], atol=1e-10, rtol=1e-10)
         (out * arrays["R"]).sum().backward()
         layer = int(arrays["layer_idx"])
         for ours, theirs in (

@@ -71,6 +71,15 @@ def test_golden_attention():
     exact(attended(phi_q, phi_k, v), GOLDEN["rfa_out"])
 
 
+def test_many_features_estimate_the_golden_kernel_and_attention():
+    q, k, v, sigma = (GOLDEN[name] for name in ("q", "k", "v", "sigma"))
+    w = drawn(60_000, width=6)
+    estimate = trigonometric(q, w / sigma) @ trigonometric(k, w / sigma).T
+    torch.testing.assert_close(estimate, GOLDEN["kernel_exact"], atol=0.02, rtol=0)
+    context = attended(positive(q / 6**0.25, w), positive(k / 6**0.25, w), v)
+    torch.testing.assert_close(context, GOLDEN["softmax_out"], atol=0.05, rtol=0)
+
+
 FORMS = {
     "keys": (lambda *given: feature_attention(*given, TINY, KEYS), KEYS),
     "no mask": (lambda *given: feature_attention(*given, TINY), torch.ones(1, 1, 1, T, dtype=torch.bool)),

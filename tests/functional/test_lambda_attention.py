@@ -66,6 +66,8 @@ def test_gradcheck(draw, form, mask):
 def test_golden():
     q, k, v, expected = (torch.tensor(GOLDEN[name])[None, None] for name in ("q", "k", "v", "lambda_out"))
     torch.testing.assert_close(lambda_attention(q, k, v), expected, atol=1e-10, rtol=1e-10)
+    unscaled = torch.tensor(GOLDEN["lambda_out_unscaled"])[None, None]
+    torch.testing.assert_close(lambda_attention(q, k * 6**0.5, v), unscaled, atol=1e-10, rtol=1e-10)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

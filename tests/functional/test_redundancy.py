@@ -76,6 +76,8 @@ def test_distance_and_diversity_equal_the_golden_arrays():
         (diversity_radius(golden["div_X"], ddof=1), "diversity_ddof1"),
     ):
         torch.testing.assert_close(ours, golden[name], rtol=1e-10, atol=1e-10)
+    radius = torch.stack([diversity_radius(axis.unsqueeze(-1)) for axis in golden["div_X"].unbind(-1)])
+    torch.testing.assert_close(radius, golden["div_radius_std0"], rtol=1e-10, atol=1e-10)
 
 
 def test_distance_and_diversity_equal_loops(draw):
