@@ -10,17 +10,18 @@ the folder that the command is started in. The columns:
     score            that of --metric on --set, which the recipe has computed
     LR, distance     redundancy of a layer / log2 H and distance of heads, means over the kinds of attention that keep
                      their weights (`espnet-diverse analyse`), on --utterances of the set, evenly spaced
+    diversity        of the slots of the memory, on the validation set in the last epoch; only if a run has a memory
     parameters       of the model
-    step             time of an epoch of --batches batches of the trainer: forward, backward, clipping and optimizer
+    step             time of an epoch of --batches batches of the trainer: forward, backward, repulsion of heads,
+                     clipping and optimizer
     step peak        memory that these allocate, without the weights
     decoding         time to decode --utterances of the set, with the options of config.yaml and --beam_size
 
 Language models (--task lm) have in place of score, LR and distance the word perplexity of the set, which the recipe has
-computed, and the diversity of the slots of their memory on the validation set in the last epoch; "decoding" computes
-the perplexity of the utterances.
+computed; "decoding" computes the perplexity of the utterances.
 
 Times and memory are ratios to the baseline; measuring.py describes how they are measured. A step has the auxiliary
-losses of the attentions, but not what repulsive heads add, see repulsion.py.
+losses of the attentions and the repulsion of the run.
 """
 
 import argparse
@@ -51,14 +52,14 @@ class Row:
         run: Name of its folder, without what the names of all runs begin and end with.
         score: Score on the set.
         measures: LR / log2 H and distance of the heads, means over the kinds of attention, not numbers where none keeps
-            its weights; of a language model the diversity of its slots, not a number without a memory.
+            its weights; diversity of the slots, not a number without a memory.
         parameters: Number of parameters.
         step, peak, decoding: Ratios.
     """
 
     run: str
     score: float
-    measures: Mapping[str, float]
+    measures: dict[str, float]
     parameters: int
     step: float
     peak: float
@@ -78,6 +79,9 @@ def main(argv: list[str] | None = None) -> None:
     conditions = measuring.conditions(f"medians of {args.repeats} rounds", CPU)
     print(*conditions, "", sep="\n", flush=True)
     rows, measured = _rows(args)
+    for name in [name for name in rows[0].measures if all(math.isnan(row.measures[name]) for row in rows)]:
+        for row in rows:
+            del row.measures[name]
     head = ("run", "score", *rows[0].measures, "parameters", "step", "step peak", "decoding")
     print(f"| {' | '.join(head)} |\n{'|---' * len(head)}|", *rows, sep="\n")
     if args.plot:
@@ -144,10 +148,10 @@ def _score(folder: Path, args: Namespace) -> float:
 
 
 def _measures(folder: Path, args: Namespace) -> dict[str, float]:
+    (name,), heads = SLOTS, {}
     if args.task != "lm":
-        return dict(zip(HEADS, _redundancy(folder, args), strict=True))
-    (name,) = SLOTS
-    return {name: _diversity(folder)}
+        heads = dict(zip(HEADS, _redundancy(folder, args), strict=True))
+    return heads | {name: _diversity(folder)}
 
 
 def _diversity(folder: Path) -> float:

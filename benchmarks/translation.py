@@ -200,6 +200,7 @@ def round_of(task: type, options: argparse.Namespace, model: nn.Module, optimize
     from espnet2.train.reporter import Reporter
 
     from espnet_diverse.training.precision import mixed_precision
+    from espnet_diverse.training.repulsion import repelled
 
     ours = task is not MTTask
     device = "cuda" if options.ngpu else "cpu"
@@ -210,7 +211,8 @@ def round_of(task: type, options: argparse.Namespace, model: nn.Module, optimize
     def call() -> None:
         batches = factory.build_iter(EPOCH, shuffle=False)
         half = mixed_precision(model, device) if options.use_amp and ours else nullcontext()  # as in our Trainer.run
-        with Reporter(EPOCH).observe("train") as reporter, half:
+        repulsion = repelled(model, parts["options"]) if ours else nullcontext()  # as there
+        with Reporter(EPOCH).observe("train") as reporter, half, repulsion:
             task.trainer.train_one_epoch(model=model, iterator=batches, reporter=reporter, **parts)
 
     return call

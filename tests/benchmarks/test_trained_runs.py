@@ -1,9 +1,11 @@
 """Runs of an experiment side by side; the two here are the same run."""
 
 import json
+import math
 import shutil
 
 import pytest
+import yaml
 from references.language_models import TRAINED
 
 from espnet_diverse.bin.main import main
@@ -27,6 +29,31 @@ def test_runs_are_compared_with_the_first(tiny_translation, tmp_path, capsys):
     assert first[2:5] == second[2:5] and float(first[2]) > 0 and first[4].endswith(" M")
     assert first[5:] == ["1.00"] * 3 and 0.1 < float(second[5]) < 10 and second[6] == "1.00"
     assert (tmp_path / "runs.png").stat().st_size > 5000
+
+
+def test_repulsion_is_part_of_a_step_and_slots_have_a_column(tiny_translation, tmp_path, monkeypatch, capsys):
+    import trained_runs
+
+    from espnet_diverse.training.repulsion import Repulsion
+
+    repelled, slots = [], {"a_none": math.nan, "a_svgd": 0.25}
+    monkeypatch.setattr(Repulsion, "__call__", lambda self, step: repelled.append(step))
+    monkeypatch.setattr(trained_runs, "_diversity", lambda folder: slots[folder.name])
+    for name, section in (("a_none", None), ("a_svgd", {"method": "svgd", "layers": "first"})):
+        shutil.copytree(tiny_translation.model_dir, tmp_path / name)
+        config = yaml.safe_load((tmp_path / name / "config.yaml").read_text())
+        (tmp_path / name / "config.yaml").write_text(yaml.safe_dump(config | {"repulsion": section}))
+        (tmp_path / name / "decode" / "test").mkdir(parents=True)
+        (tmp_path / name / "decode" / "test" / "score.json").write_text(
+            json.dumps({"metrics": {"bleu": {"overall": {"score": 1.0}}}})
+        )
+    options = ["--set", "test", "--data_dir", str(tiny_translation.test_dir.parent), "--metric", "bleu"]
+    options += ["--batches", "1", "--utterances", "2", "--beam_size", "1", "--repeats", "1"]
+    trained_runs.main([str(tmp_path / "a_none"), str(tmp_path / "a_svgd"), *options])
+    *_, head, _, none, svgd = capsys.readouterr().out.splitlines()
+    assert "| diversity of slots |" in head
+    assert [row.split("|")[5].strip() for row in (none, svgd)] == ["", "0.25"]
+    assert repelled
 
 
 def test_language_models_are_compared_by_perplexity_and_slots(tiny_translation, tmp_path, capsys):
