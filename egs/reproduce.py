@@ -8,15 +8,15 @@
 reproduce.yaml holds the runs: a recipe, what all runs of an experiment share, and for each run its fragments, its seeds
 and the figure that was expected before it was run. Each finished run adds its scores to reproduce.tsv; if the baseline
 of the same seed was decoded before, the p-value of a paired bootstrap test stands beside them. A run with scores there
-is done. Another call goes on after the last epoch of a run that was stopped, so `--minutes 10` cuts the work
-into pieces; it then ends with exit code 75 as long as runs are left.
+is done. `--minutes 10` cuts the work into pieces. Then, and on SIGTERM and SIGINT, the programs that run are asked to
+stop, and what has not ended a minute later is killed; the exit code is 75, or 130 after SIGINT, as long as runs are
+left. Training saves within the epoch and another call goes on from there; another stage that was stopped begins again.
 """
 
 import argparse
 import csv
 import fnmatch
 import json
-import os
 import signal
 import statistics
 import subprocess
@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from job_pool import Job, Pool
 
 from espnet_diverse.machine import cpu_model
 
@@ -41,6 +42,7 @@ RUN_KEYS = {"fragments", "expected", "set", "seeds", "init_param"}
 SYNTHETIC = "synthetic"  # the corpus that the recipe generates
 PERPLEXITY = "word_perplexity"  # the metric of language models, which the stage decode computes
 STOPPED = 75  # EX_TEMPFAIL: call again
+INTERRUPTED = 130
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,9 +123,7 @@ def main() -> int:
         for run in runs:
             print("waiting" if run in waiting else "done   ", run.label, run.settings.get("expected", ""), sep="  ")
         return 0
-    left = Pool(args, waiting).work()
-    print(f"{len(waiting) - len(left)} runs done, {len(left)} left")
-    return STOPPED if left else 0
+    return Walk(args, waiting).work()
 
 
 def arguments() -> argparse.Namespace:
@@ -133,7 +133,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--only", default="*", help="pattern of experiment/run/seed, such as 'multi30k/sdma*/0'")
     parser.add_argument("--corpus", action="append", default=[], metavar="NAME=DIR", help="folder of a corpus")
     parser.add_argument("--jobs", type=int, default=1, help="runs at the same time, each on one thread (default: 1)")
-    parser.add_argument("--minutes", type=float, help="stop then; the next call goes on")
+    parser.add_argument(
+        "--minutes", type=float, help="stop then; the next call goes on, from within an epoch of training"
+    )
     parser.add_argument("--recipe_options", default="", help="further options of run.sh, such as '--ngpu 1'")
     parser.add_argument("--table", type=Path, default=EGS / "reproduce.yaml", help="table of runs")
     parser.add_argument("--results", type=Path, default=EGS / "reproduce.tsv", help="file of results")
@@ -165,8 +167,8 @@ def read_results(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file, delimiter="\t"))
 
 
-class Pool:
-    """Several runs at a time, until all are done or the time is over.
+class Walk:
+    """The commands of the runs that are to be made, and the scores of those that are done.
 
     Args:
         args: Options of the command line.
@@ -174,67 +176,43 @@ class Pool:
     """
 
     def __init__(self, args: argparse.Namespace, waiting: Sequence[Run]):
-        self.args, self.waiting = args, list(waiting)
+        self.args = args
+        if args.jobs < 1:
+            sys.exit(f"error: --jobs {args.jobs} is no number of runs; give 1 or more")
         for pair in args.corpus:
             if "=" not in pair:
                 sys.exit(f"error: --corpus {pair} is not NAME=DIR")
         self.corpora = dict(pair.split("=", 1) for pair in args.corpus)
-        self.deadline = time.monotonic() + 60 * args.minutes if args.minutes else float("inf")
-        self.active: dict[Run, subprocess.Popen] = {}
         for run in waiting:
             name = run.shared["corpus"]
             if name not in {SYNTHETIC, *self.corpora}:
                 sys.exit(f"error: {run.label} needs a corpus; give --corpus {name}=DIR, or leave it out by --only")
+        self.jobs = [Job(run.label, run.recipe, log_of(run), self._commands(run)) for run in waiting]
 
-    def work(self) -> list[Run]:
-        """Run them; return those that are not done."""
-        left, failed = list(self.waiting), []
-        try:
-            while (self.waiting or self.active) and time.monotonic() < self.deadline:
-                while self.waiting and len(self.active) < self.args.jobs:
-                    run = self.waiting.pop(0)
-                    if self._prepare(run):
-                        self.active[run] = self._start(run)
-                    else:
-                        failed.append(run)
-                for run in [run for run, process in self.active.items() if process.poll() is not None]:
-                    if self.active.pop(run).returncode == 0:
-                        self._keep_scores(run)
-                        left.remove(run)
-                    else:
-                        failed.append(run)
-                time.sleep(0.2)
-        finally:
-            for process in self.active.values():
-                os.killpg(process.pid, signal.SIGTERM)
-                process.wait()
-        for run in failed:
-            print(f"error: {run.label} failed; its log is {log_of(run)}", file=sys.stderr)
-        return left
+    def work(self) -> int:
+        """Make them, print how many are done, and return the exit code."""
+        minutes = float("inf") if self.args.minutes is None else self.args.minutes
+        pool = Pool(self.args.jobs, time.monotonic() + 60 * minutes)
+        pool.work(self.jobs)
+        for job in self.jobs:
+            if job.state == "failed":
+                print(f"error: {job.name} failed; its log is {job.log}", file=sys.stderr)
+        left = sum(job.state != "done" for job in self.jobs)
+        print(f"{len(self.jobs) - left} runs done, {left} left")
+        if not left:
+            return 0
+        return INTERRUPTED if signal.SIGINT in pool.signals else STOPPED
 
-    def _prepare(self, run: Run) -> bool:
-        """Prepare the data that the runs of an experiment share, one run at a time."""
-        return self._start(run, "--stop_stage", "tokens").wait() == 0
-
-    def _start(self, run: Run, *more: str) -> subprocess.Popen:
-        log_of(run).parent.mkdir(parents=True, exist_ok=True)
-        print(f"{run.label}: log {log_of(run)}", flush=True) if not more else None
-        command = run.command(self.corpora, *self.args.recipe_options.split(), *more)
-        settings = {"cwd": run.recipe, "env": {"OMP_NUM_THREADS": "1", **os.environ}, "start_new_session": True}
-        with log_of(run).open("a", encoding="utf-8") as log:
-            return subprocess.Popen(command, stdout=log, stderr=log, **settings)
-
-    def _compare(self, run: Run) -> None:
-        """Score a run once more, against the baseline of the same seed, where that was decoded before."""
-        for data_set in run.shared["sets"] if run.shared["metric"] != PERPLEXITY else ():
-            baseline = run.decoded(run.shared["baseline"], data_set) / "text"
-            if run.name != run.shared["baseline"] and baseline.is_file():
-                options = f"{run.shared.get('score_options', '')} --baseline {baseline.relative_to(run.recipe)}"
-                stage = ("--stage", "score", "--test_sets", data_set, "--score_options", options)
-                self._start(run, *stage).wait()
+    def _commands(self, run: Run) -> Iterator[list[str]]:
+        """The commands of a run. The first prepares the data that the runs of an experiment share."""
+        options = self.args.recipe_options.split()
+        yield run.command(self.corpora, *options, "--stop_stage", "tokens")
+        yield run.command(self.corpora, *options)
+        for comparison in _comparisons(run):
+            yield run.command(self.corpora, *options, *comparison)
+        self._keep_scores(run)
 
     def _keep_scores(self, run: Run) -> None:
-        self._compare(run)
         rows = list(scores(run))
         fresh = not self.args.results.is_file()
         with self.args.results.open("a", encoding="utf-8", newline="") as file:
@@ -243,6 +221,15 @@ class Pool:
             writer.writerows(rows)
         shown = ", ".join(f"{row['set']} {row['score']}" for row in rows)
         print(f"{run.label}: {shown} (expected: {run.settings.get('expected', 'not said')})", flush=True)
+
+
+def _comparisons(run: Run) -> Iterator[Sequence[str]]:
+    """Options that score a run once more, against the baseline of the same seed, where that was decoded before."""
+    for data_set in run.shared["sets"] if run.shared["metric"] != PERPLEXITY else ():
+        baseline = run.decoded(run.shared["baseline"], data_set) / "text"
+        if run.name != run.shared["baseline"] and baseline.is_file():
+            options = f"{run.shared.get('score_options', '')} --baseline {baseline.relative_to(run.recipe)}"
+            yield "--stage", "score", "--test_sets", data_set, "--score_options", options
 
 
 def log_of(run: Run) -> Path:

@@ -47,7 +47,8 @@ def reproduce(tmp_path):
     """reproduce(action, *options, table={...}) runs a copy of the script beside a recipe that only writes scores."""
     folder = tmp_path / "my egs"
     (folder / "some" / "mt1").mkdir(parents=True)
-    shutil.copy(EGS / "reproduce.py", folder)
+    for name in ("reproduce.py", "job_pool.py"):
+        shutil.copy(EGS / name, folder)
     run_sh = folder / "some" / "mt1" / "run.sh"
     run_sh.write_text(RECIPE.replace("/usr/bin/env python3", sys.executable))
     run_sh.chmod(0o755)
@@ -139,6 +140,7 @@ def test_a_run_that_fails_is_named_with_its_log_and_does_not_stop_the_others(rep
         (["run"], {}, "error: mine/old/0 needs a corpus; give --corpus texts=DIR, or leave it out by --only"),
         (["run", "--only", "his/*"], {}, "matches --only 'his/*'; `list` shows all"),
         (["run", "--corpus", "texts"], {}, "error: --corpus texts is not NAME=DIR"),
+        (["run", "--corpus", "texts=/d", "--jobs", "0"], {}, "error: --jobs 0 is no number of runs; give 1 or more"),
         (["list"], {"seed": 1}, "reproduce.yaml: mine has an unknown key 'seed'; known: baseline config corpus"),
         (["list"], {"runs": {"a": {"fragment": "x"}}}, "mine/a has an unknown key 'fragment'; known: expected"),
     ],
