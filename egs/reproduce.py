@@ -35,7 +35,7 @@ from espnet_diverse.machine import cpu_model
 EGS = Path(__file__).resolve().parent
 COLUMNS = ("experiment", "run", "seed", "set", "metric", "score", "p", "commit", "processor")
 KEYS = {
-    *("recipe", "corpus", "prepared", "options", "config"),
+    *("recipe", "corpus", "prepared", "options", "config", "decode_config"),
     *("metric", "row", "score_options", "sets", "baseline", "seeds", "runs"),
 }
 RUN_KEYS = {"fragments", "expected", "set", "seeds", "init_param"}
@@ -85,7 +85,8 @@ class Run:
 
     def decoded(self, name: str, data_set: str) -> Path:
         """Folder of the hypotheses of a run of this experiment and seed on a set."""
-        return self.recipe / "exp" / self.tag(name) / "decode" / data_set
+        fragments = self.shared.get("decode_config", "decode").split(",")
+        return self.recipe / "exp" / self.tag(name) / "_".join(Path(each).stem for each in fragments) / data_set
 
     def command(self, corpora: dict[str, str], *more: str) -> list[str]:
         """The command of the recipe, to be started in its folder."""
@@ -102,6 +103,7 @@ class Run:
             *("./run.sh", *source, "--tag", self.tag(self.name), "--seed", str(self.seed)),
             *("--config", shared["config"].format(self.settings["fragments"]), *changes),
             *("--test_sets", " ".join(shared["sets"]), *shared.get("options", ())),
+            *(["--decode_config", shared["decode_config"]] if "decode_config" in shared else []),
             *(["--metric", shared["metric"]] if shared["metric"] != PERPLEXITY else []),
             *(["--score_options", shared["score_options"]] if "score_options" in shared else []),
             *more,

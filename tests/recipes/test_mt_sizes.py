@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+import yaml
 
 EGS = Path(__file__).parents[2] / "egs"
 GERMAN, ENGLISH, SHARED = 8848, 6632, 43_770
@@ -57,6 +58,16 @@ def test_wmt14(size, attention, printed):
     conf = EGS / "wmt14/mt1/conf" / f"{size}.yaml"
     found = parameters([f"model/mt_{size}", conf, "model/shared_embeddings", *attention], SHARED, SHARED)
     assert f"{found / 1e6:.1f}" == printed
+
+
+@pytest.mark.parametrize(("run", "printed"), [("softmax", "39.5"), ("sma", "39.6"), ("sdma", "39.6")])
+def test_the_runs_of_reproduce_at_the_size_of_iwslt14(run, printed):
+    """Table II has these sizes with other vocabularies; the runs have one for both sides."""
+    shared = yaml.safe_load((EGS / "reproduce.yaml").read_text(encoding="utf-8"))["tatoeba_base"]
+    fragments = shared["config"].format(shared["runs"][run]["fragments"]).split(",")
+    size = int(shared["options"][shared["options"].index("--vocab_size") + 1])
+    model = [fragment for fragment in fragments if fragment.partition("/")[0] in ("model", "attention", "losses")]
+    assert f"{parameters(model, size, size) / 1e6:.1f}" == printed
 
 
 def test_wmt17():

@@ -103,6 +103,15 @@ def test_a_row_of_the_score_a_generated_corpus_and_a_prepared_one(reproduce):
     assert (last["--data_dir"], last["--stage"]) == ("/d", "tokens")
 
 
+def test_a_search_of_its_own_has_its_own_folder(reproduce):
+    run_sh = reproduce.folder / "some" / "mt1" / "run.sh"
+    run_sh.write_text(run_sh.read_text().replace('"decode", name', '"decode_real", name'))
+    assert reproduce("run", "--corpus", "texts=/d", decode_config="conf/decode_real.yaml", seeds=[0]).returncode == 0
+    assert {call["--decode_config"] for call in calls(reproduce.folder)} == {"conf/decode_real.yaml"}
+    last = calls(reproduce.folder)[-1]
+    assert last["--score_options"] == " --baseline exp/mine_old_seed0/decode_real/test/text"
+
+
 def test_language_models_have_their_perplexity_and_no_scoring(reproduce):
     assert reproduce("run", "--corpus", "texts=/d", metric="word_perplexity", seeds=[0]).returncode == 0
     assert not any("--metric" in call for call in calls(reproduce.folder))
@@ -160,3 +169,14 @@ def test_the_configurations_of_the_table_merge(experiment, monkeypatch):
         net = "lm" if "lm" in merged else "encoder"
         core = merged[f"{net}_conf"].get("attention", {}).get("core", net)  # of a language model, softmax by default
         assert core in settings["fragments"] or f"{net}_conf.attention.core={core}" in settings["set"]
+
+
+def test_joint_8_has_eight_heads_wherever_joint_4_has_four(monkeypatch):
+    for shared in (shared for shared in TABLE.values() if "joint_8" in shared["runs"]):
+        monkeypatch.chdir(EGS / shared["recipe"])
+        heads = {}
+        for name in ("joint_4", "joint_8"):
+            settings = shared["runs"][name]
+            merged = merge(shared["config"].format(settings["fragments"]).split(","), settings.get("set", []))
+            heads[name] = [merged[net]["attention_heads"] for net in ("encoder_conf", "decoder_conf")]
+        assert heads == {"joint_4": [4, 4], "joint_8": [8, 8]}
