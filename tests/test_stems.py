@@ -80,3 +80,12 @@ def test_options_have_a_module_and_tests_of_their_own(stem):
 def test_the_readme_has_a_row(stem):
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert re.search(rf"^\| `{stem}` \|", readme, flags=re.MULTILINE)
+
+
+@pytest.mark.parametrize("folder", ["heads", "repulsion", "memory"])
+def test_the_readme_has_a_row_for_what_stands_beside_an_attention(folder):
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    (cell,) = re.findall(rf"^\| (`{folder}/[^|]*) \|", readme, flags=re.MULTILINE)
+    named = {name.removeprefix(f"{folder}/") for name in re.findall("`([^`]*)`", cell)}
+    fragments = {path.stem for path in (ROOT / "conf" / folder).glob("*.yaml")}
+    assert named == {name for name in fragments if not name.startswith("lm_")} - {"as_released"}
