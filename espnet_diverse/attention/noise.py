@@ -8,7 +8,9 @@ from torch import Tensor, nn
 from espnet_diverse.attention.inspection import Diagnosis
 from espnet_diverse.functional.precision import linear_in_full_precision
 
-#: Share of the variance of what noise is added to, from which on the noise is reported.
+#: Share of the variance of what noise is added to, from which on the noise is reported: its standard deviation is then
+#: sqrt(0.1) = .32 of theirs. A tenth of the standard deviation is what the default `noise_std` has of normalised
+#: tokens, and less than what it has of the queries that are projected from them.
 LOUD = 0.1
 
 

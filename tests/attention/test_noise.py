@@ -1,10 +1,13 @@
 """Sampling noise: its size and its memory order."""
 
+from pathlib import Path
+
 import pytest
 import torch
+import yaml
 
 from espnet_diverse.attention import build_attention
-from espnet_diverse.attention.noise import LearnedVariance, gaussian_noise, noise_diagnosis, noise_share
+from espnet_diverse.attention.noise import LOUD, LearnedVariance, gaussian_noise, noise_diagnosis, noise_share
 from espnet_diverse.scope import scope
 from espnet_diverse.training.diagnosis import findings
 
@@ -54,6 +57,57 @@ def test_training_knows_how_loud_the_noise_is(options, tokens, queries):
     assert stats["noise_queries"] == pytest.approx(queries / (1 + tokens), rel=0.05)
     warned = [finding for finding in findings(stats, [type(attention.core)]) if "noise" in finding]
     assert len(warned) == (tokens > 0.1) + (queries / (1 + tokens) > 0.1)
+
+
+def shipped(*fragments):
+    """Options of attention in the encoder of fragments in conf/, one after the other."""
+    places = [Path(__file__).parents[2] / "conf" / f"{fragment}.yaml" for fragment in fragments]
+    merged = {}
+    for place in places:
+        merged |= yaml.safe_load(place.read_text())["encoder_conf"]["attention"]
+    return merged
+
+
+SHIPPED = [
+    {"core": "sma"},
+    {"core": "sdma"},
+    shipped("attention/sma"),
+    shipped("attention/sdma"),
+    shipped("attention/sdma", "losses/sdma_text"),
+    shipped("attention/sdma", "losses/sdma_text_half"),
+    {"core": "sdma", "preset": "paper"},
+]
+
+
+def noise_of(core, **options):
+    """The statistics of noise on normalised tokens, with initial weights, and the warnings."""
+    torch.manual_seed(0)
+    attention = build_attention(core, 64, 4, **options)
+    x = torch.nn.functional.layer_norm(torch.randn(8, 60, 64), (64,))
+    with scope() as shared:
+        attention(x, x, x, None)
+    stats = {name: float(value) for name, value in shared.stats().items() if name.startswith("noise")}
+    return stats, findings(stats, [type(attention.core)])
+
+
+@pytest.mark.parametrize("options", SHIPPED, ids=str)
+def test_no_default_is_warned_of_where_a_tenth_of_the_standard_deviation_would_be(options):
+    stats, warnings = noise_of(**options)
+    assert stats["noise_tokens"] ** 0.5 == pytest.approx(0.1, rel=0.01) and warnings == []
+    assert 0.1**2 < stats.get("noise_queries", 0.02) < LOUD / 2
+
+
+def test_the_released_noise_of_queries_is_warned_of():
+    stats, warnings = noise_of("sdma", preset="released")
+    assert stats["noise_tokens"] < LOUD < stats["noise_queries"]
+    assert len(warnings) == 1 and warnings[0].startswith("the noise added to queries has ")
+
+
+@pytest.mark.parametrize(("std", "warned"), [(0.31, False), (0.32, True)])
+def test_a_tenth_is_of_the_variance(std, warned):
+    x = torch.tensor([1.0, -1.0])
+    found = float(noise_share(std, x))
+    assert (found >= noise_diagnosis("tokens", "").threshold) == warned and found == pytest.approx(std**2)
 
 
 def test_the_warning_says_what_to_do():
