@@ -47,7 +47,7 @@ class Diverse:
         ConfigError: `auxiliary_factor` is not a number of 0 or more, or `balance_interval` not a whole one.
     """
 
-    #: Whether ESPnet's loss is the mean over tokens whatever its options are.
+    #: Whether ESPnet's loss is a mean over tokens: here, whatever its options are; of a model, as its options are.
     loss_per_token = False
     #: Whether ESPnet averages the losses of several processes by their tokens, not by their sentences.
     weighted_by_tokens = False
@@ -66,7 +66,8 @@ class Diverse:
         self.auxiliary_factor, self.balance = auxiliary_factor, GradientBalance(balance_interval)
         self._batches = 0
         losses = [loss for loss in self.children() if isinstance(loss, LabelSmoothingLoss)]  # type: ignore[attr-defined]
-        self.loss_per_token = self.loss_per_token or any(loss.normalize_length for loss in losses)
+        by_token = self._has_attention_loss() and any(loss.normalize_length for loss in losses)
+        self.loss_per_token = self.loss_per_token or by_token
         replace_losses(self)  # type: ignore[arg-type]  # a mixin: a module, with ESPnet's class in the bases
         freeze_base(self)  # type: ignore[arg-type]  # no effect without adapters
 
@@ -129,11 +130,18 @@ class Diverse:
         self._batches += 1
         return self._batches % STATISTICS_INTERVAL == 1
 
+    def _has_attention_loss(self) -> bool:
+        """Whether the loss of an attention decoder is part of the task's: ESPnet makes its criterion in any case."""
+        return getattr(self, "ctc_weight", 0.0) < 1
+
     def _auxiliary_scale(self, args: tuple, kwargs: Mapping) -> float | Tensor:
         """What auxiliary losses are multiplied by, so that they weigh the same whatever the task's loss is divided by.
 
         Equation (24) adds them to the negative log likelihood of a whole sentence. Where the task's loss is a mean over
         target tokens, with the end of each sentence where it is one, they are multiplied by sentences / target tokens.
+        `length_normalized_loss` makes only the loss of the attention decoder such a mean; those of CTC and transducers
+        are per sentence. In a hybrid model auxiliary losses follow the attention decoder's, whatever its weight;
+        without it they are per sentence.
         """
         if not self.loss_per_token:
             return self.auxiliary_factor
@@ -171,6 +179,10 @@ class DiverseSTModel(Diverse, ESPnetSTModel):
                 )
             options["st_mtlalpha"] = ctc_weight
         super().__init__(*args, **options)
+
+    def _has_attention_loss(self) -> bool:
+        """Whether an attention decoder translates; one that recognises the source beside it has other tokens."""
+        return self.st_mtlalpha < 1 and not self.st_use_transducer_decoder
 
 
 class DiverseMTModel(Diverse, ESPnetMTModel):
