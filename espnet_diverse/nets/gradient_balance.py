@@ -1,10 +1,15 @@
 """How strongly auxiliary losses pull at the parameters that they share with the task: gradient norms as ratios.
 
 The value of a loss does not say how strongly it acts: a large one may be almost constant. What acts is its gradient.
-Here the gradient norm of each auxiliary loss is divided by that of the task's loss, over the parameters outside
-attention cores and memories, which all losses share.
+Here the gradient norm of each auxiliary loss is divided by that of the task's loss, over the weight matrices of one
+kind (`linear_q` of all layers, say) outside attention cores and memories, and the ratio is that of the kind where it is
+largest. Over all parameters together it would say little: most of the task's gradient is in feed-forward and output
+layers and in projections of values. The losses of SDMA act on the queries, and may pull at `linear_q` several times as
+hard as the task while they have a small share of the gradient of the whole. Vectors are left out: a shift of all keys
+changes no softmax, so that the task has no gradient in their bias, and little in some gains.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 import torch
@@ -13,66 +18,98 @@ from torch import Tensor, nn
 from espnet_diverse.attention import Core
 from espnet_diverse.nets.memory import Memory
 
+#: Ratio above which training warns. With initial weights text translation by SDMA is well below it at the strength of
+#: the paper, and above it 16.9 times as strong, as the first runs of egs/multi30k/mt1/RESULTS.md were.
+STRONG = 3.0
+
+_UNSEEN = -1  # no sum of versions
+
 
 class GradientBalance:
-    """Measures the ratios in some training batches, and remembers the last ones.
+    """Says in which training batches the ratios are measured.
 
     Args:
-        interval: Number of training batches from one measurement to the next; 0 never measures. One measurement takes
+        interval: Number of optimizer updates from one measurement to the next; 0 never measures. One measurement takes
             a backward pass for the task and one for each auxiliary loss.
     """
 
     def __init__(self, interval: int):
         self.interval = interval
-        self.ratios: dict[str, Tensor] = {}
-        self._batches = 0
+        self._updates = 0
+        self._seen: int | None = None
 
     def state(self) -> dict:
-        """The number of training batches so far and the last ratios, for a checkpoint."""
-        return {"batches": self._batches, "ratios": self.ratios}
+        """The number of updates that were counted, and whether training has begun, for a checkpoint."""
+        return {"updates": self._updates, "begun": self._seen is not None}
 
     def load_state(self, state: Mapping) -> None:
-        """Go on after the batches of `state`."""
-        self._batches, self.ratios = state["batches"], dict(state["ratios"])
+        """Go on after the updates of `state` and one that no forward pass has seen, after which it was saved."""
+        self._updates = state.get("updates", 0)  # former checkpoints count batches; they begin anew
+        self._seen = _UNSEEN if state.get("begun") else None
 
     def is_due(self, model: nn.Module) -> bool:
-        """Count a training batch; return whether the ratios are to be measured in it.
+        """Count updates; return whether the ratios are to be measured in this batch.
 
-        Never in evaluation or without gradients, nor for compiled layers, whose backward pass can run only once.
+        They are in the first batch of training, and in the first after each further `interval` updates. An update
+        raises the version counters of parameters (see `attention/update_counter.py`); batches whose gradients are
+        accumulated see the same versions. Never in evaluation or without gradients, nor for compiled layers, whose
+        backward pass can run only once.
         """
         if not (self.interval and model.training and torch.is_grad_enabled()):
             return False
-        self._batches += 1
-        if (self._batches - 1) % self.interval:
+        versions = sum(parameter._version for parameter in model.parameters() if parameter.requires_grad)
+        former, self._seen = self._seen, versions
+        if versions == former:
+            return False
+        self._updates += former is not None
+        if self._updates % self.interval:
             return False
         return all(module._compiled_call_impl is None for module in model.modules())
 
-    def measure(self, model: nn.Module, task: Tensor, auxiliary: Mapping[str, Tensor]) -> None:
-        """Set `ratios` by name of the loss, () each.
 
-        Args:
-            model: The model; its parameters get no gradients from this.
-            task: Loss of the task, one value.
-            auxiliary: Weighted auxiliary losses by name, one value each.
-        """
-        parameters = shared_parameters(model)
-        if not parameters:
-            return
-        norm = gradient_norm(task, parameters)
-        self.ratios = {name: gradient_norm(loss, parameters) / norm for name, loss in auxiliary.items()}
+def gradient_ratios(model: nn.Module, task: Tensor, auxiliary: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the gradient norm of each loss relative to the task's, where it is largest: () each, by name of the loss.
+
+    A ratio is over the matrices of one kind in which both losses have a gradient; it is 0 if there are none. A model
+    without matrices has no ratios.
+
+    Args:
+        model: The model; its parameters get no gradients from this.
+        task: Loss of the task, one value.
+        auxiliary: Weighted auxiliary losses by name, one value each.
+    """
+    kinds, matrices = shared_matrices(model)
+    if not matrices:
+        return {}
+    of_task = gradient_norms(task, matrices)
+    ratios = {}
+    for name, loss in auxiliary.items():
+        both = defaultdict(list)
+        for kind, own, of_same in zip(kinds, gradient_norms(loss, matrices), of_task, strict=True):
+            if own is not None and of_same is not None:
+                both[kind].append(torch.stack([own, of_same]))
+        norms = [torch.stack(pairs).norm(dim=0) for pairs in both.values()]
+        # A kind in which the task's gradient is zero, as behind a matrix that begins as zeros, cannot be compared.
+        found = [torch.where(of_same == 0, 0, own / of_same) for own, of_same in norms]
+        ratios[name] = torch.stack(found).max() if found else loss.new_zeros(())
+    return ratios
 
 
-def shared_parameters(model: nn.Module) -> list[Tensor]:
-    """Trainable parameters outside attention cores and memories."""
+def shared_matrices(model: nn.Module) -> tuple[list[str], list[Tensor]]:
+    """Trainable parameters of two or more dimensions outside attention cores and memories, and the kind of each.
+
+    A kind is the last two parts of a parameter's name that are no numbers: "linear_q.weight" in whatever layer.
+    """
     parts = [module for module in model.modules() if isinstance(module, Core | Memory)]
     own = {parameter for part in parts for parameter in part.parameters()}
-    return [parameter for parameter in model.parameters() if parameter.requires_grad and parameter not in own]
+    found = {name: p for name, p in model.named_parameters() if p.requires_grad and p.dim() > 1 and p not in own}
+    kinds = [".".join([part for part in name.split(".") if not part.isdigit()][-2:]) for name in found]
+    return kinds, list(found.values())
 
 
-def gradient_norm(loss: Tensor, parameters: Sequence[Tensor]) -> Tensor:
-    """Euclidean norm () of the gradient of `loss` for all `parameters` together; the graph of `loss` is kept."""
+def gradient_norms(loss: Tensor, parameters: Sequence[Tensor]) -> list[Tensor | None]:
+    """Euclidean norm () of the gradient of `loss` for each parameter, None without one; the graph of `loss` is kept."""
     if not loss.requires_grad:
-        return loss.new_zeros(())
+        return [None] * len(parameters)
     found = torch.autograd.grad(loss.sum(), parameters, retain_graph=True, allow_unused=True)
-    norms = [gradient.float().norm() for gradient in found if gradient is not None]
-    return torch.stack(norms).norm() if norms else loss.new_zeros(())
+    return [None if gradient is None else gradient.float().norm() for gradient in found]

@@ -19,7 +19,7 @@ from espnet_diverse.errors import ConfigError
 from espnet_diverse.functional.sentence_ends import add_sos_eos
 from espnet_diverse.nets.adapter import freeze_base
 from espnet_diverse.nets.classification_model import ClassificationModel
-from espnet_diverse.nets.gradient_balance import GradientBalance
+from espnet_diverse.nets.gradient_balance import GradientBalance, gradient_ratios
 from espnet_diverse.nets.label_smoothing import replace_losses
 from espnet_diverse.nets.processes import token_count
 from espnet_diverse.nets.replace_attention import signature_with
@@ -39,7 +39,7 @@ class Diverse:
         args: Arguments of ESPnet's model.
         auxiliary_factor: Factor of all auxiliary losses. 1 is equation (24) of the SDMA paper and its released code for
             speech; its released code for text adds up three kinds of attention, which is a factor of 3.
-        balance_interval: Number of training batches from one measurement of gradient norms to the next, 0 for none.
+        balance_interval: Number of updates from one measurement of gradient norms to the next, 0 for none.
         options: Options of ESPnet's model, and `conditions`: the values of each condition that the model depends on, in
             the order of their indices; by default none.
 
@@ -82,9 +82,9 @@ class Diverse:
         Returns:
             Loss (1,), statistics of (1,) each, and weight (1,), as ESPnet's model. The statistics also have
             `loss_task`, the loss of ESPnet's model alone, `aux_<name>` for each loss of the attention modules, the
-            statistics of those modules (in training every `STATISTICS_INTERVAL` batches), and in training
-            `gradient_<name>`: the norm of the gradient of that loss relative to that of the task's loss, as it was last
-            measured (see `nets/gradient_balance.py`).
+            statistics of those modules (in training every `STATISTICS_INTERVAL` batches), and in the training batches
+            that measure it `gradient_<name>`: the norm of the gradient of that loss relative to that of the task's loss
+            (see `nets/gradient_balance.py`).
         """
         indices = {condition: kwargs.pop(condition)[:, 0] for condition in CONDITIONS if condition in kwargs}
         for condition in indices:
@@ -98,13 +98,12 @@ class Diverse:
         if auxiliary:  # all processes of a training have them or none: the scale may need the counts of the others
             scale = self._auxiliary_scale(args, kwargs)
             auxiliary = {name: scale * value for name, value in auxiliary.items()}
+        added = {f"aux_{name}": value.detach() for name, value in auxiliary.items()} | shared.stats()
         if auxiliary and self.balance.is_due(self):  # type: ignore[arg-type]
-            self.balance.measure(self, loss, auxiliary)  # type: ignore[arg-type]
+            ratios = gradient_ratios(self, loss, auxiliary)  # type: ignore[arg-type]
+            added |= {f"gradient_{name}": ratio for name, ratio in ratios.items()}
         loss = loss + sum(auxiliary.values())
         stats["loss"] = loss.detach()
-        added = {f"aux_{name}": value.detach() for name, value in auxiliary.items()} | shared.stats()
-        if self.training:  # type: ignore[attr-defined]
-            added |= {f"gradient_{name}": ratio for name, ratio in self.balance.ratios.items()}
         return loss, stats | force_gatherable(added, loss.device), weight
 
     def train(self, mode: bool = True):

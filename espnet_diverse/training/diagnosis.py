@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping
 from torch import nn
 
 from espnet_diverse.attention import Diagnosis, Monitored
+from espnet_diverse.nets.gradient_balance import STRONG
 
 Parts = Collection[type[Monitored]]
 """Classes of the parts of a model that declare auxiliary losses and diagnoses."""
@@ -19,7 +20,7 @@ def findings(stats: Mapping[str, float], parts: Parts) -> list[str]:
     """Return one sentence for each problem in the training statistics of an epoch.
 
     Reported are statistics that the parts of the model declare in `DIAGNOSES`, from their thresholds on, and the
-    auxiliary loss with the largest gradient if that is larger than the gradient of the task's loss.
+    auxiliary loss that pulls most if its gradient is more than `STRONG` times that of the task's loss.
 
     Args:
         stats: Means over the epoch of the statistics that `Diverse.forward` returns.
@@ -39,10 +40,10 @@ def _outweighing(stats: Mapping[str, float], parts: Parts) -> list[str]:
     known = {name: loss for part in parts for name, loss in part.LOSSES.items()}
     ratios = {name.removeprefix("gradient_"): value for name, value in stats.items() if name.startswith("gradient_")}
     strongest = max(ratios, key=ratios.get, default=None)
-    if strongest is None or not ratios[strongest] > 1:
+    if strongest is None or not ratios[strongest] > STRONG:
         return []
     weight = known[strongest].weight if strongest in known else "its weight"
     return [
-        f"the gradient of the auxiliary loss {strongest} is {ratios[strongest]:.3g} times that of the task's loss; "
-        f"lower {weight} or auxiliary_factor"
+        f"the gradient of the auxiliary loss {strongest} is {ratios[strongest]:.3g} times that of the task's loss "
+        f"where it is strongest; lower {weight} or auxiliary_factor"
     ]

@@ -34,6 +34,7 @@ def signalled(monkeypatch):
 
 
 MANY = ["batch_size=2", "accum_grad=2", "save_interval_steps=2", "keep_nbest_models=1"]
+MANY += ["model_conf.balance_interval=2"]  # so that each epoch, of 3 updates, has a measurement
 
 
 @pytest.fixture(scope="module")
