@@ -65,7 +65,8 @@ def run_stream(args: argparse.Namespace) -> int:
     shown, latencies, interrupts = _Printer(args.output_format), Latencies(), Interrupts()
     rate = recognizer.search.rate
     try:
-        with interrupts.handled(), open_live(args.sources[0], args.pcm_rate, rate, real_time=args.real_time) as blocks:
+        # In this order: to open a FIFO may wait for its writer, which an interrupt is to end at once.
+        with open_live(args.sources[0], args.pcm_rate, rate, real_time=args.real_time) as blocks, interrupts.handled():
             for result in recognizer.stream(interrupts.between(blocks)):
                 latencies.add(result)
                 shown.print(result)

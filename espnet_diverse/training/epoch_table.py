@@ -58,7 +58,9 @@ class EpochTable(Reporter):
         if ratios:
             shown = ", ".join(f"{name.removeprefix(_GRADIENT)} {value:.2g}" for name, value in ratios.items())
             print(f"      gradient norms relative to the task's: {shown}", flush=True)
-        for finding in findings(phases["train"], self.parts):
+        # In the first updates the task has hardly a gradient in the queries: attention is even, whatever they are.
+        judged = phases["train"] if self.epoch > 1 else {k: v for k, v in phases["train"].items() if k not in ratios}
+        for finding in findings(judged, self.parts):
             logging.warning("epoch %d: %s", self.epoch, finding)
 
     def _print_row(self) -> None:

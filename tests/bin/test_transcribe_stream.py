@@ -10,7 +10,7 @@ import subprocess
 import sys
 import termios
 import threading
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 
 import numpy as np
 import pytest
@@ -161,6 +161,26 @@ def test_an_interrupt_during_the_search_loses_no_text(streaming_run, expected, m
     finally:
         signal.signal(signal.SIGINT, before)
     assert capsys.readouterr().out.splitlines() == expected[:1]
+
+
+def test_an_interrupt_ends_the_wait_for_a_writer_at_once(streaming_run, monkeypatch):
+    from espnet_diverse.audio import live
+
+    waited = []
+
+    @contextmanager
+    def opened(*arguments, **options):
+        signal.raise_signal(signal.SIGINT)
+        waited.append("on")
+        yield iter([])
+
+    monkeypatch.setattr(live, "open_live", opened)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        assert call(streaming_run, *HOW, "-") == 0
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert not waited
 
 
 def test_a_model_that_does_not_stream_is_refused(streaming_run, recording, tmp_path, capsys):
