@@ -17,7 +17,7 @@ from typing import TextIO
 GRACE = 60.0
 """Seconds in which a program that was asked to stop may end; after them it is killed. Training needs at most 25 until
 its next update is done, and then saves."""
-_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class Job:
@@ -50,6 +50,8 @@ class Job:
         except BlockingIOError:
             self.unlock()
             return False
+        except OSError:  # of a file system without locks
+            pass
         return True
 
     def unlock(self) -> None:
@@ -83,7 +85,7 @@ class Pool:
         deadline: Time of `time.monotonic` after which nothing is started and what runs is stopped.
 
     Attributes:
-        signals: Signals of SIGTERM and SIGINT that came, in their order.
+        signals: Signals of SIGTERM, SIGINT and SIGHUP that came, in their order.
     """
 
     def __init__(self, size: int, deadline: float = float("inf")):
@@ -160,8 +162,11 @@ class Pool:
         for job in list(self._active):
             self._leave(job, "stopped")
         handed, limit = 0, time.monotonic() + GRACE
+        if not self.signals:
+            for job in stopped:
+                job.hand_on(signal.SIGTERM)
         while stopped and time.monotonic() < limit:
-            numbers = self.signals[handed:] or ([] if handed else [signal.SIGTERM])
+            numbers = self.signals[handed:]
             for number in numbers:
                 for job in stopped:
                     job.hand_on(number)
