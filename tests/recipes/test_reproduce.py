@@ -180,3 +180,9 @@ def test_joint_8_has_eight_heads_wherever_joint_4_has_four(monkeypatch):
             merged = merge(shared["config"].format(settings["fragments"]).split(","), settings.get("set", []))
             heads[name] = [merged[net]["attention_heads"] for net in ("encoder_conf", "decoder_conf")]
         assert heads == {"joint_4": [4, 4], "joint_8": [8, 8]}
+
+
+def test_no_score_is_kept_twice():
+    rows = (EGS / "reproduce.tsv").read_text(encoding="utf-8").splitlines()
+    keys = ["\t".join(row.split("\t")[:5]) for row in rows]
+    assert len(keys) == len(set(keys))
