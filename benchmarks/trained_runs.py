@@ -41,7 +41,7 @@ from translation import round_of
 from espnet_diverse.registration import fast_start
 
 CPU = torch.device("cpu")
-HEADS, SLOTS = {"LR / log2 H": 3, "distance": 2}, {"diversity of slots": 2}  # what is measured, with its digits
+DIGITS = {"LR / log2 H": 3, "distance": 2, "diversity of slots": 2}  # of what is measured beside score, time and memory
 
 
 @dataclass(frozen=True)
@@ -66,8 +66,7 @@ class Row:
     decoding: float
 
     def __str__(self) -> str:
-        digits = HEADS | SLOTS
-        measures = " | ".join(_number(value, digits[name]) for name, value in self.measures.items())
+        measures = " | ".join(_number(value, DIGITS[name]) for name, value in self.measures.items())
         ratios = f"{self.step:.2f} | {self.peak:.2f} | {self.decoding:.2f}"
         return f"| {self.run} | {self.score:.1f} | {measures} | {self.parameters / 1e6:.2f} M | {ratios} |"
 
@@ -148,10 +147,8 @@ def _score(folder: Path, args: Namespace) -> float:
 
 
 def _measures(folder: Path, args: Namespace) -> dict[str, float]:
-    (name,), heads = SLOTS, {}
-    if args.task != "lm":
-        heads = dict(zip(HEADS, _redundancy(folder, args), strict=True))
-    return heads | {name: _diversity(folder)}
+    redundancy, distance = (math.nan, math.nan) if args.task == "lm" else _redundancy(folder, args)
+    return dict(zip(DIGITS, (redundancy, distance, _diversity(folder)), strict=True))
 
 
 def _diversity(folder: Path) -> float:

@@ -8,9 +8,12 @@
 reproduce.yaml holds the runs: a recipe, what all runs of an experiment share, and for each run its fragments, its seeds
 and the figure that was expected before it was run. Each finished run adds its scores to reproduce.tsv; if the baseline
 of the same seed was decoded before, the p-value of a paired bootstrap test stands beside them. A run with scores there
-is done. `--minutes 10` cuts the work into pieces. Then, and on SIGTERM and SIGINT, the programs that run are asked to
-stop, and what has not ended a minute later is killed; the exit code is 75, or 130 after SIGINT, as long as runs are
-left. Training saves within the epoch and another call goes on from there; another stage that was stopped begins again.
+is done. `--minutes 10` cuts the work into pieces. Then, and on SIGTERM, SIGINT and SIGHUP, the programs that run are
+asked to stop, and what has not ended a minute later is killed. Training saves within the epoch and another call goes on
+from there; another stage that was stopped begins again.
+
+The exit code is 0 when all runs are done, 75 as long as another call has something to go on with (130 after SIGINT),
+and 1 when all runs that are left have failed.
 """
 
 import argparse
@@ -201,9 +204,9 @@ class Walk:
                 print(f"error: {job.name} failed; its log is {job.log}", file=sys.stderr)
         left = sum(job.state != "done" for job in self.jobs)
         print(f"{len(self.jobs) - left} runs done, {left} left")
-        if not left:
-            return 0
-        return INTERRUPTED if signal.SIGINT in pool.signals else STOPPED
+        if left and signal.SIGINT in pool.signals:
+            return INTERRUPTED
+        return STOPPED if any(job.state not in ("done", "failed") for job in self.jobs) else min(left, 1)
 
     def _commands(self, run: Run) -> Iterator[list[str]]:
         """The commands of a run. The first prepares the data that the runs of an experiment share."""

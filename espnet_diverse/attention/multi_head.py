@@ -216,8 +216,10 @@ class MultiHeadAttention(nn.Module):
         if self.selection is None:
             return
         mode = self.selection.training
-        selected = self.selection.eval()(1)
-        self.selection.train(mode)  # the module that this is a copy of may go on
+        try:
+            selected = self.selection.eval()(1)
+        finally:
+            self.selection.train(mode)  # the module that this is a copy of may go on
         for name in ("linear_q", "linear_k", "linear_v", "linear_pos")[: 4 if self.relative else 3]:
             setattr(self, name, selected.pruned(getattr(self, name)))
         for name in ("pos_bias_u", "pos_bias_v")[: 2 if self.relative else 0]:

@@ -129,6 +129,9 @@ def test_a_pruned_copy_leaves_the_mode_of_every_module(strategy, training):
     with languages(1):
         module.pruned()
     assert {part.training for part in module.modules()} == {training}
+    with languages(1, 2), pytest.raises(ValueError):
+        module.pruned()
+    assert {part.training for part in module.modules()} == {training}
 
 
 @each_strategy

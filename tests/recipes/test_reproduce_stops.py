@@ -156,6 +156,14 @@ def test_a_signal_is_handed_on_and_waits_for_what_is_saved(walk, number, code):
     assert walk.call("--only", "*/old/*", takes={"train": 60})[0] == 0 and "old train goes on" in walk.notes()
 
 
+def test_a_signal_after_the_time_is_handed_on_too(walk):
+    process = walk.start("--only", "*/old/*", "--minutes", "0.05", takes={"train": 60})
+    walk.wait_for("old train SIGTERM")
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) == 130
+    assert walk.notes()[1:] == [f"old train {what}" for what in ("begins", "SIGTERM", "SIGINT", "saved")]
+
+
 def test_a_signal_during_the_preparation_is_handed_on(walk):
     process = walk.start("--jobs", "2", takes={"prepare": 60})
     walk.wait_for("old prepare begins")
@@ -195,7 +203,7 @@ def test_a_failing_comparison_fails_the_run(walk):
     broken = (walk.recipe / "program").read_text().replace("ends =", "1 / (step != 'compare')\nends =")
     (walk.recipe / "program").write_text(broken)
     returned, said = walk.call()
-    assert returned == 75 and "error: mine/new/0 failed; its log is " in said
+    assert returned == 1 and "error: mine/new/0 failed; its log is " in said
     assert "new" not in walk.results.read_text()
 
 
