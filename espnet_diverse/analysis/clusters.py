@@ -18,6 +18,18 @@ from espnet_diverse.analysis.collect import KINDS
 from espnet_diverse.attention.cluster_usage import COLLAPSED, UNIFORM
 
 HEADER = ("what is clustered", "C", "clusters used", "clusters a position", "collapsed", "uniform")
+TERMS = (
+    (
+        "clusters used",
+        "Perplexity of the mean usage: 1 where all positions (frames, tokens or queries) fall into one cluster, C "
+        f"where all clusters are used alike. A mixture is called collapsed below {COLLAPSED:g}.",
+    ),
+    (
+        "clusters a position",
+        "Perplexity of a position's own posterior: 1 where each position has one cluster, C where the mixture tells no "
+        f"position from another. A mixture is called uniform from {UNIFORM:g} C on.",
+    ),
+)
 
 
 @dataclass

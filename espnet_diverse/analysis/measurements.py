@@ -9,6 +9,7 @@ import numpy as np
 from espnet.nets.pytorch_backend.transformer.subsampling import TooShortUttError
 from espnet2.train.abs_espnet_model import AbsESPnetModel
 
+from espnet_diverse.analysis.attention_distance import SELF_ATTENTION, AttentionDistance
 from espnet_diverse.analysis.clusters import ClusterUse
 from espnet_diverse.analysis.collect import Observation, observe
 from espnet_diverse.analysis.query_map import QuerySample
@@ -29,6 +30,7 @@ class Survey:
         utterances: Ids of the utterances that were measured.
         skipped: The reason for each utterance that could not be measured, by id.
         redundancy: Redundancy by kind of attention, a key of `collect.KINDS`.
+        distances: Mean attention distance by kind of attention and by the name of a matrix.
         clusters: Use of clusters by kind of attention and by what is clustered.
         queries: Sample of the queries of the last layer by kind of attention.
     """
@@ -36,6 +38,7 @@ class Survey:
     utterances: list[str] = field(default_factory=list)
     skipped: dict[str, str] = field(default_factory=dict)
     redundancy: dict[str, Redundancy] = field(default_factory=lambda: defaultdict(Redundancy))
+    distances: dict[tuple[str, str], AttentionDistance] = field(default_factory=lambda: defaultdict(AttentionDistance))
     clusters: dict[tuple[str, str], ClusterUse] = field(default_factory=lambda: defaultdict(ClusterUse))
     queries: dict[str, QuerySample] = field(default_factory=dict)
 
@@ -127,6 +130,10 @@ def survey(
         result.utterances.append(utterance)
         for kind, observation in seen.items():
             result.redundancy[kind].add(observation.weights, observation.outputs)
+            if kind in SELF_ATTENTION:
+                result.distances[kind, "attention"].add(observation.weights)
+                for name, shown in observation.maps.items():
+                    result.distances[kind, name].add(shown.values)
             for clustered, posteriors in observation.posteriors.items():
                 result.clusters[kind, clustered].add(posteriors)
             result.queries.setdefault(kind, QuerySample(len(conditions))).add(observation.queries)

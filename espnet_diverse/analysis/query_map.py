@@ -1,6 +1,12 @@
-"""Maps the queries of all heads to a plane by t-SNE, van der Maaten and Hinton 2008, "Visualizing data using t-SNE"."""
+"""Whether the heads of a layer ask different questions: where their queries are in the space of queries.
+
+They are mapped to a plane by t-SNE (van der Maaten and Hinton 2008, "Visualizing data using t-SNE"), and their
+separation is measured by the silhouette (Rousseeuw 1987, "Silhouettes: a graphical aid to the interpretation and
+validation of cluster analysis"), each head being a cluster.
+"""
 
 import math
+from types import ModuleType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,12 +53,33 @@ def embed(queries: NDArray) -> NDArray:
     Raises:
         ConfigError: scikit-learn is not installed.
     """
-    try:
-        from sklearn.manifold import TSNE
-    except ImportError as error:
-        raise ConfigError("t-SNE of queries needs scikit-learn; install it with pip install scikit-learn") from error
+    manifold, _ = _scikit_learn()
     heads, count, width = queries.shape
     # Perplexity is about the number of neighbours of a point, and must be well below the number of points.
     perplexity = min(PERPLEXITY, (heads * count - 1) / 3)
-    points = TSNE(perplexity=perplexity, random_state=SEED, n_jobs=1).fit_transform(queries.reshape(-1, width))
+    points = manifold.TSNE(perplexity=perplexity, random_state=SEED, n_jobs=1).fit_transform(queries.reshape(-1, width))
     return points.reshape(heads, count, 2)
+
+
+def separation(queries: NDArray) -> float:
+    """Compute the mean silhouette of queries (H, n, D): 1 where the queries of a head are close to each other and far
+    from those of others, 0 where heads overlap, below 0 where queries are closer to those of another head.
+
+    It is not a number if there is only one head. Distances are Euclidean.
+
+    Raises:
+        ConfigError: scikit-learn is not installed.
+    """
+    _, metrics = _scikit_learn()
+    heads, count, width = queries.shape
+    if heads == 1:
+        return math.nan
+    return float(metrics.silhouette_score(queries.reshape(-1, width), np.repeat(np.arange(heads), count)))
+
+
+def _scikit_learn() -> tuple[ModuleType, ModuleType]:
+    try:
+        from sklearn import manifold, metrics
+    except ImportError as error:
+        raise ConfigError("t-SNE of queries needs scikit-learn; install it with pip install scikit-learn") from error
+    return manifold, metrics

@@ -20,6 +20,29 @@ from espnet_diverse.analysis.collect import KINDS
 from espnet_diverse.functional.redundancy import head_redundancy_matrix, layer_redundancy, pairwise_distance
 
 HEADER = ("attention", "layers", "heads", "LR (bits)", "LR / log2 H", "HR", "distance", "entropy (nats)")
+TERMS = (
+    (
+        "LR, layer redundancy",
+        "How alike the heads of one layer are: log2 H minus the Jensen-Shannon divergence of their attention weights, "
+        "mean over layers and queries. 0: heads look at different places; log2 H bits, or 1 after division by log2 H: "
+        "all look at the same. Published tables give the divided form.",
+    ),
+    (
+        "HR, head redundancy",
+        "How alike any two heads of the model are: 1 minus their Jensen-Shannon divergence in bits, mean over all "
+        "pairs, each head with itself included. It lies between 1 / (layers × heads) and 1.",
+    ),
+    (
+        "distance",
+        "Mean Euclidean distance of the outputs of two heads of a layer at the same position, before the output "
+        "projection. The larger, the more the heads differ; compare it only between models of one width.",
+    ),
+    (
+        "entropy",
+        "How widely a query attends, in nats: 0 where it looks at one position, log T where at all T alike. Mean over "
+        "queries, heads and layers.",
+    ),
+)
 _MEASURES = ("lr_bits", "lr_normalised", "hr", "distance", "entropy")
 
 

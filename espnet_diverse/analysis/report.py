@@ -1,13 +1,14 @@
 """Writes the results of `espnet-diverse analyse`: pictures, numbers (JSON and npz) and an HTML page that shows them."""
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from espnet_diverse.analysis import clusters, head_sharing, redundancy
+from espnet_diverse.analysis import attention_distance, clusters, head_sharing, redundancy
 from espnet_diverse.analysis.collect import KINDS, Observation
 from espnet_diverse.analysis.head_sharing import Ownership
 from espnet_diverse.analysis.heads import HeadMaps, draw, drawable
@@ -21,47 +22,10 @@ from espnet_diverse.analysis.plots import (
     draw_queries,
     draw_sharing,
 )
-from espnet_diverse.analysis.query_map import embed
+from espnet_diverse.analysis.query_map import embed, separation
 from espnet_diverse.analysis.sections import Section
-from espnet_diverse.attention.cluster_usage import COLLAPSED, UNIFORM
 from espnet_diverse.data.atomic_files import staged_directory, write_text
 from espnet_diverse.progress import progress
-
-TERMS = (
-    (
-        "LR, layer redundancy",
-        "How alike the heads of one layer are: log2 H minus the Jensen-Shannon divergence of their attention weights, "
-        "mean over layers and queries. 0: heads look at different places; log2 H bits, or 1 after division by log2 H: "
-        "all look at the same. Published tables give the divided form.",
-    ),
-    (
-        "HR, head redundancy",
-        "How alike any two heads of the model are: 1 minus their Jensen-Shannon divergence in bits, mean over all "
-        "pairs, each head with itself included. It lies between 1 / (layers × heads) and 1.",
-    ),
-    (
-        "distance",
-        "Mean Euclidean distance of the outputs of two heads of a layer at the same position, before the output "
-        "projection. The larger, the more the heads differ; compare it only between models of one width.",
-    ),
-    (
-        "entropy",
-        "How widely a query attends, in nats: 0 where it looks at one position, log T where at all T alike. Mean over "
-        "queries, heads and layers.",
-    ),
-)
-CLUSTER_TERMS = (
-    (
-        "clusters used",
-        "Perplexity of the mean usage: 1 where all positions (frames, tokens or queries) fall into one cluster, C "
-        f"where all clusters are used alike. A mixture is called collapsed below {COLLAPSED:g}.",
-    ),
-    (
-        "clusters a position",
-        "Perplexity of a position's own posterior: 1 where each position has one cluster, C where the mixture tells no "
-        f"position from another. A mixture is called uniform from {UNIFORM:g} C on.",
-    ),
-)
 
 
 @dataclass(frozen=True)
@@ -91,18 +55,20 @@ def write_report(
 ) -> None:
     """Write analysis.html, analysis.json, analysis.npz and pictures/ into `output_dir`, the page last."""
     queries = {kind: sample.queries() for kind, sample in survey.queries.items()}
+    separated = {kind: separation(each) for kind, each in queries.items()}
     points = {kind: embed(queries[kind]) for kind in progress(list(queries), "t-SNE of queries", unit="picture")}
     output_dir.mkdir(parents=True, exist_ok=True)
     (output_dir / "analysis.html").unlink(missing_ok=True)  # the page of an earlier model
     page = Page(title)
     with staged_directory(output_dir / "pictures") as folder:
         _redundancy_section(page, survey, folder)
+        _distance_section(page, survey)
         _cluster_section(page, survey, folder)
         _sharing_section(page, owned, folder)
         for section in sections:
             section.show(page, folder)
         _example_section(page, example, folder)
-        _query_section(page, points, folder)
+        _query_section(page, points, separated, folder)
     arrays = _arrays(survey, example, {"query": queries, "tsne": points}) | head_sharing.arrays(owned)
     for section in sections:
         arrays |= section.arrays()
@@ -111,6 +77,8 @@ def write_report(
         "utterances": len(survey.utterances),
         "skipped": survey.skipped,
         "redundancy": redundancy.summary(survey.redundancy),
+        "attention_distance": attention_distance.summary(survey.distances),
+        "query_separation": {kind: None if math.isnan(each) else each for kind, each in separated.items()},
         "clusters": clusters.summary(survey.clusters),
         "heads": head_sharing.summary(owned),
         **{section.key: section.summary() for section in sections},
@@ -128,17 +96,12 @@ def _redundancy_section(page: Page, survey: Survey, folder: Path) -> None:
     )
     page.heading("Redundancy of attention heads")
     page.table(redundancy.HEADER, redundancy.rows(survey.redundancy))
-    page.terms(TERMS)
+    page.terms(redundancy.TERMS)
     if missing := [name for kind, name in KINDS.items() if kind not in survey.redundancy]:
         page.paragraph(f"Left out, because they keep no matrix of weights for each head: {', '.join(missing)}.")
     page.paragraph("LR of each layer in bits, from the first layer to the last:")
     by_layer = {kind: each.lr_by_layer() for kind, each in survey.redundancy.items()}
-    most = max(map(len, by_layer.values()))
-    rows = [
-        [KINDS[kind], *(f"{lr:.3f}" for lr in layers), *[""] * (most - len(layers))]
-        for kind, layers in by_layer.items()
-    ]
-    page.table(["layer", *map(str, range(1, most + 1))], rows)
+    _layer_table(page, [(KINDS[kind], *(f"{lr:.3f}" for lr in layers)) for kind, layers in by_layer.items()])
     for kind, each in survey.redundancy.items():
         path = folder / f"{kind}.redundancy.png"
         draw_pairs(KINDS[kind], each.matrix(), each.shape, path)
@@ -150,13 +113,31 @@ def _redundancy_section(page: Page, survey: Survey, folder: Path) -> None:
         )
 
 
+def _distance_section(page: Page, survey: Survey) -> None:
+    if not survey.distances:
+        return
+    page.heading("How far heads look")
+    page.paragraph(
+        "Mean attention distance of self-attention, in encoder frames or tokens: the distance of a position from the "
+        "query, weighted by the attention that it gets, mean over queries, heads and utterances. Small: heads look at "
+        "their neighbours. Semantic masks have one too. From the first layer to the last:"
+    )
+    _layer_table(page, attention_distance.rows(survey.distances))
+
+
+def _layer_table(page: Page, rows: Sequence[Sequence[str]]) -> None:
+    """Add rows of a name and a cell for each layer; encoder and decoder may have different numbers of layers."""
+    most = max(map(len, rows))
+    page.table(["layer", *map(str, range(1, most))], [[*row, *[""] * (most - len(row))] for row in rows])
+
+
 def _cluster_section(page: Page, survey: Survey, folder: Path) -> None:
     page.heading("Clusters")
     if not survey.clusters:
         page.paragraph("This model's attention has no clusters: cluster usage is left out.")
         return
     page.table(clusters.HEADER, clusters.rows(survey.clusters))
-    page.terms(CLUSTER_TERMS)
+    page.terms(clusters.TERMS)
     for kind in survey.redundancy:
         uses = {clustered: use for (where, clustered), use in survey.clusters.items() if where == kind}
         if not uses:
@@ -234,8 +215,13 @@ def _example_section(page: Page, example: Example, folder: Path) -> None:
         )
 
 
-def _query_section(page: Page, points: dict[str, np.ndarray], folder: Path) -> None:
+def _query_section(page: Page, points: dict[str, np.ndarray], separated: dict[str, float], folder: Path) -> None:
     page.heading("Queries of the last layers")
+    page.table(["attention", "separation"], [(KINDS[kind], f"{each:.3f}") for kind, each in separated.items()])
+    page.paragraph(
+        "Separation of heads: the mean silhouette of the queries, each head being a cluster. 1: the queries of a head "
+        "are alike and unlike those of others; 0: heads overlap."
+    )
     path = folder / "queries.png"
     draw_queries({KINDS[kind]: each for kind, each in points.items()}, path)
     numbers = ", ".join(f"{each.shape[0] * each.shape[1]} of the {KINDS[kind]}" for kind, each in points.items())

@@ -32,6 +32,9 @@ def test_all_utterances_count(model, vocabulary, tiny_run):
     result = survey(model, vocabulary, data, dict.fromkeys(data.text, {}))
     assert len(result.utterances) == 3 and len(result.redundancy["encoder"].heads) == 3
     assert result.clusters["decoder", "queries"].positions == 3 * 4
+    matrices = [(kind, name) for kind in ("encoder", "decoder") for name in ("attention", "semantic")]
+    assert list(result.distances) == matrices
+    assert all(each.by_head().shape == result.redundancy[kind].shape for (kind, _), each in result.distances.items())
     assert result.queries["cross"].queries().shape == (2, 12, 8)
 
 

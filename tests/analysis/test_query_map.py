@@ -1,10 +1,11 @@
+import math
 import sys
 
 import numpy as np
 import pytest
 import torch
 
-from espnet_diverse.analysis.query_map import QuerySample, embed
+from espnet_diverse.analysis.query_map import QuerySample, embed, separation
 from espnet_diverse.errors import ConfigError
 
 
@@ -42,7 +43,36 @@ def test_heads_apart_stay_apart_and_points_repeat():
     assert np.linalg.norm(centres[0] - centres[1]) > spread
 
 
-def test_without_scikit_learn(monkeypatch):
+def silhouette(queries):
+    """The definition, query by query."""
+    heads, count, _ = queries.shape
+    values = []
+    for h in range(heads):
+        for q in range(count):
+            apart = np.linalg.norm(queries - queries[h, q], axis=-1)  # (H, n)
+            own = apart[h].sum() / (count - 1)
+            other = min(apart[g].mean() for g in range(heads) if g != h)
+            values.append((other - own) / max(own, other))
+    return np.mean(values)
+
+
+def test_separation_is_the_mean_silhouette():
+    queries = np.random.default_rng(0).standard_normal((3, 7, 4))
+    queries[2] += 0.5
+    assert separation(queries) == pytest.approx(silhouette(queries), abs=1e-12)
+
+
+def test_separation_of_heads_apart_and_of_heads_that_overlap():
+    queries = np.random.default_rng(0).standard_normal((2, 200, 8))
+    assert abs(separation(queries)) < 0.02
+    queries[1] += 1000
+    assert separation(queries) > 0.99
+    assert math.isnan(separation(queries[:1]))
+
+
+@pytest.mark.parametrize("function", [embed, separation])
+def test_without_scikit_learn(function, monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn.manifold", None)
+    monkeypatch.delattr("sklearn.manifold", raising=False)
     with pytest.raises(ConfigError, match="t-SNE of queries needs scikit-learn; install it with pip install"):
-        embed(np.zeros((2, 4, 2), np.float32))
+        function(np.zeros((2, 4, 2), np.float32))

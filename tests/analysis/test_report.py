@@ -35,6 +35,7 @@ def surveyed(clusters, count=3):
         seen = observation(clusters)
         survey.utterances.append(f"u{number}")
         survey.redundancy["decoder"].add(seen.weights, seen.outputs)
+        survey.distances["decoder", "attention"].add(seen.weights)
         for clustered, posteriors in seen.posteriors.items():
             survey.clusters["decoder", clustered].add(posteriors)
         survey.queries.setdefault("decoder", QuerySample(count)).add(seen.queries)
@@ -58,6 +59,9 @@ def test_numbers_and_arrays_agree(tmp_path, clusters):
     assert (numbers["utterances"], numbers["skipped"]) == (3, {"u9": "no audio"})
     assert arrays["utterances"].tolist() == ["u0", "u1", "u2"] and arrays["example"] == "u0"
     assert numbers["redundancy"]["decoder"]["hr"] == pytest.approx(arrays["decoder_hr"].mean())
+    apart = survey.distances["decoder", "attention"].by_head()
+    assert numbers["attention_distance"] == {"decoder self-attention: attention": apart.tolist()}
+    assert numbers["query_separation"] == {"decoder": pytest.approx(report.separation(arrays["decoder_query"]))}
     assert arrays["decoder_lr_bits"].shape == (3, 2) and arrays["decoder_pairs"].shape == (4, 4)
     np.testing.assert_array_equal(arrays["decoder_example_attention"], example.seen["decoder"].weights)
     assert any("usage" in name for name in arrays) == any("posterior" in name for name in arrays) == clusters
@@ -66,6 +70,7 @@ def test_numbers_and_arrays_agree(tmp_path, clusters):
     assert pictures == expected | ({"decoder.clusters.png", "decoder.posteriors.png"} if clusters else set())
     page = (tmp_path / "analysis.html").read_text()
     assert "A &lt;model&gt;" in page and "1 could not be measured" in page
+    assert f"<td>{apart.mean(1)[0]:.2f}</td><td>{apart.mean(1)[1]:.2f}</td>" in page
     assert "Left out, because they keep no matrix of weights for each head: encoder self-attention" in page
     assert ("has no clusters: cluster usage" in page) == (not clusters)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
