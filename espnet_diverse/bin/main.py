@@ -9,6 +9,7 @@ from typing import NoReturn
 
 from espnet_diverse import __version__
 from espnet_diverse.allocator import keep_freed_memory
+from espnet_diverse.bin.kernels_option import take_kernels
 from espnet_diverse.bin.options import notice, settle_model
 from espnet_diverse.errors import InterruptedRunError, UserError
 from espnet_diverse.hub import is_name
@@ -88,6 +89,7 @@ def run_command(name: str, arguments: list[str]) -> int:
     _tell_of_missing_bytecode()
     try:
         settle_model(args)
+        take_kernels(args)
         if not getattr(module, "OPENS_PACKED_MODELS", False):
             _unpack_model(args)
         return module.run(args)

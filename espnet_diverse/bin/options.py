@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from espnet_diverse.bin.config_option import JoinFragments
+from espnet_diverse.bin.kernels_option import add_kernels
 from espnet_diverse.conditions import CONDITIONS, values_by_condition
 from espnet_diverse.decoding.options import PRECISIONS, SAMPLING, SEARCHES, Options, declared
 from espnet_diverse.errors import ConfigError
@@ -204,15 +205,11 @@ def fusion(args: argparse.Namespace) -> "Fusion":
 
 
 def add_device_options(parser: argparse.ArgumentParser, precision: bool = True) -> None:
-    """Declare the device options; `device` reads the device.
-
-    Args:
-        parser: Parser of the command.
-        precision: Whether the command has --precision and --compile.
-    """
+    """Declare the device options, with --precision and --compile if `precision`; `device` reads the device."""
     group = parser.add_argument_group("device options")
     group.add_argument("--device", metavar="cpu|cuda|cuda:N", help="device to compute on (default: cpu)")
     group.add_argument("--ngpu", type=int, choices=(0, 1), help=argparse.SUPPRESS)  # older spelling
+    add_kernels(group)
     if precision:
         group.add_argument(
             "--precision",

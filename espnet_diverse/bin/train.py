@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from espnet_diverse.allocator import IN_TRAINING, keep_freed_memory
 from espnet_diverse.bin import options
+from espnet_diverse.bin.kernels_option import add_kernels
 from espnet_diverse.errors import ModelError
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action=_ListOptions,
         help="print all keys of --set and --config with their values in these fragments, and exit",
     )
+    add_kernels(parser)
     _add_processes(parser)
 
 
