@@ -17,7 +17,7 @@ from espnet_diverse.bin import options
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this command."""
     parser.add_argument("format", choices=("onnx", "safetensors", "lhotse"), help="format to write")
-    options.add_model(parser, "directory of a run, or a packed model; for lhotse a data directory", model_file=None)
+    options.add_model(parser, "directory of a run, or a packed model; for lhotse a data directory")
     parser.add_argument(
         "--output", type=Path, required=True, help="file to write, with the format as its suffix; for lhotse a folder"
     )
@@ -50,14 +50,11 @@ def run(args: argparse.Namespace) -> int:
     if args.output.suffix != f".{args.format}":
         raise ConfigError(f"{args.output}: the name must end in .{args.format}")
     from espnet_diverse.training import checkpoint
-    from espnet_diverse.training.model_files import find_weights, weights_name
     from espnet_diverse.training.tasks import load_model, read_config
 
     task = read_config(args.model_dir / "config.yaml").get("task", "asr")
-    model_file = find_weights(args.model_dir, args.model_file or weights_name(task))
-    model, model_args = load_model(
-        args.model_dir, model_file, task=task
-    )  # a model that cannot be loaded is not exported
+    # A model that cannot be loaded is not exported.
+    model, model_args = load_model(args.model_dir, args.model_file, task=task)
     if args.format == "onnx":
         from espnet_diverse.packing.onnx_export import export
 

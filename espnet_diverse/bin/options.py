@@ -62,7 +62,6 @@ def run_data(args: argparse.Namespace):
 def add_model(
     parser: argparse.ArgumentParser,
     text: str = "directory of a run, a packed model, or a name on the Hugging Face Hub such as espnet/model",
-    model_file: str | None = "valid.acc.ave.pth",
 ) -> None:
     """Declare a trained model: MODEL, its other spelling --model_dir, and --model_file.
 
@@ -71,16 +70,14 @@ def add_model(
     Args:
         parser: Parser of the command. Positional arguments that follow MODEL have the destination `sources`.
         text: Help of MODEL.
-        model_file: Default name of the weights; None leaves it to the model's task.
     """
     parser.add_argument("model", nargs="?", metavar="MODEL", help=text)
     parser.add_argument("--model_dir", type=Path, metavar="DIR", help="another spelling of MODEL")
-    shown = model_file or "that of the model's task"
     parser.add_argument(
         "--model_file",
-        default=model_file,
         metavar="FILE",
-        help=f"weights, as a path or a name in the model directory (default: {shown})",
+        help="weights, as a path or a name in the model directory (default: valid.acc.ave.pth, of a language model "
+        "valid.loss.ave.pth)",
     )
 
 

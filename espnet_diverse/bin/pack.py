@@ -12,7 +12,7 @@ from espnet_diverse.bin import options
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this command."""
-    options.add_model(parser, model_file=None)
+    options.add_model(parser)
     parser.add_argument("--output", type=Path, required=True, metavar="FILE.zip", help="the packed model")
     parser.add_argument(
         "--weights",

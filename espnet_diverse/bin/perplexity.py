@@ -8,7 +8,7 @@ from espnet_diverse.bin import options
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this command."""
-    options.add_model(parser, model_file="valid.loss.ave.pth")
+    options.add_model(parser)
     parser.add_argument("--data_dir", type=Path, required=True, help="data directory with the text")
     parser.add_argument("--output_dir", type=Path, required=True, help="directory for score and perplexity.json")
     parser.add_argument("--results", type=Path, help="RESULTS.md to update; a row of the same name is replaced")
@@ -18,7 +18,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def inputs(args: argparse.Namespace) -> list[Path]:
     """Files and data directories that are read."""
-    return [*options.model_inputs(args), args.data_dir]
+    from espnet_diverse.training.model_files import model_files
+
+    return [*model_files(args.model_dir, args.model_file, "lm"), args.data_dir]
 
 
 def outputs(args: argparse.Namespace) -> list[Path]:

@@ -10,7 +10,7 @@ from espnet_diverse.decoding.condition_ids import KnownConditions, known_conditi
 from espnet_diverse.decoding.ngram import NgramScorer, is_ngram, is_usable
 from espnet_diverse.decoding.options import LM_SEARCHES
 from espnet_diverse.errors import ModelError
-from espnet_diverse.training.model_files import INSIDE, NGRAM, find_weights, weights_name
+from espnet_diverse.training.model_files import INSIDE, NGRAM, find_weights
 from espnet_diverse.training.tasks import load_model, read_config
 
 
@@ -57,7 +57,7 @@ def language_model_files(model_dir: Path, weights: str | Path | None = None) -> 
     config = model_dir / "config.yaml"
     if (task := read_config(config).get("task")) != "lm":
         raise ModelError(f"{model_dir}: is a model of task {task}, not a language model; give a run of task lm")
-    return config, find_weights(model_dir, weights or weights_name("lm"))
+    return config, find_weights(model_dir, weights, "lm")
 
 
 def load_language_model(

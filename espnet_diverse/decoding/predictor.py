@@ -283,8 +283,9 @@ def load_predictor(
     check_device(device)
     check_precision(precision, device, compiled)
     config_file, options = Path(model_dir) / "config.yaml", options or Options()
-    weights, config = find_weights(Path(model_dir), model_file), read_config(config_file)
+    config = read_config(config_file)
     task = text_task(config, config_file, SEARCHED_TASKS)
+    weights = find_weights(Path(model_dir), model_file, task)
     check_parts(config)
     if task != "mt" and not features:
         required_rate(config)

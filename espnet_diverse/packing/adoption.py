@@ -68,9 +68,9 @@ def adopt(
     """
     if output_dir.resolve() == model_dir.resolve():
         raise ConfigError(f"{output_dir}: is the directory of the model itself; give another one")
-    weights = find_weights(model_dir, model_file)
     before = read_config(model_dir / "config.yaml")
     task = before.get("task", "asr")
+    weights = find_weights(model_dir, model_file, task)
     trained, _ = load_model(model_dir, weights, task=task)
     config = adopted_config(before, changes, data_dir)
     args = TASKS[task].get_parser().parse_args([])

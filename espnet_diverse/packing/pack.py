@@ -54,7 +54,7 @@ def pack(
         raise ConfigError(f"weights {weights!r} is unknown; known: {' '.join(WEIGHTS)}")
     config = read_config(model_dir / "config.yaml")
     task = config.get("task", "asr")
-    source = find_weights(model_dir, model_file or weights_name(task))
+    source = find_weights(model_dir, model_file, task)
     model, _ = load_model(model_dir, source, task=task)
     files = {checkpoint.SAFETENSORS: SAFETENSORS, ".pth": source.with_suffix(".pth").name}
     text = card(model_dir, config, model, facts, output.name)

@@ -55,9 +55,10 @@ def prune(
     """
     if output_dir.resolve() == model_dir.resolve():
         raise ConfigError(f"{output_dir}: is the directory of the model itself; give another one")
-    weights = find_weights(model_dir, model_file)
     config = read_config(model_dir / "config.yaml")
-    model, _ = load_model(model_dir, weights, task=config.get("task", "asr"))
+    task = config.get("task", "asr")
+    weights = find_weights(model_dir, model_file, task)
+    model, _ = load_model(model_dir, weights, task=task)
     prune_model(model, conditions)
     output_dir.mkdir(parents=True, exist_ok=True)
     copy_files(config, model_dir, output_dir)

@@ -16,15 +16,15 @@ def weights_name(task: str) -> str:
     return "valid.loss.ave.pth" if task == "lm" else "valid.acc.ave.pth"
 
 
-def find_weights(model_dir: Path, model_file: str | Path | None = None) -> Path:
-    """Path of `model_file`, given as a path or as a name in `model_dir`; valid.acc.ave.pth by default.
+def find_weights(model_dir: Path, model_file: str | Path | None = None, task: str = "asr") -> Path:
+    """Path of `model_file`, given as a path or as a name in `model_dir`; by default that of the task.
 
     If `model_dir` has no such .pth file, its file of the same name that ends in .safetensors comes before the path.
 
     Raises:
         ModelError: There is neither; the message lists the model files of the directory.
     """
-    model_file = Path(model_file or "valid.acc.ave.pth")
+    model_file = Path(model_file or weights_name(task))
     safe = [model_dir / model_file.with_suffix(".safetensors")] if model_file.suffix == ".pth" else []
     for path in (model_dir / model_file, *safe, model_file):
         if path.is_file():

@@ -238,7 +238,7 @@ def load_model(model_dir: str | Path, model_file: str | Path | None = None, devi
 
     Args:
         model_dir: Directory of the run; it may have been moved.
-        model_file: Weights, as a path or a name in `model_dir`; by default valid.acc.ave.pth.
+        model_file: Weights, see `find_weights`.
         device: "cpu" or "cuda".
         task: Name of the task, a key of `TASKS`.
 
@@ -249,7 +249,7 @@ def load_model(model_dir: str | Path, model_file: str | Path | None = None, devi
         ModelError: A file is missing or damaged, or the weights do not fit the configuration.
     """
     folder = Path(model_dir)
-    return TASKS[task].build_model_from_file(folder / "config.yaml", find_weights(folder, model_file), device)
+    return TASKS[task].build_model_from_file(folder / "config.yaml", find_weights(folder, model_file, task), device)
 
 
 def read_config(config_file: Path) -> dict:

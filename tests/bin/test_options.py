@@ -182,7 +182,7 @@ def test_the_model_file_is_a_name_in_the_run_or_a_path_or_left_to_the_task(tmp_p
     for name in ("9epoch.pth", "valid.acc.ave.safetensors", "valid.loss.ave.pth"):
         (tmp_path / name).touch()
     parser = argparse.ArgumentParser()
-    options.add_model(parser, model_file=None)
+    options.add_model(parser)
 
     def read(*arguments):
         first, *others = options.model_inputs(parser.parse_args(["--model_dir", str(tmp_path), *arguments]))

@@ -27,7 +27,7 @@ def test_the_row_and_the_printed_line(asked, tmp_path, capsys):
     arguments = ["perplexity", str(tmp_path / "exp"), "--data_dir", "test", "--language", "de"]
     out, results = tmp_path / "exp" / "ppl" / "test", tmp_path / "RESULTS.md"
     assert main([*arguments, "--output_dir", str(out), "--results", str(results)]) == 0
-    assert asked == [(tmp_path / "exp", "valid.loss.ave.pth", "cpu", "test", {"lang": "de"})]
+    assert asked == [(tmp_path / "exp", None, "cpu", "test", {"lang": "de"})]
     assert capsys.readouterr().out == decoding.line(NUMBERS) + "\n"
     assert "### Perplexity\n" in results.read_text() and "|ppl/test|5|3.25|29.00|\n" in results.read_text()
 

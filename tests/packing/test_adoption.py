@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from espnet2.tasks.asr import ASRTask as ESPnetASRTask
+from references.language_models import write_lm
 
 from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.packing.adoption import adopt
@@ -137,6 +138,12 @@ def test_translation_and_what_else_it_needs(tiny_translation, tmp_path):
     assert done.difference == 0.0
     for name in ("tokens.txt", "src_tokens/tokens.txt"):
         assert (tmp_path / "new" / name).read_bytes() == (tiny_translation.model_dir / name).read_bytes()
+
+
+def test_a_language_model_is_found_by_its_own_name_of_weights(tmp_path):
+    run = write_lm(tmp_path / "run", TOKENS, "diverse_transformer")
+    done = adopt(run, tmp_path / "new", merge([], ["lm_conf.attention.core=sma"]))
+    assert done.weights == tmp_path / "new" / "valid.loss.ave.pth" and done.difference == 0.0 and done.new > 0
 
 
 def test_statistics_of_features_come_along(tiny_run, tmp_path):

@@ -30,6 +30,12 @@ def test_weights_are_found_by_name_or_path_or_the_known_ones_are_listed(tmp_path
         find_weights(tmp_path, "9epoch.pth")
 
 
+@pytest.mark.parametrize("task", ["asr", "st", "mt", "lm", "cls"])
+def test_the_weights_of_the_task_are_the_default(tmp_path, task):
+    write(tmp_path, "valid.acc.ave.pth", "valid.loss.ave.pth", task=task)
+    assert find_weights(tmp_path, task=task) == tmp_path / weights_name(task)
+
+
 def test_weights_of_the_directory_come_before_a_file_of_the_same_name_elsewhere(tmp_path, monkeypatch):
     run = write(tmp_path / "run", "valid.acc.ave.safetensors")
     (tmp_path / "valid.acc.ave.pth").write_bytes(b"of another model")
