@@ -224,7 +224,10 @@ class Translation(NamedTuple):
 
 
 class Translator(_Pretrained):
-    """Translates text; arguments, attributes and errors are those of `Recognizer`."""
+    """Translates text; arguments, attributes and errors are those of `Recognizer`, without `segmentation`.
+
+    A ModelError is also raised for a model that reads speech.
+    """
 
     def __init__(
         self,

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from espnet_diverse.analysis.collect import attentions
-from espnet_diverse.errors import ConfigError, DataError
+from espnet_diverse.errors import ConfigError, DataError, ModelError
 from espnet_diverse.training.tasks import TASKS, read_config
 
 OVERALL = "all"
@@ -90,7 +90,10 @@ def _size(run: Path) -> dict[str, str | int]:
     """Return the fields of `System` that depend on the configuration alone; the weights are not read."""
     config = read_config(run / "config.yaml")
     model = TASKS[config.get("task", "asr")].build_model(Namespace(**config))
-    attention = attentions(model)["encoder"][0]
+    found = attentions(model)["encoder"]
+    if not found:
+        raise ModelError(f"{run}: its encoder has no attention heads to compare; leave the run out")
+    attention = found[0]
     selection = getattr(attention, "selection", None)
     adapter = ["adapter"] if any(name.endswith(".adapter") for name, _ in model.named_modules()) else []
     chosen = [selection.options.strategy] if selection else []

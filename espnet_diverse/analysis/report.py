@@ -239,6 +239,8 @@ def _arrays(survey: Survey, example: Example, queries: dict[str, dict]) -> dict[
         arrays[f"{kind}_lr_bits"] = np.stack(each.layers)  # (utterances, N)
         arrays[f"{kind}_hr"] = np.array(each.heads)
         arrays[f"{kind}_pairs"] = each.matrix()
+    for (kind, name), apart in survey.distances.items():
+        arrays[f"{kind}_{name}_distance"] = np.stack(apart.utterances)  # (utterances, N, H)
     for (kind, clustered), use in survey.clusters.items():
         arrays[f"{kind}_{clustered}_usage"] = use.usage()
         arrays[f"{kind}_{clustered}_own_perplexity"] = use.own_perplexity()

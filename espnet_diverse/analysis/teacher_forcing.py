@@ -67,7 +67,7 @@ def run_teacher_forced(
     samples = torch.from_numpy(source).unsqueeze(0).to(device)
     tokens = torch.tensor([[model.sos, *text]], device=device)
     ids = {condition: torch.tensor([index], device=device) for condition, index in (conditions or {}).items()}
-    with torch.no_grad(), scope(ids, keep_attention=True):
+    with torch.no_grad(), scope(ids, keep_attention=True, collect=False):
         frames, lengths = model.encode(samples, torch.tensor([samples.size(1)], device=device))[:2]
         if isinstance(frames, tuple):  # with the frames of intermediate layers
             frames = frames[0]

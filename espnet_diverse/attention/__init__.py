@@ -2,8 +2,9 @@
 
 Letters used for shapes in this package:
 
-    B batch         T time (Tq queries, Tk keys)    M model width    H heads    D width of one head (M = H * D)
-    C clusters      P pool of heads to select from  L packed length  S segment  R features    N conditions
+    B batch    T time (Tq queries, Tk keys)      M model width    H heads    D width of one head (M = H * D)
+    C clusters P pool of heads to select from    N values of a condition, or slots of a memory
+    S segments L frames of a segment             R packed or compressed rows, or random features
 
 Masks are bool, True = may attend, broadcastable to (B, 1, Tq, Tk).
 """

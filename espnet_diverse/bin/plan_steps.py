@@ -177,12 +177,15 @@ def _isolated(argv: list[str]) -> Iterator[None]:
     """Restore the state of the process after a command, so that commands do not affect each other."""
     root, directory, program = logging.getLogger(), Path.cwd(), sys.argv
     handlers, level = root.handlers[:], root.level
+    environment = dict(os.environ)
     sys.argv = argv
     try:
         with warnings.catch_warnings(), _kept_random_state():
             yield
     finally:
         sys.argv = program
+        os.environ.clear()
+        os.environ.update(environment)
         os.chdir(directory)
         for handler in set(root.handlers) - set(handlers):
             handler.close()

@@ -19,7 +19,7 @@ direction as it is. Without speakers.lst each speech has its own speaker. Uttera
 listed.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -182,8 +182,8 @@ class _Direction:
         if not folder.is_dir():
             return
         listed = _lines(folder / "segments.lst", faults)
-        transcripts = _lines(folder / f"segments.{self.source}", faults, folder / "segments.lst", len(listed))
-        translations = _lines(folder / f"segments.{self.target}", faults, folder / "segments.lst", len(listed))
+        transcripts = _lines(folder / f"segments.{self.source}", faults, folder / "segments.lst", listed)
+        translations = _lines(folder / f"segments.{self.target}", faults, folder / "segments.lst", listed)
         speakers = self._speakers(folder, faults)
         for line, value in enumerate(listed, start=1):
             faults += [Fault(str(folder / "segments.lst"), line, what) for what in entry_faults("segments", "", value)]
@@ -197,7 +197,7 @@ class _Direction:
         if not (folder / "speakers.lst").is_file():
             return {}
         speeches = _lines(folder / "speeches.lst", faults)
-        speakers = _lines(folder / "speakers.lst", faults, folder / "speeches.lst", len(speeches))
+        speakers = _lines(folder / "speakers.lst", faults, folder / "speeches.lst", speeches)
         return {speech: safe_name(speaker) or speech for speech, speaker in zip(speeches, speakers, strict=False)}
 
     def _audio(self, speech: str) -> tuple[str, str]:
@@ -212,10 +212,11 @@ def _milliseconds(seconds: float) -> str:
     return f"{round(1000 * seconds):07d}"
 
 
-def _lines(path: Path, faults: list[Fault], parallel: Path | None = None, expected: int = 0) -> list[str]:
-    """Read lines; add their faults to `faults`, among them another number of lines than `parallel` has."""
+def _lines(path: Path, faults: list[Fault], parallel: Path | None = None, beside: Sequence[str] = ()) -> list[str]:
+    """Read lines; add their faults to `faults`, among them another number than `parallel`, if it is there, has."""
     lines, found = scan_lines(path)
-    if parallel and not found and len(lines) != expected:
+    if parallel and parallel.is_file() and not found and len(lines) != len(beside):
+        expected = len(beside)
         what = f"has {len(lines)} lines, and {parallel.name} beside it has {expected}; parallel files are equally long"
         found = [Fault(str(path), None, f"{what}: get both again")]
     faults += found

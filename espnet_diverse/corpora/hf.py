@@ -80,8 +80,9 @@ def table_rows(
             value = None if name in unread else values[name]
             if isinstance(value, Mapping) and {"path", "bytes"} <= value.keys():
                 row[name] = _audio(value, place, folder, name)
-            elif hasattr(feature, "int2str") and value is not None and value >= 0:
-                row[name] = feature.int2str(value)
+            elif hasattr(feature, "int2str"):
+                if value is not None and value >= 0:  # -1 is "no label"
+                    row[name] = feature.int2str(value)
             elif isinstance(value, str | int | float):
                 row[name] = value
         yield row

@@ -146,8 +146,9 @@ def _check_folders(root: Path, folders: Mapping[str, Sequence[str]], splits: Map
     for pair in folders.get("train", ()):
         folder = root / pair / "data" / splits["train"]
         if not folder.is_dir():
-            what = f"{pair} has no training data: there is no {folder}"
-            raise DataError(f"{what}; test it only with --zero_shot {pair}, or leave it out")
+            source, target = split_pair(pair)
+            todo = "leave it out" if source == target else f"test it only with --zero_shot {pair}, or leave it out"
+            raise DataError(f"{pair} has no training data: there is no {folder}; {todo}")
 
 
 def _all(folders: Mapping[str, Sequence[str]]) -> list[str]:
@@ -216,7 +217,7 @@ class _Split:
 
     def _texts(self, path: Path, expected: int) -> list[str]:
         texts, faults = scan_lines(path)
-        if not faults and len(texts) != expected:
+        if expected and not faults and len(texts) != expected:
             what = f"has {len(texts)} lines, and the segments beside it are {expected}; parallel files are equally long"
             faults.append(Fault(str(path), None, f"{what}: get both again"))
         self.faults += faults

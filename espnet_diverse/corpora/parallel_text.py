@@ -10,7 +10,6 @@ In text that was tokenised by Moses, as fairseq prepares it, the marks of subwor
 &apos;) are undone; the text stays tokenised. Ids of sentences are <src>-<tgt>-<folder>-<set>-<line of the file>.
 """
 
-import html
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -153,6 +152,17 @@ def find_training(root: Path, part: str, direction: str) -> Files | None:
     return None
 
 
+_ESCAPED = {"&#124;": "|", "&lt;": "<", "&gt;": ">", "&apos;": "'", "&quot;": '"', "&#91;": "[", "&#93;": "]"}
+"""What Moses's tokeniser writes for marks, and &amp; for an ampersand."""
+
+
 def from_tokens(line: str) -> str:
-    """Text of a tokenised line: subwords and split compounds joined, escaped marks restored."""
-    return html.unescape(line.replace("@@ ", "").replace(" ##AT##-##AT## ", "-"))
+    """Text of a tokenised line: subwords and split compounds joined, what Moses escaped restored.
+
+    Other entities stay, also those without a semicolon: in text that was not tokenised, such as an address of the web,
+    "&copy=2" is no sign.
+    """
+    line = line.replace("@@ ", "").replace(" ##AT##-##AT## ", "-")
+    for escaped, mark in _ESCAPED.items():
+        line = line.replace(escaped, mark)
+    return line.replace("&amp;", "&")  # last, as an escaped "&lt;" is "&amp;lt;"

@@ -40,9 +40,8 @@ def file_lock(path: Path) -> Iterator[None]:
         descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
         with suppress(OSError):  # of a file system without locks
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-        with suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(descriptor), lock.stat()):
-                break
+        if is_at(descriptor, lock):
+            break
         os.close(descriptor)  # the process that held the lock before has deleted the file
     try:
         yield
@@ -51,12 +50,20 @@ def file_lock(path: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
+def is_at(descriptor: int, path: Path) -> bool:
+    """Whether the open file is the one at `path`, and was not deleted or replaced since it was opened."""
+    with suppress(FileNotFoundError):
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    return False
+
+
 @contextmanager
 def staged_directory(target: Path) -> Iterator[Path]:
     """Yield an empty directory that replaces `target` when the block ends without an exception.
 
     It is beside `target`, on the same file system, so that the rename is atomic. If the block raises, it is removed and
-    `target` stays as it was. Directories left by a killed process are removed at the next start. Where `target` is a
+    `target` stays as it was. Directories left by a killed process are removed at the next start; if it was killed
+    before the new directory had taken the place of the old one, the old one returns. Where `target` is a
     link, the directory that it leads to is replaced, and the link stays.
 
     Raises:
@@ -69,6 +76,12 @@ def staged_directory(target: Path) -> Iterator[Path]:
     parent_is_new = not target.parent.exists()
     staging = target.with_name(f".{target.name}.partial")
     previous = target.with_name(f".{target.name}.previous")
+
+    def restore() -> None:
+        if previous.exists() and not target.exists():
+            previous.replace(target)
+
+    restore()
     for leftover in (staging, previous):
         if leftover.exists():
             shutil.rmtree(leftover)
@@ -79,6 +92,7 @@ def staged_directory(target: Path) -> Iterator[Path]:
             target.replace(previous)
         staging.replace(target)
     except BaseException:
+        restore()
         shutil.rmtree(staging, ignore_errors=True)
         if parent_is_new:
             with suppress(OSError):

@@ -82,4 +82,6 @@ def _speakers(data: DataTables) -> Collection[str]:
     spoken = data.by_utterance()
     if not data.utt2spk:
         return spoken
-    return {*Without(data.utt2spk, set(lacking(spoken, data.utt2spk))).values(), *lacking(data.utt2spk, spoken)}
+    without_utterance = set(lacking(spoken, data.utt2spk))
+    without_speaker = lacking(data.utt2spk, spoken)
+    return {*Without(data.utt2spk, without_utterance).values(), *without_speaker}

@@ -1,7 +1,7 @@
 """Parallel map: in threads, as libsndfile, soxr and file access release the interpreter lock, or on workers."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar
 
@@ -58,15 +58,13 @@ def map_in_parallel(
         yield lost(item, one) if isinstance(one, UserError) else one
 
 
-def map_in_threads(function: Callable[[Item], Result], items: Sequence[Item], nj: int, name: str) -> list[Result]:
-    """Return `function(item)` for each item, in order, computed by `nj` threads with a progress bar `name`."""
-    return list(iterate_in_threads(function, items, nj, name, len(items)))
-
-
 def iterate_in_threads(
     function: Callable[[Item], Result], items: Iterable[Item], nj: int, name: str, total: int, ahead: int = _AHEAD
 ) -> Iterator[Result]:
-    """Yield what `map_in_threads` returns, for any number of items: they are read as they are needed."""
+    """Yield `function(item)` for each item, in order, computed by `nj` threads, with a progress bar `name` of `total`.
+
+    Items are read as they are needed, at most `ahead` for each thread.
+    """
     threads = ThreadPoolExecutor(nj)
 
     def results() -> Iterator[Result]:

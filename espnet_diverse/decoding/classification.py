@@ -67,7 +67,7 @@ class Classifier:
     @torch.inference_mode()
     def __call__(self, texts: Sequence[Sequence[int]]) -> list[Prediction]:
         """Classify texts, given as token indices."""
-        tokens = [torch.tensor(text, dtype=torch.long, device=self.device) for text in texts]  # also of no token
+        tokens = [torch.tensor(text, dtype=torch.long, device=self.device) for text in texts]
         padded = pad_sequence(tokens, batch_first=True)
         lengths = torch.tensor([len(text) for text in texts], device=self.device)
         scores, heads = self.net(padded, lengths)

@@ -101,7 +101,8 @@ class Predictor:
         if precision != "float32" and isinstance(self.search, TransducerSearch):
             raise ConfigError(f"precision {precision} is not possible with a transducer; set float32")
         attention = [scorer.attention for scorer in getattr(self.search, "scorers", ())]
-        set_precision([model, *attention], precision)
+        fused = [language_model] if isinstance(language_model, nn.Module) else []
+        set_precision([model, *fused, *attention], precision)
         if compiled:
             compile_layers(model.encoder, True)
         self.device = device

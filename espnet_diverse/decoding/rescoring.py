@@ -128,9 +128,9 @@ def read_nbest(path: Path) -> dict[str, list[tuple[str, float]]]:
     """
     if not path.is_file():
         raise DataError(f"{path}: no such file; decode with --nbest 2 or more first")
-    lines = read_utf8(path, advice="decode again").splitlines()
+    lines = read_utf8(path, advice="decode again").split("\n")  # JSON may hold U+2028, where splitlines() splits too
     found = {}
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(lines[:-1] if lines[-1] == "" else lines, start=1):
         try:
             entry = json.loads(line)
             found[str(entry["utterance"])] = [(str(each["text"]), float(each["score"])) for each in entry["hypotheses"]]

@@ -42,7 +42,7 @@ class Sides:
 
     def clustered(self, kind: str) -> dict[str, Sequence[str]]:
         """Labels of the clustered tokens, by the names of `Observation.posteriors`; frames have no labels."""
-        labels = {"tokens": self.queries(kind), "queries": self.queries(kind), "frames": self._source()}
+        labels = {"tokens": self.queries(kind), "queries": self.queries(kind), "source tokens": self._source()}
         return {name: tokens for name, tokens in labels.items() if tokens is not None}
 
     def _source(self) -> Sequence[str] | None:

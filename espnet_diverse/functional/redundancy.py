@@ -126,5 +126,5 @@ def diversity_radius(vectors: Tensor, ddof: int = 0, valid: Tensor | None = None
         valid = valid.unsqueeze(-1)
         deviation = vectors - masked_mean(vectors, valid, -2).unsqueeze(-2)
         count = valid.sum(-2)
-        variance = masked_mean(deviation.square(), valid, -2) * count / (count - ddof).clamp(min=1)
+        variance = masked_mean(deviation.square(), valid, -2) * count / (count - ddof).clamp(min=1) * (count > ddof)
     return variance.log().mean(-1).div(2).exp()

@@ -109,6 +109,8 @@ def _cache_file() -> Path:
     return cache_folder() / f"kernels-{hashlib.sha256(kind.encode()).hexdigest()[:16]}.json"
 
 
+@torch.inference_mode(False)  # a search may be the first that asks
+@torch.enable_grad()
 def _faster(place: str, size: str) -> str:
     """Time both libraries in turns; the shortest times decide, as other work on the machine can only lengthen them."""
     columns, outputs = _SIZES[size]
@@ -126,13 +128,12 @@ def _faster(place: str, size: str) -> str:
         rearranged = arranged(weight)
         calls = {"onednn": lambda: product(x, rearranged, bias), "mkl": lambda: F.linear(x, weight, bias)}
     seconds: dict[str, list[float]] = {name: [] for name in calls}
-    with torch.enable_grad():
-        for call in calls.values():
+    for call in calls.values():
+        call()
+    for _ in range(_ROUNDS):
+        for name, call in calls.items():
+            start = time.perf_counter()
             call()
-        for _ in range(_ROUNDS):
-            for name, call in calls.items():
-                start = time.perf_counter()
-                call()
-                seconds[name].append(time.perf_counter() - start)
+            seconds[name].append(time.perf_counter() - start)
     onednn, mkl = (min(seconds[name]) for name in ("onednn", "mkl"))
     return "mkl" if onednn > _CLEARLY * mkl else "onednn"

@@ -93,5 +93,9 @@ class _LazyModule(ModuleType):
         if name.startswith("__"):
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
         self.__class__ = ModuleType
-        self.__loader__.exec_module(self)
+        try:
+            self.__loader__.exec_module(self)
+        except BaseException:
+            self.__class__ = _LazyModule  # the next use says again what is wrong
+            raise
         return getattr(self, name)

@@ -73,7 +73,7 @@ class BatchOptions:
         fold_lengths: A length for each kind of data, of the type folded.
         min_batch_size: Least number of utterances, of the types with batches of several sizes.
         sort_in_batch, sort_batch: "ascending" or "descending".
-        drop_last: Whether to leave out the last batch, which is not full, if there are others.
+        drop_last: Whether to leave out the last batch, which is not full, if there are others; not of the type folded.
 
     Raises:
         ConfigError: A value is not allowed.

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from espnet_diverse.data.atomic_files import is_at
 from espnet_diverse.errors import TrainingError
 
 NAME = ".lock"
@@ -44,15 +45,20 @@ def run_lock(output_dir: Path) -> Iterator[RunLock]:
     output_dir.mkdir(parents=True, exist_ok=True)
     path = output_dir / NAME
     new = not path.exists()
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        holder = os.pread(descriptor, 200, 0).decode(errors="replace").strip() or "another process"
-        os.close(descriptor)
-        raise TrainingError(
-            f"{output_dir}: {holder} trains here now; wait until it has ended, stop it, or give another --output_dir"
-        ) from None
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(descriptor, 200, 0).decode(errors="replace").strip() or "another process"
+            os.close(descriptor)
+            raise TrainingError(
+                f"{output_dir}: {holder} trains here now; wait until it has ended, stop it, or give another "
+                "--output_dir"
+            ) from None
+        if is_at(descriptor, path):
+            break
+        os.close(descriptor)  # the process that held the lock before has deleted the file
     lock = RunLock(descriptor)
     try:
         yield lock

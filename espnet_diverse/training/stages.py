@@ -26,6 +26,7 @@ from espnet_diverse.training.config import Config, located, save
 from espnet_diverse.training.criteria import check_forms
 from espnet_diverse.training.feature_sums import sums_on
 from espnet_diverse.training.learning_curves import draw_curves
+from espnet_diverse.training.non_finite import NAME as NONFINITE
 from espnet_diverse.training.number_checks import check_numbers
 from espnet_diverse.training.processes import Processes, run
 from espnet_diverse.training.repulsion_options import read_repulsion
@@ -199,9 +200,12 @@ def _settle_checkpoint(sound: Path, output_dir: Path) -> None:
 def _sweep(output_dir: Path, restart: bool) -> None:
     """Remove temporary files of processes that were killed, and with `restart` what a run has saved."""
     for path in (*output_dir.glob(".*.tmp*"), *output_dir.glob(".*.partial")):
-        path.unlink(missing_ok=True)
-    for path in resumption.weight_files(output_dir) if restart else ():
-        path.unlink()
+        if path.is_file():  # a directory is that of statistics
+            path.unlink(missing_ok=True)
+    if restart:
+        for path in resumption.weight_files(output_dir):
+            path.unlink()
+        (output_dir / NONFINITE).unlink(missing_ok=True)
 
 
 def check_settings(config: Config) -> None:

@@ -149,14 +149,14 @@ class Transcription:
         yield from (recording.result() for recording in pending)
 
     def count(self, request: Request) -> int:
-        """Number of segments that a recording adds to the window of `window` segments; nothing is decoded.
+        """Number of segments that a recording adds to the window of `window` segments; the model is not run.
 
         It is 0 for a recording that has windows of its own, and for one that cannot be read.
         """
-        return len(self._read(_Recording(request), decode=lambda chunks: None))
+        return len(self._read(_Recording(request), decode=lambda chunks: None, detect=False))
 
-    def _read(self, recording: _Recording, decode: Callable[[list[_Chunk]], None]) -> list[_Chunk]:
-        """Read a recording and return its chunks, to be decoded with those of others.
+    def _read(self, recording: _Recording, decode: Callable[[list[_Chunk]], None], detect: bool = True) -> list[_Chunk]:
+        """Read a recording and return its chunks, to be decoded with those of others; detect its language if need be.
 
         A recording longer than the window is given to `decode` here. It returns no chunks, nor does one that cannot be
         read.
@@ -168,7 +168,7 @@ class Transcription:
                 recording.report()
                 chunks = self._chunks(recording, audio)
                 read = list(islice(chunks, self.window))
-                self._complete_conditions(recording, read)
+                self._complete_conditions(recording, read, detect)
                 if any(map(self._is_long, read)):
                     decode(read)
                     read = []
@@ -209,8 +209,8 @@ class Transcription:
         """Whether a chunk is a long recording that was not split."""
         return self.segmentation.whole and chunk.end - chunk.start > self.segmentation.max_seconds
 
-    def _complete_conditions(self, recording: _Recording, beginning: Sequence[_Chunk]) -> None:
-        """Complete the conditions of a recording, with its language detected from its beginning if need be."""
+    def _complete_conditions(self, recording: _Recording, beginning: Sequence[_Chunk], detect: bool) -> None:
+        """Complete the conditions of a recording, with its language detected from its beginning if `detect`."""
         known, given = self.search.conditions, recording.request.conditions
         new = {condition: name for condition, name in given.items() if self.warned.get(condition) != name}
         self.warned |= new
@@ -225,6 +225,8 @@ class Transcription:
                 {condition: names for condition, names in known.names.items() if condition not in spoken}
             )
             indices = indices_of(others, recording.conditions)  # raises before time is spent on detection
+            if not detect:
+                return
             recording.probabilities = identify_language(self.search, _first_seconds(beginning), indices, self.options)
             language = dict.fromkeys(spoken, next(iter(recording.probabilities)))
             recording.conditions = completed(known, language | dict(given), self.same_language)

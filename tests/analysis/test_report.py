@@ -60,6 +60,7 @@ def test_numbers_and_arrays_agree(tmp_path, clusters):
     assert arrays["utterances"].tolist() == ["u0", "u1", "u2"] and arrays["example"] == "u0"
     assert numbers["redundancy"]["decoder"]["hr"] == pytest.approx(arrays["decoder_hr"].mean())
     apart = survey.distances["decoder", "attention"].by_head()
+    np.testing.assert_allclose(arrays["decoder_attention_distance"].mean(0), apart)
     assert numbers["attention_distance"] == {"decoder self-attention: attention": apart.tolist()}
     assert numbers["query_separation"] == {"decoder": pytest.approx(report.separation(arrays["decoder_query"]))}
     assert arrays["decoder_lr_bits"].shape == (3, 2) and arrays["decoder_pairs"].shape == (4, 4)

@@ -169,3 +169,9 @@ def test_the_library_itself(tmp_path, write_wav, monkeypatch):
         sets = [read_data_dir(tmp_path / folder / name) for name in ("train", "dev", "test")]
         assert [len(data.text) for data in sets] == [4, 1, 1]
         assert {value for data in sets for value in data.conditions["utt2lang"].values()} == {"de", "en"}
+
+
+def test_a_class_that_is_not_there_is_no_label(library, tmp_path):
+    library.content["train"][0]["lang"] = -1
+    first, second, _ = rows(hf.convert(tmp_path / "google/fleurs:de_de", tmp_path / "downloads"))
+    assert "lang" not in first and second["lang"] == "en"

@@ -67,6 +67,12 @@ def test_traces_of_other_tools_are_undone():
     assert from_tokens(line) == "the rich-text format 's & [ x ]"
 
 
+def test_text_that_was_not_tokenised_stays():
+    for line in ("see http://x/?id=1&copy=2&currency=eur &section=3", "a &nbsp; b", "R&D; &eacute;"):
+        assert from_tokens(line) == line
+    assert from_tokens("AT&amp;amp;T &amp;lt; x") == "AT&amp;T &lt; x"  # escaped twice, as in some releases
+
+
 def test_the_command_writes_directories_of_text(tree, tmp_path, capsys):
     argv = ["prepare", "parallel_text", "--corpus_dir", str(tree), "--output_dir", str(tmp_path / "data")]
     for _ in range(2):  # a second time in its place

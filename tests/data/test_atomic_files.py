@@ -1,4 +1,5 @@
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -70,6 +71,32 @@ def test_failure_leaves_what_was_there(tmp_path, error):
         raise error
     assert (target / "file").read_text() == "old"
     assert [entry.name for entry in tmp_path.iterdir()] == ["train"]
+
+
+def test_the_old_directory_returns_where_the_new_one_cannot_take_its_place(tmp_path, monkeypatch):
+    target, replace = tmp_path / "train", Path.replace
+    with staged_directory(target) as staging:
+        (staging / "file").write_text("old")
+
+    def fail(path, other):
+        if path.name.endswith(".partial"):
+            raise KeyboardInterrupt
+        return replace(path, other)
+
+    monkeypatch.setattr(Path, "replace", fail)
+    with pytest.raises(KeyboardInterrupt), staged_directory(target):
+        pass
+    assert (target / "file").read_text() == "old"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["train"]
+
+
+def test_the_old_directory_returns_after_a_kill_between_the_renames(tmp_path):
+    target = tmp_path / "train"
+    (tmp_path / ".train.previous").mkdir()
+    (tmp_path / ".train.previous" / "file").write_text("old")
+    with pytest.raises(DataError), staged_directory(target):
+        raise DataError
+    assert (target / "file").read_text() == "old"
 
 
 def test_failure_takes_a_new_parent_along(tmp_path):

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from espnet_diverse.data.threads import iterate_in_threads, map_in_parallel, map_in_threads
+from espnet_diverse.data.threads import iterate_in_threads, map_in_parallel
 from espnet_diverse.errors import ClusterError
 
 
@@ -14,8 +14,8 @@ def test_results_are_in_the_order_of_the_items():
         time.sleep(0.02 * (item == 0))
         return item * item
 
-    assert map_in_threads(slow_first, range(20), 4, "square") == [item * item for item in range(20)]
-    assert map_in_threads(slow_first, [], 4, "square") == []
+    assert list(iterate_in_threads(slow_first, range(20), 4, "square", 20)) == [item * item for item in range(20)]
+    assert list(iterate_in_threads(slow_first, [], 4, "square", 0)) == []
 
 
 @pytest.mark.parametrize("nj", [1, 3])
@@ -31,7 +31,7 @@ def test_as_many_items_run_at_once_as_there_are_threads(nj):
         with lock:
             running[0] -= 1
 
-    map_in_threads(item, range(2 * nj), nj, "wait")
+    list(iterate_in_threads(item, range(2 * nj), nj, "wait", 2 * nj))
     assert most[0] == nj
 
 
@@ -48,7 +48,7 @@ def test_after_an_error_no_item_is_begun_and_running_ones_end():
         ended.append(number)
 
     with pytest.raises(OSError, match="^disk full$"):
-        map_in_threads(item, range(50), 2, "write")
+        list(iterate_in_threads(item, range(50), 2, "write", 50))
     assert sorted(begun) == sorted([0, *ended]) and len(begun) < 25  # of 50; how many depends on the load
 
 

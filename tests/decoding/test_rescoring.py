@@ -158,3 +158,10 @@ def test_an_empty_hypothesis_is_scored_wherever_it_stands(lm, tmp_path):
         assert scorer.score("u", texts) == pytest.approx([alone[text] for text in texts], abs=1e-5)
     rescore(scorer, {"u": [("", -1.0), ("ab", -2.0)]}, 0.5, tmp_path / "new")
     assert len(read_nbest(tmp_path / "new" / "nbest.jsonl")["u"]) == 2
+
+
+def test_a_text_with_a_separator_of_lines_is_read(tmp_path):
+    path = tmp_path / "nbest.jsonl"
+    lines = [{"utterance": name, "hypotheses": [{"text": "x\u2028y\x85z", "score": -1.0}]} for name in ("u1", "u2")]
+    path.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), encoding="utf-8")
+    assert read_nbest(path) == {name: [("x\u2028y\x85z", -1.0)] for name in ("u1", "u2")}

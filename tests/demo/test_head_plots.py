@@ -26,9 +26,9 @@ SPEECH = {
     "cross": observation(3, 9, {"tokens": 3, "frames": 9, "queries": 3}),
 }
 TEXT = {
-    "encoder": observation(4, 4, {"frames": 4, "queries": 4}),
+    "encoder": observation(4, 4, {"source tokens": 4, "queries": 4}),
     "decoder": observation(3, 3, {"tokens": 3, "queries": 3}),
-    "cross": observation(3, 4, {"tokens": 3, "frames": 4, "queries": 3}),
+    "cross": observation(3, 4, {"tokens": 3, "source tokens": 4, "queries": 3}),
 }
 
 

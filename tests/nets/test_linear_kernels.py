@@ -85,6 +85,13 @@ def test_workers_take_the_choice_of_their_command(monkeypatch, cache):
 
 
 @pytest.mark.parametrize("place", ["training", "search"])
+def test_a_real_measurement_may_come_in_the_middle_of_a_search(place, monkeypatch):
+    monkeypatch.undo()
+    with torch.inference_mode():
+        assert linear_kernels._faster(place, "small") in ("onednn", "mkl")
+
+
+@pytest.mark.parametrize("place", ["training", "search"])
 def test_a_real_measurement_leaves_the_generator_alone(place, monkeypatch):
     monkeypatch.undo()
     torch.manual_seed(1)

@@ -52,6 +52,13 @@ def test_a_lazy_module_is_executed_when_it_is_used(hooked):
         _ = module.G3p
 
 
+def test_a_lazy_module_that_fails_says_so_at_each_use(hooked):
+    module = hooked("import not_there_at_all\n", LazyLoader)
+    for _ in range(2):
+        with pytest.raises(ModuleNotFoundError, match="not_there_at_all"):
+            _ = module.G2p
+
+
 def test_a_missing_module_is_an_ordinary_import_error(monkeypatch):
     hooks = ImportHooks({"g2p_en": LazyLoader})
     monkeypatch.setattr(sys, "meta_path", [hooks])

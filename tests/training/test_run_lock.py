@@ -1,5 +1,6 @@
 """Two processes never train in one folder."""
 
+import fcntl
 import os
 import socket
 import subprocess
@@ -30,6 +31,25 @@ def test_a_lock_that_was_not_signed_leaves_no_file_unless_it_was_there(tmp_path)
     with run_lock(tmp_path):
         pass
     assert (tmp_path / NAME).exists()
+
+
+def test_a_lock_whose_file_was_deleted_meanwhile_is_not_held(tmp_path, monkeypatch):
+    """Between the opening of the file and the lock, the process that held it ends and deletes it."""
+    first = run_lock(tmp_path)
+    first.__enter__()
+    flock = fcntl.flock
+
+    def slow(descriptor, how):
+        if not ended:
+            ended.append(first.__exit__(None, None, None))
+        flock(descriptor, how)
+
+    ended = []
+    monkeypatch.setattr(fcntl, "flock", slow)
+    with run_lock(tmp_path):
+        assert ended
+        with pytest.raises(TrainingError, match="another process trains here now"), run_lock(tmp_path):
+            pass
 
 
 HOLDER = """

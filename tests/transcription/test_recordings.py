@@ -43,6 +43,7 @@ def clean(recognizer, twelve):
 def test_segments_in_the_window_are_counted_without_decoding_any(recognizer, twelve, monkeypatch):
     segments = [len(transcript.segments) for transcript in recognizer.transcribe_all(map(Request, twelve))]
     monkeypatch.delattr(type(recognizer.search), "find")
+    monkeypatch.setattr(recordings, "identify_language", None)
     transcription = recordings.Transcription(recognizer.search, recognizer.segmentation)
     counts = [transcription.count(Request(path)) for path in (*twelve, "gone.wav")]
     assert transcription.window == 8

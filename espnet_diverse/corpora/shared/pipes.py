@@ -100,6 +100,13 @@ def parse_pipe(value: str) -> list[list[str]]:
     return commands
 
 
+def _end(process: subprocess.Popen) -> None:
+    """Kill a process that still runs, as after an interrupt."""
+    if process.poll() is None:
+        process.kill()
+        process.wait()
+
+
 def run_pipe(value: str, target: Path) -> None:
     """Write the output of an entry of wav.scp that ends in a pipe to a file.
 
@@ -116,6 +123,7 @@ def run_pipe(value: str, target: Path) -> None:
             source = running[-1].stdout if running else subprocess.DEVNULL
             sink = output if last else subprocess.PIPE
             running.append(subprocess.Popen(command, stdin=source, stdout=sink, stderr=log))
+            stack.callback(_end, running[-1])
             if len(running) > 1:
                 source.close()  # so that a command whose reader has ended is told so
         for process in running:

@@ -62,7 +62,9 @@ def draw_sets(groups: Sequence[str], selection: Selection) -> dict[str, str]:
     if len(sizes) < len(wanted):
         kinds = {"speaker": ("speaker", "speakers or groups of them"), "audio": ("recording", "recordings")}
         what = f"{len(sizes)} {kinds[selection.split_by][len(sizes) > 1]}"
-        todo = "name the set of each row in a column split, add recordings, or draw by file with --split_by audio"
+        by_file = ", add recordings, or draw by file with --split_by audio"
+        others = by_file if selection.split_by == "speaker" else " or add recordings"
+        todo = f"name the set of each row in a column split{others}"
         raise DataError(f"{what} cannot be divided into {', '.join(wanted)}; {todo}")
     dev, test = selection.split_shares
     shares = {"train": 1 - dev - test, "dev": dev, "test": test}

@@ -85,5 +85,5 @@ def test_too_few_groups():
     with pytest.raises(DataError) as caught:
         drawn({"anna": 9, "ben": 9})
     assert str(caught.value) == f"2 speakers or groups of them cannot be divided into train, dev, test; {todo}"
-    with pytest.raises(DataError, match="^1 recording cannot be divided into train, dev, test; "):
+    with pytest.raises(DataError, match=r"; name the set of each row in a column split or add recordings$"):
         drawn({"a": 1}, split_by="audio")
