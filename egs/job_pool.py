@@ -8,6 +8,7 @@ import fcntl
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -17,6 +18,8 @@ from typing import TextIO
 GRACE = 60.0
 """Seconds in which a program that was asked to stop may end; after them it is killed. Training needs at most 25 until
 its next update is done, and then saves."""
+_FINISHED = (0, 2)  # 2: some utterances were skipped
+_AGAIN = 75  # a program was stopped by a signal from elsewhere, and can go on
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
@@ -136,14 +139,19 @@ class Pool:
 
     def _collect(self) -> None:
         for job in [job for job in self._active if job.process.poll() is not None]:
-            if job.process.returncode == 0:
+            if job.process.returncode in _FINISHED:
                 self._next(job)
             else:
-                self._leave(job, "failed")
+                self._leave(job, "stopped" if job.process.returncode == _AGAIN else "failed")
 
     def _next(self, job: Job) -> None:
         """Start the next command of a job, if there is one and time for it."""
-        command = next(job.commands, None)
+        try:
+            command = next(job.commands, None)
+        except (OSError, LookupError, ValueError) as error:  # in a file that a command wrote; the others go on
+            print(f"{job.name}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+            self._leave(job, "failed")
+            return
         if command is None:
             self._leave(job, "done")
         elif self._over():

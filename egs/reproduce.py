@@ -26,91 +26,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
 from job_pool import Job, Pool
+from run_table import COLUMNS, EGS, PERPLEXITY, SYNTHETIC, Run, missing, read_results, read_runs
 
 from espnet_diverse.machine import cpu_model
 
-EGS = Path(__file__).resolve().parent
-COLUMNS = ("experiment", "run", "seed", "set", "metric", "score", "p", "commit", "processor")
-KEYS = {
-    *("recipe", "corpus", "prepared", "options", "config", "decode_config"),
-    *("metric", "row", "score_options", "sets", "baseline", "seeds", "runs"),
-}
-RUN_KEYS = {"fragments", "expected", "set", "seeds", "init_param"}
-SYNTHETIC = "synthetic"  # the corpus that the recipe generates
-PERPLEXITY = "word_perplexity"  # the metric of language models, which the stage decode computes
 STOPPED = 75  # EX_TEMPFAIL: call again
 INTERRUPTED = 130
-
-
-@dataclass(frozen=True, eq=False)
-class Run:
-    """One training run with one seed.
-
-    Attributes:
-        experiment: Name of the experiment that it belongs to.
-        shared: The settings of that experiment, see `reproduce.yaml`.
-        name: Name in the experiment.
-        seed: Random seed.
-        settings: Its own settings: `fragments`, `expected`, and `set`, a list of changes of the configuration,
-            and `init_param`, the weights that it begins with, in which {seed} stands for the seed.
-    """
-
-    experiment: str
-    shared: dict[str, Any]
-    name: str
-    seed: int
-    settings: dict[str, Any]
-
-    @property
-    def label(self) -> str:
-        """Its name in messages and for --only."""
-        return f"{self.experiment}/{self.name}/{self.seed}"
-
-    @property
-    def folder(self) -> Path:
-        """Its folder in the recipe's exp/."""
-        return self.recipe / "exp" / self.tag(self.name)
-
-    @property
-    def recipe(self) -> Path:
-        """The folder of the recipe."""
-        return EGS / self.shared["recipe"]
-
-    def tag(self, name: str) -> str:
-        """Name of the folder of a run of this experiment and seed."""
-        return f"{self.experiment}_{name}_seed{self.seed}"
-
-    def decoded(self, name: str, data_set: str) -> Path:
-        """Folder of the hypotheses of a run of this experiment and seed on a set."""
-        fragments = self.shared.get("decode_config", "decode").split(",")
-        return self.recipe / "exp" / self.tag(name) / "_".join(Path(each).stem for each in fragments) / data_set
-
-    def command(self, corpora: dict[str, str], *more: str) -> list[str]:
-        """The command of the recipe, to be started in its folder."""
-        shared, folder = self.shared, corpora.get(self.shared["corpus"], "")
-        source = ["--corpus_dir", folder, "--data_dir", f"data/{self.experiment}"]
-        if shared["corpus"] == SYNTHETIC:
-            source = ["--corpus", SYNTHETIC, "--data_dir", f"data/{self.experiment}"]
-        elif shared.get("prepared"):
-            source = ["--data_dir", folder, "--stage", "tokens"]
-        changes = [word for change in self.settings.get("set", ()) for word in ("--set", change)]
-        if "init_param" in self.settings:
-            changes += ["--init_param", self.settings["init_param"].format(seed=self.seed)]
-        return [
-            *("./run.sh", *source, "--tag", self.tag(self.name), "--seed", str(self.seed)),
-            *("--config", shared["config"].format(self.settings["fragments"]), *changes),
-            *("--test_sets", " ".join(shared["sets"]), *shared.get("options", ())),
-            *(["--decode_config", shared["decode_config"]] if "decode_config" in shared else []),
-            *(["--metric", shared["metric"]] if shared["metric"] != PERPLEXITY else []),
-            *(["--score_options", shared["score_options"]] if "score_options" in shared else []),
-            *more,
-        ]
 
 
 def main() -> int:
@@ -119,8 +44,7 @@ def main() -> int:
     runs = [run for run in read_runs(args.table) if fnmatch.fnmatch(run.label, args.only)]
     if not runs:
         sys.exit(f"error: no run of {args.table} matches --only '{args.only}'; `list` shows all")
-    done = {(row["experiment"], row["run"], int(row["seed"])) for row in read_results(args.results)}
-    waiting = [run for run in runs if (run.experiment, run.name, run.seed) not in done]
+    waiting = missing(runs, args.results)
     if args.action == "table":
         print("\n".join(markdown(runs, read_results(args.results))))
         return 0
@@ -147,31 +71,6 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def read_runs(path: Path) -> list[Run]:
-    """Read the table of runs: all runs of the first seed, then all of the second, and so on."""
-    runs = []
-    for experiment, shared in yaml.safe_load(path.read_text(encoding="utf-8")).items():
-        _check_keys(shared, KEYS, f"{path}: {experiment}")
-        for name, settings in shared["runs"].items():
-            _check_keys(settings, RUN_KEYS, f"{path}: {experiment}/{name}")
-            seeds = settings.get("seeds", shared["seeds"])
-            runs += [Run(experiment, shared, name, seed, settings) for seed in seeds]
-    return sorted(runs, key=lambda run: run.seed)
-
-
-def _check_keys(given: dict, known: set[str], where: str) -> None:
-    if unknown := sorted(set(given) - known):
-        sys.exit(f"error: {where} has an unknown key {unknown[0]!r}; known: {' '.join(sorted(known))}")
-
-
-def read_results(path: Path) -> list[dict[str, str]]:
-    """Read the scores of the finished runs, a row for each set."""
-    if not path.is_file():
-        return []
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file, delimiter="\t"))
-
-
 class Walk:
     """The commands of the runs that are to be made, and the scores of those that are done.
 
@@ -187,7 +86,8 @@ class Walk:
         for pair in args.corpus:
             if "=" not in pair:
                 sys.exit(f"error: --corpus {pair} is not NAME=DIR")
-        self.corpora = dict(pair.split("=", 1) for pair in args.corpus)
+        pairs = [pair.split("=", 1) for pair in args.corpus]
+        self.corpora = {name: str(Path(folder).absolute()) for name, folder in pairs}  # recipes run in their folders
         for run in waiting:
             name = run.shared["corpus"]
             if name not in {SYNTHETIC, *self.corpora}:
@@ -209,16 +109,19 @@ class Walk:
         return STOPPED if any(job.state not in ("done", "failed") for job in self.jobs) else min(left, 1)
 
     def _commands(self, run: Run) -> Iterator[list[str]]:
-        """The commands of a run. The first prepares the data that the runs of an experiment share."""
-        options = self.args.recipe_options.split()
+        """The commands of a run, none if another call has made it meanwhile. The first prepares the data that the runs
+        of an experiment share."""
+        if not missing([run], self.args.results):
+            return
+        options, commit = self.args.recipe_options.split(), _commit(self.args.results)
         yield run.command(self.corpora, *options, "--stop_stage", "tokens")
         yield run.command(self.corpora, *options)
         for comparison in _comparisons(run):
             yield run.command(self.corpora, *options, *comparison)
-        self._keep_scores(run)
+        self._keep_scores(run, commit)
 
-    def _keep_scores(self, run: Run) -> None:
-        rows = list(scores(run))
+    def _keep_scores(self, run: Run, commit: str) -> None:
+        rows = list(scores(run, commit))
         fresh = not self.args.results.is_file()
         with self.args.results.open("a", encoding="utf-8", newline="") as file:
             writer = csv.DictWriter(file, COLUMNS, delimiter="\t", lineterminator="\n")
@@ -242,15 +145,25 @@ def log_of(run: Run) -> Path:
     return run.folder.with_name(f"{run.folder.name}.log")  # not with_suffix: names such as alpha_0.001 have a dot
 
 
-def scores(run: Run) -> Iterator[dict[str, Any]]:
+def _commit(results: Path) -> str:
+    """The commit of the code, with -dirty where other files than the results differ from it."""
+
+    def git(*words: str) -> str:
+        return subprocess.run(["git", "-C", EGS, *words], capture_output=True, text=True).stdout.rstrip()
+
+    root = Path(git("rev-parse", "--show-toplevel"))
+    changed = [root / line[3:] for line in git("status", "--porcelain", "--untracked-files=no").splitlines()]
+    return git("describe", "--always") + "-dirty" * any(path.resolve() != results.resolve() for path in changed)
+
+
+def scores(run: Run, commit: str) -> Iterator[dict[str, Any]]:
     """Rows of the results of a finished run."""
     metric = run.shared["metric"]
-    commit = subprocess.run(["git", "-C", EGS, "describe", "--always", "--dirty"], capture_output=True, text=True)
     for data_set in run.shared["sets"]:
         score, p_value = _score_of(run, data_set)
         yield {
             **{"experiment": run.experiment, "run": run.name, "seed": run.seed, "set": data_set, "metric": metric},
-            **{"score": f"{score:.2f}", "p": p_value, "commit": commit.stdout.strip(), "processor": cpu_model()},
+            **{"score": f"{score:.2f}", "p": p_value, "commit": commit, "processor": cpu_model()},
         }
 
 

@@ -47,7 +47,7 @@ def reproduce(tmp_path):
     """reproduce(action, *options, table={...}) runs a copy of the script beside a recipe that only writes scores."""
     folder = tmp_path / "my egs"
     (folder / "some" / "mt1").mkdir(parents=True)
-    for name in ("reproduce.py", "job_pool.py"):
+    for name in ("reproduce.py", "job_pool.py", "run_table.py"):
         shutil.copy(EGS / name, folder)
     run_sh = folder / "some" / "mt1" / "run.sh"
     run_sh.write_text(RECIPE.replace("/usr/bin/env python3", sys.executable))

@@ -65,7 +65,7 @@ class Walk:
     def __init__(self, folder: Path):
         self.recipe = folder / "some" / "mt1"
         self.recipe.mkdir(parents=True)
-        for name in ("reproduce.py", "job_pool.py"):
+        for name in ("reproduce.py", "job_pool.py", "run_table.py"):
             shutil.copy(EGS / name, folder)
         (folder / "reproduce.yaml").write_text(yaml.safe_dump({"mine": TABLE}, sort_keys=False))
         (self.recipe / "run.sh").write_text(RUN_SH.replace("PYTHON", sys.executable))
@@ -220,3 +220,40 @@ def test_a_program_that_does_not_stop_is_killed(tmp_path, monkeypatch):
     pool.work([job])
     assert (job.state, job.process.returncode) == ("stopped", -signal.SIGKILL)
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
+def test_a_run_that_another_call_has_made_meanwhile_is_not_scored_twice(walk):
+    slow = walk.start(takes={"train": 5})
+    walk.wait_for("old train begins")
+    assert walk.call("--only", "*/new/*")[0] == 0
+    assert slow.wait(60) == 0
+    rows = [line.split("\t")[1] for line in walk.results.read_text().splitlines()[1:]]
+    assert rows == ["new", "old"] and sum("new train" in line for line in walk.notes()) == 1
+
+
+def change(walk, old, new):
+    program = walk.recipe / "program"
+    assert old in program.read_text()
+    program.write_text(program.read_text().replace(old, new))
+
+
+def test_skipped_utterances_are_no_failure(walk):
+    with (walk.recipe / "program").open("a") as program:
+        program.write("sys.exit(2)\n")
+    assert walk.call("--only", "*/old/*")[0] == 0
+    assert walk.results.read_text().splitlines()[1].startswith("mine\told\t0\ttest")
+
+
+def test_a_program_that_was_stopped_from_elsewhere_is_left_for_another_call(walk):
+    process = walk.start("--only", "*/old/*", takes={"train": 60})
+    walk.wait_for("old train begins")
+    os.kill(walk.program(), signal.SIGTERM)
+    assert process.wait(60) == 75
+    assert walk.call("--only", "*/old/*")[0] == 0 and "old train goes on" in walk.notes()
+
+
+def test_scores_that_cannot_be_read_fail_their_run_alone(walk):
+    change(walk, 'overall = {"score": 30}', 'overall = {"points" if "old" in given["--tag"] else "score": 30}')
+    returned, said = walk.call()
+    assert returned == 1 and "mine/old/0: KeyError: 'score'" in said and "error: mine/old/0 failed" in said
+    assert [line.split("\t")[1] for line in walk.results.read_text().splitlines()[1:]] == ["new"]
