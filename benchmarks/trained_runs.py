@@ -8,8 +8,9 @@ The first run is the baseline. All runs have the same data and batches; paths in
 the folder that the command is started in. The columns:
 
     score            that of --metric on --set, which the recipe has computed
-    LR, distance     redundancy of a layer / log2 H and distance of heads, means over the kinds of attention that keep
-                     their weights (`espnet-diverse analyse`), on --utterances of the set, evenly spaced
+    LR, distance     redundancy of a layer / log2 H and distance of heads (`espnet-diverse analyse`), on --utterances of
+                     the set, evenly spaced; means over the kinds of attention that keep their weights in all runs that
+                     have such attentions, which are named above the table
     diversity        of the slots of the memory, on the validation set in the last epoch; only if a run has a memory
     parameters       of the model
     step             time of an epoch of --batches batches of the trainer: forward, backward, repulsion of heads,
@@ -51,8 +52,8 @@ class Row:
     Attributes:
         run: Name of its folder, without what the names of all runs begin and end with.
         score: Score on the set.
-        measures: LR / log2 H and distance of the heads, means over the kinds of attention, not numbers where none keeps
-            its weights; diversity of the slots, not a number without a memory.
+        measures: LR / log2 H and distance of the heads, not numbers where no attention keeps its weights; diversity of
+            the slots, not a number without a memory.
         parameters: Number of parameters.
         step, peak, decoding: Ratios.
     """
@@ -113,11 +114,12 @@ def _rows(args: Namespace) -> tuple[list[Row], list[results.Row]]:
     trained = measuring.compare(steps, args.repeats, CPU)
     decoded = measuring.compare(decodings, args.repeats, CPU, memory=False)
     first = args.runs[0].name
+    measures = _measures(args)
     rows = [
         Row(
             name,
             _score(folder, args),
-            _measures(folder, args),
+            measures[folder.name],
             parameters[folder.name],
             trained[folder.name].cost / trained[first].cost,
             trained[folder.name].peak / trained[first].peak,
@@ -146,9 +148,19 @@ def _score(folder: Path, args: Namespace) -> float:
     return summary["word_perplexity"] if args.task == "lm" else summary["metrics"][args.metric]["overall"]["score"]
 
 
-def _measures(folder: Path, args: Namespace) -> dict[str, float]:
-    redundancy, distance = (math.nan, math.nan) if args.task == "lm" else _redundancy(folder, args)
-    return dict(zip(DIGITS, (redundancy, distance, _diversity(folder)), strict=True))
+def _measures(args: Namespace) -> dict[str, dict[str, float]]:
+    """What `Row.measures` has, by the name of a run."""
+    from espnet_diverse.analysis.collect import KINDS
+
+    found = {folder: {} if args.task == "lm" else _redundancy(folder, args) for folder in args.runs}
+    common = [kind for kind in KINDS if any(found.values()) and all(kind in each for each in found.values() if each)]
+    if common:
+        print(f"LR and distance: means over {' and '.join(KINDS[kind] for kind in common)}.\n", flush=True)
+    measures = {}
+    for folder, kinds in found.items():
+        means = np.mean([kinds[kind] for kind in common], axis=0) if kinds and common else (math.nan, math.nan)
+        measures[folder.name] = dict(zip(DIGITS, (*means, _diversity(folder)), strict=True))
+    return measures
 
 
 def _diversity(folder: Path) -> float:
@@ -159,8 +171,8 @@ def _diversity(folder: Path) -> float:
     return epochs[max(epochs)]["valid"].get("memory_diversity", math.nan)
 
 
-def _redundancy(folder: Path, args: Namespace) -> tuple[float, float]:
-    """LR / log2 H and distance of a run."""
+def _redundancy(folder: Path, args: Namespace) -> dict[str, tuple[float, float]]:
+    """LR / log2 H and distance of each kind of attention of a run that keeps its weights."""
     from espnet_diverse.analysis.measurements import choose_utterances, survey
     from espnet_diverse.analysis.teacher_forcing import load, source_vocabulary
     from espnet_diverse.data.kaldi import read_data_dir
@@ -175,10 +187,9 @@ def _redundancy(folder: Path, args: Namespace) -> tuple[float, float]:
     try:
         found = survey(model, Vocabulary.load(folder), data, indices, source_vocabulary(folder), rate)
     except ModelError:  # no attention of it keeps its weights
-        return math.nan, math.nan
-    measures = [redundancy.measures() for redundancy in found.redundancy.values()]
-    _, redundancy, _, distance, _ = np.mean(measures, axis=0)
-    return float(redundancy), float(distance)
+        return {}
+    measures = {kind: redundancy.measures() for kind, redundancy in found.redundancy.items()}
+    return {kind: (redundancy, distance) for kind, (_, redundancy, _, distance, _) in measures.items()}
 
 
 def _step(folder: Path, args: Namespace) -> tuple[Callable[[], None], int]:

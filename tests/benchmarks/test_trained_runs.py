@@ -1,8 +1,10 @@
 """Runs of an experiment side by side; the two here are the same run."""
 
+import argparse
 import json
 import math
 import shutil
+from pathlib import Path
 
 import pytest
 import yaml
@@ -93,3 +95,18 @@ def test_names_are_without_what_all_have(names, expected):
     import trained_runs
 
     assert trained_runs.short_names(names) == expected
+
+
+def test_heads_are_compared_over_the_attentions_that_all_runs_keep(monkeypatch, capsys):
+    """A mean that leaves the encoder out is no smaller for it than one with the encoder."""
+    import trained_runs
+
+    kept = {"plain": {"encoder": (0.9, 9), "decoder": (0.5, 1), "cross": (0.7, 3)}, "luna": {}}
+    kept["xl"] = {kind: kept["plain"][kind] for kind in ("decoder", "cross")}
+    monkeypatch.setattr(trained_runs, "_redundancy", lambda folder, args: kept[folder.name])
+    monkeypatch.setattr(trained_runs, "_diversity", lambda folder: math.nan)
+    args = argparse.Namespace(task="mt", runs=[Path(name) for name in ("plain", "xl", "luna")])
+    found = {name: list(measures.values())[:2] for name, measures in trained_runs._measures(args).items()}
+    assert found["plain"] == found["xl"] == pytest.approx([0.6, 2]) and all(map(math.isnan, found["luna"]))
+    said = "LR and distance: means over decoder self-attention and decoder cross-attention."
+    assert said in capsys.readouterr().out
