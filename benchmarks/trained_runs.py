@@ -32,14 +32,19 @@ from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import measuring
 import numpy as np
 import results
 import torch
+from matplotlib.transforms import Bbox
 from translation import round_of
 
 from espnet_diverse.registration import fast_start
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 CPU = torch.device("cpu")
 DIGITS = {"LR / log2 H": 3, "distance": 2, "diversity of slots": 2}  # of what is measured beside score, time and memory
@@ -253,18 +258,33 @@ def _draw(rows: Sequence[Row], args: Namespace) -> None:
     matplotlib.use("agg")
     from matplotlib import pyplot as plt
 
-    figure, axes = plt.subplots(figsize=(7, 4.5), layout="constrained")
+    figure, axes = plt.subplots(figsize=(8, 5), layout="constrained")
     axes.scatter([row.step for row in rows], [row.score for row in rows])
-    wide, high = np.ptp([row.step for row in rows]), np.ptp([row.score for row in rows])
-    for row in rows:
-        above = any(0 < one.score - row.score < 0.06 * high and abs(one.step - row.step) < 0.2 * wide for one in rows)
-        place = (4, -11) if above else (4, 4)  # where the label of another point is not
-        axes.annotate(row.run, (row.step, row.score), xytext=place, textcoords="offset points", fontsize=8)
     axes.set_xlabel(f"time of a training step / that of {rows[0].run}")
     axes.set_ylabel(f"{'word perplexity' if args.task == 'lm' else args.metric.upper()} on {args.set}")
     axes.margins(x=0.2, y=0.1)
     axes.grid(alpha=0.3)
+    figure.draw_without_rendering()  # places are in pixels, which the layout settles
+    points = axes.transData.transform([(row.step, row.score) for row in rows])
+    taken = [Bbox.from_extents(*(point - 4), *(point + 4)) for point in points]
+    for row in sorted(rows, key=lambda row: -row.step):
+        taken.append(_label(axes, row, taken))
     figure.savefig(args.plot, dpi=120)
+
+
+_PLACES = [((x, y), align) for x, align in ((4, "left"), (0, "center"), (-4, "right")) for y in (7, -13)]
+
+
+def _label(axes: "Axes", row: Row, taken: Sequence[Bbox]) -> Bbox:
+    """Write the name of a run beside its point, where it covers least of what is there."""
+    label = axes.annotate(row.run, (row.step, row.score), xytext=(0, 0), textcoords="offset points", fontsize=8)
+    covered = []
+    for place, align in _PLACES:
+        label.set(position=place, horizontalalignment=align)
+        covered.append(label.get_window_extent().count_overlaps(taken))
+    place, align = _PLACES[int(np.argmin(covered))]
+    label.set(position=place, horizontalalignment=align)
+    return label.get_window_extent()
 
 
 if __name__ == "__main__":
