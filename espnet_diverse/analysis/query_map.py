@@ -65,14 +65,14 @@ def separation(queries: NDArray) -> float:
     """Compute the mean silhouette of queries (H, n, D): 1 where the queries of a head are close to each other and far
     from those of others, 0 where heads overlap, below 0 where queries are closer to those of another head.
 
-    It is not a number if there is only one head. Distances are Euclidean.
+    It is not a number if there is only one head, or only one query of each. Distances are Euclidean.
 
     Raises:
         ConfigError: scikit-learn is not installed.
     """
     _, metrics = _scikit_learn()
     heads, count, width = queries.shape
-    if heads == 1:
+    if heads == 1 or count == 1:
         return math.nan
     return float(metrics.silhouette_score(queries.reshape(-1, width), np.repeat(np.arange(heads), count)))
 

@@ -217,7 +217,8 @@ def _example_section(page: Page, example: Example, folder: Path) -> None:
 
 def _query_section(page: Page, points: dict[str, np.ndarray], separated: dict[str, float], folder: Path) -> None:
     page.heading("Queries of the last layers")
-    page.table(["attention", "separation"], [(KINDS[kind], f"{each:.3f}") for kind, each in separated.items()])
+    cells = [(KINDS[kind], "–" if math.isnan(each) else f"{each:.3f}") for kind, each in separated.items()]
+    page.table(["attention", "separation"], cells)
     page.paragraph(
         "Separation of heads: the mean silhouette of the queries, each head being a cluster. 1: the queries of a head "
         "are alike and unlike those of others; 0: heads overlap."

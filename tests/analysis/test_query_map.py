@@ -67,7 +67,7 @@ def test_separation_of_heads_apart_and_of_heads_that_overlap():
     assert abs(separation(queries)) < 0.02
     queries[1] += 1000
     assert separation(queries) > 0.99
-    assert math.isnan(separation(queries[:1]))
+    assert math.isnan(separation(queries[:1])) and math.isnan(separation(queries[:, :1]))
 
 
 @pytest.mark.parametrize("function", [embed, separation])
