@@ -199,13 +199,11 @@ def _settle_checkpoint(sound: Path, output_dir: Path) -> None:
 
 def _sweep(output_dir: Path, restart: bool) -> None:
     """Remove temporary files of processes that were killed, and with `restart` what a run has saved."""
-    for path in (*output_dir.glob(".*.tmp*"), *output_dir.glob(".*.partial")):
-        if path.is_file():  # a directory is that of statistics
+    temporary = (*output_dir.glob(".*.tmp*"), *output_dir.glob(".*.partial"))
+    saved = (*resumption.weight_files(output_dir), output_dir / NONFINITE) if restart else ()
+    for path in (*temporary, *saved):
+        if not path.is_dir():  # as that of statistics, which may be in the making
             path.unlink(missing_ok=True)
-    if restart:
-        for path in resumption.weight_files(output_dir):
-            path.unlink()
-        (output_dir / NONFINITE).unlink(missing_ok=True)
 
 
 def check_settings(config: Config) -> None:

@@ -177,7 +177,7 @@ def test_help_lists_every_option_with_its_default(recipe):
 
 
 def test_help_has_what_the_recipe_assigns_itself():
-    assert "wer bleu chrf ter (default: cer wer)\n" in bash(ROOT / "egs/own/asr1/run.sh", "--help").stdout
+    assert "wer bleu compound_bleu chrf ter (default: cer wer)\n" in bash(ROOT / "egs/own/asr1/run.sh", "--help").stdout
     assert "bpe or unigram tokens (default: 8000)\n" in bash(ROOT / "egs/mtedx/asr1/run.sh", "--help").stdout
 
 
