@@ -7,6 +7,10 @@ from pathlib import Path
 
 CACHE = "ESPNET_DIVERSE_CACHE"
 """Environment variable: the folder of the cache."""
+KERNELS_VARIABLE = "ESPNET_DIVERSE_KERNELS"
+"""Environment variable with one of `KERNELS`; see `nets.linear_kernels`."""
+KERNELS = ("auto", "onednn", "mkl")
+"""Library of the matrix products of linear layers: the faster one (the default), or this one in all places."""
 _CPU_INFO = Path("/proc/cpuinfo")
 _KIND = ("vendor_id", "cpu family", "model", "flags", "Features", "CPU part")  # `model` and `model name`
 

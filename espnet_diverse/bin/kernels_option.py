@@ -3,22 +3,20 @@
 import argparse
 import os
 
-CHOICES = ("auto", "onednn", "mkl")
+from espnet_diverse.machine import KERNELS, KERNELS_VARIABLE
 
 
 def add_kernels(parser: argparse._ActionsContainer) -> None:
     """Declare --kernels; `take_kernels` follows it."""
     parser.add_argument(
         "--kernels",
-        choices=CHOICES,
+        choices=KERNELS,
         help="library of the matrix products of linear layers on a CPU; auto measures once which is faster (default: "
-        "$ESPNET_DIVERSE_KERNELS, or auto)",
+        f"${KERNELS_VARIABLE}, or auto)",
     )
 
 
 def take_kernels(args: argparse.Namespace) -> None:
     """Let this process and those that it starts use the library that was asked for, if one was."""
     if getattr(args, "kernels", None) is not None:
-        from espnet_diverse.nets.linear_kernels import SWITCH  # imports torch
-
-        os.environ[SWITCH] = args.kernels
+        os.environ[KERNELS_VARIABLE] = args.kernels

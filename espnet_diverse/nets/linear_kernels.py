@@ -22,13 +22,10 @@ from torch import Tensor
 
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.functional.linear import AVAILABLE, arranged, linear, product
-from espnet_diverse.machine import cache_folder, cpu_kind
+from espnet_diverse.machine import KERNELS, KERNELS_VARIABLE, cache_folder, cpu_kind
 
 Loaded = TypeVar("Loaded")
 
-SWITCH = "ESPNET_DIVERSE_KERNELS"
-"""Environment variable: `onednn` or `mkl` for that library in all places, `auto` (the default) for the faster one."""
-CHOICES = ("auto", "onednn", "mkl")
 _SMALL = 2**15  # weights of a layer; 128 by 128 is small, 256 by 256 is not
 _SIZES = {"small": (128, 128), "large": (256, 512)}
 _ROWS = {"training": 1024, "search": 16}
@@ -46,7 +43,7 @@ def uses_onednn(weight: Tensor, place: str) -> bool:
         place: "training": many rows, forward and backward; "search": few rows, weights that were rearranged before.
 
     Raises:
-        ConfigError: The environment variable `SWITCH` has another value than those of `CHOICES`.
+        ConfigError: The environment variable `KERNELS_VARIABLE` has another value than those of `KERNELS`.
     """
     size = "small" if weight.numel() < _SMALL else "large"
     return AVAILABLE and (_taken or choice())[f"{place} {size}"] == "onednn"
@@ -56,11 +53,11 @@ def choice() -> dict[str, str]:
     """The library by place and size, such as "training small", that this process takes: asked for, or the faster one.
 
     Raises:
-        ConfigError: The environment variable `SWITCH` has another value than those of `CHOICES`.
+        ConfigError: The environment variable `KERNELS_VARIABLE` has another value than those of `KERNELS`.
     """
-    asked = os.environ.get(SWITCH, "auto")
-    if asked not in CHOICES:
-        raise ConfigError(f"{SWITCH}={asked} is not allowed; give one of {' '.join(CHOICES)}")
+    asked = os.environ.get(KERNELS_VARIABLE, "auto")
+    if asked not in KERNELS:
+        raise ConfigError(f"{KERNELS_VARIABLE}={asked} is not allowed; give one of {' '.join(KERNELS)}")
     if asked == "auto" and AVAILABLE:
         return chosen(_cache_file())
     return dict.fromkeys(_PLACES, asked if asked != "auto" else "mkl")

@@ -3,8 +3,9 @@ import os
 
 import pytest
 
-from espnet_diverse.bin.kernels_option import CHOICES, take_kernels
+from espnet_diverse.bin.kernels_option import take_kernels
 from espnet_diverse.bin.main import command_parser, main
+from espnet_diverse.machine import KERNELS_VARIABLE
 from espnet_diverse.nets import linear_kernels
 
 MODELS = [
@@ -21,10 +22,6 @@ MODELS = [
 ]
 
 
-def test_the_choices_are_those_of_the_environment_variable():
-    assert CHOICES == linear_kernels.CHOICES
-
-
 @pytest.mark.parametrize("command", MODELS)
 def test_commands_that_run_a_model_have_the_option(command):
     assert "--kernels {auto,onednn,mkl}" in command_parser(command)[1].format_help()
@@ -32,17 +29,17 @@ def test_commands_that_run_a_model_have_the_option(command):
 
 @pytest.mark.parametrize("asked", ["onednn", "mkl"])
 def test_the_option_goes_before_the_environment(tiny_run, tmp_path, monkeypatch, asked):
-    monkeypatch.setenv(linear_kernels.SWITCH, "mkl" if asked == "onednn" else "onednn")
+    monkeypatch.setenv(KERNELS_VARIABLE, "mkl" if asked == "onednn" else "onednn")
     options = ["--data_dir", str(tiny_run.test_dir), "--output_dir", str(tmp_path / "out"), "--kernels", asked]
     assert main(["decode", str(tiny_run.model_dir), *options]) == 0
-    assert os.environ[linear_kernels.SWITCH] == asked and set(linear_kernels.choice().values()) == {asked}
+    assert os.environ[KERNELS_VARIABLE] == asked and set(linear_kernels.choice().values()) == {asked}
 
 
 def test_without_the_option_the_environment_stays(monkeypatch):
-    monkeypatch.setenv(linear_kernels.SWITCH, "mkl")
+    monkeypatch.setenv(KERNELS_VARIABLE, "mkl")
     take_kernels(argparse.Namespace(kernels=None))
     take_kernels(argparse.Namespace())
-    assert os.environ[linear_kernels.SWITCH] == "mkl"
+    assert os.environ[KERNELS_VARIABLE] == "mkl"
 
 
 def test_another_library_is_refused(capsys):

@@ -8,8 +8,9 @@ import torch
 
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.functional.linear import AVAILABLE
+from espnet_diverse.machine import KERNELS_VARIABLE
 from espnet_diverse.nets import linear_kernels
-from espnet_diverse.nets.linear_kernels import SWITCH, chosen, uses_onednn
+from espnet_diverse.nets.linear_kernels import chosen, uses_onednn
 
 PLACES = ["training small", "training large", "search small", "search large"]
 pytestmark = pytest.mark.skipif(not AVAILABLE, reason="this PyTorch has no oneDNN")
@@ -19,7 +20,7 @@ pytestmark = pytest.mark.skipif(not AVAILABLE, reason="this PyTorch has no oneDN
 def cache(tmp_path, monkeypatch):
     """A cache of the test's own, and measurements that find MKL faster for small layers in training alone."""
     monkeypatch.setenv("ESPNET_DIVERSE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv(SWITCH, "auto")
+    monkeypatch.setenv(KERNELS_VARIABLE, "auto")
     measured = []
 
     def faster(place, size):
@@ -71,9 +72,9 @@ def test_a_cache_that_cannot_be_written_is_done_without(tmp_path, cache):
 
 @pytest.mark.parametrize(("asked", "expected"), [("onednn", True), ("mkl", False)])
 def test_the_user_may_choose(asked, expected, monkeypatch, cache):
-    monkeypatch.setenv(SWITCH, asked)
+    monkeypatch.setenv(KERNELS_VARIABLE, asked)
     assert uses_onednn(torch.zeros(2, 2), "search") is expected and not cache
-    monkeypatch.setenv(SWITCH, "blas")
+    monkeypatch.setenv(KERNELS_VARIABLE, "blas")
     with pytest.raises(ConfigError, match="ESPNET_DIVERSE_KERNELS=blas is not allowed; give one of auto onednn mkl"):
         uses_onednn(torch.zeros(2, 2), "search")
 
