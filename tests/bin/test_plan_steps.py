@@ -122,15 +122,16 @@ def test_a_command_leaves_the_process_as_it_was(fake):
         random.seed(1)
         torch.manual_seed(1)
         torch.set_num_threads(3)
+        os.environ["ESPNET_DIVERSE_KERNELS"] = "of this step"
         seen.append(sys.argv)
 
     seen = []
     fake.action = disturb
-    root = logging.getLogger()
+    root, environment = logging.getLogger(), dict(os.environ)
     before = (root.handlers[:], root.level, Path.cwd(), random.getstate(), sys.argv, torch.get_num_threads())
     state = torch.get_rng_state()
     assert make_step("copy", COPY).run() == 0
     after = (root.handlers[:], root.level, Path.cwd(), random.getstate(), sys.argv, torch.get_num_threads())
-    assert after == before
+    assert after == before and dict(os.environ) == environment
     assert torch.equal(torch.get_rng_state(), state)
     assert seen == [COPY]
