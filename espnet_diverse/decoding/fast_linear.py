@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 import torch.nn.functional as F
+from espnet.nets.pytorch_backend.transformer.positionwise_feed_forward import PositionwiseFeedForward
 from torch import Tensor, nn
 
 from espnet_diverse.attention import MultiHeadAttention
@@ -25,20 +26,27 @@ class FastLinear(nn.Linear):
 
     Args:
         linear: The layer whose parameters are shared.
+        relu: Whether ReLU follows, computed in the same call.
     """
 
-    def __init__(self, linear: nn.Linear):
+    def __init__(self, linear: nn.Linear, relu: bool = False):
         nn.Module.__init__(self)  # no parameters of its own
         self.in_features, self.out_features = linear.in_features, linear.out_features
-        self.weight, self.bias = linear.weight, linear.bias
+        self.weight, self.bias, self.relu = linear.weight, linear.bias, relu
         self.arranged = arranged(linear.weight)
         self.train(linear.training)
 
     def forward(self, x: Tensor) -> Tensor:
         """x (..., in) -> (..., out)."""
-        if torch.is_grad_enabled() or x.dtype != torch.float32 or x.is_cuda or torch.compiler.is_compiling():
-            return F.linear(x, self.weight, self.bias)
-        return product(x, self.arranged, self.bias)
+        if is_plain(x):
+            y = F.linear(x, self.weight, self.bias)
+            return F.relu(y) if self.relu else y
+        return product(x, self.arranged, self.bias, self.relu)
+
+
+def is_plain(x: Tensor) -> bool:
+    """Whether x is to be computed by PyTorch's own layer: with gradients, not in float32, on a GPU, or compiled."""
+    return torch.is_grad_enabled() or x.dtype != torch.float32 or x.is_cuda or torch.compiler.is_compiling()
 
 
 def joined(linears: Sequence[nn.Linear]) -> nn.Linear:
@@ -71,6 +79,10 @@ def replace_linear(model: nn.Module, make: Callable[[nn.Linear], nn.Module]) -> 
 def speed_up(model: nn.Module) -> None:
     """Replace the linear layers of a model by `FastLinear`, in place, where that is faster: in float32 on a CPU."""
     replace_linear(model, lambda linear: FastLinear(linear) if _is_fit(linear.weight) else linear)
+    for module in model.modules():
+        feed_forward = isinstance(module, PositionwiseFeedForward) and isinstance(module.w_1, FastLinear)
+        if feed_forward and type(module.activation) is nn.ReLU:
+            module.w_1.relu, module.activation = True, nn.Identity()
 
 
 def _is_fit(weight: Tensor) -> bool:

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.ao.nn.quantized.dynamic import Linear as Int8Linear
 from torch.ao.quantization import per_channel_dynamic_qconfig
 
+from espnet_diverse.decoding.fast_convolution import fuse_convolutions
 from espnet_diverse.decoding.fast_linear import replace_linear, speed_up
 from espnet_diverse.decoding.options import PRECISIONS
 from espnet_diverse.errors import ConfigError
@@ -86,6 +87,7 @@ def set_precision(modules: Iterable[nn.Module], precision: str) -> None:
         precision: One of `PRECISIONS`.
     """
     for module in modules:
+        fuse_convolutions(module)
         if precision == "float32":
             speed_up(module)
         else:

@@ -48,9 +48,9 @@ def _of_weight(x: Tensor, gradient: Tensor) -> Tensor:
     return product(gradient.t(), x.t())
 
 
-def product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Compute `linear` without gradients. The weight may be `arranged`, and all tensors may be bfloat16."""
-    return _ops._linear_pointwise.default(x, weight, bias, "none", [], "")
+def product(x: Tensor, weight: Tensor, bias: Tensor | None = None, relu: bool = False) -> Tensor:
+    """Compute `linear`, then ReLU if asked, without gradients. The weight may be `arranged`; all may be bfloat16."""
+    return _ops._linear_pointwise.default(x, weight, bias, "relu" if relu else "none", [], "")
 
 
 def arranged(weight: Tensor) -> Tensor:

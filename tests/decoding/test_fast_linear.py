@@ -1,6 +1,7 @@
 import copy
 
 import torch
+from espnet.nets.pytorch_backend.transformer.positionwise_feed_forward import PositionwiseFeedForward
 from torch import nn
 
 from espnet_diverse.attention import build_attention
@@ -42,3 +43,14 @@ def test_a_model_in_double_precision_is_left_alone():
     model = nn.Sequential(nn.Linear(6, 4)).double()
     speed_up(model)
     assert type(model[0]) is nn.Linear
+
+
+def test_relu_of_a_feed_forward_is_computed_with_its_first_layer():
+    torch.manual_seed(0)
+    model = nn.Sequential(PositionwiseFeedForward(24, 40, 0.1), PositionwiseFeedForward(24, 40, 0.1, nn.SiLU())).eval()
+    before, x = copy.deepcopy(model), torch.randn(5, 7, 24)
+    speed_up(model)
+    assert type(model[0].activation) is nn.Identity and type(model[1].activation) is nn.SiLU
+    with torch.inference_mode():
+        torch.testing.assert_close(model(x), before(x), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(model(x), before(x), rtol=0, atol=0)  # with gradients PyTorch's own
