@@ -24,6 +24,10 @@ IMPOSSIBLE = -1e10
 """Log score of events with probability 0; finite, as in ESPnet, so that all hypotheses can be ranked."""
 
 
+_LEAST = -87.0
+"""Logarithm of about the smallest number that float32 has with full precision."""
+
+
 class CTCPrefixScorer:
     """CTC scores of W hypotheses of each of B utterances.
 
@@ -105,7 +109,7 @@ class CTCPrefixScorer:
         """psi of candidates (B, W, K)."""
         top = phi.amax(-1, keepdim=True).clamp(min=IMPOSSIBLE)
         terms = (phi - top).float().unsqueeze(2) + self._label_rows(candidates)
-        return (terms.logsumexp(-1) + top).clamp(min=IMPOSSIBLE)
+        return (_logsumexp(terms) + top).clamp(min=IMPOSSIBLE)
 
     def _prefix_of_all(self, phi: Tensor) -> Tensor:
         """psi of all labels (B, W, V); the sum over frames is a matrix product."""
@@ -119,6 +123,16 @@ class CTCPrefixScorer:
         """Log probabilities of labels (B, W, K) at all frames, (B, W, K, T)."""
         rows = self.labels.index_select(0, (labels + self.first).flatten())
         return rows.view(*labels.shape, rows.size(-1))
+
+
+def _logsumexp(x: Tensor) -> Tensor:
+    """`x.logsumexp(-1)` of float32, which overwrites x. Values that vanish beside the largest are not computed.
+
+    Most frames are far from the one where a label belongs. The exponentials there are denormal numbers or 0, which
+    take many times as long as others.
+    """
+    top = x.amax(-1, keepdim=True).clamp(min=IMPOSSIBLE)
+    return x.sub_(top).clamp_(min=_LEAST).exp_().sum(-1).log_() + top.squeeze(-1)
 
 
 def _shifted(x: Tensor, first: float) -> Tensor:

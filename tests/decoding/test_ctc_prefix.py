@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from espnet_diverse.decoding.ctc_prefix import IMPOSSIBLE, CTCPrefixScorer
+from espnet_diverse.decoding.ctc_prefix import IMPOSSIBLE, CTCPrefixScorer, _logsumexp
 
 EOS = 3
 
@@ -102,3 +102,13 @@ def test_hypotheses_and_utterances_go_on_as_they_are_told():
         alone.extend(torch.zeros(1, 1, dtype=torch.long), torch.tensor([[token]]), torch.zeros(1, 1).double())
     torch.testing.assert_close(scorer.r[0, 0], alone.r[0, 0])
     torch.testing.assert_close(scorer.r_b[0, 0], alone.r_b[0, 0])
+
+
+def test_logsumexp_of_values_that_vanish_and_of_none():
+    torch.manual_seed(0)
+    x = -300 * torch.rand(4, 5, 200)
+    x[0] = -torch.inf
+    x[1, :, 1:] = -torch.inf
+    found, expected = _logsumexp(x.clone()), x.double().logsumexp(-1)
+    assert (found[0] <= IMPOSSIBLE).all() and not found.isnan().any()
+    torch.testing.assert_close(found[1:].double(), expected[1:], rtol=1e-6, atol=1e-5)
