@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from espnet_diverse.attention import MultiHeadAttention
+from espnet_diverse.decoding.long_audio import features_in_parts, is_long
 from espnet_diverse.decoding.quiet import quiet
 from espnet_diverse.errors import NoBatchedSearchError
 from espnet_diverse.functional.masks import lengths_to_mask
@@ -74,6 +75,8 @@ class Encoding:
         if transform is not None and len(data) <= transform.n_fft // 2:  # the padding by reflection needs more samples
             count, least = len(data), transform.n_fft // 2 + 1
             raise TooShortUttError(f"{count} samples are too short; the frontend needs {least}", count, least)
+        if is_long(self.model, data):
+            return features_in_parts(self.model, data, self.device)
         data, lengths = self._one(torch.tensor(data))
         features, lengths = self.model._extract_feats(data, lengths)
         for part in (getattr(self.model, "normalize", None), self.model.preencoder):

@@ -27,17 +27,33 @@ def check_long_audio(model: nn.Module) -> None:
     Raises:
         ModelError: A part of the model is of another kind.
     """
-    frontend = model.frontend
+    for part in _parts_of_the_whole(model):
+        kind = type(getattr(model, part)).__name__
+        raise ModelError(f"{part} {kind} needs a recording at once, too much for a long one; use segmentation")
+
+
+def is_long(model: nn.Module, data: NDArray) -> bool:
+    """Whether features of `data`, samples (L,) or another input of the model, are better computed in parts."""
+    return data.ndim == 1 and len(data) > _SAMPLES and not _parts_of_the_whole(model)
+
+
+def _parts_of_the_whole(model: nn.Module) -> list[str]:
+    """The parts of a model that need a recording at once."""
+    frontend, normalize = getattr(model, "frontend", None), getattr(model, "normalize", None)
     enhancement = getattr(frontend, "frontend", None)
     enhances = enhancement is not None and (enhancement.use_wpe or enhancement.use_beamformer)
     others = {
         "frontend": type(frontend) is not DefaultFrontend or not frontend.apply_stft or enhances,
-        "normalize": not isinstance(model.normalize, GlobalMVN | UtteranceMVN | None),
+        "normalize": not isinstance(normalize, GlobalMVN | UtteranceMVN | None),
         "preencoder": model.preencoder is not None,
     }
-    for part in (name for name, is_other in others.items() if is_other):
-        kind = type(getattr(model, part)).__name__
-        raise ModelError(f"{part} {kind} needs a recording at once, too much for a long one; use segmentation")
+    return [part for part, needs_all in others.items() if needs_all]
+
+
+def features_in_parts(model: nn.Module, samples: NDArray, device: str) -> NDArray:
+    """Compute features (T, F) of samples (L,) float32 that are in memory, as `features_of_blocks`."""
+    blocks = (samples[start : start + _SAMPLES] for start in range(0, len(samples), _SAMPLES))
+    return features_of_blocks(model, blocks, device)
 
 
 def features_of_blocks(model: nn.Module, blocks: Iterable[NDArray], device: str) -> NDArray:

@@ -54,6 +54,27 @@ def test_features_of_blocks_equal_those_of_the_whole(changes, stats, monkeypatch
             np.testing.assert_allclose(found, whole, rtol=0, atol=1e-5)
 
 
+def test_features_of_a_long_array_are_computed_in_parts(monkeypatch):
+    model, seen = build(), []
+    audio = np.random.default_rng(0).standard_normal(20319).astype(np.float32)
+    whole = Encoding(model, "cpu").features(audio)
+    model.frontend.register_forward_hook(lambda _, given, __: seen.append(given[0].size(1)))
+    monkeypatch.setattr(long_audio, "_SAMPLES", 5000)
+    found = Encoding(model, "cpu").features(audio)
+    assert found.shape == whole.shape and max(seen) < 11000
+    np.testing.assert_allclose(found, whole, rtol=0, atol=1e-5)
+
+
+def test_a_model_that_needs_the_whole_gets_it(monkeypatch):
+    model = build()
+    model.normalize = torch.nn.Identity()
+    monkeypatch.setattr(long_audio, "_SAMPLES", 5000)
+    assert not long_audio.is_long(model, np.zeros(9000, np.float32))
+    model.normalize = None
+    assert long_audio.is_long(model, np.zeros(9000, np.float32))
+    assert not long_audio.is_long(model, np.zeros((9000, 20), np.float32))
+
+
 def test_a_part_at_a_time_is_computed(monkeypatch):
     model, seen = build(), []
     model.frontend.register_forward_hook(lambda _, given, __: seen.append(given[0].size(1)))
