@@ -19,6 +19,7 @@ from typing import Any
 
 from espnet_diverse.corpora import EVERYTHING, Selection, table
 from espnet_diverse.corpora.shared.columns import COLUMNS
+from espnet_diverse.corpora.shared.converted import converted_folder
 from espnet_diverse.corpora.shared.splits import set_of
 from espnet_diverse.data.atomic_files import staged_directory
 from espnet_diverse.data.characters import safe_name
@@ -49,7 +50,7 @@ def convert(source: Path, target_dir: Path, selection: Selection = EVERYTHING) -
         DataError: There is no such dataset.
     """
     splits = _load(_library(), source)
-    folder = target_dir.absolute() / f"hf_{safe_name(source.name if source.is_dir() else str(source))}"
+    folder = converted_folder("hf", source, target_dir)
     with staged_directory(folder) as staging, (staging / TABLE).open("w", encoding="utf-8") as rows:
         for split, dataset in splits.items():
             if len(splits) > 1 and selection.sets and set_of(split, selection) not in selection.wanted(SETS):

@@ -25,10 +25,10 @@ from pathlib import Path
 
 from espnet_diverse.audio.ark import ark_entry
 from espnet_diverse.corpora import EVERYTHING, Selection
+from espnet_diverse.corpora.shared.converted import converted_folder
 from espnet_diverse.corpora.shared.pipes import parse_pipe, run_pipe
 from espnet_diverse.corpora.shared.splits import SETS, SPLITS, connected, draw_sets
 from espnet_diverse.data.atomic_files import staged_directory
-from espnet_diverse.data.characters import safe_name
 from espnet_diverse.data.faults import Fault, refuse
 from espnet_diverse.data.kaldi import DataTables, keep_utterances, leave_out, scan_tables
 from espnet_diverse.data.table_views import Joined, Mapped, lacking
@@ -98,7 +98,7 @@ def convert(source: Path, target_dir: Path, selection: Selection = EVERYTHING) -
         return source
     refuse(faults)
     _check(folders, commands)
-    target = target_dir.absolute() / f"kaldi_{safe_name(source.absolute().name)}"
+    target = converted_folder("kaldi", source, target_dir)
     with ExitStack() as stack:
         for name, folder in folders.items():
             final = target / folder.relative_to(source)

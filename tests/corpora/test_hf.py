@@ -110,9 +110,16 @@ def test_names_configurations_and_folders_reach_the_library(library, tmp_path, m
     hf.convert(tmp_path / "parquet", tmp_path / "out")
     folder = str(tmp_path / "parquet")
     assert library.loaded == [("google/fleurs", "de_de"), ("voices", None), (folder,), ("disk", folder)]
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+    assert sorted(path.name.rpartition("_")[0] for path in (tmp_path / "out").iterdir()) == [
         *("hf_google_fleurs_de_de", "hf_parquet", "hf_voices"),
     ]
+
+
+def test_folders_of_one_name_do_not_share_their_audio(library, tmp_path):
+    for owner in "ab":
+        (tmp_path / owner / "voices").mkdir(parents=True)
+    first, second = (hf.convert(tmp_path / owner / "voices", tmp_path / "out") for owner in "ab")
+    assert first.is_file() and second.is_file() and first.parent != second.parent
 
 
 def test_sets_that_are_not_wanted_are_not_written(library, tmp_path):

@@ -122,14 +122,14 @@ def test_commands_are_written_as_files_where_that_is_allowed(folder, caplog, cap
     assert main([*given, "--allow_pipes", "--download_dir", "downloads"]) == 0
     assert "notice: commands of wav.scp are run without a shell: cat (2)" in caplog.messages
     prepared = read_data_dir(Path("out/train"))
-    assert prepared.wav_scp["tr-b"] == f"{folder}/downloads/kaldi_data/tr/wav/0000000.wav"
+    assert prepared.wav_scp["tr-b"] in map(str, folder.glob("downloads/kaldi_data_*/tr/wav/0000000.wav"))
     assert prepared.wav_scp["tr-a"] == f"{folder}/data/tr/audio/a.wav"
     samples = [read_audio(Path(path))[0] for path in (prepared.wav_scp["tr-b"], "data/tr/audio/b.wav")]
     np.testing.assert_array_equal(*samples)
     assert Path("data/tr/wav.scp").read_text() == before and read_data_dir(Path("out/test")).text["test-a"] == "ONE"
     single = Selection(sets=("train",), allow_pipes=True)
-    assert kaldi.convert(Path("data/tr"), Path("downloads"), single) == folder / "downloads" / "kaldi_tr"
-    assert kaldi.prepare(folder / "downloads" / "kaldi_tr", single)["train"].wav_scp["tr-b"].endswith("/0000000.wav")
+    copy = kaldi.convert(Path("data/tr"), Path("downloads"), single)
+    assert kaldi.prepare(copy, single)["train"].wav_scp["tr-b"].endswith("/0000000.wav")
     # The files of sets that are not wanted now stay, and without commands nothing is copied.
     replace_text(Path("data/dev/wav.scp"), "data/dev/audio/b.wav", "cat data/dev/audio/b.wav |")
     assert main([*given, "--allow_pipes", "--download_dir", "downloads", "--sets", "dev"]) == 0

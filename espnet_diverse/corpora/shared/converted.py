@@ -1,0 +1,27 @@
+"""Folders of downloads for what is converted: each source has one of its own."""
+
+import hashlib
+import os
+from pathlib import Path
+
+from espnet_diverse.data.characters import safe_name
+
+_SHOWN = 40  # characters of a name that may take four bytes each
+
+
+def converted_folder(kind: str, source: Path, target_dir: Path) -> Path:
+    """The folder in `target_dir` for what `source` is converted to, such as hf_google_fleurs_de_de_1c8f5e0b92d4.
+
+    Args:
+        kind: Name of the corpus module.
+        source: A file or folder, or a name that is neither.
+        target_dir: Folder of downloads.
+
+    Returns:
+        An absolute path. Its digest is that of the whole source, for sources may differ in their parents alone.
+    """
+    there = source.exists()
+    whole = source.resolve() if there else source
+    digest = hashlib.sha256(os.fsencode(whole)).hexdigest()[:12]
+    name = safe_name(whole.name if there else str(source))[:_SHOWN]
+    return target_dir.absolute() / f"{kind}_{name}_{digest}"
