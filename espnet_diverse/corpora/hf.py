@@ -13,6 +13,7 @@ a dataset with a single split has none, so that its sets are drawn. Utterances a
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -21,7 +22,7 @@ from espnet_diverse.corpora import EVERYTHING, Selection, table
 from espnet_diverse.corpora.shared.columns import COLUMNS
 from espnet_diverse.corpora.shared.converted import converted_folder
 from espnet_diverse.corpora.shared.splits import set_of
-from espnet_diverse.data.atomic_files import staged_directory
+from espnet_diverse.data.atomic_files import staged_directory, write_parts
 from espnet_diverse.data.characters import safe_name
 from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.progress import progress
@@ -35,12 +36,12 @@ prepare = table.prepare
 
 
 def convert(source: Path, target_dir: Path, selection: Selection = EVERYTHING) -> Path:
-    """Write the recordings of a dataset and its table to a folder in `target_dir`, replacing an earlier one.
+    """Write the recordings of a dataset and its table to a folder in `target_dir`.
 
     Args:
         source: Folder of a dataset, or the name of one on the Hub, with ":" and a configuration where it has several.
         target_dir: Folder of downloads.
-        selection: Sets that are not wanted are left out.
+        selection: Sets that are not wanted are left out; recordings of theirs that an earlier call has written stay.
 
     Returns:
         The table, for `prepare`.
@@ -50,14 +51,20 @@ def convert(source: Path, target_dir: Path, selection: Selection = EVERYTHING) -
         DataError: There is no such dataset.
     """
     splits = _load(_library(), source)
+    wanted = selection.wanted(SETS)
+    several = len(splits) > 1
+    if several and selection.sets:
+        splits = {split: dataset for split, dataset in splits.items() if set_of(split, selection) in wanted}
     folder = converted_folder("hf", source, target_dir)
-    with staged_directory(folder) as staging, (staging / TABLE).open("w", encoding="utf-8") as rows:
-        for split, dataset in splits.items():
-            if len(splits) > 1 and selection.sets and set_of(split, selection) not in selection.wanted(SETS):
-                continue
-            names = {"split": split} if len(splits) > 1 else {}
-            for row in table_rows(dataset, split, staging, selection):
-                rows.write(json.dumps(row | names, ensure_ascii=False) + "\n")
+    folder.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        folders = {split: stack.enter_context(staged_directory(folder / safe_name(split))) for split in splits}
+        rows = (
+            row | ({"split": split} if several else {})
+            for split, dataset in splits.items()
+            for row in table_rows(dataset, split, folders[split], selection)
+        )
+        write_parts(folder / TABLE, (json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
     return folder / TABLE
 
 
@@ -69,7 +76,8 @@ def table_rows(
     Args:
         dataset: Mappings by column, and `features` by column; audio is {"path", "bytes"}.
         split: Its name.
-        folder: Folder of the table. Recordings that have no file of their own are written to its folder `split`.
+        folder: Existing folder, where recordings that have no file of their own are written. It will be the folder
+            `split` beside the table.
         selection: `columns` may name a column of ids, which is left out otherwise: ids of datasets need not differ.
     """
     named = dict(selection.columns)
@@ -90,15 +98,14 @@ def table_rows(
 
 
 def _audio(value: Mapping[str, Any], place: Path, folder: Path, column: str) -> str:
-    """Path of a recording: its own, or `place` with its suffix, where it is written; or another column has, beside."""
+    """Path of a recording: its own, or `place` with its suffix, for what is written to `folder`."""
     own = value["path"] or ""
     if value["bytes"] is None:
         return str(Path(own).absolute()) if own else ""
     file = place.with_suffix(Path(own).suffix or ".wav")  # audio is recognised by its content, not by its suffix
-    if (folder / file).exists():
+    if (folder / file.name).exists():
         file = file.with_stem(f"{file.stem}-{safe_name(column)}")
-    (folder / file).parent.mkdir(parents=True, exist_ok=True)
-    (folder / file).write_bytes(value["bytes"])
+    (folder / file.name).write_bytes(value["bytes"])
     return str(file)
 
 

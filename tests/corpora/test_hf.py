@@ -2,6 +2,7 @@
 
 import json
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -125,13 +126,29 @@ def test_folders_of_one_name_do_not_share_their_audio(library, tmp_path):
 def test_sets_that_are_not_wanted_are_not_written(library, tmp_path):
     path = hf.convert(tmp_path / "x", tmp_path, Selection(sets=("dev",)))
     assert [row["split"] for row in rows(path)] == ["validation"]
+    assert sorted(each.name for each in path.parent.iterdir()) == [hf.TABLE, "validation"]
+
+
+def test_the_audio_of_sets_prepared_before_stays(library, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    library.content["test"] = library.content.pop("test.clean")
+    assert main(["prepare", "hf", "voices", "--output_dir", "data"]) == 0
+    before = {name: read_data_dir(Path("data", name)).wav_scp for name in ("train", "dev", "test")}
+    assert main(["prepare", "hf", "voices", "--sets", "test", "--output_dir", "data"]) == 0
+    for wav_scp in before.values():
+        assert all(Path(path).is_file() for path in wav_scp.values())
+    library.content["train"][0]["audio"]["encoded"]["bytes"] = "no bytes"  # fails, and leaves what is there
+    with pytest.raises(TypeError):
+        hf.convert(Path("voices"), Path("downloads"), Selection(sets=("train",)))
+    (table,) = Path("downloads").glob("hf_voices_*/table.jsonl")
+    assert [row["split"] for row in rows(table)] == ["test"] and Path(before["train"]["train-0000000"]).is_file()
 
 
 def test_two_columns_of_audio_are_two_files(tmp_path):
     row = {name: {"path": "x.wav", "bytes": name.encode()} for name in ("audio", "clean audio")}
     (found,) = hf.table_rows(Split([row]), "train", tmp_path)
     for name in row:
-        assert (tmp_path / found[name]).read_bytes() == name.encode()
+        assert (tmp_path / Path(found[name]).relative_to("train")).read_bytes() == name.encode()
 
 
 def test_one_split_is_drawn_from_and_files_stay_where_they_are(tmp_path, write_wav):
