@@ -273,4 +273,4 @@ def _corpus_dir(args: argparse.Namespace, corpus: ModuleType, selection: "Select
         return download_corpus(corpus, downloads, selection)
     from espnet_diverse.corpora.synthetic import load_generator
 
-    return load_generator(args.name).make(downloads / f"synthetic_{args.size}", size=args.size, nj=args.nj)
+    return load_generator(args.name).make(downloads / f"synthetic_{args.name}_{args.size}", size=args.size, nj=args.nj)

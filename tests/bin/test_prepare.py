@@ -194,7 +194,7 @@ def test_synthetic_corpus_and_download_go_to_downloads(tmp_path, monkeypatch):
     output = ["--output_dir", str(tmp_path / "data")]
     assert main(["prepare", "aishell", "--corpus", "synthetic", "--size", "tiny", "--nj", "1", *output]) == 0
     assert made == {"size": "tiny", "nj": 1}
-    assert str(tmp_path / "downloads" / "synthetic_tiny") in (tmp_path / "data" / "dev" / "wav.scp").read_text()
+    assert str(tmp_path / "downloads" / "synthetic_aishell_tiny") in (tmp_path / "data" / "dev" / "wav.scp").read_text()
     monkeypatch.setattr(aishell, "download", lambda target_dir, selection: make_tree(target_dir / "aishell"))
     assert main(["prepare", "aishell", "--download", "--download_dir", str(tmp_path / "there"), *output]) == 0
     assert str(tmp_path / "there" / "aishell") in (tmp_path / "data" / "dev" / "wav.scp").read_text()

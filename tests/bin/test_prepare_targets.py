@@ -1,5 +1,6 @@
 """`espnet-diverse prepare` deletes nobody's files."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -91,3 +92,11 @@ def test_again_over_what_it_has_written(here, capsys):
     what = "out/dev: has utt2domain, which `prepare` has not written; move it away or choose another path"
     assert what in capsys.readouterr().err
     assert tree(here) == before
+
+
+def test_synthetic_corpora_do_not_replace_each_other(tmp_path):
+    for name in ("multi30k", "tatoeba"):
+        arguments = ["--corpus", "synthetic", "--size", "tiny", "--output_dir", str(tmp_path / name)]
+        assert main(["prepare", name, *arguments]) == 0
+    made = {json.loads(stamp.read_text())["layout"] for stamp in (tmp_path / "downloads").glob("*/synthetic.json")}
+    assert made == {"multi30k", "tatoeba"}

@@ -17,8 +17,8 @@ def test_the_synthetic_corpus_prepares(tmp_path):
         assert set(data.conditions["utt2lang"].values()) == set(synthetic.LANGUAGES)
         assert len(data.text) == 8 * count
         assert len(read_data_dir(tmp_path / "st" / name).text) == 10 * count
-    clip = next((tmp_path / "synthetic_tiny" / "zh-CN" / "clips").iterdir())
+    clip = next((tmp_path / "synthetic_covost2_tiny" / "zh-CN" / "clips").iterdir())
     assert soundfile.info(clip).format == "MP3"
     again = synthetic.make(tmp_path / "again", size="tiny", nj=2)
-    for path in (tmp_path / "synthetic_tiny").rglob("*.*"):
-        assert path.read_bytes() == (again / path.relative_to(tmp_path / "synthetic_tiny")).read_bytes()
+    for path in (tmp_path / "synthetic_covost2_tiny").rglob("*.*"):
+        assert path.read_bytes() == (again / path.relative_to(tmp_path / "synthetic_covost2_tiny")).read_bytes()

@@ -17,7 +17,7 @@ def test_the_synthetic_corpus_prepares(tmp_path):
         data = read_data_dir(tmp_path / "asr" / name)
         assert set(data.conditions["utt2lang"].values()) == set(synthetic.LANGUAGES)
         assert len(data.text) == 6 * count
-    sets = europarl_st.prepare(tmp_path / "synthetic_tiny", ST)
+    sets = europarl_st.prepare(tmp_path / "synthetic_europarl_st_tiny", ST)
     assert len(sets["test"].text) == 30 * synthetic.COUNTS["tiny"]["test"]
     speeches = [set(data.wav_scp) for data in sets.values()]
     assert len(set.union(*speeches)) == sum(map(len, speeches))
