@@ -63,6 +63,7 @@ def run(args: argparse.Namespace) -> int:
     from espnet_diverse.data.faults import parse_actions
     from espnet_diverse.data.fixing import write_fixed
     from espnet_diverse.data.plausibility import Limits
+    from espnet_diverse.data.targets import check_prepared, check_unread
     from espnet_diverse.errors import ConfigError
     from espnet_diverse.vocabulary import Vocabulary
 
@@ -71,6 +72,9 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError(f"--min_seconds {args.min_seconds:g} must be above 0 and below --max_seconds")
     if args.fix and len(args.data_dirs) > 1:
         raise ConfigError(f"--fix {args.fix}: mends one directory, and {len(args.data_dirs)} are given")
+    if args.fix:  # before all samples are read
+        check_unread(args.fix, inputs(args))
+        check_prepared(args.fix)
     actions, rows, dropped = parse_actions(args.on), [], 0
     tokens = Vocabulary.load(args.tokens_dir).encode if args.tokens_dir else None
     limits = Limits(args.min_seconds, args.max_seconds, tokens)

@@ -13,7 +13,7 @@ from espnet_diverse.data.characters import id_fault
 from espnet_diverse.data.faults import Fault, decisive, refuse
 from espnet_diverse.data.kaldi import DataTables, scan_tables, write_data_dir
 from espnet_diverse.data.table_views import Joined, Same
-from espnet_diverse.data.targets import check_target
+from espnet_diverse.data.targets import check_prepared, check_target, check_unread, mark_prepared
 from espnet_diverse.data.validate import find_faults
 from espnet_diverse.errors import ConfigError, DataError
 
@@ -56,7 +56,7 @@ def combine(parts: Sequence[Part], fill: Mapping[str, str] | None = None) -> Dat
         raise ConfigError(f"{table!r} cannot be filled with one value; allowed are {', '.join(TABLES)}")
     sets: dict[Path, DataTables] = {}
     for domain, path in parts:
-        if path in sets:
+        if path.resolve() in map(Path.resolve, sets):
             raise DataError(f"{path}: is given twice; give each data directory once")
         sets[path], faults = scan_tables(path)
         refuse(faults)
@@ -81,17 +81,18 @@ def _joined(sets: Sequence[DataTables]) -> DataTables:
 
 
 def write_combined(parts: Sequence[Part], output_dir: Path, fill: Mapping[str, str] | None = None) -> DataTables:
-    """Write the result of `combine` to `output_dir`, replacing a data directory there; audio is not copied.
+    """Write the result of `combine` to `output_dir`, replacing what we have written there; audio is not copied.
 
     Raises:
-        DataError: What `combine` raises, or `output_dir` is one of the parts or is no data directory.
+        DataError: What `combine` raises, or `output_dir` is one of the parts or was not written by us.
     """
-    if output_dir.absolute() in [part.path.absolute() for part in parts]:
-        raise DataError(f"{output_dir}: is one of the directories to combine; choose another path")
+    check_unread(output_dir, [part.path for part in parts])
+    check_prepared(output_dir)
     combined = combine(parts, fill)
     check_target({output_dir.name: combined}, output_dir.absolute().parent)
     with staged_directory(output_dir) as staging:
         write_data_dir(combined, staging)
+        mark_prepared(staging)
     return combined
 
 

@@ -8,7 +8,7 @@ from espnet_diverse.data.faults import ACTIONS, Fault, refuse
 from espnet_diverse.data.kaldi import DataTables, leave_out, scan_tables, write_data_dir
 from espnet_diverse.data.repetitions import in_both
 from espnet_diverse.data.table_views import Without, lacking
-from espnet_diverse.data.targets import check_target
+from espnet_diverse.data.targets import check_prepared, check_target, check_unread, mark_prepared
 from espnet_diverse.errors import DataError
 
 
@@ -28,10 +28,10 @@ def write_fixed(
 
     Raises:
         DataError: A fault is to be refused, a fault that is to be dropped is not that of an utterance, no utterance is
-            left, or `target` is `source`. Nothing is written.
+            left, or `target` is `source` or was not written by us. Nothing is written.
     """
-    if target.resolve() == source.resolve():
-        raise DataError(f"{target}: is the directory to mend; choose another path")
+    check_unread(target, [source])
+    check_prepared(target)
     dropped = [fault for fault in faults if actions[fault.kind] == "drop"]
     refuse([f for f in faults if actions[f.kind] == "refuse"] + [f for f in dropped if not isinstance(f.where, str)])
     data, _ = scan_tables(source)
@@ -41,6 +41,7 @@ def write_fixed(
     check_target({target.name: fixed}, target.absolute().parent)
     with staged_directory(target) as staging:
         write_data_dir(fixed, staging)
+        mark_prepared(staging)
     return len(fixed.text), len(fixed.dropped)
 
 

@@ -1,12 +1,13 @@
 """Directories that a command may replace: no originals, and none that it reads.
 
-`prepare` leaves a mark in each directory that it writes, `.prepared.json`, with the names of what is in it. A directory
-without the mark, or with anything else, is somebody's own and is not replaced. Earlier versions left no mark; their
-dropped.tsv stands for it.
+Commands that write data directories leave a mark in each, `.prepared.json`, with the names of what is in it. A
+directory without the mark, or with anything else, is somebody's own and is not replaced. Earlier versions left no mark;
+their dropped.tsv stands for it.
 """
 
 import json
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from pathlib import Path
 
 from espnet_diverse.data.atomic_files import write_text
@@ -26,13 +27,21 @@ def check_target(sets: Mapping[str, DataTables], output_dir: Path) -> None:
         DataError: `output_dir` or one of its directories cannot be written to.
     """
     refuse([Fault("output directory", None, what) for what in entry_faults("wav.scp", "", str(output_dir))])
+    resolved = lru_cache(maxsize=1024)(Path.resolve)  # most recordings are in few folders
+
+    def is_inside(file: Path, folder: Path) -> bool:
+        return (
+            resolved(file.parent).is_relative_to(folder) or file.is_symlink() and file.resolve().is_relative_to(folder)
+        )
+
     for name, data in sets.items():
         target = output_dir / name
         tables = [target / table for table in ("wav.scp", "text")]
         if target.is_dir() and any(target.iterdir()) and not any(table.is_file() for table in tables):
             raise DataError(f"{target}: exists and is no data directory; move it away or choose another path")
-        for recording, path in data.wav_scp.items():
-            if Path(path).absolute().is_relative_to(target):
+        final = target.resolve()
+        for recording, path in data.wav_scp.items() if target.exists() else ():
+            if is_inside(Path(path), final):
                 raise DataError(
                     f"{target}: would be replaced, but contains the audio of {recording}; choose another path"
                 )
@@ -50,13 +59,14 @@ def check_unread(target: Path, sources: Iterable[Path]) -> None:
     """
     final = target.resolve()
     for source in sources:
-        if source.exists() and source.resolve().is_relative_to(final):
-            what = f"is the directory to read, {source}" if source.is_dir() else f"contains {source}, which is read"
+        if source.exists() and (real := source.resolve()).is_relative_to(final):
+            kind = "directory" if source.is_dir() else "file"
+            what = f"is the {kind} to read, {source}" if real == final else f"contains {source}, which is read"
             raise DataError(f"{target}: {what}; choose another path")
 
 
 def check_prepared(target: Path) -> None:
-    """Refuse to replace a directory that `prepare` has not written, or that has got other files since.
+    """Refuse to replace a directory that has no mark, or that has got other files since.
 
     Raises:
         DataError: It is not empty and has no mark, or files that the mark does not name.
@@ -65,23 +75,23 @@ def check_prepared(target: Path) -> None:
     written = _written(target)
     if there and written is None:
         raise DataError(
-            f"{target}: exists, and nothing shows that `prepare` has written it (an earlier version left no "
+            f"{target}: exists, and nothing shows that espnet-diverse has written it (an earlier version left no "
             f"{MARK}); move it away or choose another path"
         )
     foreign = [name for name in there if name not in (written or []) and not name.startswith(".")]
     if foreign:
-        what = f"has {foreign[0]}, which `prepare` has not written"
+        what = f"has {foreign[0]}, which espnet-diverse has not written"
         raise DataError(f"{target}: {what}; move it away or choose another path")
 
 
 def mark_prepared(path: Path) -> None:
-    """Mark a directory as written by `prepare`, with the names of what is in it."""
+    """Mark a directory as written by us, with the names of what is in it."""
     names = sorted(entry.name for entry in path.iterdir())
     write_text(path / MARK, json.dumps({"files": names}, ensure_ascii=False) + "\n")
 
 
 def _written(target: Path) -> list[str] | None:
-    """Names of what `prepare` has written to a directory; None if nothing shows that it has."""
+    """Names of what we have written to a directory; None if nothing shows that we have."""
     try:
         mark = json.loads((target / MARK).read_text(encoding="utf-8"))
         return [str(name) for name in mark["files"]]

@@ -77,7 +77,7 @@ def test_directories_in_the_way(here, capsys, name, others):
     rows = "".join(f"audio/{each}.wav\tyes {each}\t{each}\n" for each in SETS)
     (here / "t.tsv").write_text(f"audio\ttext\tsplit\n{rows}")
     make_set(here / "precious" / name, here / "audio" / "dev.wav", *others)
-    shown = "exists, and nothing shows that `prepare` has written it (an earlier version left no .prepared.json)"
+    shown = "exists, and nothing shows that espnet-diverse has written it (an earlier version left no .prepared.json)"
     for corpus in (["table", "t.tsv"], ["kaldi", "a"], ["aishell", "--corpus", "synthetic", "--size", "tiny"]):
         refused(capsys, f"precious/{name}: {shown}; move it away or", *corpus, "--output_dir", "precious")
 
@@ -89,7 +89,7 @@ def test_again_over_what_it_has_written(here, capsys):
     capsys.readouterr()
     before = tree(here)
     assert main(["prepare", "kaldi", "a", "--output_dir", "out"]) == 1
-    what = "out/dev: has utt2domain, which `prepare` has not written; move it away or choose another path"
+    what = "out/dev: has utt2domain, which espnet-diverse has not written; move it away or choose another path"
     assert what in capsys.readouterr().err
     assert tree(here) == before
 

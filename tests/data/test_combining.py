@@ -6,6 +6,7 @@ import pytest
 from espnet_diverse.data.combining import Part, combine, parse_part, write_combined
 from espnet_diverse.data.faults import FaultsError
 from espnet_diverse.data.kaldi import DataDir, Segment, read_data_dir, write_data_dir
+from espnet_diverse.data.targets import MARK
 from espnet_diverse.data.validate import validate
 from espnet_diverse.errors import ConfigError, DataError
 
@@ -103,11 +104,21 @@ def test_bad_places(tmp_path, part):
         combine([a, a])
     with pytest.raises(DataError, match=f"^{tmp_path}/c: no such data directory; `espnet-diverse prepare` makes one"):
         combine([a, Part("", tmp_path / "c")])
-    with pytest.raises(DataError, match=f"^{tmp_path}/b: is one of the directories to combine; choose another path"):
+    with pytest.raises(DataError, match=f"^{tmp_path}/b: is the directory to read, {tmp_path}/b; choose another path"):
         write_combined([a, b], tmp_path / "b")
+    (tmp_path / "link").symlink_to(tmp_path / "a")
+    before = (tmp_path / "a" / "text").read_text()
+    for other in (tmp_path / "link", tmp_path / "b" / ".." / "a"):
+        with pytest.raises(DataError, match=f"^{other}: is the directory to read, {tmp_path}/a; choose another path"):
+            write_combined([a, b], other)
+        with pytest.raises(DataError, match=f"^{other}: is given twice; give each data directory once"):
+            combine([a, Part("", other)])
+    assert (tmp_path / "a" / "text").read_text() == before
+    with pytest.raises(DataError, match=f"^{tmp_path}/b: exists, and nothing shows that espnet-diverse has written it"):
+        write_combined([a], tmp_path / "b")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.tex").touch()
-    with pytest.raises(DataError, match=f"^{tmp_path}/full: exists and is no data directory; move it away"):
+    with pytest.raises(DataError, match=f"^{tmp_path}/full: exists, and nothing shows that espnet-diverse"):
         write_combined([a, b], tmp_path / "full")
 
 
@@ -120,7 +131,7 @@ def test_directories_of_text_alone_are_combined(tmp_path):
     data = write_combined([Part(name, tmp_path / name) for name in ("ted", "news")], tmp_path / "all")
     assert data.is_text and data.conditions["utt2domain"] == {"ted1": "ted", "news1": "news"}
     files = sorted(file.name for file in (tmp_path / "all").iterdir())
-    assert files == ["src_text", "text", "utt2domain", "utt2lang"]
+    assert files == [".prepared.json", "src_text", "text", "utt2domain", "utt2lang"]
 
 
 def test_audio_and_text_alone_do_not_go_together(tmp_path, part):
@@ -141,7 +152,7 @@ def test_the_files_are_those_of_the_same_tables_in_memory(tmp_path, part):
         whole.conditions[name].update(table)
     write_data_dir(whole, tmp_path / "expected")
     names = sorted(file.name for file in (tmp_path / "expected").iterdir())
-    assert names == sorted(file.name for file in (tmp_path / "all").iterdir())
+    assert [MARK, *names] == sorted(file.name for file in (tmp_path / "all").iterdir())
     for name in names:
         assert (tmp_path / "all" / name).read_bytes() == (tmp_path / "expected" / name).read_bytes()
 

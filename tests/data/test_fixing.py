@@ -11,6 +11,7 @@ from espnet_diverse.data.faults import ACTIONS, Fault
 from espnet_diverse.data.fixing import shared, write_fixed
 from espnet_diverse.data.kaldi import DataDir, keep_utterances, read_data_dir, write_data_dir
 from espnet_diverse.data.tables import write_table
+from espnet_diverse.data.targets import MARK
 from espnet_diverse.data.validate import find_faults, validate
 from espnet_diverse.errors import DataError
 
@@ -54,8 +55,15 @@ def test_what_cannot_be_dropped_is_refused_and_nothing_is_written(data, data_dir
     (data_dir / "text").write_text("a1 x\na1 y\n")
     with pytest.raises(DataError, match="text:2: duplicate id 'a1'"):
         write_fixed(data_dir, tmp_path / "other", find_faults(data_dir), dict.fromkeys(ACTIONS, "drop"))
-    with pytest.raises(DataError, match="set: is the directory to mend; choose another path"):
-        write_fixed(data_dir, data_dir, [])
+    (tmp_path / "link").symlink_to(data_dir)
+    for other, what in ((data_dir, "is the directory to read"), (tmp_path / "link", "is the directory to read")):
+        with pytest.raises(DataError, match=f"^{other}: {what}, {data_dir}; choose another path"):
+            write_fixed(data_dir, other, [])
+    with pytest.raises(DataError, match=f"^{tmp_path}: contains {data_dir}, which is read; choose another path"):
+        write_fixed(data_dir, tmp_path, [])
+    write_data_dir(data, tmp_path / "original")
+    with pytest.raises(DataError, match="original: exists, and nothing shows that espnet-diverse has written it"):
+        write_fixed(data_dir, tmp_path / "original", [])
     write_table(data_dir / "text", dict.fromkeys(data.text, "x" * 300))
     with pytest.raises(DataError, match="no utterance is left of 3; see the list of faults"):
         write_fixed(data_dir, tmp_path / "other", find_faults(data_dir))
@@ -90,7 +98,7 @@ def test_the_files_are_those_of_the_same_utterances_in_memory(data, tmp_path):
     kept.dropped = reasons
     write_data_dir(kept, tmp_path / "expected")
     names = sorted(file.name for file in (tmp_path / "expected").iterdir())
-    assert names == sorted(file.name for file in (tmp_path / "fixed").iterdir()) and "dropped.tsv" in names
+    assert [MARK, *names] == sorted(file.name for file in (tmp_path / "fixed").iterdir()) and "dropped.tsv" in names
     for name in names:
         assert (tmp_path / "fixed" / name).read_bytes() == (tmp_path / "expected" / name).read_bytes()
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from espnet_diverse.data.kaldi import DataDir, write_data_dir
-from espnet_diverse.data.targets import MARK, check_prepared, check_unread, mark_prepared
+from espnet_diverse.data.targets import MARK, check_prepared, check_target, check_unread, mark_prepared
 from espnet_diverse.errors import DataError
 
 
@@ -28,14 +28,16 @@ def test_the_mark_names_what_was_written(tmp_path, target):
 @pytest.mark.parametrize("mark", [None, "{", "[]", '{"files": 3}'])
 def test_without_a_mark_a_directory_is_not_ours(target, mark):
     (target / MARK).unlink() if mark is None else (target / MARK).write_text(mark)
-    what = r"train: exists, and nothing shows that `prepare` has written it .*; move it away or choose another path$"
+    what = (
+        r"train: exists, and nothing shows that espnet-diverse has written it .*; move it away or choose another path$"
+    )
     with pytest.raises(DataError, match=what):
         check_prepared(target)
 
 
 def test_files_of_others_are_not_deleted(target):
     (target / "feats.scp").write_text("a raw.ark:3\n")
-    what = "train: has feats.scp, which `prepare` has not written; move it away or choose another path$"
+    what = "train: has feats.scp, which espnet-diverse has not written; move it away or choose another path$"
     with pytest.raises(DataError, match=what):
         check_prepared(target)
 
@@ -46,10 +48,10 @@ def test_directories_of_earlier_versions_are_known_by_what_they_dropped(target):
     (target / "dropped.tsv").write_text("utterance\treason\nb\tlonger than 20 s\n")
     check_prepared(target)
     (target / "notes.md").touch()
-    with pytest.raises(DataError, match="train: has notes.md, which `prepare` has not written"):
+    with pytest.raises(DataError, match="train: has notes.md, which espnet-diverse has not written"):
         check_prepared(target)
     (target / "dropped.tsv").write_bytes(b"\xff\n")
-    with pytest.raises(DataError, match="nothing shows that `prepare` has written it"):
+    with pytest.raises(DataError, match="nothing shows that espnet-diverse has written it"):
         check_prepared(target)
 
 
@@ -62,3 +64,15 @@ def test_what_is_read_is_not_replaced(tmp_path, target):
             check_unread(path, [target])
     with pytest.raises(DataError, match="train: contains .*text, which is read; choose another path$"):
         check_unread(target, [tmp_path / "link" / "text"])
+
+
+@pytest.mark.parametrize("path", ["train/a.wav", "other/../train/a.wav", "link/a.wav", "alias.wav", "link/wav.1.ark:7"])
+def test_audio_in_the_directory_is_found_by_any_name(tmp_path, target, path):
+    (target / "a.wav").touch()
+    (tmp_path / "other").mkdir()
+    (tmp_path / "link").symlink_to(target)
+    (tmp_path / "alias.wav").symlink_to(target / "a.wav")
+    for output_dir in (tmp_path, tmp_path / "other" / ".."):
+        with pytest.raises(DataError, match="train: would be replaced, but contains the audio of a; choose another"):
+            check_target({"train": DataDir({"a": str(tmp_path / path)}, {"a": "one"})}, output_dir)
+    check_target({"train": DataDir({"a": str(tmp_path / "other" / "a.wav")}, {"a": "one"})}, tmp_path)
