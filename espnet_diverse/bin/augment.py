@@ -13,6 +13,8 @@ from pathlib import Path
 from espnet_diverse.bin import options
 from espnet_diverse.bin.cluster_option import add_cluster, check_nj
 
+_WRITTEN = ("text", "src_text", "utt2lang", "utt2tgtlang", "dropped.tsv")
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this command."""
@@ -46,15 +48,18 @@ def run(args: argparse.Namespace) -> int:
     from espnet_diverse.bin import decode
     from espnet_diverse.data.augmentation import Monolingual, augment
     from espnet_diverse.data.kaldi import read_data_dir, read_table, write_data_dir
+    from espnet_diverse.data.targets import check_prepared, mark_prepared
     from espnet_diverse.decoding.precision import check_device
 
     options.search_options(args)  # a wrong option is refused before anything is written
     check_nj(args.nj)
     if not args.cluster:
         check_device(options.device(args))
+    check_prepared(args.output_dir)
     sentences = Monolingual.of(read_data_dir(args.data_dir))
     work = args.output_dir / "translation"  # keeps the model's input and output for inspection
     write_data_dir(sentences.to_translate(), work / "input")
+    mark_prepared(args.output_dir, later=_WRITTEN)  # now, so that a call after one that failed knows what this one made
     decode.run(argparse.Namespace(**{**vars(args), "data_dir": work / "input", "output_dir": work}))
     translations = read_table(work / "text", "hypothesis")
     data = augment(sentences, translations, args.kind, args.target_language, args.max_ratio)

@@ -63,6 +63,9 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError(f"--compile and --nj {args.nj} cannot be combined; give one of them")
     if search_options.search == "espnet" and (args.precision != "float32" or args.compile):
         raise ConfigError("search=espnet supports neither --precision nor --compile; leave them out")
+    from espnet_diverse.data.targets import check_no_data
+
+    check_no_data(args.output_dir)
     from espnet_diverse.decoding.decode_dir import decode
     from espnet_diverse.decoding.on_cluster import described
     from espnet_diverse.decoding.precision import check_device

@@ -46,6 +46,10 @@ _CONTINUING = {"prepare", "train", "plan"}
 """Commands that keep what an interrupted call has done: downloads, checkpoints, stages. The others begin anew."""
 
 
+_CHECKING = {"prepare", "train"}
+"""Commands that check their outputs themselves: `prepare` the sets, and a run may go on with its own configuration."""
+
+
 class Parser(argparse.ArgumentParser):
     """A parser whose errors end the process with 1; argparse's own code, 2, is that of skipped items."""
 
@@ -92,6 +96,8 @@ def run_command(name: str, arguments: list[str]) -> int:
         take_kernels(args)
         if not getattr(module, "OPENS_PACKED_MODELS", False):
             _unpack_model(args)
+        if name not in _CHECKING and hasattr(module, "inputs") and hasattr(module, "outputs"):
+            _check_outputs(module.outputs(args), module.inputs(args))
         return module.run(args)
     except (UserError, OSError, KeyboardInterrupt) as error:
         if args.debug:
@@ -108,6 +114,12 @@ def _unpack_model(args: argparse.Namespace) -> None:
         from espnet_diverse.packing.archive import unpacked
 
         args.model_dir = unpacked(model_dir)
+
+
+def _check_outputs(outputs: list[Path], inputs: list[Path]) -> None:
+    from espnet_diverse.data.targets import check_outputs
+
+    check_outputs(outputs, inputs)
 
 
 def _tell_of_missing_bytecode() -> None:

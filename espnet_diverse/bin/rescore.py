@@ -37,6 +37,9 @@ def outputs(args: argparse.Namespace) -> list[Path]:
 
 def run(args: argparse.Namespace) -> int:
     """Rescore, and print how many texts changed."""
+    from espnet_diverse.data.targets import check_no_data
+
+    check_no_data(args.output_dir)
     from espnet_diverse.decoding.options import Options
     from espnet_diverse.decoding.perplexity import Scorer
     from espnet_diverse.decoding.predictor import load_predictor

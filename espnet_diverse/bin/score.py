@@ -82,6 +82,7 @@ def run(args: argparse.Namespace) -> int:
     check(args, {})
     metrics = build_metrics(args.metric, args.count_spaces, args.normalise, args.tokenize, _embedder(args))
     bootstrap = Bootstrap(args.samples, args.seed)
+    _check_outputs(args)
     tables = _tables(args)
     corpus = _corpus(args, tables)
     rows = groups(list(corpus.references), tables)
@@ -106,6 +107,15 @@ def _embedder(args: argparse.Namespace) -> "Callable[[], Embedder] | None":
         return Embedder(args.bert_path, args.bert_layer)
 
     return make
+
+
+def _check_outputs(args: argparse.Namespace) -> None:
+    """Refuse to write the reports over texts that are read."""
+    from espnet_diverse.data.targets import check_outputs
+
+    outputs = [args.output_dir / name for name in ("score.md", "score.json", "alignment.txt")]
+    texts = filter(None, (args.reference, args.hypothesis, args.baseline, args.sizes))
+    check_outputs([*outputs, *([args.results] if args.results else [])], texts)
 
 
 def _tables(args: argparse.Namespace) -> dict[str, "PackedTable"]:

@@ -121,8 +121,10 @@ def run(args: argparse.Namespace) -> int:
     if args.list_options is not None:
         _list_options(args)
         return 0
+    from espnet_diverse.data.targets import check_outputs
     from espnet_diverse.training.config import merge
 
+    check_outputs(outputs(args), [args.train_dir, args.valid_dir])  # the configuration may be that of the run itself
     keep_freed_memory(IN_TRAINING)
     config = merge(options.fragments(args), args.set)  # before the import of ESPnet, which takes seconds
     from espnet_diverse.training.stages import train

@@ -1,4 +1,4 @@
-"""Directories that a command may replace: no originals, and none that it reads.
+"""Directories and files that a command may replace: no originals, and none that it reads.
 
 Commands that write data directories leave a mark in each, `.prepared.json`, with the names of what is in it. A
 directory without the mark, or with anything else, is somebody's own and is not replaced. Earlier versions left no mark;
@@ -17,6 +17,10 @@ from espnet_diverse.data.tables import COLUMNS, entry_faults
 from espnet_diverse.errors import DataError
 
 MARK = ".prepared.json"
+OF_DATA = (MARK, "wav.scp", "feats.scp", "segments", "utt2spk", "src_text")
+"""What a data directory may have, and a directory of hypotheses has not."""
+OF_HYPOTHESES = ("score", "failures.json")
+"""Files that are written before or with the text of hypotheses."""
 _EARLIER = (*COLUMNS, "spk2utt", "dropped.tsv", "wav")
 
 
@@ -65,6 +69,37 @@ def check_unread(target: Path, sources: Iterable[Path]) -> None:
             raise DataError(f"{target}: {what}; choose another path")
 
 
+def check_outputs(outputs: Iterable[Path], inputs: Iterable[Path]) -> None:
+    """Refuse to write over a file that is read, or into a directory that is read.
+
+    Args:
+        outputs: Files and directories to write; they need not exist.
+        inputs: Files and directories that are read.
+
+    Raises:
+        DataError: An output is one of `inputs`, or directly in a directory of them, also by another name.
+    """
+    read = {source.resolve(): source for source in inputs if source.exists()}
+    for output in outputs:
+        final, folder = output.resolve(), output.parent
+        for place, shown in ((final, output), (final.parent, folder), (folder.resolve(), folder)):
+            if place in read:
+                kind = "directory" if place.is_dir() else "file"
+                raise DataError(f"{shown}: is the {kind} to read, {read[place]}; choose another path")
+
+
+def check_no_data(output_dir: Path) -> None:
+    """Refuse a data directory as the place of hypotheses, which have a table `text` as well.
+
+    Raises:
+        DataError: `output_dir` has a table that hypotheses do not have, or a text without their scores.
+    """
+    there = [name for name in (*OF_DATA, "text") if (output_dir / name).is_file()]
+    if there and (there[0] != "text" or not any((output_dir / name).is_file() for name in OF_HYPOTHESES)):
+        what = f"has {there[0]}, so it is a data directory, whose text would be lost"
+        raise DataError(f"{output_dir}: {what}; choose another path")
+
+
 def check_prepared(target: Path) -> None:
     """Refuse to replace a directory that has no mark, or that has got other files since.
 
@@ -84,9 +119,9 @@ def check_prepared(target: Path) -> None:
         raise DataError(f"{target}: {what}; move it away or choose another path")
 
 
-def mark_prepared(path: Path) -> None:
-    """Mark a directory as written by us, with the names of what is in it."""
-    names = sorted(entry.name for entry in path.iterdir())
+def mark_prepared(path: Path, later: Iterable[str] = ()) -> None:
+    """Mark a directory as written by us, with the names of what is in it, and of what will be written later."""
+    names = sorted({*later, *(entry.name for entry in path.iterdir())} - {MARK})
     write_text(path / MARK, json.dumps({"files": names}, ensure_ascii=False) + "\n")
 
 

@@ -9,6 +9,13 @@ def test_back_translated_data_combines_with_other_data(tiny_translation, tmp_pat
     (mono / "utt2lang").write_text("m1 yy\nm2 yy\n")
     paths = ["--data_dir", str(mono), "--output_dir", str(tmp_path / "bt"), "--target_language", "xx"]
     search = ["--set", "beam_size=2", "--set", "minlenratio=1", "--max_ratio", "99"]
+    for _ in range(2):  # what it has written itself it replaces
+        assert main(["augment", "back", "--model_dir", str(run.model_dir), *paths, *search]) == 0
+    (tmp_path / "bt" / "text").unlink()
+    (tmp_path / "bt" / "feats.scp").write_text("precious\n")
+    assert main(["augment", "back", "--model_dir", str(run.model_dir), *paths, *search]) == 1
+    assert "bt: has feats.scp, which espnet-diverse has not written" in capsys.readouterr().err
+    (tmp_path / "bt" / "feats.scp").unlink()
     assert main(["augment", "back", "--model_dir", str(run.model_dir), *paths, *search]) == 0
     assert f"{tmp_path / 'bt'}: 2 pairs, 0 dropped" in capsys.readouterr().out
     data = read_data_dir(tmp_path / "bt")

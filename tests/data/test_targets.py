@@ -5,7 +5,15 @@ import json
 import pytest
 
 from espnet_diverse.data.kaldi import DataDir, write_data_dir
-from espnet_diverse.data.targets import MARK, check_prepared, check_target, check_unread, mark_prepared
+from espnet_diverse.data.targets import (
+    MARK,
+    check_no_data,
+    check_outputs,
+    check_prepared,
+    check_target,
+    check_unread,
+    mark_prepared,
+)
 from espnet_diverse.errors import DataError
 
 
@@ -76,3 +84,30 @@ def test_audio_in_the_directory_is_found_by_any_name(tmp_path, target, path):
         with pytest.raises(DataError, match="train: would be replaced, but contains the audio of a; choose another"):
             check_target({"train": DataDir({"a": str(tmp_path / path)}, {"a": "one"})}, output_dir)
     check_target({"train": DataDir({"a": str(tmp_path / "other" / "a.wav")}, {"a": "one"})}, tmp_path)
+
+
+def test_files_that_are_read_are_not_written(tmp_path, target):
+    (tmp_path / "link").symlink_to(target)
+    check_outputs([tmp_path / "text", target.parent / "other" / "text"], [target, target / "text", tmp_path / "gone"])
+    for output in (target / "new", tmp_path / "link" / "new", tmp_path / "link"):
+        with pytest.raises(DataError, match=f"^{tmp_path}/(train|link): is the directory to read, {target}; choose an"):
+            check_outputs([output], [target])
+    (tmp_path / "alias").symlink_to(target / "text")
+    for output in (target / "text", tmp_path / "link" / "text", tmp_path / "alias"):
+        with pytest.raises(DataError, match=f"^{output}: is the file to read, {target}/text; choose another path$"):
+            check_outputs([output], [target / "text"])
+
+
+def test_results_are_known_by_their_scores(tmp_path):
+    check_no_data(tmp_path / "new")
+    (tmp_path / "text").touch()
+    for name in ("score", "failures.json"):
+        with pytest.raises(DataError, match=f"^{tmp_path}: has text, so it is a data directory, whose text would be"):
+            check_no_data(tmp_path)
+        (tmp_path / name).touch()
+        check_no_data(tmp_path)
+        (tmp_path / name).unlink()
+    for name in ("score", "src_text"):
+        (tmp_path / name).touch()
+    with pytest.raises(DataError, match="has src_text, so it is a data directory"):
+        check_no_data(tmp_path)
