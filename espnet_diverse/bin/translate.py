@@ -79,17 +79,21 @@ def run(args: argparse.Namespace) -> int:
 
 def _outputs(args: argparse.Namespace, inputs: list[str]) -> list[Path | None]:
     """Output file of each input; None is standard output."""
+    from espnet_diverse.data.targets import check_outputs
     from espnet_diverse.errors import ConfigError
 
     if args.output_dir is None:
         return [None] * len(inputs)
-    args.output_dir.mkdir(parents=True, exist_ok=True)
     stems = ["stdin" if name == _STDIN else Path(name).stem for name in inputs]
     for index, stem in enumerate(stems):
         if stem in stems[:index]:
             first = inputs[stems.index(stem)]
             raise ConfigError(f"{first} and {inputs[index]} would both be written to {stem}; translate them separately")
-    return [args.output_dir / f"{stem}.{FORMATS[args.output_format]}" for stem in stems]
+    outputs = [args.output_dir / f"{stem}.{FORMATS[args.output_format]}" for stem in stems]
+    sources = [Path(name) for name in args.sources if name != _STDIN]
+    check_outputs([*outputs, args.output_dir / "failures.json"], sources)
+    args.output_dir.mkdir(parents=True, exist_ok=True)
+    return [*outputs]
 
 
 def _lines(name: str) -> Iterable[str]:

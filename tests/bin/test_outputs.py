@@ -38,6 +38,8 @@ COMMANDS = {
         "data/train",
         ["--results", "OUT/text"],
     ),
+    "translate": ([*MODEL, "texts/a.txt"], "texts", ["--output_dir", "OUT"]),
+    "translate failures": ([*MODEL, "texts/failures.json"], "texts", ["--output_dir", "OUT"]),
     "classify": ([*MODEL, *DATA], "data/train", ["--output_dir", "OUT"]),
     "perplexity": ([*MODEL, *DATA], "data/train", ["--output_dir", "OUT"]),
     "figure": ([*MODEL, *DATA], "data/train", ["--output_dir", "OUT"]),
