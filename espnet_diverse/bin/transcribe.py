@@ -95,6 +95,7 @@ def run(args: argparse.Namespace) -> int:
     search_options, device = options.search_options(args), options.device(args)
     segmentation = SegmentationOptions(vad=args.vad, whole=args.no_segmentation)
     if args.output_dir is not None:
+        _check_outputs(recordings, args)
         _make_folder(args.output_dir)
         (args.output_dir / "failures.json").unlink(missing_ok=True)
     logging.basicConfig(format="espnet-diverse transcribe: %(message)s")  # where the calling program has no handler
@@ -125,6 +126,21 @@ def _load(
         options=search_options,
         fusion=options.fusion(args),
     )
+
+
+def _paths(recording: "Recording", args: argparse.Namespace) -> list[Path]:
+    """The files of a recording in the output directory."""
+    return [args.output_dir / f"{recording.name}.{format}" for format in _formats(args)]
+
+
+def _check_outputs(recordings: Sequence["Recording"], args: argparse.Namespace) -> None:
+    """Refuse to write over a recording or the list of them."""
+    from espnet_diverse.data.targets import check_outputs
+    from espnet_diverse.transcription.inputs import files_of
+
+    outputs = [path for recording in recordings for path in _paths(recording, args)]
+    listed = [args.list] if args.list is not None else []
+    check_outputs([*outputs, args.output_dir / "failures.json"], [*files_of(recordings), *listed])
 
 
 def _make_folder(folder: Path) -> None:
@@ -164,8 +180,7 @@ def transcribe(recognizer: "Recognizer", recordings: Sequence["Recording"], args
             failures.append((shown, _reason(shown, result, args.debug)))
             if recordings[1:]:
                 print(f"espnet-diverse transcribe: skipped {failures[-1][1]}", file=sys.stderr, flush=True)
-            for format in _formats(args) if args.output_dir is not None else ():
-                (args.output_dir / f"{recording.name}.{format}").unlink(missing_ok=True)  # of an earlier run
+            _report_earlier(recording, args)
         else:
             _report_language(shown, result)
             _report_silence(shown, result, args)
@@ -214,6 +229,13 @@ def _reason(shown: str, error: Exception, debug: bool) -> str:
     reason = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
     reason = printable(" ".join(reason.split()))
     return reason if reason.startswith(shown) else f"{shown}: {reason}"
+
+
+def _report_earlier(recording: "Recording", args: argparse.Namespace) -> None:
+    """Say which transcripts of a recording that failed are there; they may be somebody's own, and stay."""
+    for path in _paths(recording, args) if args.output_dir is not None else ():
+        if path.exists():
+            print(f"espnet-diverse transcribe: {path} is from before, and stays", file=sys.stderr, flush=True)
 
 
 def _report_language(shown: str, transcript: "Transcript") -> None:

@@ -8,6 +8,7 @@ name depends on the recordings that were named, not on whether they could be rea
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -65,6 +66,14 @@ def find_recordings(sources: Sequence[str], listed: Path | None = None) -> list[
     for one in found:
         once.setdefault((_real(one.path), *sorted(one.conditions.items())), one)
     return _named(list(once.values()))
+
+
+def files_of(recordings: Sequence[Recording]) -> Iterator[Path]:
+    """The paths of recordings that are files."""
+    for one in recordings:
+        with suppress(OSError, ValueError):  # such as a name that is too long; reported when it is opened
+            if one.path != STDIN and Path(one.path).is_file():
+                yield Path(one.path)
 
 
 def printable(text: str) -> str:

@@ -38,6 +38,8 @@ COMMANDS = {
         "data/train",
         ["--results", "OUT/text"],
     ),
+    "transcribe": ([*MODEL, "texts/a.json", "--output_format", "all"], "texts", ["--output_dir", "OUT"]),
+    "transcribe --list": ([*MODEL, "--list", "texts/failures.json"], "texts", ["--output_dir", "OUT"]),
     "translate": ([*MODEL, "texts/a.txt"], "texts", ["--output_dir", "OUT"]),
     "translate failures": ([*MODEL, "texts/failures.json"], "texts", ["--output_dir", "OUT"]),
     "classify": ([*MODEL, *DATA], "data/train", ["--output_dir", "OUT"]),

@@ -195,11 +195,13 @@ def test_silence_beside_speech_is_no_failure(tiny_run, decoded, tmp_path, capsys
     assert json.loads((tmp_path / "failures.json").read_text()) == {}
 
 
-def test_what_failed_leaves_nothing_of_an_earlier_run(tiny_run, tmp_path, capsys):
-    (tmp_path / "gone.txt").write_text("of an earlier run")
+def test_what_failed_takes_no_transcript_along(tiny_run, tmp_path, capsys):
+    (tmp_path / "gone.txt").write_text("by hand")
     arguments = ("gone.wav", tiny_run.test_dir / "test-00.wav", *HOW, "--output_dir", tmp_path)
     assert call(tiny_run.model_dir, *arguments) == 2
-    assert {path.name for path in tmp_path.iterdir()} == {"test-00.txt", "failures.json"}
+    assert (tmp_path / "gone.txt").read_text() == "by hand"
+    assert f"espnet-diverse transcribe: {tmp_path}/gone.txt is from before, and stays" in capsys.readouterr().err
+    assert {path.name for path in tmp_path.iterdir()} == {"test-00.txt", "gone.txt", "failures.json"}
     reason = "gone.wav: no such audio file; correct the path or get the file"
     assert json.loads((tmp_path / "failures.json").read_text()) == {"gone.wav": reason}
 

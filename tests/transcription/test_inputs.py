@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from espnet_diverse.errors import DataError
-from espnet_diverse.transcription.inputs import find_recordings, printable
+from espnet_diverse.transcription.inputs import files_of, find_recordings, printable
 
 
 @pytest.fixture
@@ -139,3 +139,10 @@ def test_commands_and_segments_of_a_kaldi_directory_are_refused(here):
         DataError, match=r"has segments; cut them with espnet-diverse prepare kaldi, or give the directory"
     ):
         find_recordings([], Path("wav.scp"))
+
+
+def test_recordings_that_are_files(here):
+    touch("a.wav")
+    (here / "empty").mkdir()
+    found = find_recordings(["a.wav", "-", "gone.wav", "empty", "x" * 5000, "a\0b"])
+    assert list(files_of(found)) == [Path("a.wav")]
