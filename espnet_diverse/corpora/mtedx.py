@@ -25,6 +25,7 @@ Transcripts are normalised as for word error rates, without transcribers' notes 
 `transcripts="written"`. Utterances whose text is empty after normalisation are dropped and listed.
 """
 
+import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -125,13 +126,15 @@ def download(target_dir: Path, selection: Selection = EVERYTHING, url: str = URL
         source, target = split_pair(pair)
         name = f"mtedx_{source if source == target else pair}.tgz"
         archive = fetch(f"{url}/{name}", target_dir / name)
-        with staged_directory(target_dir / f"mtedx_{pair}") as staging:
-            unpack(archive, staging, f"unpack {name}")
-            if not (staging / pair).is_dir():
+        with staged_directory(corpus_dir / pair) as staging:
+            unpacked = staging / ".unpacked"
+            unpacked.mkdir()
+            unpack(archive, unpacked, f"unpack {name}")
+            if not (unpacked / pair).is_dir():
                 raise DataError(f"{archive}: holds no folder {pair}; delete it and fetch it again")
-            corpus_dir.mkdir(parents=True, exist_ok=True)
-            (staging / pair).replace(corpus_dir / pair)
-        (target_dir / f"mtedx_{pair}").rmdir()
+            for entry in (unpacked / pair).iterdir():
+                entry.replace(staging / entry.name)
+            shutil.rmtree(unpacked)
     return corpus_dir
 
 

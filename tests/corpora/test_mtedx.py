@@ -246,10 +246,16 @@ def test_download_unpacks_one_archive_a_folder(mtedx_tree, tmp_path, serve, monk
         tar.add(mtedx_tree / "es-es", "es-es")
     server = serve(packed.getvalue())
     selection = Selection(languages=("es",))
+    own = tmp_path / "downloads" / "mtedx_es-es" / "own"
+    own.parent.mkdir(parents=True)
+    own.write_text("precious")
     for _ in range(2):
         corpus_dir = mtedx.download(tmp_path / "downloads", selection, server.url)
         assert mtedx.prepare(corpus_dir, selection)["test"].text == mtedx.prepare(mtedx_tree, selection)["test"].text
     assert len(server.ranges) == 1
-    assert sorted(path.name for path in (tmp_path / "downloads").iterdir()) == ["mtedx", "mtedx_es.tgz"]
+    assert sorted(path.name for path in (tmp_path / "downloads").iterdir()) == ["mtedx", "mtedx_es-es", "mtedx_es.tgz"]
+    assert [path.name for path in own.parent.iterdir()] == ["own"] and own.read_text() == "precious"
+    assert [path.name for path in corpus_dir.iterdir()] == ["es-es"]
+    assert [path.name for path in (corpus_dir / "es-es").iterdir()] == ["data"]
     with pytest.raises(DataError, match="mtedx_es-en.tgz: holds no folder es-en; delete it and fetch it again"):
         mtedx.download(tmp_path / "downloads", ST, server.url)
