@@ -30,16 +30,30 @@ def write_parts(path: Path, parts: Iterable[str]) -> None:
 
 
 @contextmanager
-def file_lock(path: Path) -> Iterator[None]:
+def file_lock(path: Path, wait: bool = True) -> Iterator[None]:
     """Let one process at a time read a file, change it and write it, where the file system has locks.
 
     The lock is one of the operating system on a file beside `path`, which is deleted at the end of the block.
+
+    Args:
+        path: The file, or a directory.
+        wait: Whether to wait until another process or thread has ended its block.
+
+    Raises:
+        DataError: Another one holds the lock, and `wait` is false.
     """
     lock = path.with_name(f".{path.name}.lock")
+    how = fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB
     while True:
         descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
-        with suppress(OSError):  # of a file system without locks
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(descriptor, how)
+        except BlockingIOError:
+            os.close(descriptor)
+            what = "another process is writing it; wait until it has ended, or choose another path"
+            raise DataError(f"{path}: {what}") from None
+        except OSError:  # of a file system without locks
+            pass
         if is_at(descriptor, lock):
             break
         os.close(descriptor)  # the process that held the lock before has deleted the file
@@ -67,13 +81,26 @@ def staged_directory(target: Path) -> Iterator[Path]:
     link, the directory that it leads to is replaced, and the link stays.
 
     Raises:
-        DataError: `target` is a file.
+        DataError: `target` is a file, or another process or an outer block is writing it.
     """
     if target.exists() and not target.is_dir():
         raise DataError(f"{target}: is a file, but a directory is to be written here; choose another path")
     if target.is_symlink():
         target = target.resolve()
     parent_is_new = not target.parent.exists()
+    if parent_is_new:
+        target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with file_lock(target, wait=False):  # both would delete what the other has written so far
+            yield from _staged(target)
+    except BaseException:
+        if parent_is_new:
+            with suppress(OSError):
+                target.parent.rmdir()
+        raise
+
+
+def _staged(target: Path) -> Iterator[Path]:
     staging = target.with_name(f".{target.name}.partial")
     previous = target.with_name(f".{target.name}.previous")
 
@@ -86,7 +113,7 @@ def staged_directory(target: Path) -> Iterator[Path]:
         if leftover.exists():
             shutil.rmtree(leftover)
     try:
-        staging.mkdir(parents=True)
+        staging.mkdir()
         yield staging
         if target.exists():
             target.replace(previous)
@@ -94,8 +121,5 @@ def staged_directory(target: Path) -> Iterator[Path]:
     except BaseException:
         restore()
         shutil.rmtree(staging, ignore_errors=True)
-        if parent_is_new:
-            with suppress(OSError):
-                target.parent.rmdir()
         raise
     shutil.rmtree(previous, ignore_errors=True)

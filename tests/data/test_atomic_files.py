@@ -1,3 +1,5 @@
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -131,3 +133,26 @@ def test_a_file_in_the_way_is_kept(tmp_path):
     with pytest.raises(DataError, match="train: is a file, but a directory is to be written here"):
         staged_directory(tmp_path / "train").__enter__()
     assert (tmp_path / "train").read_text() == "mine"
+
+
+def test_only_one_process_writes_a_directory(tmp_path):
+    """As a process of its own, which would delete what this one has written so far."""
+    target, link = tmp_path / "train", tmp_path / "link"
+    (tmp_path / ".train.lock").touch()  # of a process that was killed
+    link.symlink_to(target)
+    code = "import sys; from pathlib import Path; from espnet_diverse.data.atomic_files import staged_directory\n"
+    code += "with staged_directory(Path(sys.argv[1])) as staging: (staging / 'file').write_text('other')"
+
+    def other(path):
+        return subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=False)
+
+    what = "train: another process is writing it; wait until it has ended, or choose another path"
+    with staged_directory(target) as staging:
+        (staging / "file").write_text("own")
+        for path in (target, link):
+            assert other(path).stderr.endswith(f"DataError: {tmp_path}/{what}\n")
+        with pytest.raises(DataError, match=what), staged_directory(target):
+            pass
+    assert (target / "file").read_text() == "own"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "train"]
+    assert other(link).returncode == 0 and (target / "file").read_text() == "other"
