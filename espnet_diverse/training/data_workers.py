@@ -8,6 +8,7 @@ and starts it again.
 import logging
 import signal
 import threading
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
@@ -17,6 +18,8 @@ from espnet_diverse.errors import TrainingError
 
 Batch = dict[str, torch.Tensor]
 Item = tuple[list[str], Batch]
+
+_END = 5.0  # seconds within which a killed process ends after its pipes have closed, also on a machine with much load
 
 
 class _LostWorkerError(BaseException):
@@ -56,7 +59,7 @@ class LoaderBatches:
             except _LostWorkerError as error:
                 self._begin_again(error)
             except (RuntimeError, OSError, EOFError) as error:  # of a pipe, where a batch was being handed over
-                if not self._lost_worker(wait=0.1):  # its pipes close shortly before it has ended
+                if not self._lost_worker(wait=_END):
                     raise
                 self._begin_again(error)
             else:
@@ -68,9 +71,13 @@ class LoaderBatches:
         return getattr(self.iterator, "_workers", [])
 
     def _lost_worker(self, wait: float = 0) -> bool:
-        for worker in self._workers:
-            worker.join(wait)
-        return any(worker.exitcode for worker in self._workers)
+        """Whether a worker was killed, or is within `wait` seconds."""
+        end = time.monotonic() + wait
+        while not any(worker.exitcode for worker in self._workers):
+            if time.monotonic() >= end or not self._workers:
+                return False
+            time.sleep(0.01)
+        return True
 
     @contextmanager
     def _watched(self) -> Iterator[None]:
@@ -87,6 +94,8 @@ class LoaderBatches:
 
     def _raise_if_lost(self) -> None:
         if self._lost_worker():
+            for worker in self._workers:  # now: one that is handing over a batch would print that the reader has gone
+                worker.kill()
             raise _LostWorkerError
 
     def _begin_again(self, error: BaseException) -> None:

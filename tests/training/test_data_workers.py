@@ -2,15 +2,20 @@
 
 import os
 import signal
+import socket
 import struct
 import sys
+import threading
+import time
 
 import pytest
 import torch
+from references.killed_workers import killed as kill
 from torch.utils.data import DataLoader
 from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
 from espnet_diverse.errors import TrainingError
+from espnet_diverse.training import data_workers
 from espnet_diverse.training.data_workers import LoaderBatches
 
 
@@ -92,6 +97,57 @@ def test_a_worker_may_be_killed_anywhere(fault, workers, tmp_path, caplog, monke
     again = read(loader(Noisy(fault, tmp_path / "marker"), workers))
     assert torch.equal(again, straight) and torch.equal(torch.rand(1), after)
     assert caplog.text.count("a worker that reads data was killed; it is started again") == 1
+
+
+def test_a_killed_worker_may_take_long_to_end_after_its_pipes_have_closed(caplog, monkeypatch):
+    straight, cut = read(loader(Noisy())), []
+    get = _MultiProcessingDataLoaderIter._try_get_data
+
+    def cut_off(iterator, *args):
+        if not cut:
+            cut.append(threading.Timer(0.5, os.kill, (iterator._workers[0].pid, signal.SIGKILL)))
+            cut[0].start()
+            raise ConnectionResetError
+        return get(iterator, *args)
+
+    monkeypatch.setattr(_MultiProcessingDataLoaderIter, "_try_get_data", cut_off)
+    assert torch.equal(read(loader(Noisy())), straight)
+    assert caplog.text.count("a worker that reads data was killed; it is started again") == 1
+
+
+def test_an_error_that_no_killed_worker_explains_stays(monkeypatch):
+    def fail(*_):
+        raise ConnectionResetError("of something else")
+
+    monkeypatch.setattr(data_workers, "_END", 0.1)
+    monkeypatch.setattr(_MultiProcessingDataLoaderIter, "_try_get_data", fail)
+    with pytest.raises(ConnectionResetError, match="of something else"):
+        read(loader(Noisy()))
+
+
+@pytest.mark.timeout(60)
+def test_another_worker_whose_batch_is_cut_off_prints_nothing(caplog, capfd, monkeypatch):
+    straight = read(loader(Noisy(), 2))
+    torch.manual_seed(0)
+    batches, own, done = LoaderBatches(loader(Noisy(), 2), "train epoch 1 of 1"), os.getpid(), []
+    detach, begin_again = socket.socket.detach, LoaderBatches._begin_again
+
+    def killing(connection):
+        """Kill the second worker where this process has just connected to the first one."""
+        if os.getpid() == own and not done:
+            done.append(True)
+            kill(batches._workers[1].pid)
+        return detach(connection)
+
+    def late(*args):
+        time.sleep(0.3)  # in which the first worker could print
+        begin_again(*args)
+
+    monkeypatch.setattr(socket.socket, "detach", killing)
+    monkeypatch.setattr(LoaderBatches, "_begin_again", late)
+    assert torch.equal(torch.cat([batch["x"].flatten() for _, batch in batches]), straight)
+    assert caplog.text.count("a worker that reads data was killed; it is started again") == 1
+    assert capfd.readouterr().err == ""
 
 
 @pytest.mark.timeout(60)
