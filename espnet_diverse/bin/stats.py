@@ -33,9 +33,11 @@ def outputs(args: argparse.Namespace) -> list[Path]:
 
 
 def check(args: argparse.Namespace, before: Mapping[str, argparse.Namespace]) -> None:
-    """Check the configuration; see `bin/plan_steps.py`."""
+    """Check the configuration and the directory to write; see `bin/plan_steps.py`."""
     from espnet_diverse.training.early_check import check_early
+    from espnet_diverse.training.statistics import check_target
 
+    check_target(args.output_dir)
     check_early(options.fragments(args), args.set, args.task)
 
 

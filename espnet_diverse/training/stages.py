@@ -32,7 +32,7 @@ from espnet_diverse.training.processes import Processes, run
 from espnet_diverse.training.repulsion_options import read_repulsion
 from espnet_diverse.training.run_data import FOLD_LENGTH, PREFIX, RunData, Tokens, check_audio, check_data, existing
 from espnet_diverse.training.run_lock import run_lock
-from espnet_diverse.training.statistics import check_source, check_statistics
+from espnet_diverse.training.statistics import check_source, check_statistics, check_target
 from espnet_diverse.training.tasks import TASKS
 
 FILLED_IN = (
@@ -72,9 +72,10 @@ def collect_stats(config: Config, data: RunData, output_dir: Path, workers: Work
 
     Raises:
         ConfigError: The configuration is wrong.
-        DataError: A data directory has faults, all of which are listed, or the statistics are not finite.
+        DataError: Data directories have faults, statistics are not finite, or `output_dir` has other files than these.
         ClusterError: Workers are lost, or killed by some utterances.
     """
+    check_target(output_dir)
     tokens = Tokens.load(data)
     filled = _fill(config, data, tokens)
     rate = _rate(filled, data)

@@ -16,10 +16,32 @@ from espnet_diverse.errors import DataError
 from espnet_diverse.training.run_data import existing
 
 NAMES = ("count", "sum", "sum_square")
+_WRITTEN = (
+    *("config.yaml", "stats.log"),
+    *(f"{phase}/{name}" for phase in ("train", "valid") for name in ("*_shape", "*_shape.*", "*_stats.npz", "*_keys")),
+)
+"""What `stats` writes, as patterns."""
 _SHOWN = 5
 _ROUNDING = 1e-7  # a variance below this share of the squared mean is one of rounding: the sums are in float32
 
 _EXACT = ("WAV", "WAVEX", "FLAC")  # containers whose headers have the exact number of samples
+
+
+def check_target(output_dir: Path) -> None:
+    """Check that `stats` may replace what is at `output_dir`: nothing, an empty directory, or former statistics.
+
+    Raises:
+        DataError: It is a file, or a directory with anything that `stats` has not written.
+    """
+    if output_dir.exists() and not output_dir.is_dir():
+        raise DataError(f"{output_dir}: is a file, but a directory is to be written here; choose another path")
+    written = {path for pattern in _WRITTEN for path in output_dir.glob(pattern)}
+    if not any(path.name.endswith("_shape") for path in written):
+        written = set()
+    foreign = (path for path in output_dir.rglob("*") if path not in written and (path.is_symlink() or path.is_file()))
+    if path := next(foreign, None):
+        what = f"has {path.relative_to(output_dir)}, which `stats` has not written"
+        raise DataError(f"{output_dir}: {what}; move it away or choose another path")
 
 
 def check_source(shapes: Path, table: Path) -> None:

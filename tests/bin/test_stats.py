@@ -3,6 +3,7 @@
 import pytest
 
 from espnet_diverse.bin.main import main
+from espnet_diverse.errors import DataError
 
 
 def test_a_wrong_key_is_one_line(tiny_run, tmp_path, capfd):
@@ -26,3 +27,20 @@ def test_what_is_read_and_written_is_there_after_the_run(tiny_run, parse):
     module, args = parse("stats", [*tiny_run.config, *tiny_run.data(), "--output_dir", str(tiny_run.stats_dir)])
     assert len(module.inputs(args)) >= 6 and len(module.outputs(args)) == 4
     assert all(path.exists() for path in module.inputs(args) + module.outputs(args))
+
+
+def test_no_directory_of_others_is_replaced(tiny_run, tmp_path, capfd, parse):
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "one.tex").write_text("mine")
+    arguments = [*tiny_run.config, *tiny_run.data(), "--output_dir", str(tmp_path / "thesis")]
+    assert main(["stats", *arguments]) == 1
+    assert "thesis: has one.tex, which `stats` has not written; move it away" in capfd.readouterr().err
+    assert [path.name for path in (tmp_path / "thesis").iterdir()] == ["one.tex"]
+    module, args = parse("stats", arguments)
+    with pytest.raises(DataError, match="has one.tex"):
+        module.check(args, {})
+
+
+def test_own_statistics_are_replaced(tiny_translation, tmp_path):
+    arguments = [*tiny_translation.config, *tiny_translation.data(), "--output_dir", str(tmp_path / "stats")]
+    assert main(["stats", *arguments]) == main(["stats", *arguments]) == 0

@@ -5,7 +5,13 @@ import pytest
 import soundfile
 
 from espnet_diverse.errors import DataError
-from espnet_diverse.training.statistics import check_source, check_statistics, differ, read_statistics
+from espnet_diverse.training.statistics import (
+    check_source,
+    check_statistics,
+    check_target,
+    differ,
+    read_statistics,
+)
 
 
 @pytest.fixture
@@ -101,3 +107,33 @@ def test_statistics_of_other_data_are_refused(source, tmp_path, content, said):
     here = f"{tmp_path}/stats/train: has statistics of other data than {tmp_path}/data"
     what = said.format(table=table, shapes=shapes, audio=tmp_path / "a.wav")
     assert str(refused.value) == f"{here}: {what}; run espnet-diverse stats again, with this data"
+
+
+def statistics_in(folder):
+    for name in ("config.yaml", "stats.log", "train/speech_shape", "train/text_shape.char", "train/feats_stats.npz"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).touch()
+    return folder
+
+
+def test_former_statistics_may_be_replaced(tmp_path):
+    check_target(tmp_path / "new")
+    check_target(tmp_path)
+    check_target(statistics_in(tmp_path / "stats"))
+
+
+@pytest.mark.parametrize("name", ["notes.md", "train/text", "train/deep/x_shape", "train/config.yaml", "other/x_shape"])
+def test_no_file_of_others_is_replaced(tmp_path, name):
+    other = statistics_in(tmp_path / "stats") / name
+    other.parent.mkdir(exist_ok=True)
+    other.touch()
+    with pytest.raises(DataError, match=f"stats: has {name}, which `stats` has not written; move it away or choose"):
+        check_target(tmp_path / "stats")
+
+
+def test_a_configuration_alone_is_no_former_statistics(tmp_path):
+    (tmp_path / "config.yaml").touch()
+    with pytest.raises(DataError, match="has config.yaml, which `stats` has not written"):
+        check_target(tmp_path)
+    with pytest.raises(DataError, match="config.yaml: is a file, but a directory is to be written here"):
+        check_target(tmp_path / "config.yaml")
