@@ -19,6 +19,7 @@ from pathlib import Path
 import sentencepiece
 import yaml
 
+from espnet_diverse.data.atomic_files import check_no_file
 from espnet_diverse.data.characters import clean_text
 from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.pretrained_tokenizer import FILE, PretrainedTokenizer, read_tokenizer
@@ -29,6 +30,7 @@ TYPES = ("char", "bpe", "unigram", "bert")
 MODEL_FILES = {"bpe": "bpe.model", "unigram": "bpe.model", "bert": FILE}
 """File of the tokenizer for each type; `char` has none."""
 _ESPNET_TYPES = {"char": "char", "bpe": "bpe", "unigram": "bpe", "bert": "hugging_face"}
+_STAGING = ".tokens"  # beginning of the name of the folder in which `save` makes a vocabulary
 
 
 def normalise(text: str) -> str:
@@ -188,7 +190,7 @@ class Vocabulary:
         directory = Path(directory)
         directory.mkdir(parents=True, exist_ok=True)
         description = {"type": self.token_type, "algorithm": self.type}
-        with tempfile.TemporaryDirectory(dir=directory, prefix=".tokens") as staging:
+        with tempfile.TemporaryDirectory(dir=directory, prefix=_STAGING) as staging:
             staged = Path(staging)
             (staged / "tokens.txt").write_text("".join(f"{token}\n" for token in self.tokens), "utf-8", newline="\n")
             if self.model is not None:
@@ -227,6 +229,22 @@ def check_type(type: str) -> None:
     """
     if type not in TYPES:
         raise ConfigError(f"unknown vocabulary type {type!r}; choose one of {', '.join(TYPES)}")
+
+
+def check_target(directory: Path) -> None:
+    """Check that a vocabulary may be written to `directory`: nothing is there, or only a former vocabulary.
+
+    Raises:
+        DataError: It is a file, or a directory with other files, or with parts of a vocabulary of another program.
+    """
+    check_no_file(directory)
+    there = sorted(path.name for path in directory.iterdir()) if directory.is_dir() else []
+    own = {"tokens.yaml", "tokens.txt", *MODEL_FILES.values()}
+    is_ours = any(name == "tokens.yaml" or name.startswith(_STAGING) for name in there)  # the latter of a killed `save`
+    foreign = [name for name in there if not name.startswith(".") and not (is_ours and name in own)]
+    if foreign:
+        what = f"has {foreign[0]}, which `tokens` has not written"
+        raise DataError(f"{directory}: {what}; move it away or choose another path")
 
 
 def _check_tokens(tokens: tuple[str, ...]) -> None:

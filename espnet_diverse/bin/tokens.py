@@ -58,18 +58,20 @@ def outputs(args: argparse.Namespace) -> list[Path]:
 
 
 def check(args: argparse.Namespace, before: Mapping[str, argparse.Namespace]) -> None:
-    """Check the type; see `bin/plan_steps.py`."""
-    from espnet_diverse.vocabulary import check_type
+    """Check the type and the directory to write; see `bin/plan_steps.py`."""
+    from espnet_diverse.vocabulary import check_target, check_type
 
     check_type(args.type)
+    check_target(args.output_dir)
 
 
 def run(args: argparse.Namespace) -> int:
     """Build and save the vocabulary; print its size and the characters of the `--coverage` texts that it lacks."""
     from espnet_diverse.data.tables import pack_table
     from espnet_diverse.sentencepiece_training import INPUT_SENTENCE_SIZE
-    from espnet_diverse.vocabulary import Vocabulary
+    from espnet_diverse.vocabulary import Vocabulary, check_target
 
+    check_target(args.output_dir)
     tables = [pack_table(path, "text") for path in args.text]
     others = {path: pack_table(path, "text").values() for path in args.coverage}
     size = INPUT_SENTENCE_SIZE if args.input_sentence_size is None else args.input_sentence_size

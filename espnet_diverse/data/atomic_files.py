@@ -71,6 +71,16 @@ def is_at(descriptor: int, path: Path) -> bool:
     return False
 
 
+def check_no_file(target: Path) -> None:
+    """Check that a directory can be written at `target`.
+
+    Raises:
+        DataError: `target` is a file.
+    """
+    if target.exists() and not target.is_dir():
+        raise DataError(f"{target}: is a file, but a directory is to be written here; choose another path")
+
+
 @contextmanager
 def staged_directory(target: Path) -> Iterator[Path]:
     """Yield an empty directory that replaces `target` when the block ends without an exception.
@@ -83,8 +93,7 @@ def staged_directory(target: Path) -> Iterator[Path]:
     Raises:
         DataError: `target` is a file, or another process or an outer block is writing it.
     """
-    if target.exists() and not target.is_dir():
-        raise DataError(f"{target}: is a file, but a directory is to be written here; choose another path")
+    check_no_file(target)
     if target.is_symlink():
         target = target.resolve()
     parent_is_new = not target.parent.exists()

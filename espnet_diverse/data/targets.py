@@ -1,8 +1,8 @@
 """Directories and files that a command may replace: no originals, and none that it reads.
 
-Commands that write data directories leave a mark in each, `.prepared.json`, with the names of what is in it. A
-directory without the mark, or with anything else, is somebody's own and is not replaced. Earlier versions left no mark;
-their dropped.tsv stands for it.
+Commands that write data directories leave a mark in each, `.prepared.json`, with the names of what is in it, and so do
+`adopt` and `prune` in directories of models. A directory without the mark, or with anything else, is somebody's own and
+is not replaced. Earlier versions left no mark; in data directories their dropped.tsv stands for it.
 """
 
 import json
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 
-from espnet_diverse.data.atomic_files import write_text
+from espnet_diverse.data.atomic_files import check_no_file, write_text
 from espnet_diverse.data.faults import Fault, refuse
 from espnet_diverse.data.kaldi import DROPPED, DataTables
 from espnet_diverse.data.tables import COLUMNS, entry_faults
@@ -100,38 +100,53 @@ def check_no_data(output_dir: Path) -> None:
         raise DataError(f"{output_dir}: {what}; choose another path")
 
 
-def check_prepared(target: Path) -> None:
+def check_prepared(target: Path, command: str | None = None) -> None:
     """Refuse to replace a directory that has no mark, or that has got other files since.
 
+    Args:
+        target: The directory; it need not exist.
+        command: Command whose mark it must have; by default that of any command that writes data directories.
+
     Raises:
-        DataError: It is not empty and has no mark, or files that the mark does not name.
+        DataError: It is a file, or it is not empty and has no mark of the command, or files that the mark does not
+            name.
     """
+    check_no_file(target)
     there = sorted(path.name for path in target.iterdir() if path.name != MARK) if target.is_dir() else []
-    written = _written(target)
+    written = _written(target, command)
     if there and written is None:
         raise DataError(
-            f"{target}: exists, and nothing shows that espnet-diverse has written it (an earlier version left no "
+            f"{target}: exists, and nothing shows that {_writer(command)} has written it (an earlier version left no "
             f"{MARK}); move it away or choose another path"
         )
     foreign = [name for name in there if name not in (written or []) and not name.startswith(".")]
     if foreign:
-        what = f"has {foreign[0]}, which espnet-diverse has not written"
+        what = f"has {foreign[0]}, which {_writer(command)} has not written"
         raise DataError(f"{target}: {what}; move it away or choose another path")
 
 
-def mark_prepared(path: Path, later: Iterable[str] = ()) -> None:
-    """Mark a directory as written by us, with the names of what is in it, and of what will be written later."""
+def mark_prepared(path: Path, command: str | None = None, later: Iterable[str] = ()) -> None:
+    """Mark a directory as written by a command, with the names of what is in it, and of what will be written later."""
     names = sorted({*later, *(entry.name for entry in path.iterdir())} - {MARK})
-    write_text(path / MARK, json.dumps({"files": names}, ensure_ascii=False) + "\n")
+    by = {} if command is None else {"command": command}
+    write_text(path / MARK, json.dumps({"files": names, **by}, ensure_ascii=False) + "\n")
 
 
-def _written(target: Path) -> list[str] | None:
-    """Names of what we have written to a directory; None if nothing shows that we have."""
+def _writer(command: str | None) -> str:
+    return "espnet-diverse" if command is None else f"`{command}`"
+
+
+def _written(target: Path, command: str | None) -> list[str] | None:
+    """Names of what a command has written to a directory; None if nothing shows that it has."""
     try:
         mark = json.loads((target / MARK).read_text(encoding="utf-8"))
+        if mark.get("command") != command:
+            return None
         return [str(name) for name in mark["files"]]
-    except (OSError, ValueError, KeyError, TypeError):  # an unreadable mark is treated as missing
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # an unreadable mark is treated as missing
         pass
+    if command is not None:
+        return None
     try:
         with (target / "dropped.tsv").open(encoding="utf-8") as file:
             first = file.readline()

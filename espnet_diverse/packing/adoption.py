@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from espnet_diverse.attention import MultiHeadAttention
 from espnet_diverse.attention.learned_selection import LearnedSelection
+from espnet_diverse.data.targets import check_prepared, mark_prepared
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.nets import DECODERS, ENCODERS, LANGUAGE_MODELS
 from espnet_diverse.nets.start_tag import TaggedEmbedding
@@ -55,7 +56,7 @@ def adopt(
 
     Args:
         model_dir: Directory of the run, of this package or of ESPnet.
-        output_dir: Directory to write to, other than `model_dir`.
+        output_dir: Directory to write to: a new or empty one, or one that `adopt` has written.
         changes: What changes in the configuration, such as `encoder_conf.attention`.
         data_dir: Data directory whose tables have the values of the conditions, for parts that depend on conditions.
         model_file: Weights, see `find_weights`.
@@ -63,11 +64,12 @@ def adopt(
     Raises:
         ConfigError: A net has no counterpart here, a change is wrong, changes the shape of a parameter or removes one,
             or `output_dir` is `model_dir`.
-        DataError: A table of the data directory is missing or faulty.
+        DataError: A table of the data directory is missing or faulty, or `output_dir` has other files.
         ModelError: A file is missing or damaged, or the weights do not fit the configuration.
     """
     if output_dir.resolve() == model_dir.resolve():
         raise ConfigError(f"{output_dir}: is the directory of the model itself; give another one")
+    check_prepared(output_dir, "adopt")
     before = read_config(model_dir / "config.yaml")
     task = before.get("task", "asr")
     weights = find_weights(model_dir, model_file, task)
@@ -82,6 +84,7 @@ def adopt(
     copy_files(config, model_dir, output_dir)
     checkpoint.save(model.state_dict(), output_dir / weights.name)
     save(config, output_dir / "config.yaml")
+    mark_prepared(output_dir, "adopt")
     return Adopted(output_dir / weights.name, new, difference)
 
 

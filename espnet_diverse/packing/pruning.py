@@ -15,6 +15,7 @@ from torch import nn
 
 from espnet_diverse.attention import MultiHeadAttention
 from espnet_diverse.conditions import CONDITIONS
+from espnet_diverse.data.targets import check_prepared, mark_prepared
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.nets import DECODERS, ENCODERS, LANGUAGE_MODELS
 from espnet_diverse.nets.condition_rows import ConditionRows
@@ -41,7 +42,7 @@ def prune(
 
     Args:
         model_dir: Directory of the run.
-        output_dir: Directory to write to, other than `model_dir`.
+        output_dir: Directory to write to: a new or empty one, or one that `prune` has written.
         conditions: Values by condition; without a target language it is the language.
         model_file: Weights, see `find_weights`.
 
@@ -51,10 +52,12 @@ def prune(
     Raises:
         ConfigError: A value is unknown or missing, the model does not depend on any condition, or `output_dir` is
             `model_dir`.
+        DataError: `output_dir` has other files.
         ModelError: A file is missing or damaged, or the weights do not fit the configuration.
     """
     if output_dir.resolve() == model_dir.resolve():
         raise ConfigError(f"{output_dir}: is the directory of the model itself; give another one")
+    check_prepared(output_dir, "prune")
     config = read_config(model_dir / "config.yaml")
     task = config.get("task", "asr")
     weights = find_weights(model_dir, model_file, task)
@@ -64,6 +67,7 @@ def prune(
     copy_files(config, model_dir, output_dir)
     checkpoint.save(model.state_dict(), output_dir / weights.name)
     save(pruned_config(config, model), output_dir / "config.yaml")
+    mark_prepared(output_dir, "prune")
     return output_dir / weights.name
 
 

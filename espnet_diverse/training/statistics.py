@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from espnet_diverse.audio.reading import open_file
+from espnet_diverse.data.atomic_files import check_no_file
 from espnet_diverse.data.tables import pack_table
 from espnet_diverse.errors import DataError
 from espnet_diverse.training.run_data import existing
@@ -33,8 +34,7 @@ def check_target(output_dir: Path) -> None:
     Raises:
         DataError: It is a file, or a directory with anything that `stats` has not written.
     """
-    if output_dir.exists() and not output_dir.is_dir():
-        raise DataError(f"{output_dir}: is a file, but a directory is to be written here; choose another path")
+    check_no_file(output_dir)
     written = {path for pattern in _WRITTEN for path in output_dir.glob(pattern)}
     if not any(path.name.endswith("_shape") for path in written):
         written = set()

@@ -1,5 +1,9 @@
 """adopt: the command; its result is tested in packing."""
 
+import shutil
+
+import pytest
+
 from espnet_diverse.bin.main import main
 
 
@@ -31,3 +35,18 @@ def test_another_beginning_is_spoken_of(tiny_translation, tmp_path, capsys):
     assert main(["adopt", *arguments, *changed]) == 1
     assert main(["adopt", *arguments, "--set", "encoder_conf.normalize_before=true"]) == 0
     assert capsys.readouterr().err.count("does not begin as the trained one") == 0
+
+
+@pytest.mark.parametrize(("command", "options"), [("adopt", []), ("prune", ["--language", "de"])])
+def test_another_run_is_not_written_to(tiny_translation, tmp_path, capsys, command, options):
+    other = shutil.copytree(tiny_translation.model_dir, tmp_path / "other")
+    before = {path: path.stat().st_mtime_ns for path in other.rglob("*")}
+    assert main([command, str(tiny_translation.model_dir), "--output_dir", str(other), *options]) == 1
+    said = f"other: exists, and nothing shows that `{command}` has written it (an earlier version left no .prepared"
+    assert said in capsys.readouterr().err
+    assert {path: path.stat().st_mtime_ns for path in other.rglob("*")} == before
+
+
+def test_what_was_adopted_is_adopted_anew(tiny_translation, tmp_path):
+    arguments = [str(tiny_translation.model_dir), "--output_dir", str(tmp_path / "new")]
+    assert main(["adopt", *arguments]) == main(["adopt", *arguments]) == 0

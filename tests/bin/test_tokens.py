@@ -3,6 +3,7 @@
 import pytest
 
 from espnet_diverse.bin.main import main
+from espnet_diverse.errors import DataError
 from espnet_diverse.vocabulary import Vocabulary
 
 
@@ -87,3 +88,39 @@ def test_mistakes_get_one_line_and_leave_no_files(content, options, message, tex
     assert len(error) == 1
     assert message in error[0]
     assert not (tmp_path / "tokens").exists()
+
+
+@pytest.mark.parametrize(
+    ("there", "foreign"),
+    [
+        (["tokens.txt", "tokens.yaml", "config.yaml"], "config.yaml"),
+        (["bpe.model"], "bpe.model"),  # of another program, which makes no tokens.yaml
+        (["tokens.txt"], "tokens.txt"),
+    ],
+)
+def test_nothing_of_others_is_replaced(there, foreign, text, tmp_path, capsys, parse):
+    output = tmp_path / "tokens"
+    output.mkdir()
+    for name in there:
+        (output / name).write_text("mine")
+    arguments = ["--text", str(text), "--output_dir", str(output)]
+    assert main(["tokens", *arguments]) == 1
+    assert f"tokens: has {foreign}, which `tokens` has not written; move it away" in capsys.readouterr().err
+    assert {path.name: path.read_text() for path in output.iterdir()} == dict.fromkeys(there, "mine")
+    module, args = parse("tokens", arguments)
+    with pytest.raises(DataError, match="which `tokens` has not written"):
+        module.check(args, {})
+
+
+def test_own_vocabularies_are_replaced(text, tmp_path):
+    output = tmp_path / "tokens"
+    arguments = ["tokens", "--text", str(text), "--output_dir", str(output)]
+    assert main([*arguments, "--type", "bpe", "--vocab_size", "9"]) == main(arguments) == 0
+    (output / "tokens.yaml").unlink()
+    (output / ".tokens_of_a_killed_run").mkdir()
+    assert main(arguments) == 0
+
+
+def test_a_file_is_not_replaced(text, capsys):
+    assert main(["tokens", "--text", str(text), "--output_dir", str(text)]) == 1
+    assert "text: is a file, but a directory is to be written here; choose another path" in capsys.readouterr().err

@@ -111,3 +111,20 @@ def test_results_are_known_by_their_scores(tmp_path):
         (tmp_path / name).touch()
     with pytest.raises(DataError, match="has src_text, so it is a data directory"):
         check_no_data(tmp_path)
+
+
+def test_a_mark_is_one_of_a_command(tmp_path):
+    (tmp_path / "config.yaml").touch()
+    mark_prepared(tmp_path, "adopt")
+    check_prepared(tmp_path, "adopt")
+    with pytest.raises(DataError, match="exists, and nothing shows that espnet-diverse has written it"):
+        check_prepared(tmp_path)
+    (tmp_path / "train.log").touch()
+    with pytest.raises(DataError, match="has train.log, which `adopt` has not written"):
+        check_prepared(tmp_path, "adopt")
+
+
+def test_a_file_is_not_replaced(tmp_path):
+    (tmp_path / "mine").touch()
+    with pytest.raises(DataError, match="mine: is a file, but a directory is to be written here"):
+        check_prepared(tmp_path / "mine")
