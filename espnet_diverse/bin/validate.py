@@ -75,6 +75,8 @@ def run(args: argparse.Namespace) -> int:
     if args.fix:  # before all samples are read
         check_unread(args.fix, inputs(args))
         check_prepared(args.fix)
+    if args.json and args.json.exists() and not _is_list_of_faults(args.json):
+        raise ConfigError(f"--json {args.json}: exists, and `validate` has not written it; give another file")
     actions, rows, dropped = parse_actions(args.on), [], 0
     tokens = Vocabulary.load(args.tokens_dir).encode if args.tokens_dir else None
     limits = Limits(args.min_seconds, args.max_seconds, tokens)
@@ -96,6 +98,21 @@ def run(args: argparse.Namespace) -> int:
     if args.fix:
         return 2 if dropped else 0
     return 1 if any(row["action"] != "warn" for row in rows) else 0
+
+
+def _is_list_of_faults(path: Path) -> bool:
+    """Whether a file is what --json writes."""
+    import json
+    from dataclasses import fields
+
+    from espnet_diverse.data.faults import Fault
+
+    keys = {"directory", "action", *(field.name for field in fields(Fault))}
+    try:
+        rows = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(rows, list) and all(isinstance(row, dict) and row.keys() == keys for row in rows)
 
 
 def _faults(args: argparse.Namespace, data_dir: Path, limits: "Limits") -> list:

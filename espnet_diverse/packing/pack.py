@@ -2,6 +2,7 @@
 
 import sys
 import zipfile
+import zlib
 from collections.abc import Mapping
 from io import BytesIO
 from pathlib import Path
@@ -36,7 +37,7 @@ def pack(
 
     Args:
         model_dir: Directory of the run.
-        output: Path of the file; its name ends in .zip.
+        output: Path of the file; its name ends in .zip. A packed model that `pack` has written is replaced.
         facts: Statements for the model card.
         model_file: Weights, see `find_weights`; by default those that commands use.
         weights: Format of the weights, a key of `WEIGHTS`.
@@ -45,11 +46,13 @@ def pack(
         `output`; the same model and facts give the same content.
 
     Raises:
-        ConfigError: The name of `output` or the format of the weights is not allowed.
+        ConfigError: The name of `output` or the format of the weights is not allowed, or another file is there.
         ModelError: A file is missing or damaged, or the weights do not fit the configuration.
     """
     if output.suffix != ".zip":
         raise ConfigError(f"{output}: a packed model is a zip file; the name must end in .zip")
+    if output.exists() and not _is_ours(output):
+        raise ConfigError(f"{output}: exists, and `pack` has not written it; move it away or choose another path")
     if weights not in WEIGHTS:
         raise ConfigError(f"weights {weights!r} is unknown; known: {' '.join(WEIGHTS)}")
     config = read_config(model_dir / "config.yaml")
@@ -73,6 +76,15 @@ def pack(
         members |= {meta["files"][NGRAM_FILE]: ngram.read_bytes()}
     _write(output, {META: _yaml(meta), **members})
     return output
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether a file is a packed model that `pack` has written; those of ESPnet lack the version of this package."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return any(line.startswith(b"espnet_diverse:") for line in archive.read(META).splitlines())
+    except (OSError, KeyError, ValueError, RuntimeError, zipfile.BadZipFile, zlib.error):
+        return False
 
 
 def _language_model(folder: Path, meta: dict) -> dict[str, bytes]:

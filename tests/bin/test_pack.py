@@ -47,3 +47,22 @@ def test_other_commands_take_it(tiny_run, packed, tmp_path, capfd):
     assert (
         "error: " in (said := capfd.readouterr().err) and "no.zip: is not a packed model, which is a zip file" in said
     )
+
+
+@pytest.mark.parametrize("member", [None, "notes.md", "meta.yaml"])
+def test_no_file_of_others_is_replaced(tiny_run, tmp_path, capfd, member):
+    path = tmp_path / "thesis.zip"
+    path.write_text("mine")
+    if member:
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr(member, "espnet: 202511\n")
+    before = path.read_bytes()
+    assert main(["pack", str(tiny_run.model_dir), "--output", str(path)]) == 1
+    assert "thesis.zip: exists, and `pack` has not written it; move it away or choose" in capfd.readouterr().err
+    assert path.read_bytes() == before
+
+
+def test_a_former_packed_model_is_replaced(tiny_run, packed):
+    before = packed.read_bytes()
+    assert main(["pack", str(tiny_run.model_dir), "--output", str(packed)]) == 0
+    assert packed.read_bytes() != before

@@ -126,3 +126,23 @@ def test_inputs_and_outputs(parse, arguments):
     module, args = parse("validate", ["one", "two", *arguments])
     assert [str(path) for path in module.inputs(args)] == ["one", "two"]
     assert [str(path) for path in module.outputs(args)] == arguments[1:]
+
+
+@pytest.mark.parametrize("content", [None, "{}", "[3]", '[{"what": "mine"}]', b"\xff"])
+def test_no_file_of_others_is_replaced(data_dir, tmp_path, capsys, content):
+    path = data_dir / "text" if content is None else tmp_path / "mine.json"
+    if content is not None:
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    before = path.read_bytes()
+    assert main(["validate", str(data_dir), "--json", str(path)]) == 1
+    assert f"--json {path}: exists, and `validate` has not written it; give another file" in capsys.readouterr().err
+    assert path.read_bytes() == before
+
+
+def test_former_lists_of_faults_are_replaced(data, data_dir, tmp_path):
+    path = tmp_path / "faults.json"
+    write_table(data_dir / "text", {name: text for name, text in data.text.items() if name != "a1"})
+    assert main(["validate", str(data_dir), "--json", str(path)]) == 1 and json.loads(path.read_text())
+    write_table(data_dir / "text", data.text)
+    for _ in range(2):
+        assert main(["validate", str(data_dir), "--json", str(path)]) == 0 and json.loads(path.read_text()) == []
