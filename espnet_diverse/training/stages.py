@@ -32,7 +32,7 @@ from espnet_diverse.training.processes import Processes, run
 from espnet_diverse.training.repulsion_options import read_repulsion
 from espnet_diverse.training.run_data import FOLD_LENGTH, PREFIX, RunData, Tokens, check_audio, check_data, existing
 from espnet_diverse.training.run_lock import run_lock
-from espnet_diverse.training.statistics import check_source, check_statistics, check_target
+from espnet_diverse.training.statistics import check_features, check_source, check_statistics, check_target
 from espnet_diverse.training.tasks import TASKS
 
 FILLED_IN = (
@@ -150,7 +150,10 @@ def train(
         if not restart and resumption.is_resumed(output_dir):
             changed = resumption.check_settings(config, output_dir, allow_changed)
             resumption.check_unchanged(output_dir, tables, tokens, statistics, allow_changed)
-            _settle_checkpoint(_sound_checkpoint(filled, data, tokens, statistics, output_dir), output_dir)
+            sound = _sound_checkpoint(filled, data, tokens, statistics, output_dir)
+            sound.replace(output_dir / CHECKPOINT)  # where ESPnet looks for it
+        if statistics:
+            check_features(statistics, filled)
         lock.sign()
         _sweep(output_dir, restart)
         tokens.save(output_dir)
@@ -189,13 +192,6 @@ def _sound_checkpoint(config: Config, data: RunData, tokens: Tokens, statistics:
     if own.get("normalize") == "global_mvn":
         own.add({"normalize_conf": {"stats_file": str(statistics)}}, {})
     return resumption.check_shapes(output_dir, espnet_command.build(TASKS[data.task], own))
-
-
-def _settle_checkpoint(sound: Path, output_dir: Path) -> None:
-    """Put the newest sound checkpoint in the place where ESPnet looks for it."""
-    newest = output_dir / CHECKPOINT
-    if sound != newest:
-        sound.replace(newest)
 
 
 def _sweep(output_dir: Path, restart: bool) -> None:

@@ -14,6 +14,8 @@ from espnet_diverse.audio.reading import open_file
 from espnet_diverse.data.atomic_files import check_no_file
 from espnet_diverse.data.tables import pack_table
 from espnet_diverse.errors import DataError
+from espnet_diverse.training.audio_rate import audio_rate, reads_features
+from espnet_diverse.training.config import differences, load
 from espnet_diverse.training.run_data import existing
 
 NAMES = ("count", "sum", "sum_square")
@@ -118,6 +120,49 @@ def check_statistics(path: Path) -> None:
             f"{path}: the variance of feature {shown}{more} is zero or negative, so it cannot be normalised; check "
             "the audio for silence, lower n_mels, or set normalize=null"
         )
+
+
+def check_features(path: Path, config: Mapping) -> None:
+    """Check that statistics are those of the features that a model normalises with them, if it does.
+
+    Args:
+        path: File of the statistics, in the folder of a phase; `stats` leaves its configuration beside that.
+        config: Configuration of the model.
+
+    Raises:
+        DataError: They are of other features, or the file is missing or damaged.
+        ModelError: The configuration of `stats` is damaged.
+    """
+    if config.get("normalize") != "global_mvn":
+        return
+    stats_dir, size = path.parents[1], read_statistics(path)["sum"].size
+    collected = stats_dir / "config.yaml"  # which `stats` of ESPnet writes too
+    changes = differences(_features(load(collected)), _features(config)) if collected.is_file() else {}
+    expected = _size(config)
+    if expected not in (None, size):
+        changes = changes or {"size": f"{size} -> {expected}"}
+    if changes:
+        listed = "; ".join(f"{key}: {change}" for key, change in changes.items())
+        todo = "run espnet-diverse stats again, with this configuration"
+        raise DataError(f"{stats_dir}: has statistics of other features: {listed}; {todo}")
+
+
+def _features(config: Mapping) -> dict:
+    """The options that decide which features a model normalises."""
+    if config.get("input_size") is not None:
+        return {"input_size": config["input_size"]}
+    options = (config.get("frontend_conf") or {}) | {"fs": audio_rate(config)}
+    frontend = str(config.get("frontend") or "default").lower()
+    volume = config.get("speech_volume_normalize")
+    return {"frontend": frontend, "frontend_conf": options, "speech_volume_normalize": volume}
+
+
+def _size(config: Mapping) -> int | None:
+    """Number of features of a frame; None where only the net that computes them has it."""
+    if reads_features(config):
+        return config["input_size"]
+    is_default = config.get("input_size") is None and config.get("frontend", "default") == "default"
+    return (config.get("frontend_conf") or {}).get("n_mels", 80) if is_default else None
 
 
 def differ(path: Path, copy: Path) -> bool:

@@ -1,5 +1,7 @@
 """train: the files that it reads and writes."""
 
+from references.train_command import train
+
 
 def test_what_is_read_and_written_is_there_after_the_run(tiny_run, parse):
     paths = ["--stats_dir", str(tiny_run.stats_dir), "--output_dir", str(tiny_run.model_dir)]
@@ -15,3 +17,11 @@ def test_training_reads_the_models_and_vocabularies_that_it_is_given(tiny_run, p
     arguments += ["--src_tokens_dir", "source", "--init_param", "asr/ave.pth:encoder:encoder", "mt/ave.pth:decoder"]
     module, args = parse("train", arguments)
     assert {str(path) for path in module.inputs(args)} >= {"asr/ave.pth", "mt/ave.pth", "source/tokens.txt"}
+
+
+def test_statistics_of_another_front_end_are_refused_before_anything_is_written(tiny_run, tmp_path, capfd):
+    for change in ("frontend_conf.n_mels=30", "frontend_conf.hop_length=80"):
+        assert train(tiny_run, tmp_path / "exp", change) == 1
+        said = capfd.readouterr().err.splitlines()[-1]
+        assert f"{tiny_run.stats_dir}: has statistics of other features: {change.partition('=')[0]}: " in said
+    assert not list((tmp_path / "exp").iterdir())

@@ -5,7 +5,9 @@ import pytest
 import soundfile
 
 from espnet_diverse.errors import DataError
+from espnet_diverse.training.config import save
 from espnet_diverse.training.statistics import (
+    check_features,
     check_source,
     check_statistics,
     check_target,
@@ -137,3 +139,40 @@ def test_a_configuration_alone_is_no_former_statistics(tmp_path):
         check_target(tmp_path)
     with pytest.raises(DataError, match="config.yaml: is a file, but a directory is to be written here"):
         check_target(tmp_path / "config.yaml")
+
+
+MODEL = {"normalize": "global_mvn", "frontend_conf": {"n_mels": 3, "hop_length": 160, "fs": "16k"}}
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        ({}, None),
+        ({"frontend": "default", "frontend_conf": MODEL["frontend_conf"] | {"fs": 16000}}, None),
+        ({"frontend_conf": {"n_mels": 4}, "normalize": "utterance_mvn"}, None),
+        ({"frontend_conf": MODEL["frontend_conf"] | {"hop_length": 80}}, "frontend_conf.hop_length: 160 -> 80"),
+        ({"frontend_conf": MODEL["frontend_conf"] | {"n_mels": 4}}, "frontend_conf.n_mels: 3 -> 4"),
+        ({"frontend": "sliding_window"}, "frontend: default -> sliding_window"),
+        ({"input_size": 3}, "input_size: not set -> 3"),
+        ({"speech_volume_normalize": 0.5}, "speech_volume_normalize: None -> 0.5"),
+    ],
+)
+def test_statistics_of_other_features_are_refused(tmp_path, model, said):
+    path = tmp_path / "stats" / "train" / "feats_stats.npz"
+    path.parent.mkdir(parents=True)
+    write(path)
+    save(MODEL | {"normalize": None, "input_size": None, "frontend": "default"}, tmp_path / "stats" / "config.yaml")
+    if said is None:
+        check_features(path, MODEL | model)
+        return
+    with pytest.raises(DataError, match=f"stats: has statistics of other features: .*{said}.*; run espnet-diverse st"):
+        check_features(path, MODEL | model)
+
+
+@pytest.mark.parametrize("model", [{"frontend_conf": {"n_mels": 4}}, {"frontend_conf": {}}, {"input_size": 80}])
+def test_without_their_configuration_sizes_are_compared(tmp_path, model):
+    (tmp_path / "train").mkdir()
+    write(tmp_path / "train" / "feats_stats.npz")
+    check_features(tmp_path / "train" / "feats_stats.npz", MODEL)
+    with pytest.raises(DataError, match=r"has statistics of other features: size: 3 -> (4|80); run espnet-diverse st"):
+        check_features(tmp_path / "train" / "feats_stats.npz", {"normalize": "global_mvn"} | model)
