@@ -7,6 +7,7 @@ and gradients then tell the copies apart. A start tag begins as the embedding of
 """
 
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 import torch
@@ -95,6 +96,7 @@ def adopted_config(before: dict, changes: Config, data_dir: Path | None = None) 
         ConfigError: A net has no counterpart here, or a change is wrong.
         DataError: A table of the data directory is missing or faulty.
     """
+    _check_cores(before, changes)
     config, task = Config(), before.get("task", "asr")
     config.update(before | {"task": task, "model": "diverse"})
     for part, nets in _NETS.items():
@@ -111,6 +113,16 @@ def adopted_config(before: dict, changes: Config, data_dir: Path | None = None) 
     changed.update({key: config[key] for key in (*changes, *_NETS, "model") if key in config})
     espnet_command.check(TASKS[task], changed)
     return config
+
+
+def _check_cores(before: dict, changes: Config) -> None:
+    """Check that a trained attention other than softmax keeps its core, whose options and weights no other one has."""
+    for section, part in product((f"{net}_conf" for net in _NETS), ("attention", "cross_attention")):
+        old, new = ((config.get(section) or {}).get(part) or {} for config in (before, changes))
+        trained = old.get("core", "softmax")
+        if trained != "softmax" and new.get("core", trained) != trained:
+            has = f"{section}.{part} of the trained model is {trained}, and only softmax becomes {new['core']}"
+            raise ConfigError(f"{changes.origin(section, part, 'core')}: {has}; give a model with softmax attention")
 
 
 def adopt_weights(model: nn.Module, trained: nn.Module) -> int:

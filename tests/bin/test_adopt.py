@@ -31,7 +31,7 @@ def test_another_beginning_is_spoken_of(tiny_translation, tmp_path, capsys):
     changed = ["--set", "decoder_conf.normalize_before=false"]
     arguments = [str(tiny_translation.model_dir), "--output_dir", str(tmp_path / "new")]
     assert main(["adopt", *arguments, *change]) == 1
-    assert "which the new configuration leaves without use" in capsys.readouterr().err
+    assert "of the trained model is sdma, and only softmax becomes window" in capsys.readouterr().err
     assert main(["adopt", *arguments, *changed]) == 1
     assert main(["adopt", *arguments, "--set", "encoder_conf.normalize_before=true"]) == 0
     assert capsys.readouterr().err.count("does not begin as the trained one") == 0
@@ -50,3 +50,14 @@ def test_another_run_is_not_written_to(tiny_translation, tmp_path, capsys, comma
 def test_what_was_adopted_is_adopted_anew(tiny_translation, tmp_path):
     arguments = [str(tiny_translation.model_dir), "--output_dir", str(tmp_path / "new")]
     assert main(["adopt", *arguments]) == main(["adopt", *arguments]) == 0
+
+
+def test_another_attention_than_softmax_is_not_adopted_as_a_third(tiny_translation, tmp_path, capsys):
+    arguments = [str(tiny_translation.model_dir), "--output_dir", str(tmp_path / "new")]
+    assert main(["adopt", *arguments, "--config", "attention/window"]) == 1
+    said = capsys.readouterr().err
+    assert "conf/attention/window.yaml:" in said and said.endswith(
+        ": encoder_conf.attention of the trained model is sdma, and only softmax becomes window; give a model with "
+        "softmax attention\n"
+    )
+    assert not (tmp_path / "new").exists()
