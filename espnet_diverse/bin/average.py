@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from espnet_diverse.bin.options import fragments
-from espnet_diverse.errors import ConfigError
+from espnet_diverse.errors import ConfigError, ModelError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -14,8 +14,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model_dir", type=Path, metavar="DIR", help="another spelling of MODEL")
     parser.add_argument(
         "--metric",
-        default="valid.acc",
-        help="criterion of best_model_criterion that ranks the epochs; valid.epoch takes the last (default: valid.acc)",
+        help="criterion of best_model_criterion that ranks the epochs; valid.epoch takes the last (default: valid.acc, "
+        "or the first one of a run without it)",
     )
     parser.add_argument("--number", type=int, default=5, help="number of epochs (default: 5)")
 
@@ -27,7 +27,7 @@ def inputs(args: argparse.Namespace) -> list[Path]:
 
 def outputs(args: argparse.Namespace) -> list[Path]:
     """The file that is written."""
-    return [args.model_dir / f"{args.metric}.ave.pth"]
+    return [args.model_dir / f"{args.metric or _default(args.model_dir / 'config.yaml')}.ave.pth"]
 
 
 def check(args: argparse.Namespace, before: Mapping[str, argparse.Namespace]) -> None:
@@ -39,7 +39,7 @@ def check(args: argparse.Namespace, before: Mapping[str, argparse.Namespace]) ->
     from espnet_diverse.training.config import merge
 
     train = before.get("train")
-    if train is None or train.output_dir != args.model_dir:
+    if train is None or train.output_dir != args.model_dir or args.metric is None:
         return
     criteria = merge(fragments(train), train.set).get("best_model_criterion")
     named = [f"{phase}.{name}" for phase, name, _ in criteria or ()]
@@ -53,3 +53,14 @@ def run(args: argparse.Namespace) -> int:
 
     print(average(args.model_dir, args.metric, args.number))
     return 0
+
+
+def _default(file: Path) -> str:
+    """The criterion of a run that `average` takes by default; before training it is not known yet."""
+    from espnet_diverse.training.config import load
+    from espnet_diverse.training.criteria import default_metric
+
+    try:
+        return default_metric(load(file) if file.is_file() else {})
+    except ModelError:  # the command will say what is wrong
+        return default_metric({})

@@ -15,18 +15,18 @@ from torch import Tensor
 from espnet_diverse.errors import ConfigError, ModelError
 from espnet_diverse.training import checkpoint
 from espnet_diverse.training.config import load
-from espnet_diverse.training.criteria import are_criteria
+from espnet_diverse.training.criteria import are_criteria, default_metric
 
 Stats = dict[int, dict[str, dict[str, float]]]
 """ESPnet's record of a run: epoch, then "train" or "valid", then the name of a statistic."""
 
 
-def average(model_dir: str | Path, metric: str = "valid.acc", number: int = 5) -> Path:
+def average(model_dir: str | Path, metric: str | None = None, number: int = 5) -> Path:
     """Average the best epochs of a run and write `<metric>.ave.pth`.
 
     Args:
         model_dir: Directory of the run.
-        metric: One of the run's `best_model_criterion`, as phase and name, for example "valid.acc".
+        metric: One of the run's `best_model_criterion`, as phase and name; by default that of `default_metric`.
         number: Number of epochs to average; if fewer have been kept, these are averaged, with a warning.
 
     Returns:
@@ -42,6 +42,7 @@ def average(model_dir: str | Path, metric: str = "valid.acc", number: int = 5) -
         raise ConfigError(f"{number} epochs cannot be averaged; give a number of at least 1")
     config = load(model_dir / "config.yaml")
     modes = {f"{phase}.{name}": mode for phase, name, mode in _criteria(config, model_dir / "config.yaml")}
+    metric = metric or default_metric(config)
     if metric not in modes:
         raise ConfigError(f"unknown metric {metric!r}; best_model_criterion of this run has: {' '.join(modes)}")
     state, file = checkpoint.load_run(model_dir)

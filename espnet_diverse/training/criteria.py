@@ -28,6 +28,20 @@ def are_criteria(given: object) -> bool:
     return _is_list(given) and all(map(_is_criterion, given))
 
 
+def default_metric(config: Mapping) -> str:
+    """The criterion that ranks epochs where none is given: valid.acc if a run keeps epochs by it, else its first one.
+
+    Args:
+        config: Configuration of a run.
+
+    Returns:
+        Phase and name, such as valid.acc.
+    """
+    criteria = config.get("best_model_criterion")
+    named = [f"{phase}.{name}" for phase, name, _ in criteria] if are_criteria(criteria) else []
+    return named[0] if named and "valid.acc" not in named else "valid.acc"
+
+
 def _check(config: Config, key: str, allowed: Callable[[object], bool], advice: str) -> None:
     if key in config and not allowed(config[key]):
         raise ConfigError(f"{config.origin(key)}: {key} is {config[key]!r:.100}; give {advice}")

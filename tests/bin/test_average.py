@@ -1,5 +1,9 @@
 """average: the file that it reads and the one that it writes."""
 
+import shutil
+
+import yaml
+
 from espnet_diverse.bin.main import main
 
 
@@ -18,3 +22,20 @@ def test_a_criterion_that_was_not_kept_is_one_line(tiny_run, capfd):
     assert main(["average", str(tiny_run.model_dir), "--metric", "valid.wer"]) == 1
     error = capfd.readouterr().err
     assert error.startswith("espnet-diverse average: error: ") and "valid.wer" in error and error.count("\n") == 1
+
+
+def test_a_run_without_accuracy_is_averaged_by_its_own_criterion(tiny_run, tmp_path, capfd, parse):
+    folder = shutil.copytree(tiny_run.model_dir, tmp_path / "exp", symlinks=True)
+    config = yaml.safe_load((folder / "config.yaml").read_text())
+    (folder / "config.yaml").write_text(yaml.safe_dump(config | {"best_model_criterion": [["valid", "loss", "min"]]}))
+    assert main(["average", str(folder), "--number", "1"]) == 0
+    assert capfd.readouterr().out.strip() == str(folder / "valid.loss.ave.pth")
+    module, args = parse("average", [str(folder)])
+    assert module.outputs(args) == [folder / "valid.loss.ave.pth"]
+
+
+def test_before_training_accuracy_is_expected(tmp_path, parse):
+    module, args = parse("average", [str(tmp_path)])
+    assert module.outputs(args) == [tmp_path / "valid.acc.ave.pth"]
+    (tmp_path / "config.yaml").write_text("[")
+    assert module.outputs(args) == [tmp_path / "valid.acc.ave.pth"]
