@@ -92,8 +92,11 @@ def check(task: type[abs_task.AbsTask], config: Config) -> None:
         ConfigError: A key is unknown to the task or to the class that it configures, a class is unknown, or an option
             has a wrong value or needs a package that is not installed.
     """
-    check_keys(config, vars(task.get_parser().parse_args([])))
+    known = vars(task.get_parser().parse_args([]))
+    _check_task(config, known)
+    check_keys(config, known)
     for name, chosen in chosen_classes(task, config).items():
+        _check_owner(config, name, chosen)
         _check_section(config, f"{name}_conf", chosen)
         if chosen.__module__.startswith("espnet_diverse."):
             _check_parts(config, f"{name}_conf")
@@ -101,6 +104,33 @@ def check(task: type[abs_task.AbsTask], config: Config) -> None:
     if config.get("use_wandb") and find_spec("wandb") is None:
         needed = "use_wandb needs the package wandb: pip install 'espnet_diverse[wandb]'"
         raise ConfigError(f"{config.origin('use_wandb')}: {needed}")
+
+
+def _check_task(config: Config, known: Mapping) -> None:
+    """Check that a configuration is not one of another task, whose keys this one lacks."""
+    from espnet_diverse.training.run_data import DATA
+    from espnet_diverse.training.tasks import TASKS  # which imports this module
+
+    for key in config:
+        if key in known:
+            continue
+        others = [name for name in DATA if key in vars(TASKS[name].get_parser().parse_args([]))]
+        if others:
+            has = f"key {key!r} is not one of the task given, but of {' '.join(others)}"
+            raise ConfigError(f"{config.origin(key)}: {has}; give another --task, or the fragments of this one")
+
+
+def _check_owner(config: Config, name: str, chosen: type) -> None:
+    """Check that options of our nets are not given to another one, as where the fragment of the model is missing."""
+    section = f"{name}_conf"
+    if chosen.__module__.startswith("espnet_diverse.") or not isinstance(config.get(section), dict):
+        return
+    for part in _PARTS:
+        if part in config[section] and part not in inspect.signature(chosen).parameters:
+            here = f"{name} is {config[name]!r}" if name in config else f"no {name} is given"
+            has = f"key {section}.{part} is for a net of this package, and {here}"
+            todo = "put a fragment with such a net before it, such as model/small"
+            raise ConfigError(f"{config.origin(section, part)}: {has}; {todo}")
 
 
 def chosen_classes(task: type[abs_task.AbsTask], config: Config) -> dict[str, type]:

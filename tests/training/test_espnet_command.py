@@ -202,7 +202,7 @@ def test_memories_of_encoders_and_language_models_are_accepted(kind):
 
 
 def test_sections_of_espnets_own_nets_are_left_to_espnet():
-    with pytest.raises(ConfigError, match="'encoder_conf.attention' is unknown"):
+    with pytest.raises(ConfigError, match="key encoder_conf.attention is for a net of this package"):
         checked("encoder=transformer", "encoder_conf={attention: {core: sma}}")
 
 
@@ -215,3 +215,19 @@ def test_gpus_that_are_not_there():
     espnet_command.check_gpus(there)
     with pytest.raises(ConfigError, match=f"--ngpu 99 is not possible; this machine has {there} usable GPUs"):
         espnet_command.check_gpus(99)
+
+
+def test_a_missing_model_fragment_is_named():
+    said = (
+        r"sdma.yaml:\d+: key encoder_conf.attention is for a net of this package, and no encoder is given; put a frag"
+    )
+    with pytest.raises(ConfigError, match=said):
+        espnet_command.check(ASRTask, merge(["attention/sdma"]))
+    with pytest.raises(ConfigError, match="is for a net of this package, and encoder is 'conformer'; put a fragment"):
+        checked("encoder=conformer", "encoder_conf.attention.core=sdma")
+
+
+def test_the_configuration_of_another_task_is_named():
+    said = "tiny.yaml:2: key 'frontend' is not one of the task given, but of asr st mt; give another --task, or the"
+    with pytest.raises(ConfigError, match=said):
+        espnet_command.check(LMTask, merge(["model/tiny"]))
