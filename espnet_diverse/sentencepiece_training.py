@@ -21,6 +21,17 @@ INPUT_SENTENCE_SIZE = 1_000_000
 log = logging.getLogger(__name__)
 
 
+def checked_size(type: str, vocab_size: int | None) -> int:
+    """The number of tokens of a type of sentencepiece.
+
+    Raises:
+        ConfigError: It is missing, or less than any vocabulary has.
+    """
+    if vocab_size is None or vocab_size < 4:
+        raise ConfigError(f"vocab_size is {vocab_size}; type {type} needs a number of tokens, for example 500")
+    return vocab_size
+
+
 def train_model(lines: Iterable[str], type: str, vocab_size: int | None, input_sentence_size: int) -> bytes:
     """Train a model; the result is deterministic.
 
@@ -36,8 +47,7 @@ def train_model(lines: Iterable[str], type: str, vocab_size: int | None, input_s
     Raises:
         ConfigError: A number is not possible, or `vocab_size` does not fit the sentences.
     """
-    if vocab_size is None or vocab_size < 4:
-        raise ConfigError(f"vocab_size is {vocab_size}; type {type} needs a number of tokens, for example 500")
+    vocab_size = checked_size(type, vocab_size)
     if input_sentence_size < 0:
         raise ConfigError(f"input_sentence_size {input_sentence_size} is not possible; give a number, or 0 for all")
     if input_sentence_size:

@@ -58,10 +58,13 @@ def outputs(args: argparse.Namespace) -> list[Path]:
 
 
 def check(args: argparse.Namespace, before: Mapping[str, argparse.Namespace]) -> None:
-    """Check the type and the directory to write; see `bin/plan_steps.py`."""
+    """Check the type, the size and the directory to write; see `bin/plan_steps.py`."""
+    from espnet_diverse.sentencepiece_training import checked_size
     from espnet_diverse.vocabulary import check_target, check_type
 
     check_type(args.type)
+    if args.type in ("bpe", "unigram"):
+        checked_size(args.type, args.vocab_size)
     check_target(args.output_dir)
 
 

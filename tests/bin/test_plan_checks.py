@@ -78,9 +78,10 @@ DECODE = "espnet-diverse decode exp --data_dir data/test --output_dir exp/test"
         ),
         (["espnet-diverse prepare aishell --corpus synthetic --size small --output_dir data"], "unknown size 'small'"),
         ([TOKENS + " --type word"], "unknown vocabulary type 'word'; choose one of char, bpe, unigram, bert"),
+        ([TOKENS + " --type bpe"], "vocab_size is None; type bpe needs a number of tokens, for example 500"),
         ([DECODE + " --set beam_sise=3"], "key 'beam_sise' is unknown; did you mean 'beam_size'?"),
     ],
-    ids=["metric", "option of a metric", "criterion", "train", "stats", "size", "type", "search"],
+    ids=["metric", "option of a metric", "criterion", "train", "stats", "size", "type", "number of tokens", "search"],
 )
 def test_mistakes_that_are_known_at_the_start_are_told_then(fake, capfd, lines, said):
     for options in ((), ("--dry_run",)):
