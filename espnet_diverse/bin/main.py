@@ -1,8 +1,10 @@
 """The `espnet-diverse` command: one small module a subcommand, imported only when it is called for."""
 
 import argparse
+import atexit
 import importlib.util
 import os
+import select
 import sys
 from pathlib import Path
 from typing import NoReturn
@@ -41,6 +43,8 @@ COMMANDS = {
     "analyse": "measure redundancy, clusters and queries of attention heads; writes an HTML report",
     "compare": "compare runs by size, tokens per second and scores by language; writes a table and a plot",
 }
+
+_NO_READER = 141  # the exit code of a program that ends by SIGPIPE
 
 _CONTINUING = {"prepare", "train", "plan"}
 """Commands that keep what an interrupted call has done: downloads, checkpoints, stages. The others begin anew."""
@@ -100,11 +104,27 @@ def run_command(name: str, arguments: list[str]) -> int:
             _check_outputs(module.outputs(args), module.inputs(args))
         return module.run(args)
     except (UserError, OSError, KeyboardInterrupt) as error:
+        if isinstance(error, BrokenPipeError) and _reader_has_gone():
+            return _NO_READER
         if args.debug:
             raise
         message, code = _explain(name, error)
         print(f"espnet-diverse {name}: {message}", file=sys.stderr)
         return code
+
+
+def _reader_has_gone() -> bool:
+    """Whether nobody reads stdout any more, as after `| head`; Python would print a traceback at its end."""
+    try:
+        descriptor = sys.stdout.fileno()
+    except (AttributeError, OSError, ValueError):  # of a stream that is no file, or is closed
+        return False
+    poll = select.poll()
+    poll.register(descriptor, 0)
+    if not any(event & select.POLLERR for _, event in poll.poll(0)):
+        return False
+    os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)  # where the rest of the output goes
+    return True
 
 
 def _unpack_model(args: argparse.Namespace) -> None:
@@ -150,12 +170,13 @@ def main(arguments: list[str] | None = None) -> int:
     """Entry point of the console script; returns the exit code.
 
     0 success, 1 error, also of usage, 2 finished with skipped items, 75 training was stopped by a signal and can go on,
-    130 interrupted.
+    130 interrupted, 141 nobody reads the output any more.
     """
     if "_ARGCOMPLETE" in os.environ:
         from espnet_diverse.bin.completion import complete
 
         complete(COMMANDS, command_parser)
+    atexit.register(_reader_has_gone)  # of --help too, which ends the process
     args = _parser().parse_args(arguments)
     keep_freed_memory()  # here and not above, so that an import of this module changes nothing of the process
     fast_start()

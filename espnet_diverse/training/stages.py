@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
 
-from espnet_diverse.data.atomic_files import staged_directory
+from espnet_diverse.data.atomic_files import check_no_file, staged_directory
 from espnet_diverse.data.tables import pack_table
 from espnet_diverse.data.threads import Workers
 from espnet_diverse.errors import ConfigError, DataError
@@ -134,6 +134,7 @@ def train(
             damaged or of another model.
         TrainingError: Training failed, see `Trainer.run`; or another process trains in `output_dir`.
     """
+    check_no_file(output_dir)
     processes = processes or Processes()
     tokens = Tokens.load(data)
     filled = _of_run(config, data, tokens, stats_dir, output_dir)

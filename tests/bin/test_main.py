@@ -1,6 +1,7 @@
 """The command line as a whole: help, errors in one line, exit codes."""
 
 import importlib.util
+import os
 import subprocess
 import sys
 
@@ -107,3 +108,15 @@ def test_python_that_keeps_no_bytecode_is_spoken_of_once(fake, capsys, monkeypat
     notice.cache_clear()
     monkeypatch.setattr(importlib.util, "cache_from_source", lambda path: path)
     assert main(["fake", *COPY]) == 0 and capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"), [(["--help"], {0, 141}), (["train", "--list_options", "model/tiny"], {141})]
+)
+def test_output_that_nobody_reads_any_more_is_no_error(arguments, code):
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "espnet_diverse", *arguments]
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True)
+    os.close(writer)
+    assert done.stderr == "" and done.returncode in code
