@@ -3,9 +3,12 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeGuard
 
+from torch import nn
+
 from espnet_diverse.errors import ConfigError, TrainingError
 from espnet_diverse.training.config import Config
 
+_OF_EPOCHS = {"epoch": 1, "total_count": 1}  # statistics of validation that no batch has
 _PARTS = "with PHASE train or valid, NAME that of a statistic"
 
 
@@ -84,3 +87,28 @@ def check_criteria(
             named = " ".join(f"{criterion[0]}.{criterion[1]}" for criterion in criteria)
             there = " ".join(f"{phase}.{name}" for phase in sorted(stats, reverse=True) for name in stats[phase])
             raise TrainingError(f"{option}: an epoch has no {named}; it has {there}")
+
+
+def check_at_first_batch(model: nn.Module, check: Callable[[Mapping[str, Mapping]], None]) -> None:
+    """Check the criteria of validation when a model has computed its first batch, not only after an epoch.
+
+    Models give the same names in training and in validation, with None for what they measure in one of them alone.
+
+    Args:
+        model: The model; it gives loss, statistics and weight.
+        check: `check_criteria` with its criteria; those of training may be of other statistics, such as learning rates.
+    """
+
+    def look(_model: nn.Module, _given: tuple, output: tuple | dict) -> None:
+        handle.remove()
+        stats = output["stats"] if isinstance(output, dict) else output[1]
+        check({"train": _Any(), "valid": {**stats, **_OF_EPOCHS}})
+
+    handle = model.register_forward_hook(look)
+
+
+class _Any(dict):
+    """Statistics that are not known yet: any name may be among them."""
+
+    def __contains__(self, name: object) -> bool:
+        return True

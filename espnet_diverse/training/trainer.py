@@ -17,7 +17,7 @@ from espnet_diverse.errors import TrainingError
 from espnet_diverse.registration import replaced_names
 from espnet_diverse.training.averaging import average_best
 from espnet_diverse.training.cpu_layers import fast_on_cpu
-from espnet_diverse.training.criteria import check_criteria
+from espnet_diverse.training.criteria import check_at_first_batch, check_criteria
 from espnet_diverse.training.diagnosis import monitored_parts
 from espnet_diverse.training.epoch_steps import Steps, named
 from espnet_diverse.training.epoch_table import EpochTable
@@ -133,10 +133,11 @@ class Trainer(espnet_trainer.Trainer):
         session = trainer_options.session
         state = RunState(Path(trainer_options.output_dir), model, parts["optimizers"], parts["schedulers"])
 
+        stopping = None if trainer_options.patience is None else trainer_options.early_stopping_criterion
+        check = partial(check_criteria, best=trainer_options.best_model_criterion, stopping=stopping)
+        check_at_first_batch(model, check)
+
         def reporter() -> Reporter:
-            stopping = None if trainer_options.patience is None else trainer_options.early_stopping_criterion
-            criteria = {"best": trainer_options.best_model_criterion, "stopping": stopping}
-            check = partial(check_criteria, **criteria)
             state.reporter = EpochTable(monitored_parts(model), trainer_options.max_epoch, check)
             return state.reporter
 

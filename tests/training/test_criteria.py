@@ -1,11 +1,14 @@
 """Criteria of a wrong form are refused before training; those that no statistic meets end it after the first epoch."""
 
+from functools import partial
+
 import pytest
+import torch
 
 from espnet_diverse.bin.main import main
 from espnet_diverse.errors import ConfigError, TrainingError
 from espnet_diverse.training.config import merge
-from espnet_diverse.training.criteria import check_criteria, check_forms
+from espnet_diverse.training.criteria import check_at_first_batch, check_criteria, check_forms
 
 STATS = {"train": {"loss": 2.0}, "valid": {"loss": 3.0, "acc": 0.5}}
 
@@ -75,3 +78,36 @@ def test_training_does_not_begin_with_a_wrong_criterion(tiny_run, tmp_path, capf
     assert main(["train", *tiny_run.config, *tiny_run.data(), *paths, f"--set={change}"]) == 1
     assert f"error: --set {change}: best_model_criterion is " in capfd.readouterr().err
     assert not (tmp_path / "exp").exists()
+
+
+def test_a_wrong_criterion_is_found_at_the_first_batch(tiny_run, tmp_path, capfd):
+    data = ["--stats_dir", str(tiny_run.stats_dir), "--output_dir", str(tmp_path / "exp")]
+    change = "--set=best_model_criterion=[[valid, accuracy, max]]"
+    assert main(["train", *tiny_run.config, *tiny_run.data(), *data, change]) == 1
+    said = capfd.readouterr().err
+    assert "best_model_criterion: an epoch has no valid.accuracy; it has valid." in said.splitlines()[-1]
+    assert "valid.acc " in said and "valid.cer " in said  # which are measured in validation alone, too
+    assert "valid epoch 1" not in said and "2 steps" not in said
+
+
+class Model(torch.nn.Module):
+    def forward(self):
+        return 0.0, {"loss": 1.0, "cer": None}, 1
+
+
+@pytest.mark.parametrize(
+    "criterion", [("valid", "cer"), ("valid", "epoch"), ("train", "optim0_lr0"), ("valid", "loss")]
+)
+def test_what_may_be_there_after_an_epoch_is_not_refused_at_the_first_batch(criterion):
+    model = Model()
+    check_at_first_batch(model, partial(check_criteria, best=[(*criterion, "min")]))
+    model()
+    assert not model._forward_hooks
+
+
+def test_later_batches_are_not_looked_at():
+    seen, model = [], Model()
+    check_at_first_batch(model, seen.append)
+    model()
+    model()
+    assert len(seen) == 1
