@@ -213,7 +213,7 @@ finish() { # keep the plan beside its results if there are any
 }
 
 run_stages() {
-    local first last number switches=(--cache_dir exp/.stamps)
+    local first last number switches=(--cache_dir exp/.stamps --generated)
     [[ $help == false ]] || { usage && exit 0; }
     whole_number ngpu 0 'a number of GPUs'
     whole_number nj 1 'a number of jobs'

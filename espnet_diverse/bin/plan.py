@@ -28,6 +28,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="stage cache, with one record per finished stage (default: .stamps beside FILE)",
     )
     parser.add_argument("--stamps_dir", dest="cache_dir", type=_older_cache, help=argparse.SUPPRESS)
+    # A plan that run.sh makes and deletes: its name and lines say nothing to a user.
+    parser.add_argument("--generated", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--dry_run", action="store_true", help="only print the commands that would run now")
 
 
@@ -38,7 +40,7 @@ def _older_cache(path: str) -> Path:
 
 def run(args: argparse.Namespace) -> int:
     """Run the plan; all lines, and what the commands can check by then, are checked before the first command runs."""
-    steps = _read(args.file)
+    steps = _read(args.file, args.generated)
     cache = args.cache_dir or args.file.parent / ".stamps"
     for number, step in enumerate(steps):
         with _named(step):
@@ -58,8 +60,8 @@ def run(args: argparse.Namespace) -> int:
     return worst
 
 
-def _read(file: Path) -> list:
-    """Read the steps of a plan, one per line."""
+def _read(file: Path, generated: bool = False) -> list:
+    """Read the steps of a plan, one per line; errors name the file, unless it was generated, and the stage."""
     from espnet_diverse.bin.plan_steps import make_step
 
     try:
@@ -77,7 +79,8 @@ def _read(file: Path) -> list:
                 raise ConfigError("has no command; write the name of the stage, a tab and the command")
             steps.append(make_step(stage.strip(), argv))
         except ValueError as error:  # a UserError, or an unclosed quote found by shlex
-            raise ConfigError(f"{file}:{number}: stage {stage.strip()!r}: {error}") from error
+            where = "" if generated else f"{file}:{number}: "
+            raise ConfigError(f"{where}stage {stage.strip()!r}: {error}") from error
     return steps
 
 

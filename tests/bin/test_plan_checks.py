@@ -116,3 +116,10 @@ def test_a_plan_without_training_does_not_import_torch(tmp_path, monkeypatch):
     code += "print(sorted({'torch', 'espnet2'} & set(sys.modules)))"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.endswith("[]\n")
+
+
+def test_an_error_in_a_generated_plan_names_the_stage_alone(fake, capfd):
+    for options, where in (((), "plan.tsv:1: "), (("--generated",), "")):
+        assert plan(f"train\t{TRAIN} --bogus 3", options=options) == 1
+        said = f"{where}stage 'train': espnet-diverse train: unrecognized arguments: --bogus 3\n"
+        assert capfd.readouterr().err == f"espnet-diverse plan: error: {said}"
