@@ -8,9 +8,6 @@ from pathlib import Path
 from espnet_diverse.bin import options
 from espnet_diverse.bin.cluster_option import add_cluster, workers
 
-_LOG = "stats.log"
-_WRITTEN = (_LOG, "config.yaml", "train", "valid")
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this command."""
@@ -43,9 +40,12 @@ def check(args: argparse.Namespace, before: Mapping[str, argparse.Namespace]) ->
 
 def run(args: argparse.Namespace) -> int:
     """Collect the statistics."""
+    from espnet_diverse.data.targets import check_unread
     from espnet_diverse.training.config import merge
+    from espnet_diverse.training.statistics import check_target
 
-    _check_target(args)
+    check_unread(args.output_dir, inputs(args))
+    check_target(args.output_dir)
     config = merge(options.fragments(args), args.set)  # before the import of ESPnet, which takes seconds
     from espnet_diverse.training.stages import collect_stats
 
@@ -54,19 +54,6 @@ def run(args: argparse.Namespace) -> int:
     with workers(args, _load, files) if data.speech else nullcontext() as pool:  # of text there is little to do
         collect_stats(config, data, args.output_dir, pool)
     return 0
-
-
-def _check_target(args: argparse.Namespace) -> None:
-    """Refuse to replace a directory that is read, or that is none of statistics."""
-    from espnet_diverse.data.targets import check_unread
-    from espnet_diverse.errors import DataError
-
-    check_unread(args.output_dir, inputs(args))
-    there = sorted(path.name for path in args.output_dir.iterdir()) if args.output_dir.is_dir() else []
-    foreign = [name for name in there if name not in _WRITTEN]
-    if there and (foreign or _LOG not in there):
-        what = f"has {(foreign or there)[0]}, so it is no directory of statistics, and would be replaced"
-        raise DataError(f"{args.output_dir}: {what}; choose another path")
 
 
 def _load() -> None:

@@ -116,8 +116,8 @@ def test_data_of_others_are_not_replaced(capfd, argv):
     assert "data/other: exists, and nothing shows that espnet-diverse has written it" in refused(capfd, *argv)
 
 
-@pytest.mark.parametrize(("folder", "name"), [("exp", "model.safetensors"), ("data", "dev")])
-def test_statistics_replace_statistics_alone(capfd, folder, name):
+@pytest.mark.parametrize("folder", ["exp", "data"])
+def test_statistics_replace_statistics_alone(capfd, folder):
     given = [*TRAINING[:2], "--train_dir", "elsewhere/train", "--valid_dir", "elsewhere/dev", "--tokens_dir", "texts"]
-    what = f"{folder}: has {name}, so it is no directory of statistics, and would be replaced; choose another path"
-    assert refused(capfd, "stats", *given, "--output_dir", folder) == what
+    what = rf"{folder}: has \S+, which `stats` has not written; move it away or choose another path"
+    assert re.fullmatch(what, refused(capfd, "stats", *given, "--output_dir", folder))
