@@ -44,7 +44,7 @@ class Recording(NamedTuple):
 
 
 def find_recordings(sources: Sequence[str], listed: Path | None = None) -> list[Recording]:
-    """List the recordings that a user names, in the order named and without duplicates.
+    """List the recordings that a user names, in the order named; what is named twice is taken once.
 
     Args:
         sources: Files with any suffix; folders, for all files in them and their subfolders that have an audio suffix
@@ -52,20 +52,24 @@ def find_recordings(sources: Sequence[str], listed: Path | None = None) -> list[
         listed: A list of recordings: a Kaldi wav.scp, with utt2lang, utt2tgtlang and utt2domain beside it; or lines of
             path, language and domain separated by tabs, where the last columns may be omitted. A first line that begins
             with `path` names the columns; those not in `COLUMNS` are ignored. Relative paths are relative to the folder
-            of the list, in a wav.scp, from standard input ("-") and from a pipe to the current folder.
+            of the list, in a wav.scp, from standard input ("-") and from a pipe to the current folder. Every id of a
+            wav.scp is a recording of its own, also where several have the same file.
 
     Raises:
         DataError: No recording is named, or the list is faulty.
     """
     found = [one for source in sources for one in _of_source(source)]
-    if listed is not None:
-        found += _of_scp(listed) if listed.suffix == ".scp" else _of_table(listed)
-    if not found:
+    with_ids: list[Recording] = []
+    if listed is not None and listed.suffix == ".scp":
+        with_ids = _of_scp(listed)
+    elif listed is not None:
+        found += _of_table(listed)
+    if not found and not with_ids:
         raise DataError("no recording is named; give files, folders, - for standard input, or --list")
     once: dict[tuple, Recording] = {}
     for one in found:
         once.setdefault((_real(one.path), *sorted(one.conditions.items())), one)
-    return _named(list(once.values()))
+    return _named([*once.values(), *with_ids])
 
 
 def files_of(recordings: Sequence[Recording]) -> Iterator[Path]:

@@ -130,6 +130,13 @@ def test_a_kaldi_directory_is_a_list(here):
     )
 
 
+def test_ids_of_a_kaldi_directory_may_share_a_file(here):
+    """Two sets of references may score one recording; each id must have its hypothesis."""
+    Path("wav.scp").write_text("u1 a.wav\nu2 a.wav\n")
+    found = find_recordings(["a.wav"], Path("wav.scp"))
+    assert [(one.path, one.name) for one in found] == [("a.wav", "a"), ("a.wav", "u1"), ("a.wav", "u2")]
+
+
 def test_commands_and_segments_of_a_kaldi_directory_are_refused(here):
     Path("wav.scp").write_text("u1 sox a.wav |\n")
     with pytest.raises(DataError, match=r"wav\.scp:1: .* contains a pipe; commands are not run"):
