@@ -4,8 +4,9 @@
     day1/morning.wav,Good morning.,anna,0.5,2.25
 
 Columns are audio (relative to the table) and text, and optionally id, speaker, language, target_language, translation,
-domain, start and end in seconds, and split; `shared/columns.py` lists their other names, and `selection.columns` names
-columns that are called otherwise. Audio may have any format and rate that the package reads.
+domain, start and end (or duration) in seconds, and split; `shared/columns.py` lists their other names, and
+`selection.columns` names columns that are called otherwise. Manifests of NeMo, with offset and duration, are tables.
+Audio may have any format and rate that the package reads.
 
 A column split names the set of each row: train, dev (or valid, validation, val) or test; `selection.set_names` gives
 other names. Without it, the sets are drawn so that no speaker and no recording is in two of them; without a speaker,

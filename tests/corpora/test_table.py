@@ -1,5 +1,7 @@
 """A table of one's own recordings: exactly the expected sets; each error by its text."""
 
+import json
+
 import pytest
 
 from espnet_diverse.audio.segments import Segment
@@ -66,6 +68,17 @@ def test_translations_and_parts_of_recordings(tmp_path, write):
     }
     assert data.text["two-en"] == "No." and data.src_text["two-en"] == "nein"
     assert set(data.conditions["utt2tgtlang"].values()) == {"en", "fr"}
+
+
+def test_a_manifest_of_nemo_has_parts(tmp_path, write, write_wav):
+    write_wav(tmp_path / "one.wav", rate=22050)
+    rows = ({"audio_filepath": "one.wav", "offset": start, "duration": 0.2, "text": "ja"} for start in (0, 0.2))
+    path = write(*map(json.dumps, rows), name="manifest.jsonl")
+    data = table.prepare(path, Selection(sets=("train",)))["train"]
+    assert data.segments == {
+        "one-0000000-0000200": Segment("one", 0.0, 0.2),
+        "one-0000200-0000400": Segment("one", 0.2, 0.4),
+    }
 
 
 def test_without_parts_one_file_may_have_several_translations(tmp_path, write):

@@ -16,8 +16,9 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "target_language": ("tgt_lang", "target_lang"),
     "translation": (),
     "domain": (),
-    "start": (),
+    "start": ("offset",),
     "end": (),
+    "duration": (),
     "split": ("set",),
 }
 """Columns and their other names, as in Common Voice, NeMo and Hugging Face; the case of names does not matter."""
@@ -56,6 +57,8 @@ def find_columns(table: Table, selection: Selection) -> tuple[dict[str, str], li
         elif ours in required:
             what = f"has no column {ours!r}; {has}; name one with --columns {ours}=NAME"
             faults.append(Fault(str(table.path), None, what))
+    if "end" in found or not ("start" in found or "duration" in named):
+        found.pop("duration", None)  # without a start it is that of the file, as many tables give it
     unread = [name for name in table.columns if name and name not in found.values()]
     if unread and not faults:
         log.warning("notice: %s: columns that are not read: %s", table.path, ", ".join(unread))

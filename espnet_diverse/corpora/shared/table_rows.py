@@ -160,8 +160,14 @@ class RowReader:
         return "; ".join(f"{self.columns[column]} {what}" for column, what in lacking.items())
 
     def _times(self, row: Row, cells: dict[str, str]) -> tuple[float | None, float | None]:
-        start, end = (self._seconds(row, column, cells.get(column, "")) for column in ("start", "end"))
-        if end is not None and end <= (start or 0.0):
+        start, end, duration = (
+            self._seconds(row, column, cells.get(column, "")) for column in ("start", "end", "duration")
+        )
+        if duration == 0.0:
+            self._fault(row, "duration", "must be more than 0 seconds")
+        elif duration is not None:
+            end = round((start or 0.0) + duration, 6)
+        elif end is not None and end <= (start or 0.0):
             self._fault(row, "end", f"must be after the start at {start or 0:g} s")
         return start, end
 

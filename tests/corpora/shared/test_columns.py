@@ -38,6 +38,18 @@ def test_what_is_not_read_is_listed(caplog):
     assert caplog.messages == ["notice: t.csv: columns that are not read: up_votes, speeker"]
 
 
+def test_a_duration_is_read_beside_a_start_alone(caplog):
+    """A manifest of NeMo has parts; where there is no start, a duration describes the file."""
+    names = ["audio_filepath", "text", "offset", "duration"]
+    assert find(names)[0] == {"audio": names[0], "text": "text", "start": "offset", "duration": "duration"}
+    assert not caplog.messages
+    assert find(["audio", "text", "duration"])[0] == {"audio": "audio", "text": "text"}
+    assert find(["audio", "text", "start", "end", "duration"])[0].keys() == {"audio", "text", "start", "end"}
+    assert caplog.messages == ["notice: t.csv: columns that are not read: duration"] * 2
+    named = find(["audio", "text", "long"], (("duration", "long"),))[0]
+    assert named == {"audio": "audio", "text": "text", "duration": "long"}
+
+
 def test_faults_name_all_columns():
     has = "it has wav, text"
     assert find(["wav", "text"])[1] == [f"t.csv: has no column 'audio'; {has}; name one with --columns audio=NAME"]

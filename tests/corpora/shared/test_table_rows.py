@@ -50,6 +50,18 @@ def test_ids_are_made_of_path_times_and_target_language(read, tmp_path):
     assert (entry.utterance, entry.translation, entry.conditions) == ("one", "", {})
 
 
+def test_a_duration_gives_the_end(read):
+    rows = [
+        {"audio": "one.wav", "text": "x", "start": 0.1, "duration": 0.2},
+        {"audio": "one.wav", "text": "x", "start": None, "duration": 1.5},
+        {"audio": "one.wav", "text": "x", "start": 2, "duration": None},
+    ]
+    entries, faults = read(rows)
+    assert faults == [] and [(one.start, one.end) for one in entries] == [(0.1, 0.3), (None, 1.5), (2.0, None)]
+    _, faults = read([{"audio": "one.wav", "text": "x", "start": 1, "duration": 0}])
+    assert faults == ["2: duration 0: must be more than 0 seconds"]
+
+
 def test_texts_and_speakers(read):
     row = {"audio": "one.wav", "text": " IŞIK,  dedi. ", "speaker": "Anna  Meier", "language": "tr", "domain": "home"}
     (entry,), _ = read([row])
