@@ -24,11 +24,12 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of `espnet-diverse score`."""
     parser.add_argument(
-        "--reference", required=True, type=Path, help="reference texts, with one 'utterance text' per line"
+        "--reference",
+        required=True,
+        type=Path,
+        help="reference texts, with one 'utterance text' per line; of a .trn 'text (utterance)'",
     )
-    parser.add_argument(
-        "--hypothesis", required=True, type=Path, help="texts to score, with one 'utterance text' per line"
-    )
+    parser.add_argument("--hypothesis", required=True, type=Path, help="texts to score, with lines as of the reference")
     parser.add_argument("--output_dir", required=True, type=Path, help="directory for the reports")
     metrics = "cer wer bleu compound_bleu chrf chrf++ ter bertscore"
     parser.add_argument("--metric", nargs="+", default=["cer"], help=f"metrics to compute, of {metrics} (default: cer)")

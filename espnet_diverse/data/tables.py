@@ -1,5 +1,7 @@
 """The tables of a Kaldi data directory, one entry a line: an id, a space, a value.
 
+A file whose name ends in .trn has lines as sclite reads them, "value (id)", in any order.
+
 Repairs that need no guess (line ends, order, spaces, composition) are made in memory, with one notice for each file;
 everything else is a fault with file and line. Commands (wav.scp entries with a pipe) are never run.
 """
@@ -8,7 +10,7 @@ import logging
 import re
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from math import inf, nan
 from pathlib import Path
@@ -34,6 +36,8 @@ COLUMNS = {
 EMPTY_TRANSCRIPT = "empty transcript; add the text or remove the utterance"
 _TEXTS = ("text", "src_text")
 _SETTLED = 2.0  # seconds after its last change, from which on a file is only read again once it changes
+_ALTERNATIVES = re.compile(r"\{[^{}/]*/[^{}]*\}")
+_TRN = re.compile(r"(.*)\(([^\s()]+)\)\s*")
 _UNWRITABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 
 log = logging.getLogger(__name__)
@@ -100,7 +104,8 @@ def _scan(path: Path, kind: str) -> tuple[PackedTable, list[Fault]]:
     repairs: Counter[str] = Counter()
     rows = Rows(path)
     of_rows: list[tuple[int, Fault]] = []
-    for number, line, start, size in placed_lines(path, faults, repairs):
+    is_trn = path.suffix == ".trn"
+    for number, line, start, size in (_trn_lines if is_trn else placed_lines)(path, faults, repairs):
         fields = line.split(None, 1)
         if not fields:
             repairs["blank line"] += 1
@@ -115,12 +120,28 @@ def _scan(path: Path, kind: str) -> tuple[PackedTable, list[Fault]]:
         faults.append(Fault(str(path), number, what))
     faults += [fault for row, fault in of_rows if row not in twice]
     faults.sort(key=lambda fault: inf if fault.where is None else fault.where)  # of the whole file last
-    if not sorted_before:
+    if not sorted_before and not is_trn:
         repairs["unsorted table"] += 1
     _notice(path, repairs)
     if not table and not faults:
         faults.append(Fault(str(path), None, "is empty"))
     return table, faults
+
+
+def _trn_lines(path: Path, faults: list[Fault], repairs: Counter[str]) -> Iterator[tuple[int, str, int, int]]:
+    """The lines of a .trn in the order of a table, "id text", as from `placed_lines`; comments are left out."""
+    for number, line, _, _ in placed_lines(path, faults, repairs):
+        if line.startswith(";;"):
+            continue
+        found = _TRN.fullmatch(line)
+        if line.strip() and not found:
+            what = "does not end in an id; a line of a .trn is 'text (id)', the id without spaces and brackets"
+            faults.append(Fault(str(path), number, what))
+        elif found and (either := _ALTERNATIVES.search(found[1])):
+            what = f"has the alternatives {either[0]!r}; only sclite scores these: write one of them"
+            faults.append(Fault(str(path), number, what))
+        else:
+            yield number, f"{found[2]} {found[1]}" if found else "", -1, 0
 
 
 def scan_lines(path: Path) -> tuple[list[str], list[Fault]]:

@@ -1,7 +1,7 @@
 import pytest
 
 from espnet_diverse.data.kaldi import read_table, write_table
-from espnet_diverse.data.tables import parse_segment, scan_lines
+from espnet_diverse.data.tables import parse_segment, scan_lines, scan_table
 from espnet_diverse.errors import DataError
 
 
@@ -98,6 +98,26 @@ def test_paths_keep_spaces_and_decomposed_letters(tmp_path):
     file = tmp_path / "wav.scp"
     file.write_text("a /my  audio/cafe\u0301.wav\n", encoding="utf-8")
     assert read_table(file) == {"a": "/my  audio/cafe\u0301.wav"}
+
+
+def test_a_trn_has_its_ids_at_the_end(tmp_path, caplog):
+    path = tmp_path / "hyp.trn"
+    path.write_text(";; system 1\n(b-2)\na (noise) b (a-1) \n\n(uh) c(c-3)\n")
+    assert read_table(path, "hypothesis") == {"a-1": "a (noise) b", "b-2": "", "c-3": "(uh) c"}
+    assert caplog.messages == [f"notice: {path}: repaired while reading: blank line (1)"]
+
+
+def test_faults_of_a_trn(tmp_path):
+    path = tmp_path / "ref.trn"
+    path.write_text("u1 a b\na (u 1)\na { b / c } (u2)\na (u3)\nb (u3)\n")
+    table, faults = scan_table(path, "reference")
+    assert table == {"u3": "a"}
+    assert [str(fault).removeprefix(f"{path}:") for fault in faults] == [
+        "1: does not end in an id; a line of a .trn is 'text (id)', the id without spaces and brackets",
+        "2: does not end in an id; a line of a .trn is 'text (id)', the id without spaces and brackets",
+        "3: has the alternatives '{ b / c }'; only sclite scores these: write one of them",
+        "5: duplicate id 'u3', first on line 4; ids must be unique",
+    ]
 
 
 def test_failed_write_leaves_the_old_table(tmp_path):
