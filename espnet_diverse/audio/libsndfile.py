@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import soundfile
 
-from espnet_diverse.audio.ark import ArkPart, ark_entry
+from espnet_diverse.audio.ark import CODED, WAV, ArkPart, ark_entry
 from espnet_diverse.audio.resampling import RATE
 from espnet_diverse.errors import DataError
 
@@ -59,6 +59,11 @@ class AudioInfo:
     def seconds(self) -> float:
         """Length in seconds."""
         return self.frames / self.rate
+
+    @property
+    def is_converted(self) -> bool:
+        """Whether the channels are no longer those of the file; an entry of an ark has its own."""
+        return self.converted_from not in ("", WAV, CODED)
 
     def is_ready(self, rate: int = RATE) -> bool:
         """Whether the file is already what `write_audio` writes: mono 16-bit wav or flac at `rate` Hz."""
@@ -138,6 +143,7 @@ def mono_blocks(
     start: int = 0,
     wanted: int | None = None,
     largest: int = BLOCK_SAMPLES,
+    channel: int | None = None,
 ) -> Iterator[np.ndarray]:
     """Decode samples in blocks, so that a wrong length in a header cannot ask for more memory than the file fills.
 
@@ -147,9 +153,10 @@ def mono_blocks(
         start: Index of the first frame.
         wanted: Number of frames to decode; by default all frames to the end of the file.
         largest: Maximum number of frames in a block; blocks of many channels have fewer.
+        channel: The channel to decode, from 0; by default all are averaged.
 
     Yields:
-        Blocks (L,) float32 at the rate of the file, the channels averaged.
+        Blocks (L,) float32 at the rate of the file.
 
     Raises:
         DataError: The file is damaged or truncated, or holds NaN, infinite or unscaled samples.
@@ -157,7 +164,7 @@ def mono_blocks(
     wanted, read = audio.frames - start if wanted is None else wanted, 0
     if start:
         _decode(name, audio.seek, start)
-    for block in decoded_blocks(audio, name, start, wanted, largest):
+    for block in decoded_blocks(audio, name, start, wanted, largest, channel):
         read += len(block)
         yield block
     # The length of mp3 and the like is partly an estimate.
@@ -166,7 +173,12 @@ def mono_blocks(
 
 
 def decoded_blocks(
-    audio: soundfile.SoundFile, name: str | Path, start: int = 0, wanted: float = inf, largest: int = BLOCK_SAMPLES
+    audio: soundfile.SoundFile,
+    name: str | Path,
+    start: int = 0,
+    wanted: float = inf,
+    largest: int = BLOCK_SAMPLES,
+    channel: int | None = None,
 ) -> Iterator[np.ndarray]:
     """Decode from the current position of an open file, without regard to the length in its header.
 
@@ -176,6 +188,7 @@ def decoded_blocks(
         start: Current position in the file in frames, for error messages.
         wanted: Maximum number of frames to decode.
         largest: Maximum number of frames in a block.
+        channel: As of `mono_blocks`.
 
     Yields:
         Blocks as from `mono_blocks`, until the end of the file or `wanted`.
@@ -189,7 +202,8 @@ def decoded_blocks(
         block = _decode(name, audio.read, frames, dtype="float32", always_2d=True)
         if not len(block):
             return
-        mono = block[:, 0] if audio.channels == 1 else block.mean(axis=1)
+        channel = 0 if audio.channels == 1 else channel
+        mono = block.mean(axis=1) if channel is None else block[:, channel]
         _check_samples(name, mono, audio.samplerate, start + read)
         read += len(block)
         yield mono

@@ -41,26 +41,37 @@ class AudioFile:
     info: AudioInfo
     path: Path
 
-    def blocks(self, start: int = 0, wanted: int | None = None, largest: int = BLOCK_SAMPLES) -> Iterator[NDArray]:
+    def blocks(
+        self,
+        start: int = 0,
+        wanted: int | None = None,
+        largest: int = BLOCK_SAMPLES,
+        channel: int | None = None,
+    ) -> Iterator[NDArray]:
         """Decode samples in blocks; see `libsndfile.mono_blocks` for the arguments, the blocks and the errors."""
         with open_sound(self.path, self.name) as sound:
-            yield from mono_blocks(sound, self.name, start, wanted, largest)
+            yield from mono_blocks(sound, self.name, start, wanted, largest, channel)
+
+    def fault_of(self, segment: Segment) -> str | None:
+        """Say why a segment is not in this file, or return None."""
+        info = self.info
+        return segment_fault(segment, info.seconds, info.channels, info.is_converted)
 
     def read(self, segment: Segment | None = None) -> NDArray:
-        """Samples (T,) float32 of the file, or of a segment of it, at its own rate, its channels averaged.
+        """Samples (T,) float32 of the file, or of a segment of it, at its own rate, one channel or the mean of all.
 
         Raises:
             DataError: The file is damaged or truncated, holds NaN, infinite or unscaled samples, or ends before the
                 segment.
         """
-        start, wanted = 0, None
+        start, wanted, channel = 0, None, None
         if segment is not None:
-            fault = segment_fault(segment, self.info.seconds)
+            fault = self.fault_of(segment)
             if fault:
                 raise DataError(f"{self.name}: {fault}")
-            start = round(segment.start * self.info.rate)
-            wanted = min(round(segment.end * self.info.rate), self.info.frames) - start
-        return np.concatenate([np.zeros(0, np.float32), *self.blocks(start, wanted)])
+            start, channel = round(segment.start * self.info.rate), segment.channel
+            wanted = round(min(segment.end * self.info.rate, self.info.frames)) - start
+        return np.concatenate([np.zeros(0, np.float32), *self.blocks(start, wanted, channel=channel)])
 
     def check(self) -> int:
         """Decode the file where its header cannot show all faults.

@@ -1,5 +1,6 @@
 """Segments of recordings, as in the table `segments` of a Kaldi data directory."""
 
+from math import inf
 from typing import NamedTuple
 
 OVERSHOOT_SECONDS = 0.5
@@ -7,15 +8,39 @@ OVERSHOOT_SECONDS = 0.5
 
 
 class Segment(NamedTuple):
-    """A part of a recording; start and end in seconds."""
+    """A part of a recording.
+
+    Attributes:
+        recording: Id of the recording.
+        start: Where it begins, in seconds.
+        end: Where it ends, in seconds; infinity is the end of the recording.
+        channel: Number of the channel, from 0; None is the mean of all.
+    """
 
     recording: str
     start: float
     end: float
+    channel: int | None = None
+
+    def length(self, seconds: float) -> float:
+        """Seconds of this part of a recording of so many `seconds`."""
+        return (seconds if self.end == inf else self.end) - self.start
 
 
-def segment_fault(segment: Segment, seconds: float) -> str | None:
-    """Say why a segment does not lie in a recording of this many seconds, or return None."""
-    if segment.start >= seconds or segment.end > seconds + OVERSHOOT_SECONDS:
-        return f"segment from {segment.start} to {segment.end} s lies past the end of the audio at {seconds:.3f} s"
+def segment_fault(segment: Segment, seconds: float, channels: int, is_converted: bool = False) -> str | None:
+    """Say why a segment is not in a recording, or return None.
+
+    Args:
+        segment: The segment.
+        seconds: Length of the recording.
+        channels: Number of its channels.
+        is_converted: Whether these are no longer those of its file.
+    """
+    if segment.start >= seconds or seconds + OVERSHOOT_SECONDS < segment.end < inf:
+        end = "its end" if segment.end == inf else f"{segment.end} s"
+        return f"segment from {segment.start} to {end} lies past the end of the audio at {seconds:.3f} s"
+    if segment.channel is not None and is_converted:
+        return f"channel {segment.channel} of segment cannot be read, for the file is converted; write it as wav first"
+    if segment.channel is not None and segment.channel >= channels:
+        return f"segment has channel {segment.channel}, and the audio has {channels}, counted from 0"
     return None

@@ -20,6 +20,7 @@ listed.
 """
 
 from collections.abc import Iterator, Sequence
+from math import inf
 from pathlib import Path
 from typing import NamedTuple
 
@@ -209,7 +210,7 @@ class _Direction:
 
 
 def _milliseconds(seconds: float) -> str:
-    return f"{round(1000 * seconds):07d}"
+    return "end" if seconds == inf else f"{round(1000 * seconds):07d}"
 
 
 def _lines(path: Path, faults: list[Fault], parallel: Path | None = None, beside: Sequence[str] = ()) -> list[str]:

@@ -13,7 +13,7 @@ import numpy as np
 from espnet_diverse.audio.libsndfile import AudioInfo
 from espnet_diverse.audio.reading import AudioFile, open_file
 from espnet_diverse.audio.resampling import resample
-from espnet_diverse.audio.segments import Segment, segment_fault
+from espnet_diverse.audio.segments import Segment
 from espnet_diverse.audio.writing import ArkWriter, write_audio
 from espnet_diverse.data.faults import ACTIONS
 from espnet_diverse.data.format_options import FormatOptions
@@ -100,10 +100,10 @@ class AudioFormat:
     def _format(self, utterance: Spoken, file: AudioFile, ark: ArkWriter | None) -> Outcome:
         outcome, info, segment = Outcome(utterance.name), file.info, utterance.segment
         try:
-            past = segment_fault(segment, info.seconds) if segment else None
+            past = file.fault_of(segment) if segment else None
             if past:  # also where the segment is too long to be kept
                 raise DataError(f"{file.name}: {past}")
-            seconds = segment.end - segment.start if segment else info.seconds
+            seconds = segment.length(info.seconds) if segment else info.seconds
             speeds = [speed for speed in self.speeds if self._fits(speed, seconds / speed, outcome)]
             in_place = info.is_ready(self.options.rate) and segment is None and ark is None
             samples = file.read(segment) if speeds else np.zeros(0, np.float32)

@@ -3,7 +3,8 @@
     wav.scp   recording path                  (a file, or an entry of an ark such as wav.1.ark:1234)
     text      utterance transcript
     utt2spk   utterance speaker               (optional; without it each utterance has a speaker of its own)
-    segments  utterance recording start end   (optional, in seconds; without it each recording is an utterance)
+    segments  utterance recording start end   (optional, in seconds; without it each recording is an utterance; an end
+                                               of -1 is that of the recording, and a fifth column one of its channels)
     feats.scp utterance entry of an ark       (in place of wav.scp, for models that read features)
     src_text  utterance transcript            (optional, for speech translation: text is then the translation)
     utt2lang, utt2tgtlang, utt2domain         (optional: language of the speech or source, language of text, domain)
@@ -18,7 +19,7 @@ utt2spk when writing and never read.
 from array import array
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from math import isnan
+from math import inf, isnan
 from pathlib import Path
 from typing import Any
 
@@ -109,7 +110,8 @@ class DataTables:
 
     def _written_segments(self) -> Mapping[str, str]:
         def written(segment: Segment) -> str:
-            return f"{segment.recording} {segment.start} {segment.end}"
+            channel = "" if segment.channel is None else f" {segment.channel}"
+            return f"{segment.recording} {segment.start} {-1 if segment.end == inf else segment.end}{channel}"
 
         if isinstance(self.segments, dict):
             return {utterance: written(segment) for utterance, segment in self.segments.items()}

@@ -102,7 +102,7 @@ def _supervision(data: DataTables, utterance: str, segment: Segment, seconds: fl
         "recording_id": segment.recording,
         "start": segment.start,
         "duration": round(min(segment.end, seconds) - segment.start, 6),
-        "channel": 0 if channels == 1 else list(range(channels)),
+        "channel": segment.channel or 0 if channels == 1 or segment.channel is not None else list(range(channels)),
         "text": (data.src_text or data.text)[utterance],
         "speaker": data.utt2spk.get(utterance, utterance),
         "language": _value(data, "utt2lang", utterance),

@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from math import inf, nan
+from math import inf, isnan, nan
 from pathlib import Path
 
 from espnet_diverse.audio.segments import Segment
@@ -27,7 +27,7 @@ COLUMNS = {
     "feats.scp": "utterance entry-of-an-ark",
     "text": "utterance transcript",
     "utt2spk": "utterance speaker",
-    "segments": "utterance recording start end",
+    "segments": "utterance recording start end [channel]",
     "utt2lang": "utterance language",
     "utt2tgtlang": "utterance language",
     "utt2domain": "utterance domain",
@@ -215,19 +215,26 @@ def _name_fault(value: str) -> str | None:
 
 
 def parse_segment(value: str) -> Segment:
-    """Read "recording start end" (seconds); times are NaN where the columns or numbers are wrong."""
+    """Read "recording start end [channel]" (seconds); times are NaN where the columns or numbers are wrong.
+
+    An end of -1 is that of the recording, and becomes infinity.
+    """
     fields = value.split()
+    wrong = Segment(fields[0] if fields else "", nan, nan)
     try:
-        recording, start, end = fields[0], float(fields[1]), float(fields[2])
+        start, end = float(fields[1]), float(fields[2])
     except (IndexError, ValueError):
-        return Segment(fields[0] if fields else "", nan, nan)
-    return Segment(recording, start, end) if len(fields) == 3 else Segment(recording, nan, nan)
+        return wrong
+    if fields[4:] or fields[3:] and not re.fullmatch("[0-9]{1,3}", fields[3]) or end == inf:
+        return wrong
+    return Segment(fields[0], start, inf if end == -1 else end, int(fields[3]) if fields[3:] else None)
 
 
 def _segment_fault(value: str) -> str | None:
     segment = parse_segment(value)
-    if not 0 <= segment.start < inf or not segment.end < inf:
-        return f"segment {value!r} is invalid; the format is: {COLUMNS['segments']} (seconds, from 0)"
+    if not 0 <= segment.start < inf or isnan(segment.end):
+        form = f"{COLUMNS['segments']} (seconds, from 0; an end of -1 is that of the recording)"
+        return f"segment {value!r} is invalid; the format is: {form}"
     if segment.end <= segment.start:
         return f"segment ends at {segment.end} s, not after its start at {segment.start} s"
     return id_fault(segment.recording)

@@ -171,10 +171,12 @@ def _audio_faults(
     hear = partial(_hear, rate=rate, decode=decode)
     table = f"{folder}wav.scp"
     faults: list[Fault] = []
-    formats, same, lengths = Formats(), SameAudio(), array("d")
+    formats, same, lengths, channels = Formats(), SameAudio(), array("d"), array("d")
     for one in map_in_parallel(hear, items_in_order(data.wav_scp), nj, "check audio", _unheard):
         faults += [Fault(table, one.recording, what, kind) for kind, what in one.findings]
         lengths.append(nan if one.info is None else one.info.seconds)
+        if data.segments:  # a channel that a segment names must be in the file itself
+            channels.append(nan if one.info is None else 0 if one.info.is_converted else one.info.channels)
         if one.info is not None:
             formats.add(one.recording, one.info)
             same.add(len(lengths) - 1, one.digest)
@@ -184,14 +186,17 @@ def _audio_faults(
     seconds = column(data.wav_scp, lengths)
     if not data.segments:
         return faults, seconds
-    parts = array("d")
+    counts, parts = column(data.wav_scp, channels), array("d")
     for utterance in in_order(data.segments):
         segment = data.segments[utterance]
         whole = seconds.get(segment.recording)
-        past = segment_fault(segment, whole) if whole is not None else None
+        past = None
+        if whole is not None:
+            count = int(counts[segment.recording])
+            past = segment_fault(segment, whole, count, is_converted=not count)
         if past:
             faults.append(Fault(f"{folder}segments", utterance, past, "audio"))
-        length = segment.end - segment.start
+        length = segment.length(whole or 0.0)
         parts.append(length if whole is not None and length > 0 else nan)  # the others are faults of the table
     return faults, column(data.segments, parts)
 

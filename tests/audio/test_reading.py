@@ -1,4 +1,5 @@
 import tempfile
+from math import inf
 
 import numpy as np
 import pytest
@@ -55,12 +56,23 @@ def test_segments_are_cut_at_the_sample(tmp_path, tone):
     soundfile.write(tmp_path / "x.flac", tone(2.0), RATE)
     samples, _ = read_audio(tmp_path / "x.flac", Segment("x", 0.5, 1.25))
     np.testing.assert_array_equal(samples, tone(2.0)[8000:20000])
+    np.testing.assert_array_equal(read_audio(tmp_path / "x.flac", Segment("x", 0.5, inf))[0], tone(2.0)[8000:])
     overshooting, _ = read_audio(tmp_path / "x.flac", Segment("x", 1.5, 2.4))
     assert len(overshooting) == 8000
     with pytest.raises(DataError, match=r"x.flac: segment from 1.5 to 2.6 s lies past the end of the audio at 2.000 s"):
         read_audio(tmp_path / "x.flac", Segment("x", 1.5, 2.6))
     with pytest.raises(DataError, match="past the end"):
         read_audio(tmp_path / "x.flac", Segment("x", 2.0, 2.2))
+
+
+def test_a_segment_may_name_a_channel(tmp_path, tone):
+    stereo = np.stack([tone(1.0), -tone(1.0, hertz=300)], axis=1)
+    soundfile.write(tmp_path / "x.wav", stereo, RATE, subtype="FLOAT")
+    for channel in (0, 1):
+        samples, _ = read_audio(tmp_path / "x.wav", Segment("x", 0.25, inf, channel))
+        np.testing.assert_array_equal(samples, stereo[4000:, channel])
+    with pytest.raises(DataError, match=r"x.wav: segment has channel 2, and the audio has 2, counted from 0$"):
+        read_audio(tmp_path / "x.wav", Segment("x", 0.0, 0.5, 2))
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -75,9 +75,9 @@ def test_recognition_takes_a_speech_once(tree):
     write(folder / "segments.lst", f"{SPEECHES['train']} 0.0 1.0", f"{own} 0.0 0.7")
     sets = europarl_st.prepare(tree)
     assert sorted(sets["train"].segments.values()) == [
-        (SPEECHES["train"], 0.0, 0.5),
-        (SPEECHES["train"], 0.5, 1.0),
-        (own, 0.0, 0.7),
+        Segment(SPEECHES["train"], 0.0, 0.5),
+        Segment(SPEECHES["train"], 0.5, 1.0),
+        Segment(own, 0.0, 0.7),
     ]
     assert sets["train"].conditions["utt2lang"][f"{own}_0000000_0000700"] == "en"
     assert sets["train"].utt2spk[f"{own}_0000000_0000700"] == own  # speakers.lst does not know it
@@ -88,7 +88,7 @@ def test_recognition_takes_a_speech_once(tree):
 def test_recognition_never_trains_on_what_another_direction_tests(tree):
     write(tree / "en" / "de" / "train" / "segments.lst", f"{SPEECHES['test']} 0.0 0.5", f"{SPEECHES['train']} 0.5 1.0")
     sets = europarl_st.prepare(tree)
-    assert list(sets["train"].segments.values()) == [(SPEECHES["train"], 0.5, 1.0)]
+    assert list(sets["train"].segments.values()) == [Segment(SPEECHES["train"], 0.5, 1.0)]
     assert {segment.recording for segment in sets["test"].segments.values()} == {SPEECHES["test"]}
 
 

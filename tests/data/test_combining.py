@@ -93,7 +93,7 @@ def test_segments_may_share_a_recording_but_not_its_name(tmp_path, write_wav):
 
     one, two = write_wav(tmp_path / "one.wav"), write_wav(tmp_path / "two.wav")
     parts = [talk("a", one, 0.0), talk("b", one, 0.2), talk("c", two, 0.0)]
-    assert combine(parts[:2]).segments == {"a": ("talk", 0.0, 0.2), "b": ("talk", 0.2, 0.4)}
+    assert combine(parts[:2]).segments == {"a": Segment("talk", 0.0, 0.2), "b": Segment("talk", 0.2, 0.4)}
     with pytest.raises(DataError, match=f"c/wav.scp: talk: is {one} in another directory"):
         combine(parts)
 

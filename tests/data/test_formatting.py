@@ -1,3 +1,4 @@
+from math import inf
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ from espnet_diverse.audio.reading import read_audio
 from espnet_diverse.audio.sources import open_audio
 from espnet_diverse.data.format_options import FormatOptions
 from espnet_diverse.data.formatting import format_data
-from espnet_diverse.data.kaldi import DataDir, Segment, read_data_dir
+from espnet_diverse.data.kaldi import DataDir, Segment, read_data_dir, write_data_dir
 from espnet_diverse.data.validate import find_faults, validate
 from espnet_diverse.errors import ConfigError, DataError
 
@@ -108,9 +109,21 @@ def test_segments_are_cut(tmp_path, tone):
     format_data({"dev": data}, tmp_path / "data")
     out = read_data_dir(tmp_path / "data" / "dev")
     assert not out.segments
-    for name, (_, start, end) in segments.items():
+    for name, (_, start, end, _) in segments.items():
         samples, _ = soundfile.read(out.wav_scp[name], dtype="float32")
         np.testing.assert_array_equal(samples, tone(2.0)[round(start * 16000) : round(end * 16000)])
+
+
+def test_a_segment_to_the_end_of_one_channel(tmp_path, tone):
+    soundfile.write(tmp_path / "r.wav", np.stack([0 * tone(1.5), tone(1.5)], axis=1), 16000)
+    data = DataDir({"r": str(tmp_path / "r.wav")}, {"a": "x"}, {"a": "s"}, {"a": Segment("r", 0.25, inf, 1)})
+    write_data_dir(data, tmp_path / "kaldi" / "dev")
+    assert (tmp_path / "kaldi" / "dev" / "segments").read_text() == "a r 0.25 -1 1\n"
+    validate(tmp_path / "kaldi" / "dev")
+    summary = format_data({"dev": read_data_dir(tmp_path / "kaldi" / "dev")}, tmp_path / "data")["dev"]
+    assert summary.seconds == 1.25
+    samples, _ = soundfile.read(read_data_dir(tmp_path / "data" / "dev").wav_scp["a"], dtype="float32")
+    np.testing.assert_array_equal(samples, tone(1.5)[4000:])
 
 
 def test_speed_perturbation_is_for_the_training_set(tmp_path, data):

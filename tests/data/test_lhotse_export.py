@@ -1,6 +1,7 @@
 """Data directories as manifests of lhotse."""
 
 import sys
+from math import inf
 
 import pytest
 from references.converted_audio import encoded
@@ -29,7 +30,15 @@ def test_segments_translations_and_channels(tmp_path, write_wav):
     assert recording["sources"][0]["channels"] == supervision["channel"] == [0, 1]
     assert (supervision["start"], supervision["duration"]) == (0.5, 1.5)  # cut at the end of the recording
     assert (supervision["text"], supervision["language"]) == ("ja", "de")
+    data.segments["u"] = Segment("long", 0.5, inf, 1)
     assert supervision["custom"] == {"domain": "home", "translation": "Yes.", "target_language": "en"}
+
+
+def test_a_segment_to_the_end_of_one_channel(tmp_path, write_wav):
+    path = str(write_wav(tmp_path / "long.wav", seconds=2.0, channels=2))
+    data = DataDir({"long": path}, {"u": "Yes."}, {"u": "anna"}, {"u": Segment("long", 0.5, inf, 1)})
+    _, (supervision,) = map(list, manifests(data))
+    assert (supervision["start"], supervision["duration"], supervision["channel"]) == (0.5, 1.5, 1)
 
 
 def test_names_are_those_of_the_sets(tmp_path):

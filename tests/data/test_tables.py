@@ -1,5 +1,8 @@
+from math import inf
+
 import pytest
 
+from espnet_diverse.audio.segments import Segment
 from espnet_diverse.data.kaldi import read_table, write_table
 from espnet_diverse.data.tables import parse_segment, scan_lines, scan_table
 from espnet_diverse.errors import DataError
@@ -67,7 +70,10 @@ def test_order_is_by_bytes_whatever_the_locale(tmp_path):
         ("wav.scp", b"a x\x07.wav\n", ":1: ", "contains control characters"),
         ("segments", b"a r 0.0\n", ":1: ", "the format is: utterance recording start end"),
         ("segments", b"a r 0.0 nan\n", ":1: ", "segment 'r 0.0 nan' is invalid"),
-        ("segments", b"a r -1 2\n", ":1: ", "(seconds, from 0)"),
+        ("segments", b"a r -1 2\n", ":1: ", "(seconds, from 0; an end of -1 is that of the recording)"),
+        ("segments", b"a r 0 1 A\n", ":1: ", "the format is: utterance recording start end [channel]"),
+        ("segments", b"a r 0 inf\n", ":1: ", "segment 'r 0 inf' is invalid"),
+        ("segments", b"a r 0 -2\n", ":1: ", "segment ends at -2.0 s, not after its start at 0.0 s"),
         ("segments", b"a r 2.5 2.5\n", ":1: ", "segment ends at 2.5 s, not after its start at 2.5 s"),
         ("segments", b"a r/s 0 1\n", ":1: ", "id 'r/s' contains '/'"),
     ],
@@ -130,7 +136,8 @@ def test_failed_write_leaves_the_old_table(tmp_path):
 
 
 def test_parse_segment():
-    assert parse_segment("rec 1.5 2") == ("rec", 1.5, 2.0)
+    assert parse_segment("rec 1.5 2") == Segment("rec", 1.5, 2.0)
+    assert parse_segment("rec 1.5 -1 1") == Segment("rec", 1.5, inf, 1)
 
 
 def test_lines_keep_their_order_and_their_gaps(tmp_path, caplog):

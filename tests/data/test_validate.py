@@ -109,6 +109,7 @@ def segmented(tmp_path, write_wav) -> DataDir:
 
 
 def test_good_segments(tmp_path, segmented):
+    segmented.segments["b"] = Segment("r1", 0.5, math.inf, 0)
     validate(segmented)
     write_data_dir(segmented, tmp_path / "set")
     validate(tmp_path / "set")
@@ -117,10 +118,12 @@ def test_good_segments(tmp_path, segmented):
 def test_bad_segments_are_named(tmp_path, segmented):
     segmented.segments["b"] = Segment("r1", 1.2, 1.3)
     segmented.segments["c"] = Segment("r3", 0.2, 0.8)
+    segmented.segments["a"] = Segment("r1", 0.0, math.inf, 1)
     write_data_dir(segmented, tmp_path / "set")
     assert [line.removeprefix(f"{tmp_path}/set/") for line in whats(tmp_path / "set")] == [
         "segments: c: its recording is not in wav.scp; add it or remove the line",
         "wav.scp: r2: no segment uses this recording; remove it",
+        "segments: a: segment has channel 1, and the audio has 1, counted from 0",
         "segments: b: segment from 1.2 to 1.3 s lies past the end of the audio at 1.000 s",
     ]
 
