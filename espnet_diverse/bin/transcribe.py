@@ -47,7 +47,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="FILE",
         help="a Kaldi wav.scp, or a table of path, language and domain separated by tabs; a first line `path ...` "
-        "names the columns: path language target_language domain; - reads it from standard input",
+        "names the columns: path language target_language domain, or other names of `prepare table`; paths are "
+        "relative to the table, in wav.scp and from standard input (-) to the working directory",
     )
     parser.add_argument("--task", type=_task, choices=TASKS, help="required task of the model (default: any)")
     options.add_conditions(parser)

@@ -5,6 +5,7 @@ file systems do), they keep the suffix, a.wav and a.mp3; those that still share 
 name depends on the recordings that were named, not on whether they could be read.
 """
 
+import logging
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,6 +15,7 @@ from typing import NamedTuple
 
 from espnet_diverse.audio.sources import STDIN
 from espnet_diverse.conditions import CONDITIONS
+from espnet_diverse.corpora.shared.columns import COLUMNS as TABLE_COLUMNS
 from espnet_diverse.data.faults import Fault, refuse
 from espnet_diverse.data.lines import numbered_lines
 from espnet_diverse.data.tables import read_table
@@ -23,10 +25,17 @@ from espnet_diverse.training.condition_names import condition_table
 _LIBSNDFILE = "wav flac mp3 ogg oga opus sph aif aiff au caf w64 rf64"
 _FFMPEG = "m4a mp4 mov 3gp webm mkv mka aac wma amr"
 SUFFIXES = frozenset(f".{name}" for name in f"{_LIBSNDFILE} {_FFMPEG}".split())
-COLUMNS = {"path": "path"} | {condition.argument: name for name, condition in CONDITIONS.items()}
-"""Columns of a list, and the conditions that they give a value of."""
+COLUMNS = dict.fromkeys(("audio", *TABLE_COLUMNS["audio"]), "path") | {
+    column: name
+    for name, condition in CONDITIONS.items()
+    for column in (name, condition.argument, *TABLE_COLUMNS[condition.argument])
+}
+"""Columns of a list, and the conditions that they give a value of; other names are those of `prepare table`."""
+_HEADERS = {*COLUMNS, *TABLE_COLUMNS, *(name for names in TABLE_COLUMNS.values() for name in names)}
 _MAX_NAME_BYTES = 200  # file systems allow 255, and suffixes need some of them
 _RESERVED_NAME = "failures"  # failures.json is no transcript
+
+log = logging.getLogger(__name__)
 
 
 class Recording(NamedTuple):
@@ -51,9 +60,10 @@ def find_recordings(sources: Sequence[str], listed: Path | None = None) -> list[
             and are not hidden; "-" for standard input. A folder without audio is kept, to be reported as an error.
         listed: A list of recordings: a Kaldi wav.scp, with utt2lang, utt2tgtlang and utt2domain beside it; or lines of
             path, language and domain separated by tabs, where the last columns may be omitted. A first line that begins
-            with `path` names the columns; those not in `COLUMNS` are ignored. Relative paths are relative to the folder
-            of the list, in a wav.scp, from standard input ("-") and from a pipe to the current folder. Every id of a
-            wav.scp is a recording of its own, also where several have the same file.
+            with the name of a column, such as `path`, names all of them; a notice lists those not in `COLUMNS`.
+            Relative paths are relative to the folder of the list, in a wav.scp, from standard input ("-") and from a
+            pipe to the current folder. Every id of a wav.scp is a recording of its own, also where several have the
+            same file.
 
     Raises:
         DataError: No recording is named, or the list is faulty.
@@ -135,22 +145,37 @@ def _of_table(table: Path) -> list[Recording]:
     folder = table.parent if table.is_file() else Path()
     rows = [(n, line.split("\t")) for n, line in numbered_lines(source, faults, Counter(), pipe=True) if line.strip()]
     columns: Sequence[str] = ("path", "language", "domain")
-    if rows and rows[0][1][0] == "path":
-        columns = rows.pop(0)[1]
+    if rows and rows[0][1][0].strip().lower() in _HEADERS:
+        number, header = rows.pop(0)
+        columns = [name.strip().lower() for name in header]
+        refuse([Fault(str(table), number, what) for what in _header_faults(columns)])
+        unread = [name for name in columns if name not in COLUMNS]
+        if unread:
+            log.warning("notice: %s: columns that are not read: %s", table, ", ".join(unread))
     found = []
     for number, fields in rows:
+        values = {COLUMNS[name]: value.strip() for name, value in zip(columns, fields, strict=False) if name in COLUMNS}
+        path = folder / values.pop("path", "")
         if len(fields) > len(columns):
             what = f"has {len(fields)} columns, and {len(columns)} are allowed, separated by tabs: {' '.join(columns)}"
             faults.append(Fault(str(table), number, what))
-        elif not fields[0].strip():
+        elif path == folder:
             faults.append(Fault(str(table), number, "has no path; a line begins with one"))
-        values = {COLUMNS[name]: value.strip() for name, value in zip(columns, fields, strict=False) if name in COLUMNS}
-        path = folder / values.pop("path", "")
         found.append(
             Recording(str(path), path.name, {condition: value for condition, value in values.items() if value})
         )
     refuse(faults)
     return found
+
+
+def _header_faults(columns: Sequence[str]) -> Iterator[str]:
+    """What is wrong with the names of columns: none is the path, or two mean the same."""
+    for meaning in ("path", *CONDITIONS):
+        names = [name for name in columns if COLUMNS.get(name) == meaning]
+        if meaning == "path" and not names:
+            yield f"names the columns {' '.join(columns)}, and none is path; call the one with the files path"
+        elif names[1:]:
+            yield f"has the columns {' and '.join(names)}, which mean the same; rename one"
 
 
 def _real(path: str) -> str:

@@ -89,6 +89,26 @@ def test_a_header_names_the_columns_of_a_list(here):
     assert names(found) == ["a.wav", "a.wav-2"]
 
 
+def test_columns_of_a_list_have_the_other_names_of_a_table(here, caplog):
+    Path("all.tsv").write_text("client_id\tPath\tlang\ttgt_lang\tlangauge\nme\ta.wav\tes\ten\tde\n")
+    ((path, name, conditions),) = find_recordings([], Path("all.tsv"))
+    assert (path, name, conditions) == ("a.wav", "a", {"lang": "es", "tgtlang": "en"})
+    assert caplog.messages == ["notice: all.tsv: columns that are not read: client_id, langauge"]
+
+
+@pytest.mark.parametrize(
+    ("header", "what"),
+    [
+        ("id\tlang\n", "names the columns id lang, and none is path; call the one with the files path"),
+        ("path\tlang\tlanguage\n", "has the columns lang and language, which mean the same; rename one"),
+    ],
+)
+def test_faults_of_the_first_line(here, header, what):
+    Path("all.tsv").write_text(f"{header}a.wav\tes\n")
+    with pytest.raises(DataError, match=rf"^all\.tsv:1: {what}$"):
+        find_recordings([], Path("all.tsv"))
+
+
 def test_a_list_may_come_from_a_pipe(here):
     """Its paths are relative to the current folder, for a pipe lies in none."""
     read, write = os.pipe()
