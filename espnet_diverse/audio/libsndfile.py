@@ -197,16 +197,47 @@ def decoded_blocks(
         DataError: The file is damaged, or holds NaN, infinite or unscaled samples.
     """
     read = 0
+    channel = 0 if audio.channels == 1 else channel
+    for block in _frames(audio, name, wanted, largest):
+        mono = block.mean(axis=1) if channel is None else block[:, channel]
+        _check_samples(name, mono, audio.samplerate, start + read)
+        read += len(block)
+        yield mono
+
+
+def channels_cancel(audio: soundfile.SoundFile, name: str | Path, start: int = 0, wanted: float = inf) -> bool:
+    """Whether the channels of an open file lose 30 dB or more in their mean, as those of opposite phase do.
+
+    Args:
+        audio: Open file that `sound_info` accepts.
+        name: Name of the file in error messages.
+        start: Index of the first frame.
+        wanted: Number of frames to look at.
+
+    Raises:
+        DataError: The file is damaged.
+    """
+    if start:
+        _decode(name, audio.seek, start)
+    before = after = 0.0
+    for block in _frames(audio, name, wanted):
+        before += float(np.square(block, dtype=np.float64).sum()) / audio.channels
+        after += float(np.square(block.mean(axis=1), dtype=np.float64).sum())
+    return after < before / 1000
+
+
+def _frames(
+    audio: soundfile.SoundFile, name: str | Path, wanted: float, largest: int = BLOCK_SAMPLES
+) -> Iterator[np.ndarray]:
+    """Blocks (L, channels) float32 from the current position, until the end of the file or `wanted` frames."""
+    read = 0
     while read < wanted:
         frames = min(wanted - read, largest, BLOCK_SAMPLES // audio.channels)
         block = _decode(name, audio.read, frames, dtype="float32", always_2d=True)
         if not len(block):
             return
-        channel = 0 if audio.channels == 1 else channel
-        mono = block.mean(axis=1) if channel is None else block[:, channel]
-        _check_samples(name, mono, audio.samplerate, start + read)
         read += len(block)
-        yield mono
+        yield block
 
 
 def _decode(name: str | Path, step: Callable, *args, **kwargs):

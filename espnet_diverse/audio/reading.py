@@ -10,13 +10,22 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from espnet_diverse.audio.ark import ArkPart, ark_entry
-from espnet_diverse.audio.libsndfile import BLOCK_SAMPLES, AudioInfo, check_file, mono_blocks, open_sound, sound_info
+from espnet_diverse.audio.libsndfile import (
+    BLOCK_SAMPLES,
+    AudioInfo,
+    channels_cancel,
+    check_file,
+    mono_blocks,
+    open_sound,
+    sound_info,
+)
 from espnet_diverse.audio.media import convert, media_format
 from espnet_diverse.audio.ogg import check_ogg
 from espnet_diverse.audio.resampling import RATE, resample
@@ -72,6 +81,19 @@ class AudioFile:
             start, channel = round(segment.start * self.info.rate), segment.channel
             wanted = round(min(segment.end * self.info.rate, self.info.frames)) - start
         return np.concatenate([np.zeros(0, np.float32), *self.blocks(start, wanted, channel=channel)])
+
+    def channels_cancel(self, segment: Segment | None = None) -> bool:
+        """Whether the mean of the channels, of the file or of a segment in it, is nearly silent and they are not.
+
+        Raises:
+            DataError: The file is damaged.
+        """
+        if self.info.channels == 1 or segment is not None and segment.channel is not None:
+            return False
+        rate, part = self.info.rate, segment or Segment("", 0.0, inf)
+        start, wanted = round(part.start * rate), round(part.length(self.info.seconds) * rate)
+        with open_sound(self.path, self.name) as sound:
+            return channels_cancel(sound, self.name, start, wanted)
 
     def check(self) -> int:
         """Decode the file where its header cannot show all faults.

@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
 
     from espnet_diverse.data.atomic_files import write_text
     from espnet_diverse.data.faults import parse_actions
-    from espnet_diverse.data.fixing import write_fixed
+    from espnet_diverse.data.fixing import left_out, write_fixed
     from espnet_diverse.data.plausibility import Limits
     from espnet_diverse.data.targets import check_prepared, check_unread
     from espnet_diverse.errors import ConfigError
@@ -77,6 +77,8 @@ def run(args: argparse.Namespace) -> int:
         check_prepared(args.fix)
     if args.json and args.json.exists() and not _is_list_of_faults(args.json):
         raise ConfigError(f"--json {args.json}: exists, and `validate` has not written it; give another file")
+    if args.against and args.against.resolve() in [data_dir.resolve() for data_dir in args.data_dirs]:
+        raise ConfigError(f"--against {args.against}: is a directory that is checked itself; give the others as DIR")
     actions, rows, dropped = parse_actions(args.on), [], 0
     tokens = Vocabulary.load(args.tokens_dir).encode if args.tokens_dir else None
     limits = Limits(args.min_seconds, args.max_seconds, tokens)
@@ -88,6 +90,8 @@ def run(args: argparse.Namespace) -> int:
         count = len(faults) - warnings
         told = f", {warnings} warning{'s' * (warnings > 1)}" if warnings else ""
         print(f"{data_dir}: {count or 'no'} fault{'s' * (count != 1)}{told}")
+        if told := left_out(data_dir, faults, actions):
+            print(f"{data_dir}: --fix OUT {told}")
         rows += [{"directory": str(data_dir), **asdict(fault), "action": actions[fault.kind]} for fault in faults]
         if args.fix:
             kept, dropped = write_fixed(data_dir, args.fix, faults, actions)

@@ -11,6 +11,8 @@ from espnet_diverse.data.table_views import Without, lacking
 from espnet_diverse.data.targets import check_prepared, check_target, check_unread, mark_prepared
 from espnet_diverse.errors import DataError
 
+_NAMED = 5  # utterances
+
 
 def write_fixed(
     source: Path, target: Path, faults: Sequence[Fault], actions: Mapping[str, str] = ACTIONS
@@ -43,6 +45,18 @@ def write_fixed(
         write_data_dir(fixed, staging)
         mark_prepared(staging)
     return len(fixed.text), len(fixed.dropped)
+
+
+def left_out(source: Path, faults: Sequence[Fault], actions: Mapping[str, str] = ACTIONS) -> str:
+    """What `write_fixed` would leave out of a data directory, in one line; "" where that is nothing."""
+    dropped = [fault for fault in faults if actions[fault.kind] == "drop" and isinstance(fault.where, str)]
+    if not dropped:
+        return ""
+    data, _ = scan_tables(source)
+    names = list(_reasons(data, dropped))
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    first = "" if all(actions[fault.kind] != "refuse" for fault in faults) else ", once the other faults are mended"
+    return f"leaves out {len(names)} of {len(data.by_utterance())} utterances{first}: {' '.join(names[:_NAMED])}{more}"
 
 
 def _reasons(data: DataTables, dropped: Sequence[Fault]) -> dict[str, str]:

@@ -17,7 +17,7 @@ from espnet_diverse.audio.segments import Segment
 from espnet_diverse.audio.writing import ArkWriter, write_audio
 from espnet_diverse.data.faults import ACTIONS
 from espnet_diverse.data.format_options import FormatOptions
-from espnet_diverse.data.plausibility import Limits, measure, sound_findings, text_findings
+from espnet_diverse.data.plausibility import CANCELLED, Limits, measure, sound_findings, text_findings
 from espnet_diverse.errors import DataError, UserError
 
 
@@ -107,7 +107,8 @@ class AudioFormat:
             speeds = [speed for speed in self.speeds if self._fits(speed, seconds / speed, outcome)]
             in_place = info.is_ready(self.options.rate) and segment is None and ark is None
             samples = file.read(segment) if speeds else np.zeros(0, np.float32)
-            if speeds and (what := _implausible(utterance.text, samples, seconds)):
+            cancelled = CANCELLED if speeds and file.channels_cancel(segment) else ""
+            if speeds and (what := cancelled or _implausible(utterance.text, samples, seconds)):
                 outcome.dropped.update({prefix(speed) + utterance.name: what for speed in speeds})
                 return outcome
             if in_place and 1.0 in speeds:

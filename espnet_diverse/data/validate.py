@@ -21,7 +21,7 @@ from espnet_diverse.audio.riff import unread_bytes
 from espnet_diverse.audio.segments import segment_fault
 from espnet_diverse.data.faults import Fault, decisive, refuse
 from espnet_diverse.data.kaldi import DataTables, column, scan_tables
-from espnet_diverse.data.plausibility import Limits, length_findings, measure, sound_findings, text_findings
+from espnet_diverse.data.plausibility import CANCELLED, Limits, length_findings, measure, sound_findings, text_findings
 from espnet_diverse.data.recording_faults import Formats, SameAudio
 from espnet_diverse.data.repetitions import DIGEST, alike, most_of
 from espnet_diverse.data.table_views import in_order, items_in_order, lacking
@@ -153,7 +153,8 @@ def _hear(item: tuple[str, str], rate: int | None, decode: bool) -> _Heard:
             if not decode:
                 return _Heard(recording, file.info, findings, named)
             found = measure(file.blocks())
-            findings += [(kind, f"{path}: {what}") for kind, what in sound_findings(found)]
+            heard = [("silent", CANCELLED)] if file.channels_cancel() else sound_findings(found)
+            findings += [(kind, f"{path}: {what}") for kind, what in heard]
             return _Heard(recording, file.info, findings, found.digest)
     except DataError as error:
         return _unheard(item, error)
@@ -180,6 +181,9 @@ def _audio_faults(
         if one.info is not None:
             formats.add(one.recording, one.info)
             same.add(len(lengths) - 1, one.digest)
+    if data.segments and any(fault.what.endswith(CANCELLED) for fault in faults):
+        averaged = {segment.recording for segment in data.segments.values() if segment.channel is None}
+        faults = [fault for fault in faults if fault.where in averaged or not fault.what.endswith(CANCELLED)]
     faults += same.faults(table, in_order(data.wav_scp))
     if rate is None:
         faults += formats.faults(table)

@@ -73,7 +73,7 @@ def test_kinds_can_be_refused_dropped_or_warned_of(data, data_dir, tmp_path, cap
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith(f"warning: {data_dir}/text: a1: the transcript has the HTML entity &amp;")
     assert lines[1].startswith(f"{data_dir}/text: b1: the transcript has 99 characters for 0.50 s")
-    assert lines[2] == f"{data_dir}: 1 fault, 1 warning"
+    assert lines[2:] == [f"{data_dir}: 1 fault, 1 warning", f"{data_dir}: --fix OUT leaves out 1 of 3 utterances: b1"]
     assert main(["validate", str(data_dir), "--on", "crowded=warn"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == f"{data_dir}: no faults, 2 warnings"
     assert main(["validate", str(data_dir), "--on", "crowded=keep"]) == 1
@@ -113,10 +113,12 @@ def test_the_vocabulary_is_read_once_for_all_directories(data_dir, tmp_path, mon
     [
         (["--nj", "0"], "--nj 0: must be 1 or more"),
         (["--min_seconds", "0"], "--min_seconds 0 must be above 0 and below --max_seconds"),
+        (["--against", "."], "--against .: is a directory that is checked itself; give the others as DIR"),
         (["more", "--fix", "x"], "--fix x: mends one directory, and 2 are given"),
     ],
 )
-def test_options_that_are_wrong(data_dir, capsys, options, said):
+def test_options_that_are_wrong(data_dir, monkeypatch, capsys, options, said):
+    monkeypatch.chdir(data_dir)
     assert main(["validate", str(data_dir), *options]) == 1
     assert said in capsys.readouterr().err
 

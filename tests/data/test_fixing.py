@@ -8,7 +8,7 @@ import soundfile
 
 from espnet_diverse.audio.segments import Segment
 from espnet_diverse.data.faults import ACTIONS, Fault
-from espnet_diverse.data.fixing import shared, write_fixed
+from espnet_diverse.data.fixing import left_out, shared, write_fixed
 from espnet_diverse.data.kaldi import DataDir, keep_utterances, read_data_dir, write_data_dir
 from espnet_diverse.data.tables import write_table
 from espnet_diverse.data.targets import MARK
@@ -40,7 +40,11 @@ def test_a_silent_recording_takes_its_segments_along(data, tmp_path):
     data.text, data.utt2spk = dict.fromkeys("uvw", "x"), dict.fromkeys("uvw", "s")
     del data.wav_scp["b1"]
     write_data_dir(data, tmp_path / "set")
-    assert write_fixed(tmp_path / "set", tmp_path / "fixed", find_faults(tmp_path / "set")) == (1, 2)
+    faults = find_faults(tmp_path / "set")
+    assert left_out(tmp_path / "set", faults) == "leaves out 2 of 3 utterances: u w"
+    later = left_out(tmp_path / "set", [*faults, Fault("text", 1, "is empty")])
+    assert later == "leaves out 2 of 3 utterances, once the other faults are mended: u w"
+    assert write_fixed(tmp_path / "set", tmp_path / "fixed", faults) == (1, 2)
     fixed = read_data_dir(tmp_path / "fixed")
     assert list(fixed.segments) == ["v"] and list(fixed.wav_scp) == ["a2"]
 

@@ -12,6 +12,7 @@ from espnet_diverse.audio.sources import open_audio
 from espnet_diverse.data.format_options import FormatOptions
 from espnet_diverse.data.formatting import format_data
 from espnet_diverse.data.kaldi import DataDir, Segment, read_data_dir, write_data_dir
+from espnet_diverse.data.plausibility import CANCELLED
 from espnet_diverse.data.validate import find_faults, validate
 from espnet_diverse.errors import ConfigError, DataError
 
@@ -124,6 +125,20 @@ def test_a_segment_to_the_end_of_one_channel(tmp_path, tone):
     assert summary.seconds == 1.25
     samples, _ = soundfile.read(read_data_dir(tmp_path / "data" / "dev").wav_scp["a"], dtype="float32")
     np.testing.assert_array_equal(samples, tone(1.5)[4000:])
+
+
+def test_channels_that_cancel_are_no_silence(tmp_path, tone, write_wav):
+    """Of a recording with one microphone in opposite phase, each channel can be heard, and their mean cannot."""
+    noise = 0.001 * np.random.default_rng(0).standard_normal(16000)
+    soundfile.write(tmp_path / "r.wav", np.stack([tone(1.0), noise - tone(1.0)], axis=1), 16000)
+    good = str(write_wav(tmp_path / "good.wav", channels=2))
+    data = DataDir({"r": str(tmp_path / "r.wav"), "good": good}, {"r": "x", "good": "y"}, {"r": "s", "good": "s"})
+    (fault,) = [fault for fault in find_faults(data) if fault.kind == "silent"]
+    assert str(fault) == f"wav.scp: r: {tmp_path}/r.wav: {CANCELLED}"
+    format_data({"dev": data}, tmp_path / "data")
+    assert (tmp_path / "data" / "dev" / "dropped.tsv").read_text() == f"utterance\treason\nr\t{CANCELLED}\n"
+    data.segments.update(r=Segment("r", 0.0, 0.5, 0), good=Segment("good", 0.0, 0.4))
+    assert not [fault for fault in find_faults(data) if fault.kind == "silent"]
 
 
 def test_speed_perturbation_is_for_the_training_set(tmp_path, data):
