@@ -7,7 +7,7 @@ run has, and shapes of parameters with its checkpoint. All of this only reads.
 """
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 
@@ -35,7 +35,6 @@ _FIXED = ("optim", "optim_conf", "scheduler", "scheduler_conf")  # the saved sta
 _RATE = "optim_conf.lr"
 _FILE = "data.json"
 _OTHER = {"data": "other data", "vocabulary": "another vocabulary", "statistics": "other statistics"}
-_ELSE = "give another --output_dir for a separate run, --restart to train this one anew"
 _SAMPLE = 4096  # bytes of a header, and of the middle of a file
 
 
@@ -51,7 +50,7 @@ def is_resumed(output_dir: Path) -> bool:
     if weights:
         raise ModelError(
             f"{output_dir}: has {' '.join(weights[:3])} but no {checkpoint.CHECKPOINT} with which training could go "
-            f"on; {_ELSE}"
+            f"on; {_advice()}"
         )
     return False
 
@@ -89,10 +88,19 @@ def check_settings(config: Config, output_dir: Path, allowed: Collection[str] = 
     refused = [key for key in changes if key in fixed or not _covered(key, allowed)]
     if refused:
         listed = "; ".join(f"{key}: {changes[key]}" for key in refused)
-        here = f"{output_dir}: was trained with other settings: {listed}; {_ELSE}"
-        go_on = "" if fixed else f", or --allow_changed {' '.join(refused)} to go on with these"
-        raise ConfigError(here + go_on)
+        here = f"{output_dir}: was trained with other settings: {listed}"
+        raise ConfigError(f"{here}; {_advice([] if fixed else refused)}")
     return [f"{key}: {change}" for key, change in changes.items()]
+
+
+def _advice(allowable: Sequence[str] = ()) -> str:
+    """What to do, with the options of `train` and those by which a recipe takes them."""
+    go_on = f", or --allow_changed {' '.join(allowable)} to go on with these" if allowable else ""
+    named = "--restart or --allow_changed" if allowable else "--restart"
+    return (
+        f"give another --output_dir for a separate run, --restart to train this one anew{go_on} "
+        f"(run.sh: another --tag, or {named} in --train_options)"
+    )
 
 
 def _covered(key: str, allowed: Collection[str]) -> bool:
@@ -162,8 +170,7 @@ def check_unchanged(
     for what, which in differing.items():
         if which and what not in allowed:
             here = f"{output_dir}: was trained with {_OTHER[what]} than {' '.join(which)}"
-            go_on = f", or --allow_changed {what} to go on with these" if what in ALLOWED else ""
-            raise DataError(f"{here}; {_ELSE}{go_on}")
+            raise DataError(f"{here}; {_advice([what] if what in ALLOWED else [])}")
 
 
 def check_shapes(output_dir: Path, model: nn.Module) -> Path:
@@ -174,7 +181,7 @@ def check_shapes(output_dir: Path, model: nn.Module) -> Path:
     """
     state, path = checkpoint.load_run(output_dir)
     if faults := checkpoint.misfits(model, state.get("model", {})):
-        raise ModelError(f"{path}: does not fit the model of this configuration; parameters {faults}; {_ELSE}")
+        raise ModelError(f"{path}: does not fit the model of this configuration; parameters {faults}; {_advice()}")
     return path
 
 

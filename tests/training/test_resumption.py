@@ -216,8 +216,10 @@ def test_other_settings_are_refused_by_name(change, tiny_run, finished, capfd):
     error = capfd.readouterr().err.splitlines()[-1]
     assert error.startswith(f"espnet-diverse train: error: {finished}: was trained with other settings: ")
     assert SETTINGS[change] in error and "give another --output_dir for a separate run, --restart to" in error
+    in_recipe = error.rpartition(" (run.sh: another --tag, or --restart")[2]
     state_of_optimizer = change.startswith(("optim=", "optim_conf.weight", "scheduler"))
     assert (f"or --allow_changed {change.partition('=')[0]} to go on with these" in error) != state_of_optimizer
+    assert in_recipe == f"{'' if state_of_optimizer else ' or --allow_changed'} in --train_options)"
     assert contents(finished) == before
 
 
