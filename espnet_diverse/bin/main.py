@@ -2,10 +2,12 @@
 
 import argparse
 import atexit
+import difflib
 import importlib.util
 import os
 import select
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -55,12 +57,28 @@ _CHECKING = {"prepare", "train"}
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose errors end the process with 1; argparse's own code, 2, is that of skipped items."""
+    """A parser whose errors are one line and end the process with 1; argparse's own code, 2, is of skipped items."""
+
+    given: Sequence[str] = ()
+
+    def parse_known_args(self, args=None, namespace=None):
+        """Parse, and keep `args` for `advice`."""
+        self.given = sys.argv[1:] if args is None else args
+        return super().parse_known_args(args, namespace)
 
     def error(self, message: str) -> NoReturn:
-        """Print the usage and the message, and exit."""
-        self.print_usage(sys.stderr)
-        self.exit(1, f"{self.prog}: error: {message}\n")
+        """Print the message and what to do, and exit."""
+        self.exit(1, f"{self.prog}: error: {message}; {self.advice(message)}\n")
+
+    def advice(self, message: str) -> str:
+        """What to do about an error of argparse: the option that is nearest to an unknown one, or where all are."""
+        known = list(self._option_string_actions)
+        if "unrecognized" in message or "required" in message:  # a required option may be the one that is misspelt
+            for name in (word.partition("=")[0] for word in self.given if word.startswith("--")):
+                if not any(option.startswith(name) for option in known):
+                    near = difflib.get_close_matches(name, known, n=1)
+                    return f"{name}: did you mean {near[0]}?" if near else f"{self.prog} --help lists the options"
+        return f"{self.prog} --help lists what is allowed"
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -72,8 +90,8 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"espnet-diverse {__version__}")
-    parser.add_argument("command", choices=COMMANDS, metavar="COMMAND", help="one of the commands below")
-    parser.add_argument("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    parser.add_argument("command", metavar="COMMAND", help="one of the commands below")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="OPTIONS", help=argparse.SUPPRESS)
     return parser
 
 
@@ -127,6 +145,12 @@ def _reader_has_gone() -> bool:
     return True
 
 
+def _known_command(name: str) -> str:
+    from espnet_diverse.option_checks import hint
+
+    return hint(name, list(COMMANDS), "espnet-diverse")
+
+
 def _unpack_model(args: argparse.Namespace) -> None:
     """Replace a packed model, or a name, given as --model_dir by the directory that it is unpacked to."""
     model_dir = getattr(args, "model_dir", None)
@@ -177,7 +201,10 @@ def main(arguments: list[str] | None = None) -> int:
 
         complete(COMMANDS, command_parser)
     atexit.register(_reader_has_gone)  # of --help too, which ends the process
-    args = _parser().parse_args(arguments)
+    parser = _parser()
+    args = parser.parse_args(arguments)
+    if args.command not in COMMANDS:
+        parser.exit(1, f"{parser.prog}: error: unknown command {args.command!r}; {_known_command(args.command)}\n")
     keep_freed_memory()  # here and not above, so that an import of this module changes nothing of the process
     fast_start()
     return run_command(args.command, args.arguments)

@@ -1,6 +1,5 @@
 """The steps of a plan: commands of espnet-diverse, run in this process, and other programs."""
 
-import argparse
 import contextlib
 import logging
 import os
@@ -12,7 +11,7 @@ import warnings
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from espnet_diverse.bin.main import COMMANDS, command_parser, run_command
+from espnet_diverse.bin.main import COMMANDS, Parser, command_parser, run_command
 from espnet_diverse.bin.options import settle_model
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.stage_cache import StageRecord, is_data_directory
@@ -162,14 +161,14 @@ class Program:
         return 1 if code == 2 else code
 
 
-class _Parser(argparse.ArgumentParser):
+class _Parser(Parser):
     """A parser that raises ConfigError instead of ending the process, and has no --help."""
 
     def __init__(self, **options):
         super().__init__(add_help=False, **options)
 
     def error(self, message: str) -> None:
-        raise ConfigError(f"{self.prog}: {message}")
+        raise ConfigError(f"{self.prog}: {message}; {self.advice(message)}")
 
 
 @contextlib.contextmanager

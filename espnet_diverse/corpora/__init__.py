@@ -27,6 +27,7 @@ from pathlib import Path
 from types import ModuleType
 
 from espnet_diverse.errors import ConfigError, DataError
+from espnet_diverse.option_checks import hint
 
 CORPORA = {
     "aishell": "espnet_diverse.corpora.aishell",
@@ -165,7 +166,7 @@ def load_corpus(name: str) -> ModuleType:
         ConfigError: The corpus is unknown; the message lists the known ones.
     """
     if name not in CORPORA:
-        known = f"known: {', '.join(CORPORA)}"
+        known = hint(name, list(CORPORA), "prepare")
         if name.rpartition(".")[2].lower() in ("csv", "tsv", "jsonl"):
             known = "a csv, tsv or jsonl file is prepared by: espnet-diverse prepare table FILE"
         raise ConfigError(f"unknown corpus {name!r}; {known}")

@@ -6,6 +6,7 @@ A fragment has ESPnet's keys and nothing else. Mappings are merged; lists and sc
 of an earlier one. The file and line (or `--set`) of every key is kept, so that errors can name it.
 """
 
+import difflib
 import logging
 import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -189,10 +190,18 @@ def _find_one(name: str, folders: list[Path]) -> Path:
         return found[0]
     inside = Path(name).parent
     there = sorted({path.stem for folder in folders for path in (folder / inside).glob("*.yaml")})
+    shared = sorted({f"{path.parent.name}/{path.stem}" for folder in folders for path in folder.glob("*/*.yaml")})
+    stem = name.removesuffix(".yaml")
+    alike = [one for one in shared if one.endswith(f"/{stem}")]
     if there:
+        alike += [str(inside / near) for near in difflib.get_close_matches(Path(stem).name, there, n=1)]
+    else:
+        alike += difflib.get_close_matches(stem, shared, n=1)
+    if alike:
+        known = f"did you mean {alike[0]}?"
+    elif there:
         known = f"{inside} has: {' '.join(there)}"
     else:
-        shared = sorted({f"{path.parent.name}/{path.stem}" for folder in folders for path in folder.glob("*/*.yaml")})
         known = f"known: {' '.join(shared) or 'none'}"
     looked = " and ".join(str(folder.resolve()) for folder in folders)
     raise ConfigError(f"configuration fragment {name!r} is not found in {looked}; {known}")

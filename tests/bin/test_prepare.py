@@ -179,7 +179,7 @@ def test_no_source_and_unknown_corpus(tmp_path, capsys):
     assert main(["prepare", "aishell", "--output_dir", str(tmp_path / "data")]) == 1
     assert "no unique corpus is given; give exactly one of" in capsys.readouterr().err
     assert main(["prepare", "aishel", "--output_dir", str(tmp_path / "data")]) == 1
-    assert "unknown corpus 'aishel'; known: aishell" in capsys.readouterr().err
+    assert "unknown corpus 'aishel'; did you mean 'aishell'?" in capsys.readouterr().err
 
 
 def test_synthetic_corpus_and_download_go_to_downloads(tmp_path, monkeypatch):

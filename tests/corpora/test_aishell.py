@@ -145,7 +145,7 @@ def test_wrong_encoding(aishell_tree):
 
 
 def test_unknown_corpus():
-    with pytest.raises(ConfigError, match="unknown corpus 'aishel'; known: aishell"):
+    with pytest.raises(ConfigError, match=r"unknown corpus 'aishel'; did you mean 'aishell'\?$"):
         load_corpus("aishel")
     for name in ("csv", "recordings.TSV"):
         with pytest.raises(

@@ -145,9 +145,15 @@ def test_a_file_in_another_encoding_is_refused(write):
         merge(["a"])
 
 
+@pytest.mark.parametrize("name", ["attention/sdmaa", "atention/sdma", "sdma", "attention/sdm.yaml"])
+def test_an_unknown_fragment_names_the_nearest(write, name):
+    with pytest.raises(ConfigError, match=rf"fragment '{name}' is not found in .*; did you mean attention/sdma\?$"):
+        merge([name])
+
+
 def test_an_unknown_fragment_lists_those_in_its_folder(write):
-    with pytest.raises(ConfigError, match=r"fragment 'attention/sdmaa' is not found in .*; attention has: .*sdma sma"):
-        merge(["attention/sdmaa"])
+    with pytest.raises(ConfigError, match=r"fragment 'attention/foo' is not found in .*; attention has: .*sdma sma"):
+        merge(["attention/foo"])
     with pytest.raises(ConfigError, match=r"'nowhere/x' is not found in .*; known: .*attention/sdma .*model/tiny"):
         merge(["nowhere/x"])
     with pytest.raises(ConfigError, match="a configuration fragment has an empty name"):
