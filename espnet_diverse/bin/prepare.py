@@ -189,7 +189,7 @@ def run(args: argparse.Namespace) -> int:
             summaries = format_data(sets, args.output_dir, formatting, pool or args.nj)
     except FaultsError as error:
         if args.report is None:
-            raise
+            raise FaultsError(error.faults, "--report FILE lists all") from error
         write_text(args.report, "".join(f"{fault}\n" for fault in error.faults))
         raise DataError(f"{error} (all are listed in {args.report})") from error
     for name, summary in summaries.items():

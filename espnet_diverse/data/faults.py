@@ -61,20 +61,26 @@ class Fault:
 
 
 class FaultsError(DataError):
-    """Several faults: the message lists the first few and counts the rest, the attribute `faults` has all."""
+    """Several faults: the message lists the first few and counts the rest, the attribute `faults` has all.
 
-    def __init__(self, faults: Sequence[Fault]):
+    Args:
+        faults: The faults.
+        listed: What lists all of them, for the message; needed where there are more than it has.
+    """
+
+    def __init__(self, faults: Sequence[Fault], listed: str = ""):
         self.faults = list(faults)
         named = "; ".join(str(fault) for fault in self.faults[:NAMED])
         more = len(self.faults) - NAMED
-        rest = f"; and {more} more" if more > 0 else ""
+        where = f" ({listed})" if listed else ""
+        rest = f"; and {more} more{where}" if more > 0 else ""
         super().__init__(f"{len(self.faults)} faults: {named}{rest}" if len(self.faults) > 1 else named)
 
 
-def refuse(faults: Sequence[Fault]) -> None:
-    """Raise one `FaultsError` for all `faults`; return if there are none."""
+def refuse(faults: Sequence[Fault], listed: str = "") -> None:
+    """Raise one `FaultsError` for all `faults`, see there for `listed`; return if there are none."""
     if faults:
-        raise FaultsError(faults)
+        raise FaultsError(faults, listed)
 
 
 def parse_actions(words: Iterable[str]) -> dict[str, str]:

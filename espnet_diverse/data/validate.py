@@ -55,7 +55,10 @@ def validate(
     Raises:
         FaultsError: There are faults; its message names the first few and counts the rest, see `find_faults`.
     """
-    refuse(decisive(find_faults(source, read_audio, nj, rate, decode, features)))
+    faults = decisive(find_faults(source, read_audio, nj, rate, decode, features))
+    of_model = features or any(fault.kind == "rate" for fault in faults)  # which the command does not know
+    listed = isinstance(source, Path) and not of_model
+    refuse(faults, f"espnet-diverse validate {source} lists all" if listed else "")
 
 
 def find_faults(

@@ -150,6 +150,7 @@ def test_all_faults_are_listed_on_request(tmp_path, corpus_dir, prepare, capsys)
     assert f"8 faults: {corpus_dir}" in (message := capsys.readouterr().err)
     assert f"; and 5 more (all are listed in {report})" in message
     assert len(report.read_text().splitlines()) == 8
+    assert prepare() == 1 and capsys.readouterr().err.endswith("; and 5 more (--report FILE lists all)\n")
 
 
 @pytest.mark.parametrize(

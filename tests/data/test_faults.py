@@ -17,6 +17,10 @@ def test_faults_are_named_and_counted():
     named = "text: utt0: bad; text: utt1: bad; text: utt2: bad"
     assert str(caught.value) == f"5 faults: {named}; and 2 more"
     assert caught.value.faults == faults
+    with pytest.raises(DataError, match="; and 2 more .X lists all.$"):
+        refuse(faults, "X lists all")
+    with pytest.raises(DataError, match="^3 faults: [^(]*$"):
+        refuse(faults[:3], "X lists all")
 
 
 def test_actions_can_be_changed_by_kind():

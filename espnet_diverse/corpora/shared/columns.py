@@ -45,6 +45,8 @@ def find_columns(table: Table, selection: Selection) -> tuple[dict[str, str], li
     found: dict[str, str] = {}
     faults: list[Fault] = []
     has = f"it has {', '.join(filter(None, table.columns)) or 'none'}"
+    if len(table.columns) == 1:
+        has += " alone: a tab separates columns in tsv, a comma or semicolon in csv"
     for ours in COLUMNS:
         theirs = _matching(table, ours, named)
         if len(theirs) == 1:

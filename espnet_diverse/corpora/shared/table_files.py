@@ -68,7 +68,7 @@ def _tables_in(folder: Path) -> list[str]:
 def _read_csv(table: Table, lines: list[tuple[int, str]]) -> None:
     first = lines[0][1] if lines else ""
     delimiter = ";" if ";" in first and "," not in first else ","
-    _add_records(table, _csv_records(table, (f"{line}\n" for _, line in lines), delimiter))
+    _add_records(table, _csv_records(table, (f"{line}\n" for _, line in lines), delimiter), quoted=True)
 
 
 def _csv_records(table: Table, lines: Iterable[str], delimiter: str) -> Iterator[tuple[int, list[str]]]:
@@ -88,11 +88,11 @@ def _csv_records(table: Table, lines: Iterable[str], delimiter: str) -> Iterator
 
 
 def _read_tsv(table: Table, lines: list[tuple[int, str]]) -> None:
-    _add_records(table, ((number, line.split("\t") if line.strip() else []) for number, line in lines))
+    _add_records(table, ((number, line.split("\t") if line.strip() else []) for number, line in lines), quoted=False)
 
 
-def _add_records(table: Table, records: Iterable[tuple[int, list[str]]]) -> None:
-    """Add records to a table, the first of which is its header."""
+def _add_records(table: Table, records: Iterable[tuple[int, list[str]]], quoted: bool) -> None:
+    """Add records to a table, the first of which is its header; `quoted` says whether fields may be quoted."""
     for number, fields in records:
         if not fields:
             continue
@@ -100,7 +100,9 @@ def _add_records(table: Table, records: Iterable[tuple[int, list[str]]]) -> None
             table.columns = [name.strip() for name in fields]
             _refuse_twice(table, number)
         elif len(fields) != len(table.columns):
-            what = f"has {len(fields)} fields, and the header has {len(table.columns)}; quote a field with a separator"
+            named = f"the header has {len(table.columns)}, {' '.join(table.columns)}"
+            todo = "quote a field with a separator" if quoted else "tabs separate them, and a field cannot have one"
+            what = f"has {len(fields)} fields, and {named}; {todo}"
             table.faults.append(Fault(str(table.path), number, what))
         else:
             table.rows.append(Row(number, dict(zip(table.columns, fields, strict=True))))

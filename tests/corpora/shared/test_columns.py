@@ -53,6 +53,8 @@ def test_a_duration_is_read_beside_a_start_alone(caplog):
 def test_faults_name_all_columns():
     has = "it has wav, text"
     assert find(["wav", "text"])[1] == [f"t.csv: has no column 'audio'; {has}; name one with --columns audio=NAME"]
+    one = find(["audio text"])[1][0]
+    assert "it has audio text alone: a tab separates columns in tsv, a comma or semicolon in csv; name one" in one
     assert find(["wav", "text"], (("audio", "wave"),))[1] == [f"t.csv: has no column 'wave'; {has}"]
     assert find(["path", "file", "text"])[1] == [
         "t.csv: path and file could be audio; choose with --columns audio=path"

@@ -54,11 +54,17 @@ def test_all_faults_of_rows_are_found_and_the_others_read(tmp_path):
     path = tmp_path / "t.csv"
     todo = "write a quotation mark in a quoted field twice, and close what is opened"
     assert sorted(map(str, table.faults)) == [
-        f"{path}:2: has 3 fields, and the header has 2; quote a field with a separator",
+        f"{path}:2: has 3 fields, and the header has 2, audio text; quote a field with a separator",
         f"{path}:3: is no csv (',' expected after '\"'); {todo}",
         f"{path}:5: not utf-8 at byte offset 48 (its encoding is unknown); convert the file with iconv",
         f"{path}:6: is no csv (unexpected end of data); {todo}",
     ]
+
+
+def test_advice_for_a_tsv_is_not_that_for_a_csv(tmp_path):
+    (fault,) = read(tmp_path, "t.tsv", b"audio\ttext\na.wav\tx\ty\n").faults
+    todo = "tabs separate them, and a field cannot have one"
+    assert str(fault) == f"{tmp_path}/t.tsv:2: has 3 fields, and the header has 2, audio text; {todo}"
 
 
 def test_faults_of_json(tmp_path):
