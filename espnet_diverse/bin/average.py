@@ -7,6 +7,8 @@ from pathlib import Path
 from espnet_diverse.bin.options import fragments
 from espnet_diverse.errors import ConfigError, ModelError
 
+OPENS_PACKED_MODELS = True  # it refuses them
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this command."""
@@ -51,6 +53,9 @@ def run(args: argparse.Namespace) -> int:
     """Average and print the path of the result."""
     from espnet_diverse.training.averaging import average
 
+    if not args.model_dir.is_dir():
+        what = "is no directory of a run, which has the epochs; a packed model has one set of weights"
+        raise ConfigError(f"{args.model_dir}: {what}: average before `espnet-diverse pack`")
     print(average(args.model_dir, args.metric, args.number))
     return 0
 

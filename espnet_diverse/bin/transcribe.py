@@ -32,6 +32,7 @@ TASKS = ("asr", "st", "s2t")
 OPENS_PACKED_MODELS = True
 _OLDER_TASKS = {"transcribe": "asr", "translate": "st"}
 _MANY = ("txt", "trn")  # formats in which several recordings can be printed
+_OF_WORDS = ("json", "srt", "vtt", "all")  # formats that the times of words change
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -60,7 +61,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="txt",
         help="json contains everything (default: txt)",
     )
-    out.add_argument("--word_timestamps", action="store_true", help="add the times of words to json, srt and vtt")
+    words = "times of words in json, and shorter cues in srt and vtt"
+    out.add_argument("--word_timestamps", action="store_true", help=words)
     options.add_search_options(parser, SPEECH_SEARCHES)
     options.add_fusion(parser)
     options.add_device_options(parser)
@@ -89,6 +91,9 @@ def run(args: argparse.Namespace) -> int:
     check_stream_options(args)
     if args.stream:
         return run_stream(args)
+    if args.word_timestamps and args.output_format not in _OF_WORDS:
+        has = f"--word_timestamps changes nothing in --output_format {args.output_format}"
+        raise ConfigError(f"{has}; give one of {' '.join(_OF_WORDS)}, or leave it out")
     recordings = find_recordings(args.sources, args.list)
     if args.output_dir is None and (args.output_format == "all" or args.output_format not in _MANY and recordings[1:]):
         many = f" of {len(recordings)} recordings" if recordings[1:] else ""

@@ -18,6 +18,16 @@ def test_what_is_read_and_written_is_there_after_the_run(tiny_run, parse):
     assert all(path.exists() for path in module.inputs(args) + module.outputs(args))
 
 
+def test_a_packed_model_has_no_epochs(tmp_path, capfd):
+    (tmp_path / "model.zip").write_bytes(b"PK")
+    for name in ("model.zip", "nowhere"):
+        assert main(["average", str(tmp_path / name)]) == 1
+        what = "is no directory of a run, which has the epochs; a packed model has one set of weights: average before "
+        assert capfd.readouterr().err == (
+            f"espnet-diverse average: error: {tmp_path / name}: {what}`espnet-diverse pack`\n"
+        )
+
+
 def test_a_criterion_that_was_not_kept_is_one_line(tiny_run, capfd):
     assert main(["average", str(tiny_run.model_dir), "--metric", "valid.wer"]) == 1
     error = capfd.readouterr().err

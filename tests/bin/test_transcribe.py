@@ -212,6 +212,7 @@ def test_what_failed_takes_no_transcript_along(tiny_run, tmp_path, capsys):
         ([], "no recording is named; give files, folders, - for standard input, or --list"),
         (["gone.wav"], "gone.wav: no such audio file; correct the path or get the file"),
         (["a.wav", "b.wav"], "none of 2 recordings could be transcribed; first a.wav: no such audio file"),
+        (["a.wav", "--word_timestamps"], "--word_timestamps changes nothing in --output_format txt; give one of json "),
         (["a.wav", "--output_format", "all"], "--output_format all needs --output_dir, the directory to write to"),
         (["a.wav", "b.wav", "--output_format", "srt"], "--output_format srt of 2 recordings needs --output_dir"),
         (
