@@ -14,13 +14,14 @@ if TYPE_CHECKING:
 
 
 def add_cluster(parser: argparse.ArgumentParser) -> None:
-    """Declare --cluster; `workers` starts it."""
+    """Declare --cluster, after --nj where the command has that; `workers` starts it."""
+    place = ", and takes the place of --nj" if "--nj" in parser._option_string_actions else ""
     parser.add_argument(
         "--cluster",
         metavar="NAME_OR_FILE",
         default="",
         help="spread the work over a cluster: local, slurm, ssh or kubernetes of conf/cluster, or a YAML file; needs "
-        "the extra cluster, and takes the place of --nj (default: this machine alone)",
+        f"the extra cluster{place} (default: this machine alone)",
     )
 
 

@@ -1,4 +1,4 @@
-"""Pack the model of a run into one file with a model card; ESPnet can read it, and every command takes it as MODEL.
+"""Pack the model of a run into one file with a model card; ESPnet can read it, and commands that use a model take it.
 
 The card states what the files of the run contain: parameters, attention, languages, domains, scores and the commands
 that produced them. The options below add the rest.

@@ -14,7 +14,7 @@ from espnet_diverse.errors import ConfigError
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this command."""
     options.add_model(parser, "a run of task lm, or of the task of the hypotheses, or a packed model")
-    parser.add_argument("--decode_dir", type=Path, required=True, help="directory that decode wrote with --nbest")
+    parser.add_argument("--decode_dir", type=Path, required=True, help="directory that `decode --nbest N` wrote")
     parser.add_argument(
         "--data_dir", type=Path, help="data directory that was decoded; not needed for most language models"
     )

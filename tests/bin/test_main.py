@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 
@@ -35,6 +36,13 @@ def test_every_command_is_a_module_with_help(capsys):
         main(["no_such_command"])
     said = "espnet-diverse: error: unknown command 'no_such_command'; known: prepare validate combine "
     assert stopped.value.code == 1 and capsys.readouterr().err.startswith(said)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_names_options_that_the_command_has(command):
+    _, parser = command_parser(command)
+    shown = re.sub(r"`(train|decode) [^`]*`", "", f"{parser.description} {parser.format_help()}")
+    assert set(re.findall(r"--[a-z_]+\b", shown)) - {"--int"} <= set(parser._option_string_actions)
 
 
 @pytest.mark.parametrize(
