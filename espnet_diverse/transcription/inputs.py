@@ -1,8 +1,9 @@
 """The recordings that a user names: files, folders, standard input, or a list with languages and domains.
 
 Outputs are named after their recordings, without the suffix. Where several would share a name (ignoring case, as some
-file systems do), they keep the suffix, a.wav and a.mp3; those that still share one are numbered in order, a.wav-2. A
-name depends on the recordings that were named, not on whether they could be read.
+file systems do), they keep the suffix, a.wav and a.mp3; those that still share one begin with the folders that tell
+them apart, anna-a.wav and ben-a.wav, and are numbered in order if that does not, a.wav-2. A name depends on the
+recordings that were named, not on whether they could be read.
 """
 
 import logging
@@ -186,9 +187,9 @@ def _named(found: Sequence[Recording]) -> list[Recording]:
     stems = [_short(Path(one.name).stem) for one in found]
     shared = Counter(stem.casefold() for stem in stems)
     taken, recordings = {_RESERVED_NAME}, []
-    for one, stem in zip(found, stems, strict=True):
+    for one, stem, whole in zip(found, stems, _with_folders(found), strict=True):
         clear = shared[stem.casefold()] == 1 and stem.casefold() != _RESERVED_NAME
-        base = name = stem if clear else _short(one.name)
+        base = name = stem if clear else _short(whole)
         number = 1
         while name.casefold() in taken:
             number += 1
@@ -196,6 +197,20 @@ def _named(found: Sequence[Recording]) -> list[Recording]:
         taken.add(name.casefold())
         recordings.append(one._replace(name=name))
     return recordings
+
+
+def _with_folders(found: Sequence[Recording]) -> list[str]:
+    """Names with their suffix; where files of several folders share one, behind the folders that differ."""
+    folders: dict[str, set[str]] = {}
+    for one in found:
+        folders.setdefault(one.name.casefold(), set()).add(_folder(one.path))
+    common = {name: os.path.commonpath(several) for name, several in folders.items()}
+    below = [os.path.relpath(_folder(one.path), common[one.name.casefold()]) for one in found]
+    return ["-".join([*Path(part).parts, one.name]) for part, one in zip(below, found, strict=True)]
+
+
+def _folder(path: str) -> str:
+    return str(Path(os.path.normpath(Path.cwd() / path.replace("\0", ""))).parent)
 
 
 def _short(name: str) -> str:

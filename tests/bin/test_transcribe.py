@@ -160,10 +160,10 @@ def test_all_formats_of_several_files(tiny_run, tmp_path):
     (out / "a.wav.txt").write_text("of an earlier run")
     arguments = (tmp_path / "in", *HOW, "--output_dir", out, "--output_format", "all", "--word_timestamps")
     assert call(tiny_run.model_dir, *arguments) == 0
-    stems, formats = ("a.wav", "a.wav-2", "failures.wav"), ("txt", "json", "srt", "vtt", "tsv", "trn")
+    stems, formats = ("a.wav", "x-a.wav", "failures.wav"), ("txt", "json", "srt", "vtt", "tsv", "trn")
     expected = {f"{stem}.{format}" for stem in stems for format in formats} | {"failures.json"}
     assert {path.name for path in out.iterdir()} == expected
-    text = (out / "a.wav-2.txt").read_text()
+    text = (out / "x-a.wav.txt").read_text()
     assert text and (out / "a.wav.txt").read_text() == text
     assert (out / "failures.wav.trn").read_text() == f"{text.strip()} (failures.wav)\n"
     words = json.loads((out / "a.wav.json").read_text())["segments"][0]["words"]

@@ -58,9 +58,15 @@ def test_no_two_outputs_share_a_name(here):
     sources = ["x/a.wav", "x/a.mp3", "y/a.wav", "b.wav", "y/A.WAV", "a.wav.flac", "failures.wav", "c/stdin.wav", "-"]
     found = find_recordings(sources)
     assert paths(found) == sources
-    expected = ["a.wav", "a.mp3", "a.wav-2", "b", "A.WAV-3", "a.wav-4", "failures.wav", "stdin.wav", "stdin"]
+    expected = ["x-a.wav", "a.mp3", "y-a.wav", "b", "y-A.WAV-2", "a.wav", "failures.wav", "stdin.wav", "stdin"]
     assert names(found)[:7] == expected[:7]
     assert len({name.casefold() for name in names(found)}) == len(found)
+
+
+def test_names_show_the_folders_that_differ(here):
+    touch("in/anna/day 1/001.wav", "in/ben/day 1/001.wav", "in/ben/day 1/002.wav", "in/001.wav")
+    assert names(find_recordings(["in"])) == ["001.wav", "anna-day 1-001.wav", "ben-day 1-001.wav", "002"]
+    assert names(find_recordings(["in/ben", "in/001.wav"])) == ["ben-day 1-001.wav", "002", "001.wav"]
 
 
 def test_what_is_named_twice_is_taken_once(here):
