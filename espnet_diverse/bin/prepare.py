@@ -29,7 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="SOURCE",
         help="directory of the unpacked official release; the file of a table; name or directory of a dataset (hf); "
-        "directory or file of manifests (lhotse); a data directory or a folder of several (kaldi)",
+        "directory or file of manifests (lhotse); a data directory or a folder of several (kaldi). Paths of audio are "
+        "relative to the table, and in wav.scp and manifests of lhotse to the working directory",
     )
     parser.add_argument("--corpus_dir", type=Path, metavar="SOURCE", help="another spelling of SOURCE")
     parser.add_argument(
