@@ -168,6 +168,7 @@ class BeamSearch:
         if ctc:
             ctc_scores = ctc.score(candidates)
             total = total.add(ctc_scores, alpha=options.ctc_weight)
+            total = total.masked_fill(_is_blank(total, candidates), -torch.inf)
         trusted = total if doubt is None else total - _at(doubt, candidates)
         return _best(total, trusted, candidates, ctc_scores, options.beam_size)
 
@@ -194,6 +195,12 @@ def _bonus(hotwords: HotwordScorer, weight: float, beam: Beam) -> tuple[Tensor, 
 def _at(x: Tensor, candidates: Tensor | None) -> Tensor:
     """Values (B, W, V) of the candidates (B, W, K); all of them where there are none."""
     return x if candidates is None else x.gather(-1, candidates)
+
+
+def _is_blank(total: Tensor, candidates: Tensor | None) -> Tensor:
+    """Where the candidates of `total` (B, W, K) are blanks. CTC ranks them last, which does not keep them out of a beam
+    that holds all candidates."""
+    return (torch.arange(total.size(-1), device=total.device) if candidates is None else candidates) == 0
 
 
 def _best(

@@ -212,6 +212,26 @@ def test_a_vocabulary_smaller_than_the_beam_is_no_error(build, sources):
     assert all(len(best) == 3 for best in found)
 
 
+@pytest.mark.parametrize("changed", [{}, {"ctc_weight": 1.0}, {"maxlenratio": -2}], ids=str)
+def test_no_hypothesis_holds_a_blank_where_all_tokens_fit_into_the_beam(build, sources, changed):
+    decoder, ctc = build(vocabulary=5)
+    option = options(**{"beam_size": 5, "nbest": 5} | changed)
+    theirs = [espnet(decoder, ctc, source, option) for source in sources]
+    assert any(0 in tokens for best in theirs for tokens, _ in best)  # below all others, and only to fill the beam
+    theirs = [[hyp for hyp in best if 0 not in hyp[0]] for best in theirs]
+    ours = batched(decoder, ctc, sources, option)
+    assert not any(0 in hyp.tokens for best in ours for hyp in best)
+    assert_same([best[: len(same)] for best, same in zip(ours, theirs, strict=True)], theirs)
+
+
+@pytest.mark.parametrize("size", [3, 20])  # with and without a choice of candidates
+def test_no_hypothesis_holds_a_blank_where_few_are_left(build, sources, size):
+    decoder, ctc = build(vocabulary=5)
+    found = batched(decoder, ctc, sources, options(beam_size=size, nbest=20, maxlenratio=-3))
+    assert all(best and not any(0 in hyp.tokens for hyp in best) for best in found)
+    assert all(len({tuple(hyp.tokens) for hyp in best}) == len(best) for best in found)
+
+
 def test_hypotheses_that_all_end_too_early_are_none(build, sources):
     decoder, ctc = build()
     found = batched(decoder, ctc, sources, options(minlenratio=-50, maxlenratio=-3))
