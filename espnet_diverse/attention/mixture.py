@@ -59,14 +59,24 @@ class Mixture(nn.Module):
             raise ValueError(f"{clusters} clusters make no mixture; give at least 1")
         self.gradient_scale = gradient_scale
         self.learning_rate_scale = learning_rate_scale
-        self.log_prior = nn.Parameter(torch.zeros(groups, clusters))
-        self.mean = nn.Parameter(torch.randn(groups, clusters, width) * width**-0.5)
-        self.log_var = nn.Parameter(torch.zeros(groups, clusters, width))
-        if init == "xavier":
+        self.log_prior = nn.Parameter(torch.empty(groups, clusters))
+        self.mean = nn.Parameter(torch.empty(groups, clusters, width))
+        self.log_var = nn.Parameter(torch.empty(groups, clusters, width))
+        self.init = init
+        self.reset_parameters()
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """Draw the centroids, and with `init="xavier"` all parameters; otherwise clusters begin equally probable."""
+        nn.init.zeros_(self.log_prior)
+        nn.init.normal_(self.mean, std=self.mean.size(-1) ** -0.5)
+        nn.init.zeros_(self.log_var)
+        if self.init == "xavier":
             for parameter in self.parameters():
                 nn.init.xavier_normal_(parameter)
-        with torch.no_grad():
-            self.mean.div_(learning_rate_scale)
+        self.mean.div_(self.learning_rate_scale)
+
+    espnet_initialization_fn = reset_parameters  # ESPnet's `init` draws all parameters anew, then calls this
 
     def components(self) -> tuple[Tensor, Tensor, Tensor]:
         """Return log prior (G, C), mean (G, C, D) and log variance (G, C, D), in float32 at least."""

@@ -26,6 +26,8 @@ class LearnedVariance(nn.Linear):
         nn.init.zeros_(self.weight)
         nn.init.constant_(self.bias, math.log(0.01))
 
+    espnet_initialization_fn = reset_parameters  # ESPnet's `init` draws all parameters anew, then calls this
+
     def forward(self, x: Tensor) -> Tensor:
         """x (B, T, M) -> variance (B, H, T)."""
         return linear_in_full_precision(self, x).exp().transpose(1, 2)

@@ -127,3 +127,13 @@ def test_time_and_memory_grow_linearly():
     linformer, softmax = build(max_length=1024, compressed_length=16), build_attention("softmax", 8, 2).double()
     assert max(growth(lambda time: linformer(*[inputs(1, time, 8)] * 3, None))) < 2.1
     assert max(growth(lambda time: softmax(*[inputs(1, time, 8)] * 3, None))) > 3.9
+
+
+def test_e_and_f_start_alike_with_any_initialisation_of_espnet():
+    from espnet2.torch_utils.initialize import initialize
+
+    module = build(compressed_length=5, max_length=20)
+    initialize(module, "normal")  # with a deviation of 0.02
+    bound = (6 / 25) ** 0.5
+    for weight in (module.core.time_k, module.core.time_v):
+        assert 0.8 * bound < float(weight.detach().abs().max()) <= bound

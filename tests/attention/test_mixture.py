@@ -4,6 +4,7 @@ import copy
 
 import pytest
 import torch
+from espnet2.torch_utils.initialize import initialize
 
 from espnet_diverse.attention import build_attention
 from espnet_diverse.attention.mixture import Mixture
@@ -28,6 +29,16 @@ def test_xavier_starts_as_the_released_code_does():
     assert float(mean.std()) == pytest.approx((2 / (8 * 64 + 8 * 64)) ** 0.5, rel=0.05)
     assert float(log_var.std()) == pytest.approx((2 / (8 * 64 + 8 * 64)) ** 0.5, rel=0.05)
     assert float(log_prior.std()) == pytest.approx((2 / (8 + 8)) ** 0.5, rel=0.2)
+
+
+@pytest.mark.parametrize("init", ["xavier_uniform", "normal", "chainer"])
+@pytest.mark.parametrize("own", ["normal", "xavier"])
+def test_espnets_initialisation_does_not_change_how_clusters_start(own, init):
+    torch.manual_seed(0)
+    mixture = Mixture(8, 8, 64, own, learning_rate_scale=10.0)
+    before = [float(p.detach().std()) for p in mixture.components()]
+    initialize(mixture, init)
+    assert [float(p.detach().std()) for p in mixture.components()] == pytest.approx(before, rel=0.3)
 
 
 def gradients(module, x):

@@ -40,11 +40,18 @@ class FlowStep(nn.Module):
 
     def __init__(self, latent: int, groups: int, net: ConditionedTransformer, width: int):
         super().__init__()
-        self.log_scale, self.bias = nn.Parameter(torch.zeros(latent)), nn.Parameter(torch.zeros(latent))
-        self.weight = nn.Parameter(nn.init.orthogonal_(torch.empty(latent // groups, latent // groups)))
+        self.log_scale, self.bias = nn.Parameter(torch.empty(latent)), nn.Parameter(torch.empty(latent))
+        self.weight = nn.Parameter(torch.empty(latent // groups, latent // groups))
         self.net, self.to_scale_and_bias = net, nn.Linear(width, latent)
-        nn.init.zeros_(self.to_scale_and_bias.weight)
-        nn.init.zeros_(self.to_scale_and_bias.bias)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw a rotation; ActNorm and the coupling begin as the identity."""
+        nn.init.orthogonal_(self.weight)
+        for zero in (self.log_scale, self.bias, *self.to_scale_and_bias.parameters()):
+            nn.init.zeros_(zero)
+
+    espnet_initialization_fn = reset_parameters  # ESPnet's `init` draws all parameters anew, then calls this
 
     def forward(self, x: Tensor, valid: Tensor, source: Source) -> tuple[Tensor, Tensor]:
         """x (B, T, Z), valid (B, T) -> y (B, T, Z) and the log-determinant (B,)."""

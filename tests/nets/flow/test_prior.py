@@ -2,6 +2,7 @@
 
 import math
 
+import pytest
 import torch
 
 from espnet_diverse.functional.flows import normal_log_density
@@ -49,10 +50,15 @@ def test_padding_changes_nothing_and_a_batch_gives_what_its_sentences_give(build
         close(sampled, prior.sample(z, valid, source)[row : row + 1, :length])
 
 
-def test_it_begins_as_a_rotation(source, valid):
+@pytest.mark.parametrize("init", [None, "xavier_uniform", "chainer"])
+def test_it_begins_as_a_rotation(source, valid, init):
+    from espnet2.torch_utils.initialize import initialize
+
     from espnet_diverse.nets.flow.decoder import FlowDecoder
 
     prior = FlowDecoder(9, 16, attention_heads=2, num_blocks=1).prior.eval().double()
+    if init is not None:
+        initialize(prior, init)
     z = torch.randn(2, 4, 64, dtype=torch.float64)
     zero = torch.zeros_like(z)
     close(prior.log_density(z, valid, source), normal_log_density(z, zero, zero, valid))
