@@ -1,10 +1,13 @@
-"""The optimizers of a training, in PyTorch's fused form where there is one."""
+"""The optimizers of a training, in PyTorch's fused form where there is one, and which parameters they leave."""
 
 from argparse import Namespace
+from collections.abc import Sequence
 
 from torch import nn
 from torch.autograd.graph import increment_version
 from torch.optim import Optimizer
+
+from espnet_diverse.errors import ConfigError
 
 FUSED = ("adam", "adamw")
 """Names of optimizers of which PyTorch has a fused form for CPUs and GPUs."""
@@ -24,7 +27,11 @@ class FusedOptimizers:
         Args:
             args: Arguments of the task; they are not changed.
             model: The model.
+
+        Raises:
+            ConfigError: `freeze_param` names what the model does not have, or leaves nothing to train.
         """
+        freeze(model, args.freeze_param)
         options = args.optim_conf
         if args.optim in FUSED and not options.keys() & {"fused", "foreach", "differentiable"}:
             args = Namespace(**{**vars(args), "optim_conf": {**options, "fused": True}})
@@ -32,6 +39,32 @@ class FusedOptimizers:
         for optimizer in optimizers:
             optimizer.register_step_post_hook(_raise_versions)
         return optimizers
+
+
+def freeze(model: nn.Module, names: str | Sequence[str]) -> None:
+    """Freeze parameters of `model`, as ESPnet does for `freeze_param`, and shared ones by each of their names.
+
+    ESPnet knows a shared parameter by its first name alone, such as decoder.embed for decoder.output_layer, and takes a
+    name that the model does not have for nothing to freeze.
+
+    Args:
+        model: The model.
+        names: Names of parameters or modules, or one name.
+
+    Raises:
+        ConfigError: The model has nothing of that name, or no parameter is left to train.
+    """
+    parameters = dict(model.named_parameters(remove_duplicate=False))
+    names = [names] if isinstance(names, str) else names
+    for name in names:
+        found = [p for full, p in parameters.items() if full == name or full.startswith(f"{name}.")]
+        if not found:
+            parts = " ".join(dict.fromkeys(full.partition(".")[0] for full in parameters))
+            raise ConfigError(f"freeze_param: the model has nothing under the name {name!r}; it has: {parts}")
+        for parameter in found:
+            parameter.requires_grad_(False)
+    if names and not any(parameter.requires_grad for parameter in parameters.values()):
+        raise ConfigError(f"freeze_param {' '.join(names)} leaves no parameter to train; freeze less")
 
 
 def _raise_versions(optimizer: Optimizer, *_) -> None:

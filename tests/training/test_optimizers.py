@@ -4,8 +4,11 @@ from argparse import Namespace
 
 import pytest
 import torch
+from torch import nn
 
 from espnet_diverse.attention.update_counter import UpdateCounter
+from espnet_diverse.errors import ConfigError
+from espnet_diverse.training.optimizers import freeze
 from espnet_diverse.training.tasks import MTTask
 
 
@@ -21,6 +24,7 @@ COMMON = {
     "num_optimizers": 1,
     "exclude_weight_decay": False,
     "exclude_weight_decay_conf": {},
+    "freeze_param": [],
 }
 
 
@@ -71,3 +75,43 @@ def test_a_run_that_began_without_it_goes_on_without_it():
     (_, fused), (_, plain) = trained(True), trained(False)
     fused.load_state_dict(plain.state_dict())
     assert fused.param_groups[0]["fused"] is False
+
+
+def decoder():
+    """A net whose output layer has the weight of its embedding."""
+    torch.manual_seed(0)
+    net = nn.ModuleDict({"embed": nn.Embedding(5, 4), "hidden": nn.Linear(4, 4), "output_layer": nn.Linear(4, 5)})
+    net["output_layer"].weight = net["embed"].weight
+    return net
+
+
+@pytest.mark.parametrize("frozen", ["output_layer", ["embed", "hidden.bias"], ["output_layer.weight", "hidden"]])
+@pytest.mark.parametrize("options", [{}, {"exclude_weight_decay": True}, {"optim": "sgd"}], ids=str)
+def test_frozen_parameters_stay_by_each_of_their_names(frozen, options, monkeypatch):
+    for name, value in ({"freeze_param": frozen} | options).items():
+        monkeypatch.setitem(COMMON, name, value)
+    net = decoder()
+    before = {name: value.clone() for name, value in net.state_dict().items()}
+    adam = optimizer(net, lr=0.1, weight_decay=0.1)
+    for _ in range(3):
+        adam.zero_grad()
+        net["output_layer"](net["hidden"](net["embed"].weight)).square().sum().backward()
+        adam.step()
+    after = net.state_dict()
+    kept = {name for name in before if torch.equal(before[name], after[name])}
+    expected = {name for name in before if name.startswith(frozen if isinstance(frozen, str) else tuple(frozen))}
+    expected |= {"embed.weight", "output_layer.weight"}  # of which each of the three has a name
+    assert kept == expected
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (["embde"], "freeze_param: the model has nothing under the name 'embde'; it has: embed hidden output_layer"),
+        (["hidden", "emb"], "the model has nothing under the name 'emb'"),
+        (["embed", "hidden", "output_layer"], "freeze_param embed hidden output_layer leaves no parameter to train"),
+    ],
+)
+def test_what_cannot_be_frozen_is_refused(names, said):
+    with pytest.raises(ConfigError, match=said):
+        freeze(decoder(), names)
