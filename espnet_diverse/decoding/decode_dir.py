@@ -37,8 +37,8 @@ def decode(
 ) -> Collection[Result]:
     """Decode a data directory, write the results and print a summary.
 
-    Writes text, score, nbest.jsonl if there are several hypotheses of an utterance, failures.json (reason by utterance)
-    and decode.json (the numbers of `results.summary`). An utterance that fails does not affect the others; an utterance
+    Writes text, score, nbest.jsonl if several hypotheses are asked for, failures.json (reason by utterance) and
+    decode.json (the numbers of `results.summary`). An utterance that fails does not affect the others; an utterance
     without a hypothesis gets an empty text.
 
     Args:
@@ -73,7 +73,7 @@ def decode(
         utterance, failure = next(iter(failures.items()))
         raise DataError(f"{data_dir}: none of {len(jobs)} utterances could be decoded; first {utterance}: {failure}")
     numbers = summary(results.values(), elapsed)
-    write_results(Without(results, failures), {**numbers, "device": search.device}, output_dir)
+    write_results(Without(results, failures), {**numbers, "device": search.device}, output_dir, search.nbest > 1)
     for utterance, failure in failures.items():
         logging.warning("%s was not decoded: %s", utterance, failure)
     print(line(numbers))

@@ -47,6 +47,7 @@ class Search:
         table: Table of the data directory that names the inputs.
         batch_size: 1; utterances are searched one at a time.
         batch_frames: 0.
+        nbest: Number of hypotheses that are asked for.
     """
 
     table = "wav.scp"
@@ -55,7 +56,7 @@ class Search:
     def __init__(self, speech2text, conditions: KnownConditions, rate: int | None):
         self.speech2text = speech2text
         self.conditions, self.rate = conditions, rate
-        self.device = speech2text.device
+        self.device, self.nbest = speech2text.device, speech2text.nbest
 
     def __call__(self, source: NDArray, conditions: Mapping[str, int]) -> list[tuple]:
         """Decode one utterance.

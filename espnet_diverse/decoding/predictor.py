@@ -65,7 +65,7 @@ class Predictor:
         ctc: CTC module over the output text; None for a model without it, and for a multitask model.
         conditions: The conditions that the model depends on.
         table: Table of a data directory that names the inputs.
-        batch_size: Default number of utterances in a batch.
+        batch_size, nbest: Default numbers of utterances in a batch, and of hypotheses that are asked for.
         batch_frames: Maximum number of frames in a batch, padding included.
 
     Raises:
@@ -109,7 +109,7 @@ class Predictor:
         self.conditions = known_conditions(model) if self.prompt is None else self.prompt.conditions
         self.table = "src_text" if task == "mt" else "wav.scp" if self.rate else "feats.scp"
         self.preprocess = TASKS[task].build_preprocess_fn(args, train=False) if task == "mt" else None
-        self.batch_size, self.batch_frames = options.batch_size, _BATCH_FRAMES
+        self.batch_size, self.batch_frames, self.nbest = options.batch_size, _BATCH_FRAMES, options.nbest
         self._lock = RLock()  # scorers cache keys of the current batch, and some modules their last output
 
     def resolve(self, options: Options | None) -> Options:

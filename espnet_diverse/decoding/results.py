@@ -116,11 +116,14 @@ def summary(results: Iterable[Result], elapsed: float) -> dict[str, float]:
     }
 
 
-def write_results(done: Mapping[str, Result], numbers: dict[str, float | str], output_dir: Path) -> None:
-    """Write text, score and n-best hypotheses of the decoded utterances, and `numbers` as decode.json."""
+def write_results(
+    done: Mapping[str, Result], numbers: dict[str, float | str], output_dir: Path, several: bool = False
+) -> None:
+    """Write text and score of the decoded utterances, `numbers` as decode.json, and the n-best hypotheses if several
+    were asked for, whether or not they were found."""
     write_table(output_dir / "text", Mapped(done, lambda result: result.text))
     write_table(output_dir / "score", Mapped(done, lambda result: f"{rounded_score(result.score):g}"))
-    if any(result.nbest for result in done.values()):
+    if several:
         write_nbest(output_dir / NBEST, Mapped(done, lambda result: result.nbest))
     write_json(output_dir / "decode.json", numbers)
 

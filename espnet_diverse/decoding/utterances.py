@@ -32,6 +32,7 @@ class Search(Protocol):
         table: Table of the data directory that names the inputs.
         batch_size: Number of utterances in a batch.
         batch_frames: Maximum number of frames, padding included, of a batch of several utterances.
+        nbest: Number of hypotheses that are asked for; there may be fewer.
     """
 
     device: str
@@ -39,6 +40,7 @@ class Search(Protocol):
     table: str
     batch_size: int
     batch_frames: int
+    nbest: int
 
     def read(self, value: str, segment: Segment | None = None) -> tuple[NDArray, float]:
         """Read the input that an entry of the table names, or a segment of a recording.
@@ -59,6 +61,7 @@ class Description(NamedTuple):
     table: str
     batch_size: int
     batch_frames: int
+    nbest: int = 1
 
 
 class Job(NamedTuple):
@@ -126,15 +129,16 @@ def decode_batch(search: Search, batch: list[Read]) -> list[Result]:
     def texts(some: Sequence[Read]) -> list[list[Text]]:
         return search.batch([one.frames for one in some], [one.job.conditions for one in some])
 
+    several = search.nbest > 1
     results = zip(batch, each_result(texts, batch), strict=True)
-    return [failure_of(one.job, x) if isinstance(x, Exception) else _result(one, x) for one, x in results]
+    return [failure_of(one.job, x) if isinstance(x, Exception) else _result(one, x, several) for one, x in results]
 
 
-def _result(one: Read, best: list[Text]) -> Result:
+def _result(one: Read, best: list[Text], several: bool) -> Result:
     if not best:
         return Result(one.job.utterance, seconds=one.seconds)
     text, tokens, score = best[0]
-    nbest = tuple((each.text, each.score) for each in best) if len(best) > 1 else ()
+    nbest = tuple((each.text, each.score) for each in best) if several else ()  # then of a single one too
     return Result(one.job.utterance, text, score, seconds=one.seconds, tokens=len(tokens), nbest=nbest)
 
 

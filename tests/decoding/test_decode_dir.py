@@ -14,6 +14,7 @@ from espnet_diverse.decoding.condition_ids import KnownConditions
 from espnet_diverse.decoding.decode_dir import decode
 from espnet_diverse.decoding.options import Options
 from espnet_diverse.decoding.predictor import load_predictor
+from espnet_diverse.decoding.rescoring import read_nbest
 from espnet_diverse.decoding.results import Text
 from espnet_diverse.decoding.utterances import Description, Job
 from espnet_diverse.errors import DataError
@@ -141,7 +142,7 @@ class Silent:
     device = "cpu"
     conditions = KnownConditions()
     table = "wav.scp"
-    batch_size, batch_frames = 3, 100
+    batch_size, batch_frames, nbest = 3, 100, 1
 
     def __init__(self):
         self.asked = []
@@ -164,6 +165,27 @@ class Broken(Silent):
         if max(map(len, sources)) > self.longest:
             raise MemoryError("no room")
         return [[Text("found", ["f"], -1.0)] for _ in sources]
+
+
+class Several(Silent):
+    """A search that finds as many of two hypotheses as the utterance has frames."""
+
+    nbest = 2
+
+    def batch(self, sources, conditions):
+        both = [Text("first", ["f"], -1.0), Text("second", ["s"], -2.0)]
+        return [both[: len(source) - 1] for source in sources]
+
+
+@pytest.mark.parametrize("counts", [[3, 2, 1], [2, 1, 1]], ids=["some have both", "none has both"])
+def test_a_single_hypothesis_is_a_list_of_one(tmp_path, counts):
+    decode(Several(), numbered(tmp_path / "data", counts), tmp_path / "out")
+    nbest = read_nbest(tmp_path / "out" / "nbest.jsonl")
+    assert [[text for text, _ in hypotheses] for hypotheses in nbest.values()] == [
+        ["first", "second"][: count - 1] for count in counts
+    ]
+    decode(Silent(), numbered(tmp_path / "one", [1]), tmp_path / "out")
+    assert not (tmp_path / "out" / "nbest.jsonl").exists()
 
 
 def test_an_utterance_without_a_hypothesis_has_an_empty_text(tiny_run, tmp_path, capsys):
@@ -223,7 +245,7 @@ def test_the_utterances_of_a_large_table_are_listed_without_objects_for_all(tmp_
 class Words(Silent):
     """A search that finds two hypotheses of some words for each utterance."""
 
-    batch_size, batch_frames = 64, 10**6
+    batch_size, batch_frames, nbest = 64, 10**6, 2
 
     def batch(self, sources, conditions):
         return [
