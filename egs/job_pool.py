@@ -148,7 +148,7 @@ class Pool:
         """Start the next command of a job, if there is one and time for it."""
         try:
             command = next(job.commands, None)
-        except (OSError, LookupError, ValueError) as error:  # in a file that a command wrote; the others go on
+        except (OSError, LookupError, TypeError, ValueError) as error:  # in what a command wrote; the others go on
             print(f"{job.name}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
             self._leave(job, "failed")
             return

@@ -7,17 +7,16 @@
 
 reproduce.yaml holds the runs: a recipe, what all runs of an experiment share, and for each run its fragments, its seeds
 and the figure that was expected before it was run. Each finished run adds its scores to reproduce.tsv; if the baseline
-of the same seed was decoded before, the p-value of a paired bootstrap test stands beside them. A run with scores there
-is done. `--minutes 10` cuts the work into pieces. Then, and on SIGTERM, SIGINT and SIGHUP, the programs that run are
-asked to stop, and what has not ended a minute later is killed. Training saves within the epoch and another call goes on
-from there; another stage that was stopped begins again.
+of the same seed was decoded before, the p-value of a paired bootstrap test stands beside them. A run with scores of all
+its sets there is done. `--minutes 10` cuts the work into pieces. Then, and on SIGTERM, SIGINT and SIGHUP, the programs
+that run are asked to stop, and what has not ended a minute later is killed. Training saves within the epoch and another
+call goes on from there; another stage that was stopped begins again.
 
 The exit code is 0 when all runs are done, 75 as long as another call has something to go on with (130 after SIGINT),
 and 1 when all runs that are left have failed.
 """
 
 import argparse
-import csv
 import fnmatch
 import json
 import signal
@@ -30,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from job_pool import Job, Pool
-from run_table import COLUMNS, EGS, PERPLEXITY, SYNTHETIC, Run, missing, read_results, read_runs
+from run_table import EGS, PERPLEXITY, SYNTHETIC, Run, keep_results, missing, read_results, read_runs, unknown
 
 from espnet_diverse.machine import cpu_model
 
@@ -41,12 +40,15 @@ INTERRUPTED = 130
 def main() -> int:
     """Run the command line."""
     args = arguments()
-    runs = [run for run in read_runs(args.table) if fnmatch.fnmatch(run.label, args.only)]
+    known, results = read_runs(args.table), read_results(args.results)
+    runs = [run for run in known if fnmatch.fnmatch(run.label, args.only)]
     if not runs:
         sys.exit(f"error: no run of {args.table} matches --only '{args.only}'; `list` shows all")
-    waiting = missing(runs, args.results)
+    if others := unknown(known, results):
+        print(f"notice: {args.results} has scores of {' '.join(others)}, which {args.table} lacks", file=sys.stderr)
+    waiting = missing(runs, results)
     if args.action == "table":
-        print("\n".join(markdown(runs, read_results(args.results))))
+        print("\n".join(markdown(runs, results)))
         return 0
     if args.action == "list":
         for run in runs:
@@ -111,7 +113,7 @@ class Walk:
     def _commands(self, run: Run) -> Iterator[list[str]]:
         """The commands of a run, none if another call has made it meanwhile. The first prepares the data that the runs
         of an experiment share."""
-        if not missing([run], self.args.results):
+        if not missing([run], read_results(self.args.results)):
             return
         options, commit = self.args.recipe_options.split(), _commit(self.args.results)
         yield run.command(self.corpora, *options, "--stop_stage", "tokens")
@@ -122,11 +124,7 @@ class Walk:
 
     def _keep_scores(self, run: Run, commit: str) -> None:
         rows = list(scores(run, commit))
-        fresh = not self.args.results.is_file()
-        with self.args.results.open("a", encoding="utf-8", newline="") as file:
-            writer = csv.DictWriter(file, COLUMNS, delimiter="\t", lineterminator="\n")
-            writer.writeheader() if fresh else None
-            writer.writerows(rows)
+        keep_results(self.args.results, rows)
         shown = ", ".join(f"{row['set']} {row['score']}" for row in rows)
         print(f"{run.label}: {shown} (expected: {run.settings.get('expected', 'not said')})", flush=True)
 

@@ -1,13 +1,14 @@
 """The table of runs, `reproduce.yaml`, and that of their scores, `reproduce.tsv`."""
 
-import csv
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
+
+from espnet_diverse.data.atomic_files import file_lock, write_text
 
 EGS = Path(__file__).resolve().parent
 COLUMNS = ("experiment", "run", "seed", "set", "metric", "score", "p", "commit", "processor")
@@ -90,10 +91,14 @@ def read_runs(path: Path) -> list[Run]:
     runs = []
     for experiment, shared in yaml.safe_load(path.read_text(encoding="utf-8")).items():
         _check_keys(shared, KEYS, f"{path}: {experiment}")
+        if not (EGS / shared["recipe"] / "run.sh").is_file():
+            sys.exit(f"error: {path}: {experiment} has the recipe {shared['recipe']}, and {EGS} no such recipe")
         for name, settings in shared["runs"].items():
             _check_keys(settings, RUN_KEYS, f"{path}: {experiment}/{name}")
             seeds = settings.get("seeds", shared["seeds"])
             runs += [Run(experiment, shared, name, seed, settings) for seed in seeds]
+        if shared["baseline"] not in shared["runs"]:
+            sys.exit(f"error: {path}: {experiment} has no run {shared['baseline']!r}, which is its baseline")
     return sorted(runs, key=lambda run: run.seed)
 
 
@@ -103,14 +108,54 @@ def _check_keys(given: dict, known: set[str], where: str) -> None:
 
 
 def read_results(path: Path) -> list[dict[str, str]]:
-    """Read the scores of the finished runs, a row for each set."""
+    """Read the scores of the finished runs, a row for each set. Half of a last line, whose writer was killed, is left
+    out with a notice."""
     if not path.is_file():
         return []
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file, delimiter="\t"))
+    *lines, rest = path.read_text(encoding="utf-8").split("\n")
+    if rest.count("\t") + 1 == len(COLUMNS):
+        lines.append(rest)
+    elif rest:
+        print(f"notice: {path}: its last line is not whole, so it is left out: {rest[:60]}", file=sys.stderr)
+    rows = [dict(zip(COLUMNS, line.split("\t"), strict=False)) for line in lines]
+    for number, row in enumerate(rows, start=1):
+        if fault := _fault(row, number == 1, lines[number - 1].count("\t") + 1):
+            sys.exit(f"error: {path}:{number}: {fault}; mend or delete the line")
+    return rows[1:]
 
 
-def missing(runs: Sequence[Run], results: Path) -> list[Run]:
-    """The runs that have no scores in the file of results."""
-    done = {(row["experiment"], row["run"], int(row["seed"])) for row in read_results(results)}
-    return [run for run in runs if (run.experiment, run.name, run.seed) not in done]
+def _fault(row: Mapping[str, str], is_header: bool, cells: int) -> str:
+    if is_header:
+        return "" if tuple(row.values()) == COLUMNS else f"is not the line of titles {' '.join(COLUMNS)}"
+    if cells != len(COLUMNS):
+        return f"has {cells} cells, not {len(COLUMNS)}"
+    try:
+        int(row["seed"]), float(row["score"])
+    except ValueError:
+        return f"seed {row['seed']!r} or score {row['score']!r} is no number"
+    return ""
+
+
+def keep_results(path: Path, rows: Iterable[Mapping[str, object]]) -> None:
+    """Add rows to the file of results, or put them in the place of those of the same run and set; all or none."""
+    lines = ["\t".join(str(row[column]) for column in COLUMNS) for row in rows]
+    with file_lock(path):
+        fresh = {tuple(line.split("\t")[:4]) for line in lines}
+        before = ["\t".join(row.values()) for row in read_results(path)]
+        kept = [line for line in before if tuple(line.split("\t")[:4]) not in fresh]
+        write_text(path, "".join(f"{line}\n" for line in ("\t".join(COLUMNS), *kept, *lines)))
+
+
+def missing(runs: Sequence[Run], results: Sequence[Mapping[str, str]]) -> list[Run]:
+    """The runs that have no score of one of their sets in the results."""
+    done = {(row["experiment"], row["run"], int(row["seed"]), row["set"]) for row in results}
+    return [
+        run for run in runs if not {(run.experiment, run.name, run.seed, each) for each in run.shared["sets"]} <= done
+    ]
+
+
+def unknown(runs: Sequence[Run], results: Sequence[Mapping[str, str]]) -> list[str]:
+    """Labels of results whose run is not in the table of runs."""
+    known = {run.label for run in runs}
+    labels = dict.fromkeys(f"{row['experiment']}/{row['run']}/{row['seed']}" for row in results)
+    return [label for label in labels if label not in known]

@@ -150,6 +150,8 @@ def test_a_run_that_fails_is_named_with_its_log_and_does_not_stop_the_others(rep
         (["run", "--only", "his/*"], {}, "matches --only 'his/*'; `list` shows all"),
         (["run", "--corpus", "texts"], {}, "error: --corpus texts is not NAME=DIR"),
         (["run", "--corpus", "texts=/d", "--jobs", "0"], {}, "error: --jobs 0 is no number of runs; give 1 or more"),
+        (["list"], {"baseline": "odl"}, "reproduce.yaml: mine has no run 'odl', which is its baseline"),
+        (["list"], {"recipe": "some/mt2"}, "reproduce.yaml: mine has the recipe some/mt2, and "),
         (["list"], {"seed": 1}, "reproduce.yaml: mine has an unknown key 'seed'; known: baseline config corpus"),
         (["list"], {"runs": {"a": {"fragment": "x"}}}, "mine/a has an unknown key 'fragment'; known: expected"),
     ],
@@ -157,6 +159,43 @@ def test_a_run_that_fails_is_named_with_its_log_and_does_not_stop_the_others(rep
 def test_what_cannot_be_run_is_refused_in_one_line(reproduce, options, changes, text):
     result = reproduce(*options, **changes)
     assert result.returncode == 1 and text in result.stderr and result.stderr.count("\n") == 1
+
+
+TITLES = "experiment\trun\tseed\tset\tmetric\tscore\tp\tcommit\tprocessor\n"
+ROW = "mine\told\t0\tdev\tbleu\t29.00\t\tabc\tCPU"
+DONE = [("old", "dev", "30.00"), ("old", "test", "30.00"), ("new", "dev", "35.00"), ("new", "test", "35.00")]
+
+
+@pytest.mark.parametrize("half", ["", TITLES, f"{TITLES}{ROW}\n", f"{TITLES}{ROW}", f"{TITLES}{ROW}\nmine\told\t0\tte"])
+def test_a_run_that_was_killed_as_it_wrote_its_scores_is_not_done(reproduce, half):
+    results = reproduce.folder / "reproduce.tsv"
+    results.write_text(half)
+    listed = reproduce("list", seeds=[0])
+    assert listed.stdout.split()[:2] == ["waiting", "mine/old/0"] and listed.stderr.count("\n") == half.endswith("te")
+    assert reproduce("run", "--corpus", "texts=/d", seeds=[0]).returncode == 0
+    rows = [line.split("\t") for line in results.read_text().splitlines()]
+    assert rows[0] == TITLES.split() and sorted((row[1], row[3], row[5]) for row in rows[1:]) == sorted(DONE)
+    assert not list(results.parent.glob(".reproduce*"))
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ("mine\told\t0\tdev", "reproduce.tsv:2: has 4 cells, not 9; mend or delete the line"),
+        (ROW.replace("29.00", "-"), "reproduce.tsv:2: seed '0' or score '-' is no number; mend"),
+    ],
+)
+def test_a_wrong_row_of_the_results_is_named(reproduce, row, said):
+    (reproduce.folder / "reproduce.tsv").write_text(f"{TITLES}{row}\n{ROW}\n")
+    result = reproduce("table")
+    assert result.returncode == 1 and said in result.stderr and result.stderr.count("\n") == 1
+
+
+def test_scores_of_runs_that_the_table_lacks_are_said(reproduce):
+    (reproduce.folder / "reproduce.tsv").write_text(f"{TITLES}{ROW}\n{ROW.replace('old', 'former')}\n")
+    result = reproduce("table")
+    assert result.returncode == 0 and "reproduce.tsv has scores of mine/former/0, which " in result.stderr
+    assert "| old | 29.0 |  | 1 |" in result.stdout
 
 
 @pytest.mark.parametrize("experiment", TABLE)

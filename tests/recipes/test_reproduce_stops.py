@@ -252,8 +252,15 @@ def test_a_program_that_was_stopped_from_elsewhere_is_left_for_another_call(walk
     assert walk.call("--only", "*/old/*")[0] == 0 and "old train goes on" in walk.notes()
 
 
-def test_scores_that_cannot_be_read_fail_their_run_alone(walk):
-    change(walk, 'overall = {"score": 30}', 'overall = {"points" if "old" in given["--tag"] else "score": 30}')
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        ('{"points" if "old" in given["--tag"] else "score": 30}', "KeyError: 'score'"),
+        ('{"score": None if "old" in given["--tag"] else 30}', "TypeError: "),
+    ],
+)
+def test_scores_that_cannot_be_read_fail_their_run_alone(walk, wrong, why):
+    change(walk, 'overall = {"score": 30}', f"overall = {wrong}")
     returned, said = walk.call()
-    assert returned == 1 and "mine/old/0: KeyError: 'score'" in said and "error: mine/old/0 failed" in said
+    assert returned == 1 and f"mine/old/0: {why}" in said and "error: mine/old/0 failed" in said
     assert [line.split("\t")[1] for line in walk.results.read_text().splitlines()[1:]] == ["new"]
