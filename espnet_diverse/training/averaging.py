@@ -49,8 +49,11 @@ def average(model_dir: str | Path, metric: str | None = None, number: int = 5) -
     if "stats" not in (state.get("reporter") or {}):
         raise ModelError(f"{file}: has no statistics by which the best epochs are chosen; give the directory of a run")
     stats = state["reporter"]["stats"]
-    path = model_dir / f"{metric}.ave.pth"
-    _write_average(model_dir, _ranked(stats, metric, modes[metric])[:number], path)
+    path, ranked = model_dir / f"{metric}.ave.pth", _ranked(stats, metric, modes[metric])
+    if 0 < len(ranked) < number:
+        said = "%s: the run has %d epochs with a finite %s, fewer than the %d that are asked for; averaging these"
+        logging.warning(said, path, len(ranked), metric, number)
+    _write_average(model_dir, ranked[:number], path)
     return path
 
 

@@ -42,6 +42,13 @@ def test_the_best_epochs_are_averaged_and_integers_are_the_newest(model_dir):
     assert state["count"] == 4
 
 
+def test_fewer_epochs_than_asked_for_are_averaged_with_a_warning(model_dir, caplog):
+    averaging.average(model_dir, "valid.acc", 4)
+    assert not caplog.records
+    assert checkpoint.load(averaging.average(model_dir, "valid.acc", 10))["w"] == parameter(1, 2, 3, 4)
+    assert "the run has 4 epochs with a finite valid.acc, fewer than the 10 that are asked for" in caplog.text
+
+
 def test_of_equal_epochs_the_earlier_is_better_as_for_espnet(model_dir):
     assert checkpoint.load(averaging.average(model_dir, "valid.acc", 1))["count"] == 2
 
