@@ -37,14 +37,16 @@ class History:
 
 
 def read_history(run: Path) -> History | None:
-    """Read the statistics of a run, or None if it has no head selection or no checkpoint.pth.
+    """Read the statistics of a run, or None if it has no head selection or no checkpoint.pth with statistics.
 
     Raises:
         ModelError: checkpoint.pth or config.yaml is damaged, or config.yaml is missing.
     """
     if not (run / checkpoint.CHECKPOINT).exists():
         return None
-    epochs = [stats["train"] for _, stats in sorted(checkpoint.load_run(run)[0]["reporter"]["stats"].items())]
+    stats = (checkpoint.load_run(run)[0].get("reporter") or {}).get("stats") or {}
+    trained = [phases.get("train") or {} for _, phases in sorted(stats.items())]
+    epochs = [epoch for epoch in trained if "total_count" in epoch]  # not one that was validated alone
     names = [name for name in _LABELS if any(name in epoch for epoch in epochs)]
     if not names:
         return None

@@ -36,6 +36,17 @@ def test_a_run_without_head_selection_or_checkpoint_has_no_history(tmp_path):
     assert read_history(write_run(tmp_path, {"total_count": 9, "loss": 7.0})) is None
 
 
+@pytest.mark.parametrize("state", [{"model": {}}, {"reporter": None}, {"reporter": {}}, {"reporter": {"stats": {}}}])
+def test_a_checkpoint_without_statistics_has_no_history(tmp_path, state):
+    checkpoint.save(state, tmp_path / "checkpoint.pth")
+    assert read_history(tmp_path) is None
+
+
+def test_an_epoch_without_training_has_no_point(tmp_path):
+    run = write_run(tmp_path, {"total_count": 9, "logit_gap": 0.5}, {}, {"total_count": 18, "logit_gap": 1.5})
+    assert read_history(run).values["logit_gap"].tolist() == [0.5, 1.5]
+
+
 def test_a_damaged_checkpoint_is_named(tmp_path):
     (tmp_path / "checkpoint.pth").write_bytes(b"PK")
     with pytest.raises(ModelError, match="checkpoint.pth: "):
