@@ -21,7 +21,7 @@ def largest_difference(
     Args:
         first: A model.
         second: A model of the same task and vocabulary.
-        task: "asr", "st", "mt", "lm" or "s2t".
+        task: "asr", "st", "mt", "lm", "cls" or "s2t".
         conditions: Values of the conditions that either depends on; each value is tried.
         features: Number of features of a frame, for models of speech that read features.
     """
@@ -39,6 +39,9 @@ def largest_difference(
 
 
 def _log_probabilities(model: nn.Module, task: str, features: int | None) -> Tensor:
+    if task == "cls":
+        text = _random_tokens(model.classifier.embed.num_embeddings - 1)
+        return model.classifier(text, torch.tensor([text.size(1)])).scores.log_softmax(-1)
     tokens = torch.cat([torch.tensor([[model.sos]]), _random_tokens(model.sos)], 1)
     if task == "lm":
         return model.lm(tokens, None)[0].log_softmax(-1)
@@ -49,10 +52,10 @@ def _log_probabilities(model: nn.Module, task: str, features: int | None) -> Ten
     frames, lengths = model.encode(source, torch.tensor([source.size(1)]))[:2]
     frames = frames[0] if isinstance(frames, tuple) else frames  # with the frames of intermediate layers
     found = []
-    if model.decoder is not None:
+    if getattr(model, "decoder", None) is not None:  # a model of CTC alone has none
         found.append(model.decoder(frames, lengths, tokens, torch.tensor([tokens.size(1)]))[0].log_softmax(-1))
-    if getattr(model, "ctc", None) is not None:
-        found.append(model.ctc.log_softmax(frames))
+    modules = (getattr(model, name, None) for name in ("ctc", "st_ctc"))  # over the source, and over the translation
+    found += [ctc.log_softmax(frames) for ctc in modules if ctc is not None]
     return torch.cat([each.flatten() for each in found])
 
 

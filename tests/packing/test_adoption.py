@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from espnet2.tasks.asr import ASRTask as ESPnetASRTask
+from espnet2.tasks.st import STTask as ESPnetSTTask
 from references.language_models import write_lm
 
 from espnet_diverse.errors import ConfigError, DataError
@@ -27,17 +28,20 @@ ENCODERS = {
 }
 
 
-def write_espnets(folder, encoder="transformer", decoder="transformer"):
+def write_espnets(folder, encoder="transformer", decoder="transformer", task=ESPnetASRTask, **options):
     """A directory with an untrained model of ESPnet, which knows nothing of this package."""
-    parser = ESPnetASRTask.get_parser()
+    parser = task.get_parser()
+    parser.set_defaults(**options)
     decoder_conf = {"attention_heads": 2, "linear_units": 24, "num_blocks": 2} if decoder == "transformer" else {}
     encoder_conf = ENCODERS.get(encoder, {"hidden_size": 8, "output_size": 8, "num_layers": 1})
     parser.set_defaults(encoder=encoder, encoder_conf=encoder_conf, decoder=decoder, decoder_conf=decoder_conf)
     args = parser.parse_args([])
     args.token_list, args.init, args.frontend_conf, args.normalize = TOKENS, None, FRONTEND, None
     args.specaug = None
+    if task is ESPnetSTTask:
+        args.task, args.src_token_list = "st", TOKENS
     torch.manual_seed(0)
-    model = ESPnetASRTask.build_model(args)
+    model = task.build_model(args)
     folder.mkdir(parents=True)
     checkpoint.save(model.state_dict(), folder / "valid.acc.ave.pth")
     save(vars(args), folder / "config.yaml")
@@ -138,6 +142,28 @@ def test_translation_and_what_else_it_needs(tiny_translation, tmp_path):
     assert done.difference == 0.0
     for name in ("tokens.txt", "src_tokens/tokens.txt"):
         assert (tmp_path / "new" / name).read_bytes() == (tiny_translation.model_dir / name).read_bytes()
+
+
+@pytest.mark.parametrize("weight", [0.3, 1.0])
+def test_ctc_over_a_translation_is_compared_too_and_may_be_all_there_is(tmp_path, weight):
+    weights = {"st_mtlalpha": weight, "asr_weight": 0.0}
+    folder, model = write_espnets(tmp_path / "st", task=ESPnetSTTask, model_conf=weights)
+    new = tmp_path / "new"
+    done = adopt(folder, new, merge([], ["encoder_conf.attention.core=sdma"]), model_file="valid.acc.ave.pth")
+    adopted, _ = load_model(new, task="st")
+    assert done.difference < 1e-5 and done.new > 0
+    adopted.st_ctc.ctc_lo.bias.data[1] += 1
+    assert largest_difference(model, adopted, "st", {}) > 0.1
+
+
+def test_a_classifier_is_adopted(tiny_classifier, tmp_path):
+    done = adopt(tiny_classifier.model_dir, tmp_path / "new", merge([], ["classifier_conf.frobenius=0.1"]))
+    assert (done.new, done.difference) == (0, 0)
+    trained, _ = load_model(tiny_classifier.model_dir, task="cls")
+    adopted, _ = load_model(tmp_path / "new", task="cls")
+    assert adopted.classifier.pooling.penalty == 0.1
+    adopted.classifier.output.bias.data[0] += 1
+    assert largest_difference(trained, adopted, "cls", {}) > 0.1
 
 
 def test_a_language_model_is_found_by_its_own_name_of_weights(tmp_path):
