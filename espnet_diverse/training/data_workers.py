@@ -37,12 +37,12 @@ class LoaderBatches:
     def __init__(self, loader: Iterable[Item], name: str):
         self.loader, self.name = loader, name
         self.again = False
-        self.seed = torch.get_rng_state()  # from which the loader draws the seeds of its workers
         self.begin()
 
     def begin(self) -> None:
         """Begin at the first batch."""
         self.number = 0
+        self.seed = torch.get_rng_state()  # from which the loader draws the seeds of its workers
         self.iterator = iter(self.loader)
         if self._workers and threading.current_thread() is threading.main_thread():
             # PyTorch's handler raises at any place of the main thread, which may be within a step of training.

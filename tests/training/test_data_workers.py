@@ -67,11 +67,15 @@ def loader(dataset, workers=1):
     return DataLoader(dataset, batch_size=1, num_workers=workers, prefetch_factor=1, collate_fn=collate)
 
 
-def read(loader, kill_at=()):
-    """Values of all batches; the worker is killed before the batches `kill_at` are read."""
+def read(loader, kill_at=(), anew=False):
+    """Values of all batches; the worker is killed before the batches `kill_at` are read. With `anew` the reader begins
+    a second time."""
     torch.manual_seed(0)
     found, to_kill = [], list(kill_at)
     batches = LoaderBatches(loader, "train epoch 1 of 1")
+    if anew:
+        next(batches)
+        batches.begin()
     for _, batch in batches:
         found.append(batch["x"].flatten())
         if batches.number in to_kill:
@@ -81,9 +85,10 @@ def read(loader, kill_at=()):
     return torch.cat(found)
 
 
-def test_a_killed_worker_is_started_again_where_it_was(caplog):
-    straight, after = read(loader(Noisy())), torch.rand(1)
-    again = read(loader(Noisy()), [4])
+@pytest.mark.parametrize("anew", [False, True])
+def test_a_killed_worker_is_started_again_where_it_was(anew, caplog):
+    straight, after = read(loader(Noisy()), anew=anew), torch.rand(1)
+    again = read(loader(Noisy()), [4], anew)
     assert torch.equal(again, straight) and torch.equal(torch.rand(1), after)
     assert caplog.text.count("a worker that reads data was killed; it is started again") == 1
 
