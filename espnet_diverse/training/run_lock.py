@@ -15,6 +15,17 @@ from espnet_diverse.data.atomic_files import is_at
 from espnet_diverse.errors import TrainingError
 
 NAME = ".lock"
+_held: set[int] = set()  # file descriptors of the locks of this process
+
+
+def _leave_locks() -> None:
+    """Let go of locks in a forked process, such as one that reads data: it may outlive the one that trains."""
+    for descriptor in _held:
+        os.close(descriptor)
+    _held.clear()
+
+
+os.register_at_fork(after_in_child=_leave_locks)
 
 
 class RunLock:
@@ -60,9 +71,11 @@ def run_lock(output_dir: Path) -> Iterator[RunLock]:
             break
         os.close(descriptor)  # the process that held the lock before has deleted the file
     lock = RunLock(descriptor)
+    _held.add(descriptor)
     try:
         yield lock
     finally:
         if new and os.fstat(descriptor).st_size == 0:
             path.unlink(missing_ok=True)
+        _held.discard(descriptor)
         os.close(descriptor)

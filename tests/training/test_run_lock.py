@@ -5,6 +5,8 @@ import os
 import socket
 import subprocess
 import sys
+import time
+from multiprocessing import get_context
 
 import pytest
 
@@ -72,3 +74,21 @@ def test_the_lock_of_a_killed_process_is_free(tmp_path):
         holder.kill()
     with run_lock(tmp_path):
         pass
+
+
+def test_a_process_that_reads_data_does_not_hold_the_lock(tmp_path):
+    """It may outlive the one that trains: for seconds where that was killed."""
+    with run_lock(tmp_path) as lock:
+        lock.sign()
+        begun = get_context("fork").Event()
+        reader = get_context("fork").Process(target=lambda: begun.set() or time.sleep(60), daemon=True)
+        reader.start()
+        assert begun.wait(30)
+        with pytest.raises(TrainingError, match="trains here now"), run_lock(tmp_path):
+            pass
+    try:
+        with run_lock(tmp_path):
+            assert reader.is_alive()
+    finally:
+        reader.kill()
+        reader.join()
