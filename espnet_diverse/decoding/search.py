@@ -160,7 +160,10 @@ class BeamSearch:
                 gain, doubt = _bonus(scorer, weight, beam)
             else:
                 rank.add_(scorer.score(beam.tokens), alpha=weight)
-        candidates = self._candidates(rank, gain, options) if ctc else None
+        candidates = None
+        if ctc:
+            candidates = self._candidates(rank, gain, options)
+            rank[..., 0] = -torch.inf  # with CTC's finite score a blank would fill a beam that has room for all tokens
         if gain is not None:
             rank.add_(gain)
         total = _at(rank, candidates) + beam.scores.unsqueeze(-1)
@@ -168,7 +171,6 @@ class BeamSearch:
         if ctc:
             ctc_scores = ctc.score(candidates)
             total = total.add(ctc_scores, alpha=options.ctc_weight)
-            total = total.masked_fill(_is_blank(total, candidates), -torch.inf)
         trusted = total if doubt is None else total - _at(doubt, candidates)
         return _best(total, trusted, candidates, ctc_scores, options.beam_size)
 
@@ -195,12 +197,6 @@ def _bonus(hotwords: HotwordScorer, weight: float, beam: Beam) -> tuple[Tensor, 
 def _at(x: Tensor, candidates: Tensor | None) -> Tensor:
     """Values (B, W, V) of the candidates (B, W, K); all of them where there are none."""
     return x if candidates is None else x.gather(-1, candidates)
-
-
-def _is_blank(total: Tensor, candidates: Tensor | None) -> Tensor:
-    """Where the candidates of `total` (B, W, K) are blanks. CTC ranks them last, which does not keep them out of a beam
-    that holds all candidates."""
-    return (torch.arange(total.size(-1), device=total.device) if candidates is None else candidates) == 0
 
 
 def _best(
