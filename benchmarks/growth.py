@@ -133,7 +133,8 @@ def measure(stage: str, rows: int, folder: Path, args: argparse.Namespace) -> Me
 
 def command(stage: str, rows: int, folder: Path, data: str) -> list[str]:
     """Arguments of Python for a stage."""
-    train, valid, tokens, stats, out = (str(folder / name) for name in ("train", "valid", "tokens", "stats", stage))
+    names = ("train", "valid", "tokens", "stats", f"{stage}.out")
+    train, valid, tokens, stats, out = (str(folder / name) for name in names)
     speech = data == "speech"
     run = ["--train_dir", train, "--valid_dir", valid, "--tokens_dir", tokens, *([] if speech else ["--task", "mt"])]
     settings = [*_TRAINING, *(_SPEECH if speech else _TEXT)]

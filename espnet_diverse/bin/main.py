@@ -52,8 +52,9 @@ _CONTINUING = {"prepare", "train", "plan"}
 """Commands that keep what an interrupted call has done: downloads, checkpoints, stages. The others begin anew."""
 
 
-_CHECKING = {"prepare", "train"}
-"""Commands that check their outputs themselves: `prepare` the sets, and a run may go on with its own configuration."""
+_CHECKING = {"prepare", "train", "validate"}
+"""Commands that check their outputs themselves: `prepare` the sets; a run may go on with its own configuration; and a
+list of faults may be written beside the tables."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -76,7 +77,7 @@ class Parser(argparse.ArgumentParser):
         if "unrecognized" in message or "required" in message:  # a required option may be the one that is misspelt
             for name in (word.partition("=")[0] for word in self.given if word.startswith("--")):
                 if not any(option.startswith(name) for option in known):
-                    near = difflib.get_close_matches(name, known, n=1)
+                    near = difflib.get_close_matches(name, known, n=1, cutoff=0.7)  # dashes alike count
                     return f"{name}: did you mean {near[0]}?" if near else f"{self.prog} --help lists the options"
         return f"{self.prog} --help lists what is allowed"
 

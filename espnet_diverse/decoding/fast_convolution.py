@@ -52,7 +52,7 @@ def fuse_convolutions(model: nn.Module) -> None:
             continue
         for index, (layer, after) in enumerate(zip(parent, parent[1:], strict=False)):
             if type(layer) is nn.Conv2d and type(after) is nn.ReLU and _is_fit(layer):
-                parent[index], parent[index + 1] = FastConvolution(layer), nn.Identity()
+                parent[index], parent[index + 1] = FastConvolution(layer), nn.Identity().train(after.training)
 
 
 def _is_fit(layer: nn.Conv2d) -> bool:

@@ -82,7 +82,7 @@ def speed_up(model: nn.Module) -> None:
     for module in model.modules():
         feed_forward = isinstance(module, PositionwiseFeedForward) and isinstance(module.w_1, FastLinear)
         if feed_forward and type(module.activation) is nn.ReLU:
-            module.w_1.relu, module.activation = True, nn.Identity()
+            module.w_1.relu, module.activation = True, nn.Identity().train(module.training)
 
 
 def _is_fit(weight: Tensor) -> bool:

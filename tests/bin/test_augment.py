@@ -29,22 +29,25 @@ def test_back_translated_data_combines_with_other_data(tiny_translation, tmp_pat
     assert set(read_data_dir(tmp_path / "all").conditions["utt2domain"].values()) == {"human", "back"}
 
 
+def named(run, data_dir, output_dir):
+    return ["--model_dir", str(run.model_dir), "--data_dir", str(data_dir), "--output_dir", str(output_dir)]
+
+
 def test_sampling_is_seeded_and_is_not_beam_search(tiny_translation, tmp_path, capsys):
     run = tiny_translation
     (mono := tmp_path / "mono").mkdir()
     (mono / "text").write_text("m1 abc\nm2 ddab\nm3 cabd\n")
 
     def sources(name, *options):
-        paths = ["--model_dir", str(run.model_dir), "--data_dir", str(mono), "--output_dir", str(tmp_path / name)]
         limits = ["--set", "minlenratio=1", "--max_ratio", "99"]
-        assert main(["augment", "back", *paths, *limits, *options]) == 0
+        assert main(["augment", "back", *named(run, mono, tmp_path / name), *limits, *options]) == 0
         return read_data_dir(tmp_path / name).src_text
 
     sampling = ["--search", "sampling", "--temperature", "0.9", "--top_k", "5"]
     first = sources("a", *sampling, "--seed", "3")
     assert sources("b", *sampling, "--seed", "3", "--nj", "2", "--set", "batch_size=1") == first
     assert sources("c", *sampling, "--seed", "4") != first != sources("d")
-    assert main(["augment", "back", "--model_dir", "x", "--data_dir", "x", "--output_dir", "x", "--top_k", "5"]) == 1
+    assert main(["augment", "back", *named(run, mono, tmp_path / "e"), "--top_k", "5"]) == 1
     assert "--top_k 5: top_k is for --search sampling; add that, or leave it out" in capsys.readouterr().err
 
 

@@ -119,7 +119,8 @@ def test_a_plan_without_training_does_not_import_torch(tmp_path, monkeypatch):
 
 
 def test_an_error_in_a_generated_plan_names_the_stage_alone(fake, capfd):
+    advice = "espnet-diverse train --help lists the options"
     for options, where in (((), "plan.tsv:1: "), (("--generated",), "")):
         assert plan(f"train\t{TRAIN} --bogus 3", options=options) == 1
-        said = f"{where}stage 'train': espnet-diverse train: unrecognized arguments: --bogus 3\n"
+        said = f"{where}stage 'train': espnet-diverse train: unrecognized arguments: --bogus 3; {advice}\n"
         assert capfd.readouterr().err == f"espnet-diverse plan: error: {said}"

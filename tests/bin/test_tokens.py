@@ -122,5 +122,6 @@ def test_own_vocabularies_are_replaced(text, tmp_path):
 
 
 def test_a_file_is_not_replaced(text, capsys):
-    assert main(["tokens", "--text", str(text), "--output_dir", str(text)]) == 1
-    assert "text: is a file, but a directory is to be written here; choose another path" in capsys.readouterr().err
+    (text.parent / "mine").touch()
+    assert main(["tokens", "--text", str(text), "--output_dir", str(text.parent / "mine")]) == 1
+    assert "mine: is a file, but a directory is to be written here; choose another path" in capsys.readouterr().err

@@ -64,7 +64,7 @@ def test_weights_are_checked(tiny_run, tmp_path):
 class Listening:
     """ESPnet's `Speech2Text` in a scope: notes the conditions that are open."""
 
-    device = "cpu"
+    device, nbest = "cpu", 1
 
     def __init__(self):
         self.heard = []

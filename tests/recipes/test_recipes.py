@@ -122,7 +122,7 @@ def test_dry_run_prints_the_plan_and_makes_nothing(recipe):
     assert {argv[0] for _, argv in plan} == {"espnet-diverse"}
     names = ["prepare", "tokens", "stats", "train", "average", "decode", "decode", "score", "score", "figure"]
     assert [argv[1] for _, argv in plan] == names
-    assert result.stdout.endswith("options: --cache_dir exp/.stamps --dry_run\n")
+    assert result.stdout.endswith("options: --cache_dir exp/.stamps --generated --dry_run\n")
     assert "experiment exp/synthetic_small_sdma_demo, data data/synthetic" in result.stderr
     assert sorted(recipe.folder.rglob("*")) == before
 
