@@ -9,11 +9,12 @@ it never gives. Nothing is written to disk, and the page loads nothing from othe
 import json
 import logging
 import re
+import time
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
-from threading import BoundedSemaphore
+from threading import BoundedSemaphore, Thread, current_thread
 from typing import Protocol
 from urllib.parse import parse_qsl
 
@@ -23,6 +24,8 @@ from espnet_diverse.errors import ConfigError, UserError
 
 HOST = "127.0.0.1"
 BODY = "application/octet-stream"
+_LAST_ANSWERS = 2.0
+"""Seconds that answers get when the server ends; a long recording is not waited for."""
 _HOSTS = (HOST, "localhost")  # with any port, because a tunnel may have another one
 _LENGTH = re.compile("[0-9]{1,15}")
 _SCRIPTS = ("page.js", "result.js", "recording.js", "live.js", "microphone.js")
@@ -97,12 +100,29 @@ class Server(ThreadingHTTPServer):
     def __init__(self, port: int, limits: Limits):
         self.limits, self.places = limits, BoundedSemaphore(limits.waiting)
         self.uploads = Uploads(limits.waiting * limits.bytes)
+        self.answering: set[Thread] = set()
         try:
             super().__init__((HOST, port), _Handler)
         except (OSError, OverflowError) as error:
             reason = error.strerror if isinstance(error, OSError) else "a port is a number from 0 to 65535"
             raise ConfigError(f"--port {port}: {reason}; give another one, or 0 for any free port") from error
         self.url = f"http://{HOST}:{self.server_port}/"
+
+    def process_request_thread(self, request, client_address) -> None:
+        """Answer one request, in a thread of its own."""
+        self.answering.add(current_thread())
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self.answering.discard(current_thread())
+
+    def server_close(self) -> None:
+        """Stop listening, and wait a moment for answers that are nearly written: a process that ends beneath a thread
+        may abort."""
+        super().server_close()
+        end = time.monotonic() + _LAST_ANSWERS
+        for thread in self.answering.copy():
+            thread.join(max(0.0, end - time.monotonic()))
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -226,6 +226,24 @@ def test_no_more_wait_than_are_allowed():
         assert statuses == [200, 200] and ask(server, "POST", "/heads", b"")[0] == 200
 
 
+@pytest.mark.parametrize("ends", [True, False])
+def test_the_end_waits_for_answers_but_not_for_ever(monkeypatch, ends):
+    monkeypatch.setattr("espnet_diverse.demo.server._LAST_ANSWERS", 20.0 if ends else 0.05)
+    with serving(Limits()) as server:
+        server.service.may.clear()
+        asking = threading.Thread(target=ask, args=(server, "POST", "/run", b"x"), daemon=True)
+        asking.start()
+        server.service.begun.acquire()
+        (answering,) = server.answering
+        if ends:
+            threading.Timer(0.3, server.service.may.set).start()
+        server.server_close()
+        assert answering.is_alive() != ends and bool(server.answering) != ends
+    asking.join()
+    answering.join()
+    assert not server.answering
+
+
 def test_ports_that_cannot_be_had(server):
     port = server.server_port
     with pytest.raises(ConfigError, match=rf"--port {port}: Address already in use; give another one, or 0 for any"):
