@@ -55,10 +55,12 @@ def _batches_added(bias: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha
 
 
 def _linear(x: Tensor, weight: Tensor, bias: Tensor | None, attr: str, scalars: list, algorithm: str | None) -> Tensor:
-    """oneDNN's linear map; `attr` is "none" in this package."""
+    """oneDNN's linear map; `attr` is "none" or "relu" in this package."""
+    assert attr in ("none", "relu"), attr
     weight = weight.to_dense() if weight.is_mkldnn else weight
     y = _matrices(x.reshape(-1, x.size(-1)), weight.t())
-    return (y if bias is None else y + bias).reshape(*x.shape[:-1], weight.size(0))
+    y = (y if bias is None else y + bias).reshape(*x.shape[:-1], weight.size(0))
+    return y.relu() if attr == "relu" else y
 
 
 _REPLACED = {"mm": _matrices, "bmm": _batches, "addmm": _added, "baddbmm": _batches_added}
