@@ -77,7 +77,7 @@ class Parser(argparse.ArgumentParser):
         if "unrecognized" in message or "required" in message:  # a required option may be the one that is misspelt
             for name in (word.partition("=")[0] for word in self.given if word.startswith("--")):
                 if not any(option.startswith(name) for option in known):
-                    # All options begin with the same two dashes, so a short one is near to any other by 0.6, the default.
+                    # All options begin with two dashes, which alone bring short ones near the default, 0.6.
                     near = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
                     return f"{name}: did you mean {near[0]}?" if near else f"{self.prog} --help lists the options"
         return f"{self.prog} --help lists what is allowed"
