@@ -90,12 +90,16 @@ def hint(name: str, known: Collection[str], owner: str) -> str:
     """
     if not known:
         return f"{owner} has no options"
-    near = difflib.get_close_matches(name, known, n=1)
-    if near:
-        return f"did you mean {near[0]!r}?"
+    if near := nearest(name, known):
+        return f"did you mean {near!r}?"
     if len(known) <= 30:
         return f"known: {' '.join(known)}"
     return f"the nearest of {len(known)} known ones: {' '.join(difflib.get_close_matches(name, known, n=5, cutoff=0))}"
+
+
+def nearest(name: str, known: Collection[str], similarity: float = 0.6) -> str | None:
+    """The most similar of some known names, or None if none reaches the similarity, which is 1 for equal names."""
+    return next(iter(difflib.get_close_matches(name, known, n=1, cutoff=similarity)), None)
 
 
 def renamed(options: Mapping[str, Any], known: Collection[str], owner: str) -> dict[str, Any]:

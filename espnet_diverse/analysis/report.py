@@ -25,7 +25,11 @@ from espnet_diverse.analysis.plots import (
 from espnet_diverse.analysis.query_map import embed, separation
 from espnet_diverse.analysis.sections import Section
 from espnet_diverse.data.atomic_files import staged_directory, write_text
+from espnet_diverse.data.targets import mark_prepared
 from espnet_diverse.progress import progress
+
+PICTURES = "pictures"
+"""Folder beside the page; it is replaced as a whole."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,7 @@ def write_report(
     output_dir.mkdir(parents=True, exist_ok=True)
     (output_dir / "analysis.html").unlink(missing_ok=True)  # the page of an earlier model
     page = Page(title)
-    with staged_directory(output_dir / "pictures") as folder:
+    with staged_directory(output_dir / PICTURES) as folder:
         _redundancy_section(page, survey, folder)
         _distance_section(page, survey)
         _cluster_section(page, survey, folder)
@@ -69,6 +73,7 @@ def write_report(
             section.show(page, folder)
         _example_section(page, example, folder)
         _query_section(page, points, separated, folder)
+        mark_prepared(folder, "analyse")
     arrays = _arrays(survey, example, {"query": queries, "tsne": points}) | head_sharing.arrays(owned)
     for section in sections:
         arrays |= section.arrays()

@@ -66,6 +66,7 @@ def outputs(args: argparse.Namespace) -> list[Path]:
 def run(args: argparse.Namespace) -> int:
     """Measure, write the report and print the table of redundancy; 2 where an utterance was skipped."""
     from espnet_diverse.data.kaldi import read_data_dir
+    from espnet_diverse.data.targets import check_prepared
     from espnet_diverse.vocabulary import Vocabulary
 
     _check(args)
@@ -77,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
     from espnet_diverse.analysis import redundancy
     from espnet_diverse.analysis.head_sharing import ownerships
     from espnet_diverse.analysis.measurements import choose_utterances, observe_utterance, survey
-    from espnet_diverse.analysis.report import Example, write_report
+    from espnet_diverse.analysis.report import PICTURES, Example, write_report
     from espnet_diverse.analysis.teacher_forcing import load, source_vocabulary
     from espnet_diverse.decoding.condition_ids import condition_indices, known_conditions
     from espnet_diverse.decoding.precision import check_device
@@ -86,6 +87,7 @@ def run(args: argparse.Namespace) -> int:
     chosen = choose_utterances(data, args.utterances)
     named = [args.figure_utterance] if args.figure_utterance else []
     check_device(device)
+    check_prepared(args.output_dir / PICTURES, "analyse")
     with logged(args.output_dir / "analyse.log"):
         model, rate = load(args.model_dir, args.model_file, device)
         source = source_vocabulary(args.model_dir)

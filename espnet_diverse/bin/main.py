@@ -2,7 +2,6 @@
 
 import argparse
 import atexit
-import difflib
 import importlib.util
 import os
 import select
@@ -17,6 +16,7 @@ from espnet_diverse.bin.kernels_option import take_kernels
 from espnet_diverse.bin.options import notice, settle_model
 from espnet_diverse.errors import InterruptedRunError, UserError
 from espnet_diverse.hub import is_name
+from espnet_diverse.option_checks import hint, nearest
 from espnet_diverse.registration import fast_start
 
 COMMANDS = {
@@ -78,8 +78,8 @@ class Parser(argparse.ArgumentParser):
             for name in (word.partition("=")[0] for word in self.given if word.startswith("--")):
                 if not any(option.startswith(name) for option in known):
                     # All options begin with two dashes, which alone bring short ones near the default, 0.6.
-                    near = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
-                    return f"{name}: did you mean {near[0]}?" if near else f"{self.prog} --help lists the options"
+                    near = nearest(name, known, similarity=0.7)
+                    return f"{name}: did you mean {near}?" if near else f"{self.prog} --help lists the options"
         return f"{self.prog} --help lists what is allowed"
 
 
@@ -121,7 +121,8 @@ def run_command(name: str, arguments: list[str]) -> int:
         if not getattr(module, "OPENS_PACKED_MODELS", False):
             _unpack_model(args)
         if name not in _CHECKING and hasattr(module, "inputs") and hasattr(module, "outputs"):
-            _check_outputs(module.outputs(args), module.inputs(args))
+            results = [args.results] if getattr(args, "results", None) else []
+            _check_outputs([*module.outputs(args), *results], module.inputs(args))
         return module.run(args)
     except (UserError, OSError, KeyboardInterrupt) as error:
         if isinstance(error, BrokenPipeError) and _reader_has_gone():
@@ -148,8 +149,6 @@ def _reader_has_gone() -> bool:
 
 
 def _known_command(name: str) -> str:
-    from espnet_diverse.option_checks import hint
-
     return hint(name, list(COMMANDS), "espnet-diverse")
 
 

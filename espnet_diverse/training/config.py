@@ -6,7 +6,6 @@ A fragment has ESPnet's keys and nothing else. Mappings are merged; lists and sc
 of an earlier one. The file and line (or `--set`) of every key is kept, so that errors can name it.
 """
 
-import difflib
 import logging
 import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -25,6 +24,7 @@ from espnet_diverse.option_checks import (
     UnknownOptionError,
     check_names,
     hint,
+    nearest,
     present_keys,
     with_present_names,
 )
@@ -193,10 +193,8 @@ def _find_one(name: str, folders: list[Path]) -> Path:
     shared = sorted({f"{path.parent.name}/{path.stem}" for folder in folders for path in folder.glob("*/*.yaml")})
     stem = name.removesuffix(".yaml")
     alike = [one for one in shared if one.endswith(f"/{stem}")]
-    if there:
-        alike += [str(inside / near) for near in difflib.get_close_matches(Path(stem).name, there, n=1)]
-    else:
-        alike += difflib.get_close_matches(stem, shared, n=1)
+    if near := nearest(Path(stem).name, there) if there else nearest(stem, shared):
+        alike.append(str(inside / near) if there else near)
     if alike:
         known = f"did you mean {alike[0]}?"
     elif there:

@@ -63,6 +63,15 @@ def softmax_dir(tiny_run, tmp_path_factory):
     return model_dir
 
 
+def test_pictures_of_others_are_not_replaced(tiny_run, tmp_path, capfd):
+    photo = tmp_path / "out/pictures/photo.png"
+    photo.parent.mkdir(parents=True)
+    photo.write_bytes(PNG)
+    assert main(["analyse", *arguments(tiny_run.model_dir, tiny_run.test_dir, tmp_path / "out")]) == 1
+    assert f"{photo.parent}: exists, and nothing shows that `analyse` has written it" in capfd.readouterr().err
+    assert photo.read_bytes() == PNG
+
+
 def test_the_page_stands_alone(analysed):
     page = Reader(analysed / "analysis.html")
     pictures = sorted(path.read_bytes() for path in (analysed / "pictures").glob("*.png"))

@@ -43,6 +43,8 @@ COMMANDS = {
     "translate failures": ([*MODEL, "texts/failures.json"], "texts", ["--output_dir", "OUT"]),
     "classify": ([*MODEL, *DATA], "data/train", ["--output_dir", "OUT"]),
     "perplexity": ([*MODEL, *DATA], "data/train", ["--output_dir", "OUT"]),
+    "classify --results": ([*MODEL, *DATA, "--output_dir", "new"], "data/train", ["--results", "OUT/text"]),
+    "perplexity --results": ([*MODEL, *DATA, "--output_dir", "new"], "data/train", ["--results", "OUT/text"]),
     "figure": ([*MODEL, *DATA], "data/train", ["--output_dir", "OUT"]),
     "analyse": ([*MODEL, *DATA], "data/train", ["--output_dir", "OUT"]),
 }
