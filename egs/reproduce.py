@@ -47,6 +47,8 @@ def main() -> int:
     if others := unknown(known, results):
         print(f"notice: {args.results} has scores of {' '.join(others)}, which {args.table} lacks", file=sys.stderr)
     waiting = missing(runs, results)
+    if args.action != "run":
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # end in silence where `| head` has seen enough
     if args.action == "table":
         print("\n".join(markdown(runs, results)))
         return 0

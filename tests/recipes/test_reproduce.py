@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -91,6 +92,16 @@ def test_all_runs_of_a_seed_come_before_the_next_seed_and_are_done_once(reproduc
     table = reproduce("table").stdout.splitlines()
     assert table[0] == "| mine | dev | test | seeds |" and table[3] == "| new | 35.5 ± 0.7 | 35.5 ± 0.7 | 2 |"
     assert {line.split()[0] for line in reproduce("list").stdout.splitlines()} == {"done"}
+
+
+@pytest.mark.parametrize("action", ["list", "table"])
+def test_a_reader_that_has_gone_ends_the_listing_in_silence(action):
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, EGS / "reproduce.py", action]
+    result = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writer)
+    assert (result.returncode, result.stderr) == (-signal.SIGPIPE, "")
 
 
 def test_a_row_of_the_score_a_generated_corpus_and_a_prepared_one(reproduce):
