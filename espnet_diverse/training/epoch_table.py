@@ -40,6 +40,13 @@ class EpochTable(Reporter):
         self.parts, self.epochs, self.check = parts, epochs, check
         self._start, self._finished = time.monotonic(), 0
 
+    def load_state_dict(self, state_dict: dict) -> None:
+        """Go on with the epochs of a checkpoint, as ESPnet does; say so if no epoch is left to train."""
+        super().load_state_dict(state_dict)
+        if self.epochs is not None and self.epoch >= self.epochs:
+            more = "for more, give a greater max_epoch and --allow_changed max_epoch"
+            print(f"no epoch is left: {self.epoch} are trained, and max_epoch is {self.epochs}; {more}", flush=True)
+
     def start_epoch(self, key: str, epoch: int | None = None) -> SubReporter:
         """Begin an epoch, as ESPnet does; what is logged within it leaves out what was not measured."""
         begun = super().start_epoch(key, epoch)

@@ -52,6 +52,19 @@ def test_a_row_says_how_many_epochs_there_are_and_what_is_left(capsys):
     assert len(header) == len(second) == len(third)
 
 
+@pytest.mark.parametrize(("last", "left"), [(1, False), (2, False), (3, True)])
+def test_a_run_whose_epochs_are_all_trained_says_so(capsys, last, left):
+    table = EpochTable(epochs=2)
+    for epoch in (1, 2):
+        run_epoch(table, epoch)
+    resumed = EpochTable(epochs=last)
+    capsys.readouterr()
+    resumed.load_state_dict(table.state_dict())
+    said = f"no epoch is left: 2 are trained, and max_epoch is {last}; "
+    assert capsys.readouterr().out.startswith(said) != left
+    assert resumed.get_epoch() == 2
+
+
 def test_the_memory_of_a_gpu_is_a_column(capsys):
     table = EpochTable([SDMA])
     table.set_epoch(1)
