@@ -180,12 +180,17 @@ def _misread(file: Path) -> int:
         return next((number for number, (one, other) in pairs if one != other), 0)
 
 
-def check_audio(path: Path, task: str, features: bool = False) -> None:
-    """Check that the data directory for a task that reads audio, or features, has them.
+def check_inputs(path: Path, task: str, features: bool = False) -> None:
+    """Check that a data directory has what its task reads besides `text`: audio, features or source text.
 
     Raises:
-        DataError: The directory has no wav.scp or feats.scp, or an empty one.
+        DataError: The directory has no wav.scp, feats.scp or src_text, or an empty wav.scp or feats.scp.
     """
+    if task == "mt" and not (path / _SOURCE[0]).exists():
+        todo = "give a directory with source text, or --task asr, lm or cls for one without"
+        raise DataError(f"{path}: has no src_text with the source text that --task mt reads; {todo}")
+    if _SPEECH not in DATA[task]:
+        return
     table = path / (_FEATURES if features else _SPEECH)[0]
     if features and not _has_content(table):
         todo = "compute features, or leave input_size out for a model that reads audio"

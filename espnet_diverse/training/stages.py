@@ -30,7 +30,7 @@ from espnet_diverse.training.non_finite import NAME as NONFINITE
 from espnet_diverse.training.number_checks import check_numbers
 from espnet_diverse.training.processes import Processes, run
 from espnet_diverse.training.repulsion_options import read_repulsion
-from espnet_diverse.training.run_data import FOLD_LENGTH, PREFIX, RunData, Tokens, check_audio, check_data, existing
+from espnet_diverse.training.run_data import FOLD_LENGTH, PREFIX, RunData, Tokens, check_data, check_inputs, existing
 from espnet_diverse.training.run_lock import run_lock
 from espnet_diverse.training.statistics import check_features, check_source, check_statistics, check_target
 from espnet_diverse.training.tasks import TASKS
@@ -231,8 +231,8 @@ def _fill(config: Config, data: RunData, tokens: Tokens) -> Config:
     """`config` with the options that follow from the data and the vocabularies."""
     check_settings(config)
     filled = copy.deepcopy(config)
-    for data_dir in data.phases().values() if data.speech else ():
-        check_audio(data_dir, data.task, reads_features(config))
+    for data_dir in data.phases().values():
+        check_inputs(data_dir, data.task, reads_features(config))
     entries = data.entries(config)
     defaults = DEFAULTS | {"fold_length": [FOLD_LENGTH[table] for table, _, _ in entries]}
     if data.speech:

@@ -9,7 +9,7 @@ import soundfile
 from references.converted_audio import OGG, encoded
 
 from espnet_diverse.errors import DataError
-from espnet_diverse.training.run_data import RunData, Tokens, check_audio, check_data, existing
+from espnet_diverse.training.run_data import RunData, Tokens, check_data, check_inputs, existing
 from espnet_diverse.vocabulary import Vocabulary
 
 
@@ -119,9 +119,19 @@ def test_audio_that_a_task_reads_must_be_there(tmp_path, content):
         (tmp_path / "wav.scp").write_text(content)
     said = "has no wav.scp with the audio that --task st reads; give a directory with audio, or --task mt or lm for one"
     with pytest.raises(DataError, match=said):
-        check_audio(tmp_path, "st")
+        check_inputs(tmp_path, "st")
     (tmp_path / "wav.scp").write_text("a a.wav\n")
-    check_audio(tmp_path, "st")
+    check_inputs(tmp_path, "st")
+
+
+def test_source_text_that_a_task_reads_must_be_there(tmp_path):
+    said = "has no src_text with the source text that --task mt reads; give a directory with source text, or --task asr"
+    with pytest.raises(DataError, match=said):
+        check_inputs(tmp_path, "mt")
+    for task in ("lm", "cls"):
+        check_inputs(tmp_path, task)
+    (tmp_path / "src_text").write_text("a words\n")
+    check_inputs(tmp_path, "mt")
 
 
 def test_a_missing_file_names_the_command_that_writes_it(tmp_path):
@@ -176,11 +186,11 @@ def test_features_are_checked_in_place_of_audio(tiny_run, train_dir):
     with pytest.raises(
         DataError, match=r"train: has no feats.scp with the features that a model with input_size reads; c"
     ):
-        check_audio(train_dir, "asr", features=True)
+        check_inputs(train_dir, "asr", features=True)
     content = {f"train-{number:02d}": np.ones((4, 3), np.float32) for number in range(12)}
     kaldiio.save_ark(str(train_dir / "f.ark"), content, scp=str(train_dir / "feats.scp"))
     (train_dir / "wav.scp").write_text("train-00 sox |\n")
-    check_audio(train_dir, "asr", features=True)
+    check_inputs(train_dir, "asr", features=True)
     tables = [train_dir / "feats.scp"]
     check_data(train_dir, tables, None, size=3)
     with pytest.raises(
