@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from espnet_diverse.audio.reading import open_file
 from espnet_diverse.audio.sources import STDIN
 from espnet_diverse.conditions import CONDITIONS
 from espnet_diverse.corpora.shared.columns import COLUMNS as TABLE_COLUMNS
@@ -51,6 +52,14 @@ class Recording(NamedTuple):
     path: str
     name: str
     conditions: Mapping[str, str]
+
+    def channels_cancel(self) -> bool:
+        """Whether its file has channels whose mean is nearly silent; False if it cannot be read again."""
+        with suppress(DataError):
+            if self.path != STDIN:
+                with open_file(Path(self.path)) as file:
+                    return file.channels_cancel()
+        return False
 
 
 def find_recordings(sources: Sequence[str], listed: Path | None = None) -> list[Recording]:

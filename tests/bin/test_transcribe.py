@@ -186,6 +186,14 @@ def test_silence_gives_nothing(tiny_run, tmp_path, capsys):
     assert "no speech found" not in capsys.readouterr().err
 
 
+def test_channels_that_cancel_are_named(tiny_run, tmp_path, capsys):
+    noise = 0.1 * np.random.default_rng(0).standard_normal(48_000)
+    soundfile.write(tmp_path / "noise.wav", np.stack([noise, -noise], 1), 16_000)
+    assert call(tiny_run.model_dir, tmp_path / "noise.wav") == 0
+    said = f"{tmp_path}/noise.wav: no speech found; its channels cancel in their mean; give one of them"
+    assert said in capsys.readouterr().err.splitlines()
+
+
 def test_silence_beside_speech_is_no_failure(tiny_run, decoded, tmp_path, capsys):
     soundfile.write(tmp_path / "silence.wav", np.zeros(48_000), 16_000)
     arguments = (tmp_path / "silence.wav", tiny_run.test_dir / "test-00.wav", *HOW, "--output_dir", tmp_path)

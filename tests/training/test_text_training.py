@@ -123,7 +123,9 @@ def test_data_without_a_source_is_refused(data, tmp_path):
     copy = shutil.copytree(data.train_dir, tmp_path / "train")
     (copy / "src_text").unlink()
     config = merge([data.train_dir.parent / "mt.yaml"])
-    with pytest.raises(DataError, match="train: has no src_text with the source text that --task mt reads; give a directory"):
+    with pytest.raises(
+        DataError, match="train: has no src_text with the source text that --task mt reads; give a directory"
+    ):
         stages.collect_stats(config, RunData(copy, data.valid_dir, data.tokens_dir, "mt"), tmp_path / "stats")
 
 
