@@ -116,17 +116,17 @@ def test_a_wait_that_ends_without_a_result_goes_on(pool, monkeypatch):
     """Before Python 3.11 Dask's TimeoutError, that of asyncio, is not the builtin one."""
     waited = []
 
-    class Late(Exception):
+    class LateError(Exception):
         pass
 
     def wait(futures, **how):
         waited.append(how)
         if len(waited) == 1:
-            raise Late
+            raise LateError
         return dask_wait(futures)
 
     dask_wait = distributed.wait
-    monkeypatch.setattr(distributed, "TimeoutError", Late)
+    monkeypatch.setattr(distributed, "TimeoutError", LateError)
     monkeypatch.setattr(distributed, "wait", wait)
     assert list(pool.map_pieces(double, [[1]])) == [[2]]
     assert len(waited) > 1
