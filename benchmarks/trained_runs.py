@@ -29,7 +29,7 @@ import argparse
 import json
 import math
 from argparse import Namespace
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -219,20 +219,21 @@ def _step(folder: Path, args: Namespace) -> tuple[Callable[[], None], int]:
 def _decoding(folder: Path, args: Namespace) -> Callable[[], None]:
     """A function that decodes some utterances of the set, in one batch."""
     from espnet_diverse.analysis.measurements import choose_utterances
+    from espnet_diverse.analysis.samples import read_samples
     from espnet_diverse.data.kaldi import read_data_dir
     from espnet_diverse.decoding.condition_ids import condition_indices
     from espnet_diverse.decoding.options import Options
     from espnet_diverse.decoding.predictor import load_predictor
+    from espnet_diverse.vocabulary import Vocabulary
 
     data = read_data_dir(args.data_dir / args.set)
     search = load_predictor(folder, options=Options(beam_size=args.beam_size))
     chosen = choose_utterances(data, args.utterances)
     indices = condition_indices(search.conditions, args.data_dir / args.set, chosen, {})
-    entries: Mapping[str, str] = data.src_text or data.wav_scp
-    sources = [search.read(entries[utterance])[0] for utterance in chosen]
+    samples, _ = read_samples(search, Vocabulary.load(folder), data, indices)
 
     def call() -> None:
-        search.batch(sources, [indices[utterance] for utterance in chosen])
+        search.batch([each.source for each in samples], [each.conditions for each in samples])
 
     return call
 

@@ -117,7 +117,7 @@ def digest(path: Path) -> str | None:
                 hasher.update(os.fsencode(f"{table.name}\0"))
                 _add_content(hasher, table)
         for line in chain(_lines(path / "wav.scp"), _lines(path / "feats.scp")):
-            hasher.update(f"{_size(line.partition(' ')[2])}\n".encode())
+            hasher.update(f"{_size(_path(line))}\n".encode())
     elif path.is_dir():
         for file in sorted(file for file in path.rglob("*") if file.is_file()):
             status = file.stat()
@@ -142,6 +142,11 @@ def _lines(path: Path) -> Iterator[str]:
                 yield line.removesuffix("\n")
             if line.endswith("\n"):
                 yield ""
+
+
+def _path(line: str) -> str:
+    """The path in a line of a table, "" where there is none; the white space before it is any, as for `data.tables`."""
+    return "".join(line.split(None, 1)[1:]).strip(" \t")
 
 
 def _size(path: str) -> int:

@@ -143,6 +143,14 @@ def test_a_directory_of_text_alone_is_known_by_its_content(folder):
     assert digest(Path("texts")) != before
 
 
+@pytest.mark.parametrize("space", ["\t", "  ", " \t"])
+def test_audio_counts_whatever_separates_the_columns(folder, space):
+    Path("data/wav.scp").write_text(f"utt{space}{folder}/a.wav\n")
+    before = digest(Path("data"))
+    Path("a.wav").write_bytes(b"longer audio")
+    assert digest(Path("data")) != before
+
+
 @pytest.mark.parametrize("table", ["wav.scp", "feats.scp"])
 def test_arks_count_by_their_size_even_beside_the_tables(folder, table):
     ark = folder / "data" / "x.ark"

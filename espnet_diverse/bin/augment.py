@@ -12,6 +12,7 @@ from pathlib import Path
 
 from espnet_diverse.bin import options
 from espnet_diverse.bin.cluster_option import add_cluster, check_nj
+from espnet_diverse.errors import ConfigError
 
 _WRITTEN = ("text", "src_text", "utt2lang", "utt2tgtlang", "dropped.tsv")
 
@@ -52,6 +53,8 @@ def run(args: argparse.Namespace) -> int:
     from espnet_diverse.decoding.precision import check_device
 
     options.search_options(args)  # a wrong option is refused before anything is written
+    if not args.max_ratio >= 1:
+        raise ConfigError(f"--max_ratio {args.max_ratio:g} would leave no pair; give a number of at least 1")
     check_nj(args.nj)
     if not args.cluster:
         check_device(options.device(args))

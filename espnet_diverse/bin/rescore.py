@@ -4,6 +4,7 @@ score = (score of the search) + weight * log p(text). The other model may have a
 """
 
 import argparse
+from math import isfinite
 from pathlib import Path
 
 from espnet_diverse.bin import options
@@ -37,6 +38,8 @@ def outputs(args: argparse.Namespace) -> list[Path]:
 
 def run(args: argparse.Namespace) -> int:
     """Rescore, and print how many texts changed."""
+    if not isfinite(args.weight):
+        raise ConfigError(f"--weight {args.weight} is not allowed; give a finite number")
     from espnet_diverse.data.targets import check_no_data
 
     check_no_data(args.output_dir)

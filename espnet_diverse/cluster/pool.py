@@ -136,6 +136,7 @@ class Pool:
         Raises:
             ClusterError: There was no worker for too long.
         """
+        from distributed import TimeoutError as DaskTimeoutError  # before Python 3.11 not the builtin one
         from distributed import wait
 
         seen = time.monotonic()
@@ -143,7 +144,7 @@ class Pool:
             with suppress(CancelledError):  # which `_results` explains
                 try:
                     wait(futures, timeout=min(_LOOK_SECONDS, self._options.wait), return_when="FIRST_COMPLETED")
-                except TimeoutError:
+                except DaskTimeoutError:
                     seen = time.monotonic() if self._client.nthreads() else seen
                     self._check_wait(time.monotonic() - seen)
                     continue

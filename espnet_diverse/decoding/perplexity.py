@@ -72,7 +72,7 @@ def perplexity(scorer: Scorer, data_dir: Path, output_dir: Path, conditions: Map
         conditions: Values by condition that hold for all texts, in place of the tables.
 
     Returns:
-        The content of perplexity.json, rounded by `results.rounded_score`.
+        The content of perplexity.json, rounded by `results.rounded_score`. A perplexity above e^709 is infinity.
 
     Raises:
         DataError: A table is malformed, or a text has a missing or unknown condition.
@@ -112,6 +112,14 @@ def _summary(texts: Mapping[str, str], encoded: Mapping[str, Sequence[int]], sco
         "unknown_tokens": sum(list(indices).count(1) for indices in encoded.values()),
         "words": words,
         "log_likelihood": rounded_score(score),
-        "perplexity": rounded_score(math.exp(-score / tokens)),
-        "word_perplexity": rounded_score(math.exp(-score / words)),
+        "perplexity": rounded_score(_exp(-score / tokens)),
+        "word_perplexity": rounded_score(_exp(-score / words)),
     }
+
+
+def _exp(x: float) -> float:
+    """exp(x), infinity where no float is so large, as by word of long texts without spaces."""
+    try:
+        return math.exp(x)
+    except OverflowError:
+        return math.inf

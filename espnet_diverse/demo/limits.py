@@ -1,6 +1,7 @@
 """Limits of the requests of the page."""
 
 from dataclasses import dataclass
+from math import inf
 
 from espnet_diverse.errors import ConfigError
 
@@ -16,7 +17,7 @@ class Limits:
         waiting: Maximum number of requests that wait for the model, which serves one at a time.
 
     Raises:
-        ConfigError: A limit is not above 0.
+        ConfigError: A limit is not a finite number above 0.
     """
 
     seconds: float = 120.0
@@ -26,8 +27,8 @@ class Limits:
 
     def __post_init__(self):
         for name in ("seconds", "megabytes"):
-            if not getattr(self, name) > 0:
-                raise ConfigError(f"--max_{name} {getattr(self, name):g} is not allowed; give a number above 0")
+            if not 0 < getattr(self, name) < inf:  # JSON, in which the page gets the limits, has no infinity
+                raise ConfigError(f"--max_{name} {getattr(self, name):g} is not allowed; give a finite number above 0")
 
     @property
     def bytes(self) -> int:

@@ -8,6 +8,7 @@ layer initialises what it registers: memory that was only reserved until then.
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from threading import get_ident
 
 from torch import Tensor, nn
 from torch.nn.modules.module import (
@@ -38,9 +39,10 @@ def bounded_by(state: Mapping[str, Tensor], source: str | Path) -> Iterator[None
     most_tensors = _TIMES * len(tensors) + _MORE_TENSORS
     most_values = _TIMES * sum(value.numel() for value in tensors) + _MORE_VALUES
     built = {"tensors": 0, "values": 0}
+    own = get_ident()
 
     def count(module: nn.Module, name: str, value: Tensor | None) -> None:
-        if value is None:
+        if value is None or get_ident() != own:  # the hooks are those of the process: others may build models, too
             return
         built["tensors"] += 1
         built["values"] += value.numel()

@@ -82,6 +82,26 @@ def test_language_models_are_compared_by_perplexity_and_slots(tiny_translation, 
     assert none[2] == "" and none[4:] == ["1.00"] * 3 and all(0.05 < float(cell) < 20 for cell in xl[4:])
 
 
+def test_speech_is_decoded_from_segments_whatever_texts_stand_beside_it(tiny_run, tmp_path, monkeypatch):
+    """Data for speech translation have src_text too."""
+    import trained_runs
+
+    from espnet_diverse.decoding.predictor import Predictor
+
+    folder = shutil.copytree(tiny_run.test_dir, tmp_path / "test")
+    names = [line.split()[0] for line in (folder / "text").read_text().splitlines()]
+    (folder / "src_text").write_text("".join(f"{name} abc\n" for name in names))
+    (folder / "segments").write_text(
+        "".join(f"{name} {names[0]} 0.0 {0.5 + 0.05 * n}\n" for n, name in enumerate(names))
+    )
+    decoded = []
+    monkeypatch.setattr(Predictor, "batch", lambda self, sources, conditions: decoded.extend(sources))
+    args = argparse.Namespace(data_dir=tmp_path, set="test", beam_size=1, utterances=len(names))
+    trained_runs._decoding(tiny_run.model_dir, args)()
+    frames = sorted(len(one) for one in decoded)
+    assert len(set(frames)) == len(names) == 3 and frames[-1] < 75
+
+
 @pytest.mark.parametrize(
     ("names", "expected"),
     [

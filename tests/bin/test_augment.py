@@ -1,3 +1,5 @@
+import pytest
+
 from espnet_diverse.bin.main import main
 from espnet_diverse.data.kaldi import read_data_dir
 
@@ -49,6 +51,15 @@ def test_sampling_is_seeded_and_is_not_beam_search(tiny_translation, tmp_path, c
     assert sources("c", *sampling, "--seed", "4") != first != sources("d")
     assert main(["augment", "back", *named(run, mono, tmp_path / "e"), "--top_k", "5"]) == 1
     assert "--top_k 5: top_k is for --search sampling; add that, or leave it out" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("ratio", ["0.5", "-1", "nan"])
+def test_a_ratio_that_no_pair_has_is_refused_before_anything_is_written(ratio, tmp_path, capsys):
+    paths = ["--data_dir", str(tmp_path / "mono"), "--output_dir", str(tmp_path / "bt")]
+    assert main(["augment", "back", str(tmp_path), *paths, "--max_ratio", ratio]) == 1
+    said = f"espnet-diverse augment: error: --max_ratio {ratio} would leave no pair; give a number of at least 1\n"
+    assert capsys.readouterr().err == said
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_wrong_device_is_refused_before_anything_is_written(tmp_path, capsys):

@@ -6,11 +6,11 @@ from espnet_diverse.demo.limits import Limits
 from espnet_diverse.errors import ConfigError
 
 
-@pytest.mark.parametrize("value", [0, -1, float("nan")])
+@pytest.mark.parametrize("value", [0, -1, float("nan"), float("inf")])
 def test_limits_that_are_none(value):
-    with pytest.raises(ConfigError, match=rf"--max_seconds {value:g} is not allowed; give a number above 0"):
+    with pytest.raises(ConfigError, match=rf"--max_seconds {value:g} is not allowed; give a finite number above 0"):
         Limits(seconds=value)
-    with pytest.raises(ConfigError, match=rf"--max_megabytes {value:g} is not allowed; give a number above 0"):
+    with pytest.raises(ConfigError, match=rf"--max_megabytes {value:g} is not allowed; give a finite number above 0"):
         Limits(megabytes=value)
 
 

@@ -91,6 +91,16 @@ def test_a_recording_ends_at_the_limit(opened, server, monkeypatch):
     assert page.inner_text("#error") == "" and page.is_visible("#result")
 
 
+def test_a_double_click_begins_one_recording(opened, server):
+    page, console = opened(server)
+    page.evaluate("() => { const button = document.getElementById('record'); button.click(); button.click(); }")
+    page.wait_for_selector("#record[aria-pressed=true]:not([disabled])")
+    page.wait_for_selector("#saying:not(:empty)")
+    stop(page)
+    assert sum("/live/begin" in one.url for one in console.asked) == 1
+    assert page.inner_text("#error") == "" and console.said == []
+
+
 def test_what_cannot_be_transcribed_meanwhile_is_recorded_all_the_same(opened, server):
     first, _ = opened(server)
     second, _ = opened(server)

@@ -1,5 +1,7 @@
 """Building a model stops where its configuration asks for far more than its weights have."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 from torch import nn
@@ -32,3 +34,9 @@ def test_far_larger_ones_are_not(build):
         build()
     for _ in range(1001):  # the limit ends with its block
         nn.LayerNorm(1)
+
+
+def test_what_another_thread_builds_does_not_count():
+    with bounded_by(STATE, "x.pth"), ThreadPoolExecutor(1) as thread:
+        thread.submit(lambda: [nn.LayerNorm(1) for _ in range(1001)]).result()
+        nn.Linear(4, 3)

@@ -17,6 +17,7 @@ from typing import BinaryIO
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
+from espnet_diverse.data.atomic_files import file_lock
 from espnet_diverse.errors import DataError
 from espnet_diverse.progress import progress
 
@@ -53,7 +54,8 @@ def download(url: str, target: Path, md5: str | None = None, sha256: str | None 
         sha256: Expected SHA-256 checksum in hexadecimal digits, if known.
 
     Returns:
-        `target`. Nothing is downloaded if it exists and its checksum, if given, is right.
+        `target`. Nothing is downloaded if it exists and its checksum, if given, is right. Where another process is
+        downloading it, its end is waited for.
 
     Raises:
         DataError: The address cannot be fetched or returns a web page, the disk is full, or the checksum is wrong twice
@@ -61,18 +63,32 @@ def download(url: str, target: Path, md5: str | None = None, sha256: str | None 
     """
     if not url.startswith(("http://", "https://")):
         raise DataError(f"{url}: only http and https addresses can be fetched")
-    if target.exists():
-        if not (_wrong_checksum(target, md5, sha256) or _wrong_content(target, target.name)):
-            return target
-        target.unlink()
+    if target.exists() and not _wrong(target, target.name, md5, sha256):
+        return target
     partial = target.with_name(f"{target.name}.part")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with file_lock(target):  # two processes that append to one file would damage it
+            if target.exists() and _wrong(target, target.name, md5, sha256):
+                target.unlink()
+            return target if target.exists() else _complete(url, partial, target, md5, sha256)
+    except OSError as error:
+        raise DataError(f"{partial}: cannot be written ({error}); make room or choose another place") from error
+
+
+def _complete(url: str, partial: Path, target: Path, md5: str | None, sha256: str | None) -> Path:
     for _ in range(2):
         _fetch(url, partial)
-        wrong = _wrong_checksum(partial, md5, sha256) or _wrong_content(partial, target.name)
+        wrong = _wrong(partial, target.name, md5, sha256)
         if not wrong:
             return partial.replace(target)
         partial.unlink()
     raise DataError(f"{url}: {wrong}, twice; the file was deleted: try later or another source")
+
+
+def _wrong(path: Path, name: str, md5: str | None, sha256: str | None) -> str:
+    """What is wrong with a file of that name, or ""."""
+    return _wrong_checksum(path, md5, sha256) or _wrong_content(path, name)
 
 
 def _fetch(url: str, partial: Path) -> None:
@@ -91,8 +107,6 @@ def _fetch(url: str, partial: Path) -> None:
                 raise DataError(f"{url}: {problem}; check the address, or fetch the file by hand") from error
         except (URLError, HTTPException, ConnectionError, TimeoutError) as error:
             problem = getattr(error, "reason", None) or error
-        except OSError as error:
-            raise DataError(f"{partial}: cannot be written ({error}); make room or choose another place") from error
         if not problem:
             return
     again = f"{_size(partial)} bytes are kept in {partial}; run the same command again to resume"
@@ -101,7 +115,6 @@ def _fetch(url: str, partial: Path) -> None:
 
 def _fetch_rest(url: str, partial: Path) -> str:
     """Download the rest of `partial`; return "" if it is complete, otherwise how much is missing."""
-    partial.parent.mkdir(parents=True, exist_ok=True)
     have = _size(partial)
     request = Request(url, headers={"Range": f"bytes={have}-"} if have else {})
     with urlopen(request, timeout=TIMEOUT_SECONDS) as response:

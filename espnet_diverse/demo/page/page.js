@@ -183,8 +183,10 @@ async function toggleRecording() {
   }
   const name = (seconds) => { button.textContent = `Stop (${seconds} s)`; };
   at("error").textContent = "";
+  button.disabled = true;  // until it records, or another click would begin a second recording
   try {
     recording = await begin(name);
+    button.disabled = false;
     name(0);
     button.setAttribute("aria-pressed", "true");
     at("file").value = "";

@@ -2,10 +2,13 @@ import hashlib
 import io
 import shutil
 import tarfile
+import time
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
 
+from espnet_diverse.corpora.shared import download as module
 from espnet_diverse.corpora.shared.download import ATTEMPTS, download, unpack
 from espnet_diverse.errors import DataError
 
@@ -22,6 +25,22 @@ def test_file_is_fetched_once(tmp_path, serve):
     assert target.read_bytes() == CONTENT
     assert server.ranges == [None]
     assert [entry.name for entry in target.parent.iterdir()] == ["file"]
+
+
+def test_two_at_a_time_fetch_a_file_once(tmp_path, serve, monkeypatch):
+    server, copied = serve(CONTENT), module._copied
+
+    def slowly(response, file):
+        time.sleep(0.3)  # in which the other one begins
+        yield from copied(response, file)
+
+    monkeypatch.setattr(module, "_copied", slowly)
+    with ThreadPoolExecutor(2) as threads:
+        both = [threads.submit(download, server.url, tmp_path / "file") for _ in range(2)]
+        assert [each.result() for each in both] == [tmp_path / "file"] * 2
+    assert (tmp_path / "file").read_bytes() == CONTENT
+    assert server.ranges == [None]
+    assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
 
 
 def test_broken_transfer_goes_on_where_it_stopped(tmp_path, serve):
