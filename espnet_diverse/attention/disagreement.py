@@ -7,7 +7,7 @@ repulsive-attention paper, which repels the heads in the optimizer instead (`tra
     loss = -weight D for D_output, D_subspace, D_position, and D of the weights of the projections
     loss = weight ||A A^T - I||_F^2 for Frobenius, the mean over queries
 
-Each is the mean over samples. Without the section, or with weight 0, nothing is computed.
+Each is the mean over samples that have tokens. Without the section, or with weight 0, nothing is computed.
 Cost: O(B H T D) for output and subspace, O(B H Tq Tk) with the explicit weights for position, and O(B H^2 Tq Tk) for
 Frobenius.
 """
@@ -23,6 +23,7 @@ from espnet_diverse.attention.core import Core, Heads
 from espnet_diverse.attention.inspection import AuxiliaryLoss, Monitored
 from espnet_diverse.attention.token_masks import key_side_mask, query_side_mask
 from espnet_diverse.functional.disagreement import disagreement, frobenius_of_queries, position_disagreement
+from espnet_diverse.functional.masks import masked_mean
 from espnet_diverse.functional.precision import in_full_precision
 from espnet_diverse.option_checks import OptionError, check_fields, one_of, read
 from espnet_diverse.scope import current
@@ -111,26 +112,32 @@ class Disagreement(Monitored):
             projections: The projections of queries, keys and values.
         """
         with torch.autocast(context.device.type, enabled=False):
-            loss = self._penalty(heads, context, weights, projections).mean()
+            penalty, tokens = self._penalty(heads, context, weights, projections)
+            # A memory puts segments into the batch, of which some are padding alone.
+            counted = None if tokens is None else tokens.any(-1).expand_as(penalty)
+            loss = masked_mean(penalty, counted)
         current().add_loss("disagreement", self.options.weight * loss)
 
     def _penalty(
         self, heads: Heads, context: Tensor, weights: Tensor | None, projections: Sequence[nn.Linear]
-    ) -> Tensor:
-        """Return the loss of each sample, (B,), or of each projection, (3,), before weighting."""
+    ) -> tuple[Tensor, Tensor | None]:
+        """Return the loss of each sample, (B,), or of each projection, (3,), before weighting.
+
+        With that of samples, the second tensor says which positions are tokens, (1 or B, T), or is None (all).
+        """
         of, per = self.options.of, self.options.per
         if of == "parameters":
             width = context.size(-1)
-            return -disagreement(torch.stack([linear.weight.unflatten(0, (-1, width)) for linear in projections]))
+            return -disagreement(torch.stack([linear.weight.unflatten(0, (-1, width)) for linear in projections])), None
         if of == "subspace":
-            mask = None if self.compressed else _tokens(key_side_mask(heads))  # no compressed value is padding alone
-            return -disagreement(in_full_precision(heads.v), mask, per)
+            keys = None if self.compressed else _tokens(key_side_mask(heads))  # no compressed value is padding alone
+            return -disagreement(in_full_precision(heads.v), keys, per), keys
         queries = _tokens(query_side_mask(heads))
         if weights is None or of == "output":
-            return -disagreement(in_full_precision(context), queries, per)
+            return -disagreement(in_full_precision(context), queries, per), queries
         if of == "frobenius":
-            return frobenius_of_queries(in_full_precision(weights), queries)
-        return -position_disagreement(in_full_precision(weights), queries)
+            return frobenius_of_queries(in_full_precision(weights), queries), queries
+        return -position_disagreement(in_full_precision(weights), queries), queries
 
 
 def _tokens(mask: Tensor | None) -> Tensor | None:

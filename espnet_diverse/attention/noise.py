@@ -13,12 +13,15 @@ from espnet_diverse.functional.precision import linear_in_full_precision
 #: tokens, and less than what it has of the queries that are projected from them.
 LOUD = 0.1
 
+#: Range of learned log-variances, far beyond any that fits: outside, a variance or its inverse soon is no float32.
+LOG_VARIANCES = (-20.0, 20.0)
+
 
 class LearnedVariance(nn.Linear):
     """Predicts a variance for each token and head, exp(linear(x)); initially it is 0.01 for every token.
 
     With the initial values of the released code, random weights around a log-variance of 0, the noise would be as large
-    as the tokens.
+    as the tokens. The log-variance is clamped to `LOG_VARIANCES`.
     """
 
     def reset_parameters(self) -> None:
@@ -30,7 +33,7 @@ class LearnedVariance(nn.Linear):
 
     def forward(self, x: Tensor) -> Tensor:
         """x (B, T, M) -> variance (B, H, T)."""
-        return linear_in_full_precision(self, x).exp().transpose(1, 2)
+        return linear_in_full_precision(self, x).clamp(*LOG_VARIANCES).exp().transpose(1, 2)
 
 
 def gaussian_noise(like: Tensor, std: float | Tensor) -> Tensor:

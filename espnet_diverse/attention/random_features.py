@@ -102,7 +102,7 @@ class RandomFeatures(Core):
 
     def forward(self, heads: Heads) -> tuple[Tensor, None]:
         """Compute the context (B, H, Tq, D)."""
-        if self.training and self.options.redraw_interval:
+        if self.training and self.options.redraw_interval and not _in_backward():
             self._count_batch()
         q, _ = self._features(heads.q)
         if heads.key_features is None:
@@ -150,3 +150,8 @@ class RandomFeatures(Core):
         option = self.options
         generator = torch.Generator().manual_seed(seed)
         return gaussian(option.n_features, self.width, option.orthogonal, generator).view(torch.int32)
+
+
+def _in_backward() -> bool:
+    """Whether a backward pass computes a layer again (gradient checkpointing), which must see the W of the forward."""
+    return torch._C._current_graph_task_id() != -1

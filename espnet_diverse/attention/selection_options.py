@@ -79,6 +79,7 @@ class SelectionOptions:
             raise OptionError(
                 "by", f"head selection by {self.by!r} is not possible; give one or a list of {' '.join(CONDITIONS)}"
             )
+        self._check_default()
         if self.strategy != "none":
             self._check_names()
 
@@ -94,6 +95,16 @@ class SelectionOptions:
         if self.noise_steps is None and self.noise_schedule != "constant":
             message = f"noise_schedule {self.noise_schedule} has no length; give noise_steps, such as 0.8 of the run"
             raise OptionError("noise_schedule", message)
+
+    def _check_default(self) -> None:
+        given = self.default_condition
+        wrong = [name for name in given if name not in CONDITIONS] if isinstance(given, Mapping) else [given]
+        if wrong:
+            raise OptionError(
+                "default_condition",
+                f"default_condition {wrong[0]!r} is not a condition with its value; write {{lang: en}}, for example; "
+                f"conditions: {' '.join(CONDITIONS)}",
+            )
 
     def _check_names(self) -> None:
         for condition in self.selected_by:

@@ -29,6 +29,7 @@ from torch import Tensor, nn
 
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.nets.condition_rows import ConditionRows, read_options
+from espnet_diverse.option_checks import check_fields
 
 _LAYERS = (EncoderLayer, ConformerLayer, EBranchformerEncoderLayer, DecoderLayer)
 _WITH_STATISTICS = (nn.BatchNorm1d, nn.BatchNorm2d)
@@ -54,7 +55,8 @@ class AdapterOptions:
     freeze_base: bool = True
 
     def __post_init__(self):
-        if self.bottleneck < 1:
+        check_fields(self, "by", "conditions", "combinations")
+        if self.bottleneck == 0:
             raise ConfigError(f"adapter.bottleneck is {self.bottleneck}; give at least 1")
 
 

@@ -6,6 +6,7 @@ from torch import Tensor
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.functional.masks import lengths_to_mask
 from espnet_diverse.nets.adapter import insert_adapters
+from espnet_diverse.nets.recomputation import check_recomputed
 from espnet_diverse.nets.replace_attention import replace_attention, signature_with
 from espnet_diverse.nets.start_tag import insert_start_tag
 from espnet_diverse.scope import current
@@ -25,8 +26,9 @@ class DiverseTransformerDecoder(TransformerDecoder):
         options: Options of ESPnet's decoder.
 
     Raises:
-        ConfigError: An option is unknown or has a value that is not allowed, or a core does not support causal
-            self-attention, cross-attention or cached decoding.
+        ConfigError: An option is unknown or has a value that is not allowed, a core does not support causal
+            self-attention, cross-attention or cached decoding, or a layer cannot be computed again that
+            `gradient_checkpoint_layers` has.
     """
 
     __signature__ = signature_with(TransformerDecoder, **_OURS)
@@ -46,6 +48,7 @@ class DiverseTransformerDecoder(TransformerDecoder):
         replace_attention(self.decoders, "src_attn", cross_attention, net=net)
         insert_adapters(self.decoders, adapter)
         insert_start_tag(self.embed, start_tag)
+        check_recomputed(self.decoders, self.gradient_checkpoint_layers, net)
 
     def forward(self, hs_pad: Tensor, hlens: Tensor, ys_in_pad: Tensor, ys_in_lens: Tensor, *args, **options):
         """hs_pad (B, Tk, M), ys_in_pad (B, Tq) -> ESPnet's result: scores (B, Tq, V), lengths (B,).

@@ -21,6 +21,7 @@ from espnet_diverse.functional.masks import lengths_to_mask
 from espnet_diverse.nets.adapter import insert_adapters
 from espnet_diverse.nets.encoder_layer import replace_layers
 from espnet_diverse.nets.memory import Carried, MemoryStream, add_memory
+from espnet_diverse.nets.recomputation import check_recomputed
 from espnet_diverse.nets.replace_attention import replace_attention, signature_with
 from espnet_diverse.nets.stream import connect_layers
 from espnet_diverse.nets.subsampling import GATED, ChunkedConvSubsampling, GatedConvSubsampling
@@ -43,8 +44,8 @@ class _WithAttention:
         options: Options of ESPnet's encoder; `input_layer` may also be conv1d4_glu, see `nets/subsampling.py`.
 
     Raises:
-        ConfigError: An option is unknown or has a value that is not allowed, or the core does not support the attention
-            of this encoder.
+        ConfigError: An option is unknown or has a value that is not allowed, the core does not support the attention of
+            this encoder, or a layer cannot be computed again that `gradient_checkpoint_layers` has.
     """
 
     attribute = "self_attn"
@@ -77,6 +78,7 @@ class _WithAttention:
         else:
             add_memory(self.encoders, attention, memory, net=net)
         insert_adapters(self.encoders, adapter)
+        check_recomputed(self.encoders, getattr(self, "gradient_checkpoint_layers", ()), net)
 
     def forward(self, xs_pad: Tensor, ilens: Tensor, *args, **options):
         """xs_pad (B, T, features), ilens (B,) -> ESPnet's result: output (B, T4, M), lengths (B,), None.

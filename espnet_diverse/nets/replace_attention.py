@@ -76,13 +76,19 @@ def replace_attention(
     for number, layer in enumerate(layers, start=1):
         theirs = getattr(layer, attribute)
         where = f"{net}, {attribute} of layer {number}"
-        if isinstance(layer, ContextualBlockEncoderLayer) and (attention or {}).get("selection"):
+        if isinstance(layer, ContextualBlockEncoderLayer) and selects_heads(attention):
             raise ConfigError(
                 f"{where}: head selection does not fit the contextual block encoder; choose another encoder"
             )
         kind = {"cross": attribute == "src_attn" or with_memory is not None, "causal": causal}
         given = attention or {"core": "softmax"}
         setattr(layer, attribute, _counterpart(theirs, given, kind, where, length, with_memory))
+
+
+def selects_heads(attention: dict | None) -> bool:
+    """Whether options of an attention, as `replace_attention` takes them, ask for head selection."""
+    selection = (attention or {}).get("selection") or {}
+    return not isinstance(selection, dict) or selection.get("strategy", "none") != "none"
 
 
 def _counterpart(

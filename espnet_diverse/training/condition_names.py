@@ -95,8 +95,9 @@ def fill_in_without_data(config: Config) -> None:
             conditions = conditions_of(by)
             named = [name for family in part.get("families") or () for name in family]
             default = part.get("default_condition") or {}
-            names = {each: named or [default.get(each, "?")] for each in conditions}
-        value: dict = {"by": conditions, "conditions": names | (part.get("conditions") or {})}
+            listed = default if isinstance(default, Mapping) else {}  # anything else is refused where it is read
+            names = {each: named or [listed.get(each, "?")] for each in conditions} | _values(part)
+        value: dict = {"by": conditions, "conditions": names}
         for key in reversed(keys):
             value = {key: value}
         config.add(value, {})
@@ -175,7 +176,8 @@ def _listed(config: Config, keys: Keys, condition: str) -> list[str] | None:
     part = config
     for key in keys:
         part = part.get(key) or {}
-    listed = (part.get("conditions") or {}).get(condition)
+    with located(config, *keys):
+        listed = _values(part).get(condition)
     if listed is None:
         return None
     if (
@@ -187,6 +189,14 @@ def _listed(config: Config, keys: Keys, condition: str) -> list[str] | None:
             f"{_shown(config, keys)}: conditions of {condition} are {listed!r}; give a list of different values"
         )
     return list(listed)
+
+
+def _values(part: Mapping) -> dict:
+    """Option `conditions` of a part of the configuration."""
+    given = part.get("conditions") or {}
+    if not isinstance(given, dict):
+        raise OptionError("conditions", f"conditions {given!r} is not a mapping; write {{lang: [de, en]}}, for example")
+    return given
 
 
 def _check_table(data_dir: Path, condition: str, names: list[str], where: str) -> None:

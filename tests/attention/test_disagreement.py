@@ -56,6 +56,13 @@ def test_of_outputs_and_values_equals_loops(per, cross):
         assert loss == pytest.approx(-2 * expected) and weights is None
 
 
+@pytest.mark.parametrize("of", ["output", "subspace", "position", "frobenius"])
+def test_samples_of_padding_alone_do_not_count(of):
+    x = tokens()
+    module, mask = attention(of=of), MASK & torch.tensor([False, True]).view(2, 1, 1)
+    assert loss_of(module, x, mask=mask)[0] == pytest.approx(loss_of(module, x[1:], mask=MASK[1:])[0])
+
+
 @pytest.mark.parametrize("core", ["softmax", "sma", "sdma"])
 def test_of_weights_equals_loops(core):
     loss, _, _, weights = loss_of(attention(core, of="position"), tokens())

@@ -62,6 +62,21 @@ def test_training_knows_how_loud_the_noise_is(options, tokens, queries):
     assert len(warned) == (tokens > 0.1) + (queries / (1 + tokens) > 0.1)
 
 
+@pytest.mark.parametrize("core", ["sma", "sdma"])
+@pytest.mark.parametrize("slope", [0.1, -0.1])
+def test_learned_variances_of_large_tokens_have_finite_losses_and_gradients(core, slope):
+    attention = build_attention(core, 8, 2, approx_var="learned")
+    for name, parameter in attention.named_parameters():
+        if "variance" in name:
+            parameter.data += slope
+    x = torch.full((1, 3, 8), 1e4).requires_grad_()
+    with scope() as shared:
+        out = attention(x, x, x, None)
+    (out.square().mean() + shared.total_loss()).backward()
+    assert all(torch.isfinite(value) for value in shared.losses().values())
+    assert all(torch.isfinite(y.grad).all() for y in (x, *attention.parameters()) if y.grad is not None)
+
+
 def shipped(*fragments):
     """Options of attention in the encoder of fragments in conf/, one after the other."""
     places = [Path(__file__).parents[2] / "conf" / f"{fragment}.yaml" for fragment in fragments]

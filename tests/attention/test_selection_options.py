@@ -115,6 +115,11 @@ def test_pruning_wants_one_task():
             {"strategy": "group", "default_condition": {"lang": "fr"}},
             "default_condition 'fr' is unknown; known: ar de el",
         ),
+        (
+            {"default_condition": "de"},
+            "default_condition 'de' is not a condition with its value; write {lang: en}, for",
+        ),
+        ({"default_condition": {"language": "de"}}, "default_condition 'language' is not a condition with its value; "),
         ({"tau": 0.0}, "tau 0 would divide by zero; give a number above 0"),
         ({"tau_steps": 0}, "tau_steps 0 would divide by zero"),
         ({"logits_learning_rate_scale": 0.0}, "logits_learning_rate_scale 0 would divide by zero; give a number above"),

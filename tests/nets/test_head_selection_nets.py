@@ -131,6 +131,12 @@ def test_what_cannot_be_selected_is_named(encoder, selection, text):
         ENCODERS[encoder](20, attention={"selection": selection}, **SMALL)
 
 
+def test_selection_that_is_off_fits_the_contextual_block_encoder():
+    off = {"selection": {"strategy": "none"}}
+    net = ENCODERS["diverse_contextual_block_transformer"](20, attention=off, **SMALL)
+    assert all(layer.self_attn.selection is None for layer in net.encoders)
+
+
 STRATEGIES = [path for path in sorted((ROOT / "conf" / "heads").glob("*.yaml")) if path.stem != "as_released"]
 
 

@@ -9,6 +9,7 @@ from espnet_diverse.training.condition_names import (
     fill_in_without_data,
 )
 from espnet_diverse.training.config import merge
+from espnet_diverse.training.early_check import check_early
 
 GROUP = "encoder_conf.attention.selection={strategy: group}"
 LISTED = "encoder_conf.attention.selection.conditions"
@@ -60,6 +61,12 @@ def test_without_data_the_names_are_those_that_the_configuration_has():
     assert config["decoder_conf"]["adapter"]["conditions"] == {"lang": ["?"], "domain": ["?"]}
     with pytest.raises(ConfigError, match=r"decoder_conf.start_tag: by 'tongue' is not allowed; give one or a list"):
         fill_in_without_data(merge([], ["decoder_conf.start_tag={by: tongue}"]))
+
+
+@pytest.mark.parametrize("option", ["conditions: [ru, ar]", "default_condition: ru"])
+def test_without_data_too_what_is_no_mapping_is_refused(option):
+    with pytest.raises(ConfigError, match=option.partition(":")[0] + ".* is not a .*; write {lang: "):
+        check_early([], ["encoder=diverse_transformer", f"{GROUP[:-1]}, {option}}}"], "asr")
 
 
 def test_a_language_model_has_parts_by_condition_too(data):
@@ -120,6 +127,7 @@ def test_the_user_may_order_and_extend_no_names(data):
             ConfigError,
             r"encoder_conf\.adapter: by 'language' is not allowed; give one or a list of lang tgtlang domain",
         ),
+        ([GROUP, f"{LISTED}=[ru, ar]"], ConfigError, r"conditions \['ru', 'ar'\] is not a mapping; write {lang: \[de"),
         (["encoder_conf.adapter={by: []}"], ConfigError, r"by \[\] is not allowed"),
     ],
 )  # fmt: skip

@@ -19,6 +19,7 @@ from espnet2.asr.decoder.abs_decoder import AbsDecoder
 from espnet2.asr.decoder.transformer_decoder import TransformerDecoder
 from torch import Tensor, nn
 
+from espnet_diverse.errors import ConfigError
 from espnet_diverse.functional.flows import normal_log_density
 from espnet_diverse.functional.masks import lengths_to_mask
 from espnet_diverse.functional.memory import sample
@@ -99,6 +100,8 @@ class FlowDecoder(AbsDecoder):
 
     def __init__(self, vocab_size: int, encoder_output_size: int, flow: dict | None = None, **options):
         super().__init__()
+        if options.get("gradient_checkpoint_layers"):
+            raise ConfigError("gradient_checkpoint_layers has no effect in the decoder flow; leave it out")
         width, chosen = encoder_output_size, read(FlowOptions, flow or {}, "flow")
         self.options = chosen
 

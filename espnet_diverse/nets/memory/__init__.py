@@ -12,7 +12,7 @@ from espnet_diverse.nets.memory.cdt import CDTMemory
 from espnet_diverse.nets.memory.compressive import CompressiveMemory
 from espnet_diverse.nets.memory.segments import Carried, MemoryStream, SegmentAttention, stream_of
 from espnet_diverse.nets.memory.xl import XLMemory
-from espnet_diverse.nets.replace_attention import replace_attention
+from espnet_diverse.nets.replace_attention import replace_attention, selects_heads
 from espnet_diverse.nets.stream import return_mask
 from espnet_diverse.option_checks import hint, read
 
@@ -61,7 +61,7 @@ def add_memory(
             sequence, or the layers or their attention do not fit.
     """
     kind, chosen = memory_options(memory, net)
-    if (attention or {}).get("selection"):
+    if selects_heads(attention):
         raise ConfigError(f"{net}: head selection does not fit a memory; leave out one of them")
     if not all(isinstance(layer, EncoderLayer) for layer in layers):
         raise ConfigError(f"a memory does not fit the layers of {net}; choose diverse_transformer")

@@ -71,6 +71,8 @@ class CDTOptions(MemoryOptions):
         for name in ("tau", "temperature"):
             if getattr(self, name) == 0:
                 raise OptionError(name, f"{name} 0 would divide by zero; give a number above 0")
+        if (self.bptt_segments or 0) % 1:
+            raise OptionError("bptt_segments", f"bptt_segments {self.bptt_segments} is not a whole number")
 
 
 class CDTState(NamedTuple):
@@ -123,7 +125,8 @@ class CDTMemory(Memory):
         picks, filled = choose_slots(entries.valid, options.slots, score, options.update)
         values, mean, log_var = (x.gather(1, picks.unsqueeze(-1).expand(-1, -1, self.size)) for x in entries[:3])
         if score is not None:
-            values = values * straight_through(soft_sample(score, 0.0, options.tau), picks).unsqueeze(-1)
+            kept = straight_through(soft_sample(score, 0.0, options.tau), picks).to(values.dtype)
+            values = values * kept.unsqueeze(-1)
         return CDTState(values, mean, log_var, filled)
 
     def encode(self, frames: Tensor) -> tuple[Tensor, Tensor]:

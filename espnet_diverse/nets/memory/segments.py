@@ -81,7 +81,8 @@ class SegmentAttention(WeightlessAttention):
     def _attend_within(self, segments: Tensor, valid: Tensor, slots: Slots) -> Tensor:
         """Attend within segments (B, S, L, M) and to their slots -> (B, S, L, M); valid (B, S, L): not padding."""
         keys = torch.cat([slots.values, segments], 2).flatten(0, 1)  # (B S, N + L, M)
-        visible = torch.cat([slots.valid, valid], 2).flatten(0, 1).unsqueeze(1)
+        seen = slots.valid & valid.any(-1, keepdim=True)  # none in segments of padding alone, which have no losses
+        visible = torch.cat([seen, valid], 2).flatten(0, 1).unsqueeze(1)
         if self.causal:
             visible = visible & F.pad(causal_mask(self.segment, segments.device), (slots.valid.size(2), 0), value=True)
         shared = current()

@@ -50,6 +50,13 @@ def test_evaluation_takes_the_mean_and_draws_nothing():
 
 
 @pytest.mark.parametrize("update", ["topk", "mask", "fifo"])
+@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16])
+def test_a_memory_in_half_precision_keeps_its_type(update, kind):
+    slots, state = read(build(update=update).to(kind), torch.randn(2, 3, 5, 6).to(kind))
+    assert slots.values.dtype == state.values.dtype == kind and state.valid.any()
+
+
+@pytest.mark.parametrize("update", ["topk", "mask", "fifo"])
 def test_padding_is_never_kept(update):
     memory, x = build(update=update).eval(), torch.randn(2, 3, 5, 6).double()
     valid = torch.ones(2, 3, 5, dtype=torch.bool)

@@ -31,11 +31,12 @@ CASES = {
 each_case = pytest.mark.parametrize("memory", CASES.values(), ids=CASES)
 
 
-def encoder(memory, core="softmax", **options):
+def encoder(memory, core="softmax", disagreement=None, **options):
     torch.manual_seed(0)
+    attention = {"core": core, "disagreement": disagreement}
     sizes = {"output_size": 8, "attention_heads": 2, "linear_units": 12, "num_blocks": 2, "input_layer": "linear"}
     given = None if memory is None else {"segment": 4} | memory
-    return ENCODERS["diverse_transformer"](6, memory=given, attention={"core": core}, **sizes | options)
+    return ENCODERS["diverse_transformer"](6, memory=given, attention=attention, **sizes | options)
 
 
 def features(dtype=torch.double):
@@ -188,6 +189,23 @@ def test_weights_of_segments_are_not_given_to_plots():
     assert all(layer.self_attn.attn is None for layer in net.encoders)
 
 
+@pytest.mark.parametrize("of", [None, "output", "subspace", "position", "frobenius", "parameters"])
+def test_losses_of_attention_are_means_over_the_segments_of_all_sequences(of):
+    """Those that a sequence has only because a longer one is in the batch do not count, nor what a memory has there."""
+    given = {"disagreement": {"of": of}} if of else {"core": "sdma"}
+    net, x = encoder(CASES["xl"], **given).double().eval(), features()
+    lengths = torch.tensor([23, 14, 6])  # in no segment a single frame, which has no losses
+
+    def losses(some, lengths):
+        with scope() as shared:
+            net(some, lengths)
+        return torch.stack(list(shared.losses().values()))
+
+    segments = (lengths + 3) // 4
+    alone = [losses(x[b : b + 1, :n], lengths[b : b + 1]) * segments[b] for b, n in enumerate(lengths)]
+    torch.testing.assert_close(losses(x, lengths), sum(alone) / segments.sum())
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -202,6 +220,7 @@ def test_weights_of_segments_are_not_given_to_plots():
             {"attention": {"core": "softmax", "selection": {"strategy": "group"}}},
             "head selection does not fit a memory; leave out one of them",
         ),
+        ({"memory": {"kind": "cdt", "bptt_segments": 1.5}}, r"bptt_segments 1\.5 is not a whole number"),
         *(
             (
                 {"attention": {"core": core}},
@@ -214,6 +233,11 @@ def test_weights_of_segments_are_not_given_to_plots():
 def test_wrong_options_are_named(options, said):
     with pytest.raises(ConfigError, match=said):
         ENCODERS["diverse_transformer"](20, **SMALL, **{"memory": {"kind": "xl"}} | options)
+
+
+def test_head_selection_that_is_off_fits_a_memory():
+    off = {"core": "softmax", "selection": {"strategy": "none"}}
+    assert ENCODERS["diverse_transformer"](20, memory={"kind": "xl"}, attention=off, **SMALL).by_segments
 
 
 @pytest.mark.parametrize("name", ["diverse_conformer", "diverse_contextual_block_transformer"])

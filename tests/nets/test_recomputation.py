@@ -1,0 +1,71 @@
+"""Layers that ESPnet computes again in the backward pass: the same gradients, or a refusal when the net is built."""
+
+import pytest
+import torch
+
+from espnet_diverse.errors import ConfigError
+from espnet_diverse.nets import DECODERS, ENCODERS
+from espnet_diverse.nets.flow import FlowDecoder
+from espnet_diverse.scope import scope
+
+NAMES = {"conditions": {"lang": ["ar", "de"]}}
+GROUP = {"strategy": "group", "pool": 4} | NAMES
+SIZES = {"attention_heads": 2, "linear_units": 8, "num_blocks": 2, "dropout_rate": 0.1}
+REFUSED = [
+    ({"attention": {"core": "sdma"}}, "its self_attn.core has auxiliary losses"),
+    ({"cross_attention": {"core": "sma"}}, "its src_attn.core has auxiliary losses"),
+    ({"attention": {"core": "softmax", "disagreement": {}}}, "its self_attn.disagreement has auxiliary losses"),
+    ({"attention": {"core": "softmax", "selection": GROUP}}, "its self_attn.selection depends on the language or"),
+    (
+        {"attention": {"core": "softmax", "selection": GROUP | {"strategy": "static"}}},
+        "its self_attn.selection depends on the language or domain of a sample",
+    ),
+    ({"adapter": {"by": "lang"} | NAMES}, "its adapter.rows depends on the language or domain of a sample"),
+]
+
+
+def decoder(again, **options):
+    torch.manual_seed(0)
+    return DECODERS["diverse_transformer"](9, 8, gradient_checkpoint_layers=again, **SIZES | options)
+
+
+def gradients(net):
+    """Gradients of two training batches, the backward pass of each behind the scope of its forward pass."""
+    torch.manual_seed(1)
+    for _ in range(2):
+        with scope() as shared:
+            given = torch.randn(2, 7, 8), torch.tensor([7, 5]), torch.randint(1, 9, (2, 6)), torch.tensor([6, 4])
+            out = net(*given)[0]
+        (out.square().sum() + shared.total_loss()).backward()
+    return [parameter.grad for parameter in net.parameters()]
+
+
+@pytest.mark.parametrize(
+    "attention", [{"core": "softmax"}, {"core": "random_features", "n_features": 8, "redraw_interval": 1}], ids=str
+)
+def test_gradients_are_those_of_layers_that_are_computed_once(attention):
+    once, again = (gradients(decoder(layers, attention=attention)) for layers in ([], [1, 2]))
+    torch.testing.assert_close(again, once)
+
+
+@pytest.mark.parametrize(("options", "said"), REFUSED)
+def test_what_needs_the_scope_is_refused(options, said):
+    start = (
+        r"^DiverseTransformerDecoder: layer 2 of gradient_checkpoint_layers cannot be computed again in the backward "
+    )
+    with pytest.raises(ConfigError, match=f"{start}pass, because {said}.*; leave the layer out$"):
+        decoder([2, 3], **options)
+    assert decoder([3], **options)
+
+
+def test_encoders_and_the_decoder_of_flows_refuse_too():
+    options = {"output_size": 8, "input_layer": None, "rel_pos_type": "latest", "gradient_checkpoint_layers": [1]}
+    sizes = SIZES | {"cgmlp_linear_units": 8, "cgmlp_conv_kernel": 3}
+    with pytest.raises(
+        ConfigError, match="^DiverseEBranchformerEncoder: layer 1 of .* its attn.core has auxiliary losses"
+    ):
+        ENCODERS["diverse_e_branchformer"](8, attention={"core": "sdma"}, **sizes | options)
+    with pytest.raises(
+        ConfigError, match="^gradient_checkpoint_layers has no effect in the decoder flow; leave it out"
+    ):
+        FlowDecoder(9, 8, gradient_checkpoint_layers=[1], **SIZES)
