@@ -11,7 +11,7 @@ from pathlib import Path
 
 import yaml
 
-from espnet_diverse.errors import ModelError
+from espnet_diverse.errors import DataError, ModelError
 
 MOST_BYTES = 1 << 20
 MOST_VALUES = 200_000
@@ -21,6 +21,10 @@ _LONGEST_NUMBER = 100
 _NUMBER = re.compile(r"[-+0-9_:.]+")
 _SHOWN = 200
 _FAST = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+YAML_ERRORS = (yaml.YAMLError, ValueError, RecursionError, OverflowError, LookupError, AttributeError)
+"""What PyYAML raises for a text that it cannot read. The last two are of a tag and a value that do not fit, as in
+`!!bool x`: PyYAML looks such a value up without a check."""
 
 
 class _Loader(_FAST):
@@ -36,6 +40,13 @@ def shortened(value: object) -> str:
     """A value as it is shown in messages, at most 200 characters."""
     text = str(value) if isinstance(value, str | Path) else repr(value)
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
+
+
+def problem(error: Exception) -> str:
+    """What is wrong with a text, as one line, from one of `YAML_ERRORS`."""
+    if isinstance(error, LookupError | AttributeError):
+        return "a value does not fit its tag"
+    return " ".join(str(getattr(error, "problem", None) or error).split())
 
 
 def read_yaml(path: Path, shown: str, todo: str = "download the file again") -> dict:
@@ -64,7 +75,7 @@ def read_yaml(path: Path, shown: str, todo: str = "download the file again") -> 
     try:
         _check_shape(text)
         mapping = _Loader(text).get_single_data()
-    except (yaml.YAMLError, ValueError, RecursionError, OverflowError) as error:
+    except YAML_ERRORS as error:
         raise ModelError(f"{shown} is not valid YAML ({_reason(error)}); {todo}") from error
     if not isinstance(mapping, dict):
         found = "nothing" if mapping is None else f"a {type(mapping).__name__}"
@@ -72,9 +83,22 @@ def read_yaml(path: Path, shown: str, todo: str = "download the file again") -> 
     return mapping
 
 
+def parse_yaml(content: str | bytes, shown: str) -> object:
+    """The value of a YAML text, of any size and shape; `shown` names the text in messages.
+
+    Raises:
+        DataError: The text is not valid YAML; the message is one line.
+    """
+    try:
+        return yaml.safe_load(content)
+    except YAML_ERRORS as error:
+        raise DataError(f"{shown} is not valid YAML ({_reason(error)})") from error
+
+
 def _reason(error: Exception) -> str:
+    """`problem`, shortened, with the line in the text where the error has one."""
     mark = getattr(error, "problem_mark", None)
-    said = shortened(" ".join(str(getattr(error, "problem", None) or error).split()))
+    said = shortened(problem(error))
     return f"{said} in line {mark.line + 1}" if mark else said
 
 

@@ -22,6 +22,7 @@ import yaml
 from espnet_diverse.data.atomic_files import check_no_file
 from espnet_diverse.data.characters import clean_text
 from espnet_diverse.errors import ConfigError, DataError
+from espnet_diverse.foreign_yaml import parse_yaml
 from espnet_diverse.pretrained_tokenizer import FILE, PretrainedTokenizer, read_tokenizer
 from espnet_diverse.sentencepiece_training import INPUT_SENTENCE_SIZE, train_model
 
@@ -212,12 +213,12 @@ class Vocabulary:
         """
         directory = Path(directory)
         try:
-            description = yaml.safe_load(_read(directory / "tokens.yaml"))
+            description = parse_yaml(_read(directory / "tokens.yaml"), "tokens.yaml")
             type = description.get("algorithm") if isinstance(description, dict) else None
             check_type(type)
             tokens = _read(directory / "tokens.txt").decode("utf-8").removesuffix("\n").split("\n")
             return cls(type, tokens, None if type == "char" else _read(directory / MODEL_FILES[type]))
-        except (UnicodeDecodeError, yaml.YAMLError, ConfigError, DataError) as error:
+        except (UnicodeDecodeError, ConfigError, DataError) as error:
             raise DataError(f"vocabulary {directory}: {' '.join(str(error).split())}") from error
 
 

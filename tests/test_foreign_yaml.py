@@ -44,6 +44,9 @@ def test_a_mapping_is_read(tmp_path):
         (b"%YAML 9.9\n---\na: 1", "is not valid YAML"),
         (b"--- a\n--- b", "is not valid YAML"),
         (b"a: !!binary x", "is not valid YAML"),
+        (b"a: !!bool x", r"is not valid YAML \(a value does not fit its tag\)"),
+        (b"a: !!int ''", r"is not valid YAML \(a value does not fit its tag\)"),
+        (b"a: !!timestamp x", r"is not valid YAML \(a value does not fit its tag\)"),
     ],
     ids=lambda value: value[:12].decode("latin-1") if isinstance(value, bytes) else "",
 )

@@ -229,7 +229,10 @@ def replace(path, old, new):
         (lambda d: replace(d / "tokens.txt", b"\n<sos", b"\n\xff\n<sos"), "utf-8.*can't decode byte 0xff"),
         (lambda d: replace(d / "tokens.yaml", b"algorithm: bpe", b"algorithm: word"), "unknown vocabulary type 'word'"),
         (lambda d: (d / "tokens.yaml").write_bytes(b"- 1"), "unknown vocabulary type None"),
-        (lambda d: (d / "tokens.yaml").write_bytes(b"a: [\nb"), "while parsing"),
+        (lambda d: (d / "tokens.yaml").write_bytes(b"a: [\nb"), r"tokens.yaml is not valid YAML \(.* in line 2\)"),
+        (lambda d: (d / "tokens.yaml").write_bytes(b"a: 2020-99-99"), "is not valid YAML .*month must be in 1..12"),
+        (lambda d: (d / "tokens.yaml").write_bytes(b"a: !!bool x"), "is not valid YAML .*value does not fit its tag"),
+        (lambda d: (d / "tokens.yaml").write_bytes(b"[" * 5000), r"tokens.yaml is not valid YAML \("),
     ],
 )
 def test_a_damaged_directory_is_refused_in_one_line(damage, message, sentences, tmp_path):

@@ -33,17 +33,18 @@ class ArkEntry(NamedTuple):
 def ark_entry(path: str | Path) -> ArkEntry | None:
     """The entry of an ark that a path such as wav.1.ark:1234 names; None for other paths, and for a file so called."""
     found = _ENTRY.fullmatch(str(path))
-    return ArkEntry(Path(found[1]), int(found[2])) if found and not _is_file(Path(path)) else None
+    return ArkEntry(Path(found[1]), int(found[2])) if found and not is_file(Path(path)) else None
 
 
 def file_size(path: str) -> int:
     """Size of a file in bytes, or the bytes of an ark from an entry on; -1 if it does not exist."""
     entry = ark_entry(path)
     file, offset = entry or (Path(path), 0)
-    return file.stat().st_size - offset if _is_file(file) else -1
+    return file.stat().st_size - offset if is_file(file) else -1
 
 
-def _is_file(path: Path) -> bool:
+def is_file(path: Path) -> bool:
+    """Whether there is such a file; pathlib raises an error for a name that is too long."""
     try:
         return path.is_file()
     except OSError:  # no file has so long a name

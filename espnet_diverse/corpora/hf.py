@@ -32,6 +32,9 @@ OPTIONS = table.OPTIONS
 NO_DOWNLOAD = "hf has no dataset of its own; give its name or folder: prepare hf NAME_OR_DIR"
 TABLE = "table.jsonl"
 
+_DAMAGED = (OSError, ValueError, RuntimeError, LookupError, TypeError, AttributeError)
+"""What the library raises; the last three are of a folder of `save_to_disk` with a damaged state.json."""
+
 prepare = table.prepare
 
 
@@ -119,8 +122,9 @@ def _load(datasets: ModuleType, source: Path) -> dict[str, Any]:
         else:
             name, _, configuration = str(source).partition(":")
             loaded = datasets.load_dataset(name, configuration or None)
-    except (OSError, ValueError, RuntimeError, datasets.exceptions.DatasetsError) as error:
-        what = " ".join(str(error.__cause__ or error).split())
+    except _DAMAGED + (datasets.exceptions.DatasetsError,) as error:
+        cause = error.__cause__ or error
+        what = " ".join((repr(cause) if isinstance(cause, LookupError) else str(cause)).split())
         todo = "give a folder, or NAME or NAME:CONFIGURATION of the Hub, which needs a network the first time"
         raise DataError(f"{source}: the library datasets cannot load it ({what}); {todo}") from error
     splits = dict(loaded) if isinstance(loaded, dict) else {"all": loaded}

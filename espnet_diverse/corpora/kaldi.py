@@ -23,7 +23,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
-from espnet_diverse.audio.ark import ark_entry
+from espnet_diverse.audio.ark import ark_entry, is_file
 from espnet_diverse.corpora import EVERYTHING, Selection
 from espnet_diverse.corpora.shared.converted import converted_folder
 from espnet_diverse.corpora.shared.pipes import parse_pipe, run_pipe
@@ -228,7 +228,7 @@ def _complete(data: DataTables) -> DataTables:
             dropped[utterance] = f"has no line in {' '.join(without)}"
         elif not is_text and not path:
             dropped[utterance] = "has no audio in wav.scp or segments"
-        elif path and not (entry.path if entry else Path(path)).is_file():
+        elif path and not is_file(entry.path if entry else Path(path)):
             dropped[utterance] = f"{path} does not exist"
     return leave_out(data, dropped)
 

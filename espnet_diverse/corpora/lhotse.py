@@ -58,8 +58,7 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
         items = _load(library, path)
         if name["kind"] == "supervisions":
             beside = path.with_name(path.name.replace("supervisions", "recordings"))
-            recordings = {recording.id: recording for recording in _load(library, beside)}
-            add_supervisions(rows, items, recordings, split)
+            add_supervisions(rows, items, _by_id(rows, beside, _load(library, beside)), split)
         else:
             add_cuts(rows, items, split)
     rows.columns = list(dict.fromkeys(column for row in rows.rows for column in row.values))
@@ -83,27 +82,33 @@ def add_supervisions(
         offset: Start of the cut that the supervisions belong to, in seconds of its recording.
     """
     for supervision in supervisions:
-        recording = recordings.get(supervision.recording_id)
-        what = _unreadable(recording, supervision)
+        try:
+            recording = recordings.get(supervision.recording_id)
+            what = _unreadable(recording, supervision)
+            values = {} if what else _values(recording, supervision, offset)
+        except (TypeError, AttributeError, OverflowError) as error:  # lhotse checks no types when it reads
+            what = f"it or its recording has a value of a wrong kind ({error}); write the manifest again"
         if what:
-            rows.faults.append(Fault(str(rows.path), supervision.id, what))
-            continue
-        start, end = offset + supervision.start, offset + supervision.start + supervision.duration
-        whole = start < 0.001 and abs(end - recording.duration) < 0.001
-        values = {
-            "id": supervision.id,
-            "audio": str(Path(recording.sources[0].source).absolute()),
-            "text": supervision.text,
-            "speaker": supervision.speaker,
-            "language": supervision.language,
-            "start": None if whole else round(start, 6),
-            "end": None if whole else round(end, 6),
-            **{name: (supervision.custom or {}).get(name) for name in CUSTOM},
-            **split,
-        }
-        needed = ("audio", "text")
-        present = {name: value for name, value in values.items() if value is not None or name in needed}
-        rows.rows.append(Row(supervision.id, present))
+            rows.faults.append(Fault(str(rows.path), str(supervision.id), what))
+        else:
+            rows.rows.append(Row(supervision.id, values | split))
+
+
+def _values(recording: Any, supervision: Any, offset: float) -> dict[str, object]:
+    """The values of a supervision by column, of the columns that it has."""
+    start, end = offset + supervision.start, offset + supervision.start + supervision.duration
+    whole = start < 0.001 and abs(end - recording.duration) < 0.001
+    values = {
+        "id": supervision.id,
+        "audio": str(Path(recording.sources[0].source).absolute()),
+        "text": supervision.text,
+        "speaker": supervision.speaker,
+        "language": supervision.language,
+        "start": None if whole else round(start, 6),
+        "end": None if whole else round(end, 6),
+        **{name: (supervision.custom or {}).get(name) for name in CUSTOM},
+    }
+    return {name: value for name, value in values.items() if value is not None or name in ("audio", "text")}
 
 
 def add_cuts(rows: Table, cuts: Iterable[Any], split: Mapping[str, str]) -> None:
@@ -115,6 +120,20 @@ def add_cuts(rows: Table, cuts: Iterable[Any], split: Mapping[str, str]) -> None
             rows.faults.append(Fault(str(rows.path), cut.id, what))
         else:
             add_supervisions(rows, cut.supervisions, {recording.id: recording}, split, cut.start)
+
+
+def _by_id(rows: Table, path: Path, recordings: Iterable[Any]) -> dict[str, Any]:
+    """Recordings by id; a fault is added for an id that none can have, and for one that two have that differ."""
+    found: dict[str, Any] = {}
+    for recording in recordings:
+        if not isinstance(recording.id, str | int):
+            what = "is no id of a recording; write the manifest again"
+        elif found.setdefault(recording.id, recording) != recording:
+            what = "two recordings that differ have this id; write the manifest again"
+        else:
+            continue
+        rows.faults.append(Fault(str(path), str(recording.id), what))
+    return found
 
 
 def _unreadable(recording: Any, supervision: Any) -> str:

@@ -30,8 +30,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import yaml
-
 from espnet_diverse.audio.segments import Segment
 from espnet_diverse.corpora import EVERYTHING, Selection, split_pair
 from espnet_diverse.corpora.shared.download import download as fetch
@@ -42,6 +40,7 @@ from espnet_diverse.data.kaldi import DataDir
 from espnet_diverse.data.normalisation import for_wer, without_notes
 from espnet_diverse.data.tables import entry_faults, parse_segment, scan_lines
 from espnet_diverse.errors import ConfigError, DataError
+from espnet_diverse.foreign_yaml import parse_yaml
 
 SETS = ("train", "dev", "test")
 OPTIONS = ("task", "languages", "pairs", "zero_shot", "transcripts")
@@ -247,17 +246,17 @@ class _Split:
 def _yaml_rows(path: Path) -> tuple[list[tuple[str, str, str]], list[Fault]]:
     """Rows of `segments` made from a yaml list; utterances are numbered within their talk, from 0000."""
     try:
-        entries = yaml.safe_load(path.read_text(encoding="utf-8"))
+        entries = parse_yaml(path.read_bytes(), "its content")
     except FileNotFoundError:
         return [], [Fault(str(path), None, "no such file, and no file segments beside it; get the corpus again")]
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        return [], [Fault(str(path), None, f"is no yaml ({' '.join(str(error).split())}); get it again")]
+    except DataError as error:
+        return [], [Fault(str(path), None, f"{error}; get it again")]
     rows, faults, count = [], [], Counter()
     for number, entry in enumerate(entries if isinstance(entries, list) else [entries], start=1):
         try:
             talk, start = Path(str(entry["wav"])).stem, float(entry["offset"])
             end = start + float(entry["duration"])
-        except (TypeError, KeyError, ValueError):
+        except (TypeError, KeyError, ValueError, OverflowError):
             what = f"entry {entry!r} is wrong; an entry is {{wav: talk.wav, offset: 1.5, duration: 2.0}} (seconds)"
             faults.append(Fault(str(path), number, what))
             continue

@@ -124,6 +124,9 @@ def _data_dir(table: Table, entries: Sequence[Entry], translates: bool) -> DataD
             except DataError as error:
                 faults.append(Fault(str(table.path), entry.where, str(error)))
                 continue
+            if entry.end is None and end <= (entry.start or 0.0):
+                what = f"starts at {entry.start:g} s, and {entry.audio} ends at {end:g} s"
+                faults.append(Fault(str(table.path), entry.where, what))
             data.segments[entry.utterance] = Segment(entry.recording, entry.start or 0.0, end)
     refuse(faults)
     return data

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 
+from espnet_diverse.audio.ark import is_file
 from espnet_diverse.data.atomic_files import check_no_file, write_text
 from espnet_diverse.data.faults import Fault, refuse
 from espnet_diverse.data.kaldi import DROPPED, DataTables
@@ -34,9 +35,8 @@ def check_target(sets: Mapping[str, DataTables], output_dir: Path) -> None:
     resolved = lru_cache(maxsize=1024)(Path.resolve)  # most recordings are in few folders
 
     def is_inside(file: Path, folder: Path) -> bool:
-        return (
-            resolved(file.parent).is_relative_to(folder) or file.is_symlink() and file.resolve().is_relative_to(folder)
-        )
+        inside = resolved(file.parent).is_relative_to(folder)
+        return inside or is_file(file) and file.is_symlink() and file.resolve().is_relative_to(folder)
 
     for name, data in sets.items():
         target = output_dir / name

@@ -5,6 +5,9 @@ import re
 import yaml
 
 from espnet_diverse.errors import ConfigError
+from espnet_diverse.foreign_yaml import YAML_ERRORS, problem
+
+_MERGE = "tag:yaml.org,2002:merge"
 
 
 class _Loader(yaml.SafeLoader):
@@ -29,18 +32,19 @@ def parse(text: str, shown: str) -> tuple[object, dict[tuple[str, ...], int]]:
     Raises:
         ConfigError: The text is not valid YAML, or a key is not text or occurs twice in a mapping.
     """
-    loader = _Loader(text)
     try:
+        loader = _Loader(text)
         node = loader.get_single_node()
         lines: dict[tuple[str, ...], int] = {}
         _check_node(node, (), lines, shown)
         return None if node is None else loader.construct_document(node), lines
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: an impossible date
-        if isinstance(error, ConfigError):
-            raise
+    except ConfigError:
+        raise
+    except yaml.reader.ReaderError as error:  # has a place in the text, and no mark
+        line, what = text.count("\n", 0, error.position) + 1, f"the character U+{ord(text[error.position]):04X}"
+        raise ConfigError(f"{shown}:{line}: not valid YAML: {what} is not allowed; remove it") from error
+    except YAML_ERRORS as error:
         raise ConfigError(fault(error, shown)) from error
-    finally:
-        loader.dispose()
 
 
 def kind(content: object) -> str:
@@ -54,7 +58,7 @@ def fault(error: Exception, shown: str) -> str:
         return f"{shown}: not valid YAML: nested too deeply"
     mark = getattr(error, "problem_mark", None)
     where = f"{shown}:{mark.line + 1}" if mark else shown
-    return f"{where}: not valid YAML: {' '.join(str(getattr(error, 'problem', None) or error).split())}"
+    return f"{where}: not valid YAML: {problem(error)}"
 
 
 def _check_node(node: yaml.Node | None, keys: tuple[str, ...], lines: dict[tuple[str, ...], int], shown: str) -> None:
@@ -65,9 +69,12 @@ def _check_node(node: yaml.Node | None, keys: tuple[str, ...], lines: dict[tuple
     if not isinstance(node, yaml.MappingNode):
         return
     seen: dict[str, int] = {}
-    for name, value in node.value:
+    # Merges first: a key that stands beside a merge replaces the one that is merged.
+    for name, value in sorted(node.value, key=lambda pair: pair[0].tag != _MERGE):
         line = name.start_mark.line + 1
-        if name.tag == "tag:yaml.org,2002:merge":
+        if name.tag == _MERGE:
+            for merged in reversed(value.value) if isinstance(value, yaml.SequenceNode) else [value]:
+                _check_node(merged, keys, lines, shown)
             continue
         if name.tag != "tag:yaml.org,2002:str":
             raise ConfigError(f"{shown}:{line}: key {name.value!r} is not text; put it in quotes")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from references.data_fixtures import check_audio
 
-from espnet_diverse.audio.ark import CODED, WAV, ArkEntry, ArkPart, ark_entry, file_size
+from espnet_diverse.audio.ark import CODED, WAV, ArkEntry, ArkPart, ark_entry, file_size, is_file
 from espnet_diverse.audio.reading import inspect_audio, read_audio
 from espnet_diverse.audio.resampling import RATE
 from espnet_diverse.audio.segments import Segment
@@ -131,3 +131,4 @@ def test_a_name_that_is_too_long_names_no_file():
     long = "a" * 5000
     assert ark_entry(f"{long}:17") == ArkEntry(Path(long), 17)
     assert file_size(long) == file_size(f"{long}:17") == -1
+    assert not is_file(Path(long))

@@ -1,6 +1,7 @@
 """Datasets of Hugging Face: their rows become a table; with the library where it is installed, and with a stand-in."""
 
 import json
+import re
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -172,6 +173,11 @@ def test_errors(library, tmp_path, monkeypatch):
         DataError, match="\\(no such dataset\\); give a folder, or NAME or NAME:CONFIGURATION of the Hub"
     ):
         hf.convert(tmp_path / "x", tmp_path)
+    for error, what in ((IndexError("list index"), "IndexError('list index')"), (TypeError("no list"), "no list")):
+        library.error = error  # of a damaged state.json
+        library.exceptions = SimpleNamespace(DatasetsError=OSError)
+        with pytest.raises(DataError, match=re.escape(f"the library datasets cannot load it ({what}); give a folder")):
+            hf.convert(tmp_path / "x", tmp_path)
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(ConfigError, match="^prepare hf needs datasets; run: pip install 'espnet_diverse\\[hf\\]'$"):
         hf.convert(tmp_path / "x", tmp_path)

@@ -94,12 +94,12 @@ def test_one_directory_is_the_set_that_is_named_or_sets_are_drawn(folder):
 
 def test_utterances_that_lack_something_are_dropped_on_request(folder):
     place = Path("data/test")
-    (place / "wav.scp").open("a").write("test-c gone.wav\ntest-d gone.ark:3\ntest-e data/test/audio/a.wav\n")
+    (place / "wav.scp").open("a").write(f"test-c {'g' * 300}\ntest-d gone.ark:3\ntest-e data/test/audio/a.wav\n")
     (place / "text").open("a").write("test-c c\ntest-d d\ntest-f f\ntest-e \n")
     (place / "utt2note").write_text("test-a loud\ntest-c soft\n")
     selection = Selection(sets=("test",), on_missing="drop")
     assert kaldi.prepare(place, selection)["test"].dropped == {
-        "test-c": f"{folder}/gone.wav does not exist",
+        "test-c": f"{folder}/{'g' * 300} does not exist",  # no file can be called so
         "test-d": f"{folder}/gone.ark:3 does not exist",
         "test-e": "has no line in text",
         "test-f": "has no audio in wav.scp or segments",

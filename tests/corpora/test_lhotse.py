@@ -89,6 +89,39 @@ def test_what_is_no_file_on_disk_is_a_fault(changes, what):
     assert rows.rows == [] and str(fault).startswith(f"manifests: a: {what}")
 
 
+@pytest.mark.parametrize(
+    ("changes", "what"),
+    [
+        ({"start": None}, "unsupported operand"),
+        ({"start": "1.0"}, "unsupported operand"),
+        ({"duration": 10**400}, "int too large"),
+        ({"recording_id": ["r"]}, "unhashable type"),
+        ({"custom": [1]}, "'list' object has no attribute"),
+        ({"of": {"duration": "2"}}, "unsupported operand"),
+        ({"of": {"duration": None}}, "unsupported operand"),
+    ],
+)
+def test_a_value_of_a_wrong_kind_is_a_fault_of_its_supervision_alone(changes, what):
+    rows = Table(Path("manifests"))
+    recordings = {"r": recording("r", "one.wav", **changes.pop("of", {})), "s": recording("s", "two.wav")}
+    lhotse.add_supervisions(rows, [supervision("a", "r", **changes), supervision("b", "s")], recordings, {})
+    (fault,) = rows.faults
+    assert str(fault).startswith(f"manifests: a: it or its recording has a value of a wrong kind ({what}")
+    assert [row.where for row in rows.rows] == ["b"]
+
+
+def test_two_recordings_of_one_id_and_ids_that_are_none_are_refused(manifests, tmp_path):
+    content = manifests.content["own_recordings_dev.jsonl.gz"]
+    content.append(recording("dev", content[0].sources[0].source))
+    assert lhotse.prepare(tmp_path)["dev"].text
+    content.append(recording("dev", "other.wav"))
+    content.append(recording(["x"], "other.wav"))
+    with pytest.raises(DataError) as caught:
+        lhotse.prepare(tmp_path)
+    for said in (r"dev: two recordings that differ have this id; write", r"\['x'\]: is no id of a recording; write"):
+        assert re.search(f"own_recordings_dev.jsonl.gz: {said} the manifest again", str(caught.value))
+
+
 def test_faults_and_missing_values_name_the_supervision(manifests, tmp_path):
     manifests.content["own_supervisions_dev.jsonl.gz"] += [supervision("dev-2", "nowhere"), supervision("dev-3", "dev")]
     with pytest.raises(DataError) as caught:

@@ -217,7 +217,16 @@ def test_faulty_segments(mtedx_tree, rows, what):
     ("content", "what"),
     [
         (None, "train.yaml: no such file, and no file segments beside it; get the corpus again"),
-        ("- {a: 1\n", "train.yaml: is no yaml (while parsing a flow mapping"),
+        (
+            "- {a: 1\n",
+            "train.yaml: its content is not valid YAML (expected ',' or '}', but got '<stream end>' in line 2)",
+        ),
+        ("- {wav: 2020-99-99}\n", "train.yaml: its content is not valid YAML (month must be in 1..12)"),
+        ("- {wav: !!timestamp x}\n", "train.yaml: its content is not valid YAML (a value does not fit its tag)"),
+        (
+            f"- {{wav: a.wav, offset: 1{'0' * 400}, duration: 1}}\n",
+            "train.yaml:1: entry {'wav': 'a.wav', 'offset': 100",
+        ),
         (
             "- {wav: a.wav, offset: 1}\n",
             "train.yaml:1: entry {'wav': 'a.wav', 'offset': 1} is wrong; an entry is {wav: ",

@@ -149,6 +149,12 @@ def test_audio_that_is_none_is_a_fault_of_its_line(tmp_path, write):
         table.prepare(path, Selection(sets=("test",)))
 
 
+def test_a_start_behind_the_end_of_the_audio_is_a_fault_of_its_line(write):
+    path = write("audio,text,start", "a.wav,x,0.1", "b.wav,x,7.5")
+    with pytest.raises(DataError, match=r"mine.csv:3: starts at 7.5 s, and .*b.wav ends at [0-9.]+ s$"):
+        table.prepare(path, Selection(sets=("test",)))
+
+
 def test_the_root_of_the_file_system_is_no_audio(tmp_path, write):
     with pytest.raises(DataError, match="mine.csv:2: audio '/': / does not exist; add it, or leave such rows out with"):
         table.prepare(write("audio,text", "/,Hello."))

@@ -83,7 +83,8 @@ def test_audio_in_the_directory_is_found_by_any_name(tmp_path, target, path):
     for output_dir in (tmp_path, tmp_path / "other" / ".."):
         with pytest.raises(DataError, match="train: would be replaced, but contains the audio of a; choose another"):
             check_target({"train": DataDir({"a": str(tmp_path / path)}, {"a": "one"})}, output_dir)
-    check_target({"train": DataDir({"a": str(tmp_path / "other" / "a.wav")}, {"a": "one"})}, tmp_path)
+    for elsewhere in (tmp_path / "other" / "a.wav", tmp_path / ("a" * 300)):  # no file has the second name
+        check_target({"train": DataDir({"a": str(elsewhere)}, {"a": "one"})}, tmp_path)
 
 
 def test_files_that_are_read_are_not_written(tmp_path, target):

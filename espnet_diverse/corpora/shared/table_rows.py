@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from espnet_diverse.audio.ark import is_file
 from espnet_diverse.corpora import Selection
 from espnet_diverse.corpora.shared.splits import SPLITS, set_of
 from espnet_diverse.corpora.shared.table_files import Row, Table
@@ -152,7 +153,7 @@ class RowReader:
         """What the row lacks, or ""; also adds a fault unless such rows are dropped."""
         needed = ("audio", "text", "translation") if self.selection.task == "st" else ("audio", "text")
         lacking = {column: "is empty" for column in needed if not cells[column]}
-        if "audio" not in lacking and not audio.is_file():
+        if "audio" not in lacking and not is_file(audio):
             lacking = {"audio": f"{audio} does not exist"} | lacking
         if self.selection.on_missing == "error":
             for column, what in lacking.items():

@@ -87,6 +87,7 @@ FAULTY = {
     "backwards": ({"start": "3", "end": "2.5"}, "end '2.5': must be after the start at 3 s"),
     "nothing": ({"end": "0"}, "end '0': must be after the start at 0 s"),
     "language": ({"language": "de DE"}, "language 'de DE': id 'de DE' contains ' '; allowed are letters"),
+    "long audio": ({"id": "a", "audio": "a" * 300}, "does not exist; add it, or leave such rows out"),
     "no language": ({"language": ""}, "language '': is empty; write it in every row, or in none"),
     "id": ({"id": "a/b"}, "id 'a/b': id 'a/b' contains '/'; allowed are letters"),
     "long": ({"id": "a" * 241}, "is 241 bytes long; allowed are 240"),
