@@ -4,6 +4,7 @@ score = (score of the search) + weight * log p(text). The other model may have a
 """
 
 import argparse
+from math import isfinite
 from pathlib import Path
 
 from espnet_diverse.bin import options
@@ -39,6 +40,8 @@ def run(args: argparse.Namespace) -> int:
     """Rescore, and print how many texts changed."""
     from espnet_diverse.data.targets import check_no_data
 
+    if not isfinite(args.weight):
+        raise ConfigError(f"--weight {args.weight} cannot rank texts; give a number such as 0.3")
     check_no_data(args.output_dir)
     from espnet_diverse.decoding.options import Options
     from espnet_diverse.decoding.perplexity import Scorer
