@@ -69,6 +69,8 @@ def check(args: argparse.Namespace, before: "Mapping[str, argparse.Namespace]") 
 
     if (args.zero_shot or args.sizes) and not args.by:
         raise ConfigError("--zero_shot and --sizes need rows; give the tables of the rows, such as --by utt2lang")
+    if args.above != args.above:
+        raise ConfigError(f"--above {args.above} is no amount of training data; give a number such as 1e7")
     check_metrics(args.metric, args.count_spaces, args.normalise, args.tokenize, args.bert_path is not None)
 
 

@@ -7,11 +7,14 @@ by its attention decoder. Either may have another vocabulary than the model of t
 """
 
 import json
+import re
 from collections.abc import Collection, Mapping, Sequence
+from math import inf
 from pathlib import Path
 from typing import Protocol
 
 from espnet_diverse.conditions import CONDITIONS
+from espnet_diverse.data.characters import id_fault
 from espnet_diverse.data.tables import write_table
 from espnet_diverse.data.utf8 import read_utf8
 from espnet_diverse.decoding.condition_ids import (
@@ -30,6 +33,8 @@ from espnet_diverse.decoding.teacher_forcing import token_log_probs
 from espnet_diverse.errors import ConfigError, DataError, ModelError
 from espnet_diverse.progress import progress
 from espnet_diverse.vocabulary import Vocabulary
+
+_UNWRITABLE = re.compile("[\n\ud800-\udfff]")
 
 
 class TextScorer(Protocol):
@@ -124,21 +129,35 @@ def read_nbest(path: Path) -> dict[str, list[tuple[str, float]]]:
     """Read the hypotheses that `decode --nbest N` wrote: texts with their scores, best first, by utterance.
 
     Raises:
-        DataError: The file is missing or malformed.
+        DataError: The file is missing or malformed, or has an utterance twice, a score that cannot be ranked, or a text
+            that is no line of a table.
     """
     if not path.is_file():
         raise DataError(f"{path}: no such file; decode with --nbest 2 or more first")
     lines = read_utf8(path, advice="decode again").split("\n")  # JSON may hold U+2028, where splitlines() splits too
-    found = {}
+    found: dict[str, list[tuple[str, float]]] = {}
     for number, line in enumerate(lines[:-1] if lines[-1] == "" else lines, start=1):
         try:
             entry = json.loads(line)
-            found[str(entry["utterance"])] = [(str(each["text"]), float(each["score"])) for each in entry["hypotheses"]]
-        except (ValueError, TypeError, KeyError) as error:
+            utterance = str(entry["utterance"])
+            hypotheses = [(str(each["text"]), float(each["score"])) for each in entry["hypotheses"]]
+        except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
             raise DataError(f"{path}:{number}: is not a line of n-best hypotheses; decode again") from error
+        what = f"utterance {utterance!r} is there twice" if utterance in found else id_fault(utterance)
+        what = what or next(filter(None, (_hypothesis_fault(*each) for each in hypotheses)), None)
+        if what:
+            raise DataError(f"{path}:{number}: {what}; decode again")
+        found[utterance] = hypotheses
     if not found:
         raise DataError(f"{path}: is empty; decode again")
     return found
+
+
+def _hypothesis_fault(text: str, score: float) -> str | None:
+    """Why a hypothesis cannot be ranked and written to a table, or None."""
+    if not score < inf:  # nor is NaN
+        return f"score {score} is no log probability"
+    return f"text {text!r} is not a line of text" if _UNWRITABLE.search(text) else None
 
 
 def rescore(

@@ -11,7 +11,7 @@ from espnet2.utils.get_default_kwargs import get_default_kwargs
 
 from espnet_diverse.attention import CORES, core_options
 from espnet_diverse.training.config import Config
-from espnet_diverse.training.espnet_command import check, chosen_classes
+from espnet_diverse.training.espnet_command import arguments, check, chosen_classes
 from espnet_diverse.training.stages import DEFAULTS, FILLED_IN, NOT_HERE
 
 _ATTENTIONS = ("attention", "cross_attention")
@@ -28,10 +28,8 @@ def list_options(task: type[AbsTask], config: Config) -> list[str]:
         ConfigError: The configuration is wrong.
     """
     check(task, config)
-    parser = task.get_parser()
-    parser.set_defaults(**DEFAULTS | config)
     values = Config()
-    values.update(vars(parser.parse_args([])))
+    values.update(vars(arguments(task, DEFAULTS | config)))
     classes = chosen_classes(task, values) | ({"ctc": CTC} if "ctc_conf" in values else {})
     for name, chosen in classes.items():
         defaults = {key: value for key, value in (get_default_kwargs(chosen) or {}).items() if key not in values}

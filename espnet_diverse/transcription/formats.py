@@ -11,6 +11,7 @@ trn   one line, "text (name)", for sclite
 import html
 import json
 import math
+import re
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -23,6 +24,7 @@ from espnet_diverse.transcription.result import Segment, Transcript
 
 CUE_COLUMNS = 84  # two lines of 42
 CUE_PAUSE = 1.0  # seconds without a word that begin a new cue
+_ARROW = re.compile("--+>")  # what separates the times of a cue
 _DECIMALS = 4  # of a probability; those after them depend on the batch and the CPU in float32
 
 
@@ -57,7 +59,7 @@ def as_json(transcript: Transcript, name: str) -> str:
 def as_srt(transcript: Transcript, name: str) -> str:
     """SubRip subtitles; `name` is not used."""
     blocks = [
-        f"{number}\n{_span(cue, ',')}\n{cue.text.replace('-->', '->')}\n"
+        f"{number}\n{_span(cue, ',')}\n{_ARROW.sub('->', cue.text)}\n"
         for number, cue in enumerate(_cues(transcript), start=1)
     ]
     return "\n".join(blocks)

@@ -215,6 +215,7 @@ def test_the_seed_and_the_number_of_resamples_are_in_the_signature(score, tmp_pa
         ("a x\n", "a x\n", "--by utt2domain", "data/utt2domain: cannot be read (No such file or directory)"),
         ("a x\n", "a x\n", "--by ./utt2lang", "utt2lang: cannot be read"),
         ("a x\n", "a x\n", "--zero_shot es-en", "--zero_shot and --sizes need rows; give the tables of the rows"),
+        ("a x\n", "a x\n", "--above nan", "--above nan is no amount of training data; give a number such as 1e7"),
         ("a x\n", "a x\n", "--by more", "more:1: missing columns: the line is only 'a'"),
     ],
 )

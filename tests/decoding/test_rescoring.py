@@ -124,6 +124,9 @@ def test_a_model_without_a_decoder_is_refused(tiny_run):
         OtherModel(predictor, Vocabulary.load(tiny_run.model_dir), tiny_run.test_dir, {})
 
 
+LINE = '{{"utterance": "{}", "hypotheses": [{{"text": "{}", "score": {}}}]}}\n'
+
+
 @pytest.mark.parametrize(
     ("content", "text"),
     [
@@ -133,6 +136,14 @@ def test_a_model_without_a_decoder_is_refused(tiny_run):
         ('{"utterance": "a", "hypotheses": []}\n{"utterance"', "nbest.jsonl:2: is not a line of n-best hypotheses"),
         ('{"utterance": "a", "hypotheses": [{"text": "a"}]}', "nbest.jsonl:1: is not a line of n-best hypotheses"),
         ("[1]", "nbest.jsonl:1: is not a line of n-best hypotheses"),
+        ("[" * 100_000, "nbest.jsonl:1: is not a line of n-best hypotheses"),
+        (LINE.format("a", "x", "1" + "0" * 400), "nbest.jsonl:1: is not a line of n-best hypotheses"),
+        (LINE.format("a", "x", "NaN"), "nbest.jsonl:1: score nan is no log probability; decode again"),
+        (LINE.format("a", "x", "1e400"), "nbest.jsonl:1: score inf is no log probability; decode again"),
+        (LINE.format("a", r"x\ny", -1), r"nbest.jsonl:1: text 'x\\ny' is not a line of text; decode again"),
+        (LINE.format("a", r"\ud800", -1), r"nbest.jsonl:1: text '\\ud800' is not a line of text; decode again"),
+        (LINE.format("a b", "x", -1), "nbest.jsonl:1: id 'a b' contains ' '; allowed are letters"),
+        (LINE.format("a", "x", -1) + LINE.format("a", "y", -1), "nbest.jsonl:2: utterance 'a' is there twice; decode"),
     ],
 )
 def test_a_file_that_is_no_list_is_named(tmp_path, content, text):

@@ -35,6 +35,11 @@ def test_the_command_prints_them_without_other_arguments(capsys):
     assert capsys.readouterr().err.startswith("espnet-diverse train: error: configuration fragment 'attention/none'")
 
 
+def test_a_value_of_a_wrong_type_is_one_line(capsys):
+    assert main(["train", "--list_options", "model/tiny", "--set", "max_epoch=many"]) == 1
+    assert capsys.readouterr().err == "espnet-diverse train: error: max_epoch: invalid int value: 'many'\n"
+
+
 def test_the_command_takes_other_settings_after_it(capsys, tmp_path):
     own = tmp_path / "own.yaml"
     own.write_text("max_epoch: 7\nseed: 3\n")

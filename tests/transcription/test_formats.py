@@ -106,6 +106,14 @@ def test_subtitles_round_and_escape():
     assert made("srt", SILENCE) == "" and made("vtt", SILENCE) == "WEBVTT\n"
 
 
+@pytest.mark.parametrize("arrow", ["-->", "--->", "----->", "-->->", "-->-->"])
+def test_no_arrow_of_a_text_is_one_of_the_times(arrow):
+    spoken = Transcript((Segment(0.0, 1.0, f"a {arrow} b", -1.0),), 1.0, {})
+    for format, point in (("srt", ","), ("vtt", ".")):
+        ((_, _, text),) = read_cues(made(format, spoken), point)
+        assert "-->" not in text and text.startswith("a ") and text.endswith(" b")
+
+
 def test_srt_to_the_letter():
     assert made("srt").startswith("1\n00:00:00,500 --> 00:00:02,250\nhello there\n\n2\n01:00:00,000 --> 01:01:01,001\n")
 
