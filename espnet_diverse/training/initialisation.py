@@ -24,7 +24,8 @@ from espnet_diverse.training.config import load
 
 Label = tuple[str, ...]
 _NAMED = 5
-_IN_LAYERS = re.compile(r"(^|\.)(en|de)coders\.\d")  # parameters of layers have no row for each token
+# Parameters that have no row for each token, even where there are as many tokens as units: of encoders and layers.
+_WITHOUT_TOKENS = re.compile(r"(normalize|(pre|post)?encoder)\.|(.*\.)?(en|de)coders\.\d")
 _OF_SOURCE = ("frontend.", "src_", "extra_asr_decoder.")  # parameters of the source text, in translation
 
 
@@ -115,7 +116,7 @@ def _of_other_tokens(given: Mapping[str, Tensor], target: str, trained: Mapping,
             continue
         for name, value in given.items():
             full = f"{target}.{name}" if target else name
-            has_tokens = value.dim() > 0 and len(value) == len(old) and not _IN_LAYERS.search(full)
+            has_tokens = value.dim() > 0 and len(value) == len(old) and not _WITHOUT_TOKENS.match(full)
             if has_tokens and full.startswith(_OF_SOURCE) == of_source:
                 faults[name] = "(of other tokens)"
     return faults

@@ -114,7 +114,7 @@ def test_a_missing_file_is_named(tmp_path):
 
 
 class Writer(nn.Module):
-    """What has a row for each of V tokens, of the text and of the source, and a layer with as many rows."""
+    """What has a row for each of V tokens, of the text and of the source, and a layer and an encoder with as many rows."""
 
     def __init__(self, v: int = 3):
         super().__init__()
@@ -122,13 +122,18 @@ class Writer(nn.Module):
         self.frontend.embed, self.ctc.ctc_lo = nn.Embedding(v, 2), nn.Linear(2, v)
         self.decoder.embed, self.decoder.norm = nn.Embedding(v, 2), nn.LayerNorm(2)
         self.decoder.decoders = nn.ModuleList([nn.Linear(2, v)])
+        self.encoder = nn.Module()
+        self.encoder.embed = nn.Conv1d(1, v, 1)
 
 
 @pytest.mark.parametrize(
     ("key", "named"),
     [
-        ("token_list", "3 of 8 parameters do not fit the model: ctc.ctc_lo.weight (of other tokens), ctc.ctc_lo.bias "),
-        ("src_token_list", "1 of 8 parameters do not fit the model: frontend.embed.weight (of other tokens); take "),
+        (
+            "token_list",
+            "3 of 10 parameters do not fit the model: ctc.ctc_lo.weight (of other tokens), ctc.ctc_lo.bias ",
+        ),
+        ("src_token_list", "1 of 10 parameters do not fit the model: frontend.embed.weight (of other tokens); take "),
     ],
 )
 def test_rows_of_tokens_are_not_taken_for_those_of_others(tmp_path, caplog, key, named):
@@ -140,7 +145,8 @@ def test_rows_of_tokens_are_not_taken_for_those_of_others(tmp_path, caplog, key,
     with pytest.raises(ModelError) as error:
         initialise(path, model, config=other)
     assert named in str(error.value) and "vocabulary (--tokens_dir)" in str(error.value)
-    initialise(f"{path}:decoder.decoders:decoder.decoders", model, config=other)
+    for part in ("decoder.decoders", "encoder"):
+        initialise(f"{path}:{part}:{part}", model, config=other)
     before = {name: value.clone() for name, value in model.state_dict().items()}
     initialise(path, model, ignore_init_mismatch=True, config=other)
     kept = {name for name, value in model.state_dict().items() if torch.equal(value, before[name])}
