@@ -58,7 +58,8 @@ def _line(name: str, done: int, total: int | None, unit: str, seconds: float) ->
     of = f"/{total}" if total is not None else ""
     rate = done / seconds if seconds > 0 else 0.0
     left = f", {timespan((total - done) / rate)} left" if total is not None and done < total and rate else ""
-    line = f"{name}: {done}{of} {unit}s, {rate:.1f} {unit}s/s, {timespan(seconds)}{left}"
+    units = f"{unit}es" if unit.endswith("ch") else f"{unit}s"
+    line = f"{name}: {done}{of} {units}, {rate:.1f} {units}/s, {timespan(seconds)}{left}"
     print(line, file=sys.stderr, flush=True)
 
 

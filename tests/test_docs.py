@@ -284,3 +284,17 @@ def test_the_core_of_the_page_takes_means(tmp_path, monkeypatch):
     expected = torch.stack([values[0].mean(0), values[1, :3].mean(0)])
     torch.testing.assert_close(module(x, x, x, mask), module.linear_out(expected).unsqueeze(1).expand(2, 5, 8))
     torch.testing.assert_close(module(x, x, x, None)[0], module(x, x, x, mask)[0])
+
+
+def test_the_training_loop_of_the_page_trains_and_counts_updates(tmp_path):
+    (block,) = [block for block in blocks(PAGES["attentions"], "python") if "total_loss" in block]
+    done = load(block, tmp_path / "loop.py")
+    assert done.task_loss < done.loss < float("inf") and set(done.shared.losses()) >= {"kl_z", "head_mi"}
+    count, x = done.attention.core.updates, done.x.detach()
+    fused = done.torch.optim.Adam(done.attention.parameters(), fused=True)
+    for raised, expected in ((False, 3), (True, 3), (True, 4)):  # the first one counts the last step of the loop
+        done.attention(x, x, x, None).sum().backward()
+        assert float(count.count) == expected
+        fused.step()
+        if raised:
+            done.torch.autograd.graph.increment_version(list(done.attention.parameters()))

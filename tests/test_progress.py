@@ -21,6 +21,12 @@ def test_items_can_be_read_again(capfd):
     assert [line.partition(",")[0] for line in capfd.readouterr().err.splitlines()] == ["stats: 2/2 steps"] * 2
 
 
+def test_the_plural_of_a_batch(capfd):
+    list(progress([1], "calibration", unit="batch"))
+    said = capfd.readouterr().err
+    assert said.startswith("calibration: 1/1 batches, ") and " batches/s" in said
+
+
 @pytest.mark.parametrize(("every", "lines"), [(0.0, 3), (100.0, 1)])
 def test_lines_appear_at_intervals(capfd, every, lines):
     list(progress(iter(range(3)), "decode", every_seconds=every))

@@ -11,21 +11,21 @@ import logging
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from zipfile import is_zipfile
 
 from espnet_diverse.corpora.shared.release import unzip
 from espnet_diverse.data.atomic_files import write_text
-from espnet_diverse.errors import DataError, ModelError, UserError
+from espnet_diverse.errors import DataError, ModelError
 from espnet_diverse.foreign_config import OF_THE_MACHINE, check_config, named_files
 from espnet_diverse.foreign_yaml import read_yaml, shortened
 from espnet_diverse.hub import fetched, is_name
 from espnet_diverse.machine import cache_folder
+from espnet_diverse.packing.run_files import make_vocabularies
 from espnet_diverse.stage_cache import digest
 from espnet_diverse.training.config import save
 from espnet_diverse.training.model_files import INSIDE, NGRAM, weights_name
-from espnet_diverse.vocabulary import Vocabulary
 
 META = "meta.yaml"
 SAFETENSORS = "model.safetensors"
@@ -42,7 +42,7 @@ NGRAM_FILE = "ngram_file"
 
 _LM = NAMES["lm"]
 _UNUSED = "unused.txt"  # what else an archive has, in the directory that it is unpacked to
-_LAYOUT = "4"  # version of the directories in the cache; increase it when unpacking changes
+_LAYOUT = "5"  # version of the directories in the cache; increase it when unpacking changes
 _FILES = 10_000
 _LONGEST_NAME = 1000  # of a member; file systems refuse longer ones
 _BYTES = 1 << 26  # unpacked size that is allowed for any archive
@@ -202,17 +202,13 @@ def place(key: str, path: Path) -> str:
 
 
 def _arrange_vocabulary(members: Members, config: Mapping, folder: Path) -> None:
-    """Copy the vocabularies; in ESPnet's archives, which have none, that of the text is made from config.yaml."""
+    """Copy the vocabularies; in ESPnet's archives, which have none, they are made from config.yaml."""
     for part in ("", "src_tokens"):
         for name in VOCABULARY:
             path = members.config().parent / part / name
             if path.is_file():
                 _copy(path, folder / part / name)
-    tokens = config.get("token_list")
-    if not (folder / "tokens.yaml").is_file() and isinstance(tokens, list):
-        model = Path(folder, config["bpemodel"]).read_bytes() if config.get("bpemodel") else None
-        with suppress(UserError):  # words or phonemes: then only decoding is possible
-            Vocabulary(str(config.get("token_type")), list(map(str, tokens)), model).save(folder)
+    make_vocabularies(config, folder)
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -1,7 +1,12 @@
 """The files beside the weights that a run needs: vocabularies and statistics of the features."""
 
 import shutil
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
+
+from espnet_diverse.errors import UserError
+from espnet_diverse.vocabulary import Vocabulary
 
 _VOCABULARY = ("tokens.txt", "tokens.yaml", "bpe.model", "tokenizer.json")
 
@@ -23,8 +28,25 @@ def copy_files(config: dict, model_dir: Path, output_dir: Path) -> None:
         if section.get(key):
             source = Path(section[key])
             inside = source.resolve().is_relative_to(model_dir.resolve())
-            place = source.resolve().relative_to(model_dir.resolve()) if inside else Path(source.name)
+            folder = "src_tokens" if key == "src_bpemodel" else ""  # both may have the name bpe.model
+            place = source.resolve().relative_to(model_dir.resolve()) if inside else Path(folder, source.name)
             section[key] = str(_copy(source, output_dir.absolute() / place))
+    make_vocabularies(config, output_dir)
+
+
+def make_vocabularies(config: Mapping, folder: Path) -> None:
+    """Make those of text and source text from a configuration of ESPnet, whose models have no such directories.
+
+    Args:
+        config: Configuration of the run; the paths of `bpemodel` and `src_bpemodel` are absolute or in `folder`.
+        folder: Directory of the model, in which vocabularies that are there stay as they are.
+    """
+    for place, prefix in ((folder, ""), (folder / "src_tokens", "src_")):
+        tokens, tokenizer = config.get(f"{prefix}token_list"), config.get(f"{prefix}bpemodel")
+        if not (place / "tokens.yaml").is_file() and isinstance(tokens, list):
+            with suppress(UserError):  # words or phonemes: then only decoding is possible
+                model = Path(folder, tokenizer).read_bytes() if tokenizer else None
+                Vocabulary(str(config.get(f"{prefix}token_type")), list(map(str, tokens)), model).save(place)
 
 
 def _copy(source: Path, target: Path) -> Path:

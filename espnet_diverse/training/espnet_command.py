@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from importlib.util import find_spec
+from itertools import product
 from pathlib import Path
 
 import torch
@@ -15,14 +16,15 @@ from espnet2.asr.ctc import CTC
 from espnet2.tasks import abs_task
 from torch import nn
 
-from espnet_diverse.attention import core_options
+from espnet_diverse.attention import core_class, core_options
 from espnet_diverse.attention.disagreement import disagreement_options
 from espnet_diverse.attention.selection_options import selection_options
 from espnet_diverse.errors import ConfigError, TrainingError, UserError
+from espnet_diverse.nets import DECODERS, ENCODERS, LANGUAGE_MODELS
 from espnet_diverse.nets.adapter import AdapterOptions
 from espnet_diverse.nets.condition_rows import read_options
 from espnet_diverse.nets.flow import FlowOptions
-from espnet_diverse.nets.memory import memory_options
+from espnet_diverse.nets.memory import MEMORIES, memory_options
 from espnet_diverse.nets.start_tag import StartTagOptions
 from espnet_diverse.option_checks import read as read_dataclass
 from espnet_diverse.registration import replaced_names
@@ -101,6 +103,7 @@ def check(task: type[abs_task.AbsTask], config: Config) -> None:
         if chosen.__module__.startswith("espnet_diverse."):
             _check_parts(config, f"{name}_conf")
     _check_section(config, "ctc_conf", CTC)
+    _check_model(config, chosen_classes(task, config).get("model"))
     if config.get("use_wandb") and find_spec("wandb") is None:
         needed = "use_wandb needs the package wandb: pip install 'espnet_diverse[wandb]'"
         raise ConfigError(f"{config.origin('use_wandb')}: {needed}")
@@ -129,8 +132,27 @@ def _check_owner(config: Config, name: str, chosen: type) -> None:
         if part in config[section] and part not in inspect.signature(chosen).parameters:
             here = f"{name} is {config[name]!r}" if name in config else f"no {name} is given"
             has = f"key {section}.{part} is for a net of this package, and {here}"
-            todo = "put a fragment with such a net before it, such as model/small"
+            ours = f"diverse_{str(config.get(name)).lower()}"
+            known = ours in _NETS.get(name, ())
+            todo = f"give {name}: {ours}" if known else "put a fragment with such a net before it, such as model/small"
             raise ConfigError(f"{config.origin(section, part)}: {has}; {todo}")
+
+
+def _check_model(config: Config, model: type | None) -> None:
+    """Check that a model of ESPnet, if one is named, has no parts with losses, which it would leave out in silence."""
+    if "model" not in config or model is None or model.__module__.startswith("espnet_diverse."):
+        return
+    for net, part in product(_NETS, (*_ATTENTIONS, "memory")):
+        options = (config.get(f"{net}_conf") or {}).get(part)
+        if options and _has_losses(part, options):
+            has = f"model {config['model']!r} leaves out the losses of {net}_conf.{part}"
+            raise ConfigError(f"{config.origin('model')}: {has}; set model: diverse")
+
+
+def _has_losses(part: str, options: Mapping) -> bool:
+    if part == "memory":
+        return bool(MEMORIES[options["kind"]].LOSSES)
+    return bool(core_class(options.get("core", "softmax")).LOSSES or options.get("disagreement"))
 
 
 def chosen_classes(task: type[abs_task.AbsTask], config: Config) -> dict[str, type]:
@@ -186,6 +208,7 @@ def _read_attention(options: dict) -> None:
 
 
 _ATTENTIONS = ("attention", "cross_attention")
+_NETS = {"encoder": ENCODERS, "decoder": DECODERS, "lm": LANGUAGE_MODELS}
 _GROUPS = {"selection": selection_options, "disagreement": disagreement_options}
 """Groups of options of an attention that no core has to itself, and what reads them."""
 _LONGEST = 300  # characters of a message of another package

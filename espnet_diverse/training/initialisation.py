@@ -4,9 +4,11 @@ Parameters of a language or domain are copied by its name: the trained model may
 """
 
 import logging
+import re
 from collections.abc import Iterator, Mapping
 from itertools import product
 from pathlib import Path
+from types import MappingProxyType
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +24,9 @@ from espnet_diverse.training.config import load
 
 Label = tuple[str, ...]
 _NAMED = 5
+# Parameters that have no row for each token, even where there are as many tokens as units: of encoders and layers.
+_WITHOUT_TOKENS = re.compile(r"(normalize|(pre|post)?encoder)\.|(.*\.)?(en|de)coders\.\d")
+_OF_SOURCE = ("frontend.", "src_", "extra_asr_decoder.")  # parameters of the source text, in translation
 
 
 def initialise(
@@ -29,6 +34,7 @@ def initialise(
     model: nn.Module,
     ignore_init_mismatch: bool = False,
     map_location: str | torch.device = "cpu",
+    config: Mapping = MappingProxyType({}),
 ) -> None:
     """Copy parameters of a trained model; replacement of ESPnet's `load_pretrained_model`.
 
@@ -42,10 +48,12 @@ def initialise(
         model: The model whose parameters are set.
         ignore_init_mismatch: Whether to skip, with a warning, parameters that the model lacks or has in another shape.
         map_location: Device to which the file is loaded.
+        config: Configuration of the model, whose `token_list` and `src_token_list` are compared with those of the
+            trained model.
 
     Raises:
-        ModelError: The file or the config.yaml in its directory is damaged, the file is missing, a name is unknown, or
-            parameters do not fit.
+        ModelError: The file or the config.yaml in its directory is damaged, the file is missing, a name is unknown,
+            parameters do not fit, or those of tokens are for another vocabulary.
     """
     path, source, target, excluded = (init_param.split(":") + [""] * 3)[:4]
     state = checkpoint.load(path, map_location)
@@ -54,14 +62,17 @@ def initialise(
     state = {name: value for name, value in state.items() if not name.startswith(skipped)}
     expected = _under(target, model.state_dict(), "the model")
     part = model.get_submodule(target)
-    given, faults = _by_condition(part, _under(source, state, path), _known_conditions(Path(path)))
+    trained = _trained_config(Path(path))
+    given, faults = _by_condition(part, _under(source, state, path), names_of_conditions(trained))
+    faults |= _of_other_tokens(given, target, trained, config)
     faults |= {name: fault for name, value in given.items() if (fault := _fault(value, expected.get(name)))}
     fitting = {name: value for name, value in given.items() if name not in faults}
     if faults:
         named = ", ".join(f"{name} {fault}" for name, fault in list(faults.items())[:_NAMED])
         message = f"{path}: {len(faults)} of {len(given)} parameters do not fit the model: {named}"
         if not ignore_init_mismatch:
-            raise ModelError(f"{message}; take the same configuration, exclude them, or set ignore_init_mismatch")
+            same = "the same configuration and vocabulary (--tokens_dir)"
+            raise ModelError(f"{message}; take {same}, exclude them, or set ignore_init_mismatch")
         logging.warning(message)
     if not fitting:
         raise ModelError(f"init_param {init_param}: no parameter of {path} fits the model")
@@ -90,10 +101,25 @@ def _fault(value: Tensor, expected: Tensor | None) -> str | None:
     return None if value.shape == expected.shape else f"{tuple(value.shape)} for {tuple(expected.shape)}"
 
 
-def _known_conditions(path: Path) -> dict[str, list[str]]:
-    """Values of each condition that a trained model depends on, from the config.yaml in its directory, if any."""
+def _trained_config(path: Path) -> dict:
+    """The configuration of a trained model, from the config.yaml in its directory, if any."""
     config_file = path.parent / "config.yaml"
-    return names_of_conditions(load(config_file)) if config_file.exists() else {}
+    return load(config_file) if config_file.exists() else {}
+
+
+def _of_other_tokens(given: Mapping[str, Tensor], target: str, trained: Mapping, config: Mapping) -> dict[str, str]:
+    """Faults of parameters with a row for each token, where the vocabulary has others, or in another order."""
+    faults = {}
+    for key, of_source in (("token_list", False), ("src_token_list", True)):
+        old, new = trained.get(key), config.get(key)
+        if not isinstance(old, list) or not isinstance(new, list) or list(map(str, old)) == list(map(str, new)):
+            continue
+        for name, value in given.items():
+            full = f"{target}.{name}" if target else name
+            has_tokens = value.dim() > 0 and len(value) == len(old) and not _WITHOUT_TOKENS.match(full)
+            if has_tokens and full.startswith(_OF_SOURCE) == of_source:
+                faults[name] = "(of other tokens)"
+    return faults
 
 
 def _by_condition(

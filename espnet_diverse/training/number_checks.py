@@ -40,6 +40,8 @@ _OF_OPTIMIZER: dict[str, Check] = {
 }
 _OF_SCHEDULER: dict[str, Check] = {"warmup_steps": _COUNT, "gamma": _POSITIVE, "lr_factor": _POSITIVE}
 _INFINITE = ("grad_clip_type", "grad_clip")  # inf: the largest gradient, or no clipping
+_OPTIONAL = ("patience", "num_iters_per_epoch", "valid_batch_size", "valid_batch_bins")
+_NONE = ("none", "null", "nil")  # words that ESPnet reads as no value of such keys, as in its recipes
 
 
 def check_numbers(config: Config) -> None:
@@ -60,6 +62,8 @@ def _check(config: Config, section: object, checks: Mapping[str, Check], *keys: 
         values = section.get(name)
         for value in values if isinstance(values, list | tuple) else [values]:
             if value is None or (name in _INFINITE and value == math.inf):
+                continue
+            if name in _OPTIONAL and isinstance(value, str) and value.strip().lower() in _NONE:
                 continue
             number = isinstance(value, int | float) and not isinstance(value, bool)
             if not number or not allowed(value):

@@ -2,6 +2,7 @@
 
 import logging
 from argparse import ArgumentParser, Namespace
+from functools import partial
 from math import ceil
 from pathlib import Path
 
@@ -84,7 +85,8 @@ class _TaskMixin(FusedOptimizers):
     @classmethod
     def main_worker(cls, args: Namespace) -> None:
         """Run one process of ESPnet's command; `init_param` reads files safely and checks that they fit."""
-        with replaced_names(abs_task, load_pretrained_model=initialise):
+        # ESPnet puts the tokens into the arguments when it builds the model.
+        with replaced_names(abs_task, load_pretrained_model=partial(initialise, config=vars(args))):
             super().main_worker(args)
 
     @classmethod

@@ -236,7 +236,7 @@ BOMB = "lol: &a [{}]\n" + "b: {<<: *a}\n"
 def test_what_is_not_to_be_trusted_is_refused(tmp_path, cache, changes, said):
     with pytest.raises(ModelError, match=said):
         unpacked(archive_of(tmp_path / "model.zip", **changes))
-    assert list((cache / "models" / "4").iterdir()) == [] and not (tmp_path / "evil").exists()
+    assert list((cache / "models" / "5").iterdir()) == [] and not (tmp_path / "evil").exists()
 
 
 def test_links_encryption_and_other_files_are_refused(tmp_path):

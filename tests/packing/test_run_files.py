@@ -1,6 +1,13 @@
 """Files that a copy of a run needs."""
 
-from espnet_diverse.packing.run_files import copy_files
+from pathlib import Path
+
+import pytest
+
+from espnet_diverse.packing.run_files import copy_files, make_vocabularies
+from espnet_diverse.vocabulary import Vocabulary
+
+CHARACTERS = ["<blank>", "<unk>", "c", "a", "b", "<sos/eos>"]
 
 
 def test_files_inside_and_outside_of_the_run(tmp_path):
@@ -17,3 +24,26 @@ def test_files_inside_and_outside_of_the_run(tmp_path):
         "normalize_conf": {"stats_file": str(copy / "stats.npz")},
     }
     assert (copy / "tokens.txt").read_text() == "tokens.txt" and (copy / "stats.npz").read_text() == "stats.npz"
+
+
+def test_two_tokenizers_of_one_name_stay_apart(tmp_path):
+    for language in ("de", "en"):
+        (tmp_path / language).mkdir()
+        (tmp_path / language / "bpe.model").write_text(language)
+    config = {key: str(tmp_path / lang / "bpe.model") for key, lang in (("bpemodel", "en"), ("src_bpemodel", "de"))}
+    copy_files(config, tmp_path / "run", tmp_path / "copy")
+    assert [Path(config[key]).read_text() for key in ("bpemodel", "src_bpemodel")] == ["en", "de"]
+
+
+def test_a_model_of_espnet_gets_vocabularies_in_the_order_of_its_tokens(tmp_path):
+    config = {"token_type": "char", "token_list": CHARACTERS, "bpemodel": None}
+    config |= {"src_token_type": "char", "src_token_list": [*CHARACTERS[:-1], "d", CHARACTERS[-1]]}
+    copy_files(config, tmp_path / "run", tmp_path / "copy")
+    assert Vocabulary.load(tmp_path / "copy").tokens == tuple(CHARACTERS)
+    assert Vocabulary.load(tmp_path / "copy" / "src_tokens").encode("dab") == [5, 3, 4]
+
+
+@pytest.mark.parametrize("kind", ["word", "phn", None])
+def test_tokens_of_other_kinds_have_no_vocabulary(tmp_path, kind):
+    make_vocabularies({"token_type": kind, "token_list": CHARACTERS}, tmp_path)
+    assert list(tmp_path.iterdir()) == []

@@ -223,8 +223,34 @@ def test_a_missing_model_fragment_is_named():
     )
     with pytest.raises(ConfigError, match=said):
         espnet_command.check(ASRTask, merge(["attention/sdma"]))
-    with pytest.raises(ConfigError, match="is for a net of this package, and encoder is 'conformer'; put a fragment"):
-        checked("encoder=conformer", "encoder_conf.attention.core=sdma")
+    with pytest.raises(ConfigError, match="is for a net of this package, and encoder is 'vgg_rnn'; put a fragment"):
+        checked("encoder=vgg_rnn", "encoder_conf.attention.core=sdma")
+
+
+@pytest.mark.parametrize(
+    ("part", "name"), [("encoder", "conformer"), ("encoder", "Transformer"), ("decoder", "transformer")]
+)
+def test_for_a_net_of_espnet_its_counterpart_is_named(part, name):
+    said = f"is for a net of this package, and {part} is '{name}'; give {part}: diverse_{name.lower()}$"
+    with pytest.raises(ConfigError, match=said):
+        checked(f"{part}={name}", f"{part}_conf.attention.core=sdma")
+
+
+@pytest.mark.parametrize(
+    "part", ["attention={core: sma}", "attention={core: softmax, disagreement: {of: output}}", "memory={kind: cdt}"]
+)
+def test_a_model_of_espnet_that_would_leave_losses_out_is_refused(part):
+    has = (
+        f"--set model=ESPnet: model 'ESPnet' leaves out the losses of encoder_conf.{part.partition('=')[0]}; set model"
+    )
+    with pytest.raises(ConfigError, match=has):
+        checked("encoder=diverse_transformer", f"encoder_conf.{part}", "model=ESPnet")
+    checked("encoder=diverse_transformer", f"encoder_conf.{part}", "model=diverse")
+
+
+@pytest.mark.parametrize("part", ["attention={core: window}", "memory={kind: xl}", "attention=null"])
+def test_a_model_of_espnet_takes_our_nets_without_losses(part):
+    checked("encoder=diverse_transformer", f"encoder_conf.{part}", "model=espnet")
 
 
 def test_the_configuration_of_another_task_is_named():

@@ -80,7 +80,7 @@ def test_logits_move_from_those_of_the_trained_model(tmp_path):
             Model(),
             (),
             "encoder:decoder",
-            r"layer.weight \(not in the model\), .*; take the same configuration, exclude",
+            r"layer.weight \(not in the model\), .*; take the same configuration and vocabulary",
         ),
         (Model("ar", "de"), ("ar", "de"), "encoder:encoder", r"selection.logits_lang \(knows no es, but ar, de\)"),
     ],
@@ -111,3 +111,45 @@ def test_a_mismatch_may_be_ignored_but_something_must_fit(tmp_path, caplog):
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(ModelError, match=r"none\.pth: cannot be read \(No such file"):
         initialise(f"{tmp_path}/none.pth:encoder:encoder", Model())
+
+
+class Writer(nn.Module):
+    """What has a row for each of V tokens, of the text and of the source, and a layer and an encoder with as many rows."""
+
+    def __init__(self, v: int = 3):
+        super().__init__()
+        self.frontend, self.ctc, self.decoder = nn.Module(), nn.Module(), nn.Module()
+        self.frontend.embed, self.ctc.ctc_lo = nn.Embedding(v, 2), nn.Linear(2, v)
+        self.decoder.embed, self.decoder.norm = nn.Embedding(v, 2), nn.LayerNorm(2)
+        self.decoder.decoders = nn.ModuleList([nn.Linear(2, v)])
+        self.encoder = nn.Module()
+        self.encoder.embed = nn.Conv1d(1, v, 1)
+
+
+@pytest.mark.parametrize(
+    ("key", "named"),
+    [
+        (
+            "token_list",
+            "3 of 10 parameters do not fit the model: ctc.ctc_lo.weight (of other tokens), ctc.ctc_lo.bias ",
+        ),
+        ("src_token_list", "1 of 10 parameters do not fit the model: frontend.embed.weight (of other tokens); take "),
+    ],
+)
+def test_rows_of_tokens_are_not_taken_for_those_of_others(tmp_path, caplog, key, named):
+    trained, model = Writer(), Writer()
+    path = saved(trained, tmp_path)
+    config = {"token_list": ["a", "b", "c"], "src_token_list": ["a", "b", "c"]}
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(config))
+    other = config | {key: ["b", "a", "c"]}
+    with pytest.raises(ModelError) as error:
+        initialise(path, model, config=other)
+    assert named in str(error.value) and "vocabulary (--tokens_dir)" in str(error.value)
+    for part in ("decoder.decoders", "encoder"):
+        initialise(f"{path}:{part}:{part}", model, config=other)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    initialise(path, model, ignore_init_mismatch=True, config=other)
+    kept = {name for name, value in model.state_dict().items() if torch.equal(value, before[name])}
+    assert kept >= {"frontend.embed.weight"} if key == "src_token_list" else kept >= {"ctc.ctc_lo.bias"}
+    initialise(path, model, config=config)
+    assert torch.equal(model.decoder.embed.weight, trained.decoder.embed.weight)

@@ -43,6 +43,7 @@ RUINOUS = [  # found where the model is built or first used, or by what an epoch
     "allow_variable_data_keys=1",
 ]
 GOOD = ["max_epoch=1", "grad_clip=.inf", "grad_clip_type=.inf", "patience=null", "optim_conf.lr=1e-12", "patience=0"]
+GOOD += ["patience=none", "patience=None", "num_iters_per_epoch=nil", "valid_batch_bins=none", "valid_batch_size=none"]
 
 
 @pytest.mark.counted("nonsensical settings, refused by their origin before anything is written")
