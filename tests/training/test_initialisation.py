@@ -114,7 +114,7 @@ def test_a_missing_file_is_named(tmp_path):
 
 
 class Writer(nn.Module):
-    """What has a row for each of V tokens, of the text and of the source, and a layer and an encoder with V rows."""
+    """Rows for each of V tokens, of the text and of the source, and a layer and an encoder with as many."""
 
     def __init__(self, v: int = 3):
         super().__init__()
