@@ -189,7 +189,7 @@ def transcribe(recognizer: "Recognizer", recordings: Sequence["Recording"], args
             _report_earlier(recording, args)
         else:
             _report_language(shown, result)
-            _report_silence(recording, result, args)
+            _report_silence(shown, recording, result, args)
             _output(recording, result, args, alone=len(recordings) == 1)
     return _finish(failures, len(recordings), args.output_dir)
 
@@ -250,14 +250,12 @@ def _report_language(shown: str, transcript: "Transcript") -> None:
         print(f"{shown}: identified language {language} ({probability:.0%})", file=sys.stderr, flush=True)
 
 
-def _report_silence(recording: "Recording", transcript: "Transcript", args: argparse.Namespace) -> None:
-    from espnet_diverse.transcription.inputs import printable
-
+def _report_silence(shown: str, recording: "Recording", transcript: "Transcript", args: argparse.Namespace) -> None:
     if transcript.segments or args.no_segmentation or args.vad == "none":
         return
     cancel = recording.channels_cancel()
     said = "its channels cancel in their mean; give one of them" if cancel else "--vad none decodes all of it"
-    print(f"{printable(recording.path)}: no speech found; {said}", file=sys.stderr, flush=True)
+    print(f"{shown}: no speech found; {said}", file=sys.stderr, flush=True)
 
 
 def _formats(args: argparse.Namespace) -> list[str]:

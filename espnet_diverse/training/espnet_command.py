@@ -97,13 +97,14 @@ def check(task: type[abs_task.AbsTask], config: Config) -> None:
     known = vars(task.get_parser().parse_args([]))
     _check_task(config, known)
     check_keys(config, known)
-    for name, chosen in chosen_classes(task, config).items():
+    classes = chosen_classes(task, config)
+    for name, chosen in classes.items():
         _check_owner(config, name, chosen)
         _check_section(config, f"{name}_conf", chosen)
         if chosen.__module__.startswith("espnet_diverse."):
             _check_parts(config, f"{name}_conf")
     _check_section(config, "ctc_conf", CTC)
-    _check_model(config, chosen_classes(task, config).get("model"))
+    _check_model(config, classes.get("model"))
     if config.get("use_wandb") and find_spec("wandb") is None:
         needed = "use_wandb needs the package wandb: pip install 'espnet_diverse[wandb]'"
         raise ConfigError(f"{config.origin('use_wandb')}: {needed}")
