@@ -24,7 +24,7 @@ from espnet_diverse.analysis.plots import (
 )
 from espnet_diverse.analysis.query_map import embed, separation
 from espnet_diverse.analysis.sections import Section
-from espnet_diverse.data.atomic_files import staged_directory, write_text
+from espnet_diverse.data.atomic_files import staged_directory, staged_file, write_text
 from espnet_diverse.data.targets import mark_prepared
 from espnet_diverse.progress import progress
 
@@ -262,9 +262,5 @@ def _arrays(survey: Survey, example: Example, queries: dict[str, dict]) -> dict[
 
 
 def _write_arrays(arrays: dict[str, np.ndarray], path: Path) -> None:
-    partial = path.with_name(f".{path.stem}.partial.npz")
-    try:
+    with staged_file(path) as partial:
         np.savez_compressed(partial, **arrays)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)

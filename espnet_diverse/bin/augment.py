@@ -8,10 +8,11 @@ sentences were dropped; dropped.tsv lists them.
 """
 
 import argparse
+from collections.abc import Mapping
 from pathlib import Path
 
-from espnet_diverse.bin import options
-from espnet_diverse.bin.cluster_option import add_cluster, check_nj
+from espnet_diverse.bin import decode, options
+from espnet_diverse.bin.cluster_option import add_cluster
 from espnet_diverse.errors import ConfigError
 
 _WRITTEN = ("text", "src_text", "utt2lang", "utt2tgtlang", "dropped.tsv")
@@ -44,18 +45,25 @@ def outputs(args: argparse.Namespace) -> list[Path]:
     return [args.output_dir / name for name in ("text", "src_text")]
 
 
+def check(args: argparse.Namespace, before: Mapping[str, argparse.Namespace]) -> None:
+    """Check the search options and the limit of lengths; see `bin/plan_steps.py`.
+
+    Raises:
+        ConfigError: An option is not valid.
+    """
+    decode.check(args, before)
+    if not args.max_ratio >= 1:
+        raise ConfigError(f"--max_ratio {args.max_ratio:g} would leave no pair; give a number of at least 1")
+
+
 def run(args: argparse.Namespace) -> int:
     """Translate and write; 2 where a sentence was dropped."""
-    from espnet_diverse.bin import decode
     from espnet_diverse.data.augmentation import Monolingual, augment
     from espnet_diverse.data.kaldi import read_data_dir, read_table, write_data_dir
     from espnet_diverse.data.targets import check_prepared, mark_prepared
     from espnet_diverse.decoding.precision import check_device
 
-    options.search_options(args)  # a wrong option is refused before anything is written
-    if not args.max_ratio >= 1:
-        raise ConfigError(f"--max_ratio {args.max_ratio:g} would leave no pair; give a number of at least 1")
-    check_nj(args.nj)
+    check(args, {})  # a wrong option is refused before anything is written
     if not args.cluster:
         check_device(options.device(args))
     check_prepared(args.output_dir)

@@ -4,6 +4,7 @@ score = (score of the search) + weight * log p(text). The other model may have a
 """
 
 import argparse
+from collections.abc import Mapping
 from math import isfinite
 from pathlib import Path
 
@@ -36,10 +37,19 @@ def outputs(args: argparse.Namespace) -> list[Path]:
     return [args.output_dir / name for name in ("text", "score", "nbest.jsonl")]
 
 
-def run(args: argparse.Namespace) -> int:
-    """Rescore, and print how many texts changed."""
+def check(args: argparse.Namespace, before: Mapping[str, argparse.Namespace]) -> None:
+    """Check the weight; see `bin/plan_steps.py`.
+
+    Raises:
+        ConfigError: It is infinite or no number.
+    """
     if not isfinite(args.weight):
         raise ConfigError(f"--weight {args.weight} is not allowed; give a finite number")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Rescore, and print how many texts changed."""
+    check(args, {})
     from espnet_diverse.data.targets import check_no_data
 
     check_no_data(args.output_dir)

@@ -16,15 +16,22 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_parts(path: Path, parts: Iterable[str]) -> None:
-    """Write parts of a text, one after another, as `write_text` does.
+    """Write parts of a text, one after another, as `write_text` does."""
+    with staged_file(path) as partial, partial.open("w", encoding="utf-8", newline="\n") as file:
+        file.writelines(parts)
 
-    Of several processes or threads that write the same file, on any machine, the last one wins.
+
+@contextmanager
+def staged_file(target: Path) -> Iterator[Path]:
+    """Yield the path of a file to write, beside `target`, which it replaces when the block ends without an exception.
+
+    Of several processes or threads that write the same file, on any machine, the last one wins. The path ends as
+    `target` does.
     """
-    partial = path.with_name(f".{path.name[:40]}.{os.urandom(6).hex()}.partial")
+    partial = target.with_name(f".{target.stem[:40]}.{os.urandom(6).hex()}.partial{target.suffix[:20]}")
     try:
-        with partial.open("w", encoding="utf-8", newline="\n") as file:
-            file.writelines(parts)
-        partial.replace(path)
+        yield partial
+        partial.replace(target)
     finally:
         partial.unlink(missing_ok=True)
 

@@ -72,7 +72,8 @@ def perplexity(scorer: Scorer, data_dir: Path, output_dir: Path, conditions: Map
         conditions: Values by condition that hold for all texts, in place of the tables.
 
     Returns:
-        The content of perplexity.json, rounded by `results.rounded_score`. A perplexity above e^709 is infinity.
+        The content of perplexity.json, rounded by `results.rounded_score`. A perplexity above e^709 is infinity, and
+        null in the file.
 
     Raises:
         DataError: A table is malformed, or a text has a missing or unknown condition.

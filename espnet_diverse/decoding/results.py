@@ -138,9 +138,10 @@ def write_nbest(path: Path, nbest: Mapping[str, Sequence[tuple[str, float]]]) ->
     write_parts(path, (as_json(*row) for row in items_in_order(nbest)))
 
 
-def write_json(path: Path, content: dict) -> None:
-    """Write a mapping as readable JSON."""
-    write_text(path, json.dumps(content, ensure_ascii=False, indent=1) + "\n")
+def write_json(path: Path, content: Mapping) -> None:
+    """Write a mapping as readable JSON; of its values, infinity and NaN, which JSON does not have, become null."""
+    nulls = {name: None for name, value in content.items() if isinstance(value, float) and not math.isfinite(value)}
+    write_text(path, json.dumps({**content, **nulls}, ensure_ascii=False, indent=1, allow_nan=False) + "\n")
 
 
 def line(numbers: dict[str, float]) -> str:

@@ -12,6 +12,7 @@ import torch
 import yaml
 
 import espnet_diverse
+from espnet_diverse.data.atomic_files import staged_file
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.foreign_config import OF_THE_MACHINE, named_files
 from espnet_diverse.packing.archive import CARD, META, NAMES, NGRAM_FILE, SAFETENSORS, VOCABULARY, place
@@ -138,14 +139,9 @@ def _weights(state: Mapping[str, torch.Tensor], suffix: str) -> bytes:
 def _write(output: Path, members: Mapping[str, bytes]) -> None:
     """Write the archive under a temporary name first; weights, which do not compress, are stored uncompressed."""
     output.parent.mkdir(parents=True, exist_ok=True)
-    partial = output.with_name(f".{output.name}.partial")
-    try:
-        with zipfile.ZipFile(partial, "w") as archive:
-            for name, content in members.items():
-                info = zipfile.ZipInfo(name, _EPOCH)
-                info.external_attr = 0o644 << 16
-                stored = name.endswith(tuple(WEIGHTS["both"]))
-                archive.writestr(info, content, zipfile.ZIP_STORED if stored else zipfile.ZIP_DEFLATED)
-        partial.replace(output)
-    finally:
-        partial.unlink(missing_ok=True)
+    with staged_file(output) as partial, zipfile.ZipFile(partial, "w") as archive:
+        for name, content in members.items():
+            info = zipfile.ZipInfo(name, _EPOCH)
+            info.external_attr = 0o644 << 16
+            stored = name.endswith(tuple(WEIGHTS["both"]))
+            archive.writestr(info, content, zipfile.ZIP_STORED if stored else zipfile.ZIP_DEFLATED)

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
 
-from espnet_diverse.data.atomic_files import check_no_file, staged_directory
+from espnet_diverse.data.atomic_files import check_no_file, staged_directory, staged_file
 from espnet_diverse.data.tables import pack_table
 from espnet_diverse.data.threads import Workers
 from espnet_diverse.errors import ConfigError, DataError
@@ -197,7 +197,7 @@ def _sound_checkpoint(config: Config, data: RunData, tokens: Tokens, statistics:
 
 def _sweep(output_dir: Path, restart: bool) -> None:
     """Remove temporary files of processes that were killed, and with `restart` what a run has saved."""
-    temporary = (*output_dir.glob(".*.tmp*"), *output_dir.glob(".*.partial"))
+    temporary = (*output_dir.glob(".*.tmp*"), *output_dir.glob(".*.partial*"))
     saved = (*resumption.weight_files(output_dir), output_dir / NONFINITE) if restart else ()
     for path in (*temporary, *saved):
         if not path.is_dir():  # as that of statistics, which may be in the making
@@ -292,6 +292,5 @@ def _write_lines(target: Path, lines: Iterable[str]) -> None:
 
 
 def _copy(source: Path, target: Path) -> None:
-    partial = target.with_name(f".{target.name}.partial")
-    shutil.copyfile(source, partial)
-    partial.replace(target)
+    with staged_file(target) as partial:
+        shutil.copyfile(source, partial)

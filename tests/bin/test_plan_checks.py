@@ -59,6 +59,8 @@ DATA = "--train_dir data/train --valid_dir data/dev --tokens_dir data/tokens"
 TOKENS = "espnet-diverse tokens --text data/text --output_dir data/tokens"
 TRAIN = f"espnet-diverse train {CONFIG} {DATA} --stats_dir exp/stats --output_dir exp"
 SCORE = "espnet-diverse score --reference a --hypothesis a --output_dir exp"
+AUGMENT = "espnet-diverse augment back exp --data_dir mono --output_dir back --target_language de"
+RESCORE = "espnet-diverse rescore lm --decode_dir exp/test --output_dir exp/again"
 DECODE = "espnet-diverse decode exp --data_dir data/test --output_dir exp/test"
 
 
@@ -80,8 +82,10 @@ DECODE = "espnet-diverse decode exp --data_dir data/test --output_dir exp/test"
         ([TOKENS + " --type word"], "unknown vocabulary type 'word'; choose one of char, bpe, unigram, bert"),
         ([TOKENS + " --type bpe"], "vocab_size is None; type bpe needs a number of tokens, for example 500"),
         ([DECODE + " --set beam_sise=3"], "key 'beam_sise' is unknown; did you mean 'beam_size'?"),
+        ([AUGMENT + " --set beam_sise=3"], "key 'beam_sise' is unknown; did you mean 'beam_size'?"),
+        ([AUGMENT + " --max_ratio 0"], "--max_ratio 0 would leave no pair; give a number of at least 1"),
+        ([RESCORE + " --weight nan"], "--weight nan is not allowed; give a finite number"),
     ],
-    ids=["metric", "option of a metric", "criterion", "train", "stats", "size", "type", "number of tokens", "search"],
 )
 def test_mistakes_that_are_known_at_the_start_are_told_then(fake, capfd, lines, said):
     for options in ((), ("--dry_run",)):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from espnet_diverse.data.atomic_files import file_lock, staged_directory, write_parts, write_text
+from espnet_diverse.data.atomic_files import file_lock, staged_directory, staged_file, write_parts, write_text
 from espnet_diverse.errors import DataError
 
 
@@ -19,6 +19,20 @@ def test_writers_of_the_same_file_do_not_disturb_each_other(tmp_path):
     write_parts(tmp_path / "file", slow())
     assert (tmp_path / "file").read_text() == "first second\n"
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_file_takes_its_place_when_it_is_complete(tmp_path):
+    (target := tmp_path / "model.zip").write_text("old")
+    with pytest.raises(ZeroDivisionError), staged_file(target) as path:
+        path.write_text("half")
+        raise ZeroDivisionError
+    assert target.read_text() == "old"
+    with staged_file(target) as first, staged_file(target) as second:
+        first.write_text("first")
+        second.write_text("second")
+        assert first.suffix == second.suffix == ".zip" and target.read_text() == "old"
+    assert target.read_text() == "first"  # the block that ended last
+    assert list(tmp_path.iterdir()) == [target]
 
 
 def test_a_long_name_is_no_hindrance(tmp_path):
