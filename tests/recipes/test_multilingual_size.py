@@ -1,6 +1,9 @@
 """The models of the head-selection paper's speech experiments have the numbers of parameters that it prints."""
 
+import re
+
 import pytest
+from references.markdown import ROOT
 
 LANGUAGES = ["ar", "de", "el", "es", "fr", "it", "pt", "ru"]
 SOURCES = ["el", "es", "fr", "it", "pt", "ru"]
@@ -23,11 +26,11 @@ def adapter(by, conditions, **options):
     return section, section
 
 
-def build(task, pieces, encoder_conf, decoder_conf):
+def build(task, pieces, encoder_conf, decoder_conf, fragments=()):
     from espnet_diverse.training.config import merge
     from espnet_diverse.training.tasks import TASKS
 
-    config = merge(["model/transformer_12x6"])
+    config = merge(["model/transformer_12x6", *fragments])
     config.add({"encoder_conf": encoder_conf, "decoder_conf": decoder_conf}, {})
     parser = TASKS[task].get_parser()
     parser.set_defaults(**config)
@@ -93,3 +96,30 @@ def test_parameters(base, task, pieces, sections, increment, millions, printed):
     assert f"{increment / 1e6:.3f}" == millions
     assert f"{parameters(model) / 1e6:.0f}" == printed
     assert parameters(model) - parameters(model, without=["logits"]) <= 1152
+
+
+def heads_of(sources, targets):
+    return [
+        {"attention": {"selection": {"conditions": {condition: names}}}}
+        for condition, names in (("lang", sources), ("tgtlang", targets))
+    ]
+
+
+OF_ADAPTERS_ST = [{"adapter": {"conditions": {"lang": SOURCES, "tgtlang": TARGETS}}}] * 2
+
+
+@pytest.mark.parametrize(
+    ("task", "row", "fragments", "conditions", "printed"),
+    [
+        ("asr", "static", ["heads/static", "conf/families.yaml"], heads_of(LANGUAGES, LANGUAGES), "35"),
+        ("st", "static", ["heads/static", "conf/families.yaml"], heads_of(SOURCES, TARGETS), "33"),
+        ("st", "adapter", ["adapter/bottleneck", "conf/directions.yaml"], OF_ADAPTERS_ST, "55"),
+    ],
+)
+def test_the_fragments_of_mtedx_make_the_models_of_the_paper(task, row, fragments, conditions, printed):
+    """Where the fragments that all recipes share would make another model: a family or an adapter for each language."""
+    folder = ROOT / "egs/mtedx" / f"{task}1"
+    (line,) = re.findall(rf"^\| {row} .*$", (folder / "RESULTS.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert f"| {printed} M |" in line and f"`{','.join(fragments)}`" in line
+    model = build(task, MTEDX, *conditions, [folder / name if name.startswith("conf/") else name for name in fragments])
+    assert f"{parameters(model) / 1e6:.0f}" == printed
