@@ -1,5 +1,6 @@
 """The commands in the RESULTS.md of the recipes can be given as they stand: options exist, fragments merge."""
 
+import csv
 import re
 import shlex
 from functools import cache
@@ -51,3 +52,59 @@ def test_every_call_is_found():
         re.findall(r"^ *(?:\./run\.sh|espnet-diverse) ", b, re.MULTILINE) for p in PAGES for b in blocks(p, "sh")
     ]
     assert sum(map(len, written)) <= sum(len(list(calls(page))) for page in PAGES)
+
+
+FULL = [
+    (page, command)
+    for page in PAGES
+    if page.parent.name == "st1"
+    for line in page.read_text(encoding="utf-8").splitlines()
+    if line.startswith("| ")
+    for command in re.findall(r"`(\./run\.sh --corpus_dir DIR[^`]*)`", line)
+]
+
+
+@pytest.mark.parametrize(("page", "command"), FULL)
+def test_speech_translation_begins_with_the_encoder_of_a_recogniser(page, command):
+    """As in the head-selection paper, section 4.3."""
+    assert "--init_param ASR:encoder:encoder" in command
+    assert "`ASR` is `../asr1/exp/TAG/valid.acc.ave.pth`" in page.read_text(encoding="utf-8")
+
+
+# Tables of a row for each attention, "score of seed 0 / score of seed 1" and "p / p" for each set: the experiment, the
+# sets, and how the rows begin.
+ATTENTIONS = {
+    "aishell/asr1": ("aishell_sample_4", ["dev", "test"], {
+        "sma": "sma ", "sdma": "sdma ", "window": "window of 16", "bigbird": "BigBird, blocks",
+        "linformer": "Linformer, length 64", "luna_encoder": "Luna, 32", "lambda_encoder": "lambdas ",
+        "random_features_encoder": "random features, 256", "xl": "XL, segments", "compressive": "Compressive, segments",
+        "cdt": "CDT, segments of 32", "svgd": "heads repelled by SVGD",
+    }),
+    "multi30k/mt1": ("multi30k_5k", ["dev", "test_2016_flickr", "test_2017_flickr"], {
+        "window": "window of 4", "bigbird": "BigBird in blocks", "linformer": "Linformer in the encoder, length",
+        "lambda_attention": "lambdas everywhere", "lambda_encoder": "lambdas in the encoder", "luna": "Luna everywhere",
+        "random_features": "positive random features", "luna_encoder": "Luna in the encoder", "xl": "XL in the encoder",
+        "compressive": "Compressive in the encoder",
+    }),
+}  # fmt: skip
+
+
+@cache
+def scores():
+    with (ROOT / "egs/reproduce.tsv").open(encoding="utf-8") as file:
+        rows = csv.DictReader(file, delimiter="\t")
+        return {tuple(row[key] for key in ("experiment", "run", "seed", "set")): row for row in rows}
+
+
+@pytest.mark.parametrize(("recipe", "run"), [(recipe, run) for recipe, table in ATTENTIONS.items() for run in table[2]])
+def test_a_row_has_the_scores_of_its_runs(recipe, run):
+    experiment, sets, beginnings = ATTENTIONS[recipe]
+    page = (ROOT / "egs" / recipe / "RESULTS.md").read_text(encoding="utf-8")
+    (line,) = re.findall(rf"^\| {beginnings[run]}.*\| \d\d\.\d / .*$", page, re.MULTILINE)
+    cells = [cell.split("/") for cell in line.strip("|").split("|")[1:]]
+    for number, name in enumerate(sets):
+        for seed in (0, 1):
+            row = scores()[experiment, run, str(seed), name]
+            score, p = (cells[2 * number + i][seed].strip() for i in range(2))
+            assert abs(float(score) - float(row["score"])) < 0.0501
+            assert not p and not row["p"] or abs(float(p) - float(row["p"])) < 0.0051
