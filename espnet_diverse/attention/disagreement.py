@@ -38,7 +38,7 @@ class DisagreementOptions:
     Attributes:
         of: What of two heads shall differ: their "output", values ("subspace"), attention weights ("position", or by
             their Frobenius norm, "frobenius"), or the weights of their projections ("parameters").
-        weight: Weight of the loss; the papers print none.
+        weight: Weight of the loss; the repulsive-attention paper prints none for this baseline.
         per: Whether the cosine of outputs or values is that of a whole "sequence", or the mean over each "position".
     """
 
