@@ -199,14 +199,14 @@ def round_of(task: type, options: argparse.Namespace, model: nn.Module, optimize
     from espnet2.train.distributed_utils import DistributedOption
     from espnet2.train.reporter import Reporter
 
-    from espnet_diverse.training.precision import mixed_precision
+    from espnet_diverse.training.precision import Unscaled, mixed_precision
     from espnet_diverse.training.repulsion import repelled
 
     ours = task is not MTTask
     device = "cuda" if options.ngpu else "cpu"
     parts = {"optimizers": [optimizer], "schedulers": [None], "summary_writer": None}
     parts |= {"options": task.trainer.build_options(options), "distributed_option": DistributedOption()}
-    parts["scaler"] = GradScaler(enabled=not ours) if options.use_amp else None
+    parts["scaler"] = (Unscaled() if ours else GradScaler()) if options.use_amp else None
 
     def call() -> None:
         batches = factory.build_iter(EPOCH, shuffle=False)

@@ -16,15 +16,34 @@ import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from functools import partial
 
 import torch
 from espnet2.train import trainer as espnet_trainer
 from torch import nn
+from torch.amp import GradScaler
+from torch.optim import Optimizer
 
 from espnet_diverse.attention import MultiHeadAttention
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.registration import replaced_names
+
+
+class Unscaled(GradScaler):
+    """A scaler of the loss for ESPnet's trainer that does not scale it.
+
+    ESPnet calls `step` also where the norm of the gradients is not finite, because an enabled scaler takes no step then
+    by itself. One that is switched off would take it, and every parameter would become NaN.
+    """
+
+    def __init__(self):
+        super().__init__(enabled=False)
+
+    def step(self, optimizer: Optimizer, *args, **kwargs) -> float | None:
+        """Take a step of the optimizer, unless a gradient is not finite."""
+        gradients = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+        if not torch.nn.utils.get_total_norm(gradients).isfinite():
+            return None
+        return super().step(optimizer, *args, **kwargs)
 
 
 @contextmanager
@@ -51,8 +70,7 @@ def mixed_precision(model: nn.Module, device: str) -> Iterator[None]:
         for module in modules:
             if "autocast" in vars(module):
                 stack.enter_context(replaced_names(module, autocast=autocast))
-        unscaled = partial(espnet_trainer.GradScaler, enabled=False)
-        stack.enter_context(replaced_names(espnet_trainer, GradScaler=unscaled))
+        stack.enter_context(replaced_names(espnet_trainer, GradScaler=Unscaled))
         yield
 
 

@@ -90,6 +90,24 @@ def test_features_are_extracted_in_float32():
     assert asr_model.autocast is before
 
 
+@pytest.mark.parametrize("fault", [torch.nan, torch.inf])
+def test_gradients_that_are_not_finite_make_no_step(fault):
+    """ESPnet calls the scaler's `step` with them too, and leaves it to the scaler not to take it."""
+    layer = torch.nn.Linear(1, 1)
+    optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+    with mixed_precision(layer, "cpu"):
+        scaler = espnet_trainer.GradScaler()
+    before = [parameter.detach().clone() for parameter in layer.parameters()]
+    for gradient, changes in ((fault, False), (1.0, True)):
+        layer.weight.grad, layer.bias.grad = torch.full((1, 1), gradient), torch.ones(1)
+        scaler.unscale_(optimizer)
+        scaler.step(optimizer)
+        scaler.update()
+        pairs = zip(before, layer.parameters(), strict=True)
+        assert [not torch.equal(*pair) for pair in pairs] == [changes, changes]
+    assert scaler.get_scale() == 1.0
+
+
 def test_a_gpu_without_bfloat16_is_refused(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: False)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "V100")

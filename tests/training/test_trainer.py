@@ -89,10 +89,11 @@ def test_a_learning_rate_that_is_too_high_is_called_that(optimizer, tiny_run, tm
     assert "is too high, lower optim_conf.lr; the loss is not finite" in error
 
 
-def test_batches_that_are_not_finite_are_listed(tiny_run, tmp_path, capfd, poisoned, monkeypatch):
+@pytest.mark.parametrize("precision", ["use_amp=false", "use_amp=true"])
+def test_batches_that_are_not_finite_are_listed(precision, tiny_run, tmp_path, capfd, poisoned, monkeypatch):
     monkeypatch.setattr(non_finite, "SHARE", 0.5)
     bad = poisoned(tiny_run.train_dir, "train-03")
-    assert train(tiny_run, tmp_path / "exp", "batch_size=3", train_dir=bad) == 0
+    assert train(tiny_run, tmp_path / "exp", "batch_size=3", precision, train_dir=bad) == 0
     lines = (tmp_path / "exp" / non_finite.NAME).read_text().splitlines()
     assert len(lines) == 2 and all("train-03" in line and ", the loss: train-" in line for line in lines)
     assert [line.split()[:2] for line in lines] == [["epoch", "1"], ["epoch", "2"]]
