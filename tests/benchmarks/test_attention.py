@@ -52,6 +52,19 @@ def test_the_tables_are_complete(tmp_path, tiny_step, capsys):
         assert all(len(one["seconds"]) == 2 and one["peak"] > 0 for one in row["measured"].values())
 
 
+def test_attention_is_computed_by_the_kernels_of_training(monkeypatch, capsys):
+    import attention
+
+    used, compare = [], attention.measuring.compare
+    monkeypatch.setattr(
+        attention.measuring,
+        "compare",
+        lambda *given: used.append(torch.backends.cuda.cudnn_sdp_enabled()) or compare(*given),
+    )
+    attention.main(["--times", "6", "--tokens", "6", "--repeats", "1", "--contestants", "softmax"])
+    assert used == [False] * 3 and torch.backends.cuda.cudnn_sdp_enabled()
+
+
 def test_memory_is_not_said_to_be_kept_without_glibc(monkeypatch):
     import attention
 

@@ -79,6 +79,13 @@ def test_compiling_keeps_losses_and_gradients():
     torch.testing.assert_close(gradients(), plain, rtol=1e-4, atol=1e-5)
 
 
+def test_attention_is_not_computed_by_cudnn():
+    assert torch.backends.cuda.cudnn_sdp_enabled()
+    with mixed_precision(torch.nn.Linear(1, 1), "cpu"):
+        assert not torch.backends.cuda.cudnn_sdp_enabled()
+    assert torch.backends.cuda.cudnn_sdp_enabled()
+
+
 def test_features_are_extracted_in_float32():
     model = DiverseASRModel.__new__(DiverseASRModel)
     before = asr_model.autocast
