@@ -10,8 +10,13 @@ def in_full_precision(x: Tensor) -> Tensor:
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
-def linear_in_full_precision(linear: nn.Linear, x: Tensor) -> Tensor:
-    """Apply a linear map to x (..., in) -> (..., out) in float32 at least, where autocast does not say otherwise."""
+def linear_in_full_precision(linear: nn.Module, x: Tensor) -> Tensor:
+    """Apply a linear map to x (..., in) -> (..., out) in float32 at least, where autocast does not say otherwise.
+
+    A layer that has replaced an `nn.Linear` for inference (`decoding/precision.py`) has a precision of its own.
+    """
+    if not isinstance(linear, nn.Linear):
+        return linear(in_full_precision(x))
     weight, bias = (None if each is None else in_full_precision(each) for each in (linear.weight, linear.bias))
     return F.linear(in_full_precision(x), weight, bias)
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from espnet_diverse.attention import build_attention
+from espnet_diverse.attention import CORES, build_attention
 from espnet_diverse.bin.main import main
 from espnet_diverse.decoding import predictor
 from espnet_diverse.decoding.decode_dir import decode
@@ -54,6 +54,22 @@ def test_projections_of_selected_heads_stay_as_they_are(precision):
     set_precision([model], precision)
     assert type(model[0].linear_q) is nn.Linear and type(model[0].linear_out) is CLASSES[precision]
     assert type(model[1].linear_q) is CLASSES[precision]
+
+
+@pytest.mark.parametrize("precision", ["int8", "bfloat16"])
+@pytest.mark.parametrize("core", [name for name, core in CORES.items() if core.supports.cached_decoding])
+def test_every_core_decodes_with_fewer_bits(core, precision):
+    torch.manual_seed(0)
+    module, x = build_attention(core, 16, 2, causal=True).eval(), torch.randn(1, 5, 16)
+
+    def decoded():
+        q, cache = module.project_qkv(x)
+        return module.attend_cached(q, x, cache, torch.ones(1, 5, 5, dtype=torch.bool).tril())
+
+    with torch.inference_mode():
+        expected = decoded()
+        set_precision([module], precision)
+        torch.testing.assert_close(decoded(), expected, rtol=0.05, atol=0.05)
 
 
 @pytest.mark.parametrize(("precision", "bound"), [("int8", 0.1), ("bfloat16", 0.03)])
