@@ -17,6 +17,7 @@ from torch import Tensor
 
 from espnet_diverse.attention import Monitored, MultiHeadAttention
 from espnet_diverse.functional.masks import masked_mean
+from espnet_diverse.functional.precision import in_full_precision
 from espnet_diverse.functional.redundancy import diversity_radius
 from espnet_diverse.option_checks import OptionError, check_fields, one_of
 from espnet_diverse.scope import current
@@ -146,7 +147,8 @@ class Memory(Monitored):
     def _statistics(self, after: Sequence[Slots], used: Tensor) -> None:
         """Add the number of filled slots and their diversity, means over segments; used (B, S): not all padding."""
         values, filled = (torch.stack(parts, 1).detach().flatten(0, 1) for parts in zip(*after, strict=True))
-        numbers = {"memory_slots": filled.sum(-1), "memory_diversity": diversity_radius(values, valid=filled)}
+        radius = diversity_radius(in_full_precision(values), valid=filled)
+        numbers = {"memory_slots": filled.sum(-1), "memory_diversity": radius}
         for name, number in numbers.items():
             current().add_stat(name, masked_mean(number.float(), used.flatten()))
 
