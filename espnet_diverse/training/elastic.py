@@ -40,6 +40,7 @@ def launch(task: str, config: Config, processes: Processes) -> None:
         logging.getLogger(f"torch.distributed.elastic{part}").setLevel(logging.CRITICAL)
     # A store that all starts shared would tell processes the addresses of those that were killed.
     os.environ.setdefault("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1")
+    os.environ.setdefault("NCCL_DEBUG", "WARN")  # ESPnet sets INFO: dozens of lines of each process on the console
     with tempfile.TemporaryDirectory() as folder, _signal_handlers_kept():
         try:
             elastic_launch(_launch(processes), work)(task, dict(config), folder)

@@ -1,5 +1,6 @@
 """The launch of several processes: what it is given, and what becomes of failures and signals."""
 
+import os
 import signal
 import socket
 from pathlib import Path
@@ -34,6 +35,17 @@ def test_an_error_of_the_user_comes_from_the_process_that_had_it(monkeypatch):
     monkeypatch.setattr(elastic, "elastic_launch", failing(1, _1=said))
     with pytest.raises(DataError, match="^no audio$"):
         run("mt", {}, Processes(nproc=2))
+
+
+@pytest.mark.parametrize(("given", "expected"), [(None, "WARN"), ("INFO", "INFO")])
+def test_the_library_between_gpus_is_quiet_unless_asked(monkeypatch, given, expected):
+    monkeypatch.setenv("NCCL_DEBUG", given or "")
+    if given is None:
+        monkeypatch.delenv("NCCL_DEBUG")
+    seen = []
+    monkeypatch.setattr(elastic, "elastic_launch", lambda *_: lambda *_: seen.append(os.environ.get("NCCL_DEBUG")))
+    run("mt", {}, Processes(nproc=2))
+    assert seen == [expected]
 
 
 @pytest.mark.parametrize(
