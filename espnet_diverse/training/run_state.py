@@ -189,9 +189,9 @@ def restore_statistics(reporter: SubReporter, statistics: Mapping) -> None:
 
 
 def generator_states() -> dict:
-    """States of the random number generators of Python, NumPy and PyTorch."""
+    """States of the random number generators of Python, NumPy and PyTorch, with that of the GPU of this process."""
     name, keys, *rest = np.random.get_state()
-    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
+    cuda = [torch.cuda.get_rng_state()] if torch.cuda.is_initialized() else []  # training on a CPU leaves GPUs alone
     numpy = (name, torch.from_numpy(keys.astype(np.int64)), *rest)
     return {"python": random.getstate(), "numpy": numpy, "torch": torch.get_rng_state(), "cuda": cuda}
 
@@ -203,8 +203,9 @@ def restore_generators(states: Mapping) -> None:
     name, keys, *rest = states["numpy"]
     np.random.set_state((name, keys.cpu().numpy().astype(np.uint32), *rest))
     torch.set_rng_state(states["torch"].cpu())
-    if torch.cuda.is_available() and len(states["cuda"]) == torch.cuda.device_count():
-        torch.cuda.set_rng_state_all([state.cpu() for state in states["cuda"]])
+    if torch.cuda.is_initialized() and states["cuda"]:
+        own = min(torch.cuda.current_device(), len(states["cuda"]) - 1)  # former checkpoints have those of all GPUs
+        torch.cuda.set_rng_state(states["cuda"][own].cpu())
 
 
 def _base_rate(group: Mapping) -> float:

@@ -82,6 +82,28 @@ def test_a_position_is_saved_with_the_epochs_before_and_taken_once(tmp_path):
     assert not list(tmp_path.glob("*epoch.pth"))
 
 
+def test_training_on_a_cpu_leaves_the_gpus_of_the_machine_alone(monkeypatch):
+    used = []
+    for name in ("get_rng_state_all", "get_rng_state"):  # either of which begins to use the GPU
+        monkeypatch.setattr(torch.cuda, name, used.append)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    states = generator_states()
+    restore_generators(states)
+    assert states["cuda"] == used == []
+
+
+@pytest.mark.parametrize(("saved", "expected"), [([7], 7), ([5, 6], 6), ([3, 4, 5], 4)])
+def test_the_generator_is_that_of_the_gpu_of_the_process(monkeypatch, saved, expected):
+    """However many GPUs the machine shows; former checkpoints have the states of all of them."""
+    states = {**generator_states(), "cuda": [torch.tensor([number]) for number in saved]}
+    set_to = []
+    for name, value in (("is_initialized", True), ("current_device", 1), ("get_rng_state", torch.tensor([7]))):
+        monkeypatch.setattr(torch.cuda, name, lambda value=value: value)
+    monkeypatch.setattr(torch.cuda, "set_rng_state", lambda state: set_to.append(int(state)))
+    restore_generators(states)
+    assert set_to == [expected] and [int(state) for state in generator_states()["cuda"]] == [7]
+
+
 def test_what_is_not_finite_is_not_saved(tmp_path):
     state = state_of(tmp_path, weight=torch.nan)
     with pytest.raises(TrainingError, match="epoch 2: weight is no longer finite, and was not saved"):
