@@ -56,8 +56,9 @@ def test_a_bin_has_its_upper_edge_and_not_its_lower_one():
     confidence = torch.tensor([0.0, 0.5, 0.5000001, 1.0])
     size = reliability_bins(confidence, torch.ones(4), bins=2).size
     assert size.tolist() == [2, 2]
-    edges = torch.arange(1, 16) / 15
-    assert reliability_bins(edges, torch.ones(15)).size.tolist() == [1] * 15
+    for kind in (torch.float32, torch.float64):
+        edges = torch.arange(1, 16, dtype=kind) / 15
+        assert reliability_bins(edges, torch.ones(15)).size.tolist() == [1] * 15
 
 
 def test_sure_and_wrong_is_the_worst():
@@ -102,6 +103,6 @@ def test_what_cannot_be_measured_is_refused():
             measure(one, torch.ones(2))
         for value, shown in ((1.5, "1.5"), (-0.1, "-0.1"), (torch.nan, "nan")):
             with pytest.raises(ValueError, match=f"confidence {shown} is not a probability; give values from 0 to 1"):
-                measure(torch.tensor([value]), one)
+                measure(torch.tensor([0.5, value]), torch.ones(2))
     with pytest.raises(ValueError, match="no prediction to measure the entropy of; give at least one"):
         entropy_cdf(torch.ones(0), one)

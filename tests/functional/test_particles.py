@@ -95,6 +95,13 @@ def test_the_direction_of_cosines_equals_loops(draw, smooth, mode):
         torch.testing.assert_close(found, toward + weight * away)
 
 
+def test_cosines_of_small_particles_repel_in_the_inverse_of_their_size(draw):
+    """Weights are shorter than 1 after initialisation. Their size leaves a cosine as it is and divides its gradient."""
+    x = draw.normal(4, 3).detach()
+    still = torch.zeros_like(x)
+    torch.testing.assert_close(cosine_direction(x / 64, still), 64 * cosine_direction(x, still))
+
+
 def test_a_step_along_the_direction_of_cosines_lowers_them(draw):
     x = draw.normal(5, 4).detach() + 1.0
     moved = x + 0.05 * cosine_direction(x, torch.zeros_like(x))
