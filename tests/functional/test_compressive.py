@@ -48,5 +48,9 @@ def test_the_reconstruction_loss_equals_the_oracle():
         if counted[b, t]
     ]
     assert float(reconstruction_loss(expected, found, counted)) == pytest.approx(sum(errors) / len(errors), rel=1e-12)
-    assert reconstruction_loss(expected, found, torch.zeros_like(counted)) == 0
+    alone = torch.zeros_like(counted)
+    assert reconstruction_loss(expected, found, alone) == 0
+    alone[1, 2] = True  # one query is averaged over its own elements
+    of_one = (expected - found)[1, :, 2].square().mean()
+    torch.testing.assert_close(reconstruction_loss(expected, found, alone), of_one)
     assert torch.autograd.gradcheck(lambda x: reconstruction_loss(expected, x, counted), found.requires_grad_())

@@ -58,11 +58,12 @@ def test_full_mixing_attends_within_the_cluster(tensors):
 
 def test_the_context_is_the_weighted_mean_of_the_values(tensors, draw):
     q, k, p_query, p_key = tensors
-    v = draw.normal(B, H, TK, E)
-    context, weights = dense(q, k, v, p_query, p_key, 0.6)
-    assert (context.shape, weights.shape) == ((B, H, TQ, E), (B, H, TQ, TK))
-    assert torch.equal(weights, mixed_weights(q, k, p_query, p_key, 0.6))
-    torch.testing.assert_close(context, torch.einsum("bhqk,bhke->bhqe", weights, v))
+    v, bias = draw.normal(B, H, TK, E), draw.normal(H, TQ, TK)
+    for options in ((), (torch.ones(TQ, TK, dtype=torch.bool).tril(), 0.7, bias)):
+        context, weights = dense(q, k, v, p_query, p_key, 0.6, *options)
+        assert (context.shape, weights.shape) == ((B, H, TQ, E), (B, H, TQ, TK))
+        assert torch.equal(weights, mixed_weights(q, k, p_query, p_key, 0.6, *options))
+        torch.testing.assert_close(context, torch.einsum("bhqk,bhke->bhqe", weights, v))
 
 
 def test_a_mask_is_bool(tensors):
