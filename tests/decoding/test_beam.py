@@ -1,7 +1,9 @@
-"""When the hypotheses of an utterance are decided, by hand."""
+"""When the hypotheses of an utterance are decided: by hand, and by ESPnet's rule."""
 
+import numpy as np
 import pytest
 import torch
+from espnet.nets.e2e_asr_common import end_detect
 
 from espnet_diverse.decoding.beam import Beam, Choice
 from espnet_diverse.decoding.options import Options
@@ -50,3 +52,25 @@ def test_a_better_hypothesis_keeps_the_utterance_until_it_ends():
     assert not advance(one, [-1.0, -2.0], [1, EOS])
     assert advance(one, [-1.5, -1.7], [EOS, 2])
     assert [(hypothesis.tokens, hypothesis.score) for hypothesis in one.found[0]] == [([1], -1.5)]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_search_ends_where_espnets_rule_ends_it(seed):
+    """One hypothesis goes on; another ends in some of the steps, near the best one or far below it."""
+    random = np.random.default_rng(seed)
+    one = Beam(torch.tensor([0]), torch.tensor([40]), EOS, Options(nbest=50))  # which are never found
+    ended, done = [], False
+    for step in range(20):
+        score = random.choice([-1.0, -10.5, -11.5, -30.0, -np.inf], p=[0.1, 0.1, 0.3, 0.3, 0.2])
+        done = advance(one, [-0.5, score], [1, EOS])
+        if score > -np.inf:
+            ended.append({"yseq": [0] * (step + 2), "score": score})  # <sos>, the tokens, <eos>
+        assert done == end_detect(ended, step)
+        if done:
+            break
+    assert len(ended) > 2
+
+
+def test_steps_in_which_nothing_ends_are_no_sign_of_the_end():
+    one = Beam(torch.tensor([0]), torch.tensor([40]), EOS, Options(nbest=50))
+    assert not any(advance(one, scores, [1, EOS]) for scores in [[-1.5, -1.0], *[[-2.0, -torch.inf]] * 10])

@@ -72,6 +72,7 @@ def test_a_model_that_needs_the_whole_gets_it(monkeypatch):
     assert not long_audio.is_long(model, np.zeros(9000, np.float32))
     model.normalize = None
     assert long_audio.is_long(model, np.zeros(9000, np.float32))
+    assert not long_audio.is_long(model, np.zeros(5000, np.float32))
     assert not long_audio.is_long(model, np.zeros((9000, 20), np.float32))
 
 

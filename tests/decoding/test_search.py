@@ -97,6 +97,7 @@ def test_a_limited_core_counts_positions_and_not_hypotheses(build, sources, chan
     assert batched(decoder, ctc, sources[-2:], option) == expected
     for layer in decoder.decoders:
         layer.self_attn.core.supports = replace(EVERYTHING, max_length=2)
+    batched(decoder, ctc, sources[-2:], replace(option, maxlenratio=-2))  # as many tokens as positions
     with pytest.raises(DataError, match="attention 'softmax' supports at most 2 positions, and 3 are needed"):
         batched(decoder, ctc, sources[-2:], option)
 
