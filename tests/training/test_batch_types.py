@@ -44,7 +44,7 @@ def test_the_last_batch_may_be_left_out(shapes):
 
 
 @pytest.mark.parametrize("kind", ["unsorted", "sorted", "folded", "length", "numel"])
-@pytest.mark.parametrize("count", [1, 7, 200])
+@pytest.mark.parametrize("count", [1, 7, 31, 200])
 def test_espnets_types_give_espnets_batches(kind, count, tmp_path):
     random = np.random.default_rng(count)
     names = [f"u{number:03d}" for number in range(count)]

@@ -215,6 +215,15 @@ def test_processes_share_batches_that_are_large_enough(written, monkeypatch):
         row_batches(args, options, "valid", lambda *given, **named: None)
 
 
+def test_an_epoch_may_have_a_number_of_batches(written):
+    args, options = written
+    options.num_iters_per_epoch = 3
+    for section in (None, {"by": "lang", "temperature": 5}):
+        args.sampling = section
+        factory = row_batches(args, options, "train", lambda *given, **named: None)
+        assert [len(factory.build_iter(epoch).batch_sampler) for epoch in (1, 2)] == [3, 3]
+
+
 def test_attention_plots_take_the_first_batches(written):
     args, options = written
     options.num_batches = 2

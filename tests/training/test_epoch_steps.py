@@ -29,6 +29,17 @@ def test_steps_are_counted_when_they_are_done(capfd):
     assert steps.total == len(steps) == 5 and "train: 5/5 steps" in capfd.readouterr().err
 
 
+def test_steps_since_the_loop_was_entered_are_counted():
+    """ESPnet's loop counts its batches from 1 whenever it begins, and makes an update by that number."""
+    seen = []
+    steps = Steps(batches(), "train", lambda: seen.append((steps.done, steps.since)))
+    loop = iter(steps)
+    for _ in range(3):  # of which two are done
+        next(loop)
+    list(steps)
+    assert seen == [(1, 1), (2, 2), (3, 1), (4, 2)]
+
+
 def test_an_epoch_goes_on_after_what_is_done():
     first = steps_of(batches())
     for _, _ in zip(range(3), first, strict=False):
@@ -94,5 +105,5 @@ def test_errors_of_the_data_stay_what_they_are():
 
 
 def test_long_lists_of_utterances_are_abridged():
-    assert named(["a", "b"]) == "utterances a b"
+    assert named(["a", "b"]) == "utterances a b" and named(list("abcde")) == "utterances a b c d e"
     assert named(list("abcdefg")) == "utterances a b c d e and 2 more"

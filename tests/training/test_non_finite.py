@@ -77,6 +77,13 @@ def test_parameters_that_have_grown_are_a_learning_rate(tmp_path):
         run.step(torch.nan, torch.nan)
 
 
+def test_a_model_that_never_had_a_finite_batch_has_not_diverged(tmp_path):
+    run = Run(tmp_path, total=2)
+    run.model.weight.data.fill_(torch.nan)
+    with pytest.raises(TrainingError, match="^epoch 3, step 1: the loss is not finite, first of utterances u1; check"):
+        run.step(torch.nan, torch.nan)
+
+
 def test_gradients_count_where_an_update_is_due():
     run = Run(None, accum_grad=2)
     run.reporter.register({"loss": torch.tensor(1.0)}, torch.tensor(1.0))

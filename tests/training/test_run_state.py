@@ -104,6 +104,13 @@ def test_the_generator_is_that_of_the_gpu_of_the_process(monkeypatch, saved, exp
     assert set_to == [expected] and [int(state) for state in generator_states()["cuda"]] == [7]
 
 
+def test_the_scale_of_the_loss_is_saved_within_an_epoch(tmp_path):
+    state = state_of(tmp_path)
+    state.scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
+    state.save_position(position())
+    assert state_of(tmp_path).load(tmp_path / checkpoint.CHECKPOINT, "cpu")["scaler"]["scale"] == 8
+
+
 def test_what_is_not_finite_is_not_saved(tmp_path):
     state = state_of(tmp_path, weight=torch.nan)
     with pytest.raises(TrainingError, match="epoch 2: weight is no longer finite, and was not saved"):
@@ -112,14 +119,25 @@ def test_what_is_not_finite_is_not_saved(tmp_path):
     check_finite(torch.nn.Linear(1, 1), 1)
 
 
-def test_another_learning_rate_scales_that_of_the_checkpoint(tmp_path):
+def test_another_learning_rate_scales_that_of_the_checkpoint(tmp_path, caplog):
     state_of(tmp_path).save_position(position())
     state = state_of(tmp_path, lr=0.3).load(tmp_path / checkpoint.CHECKPOINT, "cpu")
     group = state["optimizers"][0]["param_groups"][0]
     assert group["lr"] == pytest.approx(0.3) and group["initial_lr"] == pytest.approx(0.3)
     assert state["schedulers"][0]["base_lrs"] == [0.3]
+    assert "learning rates go on with base [[0.3]] in place of [[0.1]]" in caplog.text
     same = state_of(tmp_path).load(tmp_path / checkpoint.CHECKPOINT, "cpu")
     assert same["optimizers"][0]["param_groups"][0]["lr"] == 0.1
+
+
+def test_another_learning_rate_needs_no_scheduler(tmp_path):
+    for lr in (0.1, 0.3):
+        state = state_of(tmp_path, lr=lr)
+        state.schedulers = [None]
+        if lr == 0.1:
+            state.save_position(position())
+    loaded = state.load(tmp_path / checkpoint.CHECKPOINT, "cpu")
+    assert loaded["optimizers"][0]["param_groups"][0]["lr"] == pytest.approx(0.3) and loaded["schedulers"] == [None]
 
 
 def test_weights_of_the_last_epoch_are_written_if_they_are_not_there(tmp_path):

@@ -39,6 +39,8 @@ def test_sound_statistics_pass(path):
         ({"sum": [200.0, np.nan, 200.0]}, "sum of the features are not finite; check the audio for NaN samples"),
         ({"sum_square": [900.0, 400.0, 900.0]}, r"the variance of feature 1 \(0\) is zero or negative"),
         ({"sum_square": [900.0, 900.0, 300.0]}, r"the variance of feature 2 \(-1\) is zero or negative"),
+        # a constant -16, whose sum of squares has the rounding error of float32
+        ({"sum": [200.0, 200.0, -1600.0], "sum_square": [900.0, 900.0, 25600.002]}, "the variance of feature 2 "),
         ({"sum_square": np.zeros(3)}, r"feature 0 \(-4\), 1 \(-4\), 2 \(-4\) is zero or negative"),
         ({"sum": np.zeros(9), "sum_square": np.zeros(9)}, r"4 \(0\) and 4 more is zero or negative"),
         ({"count": 0}, "its count is 0 frames"),

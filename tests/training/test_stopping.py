@@ -65,6 +65,14 @@ def test_a_save_without_a_request_leaves_alarms_alone():
     assert signal.alarm(0) == 0
 
 
+def test_a_request_after_a_save_has_its_time():
+    with stop_on_signals() as request:
+        with request.saving():
+            pass
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert 0 < signal.alarm(0) <= stopping.SECONDS
+
+
 def test_a_started_process_takes_its_time_and_a_signal_twice(monkeypatch):
     monkeypatch.setattr(stopping, "SECONDS", 1)
     with stop_on_signals(started=True) as request:
