@@ -8,6 +8,7 @@ import torch
 from references import sdma as oracle
 
 from espnet_diverse.attention import Heads, build_attention, build_core
+from espnet_diverse.attention.noise import gaussian_noise
 from espnet_diverse.scope import scope
 from espnet_diverse.training import averaging, checkpoint
 
@@ -38,7 +39,7 @@ def test_sdma_has_the_six_losses_of_the_paper(x):
 
 
 @pytest.mark.parametrize("kind", ["self", "causal", "cross"])
-def test_padding_never_enters_a_loss(x, kind):
+def test_padding_never_enters_a_loss_or_a_statistic(x, kind):
     module = build_attention("sdma", SIZE, HEADS).double().eval()
     lengths = torch.tensor([9, 5, 3])
     valid = torch.arange(9) < lengths[:, None]
@@ -48,10 +49,12 @@ def test_padding_never_enters_a_loss(x, kind):
     memory = torch.randn(3, 6, SIZE, dtype=torch.double) if kind == "cross" else None
     if kind == "cross":
         mask = torch.ones(3, 1, 6, dtype=torch.bool)
-    before, _ = losses_of(module, x, mask, memory, valid)
-    after, _ = losses_of(module, x.masked_fill(~valid[..., None], 50.0), mask, memory, valid)
-    for name in before:
-        torch.testing.assert_close(before[name], after[name])
+    before = losses_of(module, x, mask, memory, valid)
+    after = losses_of(module, x.masked_fill(~valid[..., None], 50.0), mask, memory, valid)
+    assert {"kl_z", "query_mi"} <= before[0].keys() and {"clusters_z", "uniform_q"} <= before[1].keys()
+    for found, expected in zip(after, before, strict=True):
+        for name in expected:
+            torch.testing.assert_close(found[name], expected[name], msg=name)
 
 
 def test_no_loss_is_computed_outside_a_scope(x, monkeypatch):
@@ -104,6 +107,20 @@ def test_noise_moves_the_output_in_training_only(x):
     assert not torch.equal(module(x, x, x, None), module(x, x, x, None))
     module.eval()
     assert torch.equal(module(x, x, x, None), module(x, x, x, None))
+
+
+@pytest.mark.parametrize("order", ["after", "before"])
+def test_the_queries_that_attend_have_noise(order):
+    """Equation (8)."""
+    torch.manual_seed(3)
+    core = build_core("sdma", 6, 2, noise_std=0.3, noise_order=order).double()
+    core.updates.count.fill_(1000.0)
+    x, (q, k, v) = torch.randn(2, 4, 6, dtype=torch.double), torch.randn(3, 2, 2, 4, 3, dtype=torch.double)
+    torch.manual_seed(4)
+    found, _ = core(Heads(q, k, v, x, x, q))
+    torch.manual_seed(4)
+    expected, _ = core.eval()(Heads(q + gaussian_noise(q, 0.3), k, v, x, x, q))
+    torch.testing.assert_close(found, expected)
 
 
 @pytest.mark.parametrize("collect", [False, True])

@@ -21,6 +21,15 @@ def test_counter_does_not_take_loading_for_an_update():
     assert float(counter(weight)) == 0
 
 
+def test_only_training_counts():
+    counter, weight = UpdateCounter(), torch.zeros(1)
+    counter(weight)
+    for _ in range(2):  # an update, then weights that validation puts in their place
+        weight.add_(1)
+        assert float(counter.eval()(weight)) == 0
+    assert float(counter.train()(weight)) == 1
+
+
 def test_counter_goes_on_after_loading_as_if_there_had_been_no_stop():
     straight, weight = UpdateCounter(), torch.nn.Linear(2, 2).weight
     resumed = UpdateCounter()
@@ -46,6 +55,7 @@ def test_counter_leaves_the_format_version_of_the_state_dict_alone():
 
 def test_a_schedule_is_a_number_of_updates_or_a_share_of_the_run():
     model = torch.nn.ModuleList([UpdateCounter(0.1), UpdateCounter(None, 300)])
+    assert UpdateCounter(300, 0.1).share == 0.1 and counters_by_share(UpdateCounter(300)) == []
     assert counters_by_share(model) == [model[0]] and "of_run" not in model[1].state_dict()
     set_updates_of_run(model, 5552)
     assert float(model[0].length(0.1)) == pytest.approx(555.2) and model[1].length(300) == 300
