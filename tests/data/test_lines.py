@@ -1,5 +1,6 @@
 import gzip
 import os
+import re
 import threading
 from collections import Counter
 
@@ -55,7 +56,11 @@ def test_a_pipe_is_read_only_where_one_may_be(tmp_path):
     writer.join()
 
 
-def test_what_cannot_be_read_is_a_fault(tmp_path):
+def test_what_cannot_be_read_is_a_fault(tmp_path, monkeypatch):
     assert "cannot be read (Is a directory)" in read(tmp_path)[1][0].what
+    monkeypatch.setattr("espnet_diverse.data.lines._MOST_UNPACKED", 1000)
+    (tmp_path / "large.gz").write_bytes(gzip.compress(b"\n" * 100_000))
+    lines, faults, _ = read(tmp_path / "large.gz")
+    assert not lines and re.search(r"cannot be read \(unpacks to more than \d+ bytes\)", faults[0].what)
     (tmp_path / "x.gz").write_bytes(b"no archive")
     assert "cannot be read" in read(tmp_path / "x.gz")[1][0].what

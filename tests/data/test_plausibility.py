@@ -38,6 +38,8 @@ def test_sounds(samples, kinds):
         ("antidisestablishmentarianism", 1.0, []),
         ("x " * 41, 1.0, []),
         ("x " * 42, 1.0, ["crowded"]),
+        ("x " * 121, 3.0, []),
+        ("x " * 122, 3.0, ["crowded"]),
         ("?!", 1.0, ["wordless"]),
         ("?!", None, []),
         ("AT&T & co; a&b;", None, []),
@@ -47,6 +49,13 @@ def test_sounds(samples, kinds):
 )
 def test_texts(text, seconds, kinds):
     assert [kind for kind, _ in text_findings(text, seconds, Limits())] == kinds
+
+
+@pytest.mark.parametrize(("seconds", "kinds"), [(1.0, []), (0.99, ["crowded"])])
+def test_tokens_and_the_blanks_between_equal_ones_need_a_frame_each(seconds, kinds):
+    limits = Limits(tokens=list, frames=6)  # a second
+    assert [kind for kind, _ in text_findings("abbc", seconds, limits)] == []
+    assert [kind for kind, _ in text_findings("abbb", seconds, limits)] == kinds
 
 
 def test_lengths():

@@ -87,6 +87,23 @@ def test_audio_in_the_directory_is_found_by_any_name(tmp_path, target, path):
         check_target({"train": DataDir({"a": str(elsewhere)}, {"a": "one"})}, tmp_path)
 
 
+def test_a_link_to_audio_elsewhere_is_not_in_the_directory(tmp_path, target):
+    (tmp_path / "other.wav").touch()
+    (tmp_path / "alias.wav").symlink_to(tmp_path / "other.wav")
+    check_target({"train": DataDir({"a": str(tmp_path / "alias.wav")}, {"a": "one"})}, tmp_path)
+
+
+def test_a_directory_of_something_else_is_not_replaced(tmp_path):
+    sets = {"train": DataDir(text={"a": "one"})}
+    (tmp_path / "train").mkdir()
+    check_target(sets, tmp_path)  # empty
+    (tmp_path / "train" / "notes.md").touch()
+    with pytest.raises(DataError, match="train: exists and is no data directory; move it away or choose another path$"):
+        check_target(sets, tmp_path)
+    (tmp_path / "train" / "text").touch()
+    check_target(sets, tmp_path)
+
+
 def test_files_that_are_read_are_not_written(tmp_path, target):
     (tmp_path / "link").symlink_to(target)
     check_outputs([tmp_path / "text", target.parent / "other" / "text"], [target, target / "text", tmp_path / "gone"])
@@ -97,6 +114,8 @@ def test_files_that_are_read_are_not_written(tmp_path, target):
     for output in (target / "text", tmp_path / "link" / "text", tmp_path / "alias"):
         with pytest.raises(DataError, match=f"^{output}: is the file to read, {target}/text; choose another path$"):
             check_outputs([output], [target / "text"])
+    with pytest.raises(DataError, match=f"is the file to read, {tmp_path}/alias; choose another path$"):
+        check_outputs([target / "text"], [tmp_path / "alias"])
 
 
 def test_results_are_known_by_their_scores(tmp_path):

@@ -60,6 +60,8 @@ def test_shares_are_kept_and_every_set_has_rows():
 def test_large_speakers_stay_in_training_and_few_speakers_give_the_smallest_away():
     sets, _ = drawn({"large": 90, "b": 6, "c": 4})
     assert sets["large"] == "train" and {sets["b"], sets["c"]} == {"dev", "test"}
+    sets, _ = drawn({"a": 60, "b": 5, "c": 35})
+    assert sets["a"] == "train" and {sets["b"], sets["c"]} == {"dev", "test"}
     sets, _ = drawn({"a": 1, "b": 1, "c": 8}, split_shares=(0.1, 0.4))
     assert sorted(sets.values()) == sorted(SETS)
 
