@@ -102,6 +102,13 @@ def test_english_is_translated_into_several_languages(tree):
     }
 
 
+def test_recognition_of_english_takes_the_splits_of_any_table(tree):
+    (tree / "de").rename(tree / "en")
+    (tree / "en" / "covost_v2.de_en.tsv").rename(tree / "en" / "covost_v2.en_zh-CN.tsv")
+    write(tree / "en" / "train.tsv", HEADER, f"{CLIENT}\tb.mp3\tOnly this\t2")
+    assert sorted(covost2.prepare(tree, Selection(languages=("en",)))["train"].text) == ["en-a", "en-b"]
+
+
 def test_the_joiners_of_persian_stay(tree):
     (tree / "de").rename(tree / "fa")
     (tree / "fa" / "covost_v2.de_en.tsv").unlink()

@@ -41,6 +41,8 @@ def test_only_error_rates_have_alignments():
     found = "".join(report_of("bleu", "wer", "cer").alignments())
     assert [line for line in found.splitlines() if line.startswith("# ")] == ["# WER", "# CER"]
     assert found.count("id: b\n") == 2
+    assert found.startswith("# WER\nid: a\n") and "\n\n# CER\nid: a\n" in found  # parts stand apart
+    assert found.count("\n\nid: ") == 4 and "\n\n\n" not in found
     assert list(report_of("bleu").alignments()) == []
 
 
@@ -51,6 +53,7 @@ def test_all_numbers_go_through_json(baseline):
     wer = numbers["metrics"]["wer"]
     assert wer["overall"]["score"] == 50 and (list(wer["rows"]), list(wer["averages"])) == (["de", "en"], ["AVG"])
     assert wer["averages"]["AVG"]["score"] == pytest.approx((0 + 80) / 2)
+    assert (wer["overall"]["units"], wer["rows"]["en"]["deletions"]) == (8, 3) and "units" not in wer["averages"]["AVG"]
     assert ("baseline" in numbers) == (baseline is not None)
     if baseline:
         assert numbers["baseline"] == {"name": "other", "missing": []}

@@ -96,5 +96,6 @@ def test_shuffled_parts_are_independent_and_systems_stay_paired():
     ],
 )
 def test_a_bootstrap_that_cannot_be(arguments, message):
+    assert Bootstrap(100, seed=0).samples == 100
     with pytest.raises(ConfigError, match=message):
         Bootstrap(**arguments)

@@ -29,7 +29,7 @@ def test_languages_are_known_of_some():
 
 
 def test_abridge():
-    assert abridge(["a", "b"]) == "a b"
+    assert abridge(["a", "b"]) == "a b" and abridge("abcde") == "a b c d e"
     assert abridge(map(str, range(8))) == "0 1 2 3 4 and 3 more"
 
 
