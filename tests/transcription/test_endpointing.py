@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from espnet_diverse.transcription import endpointing
 from espnet_diverse.transcription.endpointing import utterances
 from espnet_diverse.transcription.segmentation import FRAME_SECONDS, split_speech
 from espnet_diverse.transcription.segmentation_options import SegmentationOptions
@@ -95,6 +96,29 @@ def test_a_shorter_pause_ends_an_utterance_that_gets_long():
     first, second = found(np.concatenate(spoken), options)
     assert first[-1].end == pytest.approx(7.5, abs=FRAME_SECONDS)
     assert second[0].start == pytest.approx(7.8, abs=FRAME_SECONDS)
+
+
+@pytest.mark.parametrize(
+    ("probabilities", "counts"),
+    [
+        ([0.4] * 30, []),  # between the thresholds nothing begins,
+        ([0.6] * 5 + [0.4] * 30 + [0.0] * 20, [35]),  # but goes on
+        ([0.5] * 3 + [0.0] * 20, [3]),  # thresholds and the least speech are inclusive
+        ([0.5] * 2 + [0.0] * 20, []),
+        ([1.0] * 40 + [0.0] * 9 + [1.0] * 8 + [0.0] * 20, [57]),  # no shorter pause before half of the greatest length
+        ([1.0] * 70 + [0.0] * 9 + [1.0] * 8 + [0.0] * 20, [70, 8]),
+    ],
+)
+def test_frames_of_speech_make_utterances(probabilities, counts, monkeypatch):
+    """By hand: 100 frames are the greatest length, 10 a pause, 3 the least speech."""
+    seconds = {"max_seconds": 100, "min_silence_seconds": 10, "min_speech_seconds": 3, "padding_seconds": 0}
+    options = SegmentationOptions(
+        "energy", threshold=0.5, **{name: (count + 0.01) * FRAME_SECONDS for name, count in seconds.items()}
+    )
+    frames = [(np.zeros(FRAME, np.float32), probability) for probability in probabilities]
+    monkeypatch.setattr(endpointing, "frames_of_speech", lambda *_: iter(frames))
+    spoken = [round((parts[-1].end - parts[0].start) / FRAME_SECONDS) for parts in found(silence(1), options)]
+    assert spoken == counts
 
 
 def test_without_a_detector_length_alone_ends_utterances():

@@ -130,6 +130,9 @@ def test_clicks_are_no_speech_and_short_words_are():
 def test_the_rest_of_speech_that_was_split_is_kept_however_short():
     found = cut(np.concatenate([voice(4.05), silence(3)]), vad="energy", max_seconds=4)
     assert times(found)[-1][1] >= 4.05 and found[0].end == found[1].start
+    late = np.concatenate([voice(3.8), 0.01 * voice(0.1), voice(0.2), silence(3)])  # quietest near the end
+    first, rest = cut(late, vad="energy", max_seconds=4, min_speech_seconds=0.5)
+    assert first.end == rest.start == pytest.approx(3.85, abs=0.05) and rest.end >= 4.1
 
 
 def test_a_pause_within_the_last_half_ends_a_long_chunk(speech):
