@@ -9,6 +9,7 @@ from pathlib import Path
 
 from espnet_diverse.analysis.collect import attentions
 from espnet_diverse.errors import ConfigError, DataError, ModelError
+from espnet_diverse.scoring.score_file import read_metrics, rows_of
 from espnet_diverse.training.tasks import TASKS, read_config
 
 OVERALL = "all"
@@ -56,34 +57,22 @@ def read_system(run: Path, decoded: str, metric: str, name: str | None = None) -
         DataError: A file is missing or damaged.
         ModelError: config.yaml is missing, or the model cannot be built.
     """
-    metrics = read_metrics(run, decoded)
+    file = run / decoded / "score.json"
+    metrics = read_metrics(file)
     if metric not in metrics:
-        raise ConfigError(f"{run / decoded / 'score.json'}: has no {metric}; known: {' '.join(metrics)}")
-    groups = metrics[metric]
-    scores = {OVERALL: groups["overall"]["score"]}
-    scores |= {row: each["score"] for part in ("rows", "averages") for row, each in groups[part].items()}
-    speed = run / decoded / "decode.json"
-    tokens_per_second = _read_json(speed)["tokens_per_second"] if speed.exists() else None
-    return System(name or run.resolve().name, **_size(run), tokens_per_second=tokens_per_second or None, scores=scores)
+        raise ConfigError(f"{file}: has no {metric}; known: {' '.join(metrics)}")
+    scores = {row or OVERALL: each["score"] for row, each in rows_of(metrics[metric]).items()}
+    tokens_per_second = _tokens_per_second(run / decoded / "decode.json")
+    return System(name or run.resolve().name, **_size(run), tokens_per_second=tokens_per_second, scores=scores)
 
 
-def read_metrics(run: Path, decoded: str) -> dict[str, dict]:
-    """Read the metrics of a run's score.json by name.
-
-    Raises:
-        DataError: The file is missing or damaged.
-    """
-    path = run / decoded / "score.json"
-    if not path.is_file():
-        raise DataError(f"{path}: no such file; espnet-diverse score writes it")
-    return _read_json(path)["metrics"]
-
-
-def _read_json(path: Path) -> dict:
+def _tokens_per_second(path: Path) -> float | None:
+    if not path.exists():
+        return None
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise DataError(f"{path}: is damaged ({error}); run the command that wrote it again") from error
+        return float(json.loads(path.read_text(encoding="utf-8"))["tokens_per_second"] or 0) or None
+    except (ValueError, LookupError, TypeError) as error:
+        raise DataError(f"{path}: is damaged ({error}); run espnet-diverse decode again") from error
 
 
 def _size(run: Path) -> dict[str, str | int]:

@@ -102,14 +102,14 @@ class MultiHeadAttention(nn.Module):
             key: Input of the keys; in self-attention the same object as `query`.
             value: Input of the values.
             rest: Relative position embeddings if the module has relative position, and the mask, True = may attend, or
-                a `Stream` with the mask.
+                a `Stream` with the mask, or nothing.
             expand_kv: Keys and values are the same in every sample and are projected once (ESPnet's partially
                 autoregressive decoding).
 
         Raises:
             ValueError: The input is longer than the core supports.
         """
-        pos_emb, mask = rest if self.relative else (None, *rest)
+        pos_emb, mask = rest if self.relative else (None, *(rest or [None]))
         self.check_length(query.size(1), key.size(1))
         stream = mask if isinstance(mask, Stream) else Stream(mask)
         allowed = None if stream.mask is None else current().once(_bool_mask, stream.mask)

@@ -48,11 +48,12 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError(
             f"--names has {len(args.names)} names for {len(args.runs)} runs; give one name per run, or none"
         )
-    from espnet_diverse.analysis.comparison import read_metrics, read_system, table, to_dict
+    from espnet_diverse.analysis.comparison import read_system, table, to_dict
     from espnet_diverse.analysis.comparison_plot import draw_comparison
+    from espnet_diverse.scoring.score_file import read_metrics
     from espnet_diverse.training.espnet_command import logged
 
-    metric = args.metric or next(iter(read_metrics(args.runs[0], args.decoded)))
+    metric = args.metric or next(iter(read_metrics(args.runs[0] / args.decoded / "score.json")))
     names = args.names or [None] * len(args.runs)
     with logged(args.output_dir / "compare.log"):
         systems = [read_system(run, args.decoded, metric, name) for run, name in zip(args.runs, names, strict=True)]

@@ -3,7 +3,6 @@
 It contains only what the files of the run state and what the user adds.
 """
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from torch import nn
 
 from espnet_diverse.conditions import CONDITIONS
 from espnet_diverse.errors import DataError
+from espnet_diverse.scoring.score_file import read_metrics, rows_of
 from espnet_diverse.training.audio_rate import audio_rate
 from espnet_diverse.training.condition_names import names_of_conditions
 
@@ -110,7 +110,7 @@ def _front_matter(config: Mapping, facts: Facts, scores: Mapping[str, Mapping]) 
         "license": facts.license,
         "language": list(facts.languages) or _languages(config),
         "datasets": list(facts.datasets),
-        "metrics": sorted({metric for score in scores.values() for metric in score["metrics"]}),
+        "metrics": sorted({metric for metrics in scores.values() for metric in metrics}),
         "library_name": "espnet",
         "pipeline_tag": _WHAT[task][1],
         "tags": ["espnet", "espnet_diverse", *sorted(cores)],
@@ -163,20 +163,18 @@ def _attentions(config: Mapping) -> Iterator[tuple[str, str, Mapping]]:
             yield f"{net} {kind}".replace("_", "-"), core, options | {k: v for k, v in names.items() if v is not None}
 
 
-def _scores(model_dir: Path) -> Iterator[tuple[str, dict]]:
+def _scores(model_dir: Path) -> Iterator[tuple[str, dict[str, dict]]]:
+    """Folder and metrics of each set that was scored."""
     for path in sorted(model_dir.glob("decode*/*/score.json")):
-        try:
-            yield path.parent.relative_to(model_dir).as_posix(), json.loads(path.read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise DataError(f"{path}: is damaged ({error}); run espnet-diverse score again") from error
+        yield path.parent.relative_to(model_dir).as_posix(), read_metrics(path)
 
 
 def _results(scores: Mapping[str, Mapping]) -> str:
     """One row for each set and metric, and for each language, direction or domain in the set."""
     lines = []
-    for folder, score in scores.items():
-        for metric, groups in score["metrics"].items():
-            for row, each in {"": groups["overall"], **groups["rows"], **groups["averages"]}.items():
+    for folder, metrics in scores.items():
+        for metric, groups in metrics.items():
+            for row, each in rows_of(groups).items():
                 name = f"{folder.partition('/')[2]} {row}".strip()
                 signature = each.get("signature") or ""
                 lines.append(f"| {name} | {metric} | {each['score']:.1f} | {signature.replace('|', ' ')} |\n")

@@ -54,6 +54,9 @@ def test_what_is_not_there_is_named(scored_run):
         read_system(scored_run, "decode/test", "bleu")
     with pytest.raises(DataError, match=r"decode/dev/score\.json: no such file; espnet-diverse score writes it"):
         read_system(scored_run, "decode/dev", "wer")
+    (scored_run / "decode" / "test" / "decode.json").write_text("[]")
+    with pytest.raises(DataError, match=r"decode\.json: is damaged \(.*\); run espnet-diverse decode again"):
+        read_system(scored_run, "decode/test", "wer")
     (scored_run / "decode" / "test" / "score.json").write_text("{")
-    with pytest.raises(DataError, match=r"score\.json: is damaged \(.*\); run the command that wrote it again"):
+    with pytest.raises(DataError, match=r"score\.json: is damaged or not a file of scores"):
         read_system(scored_run, "decode/test", "wer")

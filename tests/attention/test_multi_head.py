@@ -42,6 +42,11 @@ def test_relative_position_equals_loops():
             torch.testing.assert_close(module.attn[0, h, i], (torch.stack(logits) / WIDTH**0.5).softmax(-1))
 
 
+def test_the_mask_may_be_left_out():
+    module, x = build_attention("softmax", SIZE, HEADS).eval(), torch.randn(2, TIME, SIZE)
+    assert torch.equal(module(x, x, x), module(x, x, x, None))
+
+
 def test_weights_are_kept_in_a_scope_or_under_a_hook():
     module, x = make(), torch.randn(2, TIME, SIZE)
     module(x, x, x, None)

@@ -113,5 +113,7 @@ def test_results_that_cannot_be_read(run):
     with pytest.raises(DataError, match=r"gone\.md: cannot be read as text .*; give a Markdown file with results"):
         made(run, Facts(results=run / "gone.md"))
     (run / "decode" / "test" / "score.json").write_text("{")
-    with pytest.raises(DataError, match=r"score\.json: is damaged .*; run espnet-diverse score again"):
+    with pytest.raises(
+        DataError, match=r"score\.json: is damaged or not a file of scores; run espnet-diverse score again"
+    ):
         made(run)
