@@ -32,10 +32,13 @@ import torch
 from torch import nn
 from torch.amp import GradScaler
 from torch.optim import Optimizer
+from torch.profiler import ProfilerActivity, profile
 
 from espnet_diverse.registration import fast_start
 
 EPOCH = 1
+#: Beginnings of the names of operations.
+PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm", "mkldnn::_linear", "aten::_scaled_dot_product")
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -62,8 +65,19 @@ def main(argv: list[str] | None = None) -> None:
         speed = f"{1 / measured.cost:.0f} | {results.over(found['espnet numel'].cost, measured.cost)}"
         peak = f"{measured.peak / 1e6:.0f}" if args.memory else "-"
         print(f"| {name} | {batches} | {tokens} | {100 * padding:.1f} | {speed} | {peak} |")
+    if args.products:
+        shares = ", ".join(f"{name} {100 * products(call):.0f} %" for name, call in calls.items())
+        print(f"\nProducts of matrices and attention, share of a round: {shares}")
     base = {"espnet numel": found.pop("espnet numel")}
     results.finish(args, conditions, [results.Row("Training of text translation", args.config, base | found)])
+
+
+def products(call: Callable[[], None]) -> float:
+    """Share of the time of `call` in products of matrices and fused attention, without which there is no step."""
+    with profile(activities=[ProfilerActivity.CPU], acc_events=True) as profiled:
+        call()
+    seconds = {event.key: event.self_cpu_time_total for event in profiled.key_averages()}
+    return sum(own for name, own in seconds.items() if name.startswith(PRODUCTS)) / sum(seconds.values())
 
 
 def random_data(folder: Path, args: argparse.Namespace) -> None:
@@ -110,6 +124,7 @@ def arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--use_amp", action="store_true", help="measure also with use_amp, in bfloat16")
     measuring.add_keep_memory(parser)
+    parser.add_argument("--products", action="store_true", help="print the share of time in products of matrices too")
     parser.add_argument("--memory", action="store_true", help="measure peak memory too, which is slow on a CPU")
     results.add_arguments(parser, devices=True)
     args = results.parsed(parser, argv)

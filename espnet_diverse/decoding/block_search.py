@@ -23,6 +23,8 @@ from typing import Any
 
 import numpy as np
 import torch
+from espnet.nets.scorer_interface import BatchScorerInterface
+from espnet2.tasks import asr
 from numpy.typing import NDArray
 from torch import nn
 
@@ -197,7 +199,8 @@ def check_streaming(config: Mapping, config_file: Path) -> None:
         config_file: Its path, for messages.
 
     Raises:
-        ModelError: The task, the encoder, or a part before the encoder needs the whole utterance.
+        ModelError: The task, the encoder, or a part before the encoder needs the whole utterance, or the decoder scores
+            one hypothesis at a time.
     """
     if (task := text_task(config, config_file)) != "asr":
         raise ModelError(f"{config_file}: streaming is for models of task asr, and this one has task {task}")
@@ -205,6 +208,10 @@ def check_streaming(config: Mapping, config_file: Path) -> None:
         raise ModelError(f"{config_file}: {fault}")
     check_parts(config)
     required_rate(config)
+    decoder = config.get("decoder")
+    if decoder is not None and not issubclass(asr.decoder_choices.get_class(decoder), BatchScorerInterface):
+        scores = f"decoder {decoder} scores one hypothesis at a time"
+        raise ModelError(f"{config_file}: {scores}; streaming needs one that scores several, such as transformer")
     allowed: dict[str, tuple[Any, tuple]] = {
         "frontend": (config.get("frontend") or "default", ("default",)),
         "normalize": (config.get("normalize", "utterance_mvn"), ("global_mvn", None)),

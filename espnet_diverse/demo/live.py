@@ -25,6 +25,7 @@ from espnet_diverse.decoding.condition_ids import completed, indices_of
 from espnet_diverse.decoding.fusion import Fusion
 from espnet_diverse.decoding.ngram import NgramScorer
 from espnet_diverse.decoding.predictor import Predictor
+from espnet_diverse.decoding.shared_attention import share_attention
 from espnet_diverse.demo.controls import whole
 from espnet_diverse.demo.limits import Limits
 from espnet_diverse.demo.uploads import Refusal, RefusedError
@@ -200,7 +201,8 @@ def live_recognition(
 ) -> LiveRecognition | None:
     """Live recognition with the loaded model of another search; None where it needs whole recordings.
 
-    It does where the encoder does not stream, and with hotwords, an n-gram model, another precision or compiled layers.
+    It does where encoder or decoder do not stream, and with hotwords, an n-gram model, another precision or compiled
+    layers. ESPnet's attention in the model becomes one that several threads may use.
 
     Args:
         search: The other search, which may go on with the model at the same time.
@@ -215,5 +217,7 @@ def live_recognition(
         check_stream_options(search.options, Fusion(hotwords=search.hotwords))
     except (ConfigError, ModelError):
         return None
+    for shared in filter(None, (search.encoding.model, search.language_model)):
+        share_attention(shared)
     live = BlockSearch(search.encoding.model, search.args, search.options, search.device, search.language_model)
     return LiveRecognition(live, segmentation, limits)

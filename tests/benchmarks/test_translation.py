@@ -1,6 +1,7 @@
 """The benchmark of text translation at a tiny size: a complete table; times are not judged."""
 
 import json
+import re
 
 import pytest
 import torch
@@ -36,8 +37,11 @@ def test_without_a_corpus_the_sentences_are_random(tiny_translation, tmp_path, c
 
     config, output = tiny_translation.train_dir.parent / "mt.yaml", tmp_path / "translation.json"
     size = ["--sentences", "200", "--characters", "30", "--batch_tokens", "200", "--tokens", "300", "--repeats", "1"]
-    translation.main(["--config", str(config), *size, "--output", str(output)])
-    assert "| ours |" in capsys.readouterr().out
+    translation.main(["--config", str(config), *size, "--output", str(output), "--products"])
+    shown = capsys.readouterr().out
+    assert "| ours |" in shown
+    shares = re.search(r"share of a round: espnet folded (\d+) %, espnet numel (\d+) %, ours (\d+) %\n", shown).groups()
+    assert all(1 <= int(share) <= 99 for share in shares)
     (row,) = json.loads(output.read_text(encoding="utf-8"))["rows"]
     assert list(row["measured"]) == ["espnet numel", "espnet folded", "ours"]
     assert all(one["amount"] > 100 for one in row["measured"].values())
