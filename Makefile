@@ -13,8 +13,9 @@ export PYTHONDONTWRITEBYTECODE =
 demo: $(VENV)/.ready  ## Train and score an SDMA transformer on a synthetic corpus like Aishell-1; 3 to 8 minutes on two cores.
 	egs/aishell/asr1/run.sh --corpus synthetic
 
+# Files in the order of their names: by default those with few tests, which are long ones, come last, and one core waits.
 test: $(VENV)/.ready lint  ## All tests, at most 15 minutes on two cores.
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not trust" --ignore tests/trust
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not trust" --ignore tests/trust
 	$(BIN)/python -m pytest -m "not trust" tests/trust  # alone: they fork, which is safe in a process without threads
 
 # Tests of results that could depend on the CPU: its kernels choose the order of a sum by the shapes of their operands.

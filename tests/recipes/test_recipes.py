@@ -5,12 +5,14 @@ import re
 import shlex
 import subprocess
 import sys
+from functools import lru_cache
 from pathlib import Path
 
 import pytest
 import yaml
 from references.plans import commands, value
 
+from espnet_diverse.bin.main import run_command
 from espnet_diverse.scoring.build import METRICS
 from espnet_diverse.training.config import merge
 
@@ -21,10 +23,37 @@ SCRIPTS = sorted(path for path in (ROOT / "egs").rglob("*.s[hb]*") if path.is_fi
 STAGES = ["data", "tokens", "stats", "train", "decode", "score"]
 
 
-def bash(*argv: str | Path, cwd: Path = ROOT) -> subprocess.CompletedProcess:
+def bash(*argv: str | Path, cwd: Path = ROOT, programs: Path = PROGRAM.parent) -> subprocess.CompletedProcess:
     """Run a script as a user would who has activated the environment of these tests."""
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    environment = {**os.environ, "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}
     return subprocess.run(list(map(str, argv)), cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+
+
+@lru_cache
+def help_of(*argv: str | Path) -> str:
+    return bash(*argv, "--help").stdout
+
+
+@pytest.fixture
+def dry_run(tmp_path, monkeypatch, capsys):
+    """dry_run(folder, argv): what a recipe prints. Its plan is checked in this process, which has imported PyTorch."""
+    program = tmp_path / "programs" / PROGRAM.name
+    program.parent.mkdir()
+    program.write_text('#!/usr/bin/env bash\n[[ $1 == plan && ${*:3} == *--dry_run ]] && cat "$2"\n')
+    program.chmod(0o755)
+
+    def run(folder: Path, argv: list[str]) -> str:
+        plan = tmp_path / "plan.tsv"
+        result = bash(*argv, "--dry_run", cwd=folder, programs=program.parent)
+        assert result.returncode == 0, result.stderr
+        plan.write_text(result.stdout)
+        monkeypatch.chdir(folder)
+        code = run_command("plan", [str(plan), "--cache_dir", "exp/.stamps", "--generated", "--dry_run"])
+        said = capsys.readouterr()
+        assert code == 0, said.err
+        return said.out
+
+    return run
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: str(path.relative_to(ROOT)))
@@ -89,22 +118,19 @@ class TestEveryRecipe:
             "Time and size",
         ]
         assert re.findall(r"^\| \d \| `(\w+)`", readme, flags=re.MULTILINE) == STAGES
-        helps = [
-            bash(*argv, "--help").stdout for argv in ([folder / "run.sh"], [PROGRAM, "prepare"], [PROGRAM, "score"])
-        ]
+        helps = [help_of(*argv) for argv in ([folder / "run.sh"], [PROGRAM, "prepare"], [PROGRAM, "score"])]
         known = {name for text in helps for name in re.findall(r"^  --(\w+)", text, flags=re.MULTILINE)}
         assert set(re.findall(r"--(\w+)", readme)) <= known | {"help"}
         files = {path.name for path in folder.glob("conf/*.yaml")}
         assert set(re.findall(r"conf/(\w+\.yaml)", readme)) == files
 
-    def test_commands_of_the_readme_make_a_plan(self, folder):
+    def test_commands_of_the_readme_make_a_plan(self, folder, dry_run):
         readme = (folder / "README.md").read_text()
         lines = [shlex.split(line, comments=True) for line in re.findall(r"^\./run\.sh.*$", readme, flags=re.MULTILINE)]
         assert len(lines) >= 3
         for argv in lines:
-            result = bash(*argv, "--stop_stage", "decode", "--dry_run", cwd=folder)
-            assert result.returncode == 0, result.stderr
-            assert re.search(r"^\[decode\] espnet-diverse (decode|perplexity|classify) ", result.stdout, re.MULTILINE)
+            plan = dry_run(folder, [*argv, "--stop_stage", "decode"])
+            assert re.search(r"^\[decode\] espnet-diverse (decode|perplexity|classify) ", plan, re.MULTILINE)
 
 
 def test_dry_run_prints_the_plan_and_makes_nothing(recipe):
