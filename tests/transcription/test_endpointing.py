@@ -139,3 +139,19 @@ def test_the_next_block_is_not_asked_for_before_the_last_was_used():
 
     for part in utterances(blocks(), ENERGY, RATE):
         assert asked[-1] / RATE - part.heard < 0.1 + FRAME_SECONDS
+
+
+@pytest.mark.parametrize("padding", [0.5, 1.0])
+def test_padding_leaves_room_for_speech(padding):
+    """At its greatest, half of an utterance; the other half has what is spoken first."""
+    options = SegmentationOptions("energy", max_seconds=2, min_silence_seconds=1, padding_seconds=padding)
+    first, *_ = found(np.concatenate([silence(3), voice(3.0), silence(3)]), options)
+    assert len(joined(first)) <= 2 * RATE
+    assert first[0].start == pytest.approx(3.0, abs=0.05) and first[-1].end - first[0].start >= 0.9
+
+
+def test_an_utterance_of_any_length_may_be_allowed():
+    options = SegmentationOptions("energy", max_seconds=float("inf"))
+    samples = np.concatenate([silence(1), voice(30.0), silence(2)])
+    (parts,) = found(samples, options)
+    assert parts[-1].end - parts[0].start == pytest.approx(30.0, abs=0.05)

@@ -165,6 +165,13 @@ def test_at_any_rate_nothing_is_left_out_without_vad(rate):
     assert len(found) > 3 and max(len(chunk.samples) for chunk in found) <= 6 * rate
 
 
+@pytest.mark.parametrize("vad", VADS)
+def test_segments_of_any_length_may_be_allowed(speech, vad):
+    samples = np.concatenate([silence(3), speech, silence(4), speech, silence(4)])
+    expected = cut(samples, vad=vad, max_seconds=len(samples))
+    assert times(cut(samples, vad=vad, max_seconds=float("inf"))) == times(expected) != []
+
+
 @pytest.mark.parametrize(("rate", "times", "chunks"), [(8000, 3, 3), (44_100, 1, 1)])
 def test_auto_measures_length_at_the_rate(speech, rate, times, chunks):
     samples = np.concatenate([silence(3), speech, silence(4)] * times)  # in samples shorter, or longer, than 20 s
