@@ -7,7 +7,7 @@ from espnet_diverse.transcription.segmentation import FRAME_SECONDS, split_speec
 from espnet_diverse.transcription.segmentation_options import SegmentationOptions
 from espnet_diverse.transcription.vad import FRAME
 
-RATE = 16_000
+RATE, STEP = 16_000, FRAME_SECONDS
 ENERGY = SegmentationOptions("energy")
 
 
@@ -155,3 +155,27 @@ def test_an_utterance_of_any_length_may_be_allowed():
     samples = np.concatenate([silence(1), voice(30.0), silence(2)])
     (parts,) = found(samples, options)
     assert parts[-1].end - parts[0].start == pytest.approx(30.0, abs=0.05)
+
+
+FOUR = SegmentationOptions("energy", max_seconds=4)  # 125 frames
+
+
+def test_shortly_before_the_greatest_length_one_frame_is_a_pause():
+    frames = [voice(STEP)] * 122 + [silence(STEP)] + [voice(STEP)] * 60
+    first, second = found(np.concatenate([*frames, silence(2)]), FOUR)
+    assert len(joined(first)) == 123 * FRAME and len(joined(second)) > 60 * FRAME
+
+
+def test_a_single_frame_behind_the_greatest_length_is_no_click():
+    first, rest = found(np.concatenate([voice(STEP)] * 126 + [silence(2)]), FOUR)
+    assert len(joined(first)) == 125 * FRAME
+    assert (rest[0].start, rest[-1].end) == pytest.approx((125 * STEP, 126 * STEP))
+
+
+def test_speech_right_behind_a_pause_has_its_padding_alone():
+    """The pause is longer than the padding of both sides."""
+    pause = 16  # frames: half a second
+    samples = np.concatenate([voice(STEP)] * 20 + [silence(STEP)] * pause + [voice(STEP)] * 20)
+    segments = list(split_speech([samples], ENERGY))
+    assert [len(joined(parts)) for parts in found(samples)] == [len(each.samples) for each in segments]
+    assert [len(each.samples) for each in segments] == [26 * FRAME, 26 * FRAME]
