@@ -68,6 +68,13 @@ def test_what_is_too_short_to_be_said_has_no_segment(recognizer):
         assert recognizer(tones(1, seed=0)[:count], RATE).segments == ()
 
 
+def test_what_is_too_short_for_a_contextual_block_encoder_has_no_segment(streaming_run):
+    recognizer = Recognizer(streaming_run, options=OPTIONS, segmentation=WHOLE)
+    for count in (257, 900, 959):
+        assert recognizer(tones(1, seed=0)[:count], RATE).segments == ()
+    assert recognizer(tones(1, seed=0), RATE).segments
+
+
 def test_threads_share_a_recognizer(recognizer):
     lengths = (1, 0.5, 2, 0.75, 3, 0.25, 1, 1.25)
     spoken = [tones(seconds, seed=index) for index, seconds in enumerate(lengths)]

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import torch
 from espnet.nets.pytorch_backend.transformer.embedding import LegacyRelPositionalEncoding
 from espnet.nets.pytorch_backend.transformer.subsampling import TooShortUttError, check_short_utt
+from espnet.nets.pytorch_backend.transformer.subsampling_without_posenc import Conv2dSubsamplingWOPosEnc
 from espnet2.asr.encoder.contextual_block_transformer_encoder import ContextualBlockTransformerEncoder
 from espnet2.asr.encoder.transformer_encoder import TransformerEncoder
 from numpy.typing import NDArray
@@ -82,9 +83,9 @@ class Encoding:
         for part in (getattr(self.model, "normalize", None), self.model.preencoder):
             if part is not None:
                 features, lengths = part(features, lengths)
-        short, limit = check_short_utt(getattr(self.encoder, "embed", None), features.size(1))
+        count = features.size(1)
+        short, limit = _check_frames(getattr(self.encoder, "embed", None), count)
         if short:
-            count = features.size(1)
             raise TooShortUttError(f"{count} frames are too short; the encoder needs {limit}", count, limit)
         return features[0].cpu().numpy()
 
@@ -155,6 +156,16 @@ def check_parts(parts: Mapping) -> None:
     for part in _UNKNOWN_PARTS:
         if parts.get(part) is not None:
             raise NoBatchedSearchError(f"a model with a {part} has no batched search; use decode --search espnet")
+
+
+def _check_frames(embed: nn.Module | None, frames: int) -> tuple[bool, int]:
+    """ESPnet's `check_short_utt`, which leaves out the subsampling of contextual block encoders."""
+    if not isinstance(embed, Conv2dSubsamplingWOPosEnc):
+        return check_short_utt(embed, frames)
+    least = 1
+    for kernel, stride in zip(reversed(embed.kernels), reversed(embed.strides), strict=True):
+        least = (least - 1) * stride + kernel
+    return frames < least, least
 
 
 def _padded(x: Sequence[Tensor]) -> Tensor:

@@ -13,6 +13,8 @@ from math import inf
 from pathlib import Path
 from typing import Protocol
 
+from espnet.nets.pytorch_backend.transformer.subsampling import TooShortUttError
+
 from espnet_diverse.conditions import CONDITIONS
 from espnet_diverse.data.characters import id_fault
 from espnet_diverse.data.tables import write_table
@@ -104,7 +106,10 @@ class OtherModel:
         job = self.jobs[utterance]
         if job.fault:
             raise DataError(f"{self.data_dir}: {utterance}: {job.fault}")
-        source, _ = self.predictor.read(job.source, job.segment)
+        try:
+            source, _ = self.predictor.read(job.source, job.segment)
+        except TooShortUttError as error:  # the model of the search may need fewer frames
+            raise DataError(f"{self.data_dir}: {utterance}: {error}; leave its line out of nbest.jsonl") from error
         one = self.predictor.encode([source], [job.conditions])
         each = one._replace(
             output=one.output.expand(len(texts), -1, -1), lengths=one.lengths.expand(len(texts))

@@ -7,6 +7,7 @@ Detectors hear 16 kHz. A recording of another rate is resampled for them, and it
 same times: frame i begins at sample i * FRAME * rate / 16000, rounded down.
 """
 
+import sys
 from collections.abc import Iterable, Iterator
 from itertools import chain, tee
 from typing import NamedTuple
@@ -59,7 +60,7 @@ class FrameLimits(NamedTuple):
         """The limits of `options`."""
         pause = max(1, round(options.min_silence_seconds / FRAME_SECONDS))
         return cls(
-            longest=int(options.max_seconds / FRAME_SECONDS),
+            longest=int(min(options.max_seconds / FRAME_SECONDS, sys.maxsize)),  # it may be infinite
             pause=pause,
             padding=min(round(options.padding_seconds / FRAME_SECONDS), pause),
             min_speech=1 if options.vad == "none" else max(1, round(options.min_speech_seconds / FRAME_SECONDS)),

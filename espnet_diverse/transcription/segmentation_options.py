@@ -23,7 +23,7 @@ class SegmentationOptions:
         max_seconds: Greatest length of a segment in seconds.
         min_speech_seconds: Least amount of speech in a segment, in seconds; shorter sounds are taken for clicks.
         min_silence_seconds: Seconds without speech that end a segment.
-        padding_seconds: Seconds kept before and after speech.
+        padding_seconds: Seconds kept before and after speech; at most `min_silence_seconds` and half of `max_seconds`.
         threshold: Probability of speech above which a frame counts as speech.
         whole: Whether no recording is split. One that is longer than `max_seconds` is decoded by greedy CTC, and its
             encoder must have attention of linear cost, or a memory.
@@ -49,7 +49,7 @@ class SegmentationOptions:
             "max_seconds": (1, inf),
             "min_speech_seconds": (0, 1),
             "min_silence_seconds": (0.1, 10),
-            "padding_seconds": (0, self.min_silence_seconds),
+            "padding_seconds": (0, min(self.min_silence_seconds, self.max_seconds / 2)),
             "threshold": (0.05, 1),
         }
         for name, (least, most) in ranges.items():

@@ -94,3 +94,16 @@ def test_parts_that_are_not_known_are_refused():
 )
 def test_encoders_of_linear_cost_are_known(changes, linear):
     assert Encoding(build(*changes), "cpu").is_linear is linear
+
+
+@pytest.mark.parametrize(("layer", "least"), [("conv2d", 7), ("conv2d6", 11), ("conv2d8", 15)])
+def test_too_few_frames_for_a_contextual_block_encoder_are_named(layer, least):
+    """Fewer than its convolutions need, of which ESPnet's check of other encoders knows nothing."""
+    blocks = ["encoder=contextual_block_transformer", "encoder_conf.block_size=8", "encoder_conf.hop_size=4"]
+    changes = ["encoder_conf.look_ahead=2", f"encoder_conf.input_layer={layer}"]
+    encoding, hop = Encoding(build(*blocks, *changes), "cpu"), 160
+    samples = np.random.default_rng(0).standard_normal(hop * (least - 1)).astype(np.float32)
+    with pytest.raises(TooShortUttError, match=f"^{least - 1} frames are too short; the encoder needs {least}$"):
+        encoding.features(samples[:-1])
+    output, lengths = encoding.encode([encoding.features(samples)], {})
+    assert lengths.tolist() == [output.size(1)] == [1]

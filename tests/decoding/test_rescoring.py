@@ -96,6 +96,13 @@ def test_segments_are_read_as_decode_reads_them(tiny_run, tmp_path):
         assert cut.score(name, ["ab", "c"]) == pytest.approx(whole.score(name, ["ab", "c"]), abs=1e-4)
 
 
+def test_an_utterance_that_is_too_short_for_the_other_model_is_named(tiny_run, tmp_path):
+    soundfile.write(tmp_path / "a.wav", np.zeros(600, np.float32), 16_000)
+    (tmp_path / "wav.scp").write_text(f"a {tmp_path}/a.wav\n")
+    with pytest.raises(DataError, match=f"^{tmp_path}: a: 4 frames are too short; the encoder needs 7; leave its line"):
+        other_model(tiny_run, tmp_path).score("a", ["ab"])
+
+
 def test_a_language_model_takes_conditions_from_tables_or_for_all(lm, tmp_path):
     scorer, utterances = Scorer(lm), ["a", "b"]
     scorer.conditions = KnownConditions({"lang": ["de", "en"]})

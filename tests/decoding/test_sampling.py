@@ -149,6 +149,23 @@ def test_the_most_probable_token_alone_is_greedy(small):
                 break
             text.append(token)
         assert best[0].tokens == best[1].tokens == text
+    for seed in range(4):  # however few texts are drawn
+        drawn = search(decoder, sources, top_k=1, nbest=1, seed=seed)
+        assert [one.tokens for (one,) in drawn] == [
+            both[0].tokens for both in search(decoder, sources, top_k=1, nbest=2)
+        ]
+
+
+@pytest.mark.parametrize(("number", "expected"), [(0.0, [2, 2, 2]), (1 - 2**-53, [4, 4, 4])])
+def test_the_least_and_the_greatest_random_number_draw_the_first_and_the_last_token(
+    small, monkeypatch, number, expected
+):
+    """Of those that may be drawn: neither <blank> and <unk>, nor <sos/eos> before the least length."""
+    decoder, sources = small
+    drawn = "espnet_diverse.decoding.sampling._uniform_numbers"
+    monkeypatch.setattr(drawn, lambda found, steps, _: torch.full((len(found), steps, 1), number, dtype=torch.float64))
+    for (one,) in search(decoder, sources, minlenratio=-STEPS):
+        assert one.tokens == expected
 
 
 def test_a_trained_model_is_drawn_from_by_its_text(tiny_translation, other_sums):

@@ -7,7 +7,7 @@ from espnet_diverse.transcription.segmentation import FRAME_SECONDS, split_speec
 from espnet_diverse.transcription.segmentation_options import SegmentationOptions
 from espnet_diverse.transcription.vad import FRAME
 
-RATE = 16_000
+RATE, STEP = 16_000, FRAME_SECONDS
 ENERGY = SegmentationOptions("energy")
 
 
@@ -139,3 +139,43 @@ def test_the_next_block_is_not_asked_for_before_the_last_was_used():
 
     for part in utterances(blocks(), ENERGY, RATE):
         assert asked[-1] / RATE - part.heard < 0.1 + FRAME_SECONDS
+
+
+@pytest.mark.parametrize("padding", [0.5, 1.0])
+def test_padding_leaves_room_for_speech(padding):
+    """At its greatest, half of an utterance; the other half has what is spoken first."""
+    options = SegmentationOptions("energy", max_seconds=2, min_silence_seconds=1, padding_seconds=padding)
+    first, *_ = found(np.concatenate([silence(3), voice(3.0), silence(3)]), options)
+    assert len(joined(first)) <= 2 * RATE
+    assert first[0].start == pytest.approx(3.0, abs=0.05) and first[-1].end - first[0].start >= 0.9
+
+
+def test_an_utterance_of_any_length_may_be_allowed():
+    options = SegmentationOptions("energy", max_seconds=float("inf"))
+    samples = np.concatenate([silence(1), voice(30.0), silence(2)])
+    (parts,) = found(samples, options)
+    assert parts[-1].end - parts[0].start == pytest.approx(30.0, abs=0.05)
+
+
+FOUR = SegmentationOptions("energy", max_seconds=4)  # 125 frames
+
+
+def test_shortly_before_the_greatest_length_one_frame_is_a_pause():
+    frames = [voice(STEP)] * 122 + [silence(STEP)] + [voice(STEP)] * 60
+    first, second = found(np.concatenate([*frames, silence(2)]), FOUR)
+    assert len(joined(first)) == 123 * FRAME and len(joined(second)) > 60 * FRAME
+
+
+def test_a_single_frame_behind_the_greatest_length_is_no_click():
+    first, rest = found(np.concatenate([voice(STEP)] * 126 + [silence(2)]), FOUR)
+    assert len(joined(first)) == 125 * FRAME
+    assert (rest[0].start, rest[-1].end) == pytest.approx((125 * STEP, 126 * STEP))
+
+
+def test_speech_right_behind_a_pause_has_its_padding_alone():
+    """The pause is longer than the padding of both sides."""
+    pause = 16  # frames: half a second
+    samples = np.concatenate([voice(STEP)] * 20 + [silence(STEP)] * pause + [voice(STEP)] * 20)
+    segments = list(split_speech([samples], ENERGY))
+    assert [len(joined(parts)) for parts in found(samples)] == [len(each.samples) for each in segments]
+    assert [len(each.samples) for each in segments] == [26 * FRAME, 26 * FRAME]

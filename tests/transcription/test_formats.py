@@ -131,10 +131,17 @@ def test_words_part_long_segments_into_cues():
     assert cues[0][:2] == (0, 12 * 500) and cues[-1][1] == 40 * 500
 
 
-def test_pauses_part_cues_too():
-    early, late = Word("one", 0.0, 0.5, 1.0), Word("two", 2.0, 2.5, 1.0)
+@pytest.mark.parametrize(("last", "cues"), [(41, 1), (42, 2)])
+def test_a_cue_has_two_lines_of_42_columns(last, cues):
+    words = ["a" * 42, "b" * last]
+    assert len(read_cues(made("srt", worded(" ".join(words), words)), ",")) == cues
+
+
+@pytest.mark.parametrize("pause", [1.0, 1.5])
+def test_pauses_part_cues_too(pause):
+    early, late = Word("one", 0.0, 0.5, 1.0), Word("two", 0.5 + pause, 2.5, 1.0)
     transcript = Transcript((Segment(0.0, 3.0, "one two", -1.0, words=(early, late)),), 3.0, {})
-    assert read_cues(made("vtt", transcript), ".") == [(0, 500, "one"), (2000, 2500, "two")]
+    assert read_cues(made("vtt", transcript), ".") == [(0, 500, "one"), (500 + 1000 * pause, 2500, "two")]
 
 
 def test_cues_keep_the_spaces_of_their_language():

@@ -3,7 +3,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+import soundfile
 
 from espnet_diverse.errors import DataError
 from espnet_diverse.transcription.inputs import files_of, find_recordings, printable
@@ -76,8 +78,18 @@ def test_what_is_named_twice_is_taken_once(here):
 
 def test_names_can_be_written(here):
     (long, odd, broken) = find_recordings(["ü" * 300 + ".wav", "a\nb.wav", os.fsdecode(b"\xff.wav")])
-    assert long.name == "ü" * 100 and odd.name == "a\ufffdb" and broken.name == "\ufffd"
+    (plain,) = find_recordings(["a" * 300 + ".wav"])
+    assert plain.name == "a" * 200 and long.name == "ü" * 100 and odd.name == "a\ufffdb" and broken.name == "\ufffd"
     assert printable("tab\tand \udcff") == "tab\ufffdand \ufffd"
+
+
+def test_channels_that_cancel_are_found_in_files_alone(here):
+    wave = np.sin(np.arange(8000) / 10)
+    soundfile.write("against.wav", np.stack([wave, -wave], 1), 8000)
+    soundfile.write("along.wav", np.stack([wave, wave], 1), 8000)
+    soundfile.write("-", np.stack([wave, -wave], 1), 8000, format="wav")  # not what the name - means
+    found = find_recordings(["against.wav", "along.wav", "-", "gone.wav"])
+    assert [one.channels_cancel() for one in found] == [True, False, False, False]
 
 
 def test_a_list_names_languages_and_domains(here):

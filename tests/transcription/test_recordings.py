@@ -1,5 +1,7 @@
 """Many recordings in batches: none changes the result of another."""
 
+from itertools import pairwise
+
 import pytest
 import soundfile
 from references.tones import tones
@@ -167,6 +169,18 @@ def test_times_are_monotone_and_inside_the_recording(recognizer, twelve):
         assert transcript.duration == soundfile.info(path).duration
         edges = [edge for segment in transcript.segments for edge in (segment.start, segment.end)]
         assert edges == sorted(edges) and edges[0] >= 0 and edges[-1] <= transcript.duration
+
+
+@pytest.mark.parametrize("index", [2, 3], ids=["within a window", "longer than one"])
+def test_progress_goes_from_the_beginning_to_the_end(recognizer, twelve, index):
+    reports: list[tuple[float, float]] = []
+    requests = [Request(twelve[index], on_progress=lambda *seconds: reports.append(seconds)), Request(twelve[0])]
+    transcript, _ = recognizer.transcribe_all(requests)
+    done, lengths = zip(*reports, strict=True)
+    assert set(lengths) == {transcript.duration} and done[0] == 0 and done[-1] == transcript.duration
+    steps = [other - one for one, other in pairwise(done) if other - one > 1e-9]  # one as each segment is decoded
+    expected = [segment.end - segment.start for segment in transcript.segments]
+    assert sorted(steps) == pytest.approx(sorted(expected)) and len(steps) > 1
 
 
 def test_an_unknown_name_is_refused(recognizer, asked):

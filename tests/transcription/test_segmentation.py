@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from espnet_diverse.audio.resampling import resample
-from espnet_diverse.transcription.segmentation import SpeechChunk, split_speech
+from espnet_diverse.transcription.segmentation import FrameLimits, SpeechChunk, split_speech
 from espnet_diverse.transcription.segmentation_options import VADS, SegmentationOptions
 from espnet_diverse.transcription.vad import FRAME, EnergyDetector
 
@@ -165,6 +165,13 @@ def test_at_any_rate_nothing_is_left_out_without_vad(rate):
     assert len(found) > 3 and max(len(chunk.samples) for chunk in found) <= 6 * rate
 
 
+@pytest.mark.parametrize("vad", VADS)
+def test_segments_of_any_length_may_be_allowed(speech, vad):
+    samples = np.concatenate([silence(3), speech, silence(4), speech, silence(4)])
+    expected = cut(samples, vad=vad, max_seconds=len(samples))
+    assert times(cut(samples, vad=vad, max_seconds=float("inf"))) == times(expected) != []
+
+
 @pytest.mark.parametrize(("rate", "times", "chunks"), [(8000, 3, 3), (44_100, 1, 1)])
 def test_auto_measures_length_at_the_rate(speech, rate, times, chunks):
     samples = np.concatenate([silence(3), speech, silence(4)] * times)  # in samples shorter, or longer, than 20 s
@@ -187,3 +194,10 @@ def test_chunks_are_handed_out_as_soon_as_they_end():
 def test_a_chunk_knows_its_end():
     assert SpeechChunk(1.5, silence(0.25)).end == 1.75
     assert SpeechChunk(1.5, silence(0.25), 8000).end == 2.0
+
+
+@pytest.mark.parametrize(("threshold", "end"), [(0.5, 0.35), (0.1, 0.01)])
+def test_within_speech_the_threshold_is_that_of_silero(threshold, end):
+    """Its own segmentation takes max(threshold - 0.15, 0.01)."""
+    limits = FrameLimits.of(SegmentationOptions(threshold=threshold))
+    assert (limits.start_threshold, limits.end_threshold) == (threshold, pytest.approx(end))

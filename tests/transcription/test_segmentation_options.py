@@ -15,6 +15,10 @@ from espnet_diverse.transcription.vad import EnergyDetector, NoDetector, SileroD
         ({"min_speech_seconds": -1}, "min_speech_seconds -1 is not allowed; it must lie between 0 and 1"),
         ({"min_silence_seconds": 0}, "min_silence_seconds 0 is not allowed; it must lie between 0.1 and 10"),
         ({"padding_seconds": 0.6}, "padding_seconds 0.6 is not allowed; it must lie between 0 and 0.5"),
+        (
+            {"padding_seconds": 2, "min_silence_seconds": 3, "max_seconds": 3},  # no room for speech between the two
+            "padding_seconds 2 is not allowed; it must lie between 0 and 1.5",
+        ),
         ({"vad": "none", "whole": True}, "vad none splits recordings, which no_segmentation forbids; leave out one of"),
         ({"threshold": 2}, "threshold 2 is not allowed; it must lie between 0.05 and 1"),
     ],
@@ -49,7 +53,9 @@ def test_the_detector_that_is_chosen(monkeypatch, vad, installed, detector):
 
 
 def test_bounds_are_allowed():
-    SegmentationOptions(max_seconds=1, min_speech_seconds=1, min_silence_seconds=10, padding_seconds=10, threshold=1)
+    SegmentationOptions(max_seconds=20, min_speech_seconds=1, min_silence_seconds=10, padding_seconds=10, threshold=1)
+    SegmentationOptions(max_seconds=1, padding_seconds=0.5)
+    SegmentationOptions(max_seconds=float("inf"))
     SegmentationOptions(min_speech_seconds=0, min_silence_seconds=0.1, padding_seconds=0.1, threshold=0.05)
 
 
