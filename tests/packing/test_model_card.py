@@ -102,6 +102,20 @@ def test_what_the_user_adds(run, tmp_path):
     assert sections["More results"] == f"### Results\n\n12.3 by `./run.sh`\n{code}#### More\n"
 
 
+def test_what_an_attention_or_a_score_lacks_is_left_out_of_its_row(run):
+    none = {"core": "sma", "selection": None, "n_clusters_z": 4}
+    config = CONFIG | {"decoder_conf": {"attention": none, "cross_attention": {"selection": {"strategy": "static"}}}}
+    overall = {"overall": {"score": 7.0, "signature": None}, "rows": {}, "averages": {}}
+    (run / "decode" / "test" / "score.json").write_text(json.dumps({"metrics": {"wer": overall}}))
+    matter, _, sections = made(run, config=config)
+    assert matter["tags"][2:] == ["sdma", "sma", "softmax"]
+    assert sections["Model"].splitlines()[6:8] == [
+        "| decoder attention | sma, n_clusters_z 4 |",
+        "| decoder cross-attention | softmax, head selection static |",
+    ]
+    assert sections["Results"].splitlines()[2:] == ["| test | wer | 7.0 |  |"]
+
+
 def test_sets_that_were_decoded_twice_are_told_apart(run):
     shutil.copytree(run / "decode", run / "decode_lm")
     results = made(run)[2]["Results"].splitlines()
