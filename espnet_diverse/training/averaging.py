@@ -108,7 +108,8 @@ def _mean(files: list[Path]) -> dict[str, Tensor]:
     total: dict[str, Tensor] = {}
     number = 0
     for file, state in _sound(files):
-        if total and state.keys() != total.keys():
+        shapes = {name: tensor.shape for name, tensor in state.items()}
+        if total and shapes != {name: tensor.shape for name, tensor in total.items()}:
             raise ModelError(f"{file}: its parameters differ from those of {files[0].name}; the runs were mixed")
         number += 1
         for name, tensor in state.items():

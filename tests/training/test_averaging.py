@@ -119,8 +119,11 @@ def test_no_epoch_left(model_dir):
         averaging.average(model_dir)
 
 
-def test_epochs_of_different_models(model_dir):
-    checkpoint.save({"v": torch.ones(1)}, model_dir / "4epoch.pth")
+@pytest.mark.parametrize(
+    "other", [{"v": torch.ones(1)}, {"w": torch.ones(3), "count": torch.tensor(4)}], ids=["names", "shapes"]
+)
+def test_epochs_of_different_models(model_dir, other):
+    checkpoint.save(other, model_dir / "4epoch.pth")
     with pytest.raises(ModelError, match=r"4epoch\.pth: its parameters differ from those of 2epoch\.pth"):
         averaging.average(model_dir, "valid.acc", 2)
 
