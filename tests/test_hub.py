@@ -93,6 +93,16 @@ def test_one_line_says_what_is_missing(hub, monkeypatch, capfd):
         fetched("espnet/gone")
 
 
+@pytest.mark.parametrize(("said", "shown"), [("no host.\nIs it up?", "no host"), ("", "ValueError")])
+def test_the_first_line_of_the_reason_is_shown(hub, monkeypatch, said, shown):
+    def snapshot_download(*_, **__):
+        raise ValueError(said)
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot_download)
+    with pytest.raises(ModelError, match=rf"^espnet/gone: .* from the Hugging Face Hub \({shown}\); check the name"):
+        fetched("espnet/gone")
+
+
 def test_the_cache_of_the_user_is_used_by_the_program(hub, tiny_run, tmp_path):
     publish(tiny_run.model_dir, hub, "espnet/tiny", tmp_path)
     environment = {**os.environ, "HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "1"}

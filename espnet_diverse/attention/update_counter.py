@@ -1,5 +1,8 @@
 """Counts optimizer updates from inside a module, whoever runs the training loop, and knows how many a run has."""
 
+from collections.abc import Sequence
+from weakref import ref
+
 import torch
 from torch import Tensor, nn
 
@@ -35,14 +38,28 @@ class UpdateCounter(nn.Module):
             self.register_buffer("of_run", torch.zeros(()))
         self._told = False
         self._seen: int | None = None  # not `_version`, which a module has for its state dict
+        self._watched: ref[Tensor] | None = None
 
     def forward(self, watched: Tensor) -> Tensor:
         """Count an update if `watched` has changed since the last forward pass in training; return the count ()."""
         if self.training:
             if self._seen is not None and self._seen != watched._version:
                 self.count = self.count + 1
-            self._seen = watched._version
+            self._seen, self._watched = watched._version, ref(watched)
         return self.count
+
+    def is_behind(self) -> bool:
+        """Whether an update was made that no forward pass in training has seen yet; the next one counts it."""
+        watched = self._watched() if self._watched else None
+        return self._seen == _UNSEEN or (watched is not None and watched._version != self._seen)
+
+    def set_behind(self, behind: bool) -> None:
+        """Go on as a counter of which `is_behind` says this, with a parameter of any version."""
+        self._seen, self._watched = _UNSEEN if behind else None, None
+
+    def __getstate__(self) -> dict:
+        """For a copy, whose parameters begin with other versions: whether it is behind, in place of the version."""
+        return {**self.__dict__, "_seen": _UNSEEN if self.is_behind() else None, "_watched": None}
 
     def length(self, span: float) -> float | Tensor:
         """Return the length of a schedule in updates: `span`, or its share of the run.
@@ -62,22 +79,29 @@ class UpdateCounter(nn.Module):
     def _load_from_state_dict(self, *args, **kwargs):
         """Load the count without counting the loading, which also changes the watched parameter, as an update.
 
-        A checkpoint is written after an update that no forward pass has seen yet. Training that continues from it
-        therefore counts one update in its first forward pass.
+        A checkpoint is most often written after an update that no forward pass has seen yet. Training that continues
+        from it counts one update in its first forward pass; `set_updates_behind` says where that is wrong.
         """
         super()._load_from_state_dict(*args, **kwargs)
-        self._seen = _UNSEEN if self.count > 0 else None
+        self.set_behind(bool(self.count > 0))
         self._told = self.share is not None and bool(self.of_run > 0)
 
 
-def count_update_of_checkpoint(model: nn.Module) -> None:
-    """Make the next forward pass in training count an update: `model` was loaded from a checkpoint saved after one.
+def updates_behind(model: nn.Module) -> list[bool]:
+    """Return for each counter of a model whether it is behind, which a checkpoint keeps for `set_updates_behind`."""
+    return [counter.is_behind() for counter in _counters(model)]
 
-    A counter knows this by itself unless it stood at 0 and that update was its first.
-    """
-    for module in model.modules():
-        if isinstance(module, UpdateCounter):
-            module._seen = _UNSEEN
+
+def set_updates_behind(model: nn.Module, behind: bool | Sequence[bool]) -> None:
+    """Tell the counters of a model that was loaded from a checkpoint whether they are behind, all alike or each."""
+    counters = _counters(model)
+    each = [behind] * len(counters) if isinstance(behind, bool) else behind
+    for counter, value in zip(counters, each, strict=True):
+        counter.set_behind(value)
+
+
+def _counters(model: nn.Module) -> list[UpdateCounter]:
+    return [module for module in model.modules() if isinstance(module, UpdateCounter)]
 
 
 def is_share(span: float | None) -> bool:
@@ -87,7 +111,7 @@ def is_share(span: float | None) -> bool:
 
 def counters_by_share(model: nn.Module) -> list[UpdateCounter]:
     """Return the counters of a model that need the number of updates of the run."""
-    return [module for module in model.modules() if isinstance(module, UpdateCounter) and module.share is not None]
+    return [counter for counter in _counters(model) if counter.share is not None]
 
 
 def set_updates_of_run(model: nn.Module, updates: int) -> None:

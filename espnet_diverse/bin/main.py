@@ -3,6 +3,7 @@
 import argparse
 import atexit
 import importlib.util
+import logging
 import os
 import select
 import sys
@@ -114,6 +115,7 @@ def run_command(name: str, arguments: list[str]) -> int:
     """Parse `arguments` for the subcommand `name` and run it; return its exit code."""
     module, parser = command_parser(name)
     args = parser.parse_intermixed_args(arguments)
+    logging.basicConfig(format=f"espnet-diverse {name}: %(message)s")  # where the calling program has no handler
     _tell_of_missing_bytecode()
     try:
         settle_model(args)

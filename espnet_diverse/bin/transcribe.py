@@ -104,7 +104,6 @@ def run(args: argparse.Namespace) -> int:
         _check_outputs(recordings, args)
         _make_folder(args.output_dir)
         (args.output_dir / "failures.json").unlink(missing_ok=True)
-    logging.basicConfig(format="espnet-diverse transcribe: %(message)s")  # where the calling program has no handler
     load = partial(_load, args, search_options, device, segmentation)
     if not args.cluster:
         return transcribe(load(), recordings, args)

@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import logging
 import shutil
 import sys
 from typing import TYPE_CHECKING
@@ -47,7 +46,6 @@ def run_stream(args: argparse.Namespace) -> int:
     """Print texts until the stream ends; an interrupt ends it as well."""
     _check(args)
     search_options, device, fusion = options.search_options(args), options.device(args), options.fusion(args)
-    logging.basicConfig(format="espnet-diverse transcribe: %(message)s")
     from espnet_diverse.audio.interrupts import Interrupts
     from espnet_diverse.audio.live import open_live
     from espnet_diverse.inference import SegmentationOptions, StreamRecognizer  # takes seconds

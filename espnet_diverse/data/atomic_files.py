@@ -98,9 +98,11 @@ def staged_directory(target: Path) -> Iterator[Path]:
     link, the directory that it leads to is replaced, and the link stays.
 
     Raises:
-        DataError: `target` is a file, or another process or an outer block is writing it.
+        DataError: `target` is a file or the working directory, or another process or an outer block is writing it.
     """
     check_no_file(target)
+    if target.name in ("", ".."):
+        raise DataError(f"{target}: would be replaced as a whole, with the working directory; give a folder in it")
     if target.is_symlink():
         target = target.resolve()
     parent_is_new = not target.parent.exists()

@@ -29,7 +29,7 @@ from torch import Tensor, nn
 
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.nets.condition_rows import ConditionRows, read_options
-from espnet_diverse.option_checks import check_fields
+from espnet_diverse.option_checks import check_fields, is_number
 
 _LAYERS = (EncoderLayer, ConformerLayer, EBranchformerEncoderLayer, DecoderLayer)
 _WITH_STATISTICS = (nn.BatchNorm1d, nn.BatchNorm2d)
@@ -55,9 +55,9 @@ class AdapterOptions:
     freeze_base: bool = True
 
     def __post_init__(self):
-        check_fields(self, "by", "conditions", "combinations")
-        if self.bottleneck == 0:
+        if is_number(self.bottleneck) and self.bottleneck <= 0:
             raise ConfigError(f"adapter.bottleneck is {self.bottleneck}; give at least 1")
+        check_fields(self, "by", "conditions", "combinations")
 
 
 class Adapters(nn.Module):

@@ -22,7 +22,7 @@ from espnet_diverse.nets.memory import Memory
 #: the paper, and above it 16.9 times as strong, as the first runs of egs/multi30k/mt1/RESULTS.md were.
 STRONG = 3.0
 
-_UNSEEN = -1  # no sum of versions
+_UNSEEN, _COUNTED = -1, -2  # no sums of versions: the next one is of another update, or of the last that was counted
 
 
 class GradientBalance:
@@ -38,14 +38,16 @@ class GradientBalance:
         self._updates = 0
         self._seen: int | None = None
 
-    def state(self) -> dict:
-        """The number of updates that were counted, and whether training has begun, for a checkpoint."""
-        return {"updates": self._updates, "begun": self._seen is not None}
+    def state(self, model: nn.Module) -> dict:
+        """For a checkpoint: the number of counted updates, and whether training has begun and made another since."""
+        begun = self._seen is not None
+        return {"updates": self._updates, "begun": begun, "behind": begun and self._seen != _versions(model)}
 
     def load_state(self, state: Mapping) -> None:
-        """Go on after the updates of `state` and one that no forward pass has seen, after which it was saved."""
+        """Go on after the updates of `state`, and one that no forward pass has seen if it was saved after one."""
         self._updates = state.get("updates", 0)  # former checkpoints count batches; they begin anew
-        self._seen = _UNSEEN if state.get("begun") else None
+        behind = state.get("behind", True)  # as nearly all former checkpoints are
+        self._seen = (_UNSEEN if behind else _COUNTED) if state.get("begun") else None
 
     def is_due(self, model: nn.Module) -> bool:
         """Count updates; return whether the ratios are to be measured in this batch.
@@ -57,14 +59,18 @@ class GradientBalance:
         """
         if not (self.interval and model.training and torch.is_grad_enabled()):
             return False
-        versions = sum(parameter._version for parameter in model.parameters() if parameter.requires_grad)
+        versions = _versions(model)
         former, self._seen = self._seen, versions
-        if versions == former:
+        if former in (versions, _COUNTED):
             return False
         self._updates += former is not None
         if self._updates % self.interval:
             return False
         return all(module._compiled_call_impl is None for module in model.modules())
+
+
+def _versions(model: nn.Module) -> int:
+    return sum(parameter._version for parameter in model.parameters() if parameter.requires_grad)
 
 
 def gradient_ratios(model: nn.Module, task: Tensor, auxiliary: Mapping[str, Tensor]) -> dict[str, Tensor]:

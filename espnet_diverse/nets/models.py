@@ -115,7 +115,7 @@ class Diverse:
     def measuring_state(self) -> dict:
         """What a checkpoint holds for training that goes on from it to measure statistics in the same batches."""
         in_epoch = self._batches if self.training else 0  # type: ignore[attr-defined]  # the next epoch counts anew
-        return {"batches": in_epoch, "balance": self.balance.state()}
+        return {"batches": in_epoch, "balance": self.balance.state(self)}  # type: ignore[arg-type]
 
     def load_measuring_state(self, state: Mapping) -> None:
         """Go on as the model did that `measuring_state` is of."""

@@ -81,7 +81,6 @@ def adopt(
     model = TASKS[task].build_model(args)
     new = adopt_weights(model, trained)
     difference = largest_difference(trained, model, task, names_of_conditions(config), config.get("input_size"))
-    output_dir.mkdir(parents=True, exist_ok=True)
     copy_files(config, model_dir, output_dir)
     checkpoint.save(model.state_dict(), output_dir / weights.name)
     save(config, output_dir / "config.yaml")

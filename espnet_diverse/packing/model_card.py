@@ -3,6 +3,7 @@
 It contains only what the files of the run state and what the user adds.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -172,10 +173,12 @@ def _scores(model_dir: Path) -> Iterator[tuple[str, dict[str, dict]]]:
 def _results(scores: Mapping[str, Mapping]) -> str:
     """One row for each set and metric, and for each language, direction or domain in the set."""
     lines = []
+    several = len({folder.partition("/")[0] for folder in scores}) > 1  # the same sets, decoded with other settings
     for folder, metrics in scores.items():
+        title = folder if several else folder.partition("/")[2]
         for metric, groups in metrics.items():
             for row, each in rows_of(groups).items():
-                name = f"{folder.partition('/')[2]} {row}".strip()
+                name = f"{title} {row}".strip()
                 signature = each.get("signature") or ""
                 lines.append(f"| {name} | {metric} | {each['score']:.1f} | {signature.replace('|', ' ')} |\n")
     head = "| set | metric | score | signature |\n|---|---|---|---|\n"
@@ -190,7 +193,7 @@ def _commands(model_dir: Path, scores: Mapping[str, Mapping]) -> str:
     shown = [
         command
         for stage, command in stages
-        if stage in ("stats", "train") or any(f"/{folder}" in command for folder in scores)
+        if stage in ("stats", "train") or any(re.search(rf"/{re.escape(each)}(?![\w.-])", command) for each in scores)
     ]
     return "".join(["```sh\n", *(f"{command}\n" for command in shown), "```\n"]) if shown else ""
 
@@ -202,7 +205,11 @@ def _text(path: Path | None) -> str:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path}: cannot be read as text ({error}); give a Markdown file with results") from error
-    return "".join(f"{'##' if line.startswith('#') else ''}{line}\n" for line in lines)
+    code, text = False, ""
+    for line in lines:
+        code ^= line.startswith("```")
+        text += f"{'##' if line.startswith('#') and not code else ''}{line}\n"
+    return text
 
 
 def _table(rows: Mapping[str, str]) -> str:

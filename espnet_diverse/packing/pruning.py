@@ -63,7 +63,6 @@ def prune(
     weights = find_weights(model_dir, model_file, task)
     model, _ = load_model(model_dir, weights, task=task)
     prune_model(model, conditions)
-    output_dir.mkdir(parents=True, exist_ok=True)
     copy_files(config, model_dir, output_dir)
     checkpoint.save(model.state_dict(), output_dir / weights.name)
     save(pruned_config(config, model), output_dir / "config.yaml")

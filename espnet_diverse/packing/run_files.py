@@ -14,11 +14,17 @@ _VOCABULARY = ("tokens.txt", "tokens.yaml", "bpe.model", "tokenizer.json")
 def copy_files(config: dict, model_dir: Path, output_dir: Path) -> None:
     """Copy the files that loading the model needs, and change `config` to the copies.
 
+    What `output_dir` has of another model is removed first: weights in the other format, say, would be taken for those
+    that are written now. Hidden files stay.
+
     Args:
         config: Configuration of the run, as `read_config` returns it.
         model_dir: Directory of the run.
-        output_dir: Directory of the copy.
+        output_dir: Directory of the copy, which `data.targets.check_prepared` has let through; it need not exist.
     """
+    output_dir.mkdir(parents=True, exist_ok=True)
+    for path in output_dir.glob("[!.]*"):
+        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
     for folder in (model_dir, model_dir / "src_tokens"):
         for name in _VOCABULARY:
             if (folder / name).is_file():

@@ -51,8 +51,8 @@ def average(model_dir: str | Path, metric: str | None = None, number: int = 5) -
     stats = state["reporter"]["stats"]
     path, ranked = model_dir / f"{metric}.ave.pth", _ranked(stats, metric, modes[metric])
     if 0 < len(ranked) < number:
-        said = "%s: the run has %d epochs with a finite %s, fewer than the %d that are asked for; averaging these"
-        logging.warning(said, path, len(ranked), metric, number)
+        said = "%s: %d of the %d epochs that are asked for: the run has no more with a finite %s; averaging these"
+        logging.warning(said, path, len(ranked), number, metric)
     _write_average(model_dir, ranked[:number], path)
     return path
 
@@ -108,7 +108,8 @@ def _mean(files: list[Path]) -> dict[str, Tensor]:
     total: dict[str, Tensor] = {}
     number = 0
     for file, state in _sound(files):
-        if total and state.keys() != total.keys():
+        shapes = {name: tensor.shape for name, tensor in state.items()}
+        if total and shapes != {name: tensor.shape for name, tensor in total.items()}:
             raise ModelError(f"{file}: its parameters differ from those of {files[0].name}; the runs were mixed")
         number += 1
         for name, tensor in state.items():

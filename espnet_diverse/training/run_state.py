@@ -19,12 +19,12 @@ import torch
 from espnet2.train.reporter import Average, Reporter, SubReporter, WeightedAverage
 from torch import nn
 
-from espnet_diverse.attention.update_counter import count_update_of_checkpoint
+from espnet_diverse.attention.update_counter import set_updates_behind, updates_behind
 from espnet_diverse.errors import TrainingError
 from espnet_diverse.nets.models import Diverse
 from espnet_diverse.training import checkpoint
 
-_POSITION, _RATES, _MEASURING = "within_epoch", "base_learning_rates", "measuring"
+_POSITION, _RATES, _MEASURING, _BEHIND = "within_epoch", "base_learning_rates", "measuring", "updates_behind"
 
 
 @dataclass(frozen=True)
@@ -70,12 +70,13 @@ class RunState:
         self._rates = [[_base_rate(group) for group in optimizer.param_groups] for optimizer in optimizers]
         self._position: Position | None = None
         self._resumed = False
+        self._behind: list[bool] | None = None
 
     def save(self, state: Mapping, path: str | Path) -> None:
         """Save what ESPnet saves: two generations of the checkpoint, and other files as they are."""
         path = Path(path)
         if path.name == checkpoint.CHECKPOINT:
-            own = {_RATES: self._rates}
+            own: dict[str, Any] = {_RATES: self._rates, _BEHIND: updates_behind(self.model)}
             if isinstance(self.model, Diverse):
                 own[_MEASURING] = self.model.measuring_state()
             checkpoint.save({**state, **own}, path, former=path.with_name(checkpoint.PREVIOUS))
@@ -111,7 +112,7 @@ class RunState:
         measuring = state.pop(_MEASURING, None)  # which former checkpoints lack
         if measuring and isinstance(self.model, Diverse):
             self.model.load_measuring_state(measuring)
-        self._resumed = True
+        self._resumed, self._behind = True, state.pop(_BEHIND, None)
         if position:
             self._position = Position(**position)
             return state
@@ -123,8 +124,10 @@ class RunState:
     def take_position(self, epoch: int) -> Position | None:
         """The position from which `epoch` goes on, once; None if it begins anew."""
         position, self._position = self._position, None
-        if self._resumed and (position is None or position.updated or epoch > 1):
-            count_update_of_checkpoint(self.model)
+        if self._resumed and self._behind is not None:
+            set_updates_behind(self.model, self._behind)
+        elif self._resumed and (position is None or position.updated or epoch > 1):  # of a former checkpoint
+            set_updates_behind(self.model, True)
         self._resumed = False
         return position if position and position.epoch == epoch else None
 

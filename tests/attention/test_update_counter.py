@@ -1,14 +1,17 @@
 """Counting optimizer updates from inside a module."""
 
+import copy
+
 import pytest
 import torch
 
 from espnet_diverse.attention.update_counter import (
     UpdateCounter,
-    count_update_of_checkpoint,
     counters_by_share,
     is_share,
+    set_updates_behind,
     set_updates_of_run,
+    updates_behind,
 )
 
 
@@ -87,5 +90,42 @@ def test_the_first_update_counts_although_a_checkpoint_was_loaded_before_the_nex
         resumed = UpdateCounter()
         resumed.load_state_dict(straight.state_dict())
         if updates:
-            count_update_of_checkpoint(resumed)
+            set_updates_behind(resumed, True)
         assert float(resumed(weight.clone())) == float(straight(weight)) == expected
+
+
+class Counting(torch.nn.Module):
+    """A parameter and the counter of its updates."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight, self.updates = torch.nn.Parameter(torch.zeros(1)), UpdateCounter()
+
+    def forward(self):
+        return float(self.updates(self.weight))
+
+    def update(self):
+        with torch.no_grad():
+            self.weight.add_(1)
+
+
+def copied_state(model):
+    """A model that goes on from a checkpoint."""
+    loaded = Counting()
+    loaded.load_state_dict(model.state_dict())
+    set_updates_behind(loaded, updates_behind(model))
+    return loaded
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, copied_state])
+@pytest.mark.parametrize("events", ["", "f", "fu", "fuf", "fuff", "fufu", "ffuufu", "fufuf", "u", "uf"])
+def test_a_copy_counts_what_its_original_would(events, copied):
+    """After forward passes (f) and updates (u) in any order; some passes and updates later, both counts are equal."""
+    model = Counting()
+    for event in events:
+        model() if event == "f" else model.update()
+    other = copied(copied(model))
+    for _ in range(3):
+        assert other() == model()
+        for each in (model, other):
+            each.update()

@@ -1,6 +1,8 @@
 """average: the file that it reads and the one that it writes."""
 
 import shutil
+import subprocess
+import sys
 
 import yaml
 
@@ -49,3 +51,12 @@ def test_before_training_accuracy_is_expected(tmp_path, parse):
     assert module.outputs(args) == [tmp_path / "valid.acc.ave.pth"]
     (tmp_path / "config.yaml").write_text("[")
     assert module.outputs(args) == [tmp_path / "valid.acc.ave.pth"]
+
+
+def test_a_warning_is_shown_with_the_name_of_the_command(tiny_run, tmp_path):
+    """In a process of its own: pytest has handlers of log records, and then the program adds none."""
+    folder = shutil.copytree(tiny_run.model_dir, tmp_path / "exp", symlinks=True)
+    command = [sys.executable, "-m", "espnet_diverse", "average", str(folder)]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True)
+    said = "2 of the 5 epochs that are asked for: the run has no more with a finite valid.acc; averaging these"
+    assert shown.stderr == f"espnet-diverse average: {folder / 'valid.acc.ave.pth'}: {said}\n"

@@ -170,3 +170,11 @@ def test_only_one_process_writes_a_directory(tmp_path):
     assert (target / "file").read_text() == "own"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "train"]
     assert other(link).returncode == 0 and (target / "file").read_text() == "other"
+
+
+@pytest.mark.parametrize("name", [".", "..", "/"])
+def test_the_working_directory_is_not_replaced(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(DataError, match="would be replaced as a whole"), staged_directory(Path(name)):
+        raise AssertionError("is not reached")
+    assert not list(tmp_path.iterdir())

@@ -207,6 +207,8 @@ def test_espnets_initialisation_keeps_fresh_adapters_without_effect():
             "adapter has no option 'size'; known: by conditions combinations bottleneck freeze_base",
         ),
         (BY_LANGUAGE | {"bottleneck": 0}, "adapter.bottleneck is 0; give at least 1"),
+        (BY_LANGUAGE | {"bottleneck": -1}, "adapter.bottleneck is -1; give at least 1"),
+        (BY_LANGUAGE | {"bottleneck": "8"}, "bottleneck '8' is not a number"),
         (BY_LANGUAGE | {"bottleneck": 2.5}, "bottleneck 2.5 is not a whole number"),
         (BY_LANGUAGE | {"bottleneck": "256"}, "bottleneck '256' is not a number"),
         (BY_LANGUAGE | {"freeze_base": "no"}, "freeze_base 'no' is neither true nor false"),

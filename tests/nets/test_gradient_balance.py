@@ -59,16 +59,19 @@ def test_ratios_are_those_of_the_first_batch_after_each_so_many_updates(accumula
     assert "gradient_kl" not in model(SLOPE)[1]
 
 
+@pytest.mark.parametrize("accumulated", [1, 2])
 @pytest.mark.parametrize("stopped", [0, 1, 2, 3])
-def test_counting_goes_on_from_a_checkpoint(stopped):
-    straight = DiversePlain(balance_interval=3)
-    expected = ratios_of(straight, 1, torch.optim.SGD(straight.parameters(), lr=0.1), [1] * 7)
-    first, second = DiversePlain(balance_interval=3), DiversePlain(balance_interval=3)
-    seen = ratios_of(first, 1, torch.optim.SGD(first.parameters(), lr=0.1), [1] * stopped)
+def test_counting_goes_on_from_a_checkpoint(stopped, accumulated):
+    """With 2 batches an update and an odd number of them before the checkpoint, the last is followed by no update."""
+    straight, first, second = (DiversePlain(balance_interval=3) for _ in range(3))
+    optimizers = [torch.optim.SGD(model.parameters(), lr=0.1) for model in (straight, first, second)]
+    epochs = [1] * stopped, [1] * (7 * accumulated - stopped)
+    expected = [ratio for epoch in epochs for ratio in ratios_of(straight, accumulated, optimizers[0], epoch)]
+    seen = ratios_of(first, accumulated, optimizers[1], epochs[0])
     second.load_measuring_state(first.measuring_state())
     second.load_state_dict(first.state_dict())
-    seen += ratios_of(second, 1, torch.optim.SGD(second.parameters(), lr=0.1), [1] * (7 - stopped))
-    assert seen == expected and expected.count(None) == 4
+    seen += ratios_of(second, accumulated, optimizers[2], epochs[1])
+    assert seen == expected and expected.count(None) == 7 * accumulated - 3
 
 
 def test_counting_begins_anew_from_a_checkpoint_that_counts_batches():

@@ -144,6 +144,7 @@ def test_paths_of_the_machine_that_trained_are_left_out(tmp_path):
     config = CONFIG | {"non_linguistic_symbols": "/dev/zero", "init_param": ["/dev/zero"], "train_shape_file": ["/x"]}
     config = yaml.safe_load((unpacked(archive_of(tmp_path / "model.zip", config=config)) / "config.yaml").read_text())
     assert (config["non_linguistic_symbols"], config["init_param"], config["train_shape_file"]) == (None, [], [])
+    assert config.keys() == {*CONFIG, "task", "non_linguistic_symbols", "init_param", "train_shape_file"}
 
 
 NGRAM = {**META, "files": META["files"] | {"ngram_file": "exp/4gram.bin"}}

@@ -1,6 +1,7 @@
 """The model card: what the run's files and the user say, and nothing else."""
 
 import json
+import shutil
 
 import pytest
 import yaml
@@ -91,13 +92,42 @@ def test_what_the_run_knows(run):
 
 
 def test_what_the_user_adds(run, tmp_path):
-    (tmp_path / "RESULTS.md").write_text("# Results\n\n12.3 by `./run.sh`\n")
+    code = "```sh\n# with two GPUs\n./run.sh --ngpu 2\n```\n"
+    (tmp_path / "RESULTS.md").write_text(f"# Results\n\n12.3 by `./run.sh`\n{code}## More\n")
     given = {"name": "Greek and Spanish", "license": "apache-2.0", "languages": ["ell"], "datasets": ["mTEDx"]}
     matter, title, sections = made(run, Facts(**given, data="Talks of 150 hours.", results=tmp_path / "RESULTS.md"))
     assert (matter["license"], matter["language"], matter["datasets"]) == ("apache-2.0", ["ell"], ["mTEDx"])
     assert title.startswith("# Greek and Spanish\n")
     assert sections["Data"].strip() == "Talks of 150 hours."
-    assert sections["More results"].startswith("### Results\n")
+    assert sections["More results"] == f"### Results\n\n12.3 by `./run.sh`\n{code}#### More\n"
+
+
+def test_what_an_attention_or_a_score_lacks_is_left_out_of_its_row(run):
+    none = {"core": "sma", "selection": None, "n_clusters_z": 4}
+    config = CONFIG | {"decoder_conf": {"attention": none, "cross_attention": {"selection": {"strategy": "static"}}}}
+    overall = {"overall": {"score": 7.0, "signature": None}, "rows": {}, "averages": {}}
+    (run / "decode" / "test" / "score.json").write_text(json.dumps({"metrics": {"wer": overall}}))
+    matter, _, sections = made(run, config=config)
+    assert matter["tags"][2:] == ["sdma", "sma", "softmax"]
+    assert sections["Model"].splitlines()[6:8] == [
+        "| decoder attention | sma, n_clusters_z 4 |",
+        "| decoder cross-attention | softmax, head selection static |",
+    ]
+    assert sections["Results"].splitlines()[2:] == ["| test | wer | 7.0 |  |"]
+
+
+def test_sets_that_were_decoded_twice_are_told_apart(run):
+    shutil.copytree(run / "decode", run / "decode_lm")
+    results = made(run)[2]["Results"].splitlines()
+    assert [line for line in results if "CER" in line and "el" not in line] == [
+        f"| {folder}/test | cer | 12.3 | CER jiwer:4 |" for folder in ("decode", "decode_lm")
+    ]
+
+
+def test_commands_of_sets_without_scores_are_left_out(run):
+    other = "decode\tespnet-diverse decode --model_dir exp/run --output_dir exp/run/decode/test{}\n"
+    (run / "plan.tsv").write_text(PLAN + "".join(map(other.format, ("2", "-other", "_short", ".clean"))))
+    assert sum("decode/test" in line for line in made(run)[2]["Commands"].splitlines()) == 2
 
 
 def test_what_nobody_knows_is_left_out(tmp_path):

@@ -1,5 +1,6 @@
 """Pruning: the model of one language equals the multilingual one, and ESPnet loads it by itself."""
 
+import shutil
 import subprocess
 import sys
 
@@ -142,6 +143,25 @@ def test_the_command_copies_what_loading_takes(tmp_path, capsys):
         assert (output_dir / name).read_bytes() == (model_dir / name).read_bytes()
     written = yaml.safe_load((output_dir / "config.yaml").read_text())
     assert written["normalize_conf"]["stats_file"] == str(output_dir / "stats.npz")
+
+
+def test_nothing_of_the_model_that_was_there_before_is_used(tmp_path):
+    """Weights in ESPnet's format come before safetensors, and were those of the other language."""
+    model_dir, output_dir = write_model(tmp_path / "exp", ["heads/group"], POOL), tmp_path / "pruned"
+    whole, _ = load_model(model_dir)
+    (model_dir / "src_tokens").mkdir()
+    (model_dir / "src_tokens" / "tokens.txt").touch()
+    prune(model_dir, output_dir, {"lang": "de"})
+    (output_dir / ".notes").touch()
+    weights = model_dir / "valid.acc.ave.pth"
+    checkpoint.save(checkpoint.load(weights), weights.with_suffix(".safetensors"))
+    weights.unlink()
+    shutil.rmtree(model_dir / "src_tokens")
+    prune(model_dir, output_dir, {"lang": "el"})
+    expected = logits(whole, indices(lang="el", tgtlang="el"))
+    torch.testing.assert_close(logits(load_model(output_dir)[0], {}), expected, atol=1e-10, rtol=1e-10)
+    there = {".notes", ".prepared.json", "config.yaml", "valid.acc.ave.safetensors"}
+    assert {path.name for path in output_dir.iterdir()} == there
 
 
 def test_a_model_of_translation_keeps_its_ctc_weight_under_espnets_name(tmp_path):

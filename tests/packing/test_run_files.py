@@ -43,6 +43,12 @@ def test_a_model_of_espnet_gets_vocabularies_in_the_order_of_its_tokens(tmp_path
     assert Vocabulary.load(tmp_path / "copy" / "src_tokens").encode("dab") == [5, 3, 4]
 
 
+def test_a_vocabulary_that_is_there_stays(tmp_path):
+    Vocabulary.train(["xyz"], "char").save(tmp_path)
+    make_vocabularies({"token_type": "char", "token_list": CHARACTERS}, tmp_path)
+    assert Vocabulary.load(tmp_path).tokens[2:-1] == tuple("xyz")
+
+
 @pytest.mark.parametrize("kind", ["word", "phn", None])
 def test_tokens_of_other_kinds_have_no_vocabulary(tmp_path, kind):
     make_vocabularies({"token_type": kind, "token_list": CHARACTERS}, tmp_path)

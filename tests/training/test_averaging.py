@@ -46,7 +46,7 @@ def test_fewer_epochs_than_asked_for_are_averaged_with_a_warning(model_dir, capl
     averaging.average(model_dir, "valid.acc", 4)
     assert not caplog.records
     assert checkpoint.load(averaging.average(model_dir, "valid.acc", 10))["w"] == parameter(1, 2, 3, 4)
-    assert "the run has 4 epochs with a finite valid.acc, fewer than the 10 that are asked for" in caplog.text
+    assert "4 of the 10 epochs that are asked for: the run has no more with a finite valid.acc; " in caplog.text
 
 
 def test_of_equal_epochs_the_earlier_is_better_as_for_espnet(model_dir):
@@ -119,8 +119,11 @@ def test_no_epoch_left(model_dir):
         averaging.average(model_dir)
 
 
-def test_epochs_of_different_models(model_dir):
-    checkpoint.save({"v": torch.ones(1)}, model_dir / "4epoch.pth")
+@pytest.mark.parametrize(
+    "other", [{"v": torch.ones(1)}, {"w": torch.ones(3), "count": torch.tensor(4)}], ids=["names", "shapes"]
+)
+def test_epochs_of_different_models(model_dir, other):
+    checkpoint.save(other, model_dir / "4epoch.pth")
     with pytest.raises(ModelError, match=r"4epoch\.pth: its parameters differ from those of 2epoch\.pth"):
         averaging.average(model_dir, "valid.acc", 2)
 

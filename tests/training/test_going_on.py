@@ -166,3 +166,21 @@ def test_a_kill_before_the_weights_of_the_last_epoch_loses_nothing(tiny_run, str
         (copy / name).unlink()
     assert train(tiny_run, copy, *MANY) == 0
     assert same_weights(straight, copy)
+
+
+def test_batches_after_the_last_update_of_an_epoch_count_no_update_in_the_run_that_goes_on(tiny_run, tmp_path):
+    """Of 6 batches, 4 an update, the last two see the update and make none; the next epoch begins with no other."""
+    left = ["batch_size=2", "accum_grad=4", "keep_nbest_models=1", "model_conf.balance_interval=2"]
+    assert train(tiny_run, tmp_path / "straight", *left, "max_epoch=3") == 0
+    for epochs in (1, 2, 3):
+        assert train(tiny_run, tmp_path / "exp", *left, f"max_epoch={epochs}", allow=["max_epoch"]) == 0
+    state = checkpoint.load(tmp_path / "exp" / checkpoint.CHECKPOINT)
+    expected = checkpoint.load(tmp_path / "straight" / checkpoint.CHECKPOINT)
+    counts = [name for name in expected["model"] if name.endswith("updates.count")]
+    assert counts and all(expected["model"][name] == 3 for name in counts)
+    assert all(torch.equal(state["model"][name], expected["model"][name]) for name in expected["model"])
+    ratios = [
+        {epoch: "gradient_kl_z" in phases["train"] for epoch, phases in each["reporter"]["stats"].items()}
+        for each in (state, expected)
+    ]
+    assert ratios == [{1: True, 2: True, 3: False}] * 2  # before the first update, and after the second one

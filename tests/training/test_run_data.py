@@ -1,5 +1,6 @@
 """Data and vocabularies of a run, and directories that ESPnet would misread."""
 
+import shutil
 from pathlib import Path
 
 import kaldiio
@@ -48,6 +49,21 @@ def test_directories_that_espnet_would_misread_are_refused(train_dir):
     (train_dir / "train-05.wav").write_bytes(2 * encoded(1.0, **OGG))
     with pytest.raises(DataError, match=r"train-05\.wav: training does not read concatenated ogg; convert it with"):
         check_data(train_dir, tables, 16_000)
+
+
+def test_several_words_and_white_space_in_paths_are_read_as_by_espnet(tiny_run, train_dir, tmp_path):
+    folder = shutil.copytree(train_dir, tmp_path / "of two words")
+    for table, separator, between in (("wav.scp", " ", ""), ("text", "\t", " and ")):
+        lines = [line.split(maxsplit=1) for line in (train_dir / table).read_text().splitlines()]
+        if between:
+            content = [f"{name}{separator}{value}{between}{value}\n" for name, value in lines]
+        else:
+            content = [f"{name} {folder / name}.wav\n" for name, _ in lines]
+        (folder / table).write_text("".join(content))
+    check_data(folder, [folder / "wav.scp", folder / "text"], 16_000)
+    (folder / "wav.scp").write_text(f"train-00 {folder / 'x.ark'}:9\n")
+    data = RunData(folder, tiny_run.valid_dir, tiny_run.tokens_dir)
+    assert data.files({}, "train")[0] == (folder / "wav.scp", "speech", "kaldi_ark")
 
 
 def test_a_relative_directory_is_checked_as_well(train_dir, monkeypatch):

@@ -7,6 +7,7 @@ import pytest
 import torch
 from espnet2.train.reporter import Reporter, SubReporter
 
+from espnet_diverse.attention.update_counter import UpdateCounter
 from espnet_diverse.errors import TrainingError
 from espnet_diverse.training import checkpoint
 from espnet_diverse.training.run_state import (
@@ -80,6 +81,25 @@ def test_a_position_is_saved_with_the_epochs_before_and_taken_once(tmp_path):
     again.load(tmp_path / checkpoint.CHECKPOINT, "cpu")
     assert again.take_position(3) is None
     assert not list(tmp_path.glob("*epoch.pth"))
+
+
+@pytest.mark.parametrize(
+    ("epoch", "updated", "expected"), [(1, False, 0), (1, True, 1), (2, False, 1), (2, True, 1), (None, None, 1)]
+)
+def test_a_former_checkpoint_is_taken_for_one_after_an_update_unless_none_was_made(tmp_path, epoch, updated, expected):
+    """It does not say whether that was counted; between epochs, where it has no position, there was one."""
+    state = state_of(tmp_path)
+    state.model = torch.nn.ModuleList([torch.nn.Linear(1, 1), UpdateCounter()])
+    path = tmp_path / checkpoint.CHECKPOINT
+    state.save_position(Position(epoch or 1, 3, 7, updated, {}, [generator_states()]))
+    former = checkpoint.load(path)
+    assert former.pop("updates_behind") == [False]
+    if epoch is None:
+        del former["within_epoch"]
+    checkpoint.save(former, path)
+    state.model.load_state_dict(state.load(path, "cpu")["model"])
+    state.take_position(epoch or 1)
+    assert float(state.model[1](state.model[0].weight)) == expected
 
 
 def test_training_on_a_cpu_leaves_the_gpus_of_the_machine_alone(monkeypatch):
