@@ -130,6 +130,8 @@ def arguments(argv: list[str] | None) -> argparse.Namespace:
     args = results.parsed(parser, argv)
     if len({one is None for one in (args.train_dir, args.tokens_dir, args.stats_dir)}) == 2:
         parser.error("--train_dir, --tokens_dir and --stats_dir go together")
+    if args.products and args.device != "cpu":
+        parser.error("--products measures operations of a CPU; leave out --device")
     return args
 
 

@@ -47,9 +47,13 @@ def test_without_a_corpus_the_sentences_are_random(tiny_translation, tmp_path, c
     assert all(one["amount"] > 100 for one in row["measured"].values())
 
 
-def test_the_folders_of_a_corpus_go_together(capsys):
+def test_options_that_do_not_go_together_are_refused(capsys, monkeypatch):
     import translation
 
     with pytest.raises(SystemExit, match="2"):
         translation.main(["--train_dir", "data/train"])
     assert "--train_dir, --tokens_dir and --stats_dir go together" in capsys.readouterr().err
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    with pytest.raises(SystemExit, match="2"):
+        translation.main(["--products", "--device", "cuda"])
+    assert "--products measures operations of a CPU; leave out --device" in capsys.readouterr().err
