@@ -82,9 +82,9 @@ def adopt(
     new = adopt_weights(model, trained)
     difference = largest_difference(trained, model, task, names_of_conditions(config), config.get("input_size"))
     copy_files(config, model_dir, output_dir)
+    mark_prepared(output_dir, "adopt", later=[weights.name, "config.yaml"])  # first, so that it can be run again
     checkpoint.save(model.state_dict(), output_dir / weights.name)
     save(config, output_dir / "config.yaml")
-    mark_prepared(output_dir, "adopt")
     return Adopted(output_dir / weights.name, new, difference)
 
 

@@ -64,9 +64,9 @@ def prune(
     model, _ = load_model(model_dir, weights, task=task)
     prune_model(model, conditions)
     copy_files(config, model_dir, output_dir)
+    mark_prepared(output_dir, "prune", later=[weights.name, "config.yaml"])  # first, so that it can be run again
     checkpoint.save(model.state_dict(), output_dir / weights.name)
     save(pruned_config(config, model), output_dir / "config.yaml")
-    mark_prepared(output_dir, "prune")
     return output_dir / weights.name
 
 

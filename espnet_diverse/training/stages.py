@@ -148,13 +148,15 @@ def train(
     tables = resumption.digests(filled)
     with run_lock(output_dir) as lock:
         changed: list[str] = []
+        sound: Path | None = None
         if not restart and resumption.is_resumed(output_dir):
             changed = resumption.check_settings(config, output_dir, allow_changed)
             resumption.check_unchanged(output_dir, tables, tokens, statistics, allow_changed)
             sound = _sound_checkpoint(filled, data, tokens, statistics, output_dir)
-            sound.replace(output_dir / CHECKPOINT)  # where ESPnet looks for it
         if statistics:
             check_features(statistics, filled)
+        if sound is not None:
+            sound.replace(output_dir / CHECKPOINT)  # where ESPnet looks for it
         lock.sign()
         _sweep(output_dir, restart)
         tokens.save(output_dir)
