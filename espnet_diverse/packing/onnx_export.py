@@ -13,7 +13,7 @@ import logging
 import tempfile
 import warnings
 from argparse import Namespace
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from types import ModuleType
 
@@ -30,6 +30,7 @@ from espnet_diverse.onnx_runtime import import_onnxruntime
 from espnet_diverse.scope import scope
 
 OPSET = 17
+_FRAMES = 64  # of the example that the graph is made with
 _ENCODERS = (TransformerEncoder, ConformerEncoder, EBranchformerEncoder)
 _INPUTS = {"features": {0: "batch", 1: "frames"}, "lengths": {0: "batch"}}
 _OUTPUTS = {
@@ -97,6 +98,7 @@ def export(model: nn.Module, args: Namespace, output: Path, conditions: Mapping[
     output.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".export", dir=output.parent) as folder:
         path = Path(folder, "model.onnx")
+        _check(net, ids, features, missing=known_conditions(model).names.keys() - ids)
         _trace(net, ids, features, path)
         if int8:
             path = _quantise(path)
@@ -124,7 +126,7 @@ def _condition_ids(model: nn.Module, conditions: Mapping[str, str]) -> dict[str,
     for condition, names in known_conditions(model).names.items():
         name = conditions.get(condition, conditions.get("lang") if condition == "tgtlang" else None)
         if name is None:
-            continue  # tracing fails where the encoder needs it
+            continue  # `_check` fails where the encoder needs it
         if name not in names:
             raise ConfigError(f"{CONDITIONS[condition].option} {name} is unknown; this model knows: {' '.join(names)}")
         ids[condition] = torch.tensor([names.index(name)])
@@ -132,18 +134,29 @@ def _condition_ids(model: nn.Module, conditions: Mapping[str, str]) -> dict[str,
 
 
 @torch.no_grad()
-def _trace(net: EncoderCTC, ids: Mapping[str, Tensor], features: int, path: Path) -> None:
-    example = torch.zeros(2, 64, features), torch.tensor([64, 50])
-    with scope(ids, keep_attention=True, collect=False), warnings.catch_warnings():
+def _check(net: EncoderCTC, ids: Mapping[str, Tensor], features: int, missing: Collection[str]) -> None:
+    """Compute the example of the graph; `missing` are conditions of the model that have no index."""
+    with scope(ids, keep_attention=True, collect=False):
         try:
-            net(*example)
-        except ValueError as error:  # of a missing condition
+            net(*_example(features))
+        except ValueError as error:
+            if not missing:
+                raise ModelError(f"a model that fails on {_FRAMES} frames cannot be exported: {error}") from error
             todo = "give it by --language, --target_language or --domain"
             raise ConfigError(f"the graph is for one language or domain: {error}; {todo}") from error
+
+
+def _example(features: int) -> tuple[Tensor, Tensor]:
+    return torch.zeros(2, _FRAMES, features), torch.tensor([_FRAMES, _FRAMES - 14])
+
+
+@torch.no_grad()
+def _trace(net: EncoderCTC, ids: Mapping[str, Tensor], features: int, path: Path) -> None:
+    with scope(ids, keep_attention=True, collect=False), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the tracer, about sizes that are constants by intent
         torch.onnx.export(
             net,
-            example,
+            _example(features),
             path,
             dynamo=False,  # the newer exporter makes sizes constant that select a code path
             opset_version=OPSET,

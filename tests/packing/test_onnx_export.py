@@ -127,6 +127,8 @@ def test_what_cannot_be_exported(tmp_path, monkeypatch):
     model.preencoder = torch.nn.Linear(1, 1)
     refused(model, "a model with a preencoder cannot be exported")
     refused(Model(memory={"kind": "xl"}), "an encoder with a memory cannot be exported; the graph would hold for one")
+    short = {"core": "linformer", "compressed_length": 4, "max_length": 8}
+    refused(Model(attention=short), "fails on 64 frames cannot be exported: .*at most 8 positions, and 15 are needed")
     monkeypatch.setitem(sys.modules, "onnx", None)
     with pytest.raises(ConfigError, match=r"ONNX needs onnx; install it: pip install 'espnet_diverse\[onnx\]'"):
         export(Model(), arguments(), tmp_path / "model.onnx", {})
