@@ -15,15 +15,15 @@ from torch import Tensor, nn
 
 from espnet_diverse.attention import MultiHeadAttention
 from espnet_diverse.attention.learned_selection import LearnedSelection
-from espnet_diverse.data.targets import check_prepared, mark_prepared
+from espnet_diverse.data.targets import check_prepared
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.nets import DECODERS, ENCODERS, LANGUAGE_MODELS
 from espnet_diverse.nets.start_tag import TaggedEmbedding
 from espnet_diverse.packing.comparison import largest_difference
-from espnet_diverse.packing.run_files import copy_files
-from espnet_diverse.training import checkpoint, espnet_command
+from espnet_diverse.packing.run_files import write_model
+from espnet_diverse.training import espnet_command
 from espnet_diverse.training.condition_names import fill_in, names_of_conditions
-from espnet_diverse.training.config import Config, save
+from espnet_diverse.training.config import Config
 from espnet_diverse.training.model_files import find_weights
 from espnet_diverse.training.tasks import TASKS, load_model, read_config
 
@@ -81,10 +81,7 @@ def adopt(
     model = TASKS[task].build_model(args)
     new = adopt_weights(model, trained)
     difference = largest_difference(trained, model, task, names_of_conditions(config), config.get("input_size"))
-    copy_files(config, model_dir, output_dir)
-    mark_prepared(output_dir, "adopt", later=[weights.name, "config.yaml"])  # first, so that it can be run again
-    checkpoint.save(model.state_dict(), output_dir / weights.name)
-    save(config, output_dir / "config.yaml")
+    write_model(model, config, model_dir, output_dir / weights.name, "adopt")
     return Adopted(output_dir / weights.name, new, difference)
 
 

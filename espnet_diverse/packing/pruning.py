@@ -15,18 +15,16 @@ from torch import nn
 
 from espnet_diverse.attention import MultiHeadAttention
 from espnet_diverse.conditions import CONDITIONS
-from espnet_diverse.data.targets import check_prepared, mark_prepared
+from espnet_diverse.data.targets import check_prepared
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.nets import DECODERS, ENCODERS, LANGUAGE_MODELS
 from espnet_diverse.nets.condition_rows import ConditionRows
 from espnet_diverse.nets.start_tag import TaggedEmbedding
 from espnet_diverse.nets.subsampling import GATED
 from espnet_diverse.option_checks import with_present_names
-from espnet_diverse.packing.run_files import copy_files
+from espnet_diverse.packing.run_files import write_model
 from espnet_diverse.scope import scope
-from espnet_diverse.training import checkpoint
 from espnet_diverse.training.condition_names import names_of_conditions
-from espnet_diverse.training.config import save
 from espnet_diverse.training.model_files import find_weights
 from espnet_diverse.training.tasks import load_model, read_config
 
@@ -63,10 +61,7 @@ def prune(
     weights = find_weights(model_dir, model_file, task)
     model, _ = load_model(model_dir, weights, task=task)
     prune_model(model, conditions)
-    copy_files(config, model_dir, output_dir)
-    mark_prepared(output_dir, "prune", later=[weights.name, "config.yaml"])  # first, so that it can be run again
-    checkpoint.save(model.state_dict(), output_dir / weights.name)
-    save(pruned_config(config, model), output_dir / "config.yaml")
+    write_model(model, pruned_config(config, model), model_dir, output_dir / weights.name, "prune")
     return output_dir / weights.name
 
 

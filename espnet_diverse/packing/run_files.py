@@ -1,14 +1,35 @@
-"""The files beside the weights that a run needs: vocabularies and statistics of the features."""
+"""The directory of a model made from a run: weights, configuration, vocabularies and statistics of the features."""
 
 import shutil
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from torch import nn
+
+from espnet_diverse.data.targets import mark_prepared
 from espnet_diverse.errors import UserError
+from espnet_diverse.training import checkpoint
+from espnet_diverse.training.config import save
 from espnet_diverse.vocabulary import Vocabulary
 
 _VOCABULARY = ("tokens.txt", "tokens.yaml", "bpe.model", "tokenizer.json")
+
+
+def write_model(model: nn.Module, config: dict, model_dir: Path, weights: Path, command: str) -> None:
+    """Write the directory of a model with the mark of the command that makes it.
+
+    Args:
+        model: The model.
+        config: Its configuration, which is changed as by `copy_files`.
+        model_dir: Directory of the run that it is made from.
+        weights: File to write the weights to, in the directory of the model, see `copy_files`.
+        command: The command.
+    """
+    copy_files(config, model_dir, weights.parent)
+    mark_prepared(weights.parent, command, later=[weights.name, "config.yaml"])  # first: after a kill it can run again
+    checkpoint.save(model.state_dict(), weights)
+    save(config, weights.parent / "config.yaml")
 
 
 def copy_files(config: dict, model_dir: Path, output_dir: Path) -> None:

@@ -179,19 +179,11 @@ def test_statistics_of_features_come_along(tiny_run, tmp_path):
     assert load_model(tmp_path / "new")[1].normalize_conf["stats_file"].startswith(str(tmp_path / "new"))
 
 
-def test_after_a_kill_it_can_be_run_again(tmp_path, monkeypatch):
-    class Killed(BaseException):
-        pass
-
-    def killed(*_):
-        raise Killed
-
+def test_after_a_kill_it_can_be_run_again(tmp_path, killed):
     folder, _ = write_espnets(tmp_path / "exp")
     (folder / "tokens.txt").write_text("<blank>\n")  # copied before the weights
-    monkeypatch.setattr(checkpoint, "save", killed)
-    with pytest.raises(Killed):
+    with killed(checkpoint, "save"):
         adopt(folder, tmp_path / "new", merge([]))
-    monkeypatch.undo()
     assert load_model(adopt(folder, tmp_path / "new", merge([])).weights.parent)
 
 
