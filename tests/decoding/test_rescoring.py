@@ -103,14 +103,16 @@ def test_an_utterance_that_is_too_short_for_the_other_model_is_named(tiny_run, t
         other_model(tiny_run, tmp_path).score("a", ["ab"])
 
 
-def test_a_language_model_takes_conditions_from_tables_or_for_all(lm, tmp_path):
+def test_a_language_model_takes_conditions_from_tables_or_for_all(lm, tmp_path, caplog):
     scorer, utterances = Scorer(lm), ["a", "b"]
     scorer.conditions = KnownConditions({"lang": ["de", "en"]})
     with pytest.raises(ConfigError, match="needs the language of each utterance; give --data_dir, or --language"):
         LanguageModel(scorer, utterances, None, {})
     with pytest.raises(DataError, match="--language xx: unknown language; this model knows: de en"):
         LanguageModel(scorer, utterances, None, {"lang": "xx"})
-    assert LanguageModel(scorer, utterances, None, {"lang": "en"}).indices == {"a": {"lang": 1}, "b": {"lang": 1}}
+    given = {"lang": "en", "domain": "news"}
+    assert LanguageModel(scorer, utterances, None, given).indices == {"a": {"lang": 1}, "b": {"lang": 1}}
+    assert caplog.messages == ["--domain news has no effect: no part of this model depends on the domain"]
     (tmp_path / "utt2lang").write_text("a en\nb de\n")
     assert LanguageModel(scorer, utterances, tmp_path, {}).indices == {"a": {"lang": 1}, "b": {"lang": 0}}
 
