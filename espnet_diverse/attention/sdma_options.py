@@ -19,7 +19,8 @@ class SMAOptions(Core.Options):
     Attributes:
         n_clusters_z: Number of clusters of the token mixture (5); each head has a mixture.
         scale_s: s by which tokens and queries are divided before they are clustered (Algorithm 1): a number, or
-            "anneal": from 10 to 1 (section IV-A), as max(10 exp(-gamma_rate t), 1). Released: 1, or 10 throughout.
+            "anneal": from 10 to 1 (section IV-A), as max(10 exp(-gamma_rate t), 1), or in `gamma_updates` updates.
+            Released: 1, or 10 throughout.
         noise_std: Standard deviation of the sampling noise (8): 0.1 as released. The paper prints sigma^2 = 0.01 where
             the standard deviation belongs; 0.01 is the printed value.
         noise_order: "after": the noise is added to clustered tokens (Algorithm 1); "before": the clustering, the mask

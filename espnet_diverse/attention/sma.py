@@ -132,22 +132,22 @@ class SMA(Core):
 
     def gamma(self) -> Tensor:
         """Return the mixing rate (11) at the current number of optimizer updates, (); 0 if the mask is not used."""
-        gamma = gamma_schedule(self._count(), self.options.nu, self._gamma_rate())
+        gamma = gamma_schedule(self._count(), self.options.nu, self._rate(self.options.nu))
         unmasked = self.causal and not self.training and not self.options.decoder_test_mask
         return gamma.new_zeros(()) if unmasked else gamma
 
     def scale(self) -> float | Tensor:
-        """Return s of Algorithm 1; with `scale_s: anneal` it falls from 10 to 1 while gamma grows to 0.9."""
+        """Return s of Algorithm 1; with `scale_s: anneal` it falls from 10 to 1 while gamma with nu 0.9 grows to it."""
         if not isinstance(self.options.scale_s, str):  # the only text that is allowed is "anneal"
             return self.options.scale_s
-        return 10 * (1 - gamma_schedule(self._count(), 0.9, self._gamma_rate()))
+        return 10 * (1 - gamma_schedule(self._count(), 0.9, self._rate(0.9)))
 
-    def _gamma_rate(self) -> float | Tensor:
+    def _rate(self, nu: float) -> float | Tensor:
         """Return the rate of (11): exp(-rate t) is 1 - nu after `gamma_updates`."""
         option = self.options
         if option.gamma_updates is None:
             return option.gamma_rate
-        return -math.log(1 - option.nu) / self.updates.length(option.gamma_updates)
+        return -math.log(1 - nu) / self.updates.length(option.gamma_updates)
 
     def _collect_token_losses(self, heads: Heads, query: Clustering, key: Clustering) -> None:
         scope = current()

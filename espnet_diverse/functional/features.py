@@ -53,10 +53,10 @@ def gaussian(count: int, width: int, orthogonal: bool, generator: torch.Generato
         orthogonal: Whether the rows of each D in turn are orthogonal; each row alone is still ~ N(0, I).
         generator: Source of the draws.
     """
-    rows = torch.randn(count, width, generator=generator)
+    rows = torch.randn(count, width, generator=generator, dtype=torch.float32)
     if not orthogonal:
         return rows
-    squares = torch.randn(-(-count // width), width, width, generator=generator)
+    squares = torch.randn(-(-count // width), width, width, generator=generator, dtype=torch.float32)
     q, r = torch.linalg.qr(squares)
     q = q * r.diagonal(dim1=-2, dim2=-1).sign().unsqueeze(-2)  # uniform over all rotations; LAPACK's Q alone is not
     return q.flatten(0, 1)[:count] * rows.norm(dim=-1, keepdim=True)

@@ -147,7 +147,8 @@ def rbf_kernel(x: Tensor, bandwidth: str | float = "paper") -> tuple[Tensor, Ten
 
 def repulsion_matrix(kernel: Tensor, h: Tensor) -> Tensor:
     """Compute R (..., M, M), with which (R x)_i = sum_j 2/h k(x_j, x_i) (x_i - x_j): kernel (..., M, M), h (...)."""
-    return 2 / h[..., None, None] * (torch.diag_embed(kernel.sum(-1)) - kernel)
+    others = kernel - torch.diag_embed(kernel.diagonal(dim1=-2, dim2=-1))  # beside 1, small ones are lost
+    return 2 / h[..., None, None] * (torch.diag_embed(others.sum(-1)) - others)
 
 
 def _distances(x: Tensor) -> Tensor:

@@ -93,6 +93,15 @@ def test_the_draw_is_part_of_the_state_and_keeps_its_precision():
     assert not any(value.is_floating_point() for value in first.state_dict().values())  # averaging leaves integers
 
 
+def test_the_draw_does_not_depend_on_the_default_type():
+    usual, kind = make().weight(), torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert torch.equal(make().weight(), usual)
+    finally:
+        torch.set_default_dtype(kind)
+
+
 def test_the_features_are_redrawn_in_training_alone_and_alike_from_the_same_draw():
     core, given = make(redraw_interval=2).train(), heads(None)
     other, draws = copy.deepcopy(core), []

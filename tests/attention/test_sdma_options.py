@@ -150,6 +150,14 @@ def test_the_scale_anneals_from_ten_to_one(x, updates, scale):
     torch.testing.assert_close(run(module, x)[0]["token_mixture"], split(x) / scale, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("nu", [0.0, 0.5, 0.9])
+@pytest.mark.parametrize(("updates", "scale"), [(0.0, 10.0), (100.0, 10**0.5), (200.0, 1.0), (1e6, 1.0)])
+def test_the_scale_anneals_in_gamma_updates_whatever_the_bound_of_gamma_is(nu, updates, scale):
+    """With nu 0, the mask left out, the rate of gamma is 0."""
+    module = make(scale_s="anneal", gamma_updates=200, nu=nu, updates=updates)
+    assert float(module.core.scale()) == pytest.approx(scale, rel=1e-5)
+
+
 def test_queries_may_be_clustered_after_scaling_by_the_root_of_their_width(x):
     module = make(q_gmm_input="scaled", noise_std=0.0)
     torch.testing.assert_close(run(module, x)[0]["query_mixture"], split(module.linear_q(x)) / WIDTH**0.5)

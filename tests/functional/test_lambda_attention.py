@@ -89,6 +89,21 @@ def test_any_mask_in_single_precision_whatever_the_distance_of_keys(draw, scale)
     torch.testing.assert_close(found.double(), exact, atol=1e-5, rtol=1e-4)
 
 
+@pytest.mark.parametrize("apart", [30.0, 50.0, 100.0])
+def test_gradients_in_single_precision_where_a_later_key_is_far_larger(draw, apart):
+    """Z of the earlier queries is then small, and the gradient of q / Z has the square of 1 / Z."""
+    q, k, v = (x.detach().requires_grad_() for x in given(draw))
+    with torch.no_grad():
+        k[:, :, -1] = apart * D**0.5
+    mask = causal(T).view(1, 1, T, T)
+    slope = draw.normal(B, H, T, WIDTH).detach()
+    exact = torch.autograd.grad(masked_lambda_attention(q, k, v, mask), (q, k, v), slope)
+    single = [x.detach().float().requires_grad_() for x in (q, k, v)]
+    found = torch.autograd.grad(masked_lambda_attention(*single, mask), single, slope.float())
+    for ours, theirs in zip(found, exact, strict=True):
+        torch.testing.assert_close(ours.double(), theirs, atol=1e-4, rtol=1e-4)
+
+
 def test_without_keys_all_is_zero_and_gradients_are_finite(draw):
     nothing = torch.zeros(B, 1, T, dtype=torch.bool)
     for form in (
