@@ -41,6 +41,16 @@ TABLES: tuple[str, ...] = tuple(f"utt2{name}" for name in CONDITIONS)
 """Tables of a Kaldi data directory that give the value of one condition for every utterance."""
 
 
+_TWO_LETTERS = {"aze": "az", "cmn": "zh", "jpn": "ja", "tur": "tr", "yue": "zh", "zho": "zh"}
+"""Codes of ISO 639-3 of the languages whose texts are not treated as all others are."""
+
+
+def base_language(code: str) -> str:
+    """The language of a code, without script and country: "zh" for zh-CN, zh_TW and cmn_hans_cn."""
+    language = code.lower().replace("_", "-").partition("-")[0]
+    return _TWO_LETTERS.get(language, language)
+
+
 def values_by_condition(arguments: Mapping[str, str | None]) -> dict[str, str]:
     """Return the values of conditions among `arguments`, by condition.
 
