@@ -40,8 +40,15 @@ CONDITIONS: dict[str, Condition] = {
 TABLES: tuple[str, ...] = tuple(f"utt2{name}" for name in CONDITIONS)
 """Tables of a Kaldi data directory that give the value of one condition for every utterance."""
 
-LANGUAGE_TABLES: tuple[str, ...] = tuple(f"utt2{name}" for name in ("lang", "tgtlang"))
-"""Those of `TABLES` whose values are languages."""
+
+_TWO_LETTERS = {"aze": "az", "cmn": "zh", "jpn": "ja", "tur": "tr", "yue": "zh", "zho": "zh"}
+"""Codes of ISO 639-3 of the languages whose texts are not treated as all others are."""
+
+
+def base_language(code: str) -> str:
+    """The language of a code, without script and country: "zh" for zh-CN, zh_TW and cmn_hans_cn."""
+    language = code.lower().replace("_", "-").partition("-")[0]
+    return _TWO_LETTERS.get(language, language)
 
 
 def values_by_condition(arguments: Mapping[str, str | None]) -> dict[str, str]:
@@ -57,3 +64,15 @@ def values_by_condition(arguments: Mapping[str, str | None]) -> dict[str, str]:
 def as_arguments(values: Mapping[str, str]) -> dict[str, str]:
     """Return values by condition as keyword arguments of `Recognizer.transcribe` and `Translator.translate`."""
     return {CONDITIONS[name].argument: value for name, value in values.items()}
+
+
+def language_tables(text: str = "text", translated: bool = False) -> tuple[str, ...]:
+    """Those of `TABLES` that give the language of a text; where an utterance is in several, the last counts.
+
+    Args:
+        text: Name of the table of the text; src_text has what is translated.
+        translated: Whether other texts are translations, in a language that utt2tgtlang alone gives.
+    """
+    if text == "src_text":
+        return ("utt2lang",)
+    return ("utt2tgtlang",) if translated else ("utt2lang", "utt2tgtlang")

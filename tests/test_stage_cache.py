@@ -151,11 +151,11 @@ def test_audio_counts_whatever_separates_the_columns(folder, space):
     assert digest(Path("data")) != before
 
 
-@pytest.mark.parametrize("table", ["wav.scp", "feats.scp"])
-def test_arks_count_by_their_size_even_beside_the_tables(folder, table):
+@pytest.mark.parametrize(("table", "frames"), [("wav.scp", ""), ("feats.scp", ""), ("feats.scp", "[0:99]")])
+def test_arks_count_by_their_size_even_beside_the_tables(folder, table, frames):
     ark = folder / "data" / "x.ark"
     ark.write_bytes(b"123456")
-    Path("data", table).write_text(f"utt {ark}:2\n")
+    Path("data", table).write_text(f"utt {ark}:2{frames}\n")
     before = digest(Path("data"))
     ark.write_bytes(b"654321")
     assert digest(Path("data")) == before

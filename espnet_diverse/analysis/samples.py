@@ -10,7 +10,7 @@ from espnet.nets.pytorch_backend.transformer.subsampling import TooShortUttError
 from numpy.typing import NDArray
 
 from espnet_diverse.audio.reading import read_at
-from espnet_diverse.conditions import LANGUAGE_TABLES
+from espnet_diverse.conditions import language_tables
 from espnet_diverse.data.kaldi import DataDir
 from espnet_diverse.decoding.grouping import grouped
 from espnet_diverse.decoding.predictor import Predictor
@@ -91,7 +91,8 @@ def read_samples(
         DataError: No utterance could be read.
     """
     samples, skipped = [], {}
-    languages = {u: name for table in LANGUAGE_TABLES for u, name in data.conditions.get(table, {}).items()}
+    tables = language_tables(translated=bool(data.src_text))
+    languages = {u: name for table in tables for u, name in data.conditions.get(table, {}).items()}
     for utterance in progress(conditions, "read", unit="utterance"):
         try:
             source = _read(predictor, data, utterance)

@@ -18,6 +18,7 @@ CODED = "coded audio in an ark"
 """Kind of entries that kaldiio writes. Training reads their samples as those of a file."""
 
 _ENTRY = re.compile(r"(.+):(\d{1,18})")
+_FRAMES = re.compile(r"\[\d{1,9}:\d{1,9}\]\Z")
 _SOUND = (b"RIFF", b"fLaC", b"OggS")
 _OTHERS = {b"\0B": "a matrix or a vector", b"PKL": "a Python object", b"NPY": "an array of NumPy"}
 _LONGEST_LENGTH = 8  # bytes
@@ -36,9 +37,15 @@ def ark_entry(path: str | Path) -> ArkEntry | None:
     return ArkEntry(Path(found[1]), int(found[2])) if found and not is_file(Path(path)) else None
 
 
+def without_frames(path: str) -> str:
+    """An entry of an ark without a range of frames, such as raw.1.ark:1234[0:99]; other paths as they are."""
+    entry = _FRAMES.sub("", path)
+    return path if entry == path or is_file(Path(path)) or ark_entry(entry) is None else entry
+
+
 def file_size(path: str) -> int:
     """Size of a file in bytes, or the bytes of an ark from an entry on; -1 if it does not exist."""
-    entry = ark_entry(path)
+    entry = ark_entry(without_frames(path))
     file, offset = entry or (Path(path), 0)
     return file.stat().st_size - offset if is_file(file) else -1
 

@@ -1,10 +1,12 @@
 """Plot the attention heads of the last layers of a model on one utterance, and other maps that their cores report.
 
-A net whose attention gives no weights, such as luna, or an encoder with a memory, is left out with a warning.
+A net whose attention gives no weights, such as luna, or an encoder with a memory, is left out with a warning, and so is
+a model that reads features (input_size).
 For a run with head selection also plot how the selection settled in training; without --data_dir, that alone.
 """
 
 import argparse
+import logging
 from pathlib import Path
 
 from espnet_diverse.bin import options
@@ -42,6 +44,8 @@ def _of_utterance(args: argparse.Namespace) -> list[Path]:
     from espnet_diverse.data.kaldi import read_data_dir
     from espnet_diverse.vocabulary import Vocabulary
 
+    if (args.data_dir / "feats.scp").is_file() and _reads_features(args):
+        return []
     device = options.device(args)
     data = read_data_dir(args.data_dir)
     utterance = args.utterance or min(data.text)
@@ -66,6 +70,19 @@ def _of_utterance(args: argparse.Namespace) -> list[Path]:
         for net, path in paths.items():
             draw(maps[net], utterance, path, read if net == "encoder" else tokens, read)
     return list(paths.values())
+
+
+def _reads_features(args: argparse.Namespace) -> bool:
+    """Whether the model reads features, of which nothing is drawn; then a warning says so."""
+    from espnet_diverse.training.audio_rate import reads_features
+    from espnet_diverse.training.espnet_command import logged
+    from espnet_diverse.training.tasks import read_config
+
+    if not reads_features(read_config(args.model_dir / "config.yaml")):
+        return False
+    with logged(args.output_dir / "figure.log"):
+        logging.warning("%s: its heads are not drawn, for the model reads features and not audio", args.model_dir)
+    return True
 
 
 def _of_training(args: argparse.Namespace, needed: bool) -> list[Path]:

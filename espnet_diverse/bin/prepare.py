@@ -209,7 +209,7 @@ def _targets(args: argparse.Namespace, corpus: ModuleType, selection: "Selection
 
 def _check_targets(args: argparse.Namespace, corpus: ModuleType, selection: "Selection") -> None:
     """Refuse to write to what is read and to directories of others, before anything is fetched or converted."""
-    from espnet_diverse.data.targets import check_prepared, check_unread
+    from espnet_diverse.data.targets import check_outputs, check_prepared, check_unread
 
     read = inputs(args)
     if read and hasattr(corpus, "reads"):
@@ -217,6 +217,8 @@ def _check_targets(args: argparse.Namespace, corpus: ModuleType, selection: "Sel
     for target in _targets(args, corpus, selection):
         check_unread(target, read)
         check_prepared(target)
+    data_directories = hasattr(corpus, "reads")  # where a report could be written over a table
+    check_outputs(filter(None, [args.report]), [path for path in read if data_directories or path.is_file()])
 
 
 def _selection(args: argparse.Namespace) -> "Selection":

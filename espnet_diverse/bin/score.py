@@ -132,7 +132,7 @@ def _tables(args: argparse.Namespace) -> dict[str, "PackedTable"]:
 
 def _corpus(args: argparse.Namespace, tables: dict[str, "PackedTable"]) -> "Corpus":
     """References and systems, with the languages of the references from --by or a table beside the references."""
-    from espnet_diverse.conditions import LANGUAGE_TABLES
+    from espnet_diverse.conditions import language_tables
     from espnet_diverse.data.table_views import Joined
     from espnet_diverse.data.tables import pack_table
     from espnet_diverse.scoring.texts import Corpus, system_of
@@ -141,7 +141,8 @@ def _corpus(args: argparse.Namespace, tables: dict[str, "PackedTable"]) -> "Corp
     system = system_of(args.name or _name(args.hypothesis), references, pack_table(args.hypothesis, "hypothesis"))
     baseline = args.baseline and system_of(_name(args.baseline), references, pack_table(args.baseline, "hypothesis"))
     languages: list[Mapping[str, str]] = []
-    for name in LANGUAGE_TABLES:
+    translated = (args.reference.parent / "src_text").is_file()
+    for name in language_tables(args.reference.name, translated):
         named = [table for path, table in tables.items() if Path(path).name == name]
         beside = args.reference.parent / name
         languages += named or ([pack_table(beside)] if beside.is_file() else [])

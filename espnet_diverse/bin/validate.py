@@ -121,9 +121,9 @@ def _is_list_of_faults(path: Path) -> bool:
 
 def _faults(args: argparse.Namespace, data_dir: Path, limits: "Limits") -> list:
     from espnet_diverse.data.fixing import shared
+    from espnet_diverse.data.kaldi import source_of
     from espnet_diverse.data.validate import find_faults
 
-    has_features = (data_dir / "feats.scp").is_file() and not (data_dir / "wav.scp").is_file()
-    features = 0 if has_features else None
+    features = 0 if source_of(data_dir) == "feats.scp" else None
     faults = find_faults(data_dir, nj=args.nj, decode=not args.headers, features=features, limits=limits)
     return faults + (list(shared(data_dir, args.against)) if args.against else [])

@@ -31,7 +31,7 @@ _SPELLED = f"(?<=[{_JOINABLE}])[{_JOINERS}](?=[{_JOINERS}]{{0,3}}[{_JOINABLE}])"
 _SUSPECT = re.compile(f"[{_SPACES}{_INVISIBLE}]")
 _REPAIRED = re.compile(f"(?=[{_SPACES}{_INVISIBLE}])(?!{_SPELLED}).", re.DOTALL)
 _UNSAFE = re.compile(r"""[\s/\\$`"'|;&<>(){}\[\]*?!~#]|\.\.""")
-_NOT_SAFE = re.compile(r"[^\w.-]+|\.{2,}")
+_NOT_SAFE = re.compile(r" +|\.{2,}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _PLAIN_ID = re.compile(rf"[\w.,:=+@%-]{{1,{LONGEST_ID}}}", re.ASCII)
 
@@ -91,8 +91,15 @@ def id_fault(name: str) -> str | None:
 
 
 def safe_name(name: str) -> str:
-    """Return `name` with "_" for each run of characters that no id may have, such as spaces."""
-    return _NOT_SAFE.sub("_", name)
+    """Return `name` in NFC, with "_" for each run of characters that are not letters, digits or _ . -.
+
+    Marks belong to their letters: vowels of the scripts of India are such, and without them names become equal.
+    """
+
+    def stays(character: str) -> bool:
+        return character.isalnum() or character in "_.-" or unicodedata.category(character)[0] == "M"
+
+    return _NOT_SAFE.sub("_", "".join(one if stays(one) else " " for one in unicodedata.normalize("NFC", name)))
 
 
 def text_fault(text: str) -> str | None:

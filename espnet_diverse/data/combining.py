@@ -11,7 +11,7 @@ from espnet_diverse.conditions import TABLES
 from espnet_diverse.data.atomic_files import staged_directory
 from espnet_diverse.data.characters import id_fault
 from espnet_diverse.data.faults import Fault, decisive, refuse
-from espnet_diverse.data.kaldi import DataTables, scan_tables, write_data_dir
+from espnet_diverse.data.kaldi import DataTables, scan_tables, source_of, write_data_dir
 from espnet_diverse.data.table_views import Joined, Same
 from espnet_diverse.data.targets import check_prepared, check_target, check_unread, mark_prepared
 from espnet_diverse.data.validate import find_faults
@@ -48,8 +48,8 @@ def combine(parts: Sequence[Part], fill: Mapping[str, str] | None = None) -> Dat
 
     Raises:
         ConfigError: `fill` has another table.
-        DataError: A directory is faulty or given twice, an utterance is in two of them, or only some of them have an
-            optional table.
+        DataError: A directory is faulty or given twice, an utterance is in two of them, only some of them have an
+            optional table, or some have features and others audio.
     """
     fill = fill or {}
     for table in fill.keys() - set(TABLES):
@@ -58,7 +58,7 @@ def combine(parts: Sequence[Part], fill: Mapping[str, str] | None = None) -> Dat
     for domain, path in parts:
         if path.resolve() in map(Path.resolve, sets):
             raise DataError(f"{path}: is given twice; give each data directory once")
-        sets[path], faults = scan_tables(path)
+        sets[path], faults = scan_tables(path, source_of(path))
         refuse(faults)
         _name(sets[path], {DOMAINS: domain} if domain else {})
         _name(sets[path], {table: name for table, name in fill.items() if not sets[path].conditions.get(table)})
@@ -91,7 +91,7 @@ def write_combined(parts: Sequence[Part], output_dir: Path, fill: Mapping[str, s
     combined = combine(parts, fill)
     check_target({output_dir.name: combined}, output_dir.absolute().parent)
     with staged_directory(output_dir) as staging:
-        write_data_dir(combined, staging)
+        write_data_dir(combined, staging, source_of(parts[0].path))
         mark_prepared(staging)
     return combined
 
@@ -128,8 +128,13 @@ def _merged(tables: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, Any, int
 
 
 def _gaps(sets: Mapping[Path, DataTables]) -> list[Fault]:
-    """Directories without an optional table that others have."""
-    faults = []
+    """Directories without an optional table that others have, and those with features among others with audio."""
+    having = next((path for path in sets if sets[path].wav_scp), None)
+    faults = [
+        Fault(str(path), None, f"has {source_of(path)}, and {having} has {source_of(having)}; all need the same")
+        for path in sorted(sets)
+        if having and sets[path].wav_scp and source_of(path) != source_of(having)
+    ]
     for table in ("wav.scp", "utt2spk", "segments", "src_text", *TABLES):
         having = [path for path, data in sets.items() if data.tables()[table]]
         todo = f"remove it from all, or add it with --fill {table}=VALUE" if table in TABLES else "all need it or none"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from espnet_diverse.data.atomic_files import staged_directory
 from espnet_diverse.data.faults import ACTIONS, Fault, refuse
-from espnet_diverse.data.kaldi import DataTables, leave_out, scan_tables, write_data_dir
+from espnet_diverse.data.kaldi import DataTables, leave_out, scan_tables, source_of, write_data_dir
 from espnet_diverse.data.repetitions import in_both
 from espnet_diverse.data.table_views import Without, lacking
 from espnet_diverse.data.targets import check_prepared, check_target, check_unread, mark_prepared
@@ -20,7 +20,7 @@ def write_fixed(
     """Write a data directory without the utterances that are to be dropped, its tables sorted and in plain form.
 
     Args:
-        source: A data directory with audio or text.
+        source: A data directory with audio, features or text.
         target: Directory to write; audio is not copied, and files that are no tables of `DataDir` are left out.
         faults: What `find_faults` found in `source`.
         actions: What is done about each kind.
@@ -36,13 +36,14 @@ def write_fixed(
     check_prepared(target)
     dropped = [fault for fault in faults if actions[fault.kind] == "drop"]
     refuse([f for f in faults if actions[f.kind] == "refuse"] + [f for f in dropped if not isinstance(f.where, str)])
-    data, _ = scan_tables(source)
+    scp = source_of(source)
+    data, _ = scan_tables(source, scp)
     fixed = leave_out(data, _reasons(data, dropped))
     if not fixed.text:
         raise DataError(f"{source}: no utterance is left of {len(data.by_utterance())}; see the list of faults")
     check_target({target.name: fixed}, target.absolute().parent)
     with staged_directory(target) as staging:
-        write_data_dir(fixed, staging)
+        write_data_dir(fixed, staging, scp)
         mark_prepared(staging)
     return len(fixed.text), len(fixed.dropped)
 
@@ -52,7 +53,7 @@ def left_out(source: Path, faults: Sequence[Fault], actions: Mapping[str, str] =
     dropped = [fault for fault in faults if actions[fault.kind] == "drop" and isinstance(fault.where, str)]
     if not dropped:
         return ""
-    data, _ = scan_tables(source)
+    data, _ = scan_tables(source, source_of(source))
     names = list(_reasons(data, dropped))
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     first = "" if all(actions[fault.kind] != "refuse" for fault in faults) else ", once the other faults are mended"
@@ -80,8 +81,8 @@ def shared(source: Path, other: Path) -> Iterator[Fault]:
     Raises:
         DataError: A table of `other` is faulty.
     """
-    data, _ = scan_tables(source)
-    trained, faults = scan_tables(other)
+    data, _ = scan_tables(source, source_of(source))
+    trained, faults = scan_tables(other, source_of(other))
     refuse(faults)
     speakers = set(trained.utt2spk.values()) if trained.utt2spk else trained.by_utterance()
     for speaker in sorted(in_both(_speakers(data), speakers)):

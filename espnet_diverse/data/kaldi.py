@@ -198,6 +198,12 @@ def evenly_spaced(data: DataTables, count: int) -> DataTables:
     return keep_utterances(data, {there[i * len(there) // count] for i in range(count)})
 
 
+def source_of(path: Path) -> str:
+    """The table of `SOURCES` that a data directory has; wav.scp if it has both or none."""
+    has_features = (path / "feats.scp").is_file() and not (path / "wav.scp").is_file()
+    return "feats.scp" if has_features else "wav.scp"
+
+
 def scan_tables(path: Path, source: str = "wav.scp") -> tuple[DataTables, list[Fault]]:
     """Read a data directory as `scan_data_dir` does, without an object for each row."""
     if not path.is_dir():
@@ -242,15 +248,22 @@ def read_data_dir(path: Path) -> DataDir:
     return data
 
 
-def write_data_dir(data: DataTables, path: Path) -> None:
-    """Write every table, spk2utt and, if utterances were dropped, dropped.tsv (utterance, reason)."""
+def write_data_dir(data: DataTables, path: Path, source: str = "wav.scp") -> None:
+    """Write every table, spk2utt and, if utterances were dropped, dropped.tsv (utterance, reason).
+
+    Args:
+        data: The tables.
+        path: The data directory.
+        source: The table of `SOURCES` whose entries are in `data.wav_scp`.
+    """
     path.mkdir(parents=True, exist_ok=True)
     tables = data.tables() | {"spk2utt": data.spk2utt()}
     for name, table in tables.items():
+        file = path / (source if name == "wav.scp" else name)
         if table or name in data.required():
-            write_table(path / name, table)
+            write_table(file, table)
         else:
-            (path / name).unlink(missing_ok=True)
+            file.unlink(missing_ok=True)
     if data.dropped:
         rows = "".join(f"{utterance}\t{reason}\n" for utterance, reason in sorted(data.dropped.items()))
         write_text(path / "dropped.tsv", DROPPED + rows)

@@ -9,6 +9,7 @@ and ellipses, as well as symbols (= € ♪) and apostrophes and hyphens at the 
 import re
 import unicodedata
 
+from espnet_diverse.conditions import base_language
 from espnet_diverse.data.characters import clean_text
 
 # Languages in which the capital of "i" has a dot.
@@ -33,7 +34,7 @@ def for_wer(text: str, language: str = "") -> str:
     text = text.translate(_APOSTROPHES)
     kept = (mark if _stays(text, place) else " " for place, mark in enumerate(text))
     words = " ".join("".join(kept).split())
-    if language.partition("-")[0] in DOTTED_I:
+    if base_language(language) in DOTTED_I:
         words = words.replace("I", "ı").replace("İ", "i")
     return unicodedata.normalize("NFC", words.lower())
 

@@ -20,6 +20,7 @@ import numpy as np
 import sacrebleu.metrics
 from sacrebleu.metrics.base import Metric as SacrebleuMetric
 
+from espnet_diverse.conditions import base_language
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.scoring.metric import Metric
 from espnet_diverse.scoring.significance import Bootstrap
@@ -30,8 +31,8 @@ _COMPOUND = re.compile(r"(\S)-(\S)")
 
 
 def tokenizer_of(language: str) -> str:
-    """Name of sacrebleu's tokenizer for a language code: "zh" for "zh" and "zh-CN", for example."""
-    return TOKENIZER_OF.get(language.partition("-")[0].lower(), "13a")
+    """Name of sacrebleu's tokenizer for a language code: "zh" for "zh", "zh-CN" and "cmn", for example."""
+    return TOKENIZER_OF.get(base_language(language), "13a")
 
 
 class Sacrebleu(Metric):

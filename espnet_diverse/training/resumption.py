@@ -13,7 +13,7 @@ from pathlib import Path
 
 from torch import nn
 
-from espnet_diverse.audio.ark import ark_entry, file_size
+from espnet_diverse.audio.ark import ark_entry, file_size, without_frames
 from espnet_diverse.data.atomic_files import write_text
 from espnet_diverse.data.tables import pack_table
 from espnet_diverse.errors import ConfigError, DataError, ModelError
@@ -129,15 +129,16 @@ def digests(config: Config) -> dict[str, str]:
 
 
 def _digest_of_audio(entries: Mapping[str, str]) -> str:
-    """Digest of the beginning of each file or entry of an ark, and of the middle of each file."""
+    """Digest of the beginning of each file or entry of an ark, of a range of its frames, and of each file's middle."""
     hasher = sha256()
     for utterance, path in entries.items():
-        entry = ark_entry(path)
+        whole = without_frames(path)
+        entry, frames = ark_entry(whole), path.removeprefix(whole)
         with (entry.path if entry else Path(path)).open("rb") as file:
             places = [entry.offset] if entry else [0, file.seek(0, 2) // 2]
             for place in places:
                 file.seek(place)
-                hasher.update(utterance.encode() + file.read(_SAMPLE))
+                hasher.update(f"{utterance}{frames}".encode() + file.read(_SAMPLE))
     return hasher.hexdigest()
 
 

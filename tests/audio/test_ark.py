@@ -58,6 +58,9 @@ def test_what_is_an_entry(tmp_path):
     assert ark_entry(tmp_path / "take:2") is None and file_size(f"{tmp_path}/take:2") == 5
     (tmp_path / "take").write_bytes(b"12345678")
     assert file_size(f"{tmp_path}/take:3") == 5 and file_size(f"{tmp_path}/other:3") == -1
+    assert file_size(f"{tmp_path}/take:3[0:99]") == 5 and file_size(f"{tmp_path}/take[0:99]") == -1
+    (tmp_path / "take:3[0:9]").write_bytes(b"12")
+    assert file_size(f"{tmp_path}/take:3[0:9]") == 2
 
 
 def test_a_part_is_a_file_that_ends_with_its_recording(save):

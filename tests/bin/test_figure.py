@@ -55,6 +55,20 @@ def test_nothing_to_draw_is_no_error(tiny_run, tmp_path, monkeypatch, capfd):
     assert capfd.readouterr().out.split() == []
 
 
+@pytest.mark.parametrize("audio", [True, False])
+def test_a_model_of_features_is_left_out_with_a_warning(data_dir, tmp_path, capfd, audio):
+    """A recipe ends with this command."""
+    shutil.copy(data_dir / "wav.scp", data_dir / "feats.scp")
+    if not audio:
+        (data_dir / "wav.scp").unlink()
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.yaml").write_text("input_size: 83\n")
+    arguments = ["--model_dir", str(tmp_path / "model"), "--data_dir", str(data_dir)]
+    assert main(["figure", *arguments, "--output_dir", str(tmp_path / "figures")]) == 0
+    assert "its heads are not drawn, for the model reads features and not audio\n" in capfd.readouterr().err
+    assert (tmp_path / "figures").is_dir()
+
+
 def test_figures_of_text_translation(tiny_translation, tmp_path, capfd):
     arguments = ["--model_dir", str(tiny_translation.model_dir), "--data_dir", str(tiny_translation.test_dir)]
     assert main(["figure", *arguments, "--output_dir", str(tmp_path)]) == 0

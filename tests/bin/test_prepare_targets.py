@@ -100,3 +100,12 @@ def test_synthetic_corpora_do_not_replace_each_other(tmp_path):
         assert main(["prepare", name, *arguments]) == 0
     made = {json.loads(stamp.read_text())["layout"] for stamp in (tmp_path / "downloads").glob("*/synthetic.json")}
     assert made == {"multi30k", "tatoeba"}
+
+
+def test_the_list_of_faults(here, capsys):
+    Path("t.csv").write_text("audio,text\nmissing.wav,yes\n")
+    options = ["--output_dir", "b", "--report"]
+    refused(capsys, "a/../t.csv: is the file to read, t.csv;", "table", "t.csv", *options, "a/../t.csv")
+    refused(capsys, "a/test: is the directory to read, a/test;", "kaldi", "a", *options, "a/test/text")
+    assert main(["prepare", "table", "t.csv", *options, "faults"]) == 1
+    assert "missing.wav does not exist" in Path("faults").read_text()

@@ -123,6 +123,20 @@ def test_chinese_is_split_without_being_told(score, tmp_path, capsys):
     assert not (tmp_path / "out" / "alignment.txt").exists()
 
 
+def test_a_translation_is_not_scored_as_text_of_the_language_it_is_from(score, tmp_path):
+    texts = "a the cat sat on it\n"
+    tables = {"utt2lang": "a ja\n", "src_text": "a 猫は座った\n"}
+    assert score(texts, texts, "--metric", "bleu", "--by", "utt2lang", **tables) == 0
+    assert "|tok:13a|" in summary_of(tmp_path)["metrics"]["bleu"]["overall"]["signature"]
+
+
+def test_transcripts_of_speech_that_is_translated_have_its_own_language(score, tmp_path):
+    tables = {"src_text": "a 今天天气很好\n", "utt2lang": "a zh\n", "utt2tgtlang": "a en\n"}
+    options = ["--metric", "bleu", "--reference", str(tmp_path / "data" / "src_text")]
+    assert score("a it is nice\n", "a 今天天气很好\n", *options, **tables) == 0
+    assert "|tok:zh|" in summary_of(tmp_path)["metrics"]["bleu"]["overall"]["signature"]
+
+
 def test_an_older_alignment_does_not_stay_beside_new_scores(score, tmp_path):
     assert score("a x\n", "a x\n") == 0
     assert (tmp_path / "out" / "alignment.txt").exists()

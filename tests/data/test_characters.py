@@ -81,7 +81,12 @@ def test_encodings_are_guessed():
 
 
 @pytest.mark.parametrize(
-    ("name", "safe"), [("a-1.b", "a-1.b"), ("Anna  M.", "Anna_M."), ("../x", "__x"), ("星 a", "星_a")]
+    ("name", "safe"),
+    [
+        *(("a-1.b", "a-1.b"), ("Anna  M.", "Anna_M."), ("../x", "__x"), ("星 a", "星_a"), ("a/\u0301", "a_\u0301")),
+        *((name, name) for name in ("सीता", "सोता", "தமிழ்", "สมชี", "José")),
+        ("Jose\u0301", "José"),
+    ],
 )
 def test_safe_names_have_no_fault(name, safe):
     assert safe_name(name) == safe

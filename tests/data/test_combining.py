@@ -140,6 +140,23 @@ def test_audio_and_text_alone_do_not_go_together(tmp_path, part):
         combine([Part("", part("speech", "s1")), Part("", tmp_path / "text")])
 
 
+@pytest.mark.parametrize("speakers", [True, False])
+def test_features_are_combined_with_features_alone(tmp_path, part, speakers):
+    parts = [part("a", "u1"), part("b", "u2")]
+    for path in parts:
+        (path / "wav.scp").rename(path / "feats.scp")
+        if not speakers:
+            (path / "utt2spk").unlink()
+    write_combined([Part("", path) for path in parts], tmp_path / "all")
+    tables = [path.name for path in sorted((tmp_path / "all").iterdir()) if not path.name.startswith(".")]
+    assert tables == ["feats.scp", *(["spk2utt"] if speakers else []), "text", *(["utt2spk"] if speakers else [])]
+    audio = part("c", "u3")
+    if not speakers:
+        (audio / "utt2spk").unlink()
+    with pytest.raises(DataError, match=f"^{audio}: has wav.scp, and {parts[0]} has feats.scp; all need the same$"):
+        combine([Part("", parts[0]), Part("", audio)])
+
+
 def test_the_files_are_those_of_the_same_tables_in_memory(tmp_path, part):
     parts = [Part("read", part("a", "u2", "u5", utt2lang="en")), Part("", part("b", "u3", "u1", utt2domain="ted"))]
     write_combined(parts, tmp_path / "all", {"utt2lang": "zh"})

@@ -2,6 +2,7 @@
 
 import tracemalloc
 
+import kaldiio
 import numpy as np
 import pytest
 import soundfile
@@ -9,7 +10,7 @@ import soundfile
 from espnet_diverse.audio.segments import Segment
 from espnet_diverse.data.faults import ACTIONS, Fault
 from espnet_diverse.data.fixing import left_out, shared, write_fixed
-from espnet_diverse.data.kaldi import DataDir, keep_utterances, read_data_dir, write_data_dir
+from espnet_diverse.data.kaldi import DataDir, keep_utterances, read_data_dir, scan_data_dir, write_data_dir
 from espnet_diverse.data.tables import write_table
 from espnet_diverse.data.targets import MARK
 from espnet_diverse.data.validate import find_faults, validate
@@ -84,6 +85,24 @@ def test_shared_speakers_and_sentences_are_named(data, data_dir, tmp_path):
     data.utt2spk = {}
     write_data_dir(data, tmp_path / "test")
     assert {fault.where for fault in shared(tmp_path / "test", data_dir)} == {"a1", "a2", "b1"}
+
+
+@pytest.mark.parametrize("speakers", [True, False])
+def test_features_are_kept_and_their_speakers_compared(data, data_dir, tmp_path, speakers):
+    (data_dir / "wav.scp").unlink()
+    features = {name: np.ones((3, 2), np.float32) for name in data.text}
+    kaldiio.save_ark(str(data_dir / "x.ark"), features, scp=str(data_dir / "feats.scp"))
+    if not speakers:
+        (data_dir / "utt2spk").unlink()
+    faults = [*find_faults(data_dir, features=0), Fault(f"{data_dir}/text", "a1", "is odd", "same_text")]
+    assert left_out(data_dir, faults, ACTIONS | {"same_text": "drop"}) == "leaves out 1 of 3 utterances: a1"
+    assert write_fixed(data_dir, tmp_path / "fixed", faults, ACTIONS | {"same_text": "drop"}) == (2, 1)
+    fixed, _ = scan_data_dir(tmp_path / "fixed", "feats.scp")
+    assert (tmp_path / "fixed" / "feats.scp").is_file() and not (tmp_path / "fixed" / "wav.scp").exists()
+    assert list(fixed.wav_scp) == list(fixed.text) == ["a2", "b1"] and bool(fixed.utt2spk) == speakers
+    assert find_faults(tmp_path / "fixed", features=0) == []
+    found = {fault.where for fault in shared(tmp_path / "fixed", data_dir) if fault.kind == "shared_speaker"}
+    assert found == ({"a", "b"} if speakers else {"a2", "b1"})
 
 
 def test_the_files_are_those_of_the_same_utterances_in_memory(data, tmp_path):

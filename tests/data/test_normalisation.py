@@ -17,6 +17,8 @@ from espnet_diverse.data.normalisation import for_wer, without_notes
         ("ما هذا؟ نعم، هذا ٣٫٥", "ar", "ما هذا نعم هذا ٣٫٥"),
         ("— Да, «Ёлка»…", "ru", "да ёлка"),
         ("IRMAK İzmir", "tr", "ırmak izmir"),
+        ("IRMAK İzmir", "tr_TR", "ırmak izmir"),
+        ("IRMAK İzmir", "TR", "ırmak izmir"),
         ("IRMAK", "en", "irmak"),
         ("Cafe\u0301\u00a0bar", "fr", "café bar"),
         ("...", "en", ""),

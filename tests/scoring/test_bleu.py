@@ -84,6 +84,9 @@ def test_tokenizer_of():
     assert [tokenizer_of(language) for language in ("", "de", "zh", "zh-TW", "ja", "jam")] == [
         *("13a", "13a", "zh", "zh", "char", "13a")
     ]
+    assert [tokenizer_of(language) for language in ("zh_CN", "ZH-Hant", "cmn_hans_cn", "yue", "ja_jp", "jpn")] == [
+        *("zh", "zh", "zh", "zh", "char", "char")
+    ]
 
 
 def test_reference_units_are_none_for_empty_references(translations):

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from espnet_diverse.conditions import base_language
 from espnet_diverse.corpora import Selection, split_pair
 from espnet_diverse.corpora.shared.word_segmentation import segmenter
 from espnet_diverse.data.faults import Fault
@@ -126,7 +127,7 @@ class Reader:
     def _forms(self, direction: str) -> list[Callable[[str], str]]:
         """Functions that normalise source and target texts."""
         case = str.lower if self.selection.case == "lower" else str
-        chinese = split_pair(direction)[0].partition("-")[0] == "zh"
+        chinese = base_language(split_pair(direction)[0]) == "zh"
         segment = segmenter(self.selection.segmentation) if chinese else str
         return [lambda text: case(segment(text)), case]
 

@@ -88,13 +88,13 @@ def _csv_records(table: Table, lines: Iterable[str], delimiter: str) -> Iterator
 
 
 def _read_tsv(table: Table, lines: list[tuple[int, str]]) -> None:
-    _add_records(table, ((number, line.split("\t") if line.strip() else []) for number, line in lines), quoted=False)
+    _add_records(table, ((number, line.split("\t")) for number, line in lines), quoted=False)
 
 
 def _add_records(table: Table, records: Iterable[tuple[int, list[str]]], quoted: bool) -> None:
     """Add records to a table, the first of which is its header; `quoted` says whether fields may be quoted."""
     for number, fields in records:
-        if not fields:
+        if not any(map(str.strip, fields)):  # a spreadsheet keeps rows whose cells were emptied
             continue
         if not table.columns:
             table.columns = [name.strip() for name in fields]

@@ -5,6 +5,7 @@ import os
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
+from unicodedata import normalize
 
 from espnet_diverse.audio.ark import is_file
 from espnet_diverse.corpora import Selection
@@ -92,7 +93,7 @@ class RowReader:
         name = self._set(row, cells)
         if name is None or len(self.faults) > before:
             return None
-        audio = Path(os.path.normpath(self.table.path.parent / cells["audio"]))
+        audio = self._audio(cells["audio"])
         recording = self._recording(cells, audio)
         start, end = self._times(row, cells)
         conditions = self._conditions(row, cells)
@@ -194,6 +195,12 @@ class RowReader:
                 if what:
                     self._fault(row, column, what)
         return values
+
+    def _audio(self, given: str) -> Path:
+        """Path of an audio file. A copy of a disk of macOS may have decomposed names, where tables are composed."""
+        forms = [given] if given.isascii() else [given, *(normalize(form, given) for form in ("NFC", "NFD"))]
+        paths = [Path(os.path.normpath(self.table.path.parent / form)) for form in forms]
+        return next(filter(is_file, paths), paths[0])
 
     def _recording(self, cells: dict[str, str], audio: Path) -> str:
         """Id of an audio file: its path from the table, without what leads out of the folder and without suffix."""

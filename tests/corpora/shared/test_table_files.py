@@ -41,6 +41,12 @@ def test_a_quoted_field_may_have_lines_and_the_next_row_its_own_number(tmp_path)
     assert table.rows == [Row(2, {"audio": "a.wav", "text": "one\ntwo"}), Row(4, {"audio": "b.wav", "text": "x"})]
 
 
+def test_rows_without_any_value_are_left_out_as_blank_lines_are(tmp_path):
+    for name, content in (("t.csv", b'a,b\n1,\n,\n" ",\n,2\n'), ("t.tsv", b"a\tb\n1\t\n\t\n \t\n\t2\n")):
+        table = read(tmp_path, name, content)
+        assert table.rows == [Row(2, {"a": "1", "b": ""}), Row(5, {"a": "", "b": "2"})]
+
+
 def test_values_of_json_keep_their_kind(tmp_path):
     table = read(tmp_path, "t.jsonl", b'{"audio": "a.wav", "start": 1.5}\n{"audio": null, "more": [1]}\n')
     assert table.columns == ["audio", "start", "more"]

@@ -50,6 +50,18 @@ def test_ids_are_made_of_path_times_and_target_language(read, tmp_path):
     assert (entry.utterance, entry.translation, entry.conditions) == ("one", "", {})
 
 
+def test_names_may_be_composed_in_the_table_and_not_on_the_disk_and_the_reverse(read, tmp_path):
+    for name in ("Gru\u0308n.wav", "Rosé.wav"):
+        (tmp_path / "set" / name).touch()
+    given = ("Grün.wav", "Rose\u0301.wav", "Weiß.wav")
+    entries, faults = read([{"audio": name, "text": "x"} for name in given], on_missing="drop")
+    assert faults == []
+    assert [(entry.audio.name, entry.recording) for entry in entries] == [
+        *(("Gru\u0308n.wav", "Grün"), ("Rosé.wav", "Rosé"), ("Weiß.wav", "Weiß")),
+    ]
+    assert [entry.dropped for entry in entries] == ["", "", f"audio {tmp_path}/set/Weiß.wav does not exist"]
+
+
 def test_a_duration_gives_the_end(read):
     rows = [
         {"audio": "one.wav", "text": "x", "start": 0.1, "duration": 0.2},
