@@ -278,12 +278,13 @@ def _spoken(names: Mapping[str, str], same_language: bool) -> str | None:
 
 
 def _first_seconds(chunks: Sequence[_Chunk]) -> list[NDArray]:
-    """Features of the first chunks, as many as the language is detected from."""
-    seconds, features = 0.0, []
+    """Features of the first `_LANGUAGE_SECONDS` of chunks; a rest of less than a second is left out."""
+    left, features = _LANGUAGE_SECONDS, []
     for chunk in chunks:
-        if seconds < _LANGUAGE_SECONDS:
-            length = chunk.end - chunk.start
-            rows = ceil(len(chunk.features) * min(1.0, _LANGUAGE_SECONDS / length))
-            features.append(chunk.features[:rows])
-            seconds += length
+        length = chunk.end - chunk.start
+        if length > left >= 1.0:
+            features.append(chunk.features[: ceil(len(chunk.features) * left / length)])
+        elif length <= left:
+            features.append(chunk.features)
+        left -= length
     return features
