@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     failures = {}
     for name, output in zip(inputs, outputs, strict=True):
         try:
-            _translate(translator, args.text or _lines(name), output, args)
+            _translate(translator, _given(args.text) or _lines(name), output, args)
         except (OSError, UnicodeError) as error:
             if isinstance(error, BrokenPipeError):
                 raise
@@ -94,6 +94,13 @@ def _outputs(args: argparse.Namespace, inputs: list[str]) -> list[Path | None]:
     check_outputs([*outputs, args.output_dir / "failures.json"], sources)
     args.output_dir.mkdir(parents=True, exist_ok=True)
     return [*outputs]
+
+
+def _given(texts: list[str]) -> list[str]:
+    """Lines of the command line, cleaned as those of a file; a line end within one is a space."""
+    from espnet_diverse.data.characters import clean_text
+
+    return [clean_text(" ".join(text.splitlines()))[0] for text in texts]
 
 
 def _lines(name: str) -> Iterable[str]:

@@ -53,6 +53,14 @@ def test_texts_of_the_command_line(translate, decoded, capsys):
     assert len(rows) == 2
 
 
+def test_texts_of_the_command_line_are_cleaned_as_those_of_a_file(translate, capsys):
+    tsv = ("--output_format", "tsv")
+    assert translate(*tsv, stdin="a  b\nc d\n\u00e4\n".encode()) == 0
+    expected = capsys.readouterr().out
+    assert translate("--text", " a\tb", "--text", "c\u200b\nd", "--text", "a\u0308", *tsv) == 0
+    assert capsys.readouterr().out == expected and len(expected.splitlines()) == 3
+
+
 def test_json_has_the_best_of_each_line(translate, decoded, capsys):
     assert translate("--text", decoded[0][0], "--output_format", "json", "--nbest", "2") == 0
     line = json.loads(capsys.readouterr().out)
