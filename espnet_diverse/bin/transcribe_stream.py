@@ -92,6 +92,7 @@ def _check(args: argparse.Namespace) -> None:
         "--word_timestamps": args.word_timestamps,
         "--no_segmentation": args.no_segmentation,
         "--compile": args.compile,
+        "--cluster": bool(args.cluster),
         f"--precision {args.precision}": args.precision != "float32",
         f"--task {args.task}": args.task not in (None, "asr"),
     }

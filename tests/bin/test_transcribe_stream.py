@@ -220,6 +220,7 @@ def test_a_model_that_does_not_stream_is_refused(streaming_run, recording, tmp_p
         (("-", "--word_timestamps"), "--word_timestamps is not possible with --stream"),
         (("-", "--no_segmentation"), "--no_segmentation is not possible with --stream"),
         (("-", "--precision", "int8"), "--precision int8 is not possible with --stream"),
+        (("-", "--cluster", "local"), "--cluster is not possible with --stream"),
         (("-", "--task", "st"), "--task st is not possible with --stream"),
         (("-", "--pcm_rate", "7"), "pcm_rate 7 is not allowed; give 1000 to 768000 Hz"),
         (("-", "--real_time"), "real_time is for files, and - is live; leave it out"),
