@@ -225,6 +225,7 @@ def check_streaming(config: Mapping, config_file: Path) -> None:
         raise ModelError(f"{config_file}: {scores}; streaming needs one that scores several, such as transformer")
     allowed: dict[str, tuple[Any, tuple]] = {
         "frontend": (config.get("frontend") or "default", ("default",)),
+        "frontend_conf.center": ((config.get("frontend_conf") or {}).get("center", True), (True,)),
         "normalize": (config.get("normalize", "utterance_mvn"), ("global_mvn", None)),
         "preencoder": (config.get("preencoder"), (None,)),
     }

@@ -166,6 +166,7 @@ def test_a_fault_ends_the_utterance(search, monkeypatch):
         ({"postencoder": "length_adaptor"}, "a model with a postencoder has no batched search"),
         ({"normalize": "utterance_mvn"}, "normalize utterance_mvn needs a whole utterance; .* global_mvn or None"),
         ({"frontend": "wav2vec_cnn"}, "frontend wav2vec_cnn needs a whole utterance; streaming needs frontend default"),
+        ({"frontend_conf": {"center": False}}, "frontend_conf.center False needs a whole .*; streaming needs .* True$"),
         ({"decoder": "rnn"}, "decoder rnn scores one hypothesis at a time; streaming needs one that scores several"),
         ({"decoder": "transducer"}, "decoder transducer scores one hypothesis at a time"),
         ({"input_size": 80}, "the model reads features of size 80"),
