@@ -53,12 +53,10 @@ def run(args: argparse.Namespace) -> int:
     from espnet_diverse.data.targets import check_no_data
 
     check_no_data(args.output_dir)
-    from espnet_diverse.decoding.options import Options
     from espnet_diverse.decoding.perplexity import Scorer
     from espnet_diverse.decoding.predictor import load_predictor
     from espnet_diverse.decoding.rescoring import LanguageModel, OtherModel, TextScorer, read_nbest, rescore
     from espnet_diverse.training.tasks import read_config
-    from espnet_diverse.vocabulary import Vocabulary
 
     nbest = read_nbest(args.decode_dir / "nbest.jsonl")
     conditions, device = options.conditions(args), options.device(args)
@@ -67,8 +65,8 @@ def run(args: argparse.Namespace) -> int:
     if task in TEXT_TASKS:
         if args.data_dir is None:
             raise ConfigError(f"a model of task {task} needs the data that was decoded; give --data_dir")
-        predictor = load_predictor(args.model_dir, args.model_file, Options(ctc_weight=0.0), device)
-        scorer = OtherModel(predictor, Vocabulary.load(args.model_dir), args.data_dir, conditions)
+        predictor = load_predictor(args.model_dir, args.model_file, device=device)
+        scorer = OtherModel(predictor, args.data_dir, conditions)
     else:
         scorer = LanguageModel(Scorer(args.model_dir, args.model_file, device), nbest, args.data_dir, conditions)
     changed = rescore(scorer, nbest, args.weight, args.output_dir)

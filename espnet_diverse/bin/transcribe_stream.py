@@ -2,7 +2,7 @@
 
 import argparse
 import json
-import shutil
+import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 _FORMATS = ("txt", "json")
 _CLEAR = "\r\x1b[K"
+_UNKNOWN_WIDTH = 80  # of a terminal that does not tell
 
 
 def add_stream_options(parser: argparse.ArgumentParser) -> None:
@@ -91,6 +92,7 @@ def _check(args: argparse.Namespace) -> None:
         "--word_timestamps": args.word_timestamps,
         "--no_segmentation": args.no_segmentation,
         "--compile": args.compile,
+        "--cluster": bool(args.cluster),
         f"--precision {args.precision}": args.precision != "float32",
         f"--task {args.task}": args.task not in (None, "asr"),
     }
@@ -110,14 +112,25 @@ class _Printer:
             print(_json_line(result), flush=True)
             return
         if self.follows:
-            width = shutil.get_terminal_size().columns - 1
-            print(_CLEAR, "" if result.is_final else result.text[-width:], sep="", end="", file=sys.stderr, flush=True)
+            width = os.get_terminal_size(sys.stderr.fileno()).columns or _UNKNOWN_WIDTH
+            shown = "" if result.is_final else _end(result.text, width - 1)
+            print(_CLEAR, shown, sep="", end="", file=sys.stderr, flush=True)
         if result.is_final and result.text:
             print(result.text, flush=True)
 
     def close(self) -> None:
         if self.follows:
             print(_CLEAR, end="", file=sys.stderr, flush=True)
+
+
+def _end(text: str, width: int) -> str:
+    """The end of a text that fits into `width` columns: a longer line could not be taken back."""
+    from espnet_diverse.transcription.formats import columns
+
+    start = len(text)
+    while start and (width := width - columns(text[start - 1])) >= 0:
+        start -= 1
+    return text[start:]
 
 
 def _json_line(result: "StreamResult") -> str:

@@ -1,13 +1,15 @@
 """Translate text line by line, from files or standard input to standard output or a directory.
 
 Each output line is the translation of the input line with the same number; an empty line stays empty. A file that
-cannot be read is reported and skipped: exit code 2, or 1 if no file could be translated.
+cannot be read is reported and skipped, and so is a line that the model cannot translate, such as a longer one than its
+attention allows, whose output line is empty: exit code 2, or 1 if no file could be translated.
 """
 
 import argparse
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -49,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Translate; 2 where a file was skipped, 1 where all were."""
+    """Translate; 2 where a file or a line was skipped, 1 where all files were."""
     from espnet_diverse.errors import ConfigError
 
     if args.text and args.sources:
@@ -61,20 +63,29 @@ def run(args: argparse.Namespace) -> int:
 
     how = {"device": device, "precision": args.precision, "compile": args.compile, "fusion": options.fusion(args)}
     translator = Translator(args.model_dir, args.model_file, options=search_options, **how)
-    failures = {}
+    translator.translate("", **as_arguments(options.conditions(args)))  # refuses what fits no line
+    skipped = _Skipped()
     for name, output in zip(inputs, outputs, strict=True):
         try:
-            _translate(translator, args.text or _lines(name), output, args)
+            _translate(translator, _given(args.text) or _lines(name), output, args, partial(skipped.add, name))
         except (OSError, UnicodeError) as error:
             if isinstance(error, BrokenPipeError):
                 raise
-            failures[name] = getattr(error, "strerror", None) or str(error)
-            print(f"espnet-diverse translate: {name} was skipped: {failures[name]}", file=sys.stderr)
+            skipped.add(name, None, error)
     if args.output_dir:
         from espnet_diverse.decoding.results import write_json
 
-        write_json(args.output_dir / "failures.json", failures)
-    return (1 if len(failures) == len(inputs) else 2) if failures else 0
+        write_json(args.output_dir / "failures.json", skipped)
+    return (1 if all(name in skipped for name in inputs) else 2) if skipped else 0
+
+
+class _Skipped(dict[str, str]):
+    """The reasons of what was skipped, by file, or by file and line."""
+
+    def add(self, name: str, number: int | None, error: Exception) -> None:
+        what = name if number is None else f"{name}:{number}"
+        self[what] = getattr(error, "strerror", None) or str(error)
+        print(f"espnet-diverse translate: {what} was skipped: {self[what]}", file=sys.stderr)
 
 
 def _outputs(args: argparse.Namespace, inputs: list[str]) -> list[Path | None]:
@@ -96,6 +107,13 @@ def _outputs(args: argparse.Namespace, inputs: list[str]) -> list[Path | None]:
     return [*outputs]
 
 
+def _given(texts: list[str]) -> list[str]:
+    """Lines of the command line, cleaned as those of a file; a line end within one is a space."""
+    from espnet_diverse.data.characters import clean_text
+
+    return [clean_text(" ".join(text.splitlines()))[0] for text in texts]
+
+
 def _lines(name: str) -> Iterable[str]:
     """The lines of a file, read at once, or of standard input as they arrive."""
     if name == _STDIN:
@@ -115,11 +133,17 @@ def _decoded(stream: BinaryIO) -> Iterator[str]:
         yield clean_text(text.rstrip("\r\n"))[0]
 
 
-def _translate(translator: "Translator", lines: Iterable[str], output: Path | None, args: argparse.Namespace) -> None:
+def _translate(
+    translator: "Translator",
+    lines: Iterable[str],
+    output: Path | None,
+    args: argparse.Namespace,
+    skip: Callable[[int, Exception], None],
+) -> None:
     from espnet_diverse.data.atomic_files import write_text
     from espnet_diverse.progress import progress
 
-    found = _translated(translator, lines, args)
+    found = _translated(translator, lines, args, skip)
     if output is None and sys.stdout.isatty():  # where the translations themselves show the progress
         for line in found:
             print(line, flush=True)
@@ -133,14 +157,31 @@ def _translate(translator: "Translator", lines: Iterable[str], output: Path | No
         print(line)
 
 
-def _translated(translator: "Translator", lines: Iterable[str], args: argparse.Namespace) -> Iterator[str]:
-    """The output lines."""
+def _translated(
+    translator: "Translator", lines: Iterable[str], args: argparse.Namespace, skip: Callable[[int, Exception], None]
+) -> Iterator[str]:
+    """The output lines; `skip` is called with the number of a line that cannot be translated, and the reason."""
+    from espnet_diverse.errors import DataError
+
     typed = not isinstance(lines, list) and sys.stdin.isatty()
     lines, window = iter(lines), 1 if typed else _WINDOW * translator.search.batch_size
-    names = as_arguments(options.conditions(args))
+    translate, done = partial(translator.translate, **as_arguments(options.conditions(args))), 0
+
+    def one(number: int, source: str) -> "Translation":
+        try:
+            return translate(source)
+        except DataError as error:
+            skip(number, error)
+            return translate("")
+
     while chunk := list(islice(lines, window)):
-        for source, translation in zip(chunk, translator.translate(chunk, **names), strict=True):
+        try:
+            found = translate(chunk)
+        except DataError:
+            found = [one(number, source) for number, source in enumerate(chunk, done + 1)]
+        for source, translation in zip(chunk, found, strict=True):
             yield _written(source, translation, args.output_format)
+        done += len(chunk)
 
 
 def _written(source: str, translation: "Translation", form: str) -> str:

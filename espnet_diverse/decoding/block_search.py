@@ -23,14 +23,15 @@ from typing import Any
 
 import numpy as np
 import torch
+from espnet.nets.pytorch_backend.transformer.subsampling import TooShortUttError
 from espnet.nets.scorer_interface import BatchScorerInterface
 from espnet2.tasks import asr
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 
 from espnet_diverse.decoding.build_search import Search, build_search
 from espnet_diverse.decoding.condition_ids import known_conditions
-from espnet_diverse.decoding.encoding import check_parts
+from espnet_diverse.decoding.encoding import Encoding, check_parts
 from espnet_diverse.decoding.espnet_streaming import SIZES, speech2text
 from espnet_diverse.decoding.fusion import Fusion, language_model_of, load_language_model
 from espnet_diverse.decoding.ngram import is_ngram
@@ -74,7 +75,7 @@ class BlockSearch:
     ):
         self.conditions, self.rate, self.options = known_conditions(model), required_rate(vars(args)), options
         self.indices: Mapping[str, int] = {}
-        self.encoder = stream_encoder(model.encoder)
+        self.encoder, self._encoding = stream_encoder(model.encoder), Encoding(model, device)
         sizes = {name: getattr(self.encoder, name) for name in SIZES}
         self.speech2text = speech2text(model, args, sizes, options, device, language_model)
         self._whole: Search | None = None
@@ -82,8 +83,8 @@ class BlockSearch:
             self._whole = build_search(model, model.ctc, options, False, language_model)
         hop, window = self.speech2text.hop_length, self.speech2text.win_length
         self._kept = window  # samples that are kept for the last part, which is then long enough
-        self._least = window + 2 * -(-window // hop) * hop  # samples from which on ESPnet's frontend trims both ends
-        self._shortest = 2 * self.encoder.subsample * hop  # samples of which the subsampling makes a frame
+        # Samples from which on ESPnet's frontend trims both ends, and the subsampling makes a frame.
+        self._least = max(window + 2 * -(-window // hop) * hop, 2 * self.encoder.subsample * hop)
         self.reset()
 
     def reset(self) -> None:
@@ -107,17 +108,15 @@ class BlockSearch:
         self._waiting = np.concatenate([self._waiting, samples])
         if not last and len(self._waiting) < self._least + self._kept:
             return self._best()
-        if last and not self._begun and len(self._waiting) < self._shortest:
-            self.reset()
-            return Text("", [], 0.0)
         ready = len(self._waiting) - (0 if last else self._kept)
         part, self._waiting = self._waiting[:ready], self._waiting[ready:]
-        self._begun = True
         device = self.speech2text.device
         ids = {name: torch.tensor([index], device=device) for name, index in self.indices.items()}
         try:
             with scope(conditions=ids, collect=False):
-                ended = self._step(part, last)
+                ended = self._step(self._features(part, last), last)
+        except TooShortUttError:
+            ended = Text("", [], 0.0)
         except BaseException:
             self.reset()  # what ESPnet keeps of the utterance is of no use any more
             raise
@@ -126,9 +125,21 @@ class BlockSearch:
         self.reset()
         return ended
 
-    def _step(self, part: NDArray, last: bool) -> Text:
+    def _features(self, part: NDArray, last: bool) -> Tensor:
+        """Features (1, T, F) of the next samples (L,).
+
+        Raises:
+            TooShortUttError: The utterance ends with them, and has too few frames for the encoder.
+        """
         s2t = self.speech2text
+        if last and not self._begun:  # ESPnet's frontend would pad what is shorter than its window
+            return torch.tensor(self._encoding.features(part), device=s2t.device).unsqueeze(0)
+        self._begun = True
         features, _, s2t.frontend_states = s2t.apply_frontend(torch.tensor(part), s2t.frontend_states, last)
+        return features
+
+    def _step(self, features: Tensor, last: bool) -> Text:
+        s2t = self.speech2text
         out = self.encoder.add(features, last)
         if last and self._whole is not None:
             before = s2t.beam_search.encbuffer
@@ -214,6 +225,7 @@ def check_streaming(config: Mapping, config_file: Path) -> None:
         raise ModelError(f"{config_file}: {scores}; streaming needs one that scores several, such as transformer")
     allowed: dict[str, tuple[Any, tuple]] = {
         "frontend": (config.get("frontend") or "default", ("default",)),
+        "frontend_conf.center": ((config.get("frontend_conf") or {}).get("center", True), (True,)),
         "normalize": (config.get("normalize", "utterance_mvn"), ("global_mvn", None)),
         "preencoder": (config.get("preencoder"), (None,)),
     }

@@ -73,8 +73,10 @@ class Encoding:
             TooShortUttError: There are too few samples for the frontend, or too few frames for the encoder.
         """
         transform = getattr(getattr(self.model, "frontend", None), "stft", None)
-        if transform is not None and len(data) <= transform.n_fft // 2:  # the padding by reflection needs more samples
-            count, least = len(data), transform.n_fft // 2 + 1
+        least = 0 if transform is None else transform.n_fft
+        if least and transform.center:
+            least = least // 2 + 1  # which the padding by reflection needs
+        if (count := len(data)) < least:
             raise TooShortUttError(f"{count} samples are too short; the frontend needs {least}", count, least)
         if is_long(self.model, data):
             return features_in_parts(self.model, data, self.device)

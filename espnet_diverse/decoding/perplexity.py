@@ -19,11 +19,11 @@ from espnet_diverse.decoding.fusion import language_model_files
 from espnet_diverse.decoding.grouping import grouped
 from espnet_diverse.decoding.precision import check_device
 from espnet_diverse.decoding.results import rounded_score, write_json
+from espnet_diverse.decoding.token_text import TokenText
 from espnet_diverse.errors import DataError
 from espnet_diverse.progress import progress
 from espnet_diverse.scope import scope
 from espnet_diverse.training.tasks import load_model
-from espnet_diverse.vocabulary import Vocabulary
 
 BATCH_TOKENS = 4000
 
@@ -44,9 +44,9 @@ class Scorer:
     def __init__(self, model_dir: Path, model_file: str | Path | None = None, device: str = "cpu"):
         check_device(device)
         _, weights = language_model_files(model_dir, model_file)
-        self.model = load_model(model_dir, weights, device, "lm")[0].eval()
-        self.conditions = known_conditions(self.model)
-        self.vocabulary, self.device = Vocabulary.load(model_dir), device
+        model, args = load_model(model_dir, weights, device, "lm")
+        self.model, self.conditions = model.eval(), known_conditions(model)
+        self.vocabulary, self.device = TokenText(args), device
 
     @torch.inference_mode()
     def __call__(self, texts: Sequence[Sequence[int]], conditions: Sequence[Mapping[str, int]]) -> list[float]:

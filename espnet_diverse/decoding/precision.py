@@ -6,9 +6,11 @@ int8      PyTorch's dynamic quantisation, on a CPU: 8-bit weights with a scale f
 bfloat16  16-bit weights and inputs of linear layers, with 8 bits of precision; on GPUs, and on CPUs that support it.
 
 Linear layers have nearly all of a transformer's computation and memory. In every precision they take and return
-float32; attention, normalisation, softmax and scores stay in float32.
+float32; attention, normalisation, softmax and scores stay in float32. So do queries, keys and values of attention with
+head selection, which multiplies with the rows of selected heads; a warning says so.
 """
 
+import logging
 from collections.abc import Iterable
 
 import torch
@@ -17,6 +19,7 @@ from torch import Tensor, nn
 from torch.ao.nn.quantized.dynamic import Linear as Int8Linear
 from torch.ao.quantization import per_channel_dynamic_qconfig
 
+from espnet_diverse.attention import MultiHeadAttention
 from espnet_diverse.decoding.fast_convolution import fuse_convolutions
 from espnet_diverse.decoding.fast_linear import replace_linear, speed_up
 from espnet_diverse.decoding.options import PRECISIONS
@@ -86,12 +89,20 @@ def set_precision(modules: Iterable[nn.Module], precision: str) -> None:
         modules: Modules on one device, in float32; their parameters do not change any more.
         precision: One of `PRECISIONS`.
     """
+    selective = False
     for module in modules:
         fuse_convolutions(module)
         if precision == "float32":
             speed_up(module)
         else:
             replace_linear(module, _int8 if precision == "int8" else HalfLinear)
+            selective = selective or any(map(_selects, module.modules()))
+    if selective:
+        logging.warning("precision %s: projections of attention with head selection stay in float32", precision)
+
+
+def _selects(module: nn.Module) -> bool:
+    return isinstance(module, MultiHeadAttention) and module.selection is not None
 
 
 def _int8(linear: nn.Linear) -> nn.Module:

@@ -34,7 +34,6 @@ from espnet_diverse.decoding.search import BeamSearch
 from espnet_diverse.decoding.teacher_forcing import token_log_probs
 from espnet_diverse.errors import ConfigError, DataError, ModelError
 from espnet_diverse.progress import progress
-from espnet_diverse.vocabulary import Vocabulary
 
 _UNWRITABLE = re.compile("[\n\ud800-\udfff]")
 
@@ -80,19 +79,22 @@ class OtherModel:
 
     Args:
         predictor: The model.
-        vocabulary: Its vocabulary.
         data_dir: Data directory of the utterances, as `decode` reads it.
         conditions: Values by condition that hold for all utterances, in place of the tables.
 
     Raises:
         DataError: A table is missing or faulty, or an utterance has a missing or unknown condition.
-        ModelError: The model has no attention decoder.
+        ModelError: The model has no transformer decoder.
     """
 
-    def __init__(self, predictor: Predictor, vocabulary: Vocabulary, data_dir: Path, conditions: Mapping[str, str]):
-        self.predictor, self.vocabulary, self.data_dir = predictor, vocabulary, data_dir
+    def __init__(self, predictor: Predictor, data_dir: Path, conditions: Mapping[str, str]):
+        self.predictor, self.data_dir = predictor, data_dir
         if not isinstance(predictor.search, BeamSearch) or predictor.search.decoder is None:
-            raise ModelError("a model without an autoregressive decoder gives texts no probability; give another")
+            decoder = predictor.encoding.model.decoder
+            has = "none" if decoder is None else type(decoder).__name__
+            raise ModelError(
+                f"rescoring needs a model with a transformer decoder, and this one has {has}; give another"
+            )
         self.jobs = {job.utterance: job for job in list_jobs(predictor, data_dir, conditions)}
 
     def score(self, utterance: str, texts: Sequence[str]) -> list[float]:
@@ -114,7 +116,7 @@ class OtherModel:
         each = one._replace(
             output=one.output.expand(len(texts), -1, -1), lengths=one.lengths.expand(len(texts))
         )  # without a copy
-        tokens = [self.vocabulary.encode(text) for text in texts]
+        tokens = [self.predictor.tokens.encode(text) for text in texts]
         log_probs, targets = token_log_probs(self.predictor, each, tokens)
         chosen = log_probs.gather(1, targets.unsqueeze(1)).squeeze(1).double()
         return [part.sum().item() for part in chosen.split([len(text) + 1 for text in tokens])]

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from espnet_diverse.audio.libsndfile import RATES
 from espnet_diverse.audio.resampling import resample_blocks
-from espnet_diverse.conditions import values_by_condition
+from espnet_diverse.conditions import CONDITIONS, values_by_condition
 from espnet_diverse.decoding.block_search import BlockSearch, check_stream_options, check_streaming
 from espnet_diverse.decoding.condition_ids import completed, indices_of
 from espnet_diverse.decoding.fusion import Fusion
@@ -83,7 +83,11 @@ class LiveRecognition:
         if not RATES[0] <= rate <= RATES[1]:
             raise ConfigError(f"rate {rate} is not allowed; give {RATES[0]} to {RATES[1]} Hz")
         known = self.search.conditions
-        indices = indices_of(known, completed(known, values_by_condition(choices), same_language=True))
+        names = completed(known, values_by_condition(choices), same_language=True)
+        for condition in known.names.keys() - names.keys():
+            what = f"the {CONDITIONS[condition].label} cannot be identified while somebody speaks"
+            raise DataError(f"{what}; choose one before you record: {' '.join(known.names[condition])}")
+        indices = indices_of(known, names)
         with self._lock:
             if self._recording is not None and not self._recording.has_ended:
                 busy = "another recording is being transcribed; try again when it has ended"

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from espnet_diverse.audio.sources import open_audio
 from espnet_diverse.conditions import as_arguments, values_by_condition
+from espnet_diverse.data.characters import clean_text
 from espnet_diverse.decoding.condition_ids import completed
 from espnet_diverse.decoding.fusion import Fusion
 from espnet_diverse.decoding.options import Options, text_task
@@ -168,7 +169,7 @@ def _lines(body: bytes, max_characters: int) -> list[str]:
         raise DataError("the text is not valid UTF-8; send it in UTF-8") from error
     if len(text) > max_characters:
         raise DataError(f"the text has {len(text)} characters; the limit is {max_characters}; translate it in parts")
-    return [line.strip() for line in text.splitlines() if line.strip()]
+    return [line for line in (clean_text(line)[0] for line in text.splitlines()) if line]
 
 
 def _translated(line: str, translation: Translation) -> dict:

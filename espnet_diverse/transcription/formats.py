@@ -135,13 +135,13 @@ def _split_words(segment: Segment, positions: Sequence[int]) -> Iterator[tuple[i
     first, words = 0, segment.words
     for index in range(1, len(words)):
         shown = segment.text[positions[first] : positions[index] + len(words[index].text)]
-        if _columns(shown) > CUE_COLUMNS or words[index].start - words[index - 1].end >= CUE_PAUSE:
+        if columns(shown) > CUE_COLUMNS or words[index].start - words[index - 1].end >= CUE_PAUSE:
             yield first, index - 1
             first = index
     yield first, len(words) - 1
 
 
-def _columns(text: str) -> int:
+def columns(text: str) -> int:
     """Width of a text; East Asian wide characters take two columns."""
     return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text)
 

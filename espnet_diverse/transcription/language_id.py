@@ -12,6 +12,7 @@ the language itself, as the first token.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import torch
 from numpy.typing import NDArray
@@ -58,14 +59,13 @@ def identify_language(
     candidates = [
         {**conditions, **{condition: names[condition].index(name) for condition in unknown}} for name in languages
     ]
-    scores, tokens = sum(_scores(search, segment, candidates, options) for segment in features).unbind()
+    plain = replace(options or search.options, length_penalty=0.0)  # which divides scores by n as well
+    scores, tokens = sum(_scores(search, segment, candidates, plain) for segment in features).unbind()
     found = (scores / (_TEMPERATURE * tokens)).softmax(0).tolist()
     return dict(sorted(zip(languages, found, strict=True), key=lambda one: -one[1]))
 
 
-def _scores(
-    search: Predictor, segment: NDArray, candidates: Sequence[Mapping[str, int]], options: Options | None
-) -> Tensor:
+def _scores(search: Predictor, segment: NDArray, candidates: Sequence[Mapping[str, int]], options: Options) -> Tensor:
     """Log scores of the best texts of a segment for N candidates, and their numbers of tokens, (2, N) float64."""
     size = max(1, search.batch_frames // len(segment))
     scores = []

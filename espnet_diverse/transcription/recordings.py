@@ -125,7 +125,6 @@ class Transcription:
     ):
         self.search, self.segmentation, self.options = search, segmentation, search.resolve(options)
         self.window = _WINDOW * self.options.batch_size
-        self.same_language = search.task in SAME_LANGUAGE_TASKS
         self.warned: dict[str, str] = {}
         self.frames = None
         check_whole(search, segmentation, word_timestamps, self.options)
@@ -214,9 +213,10 @@ class Transcription:
         known, given = self.search.conditions, recording.request.conditions
         new = {condition: name for condition, name in given.items() if self.warned.get(condition) != name}
         self.warned |= new
-        warn_of_unused(known, new, self.same_language)
-        recording.conditions = completed(known, given, self.same_language)
-        recording.language = self._spoken(recording.conditions) or self._spoken(given)
+        same = self._has_same_language(given)
+        warn_of_unused(known, new, same)
+        recording.conditions = completed(known, given, same)
+        recording.language = _spoken(recording.conditions, same) or _spoken(given, same)
         if not beginning:
             return
         spoken = spoken_conditions(self.search)
@@ -229,13 +229,14 @@ class Transcription:
                 return
             recording.probabilities = identify_language(self.search, _first_seconds(beginning), indices, self.options)
             language = dict.fromkeys(spoken, next(iter(recording.probabilities)))
-            recording.conditions = completed(known, language | dict(given), self.same_language)
-            recording.language = self._spoken(recording.conditions)
+            recording.conditions = completed(known, language | dict(given), same)
+            recording.language = _spoken(recording.conditions, same)
         recording.indices = indices_of(known, recording.conditions)
 
-    def _spoken(self, names: Mapping[str, str]) -> str | None:
-        """The spoken language among values by condition; recognised text is in the spoken language."""
-        return names.get("lang") or (names.get("tgtlang") if self.same_language else None)
+    def _has_same_language(self, given: Mapping[str, str]) -> bool:
+        """Whether the text is in the spoken language; a multitask model translates into a target language."""
+        task = self.search.task
+        return task in SAME_LANGUAGE_TASKS and not (task == "s2t" and "tgtlang" in given)
 
     def _decode(self, chunks: Sequence[_Chunk]) -> None:
         """Decode chunks and add the results to their recordings."""
@@ -271,13 +272,19 @@ class Transcription:
         return Segment(chunk.start, chunk.end, text, score, tuple(tokens), confidences, words, texts)
 
 
+def _spoken(names: Mapping[str, str], same_language: bool) -> str | None:
+    """The spoken language among values by condition."""
+    return names.get("lang") or (names.get("tgtlang") if same_language else None)
+
+
 def _first_seconds(chunks: Sequence[_Chunk]) -> list[NDArray]:
-    """Features of the first chunks, as many as the language is detected from."""
-    seconds, features = 0.0, []
+    """Features of the first `_LANGUAGE_SECONDS` of chunks; a rest of less than a second is left out."""
+    left, features = _LANGUAGE_SECONDS, []
     for chunk in chunks:
-        if seconds < _LANGUAGE_SECONDS:
-            length = chunk.end - chunk.start
-            rows = ceil(len(chunk.features) * min(1.0, _LANGUAGE_SECONDS / length))
-            features.append(chunk.features[:rows])
-            seconds += length
+        length = chunk.end - chunk.start
+        if length > left >= 1.0:
+            features.append(chunk.features[: ceil(len(chunk.features) * left / length)])
+        elif length <= left:
+            features.append(chunk.features)
+        left -= length
     return features

@@ -200,3 +200,16 @@ def test_a_fault_at_the_end_shows_before_anything_is_handed_out(tmp_path):
     soundfile.write(tmp_path / "x.wav", samples, 16_000, subtype="FLOAT")
     with pytest.raises(DataError, match="x.wav: holds NaN or infinite samples, the first at 100.000 s"):
         open_audio(tmp_path / "x.wav").__enter__()
+
+
+def test_samples_that_a_header_leaves_out_are_warned_of(tmp_path, caplog):
+    """As where a recorder was killed that had written the length of its first block."""
+    path = write(tmp_path / "x.wav", seconds=2.0)
+    whole = path.read_bytes()
+    assert read(path)[1] == 2.0 and not caplog.messages
+    path.write_bytes(whole[:40] + (32_000).to_bytes(4, "little") + whole[44:])
+    for source in (path, io.BytesIO(path.read_bytes())):
+        assert read(source)[1] == 1.0
+    what = "its header leaves out 32000 bytes after the samples, which are not read"
+    said = f"{what}; write the header anew, as sox --ignore-length does"
+    assert caplog.messages == [f"{path}: {said}", f"audio: {said}"]

@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 import numpy as np
 import pytest
 import soundfile
+from references import streaming
 from references.streaming import RATE, tones, write_run
 
 from espnet_diverse.bin.main import main
@@ -86,9 +87,11 @@ def test_a_file_as_if_it_were_live(streaming_run, expected, recording, capsys):
     assert shown.out.splitlines() == expected and re.fullmatch(SUMMARY, shown.err.strip())
 
 
-def test_the_line_of_a_terminal_follows_the_speaker(streaming_run, expected, recording, monkeypatch):
-    terminal, stderr = pty.openpty()
-    fcntl.ioctl(stderr, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 12, 0, 0))
+@contextmanager
+def terminal_of(columns):
+    """A terminal to write to, and what was written when it is closed."""
+    terminal, end = pty.openpty()
+    fcntl.ioctl(end, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     said = []
 
     def read():
@@ -96,17 +99,32 @@ def test_the_line_of_a_terminal_follows_the_speaker(streaming_run, expected, rec
             while block := os.read(terminal, 4096):
                 said.append(block)
 
-    monkeypatch.setenv("COLUMNS", "12")
     thread = threading.Thread(target=read)
     thread.start()
-    with os.fdopen(stderr, "w") as stream, monkeypatch.context() as patch:
-        patch.setattr(sys, "stderr", stream)
-        assert call(streaming_run, *HOW, recording) == 0
+    with os.fdopen(end, "w") as stream:
+        yield stream, said
     thread.join()
     os.close(terminal)
+
+
+def test_the_line_of_a_terminal_follows_the_speaker(streaming_run, expected, recording, monkeypatch):
+    with terminal_of(12) as (stream, said), monkeypatch.context() as patch:
+        patch.setattr(sys, "stderr", stream)
+        assert call(streaming_run, *HOW, recording) == 0
     shown = b"".join(said).decode().split("\r\x1b[K")
     assert shown[0] == "" and max(map(len, shown[:-1])) == 11  # the end of a text that is longer than the line
     assert shown[-2] == "" and len(set(shown)) > 4
+
+
+def test_characters_of_two_columns_stay_on_the_line(recording, monkeypatch, tmp_path):
+    letters = [chr(0x4E00 + index) for index in range(len(streaming.TOKENS) - 3)]
+    monkeypatch.setattr(streaming, "TOKENS", ["<blank>", "<unk>", *letters, "<sos/eos>"])
+    run = write_run(tmp_path / "model")
+    with terminal_of(12) as (stream, said), monkeypatch.context() as patch:
+        patch.setattr(sys, "stderr", stream)
+        assert call(run, *HOW, recording) == 0
+    shown = b"".join(said).decode().split("\r\x1b[K")[:-1]
+    assert max(sum(2 if each in letters else 1 for each in text) for text in shown) in (10, 11)
 
 
 def test_faults_of_the_source_are_one_line(streaming_run, expected, tmp_path, monkeypatch, capsys):
@@ -202,6 +220,7 @@ def test_a_model_that_does_not_stream_is_refused(streaming_run, recording, tmp_p
         (("-", "--word_timestamps"), "--word_timestamps is not possible with --stream"),
         (("-", "--no_segmentation"), "--no_segmentation is not possible with --stream"),
         (("-", "--precision", "int8"), "--precision int8 is not possible with --stream"),
+        (("-", "--cluster", "local"), "--cluster is not possible with --stream"),
         (("-", "--task", "st"), "--task st is not possible with --stream"),
         (("-", "--pcm_rate", "7"), "pcm_rate 7 is not allowed; give 1000 to 768000 Hz"),
         (("-", "--real_time"), "real_time is for files, and - is live; leave it out"),

@@ -10,7 +10,8 @@ import pytest
 from espnet_diverse.bin.main import main
 from espnet_diverse.decoding.decode_dir import decode
 from espnet_diverse.decoding.options import Options
-from espnet_diverse.decoding.predictor import load_predictor
+from espnet_diverse.decoding.predictor import Predictor, load_predictor
+from espnet_diverse.errors import DataError
 
 BEAM = ["--beam_size", "3", "--batch_size", "8"]
 
@@ -53,6 +54,14 @@ def test_texts_of_the_command_line(translate, decoded, capsys):
     assert len(rows) == 2
 
 
+def test_texts_of_the_command_line_are_cleaned_as_those_of_a_file(translate, capsys):
+    tsv = ("--output_format", "tsv")
+    assert translate(*tsv, stdin="a  b\nc d\n\u00e4\n".encode()) == 0
+    expected = capsys.readouterr().out
+    assert translate("--text", " a\tb", "--text", "c\u200b\nd", "--text", "a\u0308", *tsv) == 0
+    assert capsys.readouterr().out == expected and len(expected.splitlines()) == 3
+
+
 def test_json_has_the_best_of_each_line(translate, decoded, capsys):
     assert translate("--text", decoded[0][0], "--output_format", "json", "--nbest", "2") == 0
     line = json.loads(capsys.readouterr().out)
@@ -79,6 +88,26 @@ def test_a_bad_file_costs_no_good_one(translate, decoded, tmp_path, capsys):
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["a.txt", "b.txt", "failures.json"]
     assert f"translate: {bad[1]} was skipped: No such file or directory" in capsys.readouterr().err
     assert translate(*bad) == 1
+
+
+def test_a_line_that_cannot_be_translated_costs_no_other(translate, tmp_path, monkeypatch, capsys):
+    find = Predictor.find
+
+    def short(self, sources, *others, **options):
+        if max(map(len, sources)) > 5:  # four letters and <sos/eos>
+            raise DataError("attention 'linformer' supports at most 5 positions; shorten the input")
+        return find(self, sources, *others, **options)
+
+    (tmp_path / "a.txt").write_text("ab\nabcd\n")
+    assert translate(tmp_path / "a.txt", "--output_dir", tmp_path / "out") == 0
+    short_ones = (tmp_path / "out" / "a.txt").read_text().splitlines()
+    monkeypatch.setattr(Predictor, "find", short)
+    (tmp_path / "a.txt").write_text("ab\nabcdabcd\nabcd\n")
+    assert translate(tmp_path / "a.txt", "--output_dir", tmp_path / "out") == 2
+    assert (tmp_path / "out" / "a.txt").read_text().splitlines() == [short_ones[0], "", short_ones[1]]
+    reason = "attention 'linformer' supports at most 5 positions; shorten the input"
+    assert json.loads((tmp_path / "out" / "failures.json").read_text()) == {f"{tmp_path / 'a.txt'}:2": reason}
+    assert f"espnet-diverse translate: {tmp_path / 'a.txt'}:2 was skipped: {reason}\n" in capsys.readouterr().err
 
 
 def test_two_inputs_do_not_share_an_output(translate, tmp_path, capsys):

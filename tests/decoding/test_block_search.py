@@ -112,7 +112,22 @@ def test_short_ends_and_beginnings_lose_no_frame(window, hop, tmp_path):
     assert abs(float(theirs(samples[30:])[0][3].score) - float(hypothesis.score)) > 1e-3
 
 
-@pytest.mark.parametrize("count", [0, 10, 500, 1279])
+@pytest.mark.parametrize(("window", "hop", "layer"), [(400, 160, "conv2d"), (400, 160, "conv2d8"), (512, 64, "conv2d")])
+def test_an_utterance_of_one_frame_has_the_text_of_the_recording(window, hop, layer, tmp_path):
+    """It has 7 or 15 frames of features, or less samples than a window, which ESPnet's frontend pads."""
+    run, least = write_run(tmp_path / "run", window=window, hop=hop, input_layer=layer), 15 if layer == "conv2d8" else 7
+    search, offline = load_block_search(run, options=OPTIONS), load_predictor(run, options=OPTIONS)
+    samples = tones(0.3, 4)[: (least - 1) * hop]
+    ((expected,),) = offline.batch([offline.features(samples)], [{}])
+    for part in (len(samples), 100):
+        found = heard(search, samples, part)[-1]
+        assert (found.text, found.tokens) == (expected.text, expected.tokens) and found.text
+        assert found.score == pytest.approx(expected.score, abs=1e-3)
+    assert heard(load_block_search(run, options=ESPNET), samples, 100)[-1].text
+    assert heard(search, samples[:-1], 100)[-1] == ("", [], 0.0)
+
+
+@pytest.mark.parametrize("count", [0, 10, 500, 959])
 def test_an_utterance_that_is_too_short_has_no_text(search, count):
     assert search.add(np.zeros(count, np.float32), last=True) == ("", [], 0.0)
     assert heard(search, tones(0.9, 0), 2560)[-1].text
@@ -151,6 +166,7 @@ def test_a_fault_ends_the_utterance(search, monkeypatch):
         ({"postencoder": "length_adaptor"}, "a model with a postencoder has no batched search"),
         ({"normalize": "utterance_mvn"}, "normalize utterance_mvn needs a whole utterance; .* global_mvn or None"),
         ({"frontend": "wav2vec_cnn"}, "frontend wav2vec_cnn needs a whole utterance; streaming needs frontend default"),
+        ({"frontend_conf": {"center": False}}, "frontend_conf.center False needs a whole .*; streaming needs .* True$"),
         ({"decoder": "rnn"}, "decoder rnn scores one hypothesis at a time; streaming needs one that scores several"),
         ({"decoder": "transducer"}, "decoder transducer scores one hypothesis at a time"),
         ({"input_size": 80}, "the model reads features of size 80"),

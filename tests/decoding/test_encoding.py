@@ -67,6 +67,10 @@ def test_an_utterance_that_is_too_short_is_refused():
         Encoding(build(), "cpu").features(np.zeros(600, np.float32))
     with pytest.raises(TooShortUttError, match="256 samples are too short; the frontend needs 257"):
         Encoding(build(), "cpu").features(np.zeros(256, np.float32))
+    model = build()
+    model.frontend.stft.center = False
+    with pytest.raises(TooShortUttError, match="511 samples are too short; the frontend needs 512"):
+        Encoding(model, "cpu").features(np.zeros(511, np.float32))
 
 
 def test_parts_that_are_not_known_are_refused():

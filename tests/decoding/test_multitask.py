@@ -100,6 +100,14 @@ def test_the_model_names_the_language_where_it_is_not_given(recognizer):
     assert found.text == recognizer(tones(1, 0), RATE, language=best).text
 
 
+def test_a_target_language_alone_translates_from_the_language_that_the_model_names(recognizer, monkeypatch):
+    monkeypatch.setattr(recognizer.search.search, "languages", lambda source: {"jpn": 0.7, "deu": 0.2, "eng": 0.1})
+    found = recognizer(tones(1, 0), RATE, target_language="deu")
+    assert found.conditions == {"lang": "jpn", "tgtlang": "deu"} and found.language == "jpn"
+    expected = recognizer(tones(1, 0), RATE, language="jpn", target_language="deu")
+    assert found.segments == expected.segments != recognizer(tones(1, 0), RATE, language="deu").segments
+
+
 def test_what_a_multitask_model_does_not_have_is_refused(folder, recognizer):
     with pytest.raises(DataError, match="--language xyz: unknown language; this model knows: eng deu jpn"):
         recognizer(tones(1, 0), RATE, language="xyz")

@@ -48,12 +48,17 @@ def test_weights_of_8_bits_have_a_scale_for_each_output():
 
 
 @pytest.mark.parametrize("precision", ["int8", "bfloat16"])
-def test_projections_of_selected_heads_stay_as_they_are(precision):
+def test_projections_of_selected_heads_stay_as_they_are_and_a_warning_says_so(precision, caplog):
     selection = {"strategy": "static", "pool": 4, "conditions": {"lang": ["ar", "de"]}}
     model = nn.Sequential(build_attention("softmax", 16, 2, selection=selection), build_attention("softmax", 16, 2))
     set_precision([model], precision)
     assert type(model[0].linear_q) is nn.Linear and type(model[0].linear_out) is CLASSES[precision]
     assert type(model[1].linear_q) is CLASSES[precision]
+    said = f"precision {precision}: projections of attention with head selection stay in float32"
+    assert caplog.messages == [said]
+    set_precision([nn.Sequential(build_attention("softmax", 16, 2))], precision)
+    set_precision([build_attention("softmax", 16, 2, selection=selection)], "float32")
+    assert caplog.messages == [said]
 
 
 @pytest.mark.parametrize("precision", ["int8", "bfloat16"])

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import soundfile
 import torch
+from references.espnet_models import write_model
 from references.language_models import write_lm
 
 from espnet_diverse.bin.main import main
@@ -14,9 +15,8 @@ from espnet_diverse.decoding.options import Options
 from espnet_diverse.decoding.perplexity import Scorer
 from espnet_diverse.decoding.predictor import load_predictor
 from espnet_diverse.decoding.rescoring import LanguageModel, OtherModel, read_nbest, rescore
-from espnet_diverse.errors import ConfigError, DataError, ModelError
+from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.training.tasks import read_config
-from espnet_diverse.vocabulary import Vocabulary
 
 
 def decode(run, folder):
@@ -32,16 +32,13 @@ def decoded(tiny_run, tmp_path):
 
 
 def other_model(run, data_dir=None):
-    predictor = load_predictor(run.model_dir, options=Options(ctc_weight=0.0))
-    return OtherModel(predictor, Vocabulary.load(run.model_dir), data_dir or run.test_dir, {})
+    return OtherModel(load_predictor(run.model_dir), data_dir or run.test_dir, {})
 
 
 @pytest.fixture
 def lm(tiny_run, tmp_path):
     tokens = read_config(tiny_run.model_dir / "config.yaml")["token_list"]
-    folder = write_lm(tmp_path / "lm", tokens)
-    Vocabulary.load(tiny_run.model_dir).save(folder)
-    return folder
+    return write_lm(tmp_path / "lm", tokens)
 
 
 def test_decoding_writes_the_hypotheses(decoded):
@@ -76,7 +73,7 @@ def test_the_model_itself_gives_the_scores_of_its_search(request, name, tmp_path
         found = scorer.score(utterance, [text for text, _ in hypotheses])
         for (text, score), own in zip(hypotheses, found, strict=True):
             if len(text) < 5:  # the greatest length ends a text without <eos>
-                tokens, complete = len(scorer.vocabulary.encode(text)) + 1, complete + 1
+                tokens, complete = len(scorer.predictor.tokens.encode(text)) + 1, complete + 1
                 assert own == pytest.approx(score - 1.5 * tokens, abs=1e-3)
     assert complete
     with pytest.raises(
@@ -127,10 +124,27 @@ def test_the_command(tiny_run, decoded, lm, tmp_path, capsys):
     assert main([*arguments, str(tiny_run.model_dir), "--data_dir", str(tiny_run.test_dir)]) == 0
 
 
-def test_a_model_without_a_decoder_is_refused(tiny_run):
-    predictor = load_predictor(tiny_run.model_dir, options=Options(ctc_weight=1.0))
-    with pytest.raises(ModelError, match="a model without an autoregressive decoder gives texts no probability"):
-        OtherModel(predictor, Vocabulary.load(tiny_run.model_dir), tiny_run.test_dir, {})
+def test_a_model_of_espnet_rescores_as_it_lies(tiny_run, decoded, tmp_path):
+    folder = write_model(tmp_path / "model", "conformer")
+    data = ["--data_dir", str(tiny_run.test_dir), "--output_dir", str(tmp_path / "new"), "--weight", "1"]
+    assert main(["rescore", str(folder), "--decode_dir", str(decoded), *data]) == 0
+    searched = load_predictor(folder, options=Options(ctc_weight=0.0, beam_size=20, maxlenratio=-3))
+    scorer = OtherModel(searched, tiny_run.test_dir, {})
+    for job in scorer.jobs.values():
+        best = searched.batch([searched.read(job.source)[0]], [{}])[0][0]
+        (scored,) = scorer.score(job.utterance, [best.text])
+        assert scored == pytest.approx(best.score, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("kind", "decoder"), [("ctc", "none"), ("rnn", "RNNDecoder"), ("transducer", "TransducerDecoder")]
+)
+def test_a_model_without_a_transformer_decoder_is_refused(kind, decoder, tiny_run, decoded, tmp_path, capsys):
+    folder = write_model(tmp_path / kind, kind)
+    data = ["--data_dir", str(tiny_run.test_dir), "--output_dir", str(tmp_path / "new")]
+    assert main(["rescore", str(folder), "--decode_dir", str(decoded), *data]) == 1
+    said = f"rescoring needs a model with a transformer decoder, and this one has {decoder}; give another\n"
+    assert capsys.readouterr().err.endswith(f"espnet-diverse rescore: error: {said}")
 
 
 LINE = '{{"utterance": "{}", "hypotheses": [{{"text": "{}", "score": {}}}]}}\n'

@@ -209,7 +209,8 @@ def test_the_language_of_a_recording_is_given_when_it_begins(tmp_path):
     folder = write_run(tmp_path / "model", "diverse_contextual_block_transformer", languages=["de", "el"])
     live = load_service(folder, None, Limits(), ENERGY).live
     live.search.options = replace(live.search.options, ctc_weight=0.1)  # or CTC, which knows no language, decides
-    with pytest.raises(DataError, match="the language is missing; give --language; this model knows: de el"):
+    said = "the language cannot be identified while somebody speaks; choose one before you record: de el"
+    with pytest.raises(DataError, match=said):
         live.begin({})
     texts = [answers(live, PCM, language=language)[-1]["text"] for language in ("de", "el")]
     assert texts[0] != texts[1]

@@ -32,7 +32,7 @@ def test_recognition_is_that_of_the_recognizer(recognised, tiny_run, recording):
 
 
 def test_translation_is_that_of_the_translator(translation, tiny_translation):
-    found = translation.run(b"abc\n\n  dcba  \n", BEAM)
+    found = translation.run("abc\n\n \u200b\ndc\xadba  \n".encode(), BEAM)  # characters that nobody sees are left out
     options = Options(beam_size=4, nbest=3, minlenratio=-3, maxlenratio=-6)
     expected = Translator(tiny_translation.model_dir, options=options).translate(["abc", "dcba"])
     assert [segment["source"] for segment in found["segments"]] == ["abc", "dcba"]

@@ -25,7 +25,7 @@ best_model_criterion: [[valid, loss, min], [valid, epoch, max]]
 def write_lm(folder, tokens, lm="transformer", conf=TRANSFORMER):
     """A directory with an untrained language model whose scores differ much."""
     parser = LMTask.get_parser()
-    parser.set_defaults(lm=lm, lm_conf=dict(conf), token_list=list(tokens), init=None, task="lm")
+    parser.set_defaults(lm=lm, lm_conf=dict(conf), token_list=list(tokens), token_type="char", init=None, task="lm")
     args = parser.parse_args([])
     torch.manual_seed(0)
     model = LMTask.build_model(args)

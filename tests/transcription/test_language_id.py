@@ -24,7 +24,7 @@ class Given:
 
     def __init__(self, scores, names, task="asr", batch_frames=1000, tokens=(3, 3, 3)):
         self.scores, self.tokens, self.task, self.batch_frames = scores, tokens, task, batch_frames
-        self.conditions, self.asked = KnownConditions(names), []
+        self.conditions, self.asked, self.options = KnownConditions(names), [], Options()
 
     def batch(self, sources, conditions, options=None):
         self.asked.append(conditions)
@@ -137,6 +137,7 @@ def test_the_language_whose_text_is_heard_is_found(bilingual, heard, next_best):
     features = [search.features(np.random.default_rng(seed).standard_normal(8000, np.float32)) for seed in range(2)]
     found = identify_language(search, features, {})
     assert list(found)[:2] == [heard, next_best] and found[heard] > 0.5
+    assert identify_language(search, features, {}, Options(beam_size=4, ctc_weight=0.5, length_penalty=2.0)) == found
     for language, word in WORDS.items():
         assert (
             search.batch(features[:1], [{"lang": search.conditions.names["lang"].index(language)}])[0][0].text == word

@@ -137,6 +137,20 @@ def test_a_language_that_is_not_given_is_found(recognizer, asked, monkeypatch):
     assert silent.language is None
 
 
+@pytest.mark.parametrize(("seconds", "used"), [(6.0, [2.144, 2.816, 1.04]), (3.0, [2.144]), (1.5, [1.5])])
+def test_a_language_is_found_from_so_many_seconds_of_speech(recognizer, asked, monkeypatch, seconds, used):
+    """The last segment is cut to what is left, and left out where that is less than a second."""
+    seen = []
+    monkeypatch.setattr(recordings, "identify_language", lambda _, some, *others: seen.extend(some) or {"de": 1})
+    monkeypatch.setattr(recordings, "_LANGUAGE_SECONDS", seconds)
+    transcription = recordings.Transcription(recognizer.search, SegmentationOptions(vad="none", max_seconds=3))
+    (transcript,) = transcription([Request(tones(12, seed=0), RATE)])
+    lengths = [segment.end - segment.start for segment in transcript.segments]
+    assert lengths[:3] == pytest.approx([2.144, 2.816, 2.816])
+    hop = recognizer.search.encoding.model.frontend.hop_length / RATE
+    assert [len(features) * hop for features in seen] == pytest.approx(used, abs=2 * hop)
+
+
 @pytest.mark.parametrize(
     ("task", "names", "given", "language"),
     [
