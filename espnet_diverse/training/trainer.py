@@ -131,10 +131,11 @@ class Trainer(espnet_trainer.Trainer):
         if trainer_options.compile:
             compile_layers(model, trainer_options.compile)
         session = trainer_options.session
-        state = RunState(Path(trainer_options.output_dir), model, parts["optimizers"], parts["schedulers"])
+        output_dir, best = Path(trainer_options.output_dir), trainer_options.best_model_criterion
+        state = RunState(output_dir, model, parts["optimizers"], parts["schedulers"], best)
 
         stopping = None if trainer_options.patience is None else trainer_options.early_stopping_criterion
-        check = partial(check_criteria, best=trainer_options.best_model_criterion, stopping=stopping)
+        check = partial(check_criteria, best=best, stopping=stopping)
         check_at_first_batch(model, check)
 
         def reporter() -> Reporter:
