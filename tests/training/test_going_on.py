@@ -179,6 +179,19 @@ def test_a_kill_at_the_end_of_the_last_epoch_loses_nothing(links_written, tiny_r
     assert same_weights(straight, copy) and links(copy) == links(straight)
 
 
+def test_a_run_that_ended_early_is_at_its_end_until_its_patience_grows(tiny_run, tmp_path, capfd):
+    """By a criterion that never improves it ends after epoch 2; one epoch more was trained at each further call."""
+    ending = ["max_epoch=5", "early_stopping_criterion=[valid, epoch, min]"]
+    for said in ("2/5", "no epoch is left: training ended early after epoch 2"):
+        assert train(tiny_run, tmp_path / "exp", *ending, "patience=0") == 0
+        lines = capfd.readouterr().out.splitlines()
+        assert any(line.strip().startswith(said) for line in lines), lines
+        assert checkpoint.load(tmp_path / "exp" / checkpoint.CHECKPOINT)["reporter"]["epoch"] == 2
+    assert lines[-1].endswith("for more, give a greater patience and --allow_changed patience")
+    assert train(tiny_run, tmp_path / "exp", *ending, "patience=1", allow=["patience"]) == 0
+    assert checkpoint.load(tmp_path / "exp" / checkpoint.CHECKPOINT)["reporter"]["epoch"] == 3
+
+
 def test_batches_after_the_last_update_of_an_epoch_count_no_update_in_the_run_that_goes_on(tiny_run, tmp_path):
     """Of 6 batches, 4 an update, the last two see the update and make none; the next epoch begins with no other."""
     left = ["batch_size=2", "accum_grad=4", "keep_nbest_models=1", "model_conf.balance_interval=2"]
