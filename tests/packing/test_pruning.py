@@ -206,6 +206,13 @@ def test_a_tag_of_shared_embeddings_stays_out_of_what_they_are_shared_with(tmp_p
     assert args.model == "mt" and args.model_conf.get("length_normalized_loss")
 
 
+def test_a_model_with_flows_stays_one(tmp_path):
+    selection = "encoder_conf.attention={selection: {strategy: group, by: lang, pool: 8}}"
+    whole, pruned, args = pruned_translation(tmp_path, ["model/flow"], [selection], lang="de")
+    torch.testing.assert_close(pruned, whole)
+    assert (args.encoder, args.decoder, args.model) == ("transformer", "flow", "flow")
+
+
 def test_a_model_of_translation_keeps_its_ctc_weight_under_espnets_name(tmp_path):
     from espnet_diverse.packing.pruning import pruned_config
 
