@@ -67,6 +67,7 @@ def differences(model, path, ids=None):
         ("transformer", "sdma"),
         ("transformer", "lambda_attention"),
         ("transformer", "random_features"),
+        ("transformer", "luna"),
         ("conformer", "window"),
         ("conformer", "sdma"),
         ("e_branchformer", "softmax"),
