@@ -5,9 +5,11 @@ features, computed as by the frontend; the metadata of the file holds the option
 search needs the decoder, which is not exported. The graph contains ESPnet's table of 5000 positions: with 40 ms per
 position, inputs can have up to 200 seconds.
 
-The cores are traced in the form that keeps attention weights: in plain steps, without blocks of scores.
+The cores are traced in the form that keeps attention weights: in plain steps, without blocks of scores. Of a model with
+head selection the graph has the heads of one condition.
 """
 
+import copy
 import json
 import logging
 import tempfile
@@ -23,6 +25,7 @@ from espnet2.asr.encoder.e_branchformer_encoder import EBranchformerEncoder
 from espnet2.asr.encoder.transformer_encoder import TransformerEncoder
 from torch import Tensor, nn
 
+from espnet_diverse.attention import MultiHeadAttention
 from espnet_diverse.conditions import CONDITIONS
 from espnet_diverse.decoding.condition_ids import known_conditions
 from espnet_diverse.errors import ConfigError, ModelError
@@ -92,14 +95,14 @@ def export(model: nn.Module, args: Namespace, output: Path, conditions: Mapping[
         ModelError: The model cannot be exported, see `EncoderCTC`.
     """
     onnx = _import_onnx()
-    net = EncoderCTC(model.eval(), getattr(args, "task", "asr"))
+    net = EncoderCTC(model.eval(), getattr(args, "task", "asr")).eval()
     ids = _condition_ids(model, conditions)
     features = model.frontend.output_size() if model.frontend is not None else args.input_size
     output.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".export", dir=output.parent) as folder:
         path = Path(folder, "model.onnx")
         _check(net, ids, features, missing=known_conditions(model).names.keys() - ids)
-        _trace(net, ids, features, path)
+        _trace(_pruned(net, ids), ids, features, path)
         if int8:
             path = _quantise(path)
         graph = onnx.load(path)
@@ -148,6 +151,17 @@ def _check(net: EncoderCTC, ids: Mapping[str, Tensor], features: int, missing: C
 
 def _example(features: int) -> tuple[Tensor, Tensor]:
     return torch.zeros(2, _FRAMES, features), torch.tensor([_FRAMES, _FRAMES - 14])
+
+
+@torch.no_grad()
+def _pruned(net: EncoderCTC, ids: Mapping[str, Tensor]) -> EncoderCTC:
+    """A copy with the heads of one condition."""
+    net = copy.deepcopy(net)
+    with scope(ids, collect=False):
+        for module in list(net.modules()):
+            if isinstance(module, MultiHeadAttention):
+                module.prune()
+    return net
 
 
 @torch.no_grad()

@@ -76,6 +76,7 @@ def differences(model, path, ids=None):
 def test_the_graph_computes_what_the_model_does(tmp_path, kind, core):
     model = Model(kind, attention={"core": core})
     path = export(model, arguments(), tmp_path / "new" / "model.onnx", {})
+    assert not any(module.training for module in model.modules())
     assert max(differences(model, path)) < 1e-4
     assert [file.name for file in path.parent.iterdir()] == ["model.onnx"]
 
@@ -97,9 +98,10 @@ def test_eight_bits_are_smaller_and_near(tmp_path):
     assert 1e-4 < max(differences(model, small)) < 0.2
 
 
-def test_a_graph_is_for_one_language(tmp_path):
+@pytest.mark.parametrize("scale", [1.0, 16.0])  # that of the release, and that of conf/heads
+def test_a_graph_is_for_one_language(tmp_path, scale):
     names = {"lang": ["de", "el"]}
-    selection = {"strategy": "group", "pool": 4, "by": "lang", "conditions": names}
+    selection = {"strategy": "group", "pool": 4, "by": "lang", "conditions": names, "logits_learning_rate_scale": scale}
     model = Model(conditions=names, attention={"core": "softmax", "selection": selection})
     with torch.no_grad():  # each language has two heads of its own
         for name, logits in model.named_parameters():
