@@ -20,6 +20,7 @@ are needed. A step of cached decoding takes O(T D), because the cache keeps all 
 
 from dataclasses import dataclass, replace
 
+import torch
 from torch import Tensor
 
 from espnet_diverse.attention.core import Core, Heads
@@ -73,4 +74,6 @@ class BigBird(Core):
 
     def forward(self, heads: Heads) -> tuple[Tensor, Tensor | None]:
         """Compute the context (B, H, Tq, D), and weights (B, H, Tq, Tk) if needed, else None."""
+        if torch.jit.is_tracing():
+            raise ValueError("attention 'bigbird' draws its random blocks by operations on integers that ONNX lacks")
         return sparse_attention(heads, self.pattern)

@@ -158,7 +158,7 @@ class Luna(Core):
     def _nested(self, heads: Heads) -> Tensor:
         """Equations (1), (2) and (6)."""
         rows = self._rows(heads.stream)
-        p = _split(self.linear_p(rows), self.pack_heads).expand(len(heads.q), -1, -1, -1)
+        p = _split(self.linear_p(rows), self.pack_heads).expand(heads.q.size(0), -1, -1, -1)
         k, v = self._regroup(heads.k), self._regroup(heads.v)
         seen = None if heads.mask is None else heads.mask.any(dim=-2, keepdim=True)  # of the keys, by any query
 

@@ -19,10 +19,11 @@ from espnet_diverse.attention.head_gather import AllHeads, split_heads
 from espnet_diverse.attention.head_selection import HeadSelection
 from espnet_diverse.attention.parts import by_parts, is_long, slices
 from espnet_diverse.attention.relative_position import PositionTerm
+from espnet_diverse.attention.uncompiled import Uncompiled
 from espnet_diverse.scope import current
 
 
-class MultiHeadAttention(nn.Module):
+class MultiHeadAttention(Uncompiled):
     """Multi-head attention around a core.
 
     Args:
@@ -248,7 +249,6 @@ class MultiHeadAttention(nn.Module):
             return None
         if mask is not None and mask.size(-2) > 1 or isinstance(pos_emb, Tensor) and pos_emb.size(1) < 2 * time - 1:
             return None  # queries with keys of their own, or the position of ESPnet's older encoders
-
         self.attn = None
 
         def masked(part: slice) -> Tensor | None:

@@ -76,6 +76,15 @@ class UpdateCounter(nn.Module):
             )
         return (span * self.of_run).clamp(min=1)
 
+    def _apply(self, fn, *args, **kwargs):
+        """Move to another device or type, but not to half precision, which counts to 256 or holds up to 65504."""
+
+        def applied(buffer: Tensor) -> Tensor:
+            moved = fn(buffer)
+            return buffer.to(moved.device) if moved.dtype in (torch.bfloat16, torch.float16) else moved
+
+        return super()._apply(applied, *args, **kwargs)
+
     def _load_from_state_dict(self, *args, **kwargs):
         """Load the count without counting the loading, which also changes the watched parameter, as an update.
 

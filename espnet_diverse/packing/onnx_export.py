@@ -5,9 +5,12 @@ features, computed as by the frontend; the metadata of the file holds the option
 search needs the decoder, which is not exported. The graph contains ESPnet's table of 5000 positions: with 40 ms per
 position, inputs can have up to 200 seconds.
 
-The cores are traced in the form that keeps attention weights: in plain steps, without blocks of scores.
+The cores are traced in the form that keeps attention weights: in plain steps, without blocks of scores. Of a model with
+head selection the graph has the heads of one condition. It is compared with the model on batches of other sizes than
+that of the example that it was made with.
 """
 
+import copy
 import json
 import logging
 import tempfile
@@ -17,12 +20,14 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import torch
 from espnet2.asr.encoder.conformer_encoder import ConformerEncoder
 from espnet2.asr.encoder.e_branchformer_encoder import EBranchformerEncoder
 from espnet2.asr.encoder.transformer_encoder import TransformerEncoder
 from torch import Tensor, nn
 
+from espnet_diverse.attention import MultiHeadAttention
 from espnet_diverse.conditions import CONDITIONS
 from espnet_diverse.decoding.condition_ids import known_conditions
 from espnet_diverse.errors import ConfigError, ModelError
@@ -31,7 +36,13 @@ from espnet_diverse.scope import scope
 
 OPSET = 17
 _FRAMES = 64  # of the example that the graph is made with
+_OTHERS = ([37], [64, 53, 40])  # frames of the utterances of batches that it is compared on
+_SAME = 1e-3
 _ENCODERS = (TransformerEncoder, ConformerEncoder, EBranchformerEncoder)
+_WRONG = (
+    "this model cannot be exported to ONNX: the graph would be right for batches of one size alone; in an attention of "
+    "your own, compute with the sizes of tensors (x.size), not with numbers that are made of them"
+)
 _INPUTS = {"features": {0: "batch", 1: "frames"}, "lengths": {0: "batch"}}
 _OUTPUTS = {
     "log_probs": {0: "batch", 1: "positions"},
@@ -89,17 +100,18 @@ def export(model: nn.Module, args: Namespace, output: Path, conditions: Mapping[
 
     Raises:
         ConfigError: The packages of the extra `onnx` are missing, or a condition is missing or unknown.
-        ModelError: The model cannot be exported, see `EncoderCTC`.
+        ModelError: The model cannot be exported, see `EncoderCTC`, or its graph would be wrong.
     """
     onnx = _import_onnx()
-    net = EncoderCTC(model.eval(), getattr(args, "task", "asr"))
+    net = EncoderCTC(model.eval(), getattr(args, "task", "asr")).eval()
     ids = _condition_ids(model, conditions)
     features = model.frontend.output_size() if model.frontend is not None else args.input_size
     output.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".export", dir=output.parent) as folder:
         path = Path(folder, "model.onnx")
         _check(net, ids, features, missing=known_conditions(model).names.keys() - ids)
-        _trace(net, ids, features, path)
+        _trace(_pruned(net, ids), ids, features, path)
+        _compare(net, ids, features, path)
         if int8:
             path = _quantise(path)
         graph = onnx.load(path)
@@ -151,19 +163,53 @@ def _example(features: int) -> tuple[Tensor, Tensor]:
 
 
 @torch.no_grad()
+def _pruned(net: EncoderCTC, ids: Mapping[str, Tensor]) -> EncoderCTC:
+    """A copy with the heads of one condition."""
+    net = copy.deepcopy(net)
+    with scope(ids, collect=False):
+        for module in list(net.modules()):
+            if isinstance(module, MultiHeadAttention):
+                module.prune()
+    return net
+
+
+@torch.no_grad()
 def _trace(net: EncoderCTC, ids: Mapping[str, Tensor], features: int, path: Path) -> None:
     with scope(ids, keep_attention=True, collect=False), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the tracer, about sizes that are constants by intent
-        torch.onnx.export(
-            net,
-            _example(features),
-            path,
-            dynamo=False,  # the newer exporter makes sizes constant that select a code path
-            opset_version=OPSET,
-            input_names=list(_INPUTS),
-            output_names=list(_OUTPUTS),
-            dynamic_axes=_INPUTS | _OUTPUTS,
-        )
+        try:
+            torch.onnx.export(
+                net,
+                _example(features),
+                path,
+                dynamo=False,  # the newer exporter makes sizes constant that select a code path
+                opset_version=OPSET,
+                input_names=list(_INPUTS),
+                output_names=list(_OUTPUTS),
+                dynamic_axes=_INPUTS | _OUTPUTS,
+            )
+        except (ValueError, RuntimeError) as error:
+            raise ModelError(
+                f"this model cannot be exported to ONNX: {(str(error) or type(error).__name__).splitlines()[0]}"
+            ) from error
+
+
+@torch.no_grad()
+def _compare(net: EncoderCTC, ids: Mapping[str, Tensor], features: int, path: Path) -> None:
+    """Check that the graph computes what the model does for other batches than the example."""
+    session = import_onnxruntime().InferenceSession(path)
+    generator = torch.Generator().manual_seed(0)
+    for frames in _OTHERS:
+        given = torch.randn(len(frames), max(frames), features, generator=generator), torch.tensor(frames)
+        with scope(ids, collect=False):
+            expected, _, lengths = net(*given)
+        try:
+            found = session.run(["log_probs"], {name: x.numpy() for name, x in zip(_INPUTS, given, strict=True)})[0]
+        except Exception as error:  # ONNX Runtime has classes of its own, which are bound to none of Python's
+            raise ModelError(_WRONG) from error
+        pairs = zip(expected.numpy(), found, lengths, strict=True)
+        if not all(np.allclose(ours[:length], theirs[:length], atol=_SAME) for ours, theirs, length in pairs):
+            raise ModelError(_WRONG)
 
 
 def _quantise(path: Path) -> Path:

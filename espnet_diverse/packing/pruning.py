@@ -30,6 +30,7 @@ from espnet_diverse.training.tasks import load_model, read_config
 
 _NETS = {"encoder": ENCODERS, "decoder": DECODERS, "lm": LANGUAGE_MODELS}
 _PLAIN_MODEL = {"asr": "espnet", "st": "espnet", "mt": "mt", "s2t": "espnet", "lm": "lm"}
+_SHARED = ("share_decoder_input_output_embed", "share_encoder_decoder_input_embed")  # weights of a decoder's embedding
 _UNUSED = (None, {}, {"core": "softmax"})  # values with which an option of this package has no effect
 
 
@@ -92,7 +93,8 @@ def pruned_config(config: Mapping, model: nn.Module) -> dict:
         section = config.get(f"{part}_conf") or {}
         for key in ("attention", "cross_attention"):
             (section.get(key) or {}).pop("selection", None)
-        section.pop("start_tag", None)
+        if section.pop("start_tag", None) is not None:  # now the embedding of <sos/eos>, of the decoder's input alone
+            config["model_conf"] = {k: v for k, v in (config.get("model_conf") or {}).items() if k not in _SHARED}
         if config.get(part) in nets and (plain := _espnets_options(section, nets[config[part]])) is not None:
             config[part], config[f"{part}_conf"] = config[part].removeprefix("diverse_"), plain
     _rename_model(config, model)
@@ -111,12 +113,12 @@ def _espnets_options(section: Mapping, net: type) -> dict | None:
 
 
 def _rename_model(config: dict, model: nn.Module) -> None:
-    """Rename the model to ESPnet's where both nets are ESPnet's; else keep the conditions that are still used."""
+    """Rename the model to ESPnet's where all nets are ESPnet's; else keep the conditions that are still used."""
     used = {condition for module in model.modules() if isinstance(module, ConditionRows) for condition in module.by}
     options = dict(config.get("model_conf") or {})
     options.pop("conditions", None)
     names = {condition: values for condition, values in names_of_conditions(config).items() if condition in used}
-    if any(str(config.get(part)).startswith("diverse_") for part in _NETS):
+    if config["model"] == "flow" or any(str(config.get(part)).startswith("diverse_") for part in _NETS):
         config["model_conf"] = options | ({"conditions": names} if names else {})
         return
     task = config.get("task", "asr")

@@ -49,7 +49,7 @@ def average(model_dir: str | Path, metric: str | None = None, number: int = 5) -
     if "stats" not in (state.get("reporter") or {}):
         raise ModelError(f"{file}: has no statistics by which the best epochs are chosen; give the directory of a run")
     stats = state["reporter"]["stats"]
-    path, ranked = model_dir / f"{metric}.ave.pth", _ranked(stats, metric, modes[metric])
+    path, ranked = model_dir / f"{metric}.ave.pth", rank_epochs(stats, metric, modes[metric])
     if 0 < len(ranked) < number:
         said = "%s: %d of the %d epochs that are asked for: the run has no more with a finite %s; averaging these"
         logging.warning(said, path, len(ranked), number, metric)
@@ -72,10 +72,10 @@ def average_best(output_dir: Path, reporter, best_model_criterion, nbest, suffix
         metric = f"{phase}.{name}"
         if reporter.has(phase, name):
             path = Path(output_dir) / (f"{metric}.ave.{suffix}.pth" if suffix else f"{metric}.ave.pth")
-            _write_average(path.parent, _ranked(reporter.stats, metric, mode)[: max(nbest)], path)
+            _write_average(path.parent, rank_epochs(reporter.stats, metric, mode)[: max(nbest)], path)
 
 
-def _ranked(stats: Stats, metric: str, mode: str) -> list[int]:
+def rank_epochs(stats: Stats, metric: str, mode: str) -> list[int]:
     """Epochs from best to worst by `metric`; of equal epochs the earlier one ranks higher.
 
     ESPnet ranks so too when it deletes epochs (`keep_nbest_models`), so that those that are averaged are there.

@@ -43,7 +43,7 @@ def save(state: object, path: str | Path, former: str | Path | None = None) -> N
     Args:
         state: What is saved.
         path: The file.
-        former: Where a file that is at `path` already is moved to, on the same file system; by default it is replaced.
+        former: Where a file that is at `path` already is kept, on the same file system; by default it is replaced.
 
     Raises:
         ModelError: There is no room for the file; what was at `path` is still there.
@@ -58,7 +58,7 @@ def save(state: object, path: str | Path, former: str | Path | None = None) -> N
             file.flush()
             os.fsync(file.fileno())
         if former is not None and path.exists():
-            path.replace(former)
+            _keep(path, Path(former))
         temporary.replace(path)
     except OSError as error:
         if error.errno not in _NO_ROOM:
@@ -72,6 +72,22 @@ def save(state: object, path: str | Path, former: str | Path | None = None) -> N
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+def _keep(path: Path, former: Path) -> None:
+    """Keep a file as `former` too, so that there is one at `path` at any time, where the file system has hard links.
+
+    Processes that train together start again by themselves when one was killed, and begin anew without a checkpoint.
+    """
+    second = former.with_name(f".{former.name}.tmp{os.getpid()}")
+    second.unlink(missing_ok=True)
+    try:
+        second.hardlink_to(path)
+    except OSError:
+        path.replace(former)
+        return
+    second.replace(former)
+    second.unlink(missing_ok=True)  # it stays where both were one file already, as after a kill
 
 
 def _without_room(path: Path, size: int, reason: str) -> str:

@@ -7,8 +7,7 @@ of float32, so the loss is not scaled.
 
 `compile: true` compiles the layers of encoder and decoder with `torch.compile` at their first batch; the name of a
 backend, such as aot_eager, selects that backend. Parameters and their names stay the same. Our attention modules are
-not compiled: their losses go to the scope that is open around the whole forward pass, and their backward passes share
-memory in a way that the compiler does not handle.
+not compiled, see `attention/uncompiled.py`.
 """
 
 import os
@@ -23,7 +22,6 @@ from torch import nn
 from torch.amp import GradScaler
 from torch.optim import Optimizer
 
-from espnet_diverse.attention import MultiHeadAttention
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.registration import replaced_names
 
@@ -111,7 +109,4 @@ def compile_layers(model: nn.Module, backend: str | bool) -> None:
     if not layers:
         raise ConfigError(f"compile is not possible: {type(model).__name__} has no layers of a transformer; set false")
     for layer in layers:
-        for attention in layer.modules():
-            if isinstance(attention, MultiHeadAttention):
-                attention.forward = torch.compiler.disable(attention.forward)
         layer.compile(backend="inductor" if backend is True else backend, dynamic=True)

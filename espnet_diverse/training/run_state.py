@@ -20,9 +20,11 @@ from espnet2.train.reporter import Average, Reporter, SubReporter, WeightedAvera
 from torch import nn
 
 from espnet_diverse.attention.update_counter import set_updates_behind, updates_behind
+from espnet_diverse.data.atomic_files import staged_file
 from espnet_diverse.errors import TrainingError
 from espnet_diverse.nets.models import Diverse
 from espnet_diverse.training import checkpoint
+from espnet_diverse.training.averaging import rank_epochs
 
 _POSITION, _RATES, _MEASURING, _BEHIND = "within_epoch", "base_learning_rates", "measuring", "updates_behind"
 
@@ -56,15 +58,23 @@ class RunState:
         model: The model.
         optimizers: Its optimizers, before a checkpoint is loaded.
         schedulers: Schedulers of their learning rates, or None for each.
+        criteria: `best_model_criterion`: phase, name and mode of each.
 
     Attributes:
         reporter: ESPnet's reporter of the run, once it is made.
         scaler: ESPnet's scaler of the loss, or None.
     """
 
-    def __init__(self, output_dir: Path, model: nn.Module, optimizers: Sequence, schedulers: Sequence):
+    def __init__(
+        self,
+        output_dir: Path,
+        model: nn.Module,
+        optimizers: Sequence,
+        schedulers: Sequence,
+        criteria: Sequence[Sequence[str]] = (),
+    ):
         self.output_dir, self.model = output_dir, model
-        self.optimizers, self.schedulers = optimizers, schedulers
+        self.optimizers, self.schedulers, self.criteria = optimizers, schedulers, criteria
         self.reporter: Reporter | None = None
         self.scaler: Any = None
         self._rates = [[_base_rate(group) for group in optimizer.param_groups] for optimizer in optimizers]
@@ -102,7 +112,7 @@ class RunState:
         self.save(state, self.output_dir / checkpoint.CHECKPOINT)
 
     def load(self, path: str | Path, device: str | torch.device) -> dict:
-        """Read a checkpoint for ESPnet; keep its position, and write the weights of its epoch if a kill prevented it.
+        """Read a checkpoint for ESPnet; keep its position, and write the files of its epoch that a kill prevented.
 
         Learning rates are those of the configuration, if these are others than when the checkpoint was saved.
         """
@@ -116,10 +126,26 @@ class RunState:
         if position:
             self._position = Position(**position)
             return state
-        weights = self.output_dir / f"{state['reporter']['epoch']}epoch.pth"
+        weights = self._weights(state["reporter"]["epoch"])
         if not weights.is_file():
             checkpoint.save(state["model"], weights)
+        self._link(state["reporter"])
         return state
+
+    def _weights(self, epoch: int) -> Path:
+        return self.output_dir / f"{epoch}epoch.pth"
+
+    def _link(self, record: Mapping) -> None:
+        """Make the links to the last and the best epochs, as ESPnet does after it has saved the state of an epoch."""
+        links = {"latest": record["epoch"]}
+        for phase, name, mode in self.criteria:
+            metric = f"{phase}.{name}"
+            links |= {f"{metric}.best": epoch for epoch in rank_epochs(record["stats"], metric, mode)[:1]}
+        for name, epoch in links.items():
+            link, weights = self.output_dir / f"{name}.pth", self._weights(epoch)
+            if weights.is_file() and link.resolve() != weights.resolve():
+                with staged_file(link) as partial:  # one at a time, of several processes
+                    partial.symlink_to(weights.name)
 
     def take_position(self, epoch: int) -> Position | None:
         """The position from which `epoch` goes on, once; None if it begins anew."""

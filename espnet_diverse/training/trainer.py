@@ -131,14 +131,16 @@ class Trainer(espnet_trainer.Trainer):
         if trainer_options.compile:
             compile_layers(model, trainer_options.compile)
         session = trainer_options.session
-        state = RunState(Path(trainer_options.output_dir), model, parts["optimizers"], parts["schedulers"])
+        output_dir, best = Path(trainer_options.output_dir), trainer_options.best_model_criterion
+        state = RunState(output_dir, model, parts["optimizers"], parts["schedulers"], best)
 
         stopping = None if trainer_options.patience is None else trainer_options.early_stopping_criterion
-        check = partial(check_criteria, best=trainer_options.best_model_criterion, stopping=stopping)
+        check = partial(check_criteria, best=best, stopping=stopping)
         check_at_first_batch(model, check)
 
         def reporter() -> Reporter:
-            state.reporter = EpochTable(monitored_parts(model), trainer_options.max_epoch, check)
+            ended = partial(_ended, trainer_options)
+            state.reporter = EpochTable(monitored_parts(model), trainer_options.max_epoch, check, ended)
             return state.reporter
 
         with (
@@ -227,6 +229,23 @@ class _Torch(ModuleType):
 
     def load(self, path, map_location="cpu", weights_only=True):
         return self.state.load(path, map_location)
+
+
+def _ended(options: Options, reporter: Reporter) -> str:
+    """Say why no epoch is left where a run goes on, "" if one is; ESPnet asks for the patience only after an epoch."""
+    done, criterion = reporter.get_epoch(), options.early_stopping_criterion
+    if done >= options.max_epoch:
+        key, said = "max_epoch", f"{done} are trained, and max_epoch is {options.max_epoch}"
+    elif (
+        options.patience is not None
+        and reporter.has(*criterion[:2])
+        and reporter.check_early_stopping(options.patience, *criterion)
+    ):
+        key, said = "patience", f"training ended early after epoch {done}, and patience is {options.patience}"
+        options.max_epoch = done
+    else:
+        return ""
+    return f"no epoch is left: {said}; for more, give a greater {key} and --allow_changed {key}"
 
 
 def _position(steps: Steps, reporter: SubReporter) -> Position:

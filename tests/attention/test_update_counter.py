@@ -49,6 +49,20 @@ def test_counter_goes_on_after_loading_as_if_there_had_been_no_stop():
     assert float(resumed.count) == float(straight.count) == 5
 
 
+@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16])
+def test_a_model_in_half_precision_counts_and_holds_large_numbers(kind):
+    counter, weight = UpdateCounter(0.5).to(kind), torch.zeros(1, dtype=kind)
+    set_updates_of_run(counter, 200_000)
+    counter.count.fill_(70_000)
+    for _ in range(3):
+        counter(weight)
+        weight.add_(1)
+    counter = copy.deepcopy(counter).half()
+    assert (float(counter.count), float(counter.of_run), float(counter.length(0.5))) == (70_002, 200_000, 100_000)
+    assert counter.double().count.dtype == torch.float64
+    assert counter.to("meta").count.is_meta and counter.half().to_empty(device="cpu").count.dtype == torch.float64
+
+
 def test_counter_leaves_the_format_version_of_the_state_dict_alone():
     """Every module has a `_version`, which PyTorch writes into the metadata of state dicts."""
     counter, weight = UpdateCounter(), torch.nn.Parameter(torch.zeros(2))

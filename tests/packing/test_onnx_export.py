@@ -9,6 +9,7 @@ import pytest
 import torch
 from espnet2.asr.ctc import CTC
 
+from espnet_diverse.attention import Core, Supports, registry
 from espnet_diverse.errors import ConfigError, ModelError
 from espnet_diverse.nets import ENCODERS
 from espnet_diverse.onnx_runtime import import_onnxruntime
@@ -67,6 +68,7 @@ def differences(model, path, ids=None):
         ("transformer", "sdma"),
         ("transformer", "lambda_attention"),
         ("transformer", "random_features"),
+        ("transformer", "luna"),
         ("conformer", "window"),
         ("conformer", "sdma"),
         ("e_branchformer", "softmax"),
@@ -75,6 +77,7 @@ def differences(model, path, ids=None):
 def test_the_graph_computes_what_the_model_does(tmp_path, kind, core):
     model = Model(kind, attention={"core": core})
     path = export(model, arguments(), tmp_path / "new" / "model.onnx", {})
+    assert not any(module.training for module in model.modules())
     assert max(differences(model, path)) < 1e-4
     assert [file.name for file in path.parent.iterdir()] == ["model.onnx"]
 
@@ -96,9 +99,10 @@ def test_eight_bits_are_smaller_and_near(tmp_path):
     assert 1e-4 < max(differences(model, small)) < 0.2
 
 
-def test_a_graph_is_for_one_language(tmp_path):
+@pytest.mark.parametrize("scale", [1.0, 16.0])  # that of the release, and that of conf/heads
+def test_a_graph_is_for_one_language(tmp_path, scale):
     names = {"lang": ["de", "el"]}
-    selection = {"strategy": "group", "pool": 4, "by": "lang", "conditions": names}
+    selection = {"strategy": "group", "pool": 4, "by": "lang", "conditions": names, "logits_learning_rate_scale": scale}
     model = Model(conditions=names, attention={"core": "softmax", "selection": selection})
     with torch.no_grad():  # each language has two heads of its own
         for name, logits in model.named_parameters():
@@ -115,6 +119,22 @@ def test_a_graph_is_for_one_language(tmp_path):
     assert not (tmp_path / "none.onnx").exists()
 
 
+@pytest.mark.parametrize("fault", ["fails", "differs"])
+def test_a_graph_that_is_right_for_one_size_alone_is_refused(tmp_path, fault, monkeypatch):
+    class OfOneSize(Core):
+        supports = Supports(explicit_weights=True)
+
+        def forward(self, heads):
+            batch, number, time, _ = heads.v.shape
+            mean = heads.v.sum(2, keepdim=True) / int(time)
+            return mean.expand(int(batch) if fault == "fails" else batch, number, time, -1), None
+
+    monkeypatch.setattr(registry, "_registered", {"of_one_size": OfOneSize})
+    with pytest.raises(ModelError, match="cannot be exported to ONNX: the graph would be right for batches of one si"):
+        export(Model(attention={"core": "of_one_size"}), arguments(), tmp_path / "model.onnx", {})
+    assert not list(tmp_path.iterdir())
+
+
 def test_what_cannot_be_exported(tmp_path, monkeypatch):
     def refused(model, said, **changes):
         with pytest.raises(ModelError, match=said):
@@ -127,6 +147,8 @@ def test_what_cannot_be_exported(tmp_path, monkeypatch):
     model.preencoder = torch.nn.Linear(1, 1)
     refused(model, "a model with a preencoder cannot be exported")
     refused(Model(memory={"kind": "xl"}), "an encoder with a memory cannot be exported; the graph would hold for one")
+    lacks = "this model cannot be exported to ONNX: attention 'bigbird' draws its random blocks by operations on"
+    refused(Model(attention={"core": "bigbird"}), lacks)
     short = {"core": "linformer", "compressed_length": 4, "max_length": 8}
     refused(Model(attention=short), "fails on 64 frames cannot be exported: .*at most 8 positions, and 15 are needed")
     monkeypatch.setitem(sys.modules, "onnx", None)

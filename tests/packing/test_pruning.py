@@ -12,11 +12,12 @@ from espnet2.tasks.asr import ASRTask as ESPnetASRTask
 
 from espnet_diverse.bin.main import main
 from espnet_diverse.errors import ConfigError
+from espnet_diverse.packing.comparison import _log_probabilities
 from espnet_diverse.packing.pruning import prune, prune_model
 from espnet_diverse.scope import scope
 from espnet_diverse.training import checkpoint
 from espnet_diverse.training.config import merge, save
-from espnet_diverse.training.tasks import ASRTask, load_model
+from espnet_diverse.training.tasks import TASKS, load_model
 
 TOKENS = ["<blank>", "<unk>", "a", "b", "c", "d", "<sos/eos>"]
 NAMES = {"lang": ["ar", "de", "el"], "tgtlang": ["ar", "de", "el"], "domain": ["news", "talk"]}
@@ -34,22 +35,24 @@ def fill_in(section):
         section["conditions"] = {condition: NAMES[condition] for condition in by}
 
 
-def write_model(folder, fragments, overrides=(), conditions=("lang", "tgtlang")):
-    """A directory with an untrained model in double precision."""
-    config = merge(["model/tiny", *fragments], overrides)
+def write_model(folder, fragments, overrides=(), conditions=("lang", "tgtlang"), task="asr"):
+    """A directory with an untrained model."""
+    config = merge(["model/tiny", *fragments] if task == "asr" else fragments, overrides)
     for part in ("encoder_conf", "decoder_conf"):
         fill_in(config[part])
     config["model_conf"]["conditions"] = {condition: NAMES[condition] for condition in conditions}
-    parser = ASRTask.get_parser()
+    parser = TASKS[task].get_parser()
     parser.set_defaults(**config)
     args = parser.parse_args([])
-    args.token_list, args.init = TOKENS, None
-    args.frontend_conf = {"fs": "16k", "n_fft": 512, "win_length": 400, "hop_length": 160, "n_mels": 20}
+    args.token_list = args.src_token_list = TOKENS
+    args.init = None
+    if task == "asr":
+        args.frontend_conf = {"fs": "16k", "n_fft": 512, "win_length": 400, "hop_length": 160, "n_mels": 20}
     torch.manual_seed(0)
-    model = ASRTask.build_model(args)
+    model = TASKS[task].build_model(args)
     folder.mkdir(parents=True)
     checkpoint.save(model.state_dict(), folder / "valid.acc.ave.pth")
-    save(vars(args) | {"task": "asr"}, folder / "config.yaml")
+    save(vars(args) | {"task": task}, folder / "config.yaml")
     return folder
 
 
@@ -170,6 +173,44 @@ def test_nothing_of_the_model_that_was_there_before_is_used(tmp_path):
     torch.testing.assert_close(logits(load_model(output_dir)[0], {}), expected, atol=1e-10, rtol=1e-10)
     there = {".notes", ".prepared.json", "config.yaml", "valid.acc.ave.safetensors"}
     assert {path.name for path in output_dir.iterdir()} == there
+
+
+NARROW = ["frontend_conf.embed_dim=16", "encoder_conf.output_size=16"]
+NARROW += [f"{part}_conf.{size}" for part in ("encoder", "decoder") for size in ("linear_units=16", "num_blocks=1")]
+
+
+def pruned_translation(tmp_path, fragments, overrides, **names):
+    """What a model of text translation and its pruned one compute for a condition, and the configuration of the second.
+
+    Both are loaded from the directories of models, the first untrained.
+    """
+    model_dir = write_model(tmp_path / "exp", ["model/mt_mini", *fragments], [*NARROW, *overrides], task="mt")
+    weights = prune(model_dir, tmp_path / "pruned", names)
+    found = []
+    for folder, ids in ((model_dir, indices(**names)), (weights.parent, {})):
+        model, args = load_model(folder, task="mt")
+        with scope(ids, collect=False):
+            torch.manual_seed(1)
+            found.append(_log_probabilities(model.eval(), "mt", None))
+    return *found, args
+
+
+@pytest.mark.parametrize("shared", [[], ["model/shared_embeddings"]])
+def test_a_tag_of_shared_embeddings_stays_out_of_what_they_are_shared_with(tmp_path, shared):
+    """The embedding of <sos/eos>, which the tag becomes, is also the weight by which the output scores the end."""
+    fragments = ["heads/group", "tag/target_language", *shared]
+    whole, pruned, args = pruned_translation(
+        tmp_path, fragments, [pool.replace("=4", "=8") for pool in POOL], lang="de", tgtlang="el"
+    )
+    torch.testing.assert_close(pruned, whole)
+    assert args.model == "mt" and args.model_conf.get("length_normalized_loss")
+
+
+def test_a_model_with_flows_stays_one(tmp_path):
+    selection = "encoder_conf.attention={selection: {strategy: group, by: lang, pool: 8}}"
+    whole, pruned, args = pruned_translation(tmp_path, ["model/flow"], [selection], lang="de")
+    torch.testing.assert_close(pruned, whole)
+    assert (args.encoder, args.decoder, args.model) == ("transformer", "flow", "flow")
 
 
 def test_a_model_of_translation_keeps_its_ctc_weight_under_espnets_name(tmp_path):

@@ -61,7 +61,7 @@ def test_ties_rank_as_in_the_reporter_that_deletes_epochs(mode):
         reporter = Reporter(epoch=9)
         values = random.integers(0, 4, 9) / 4
         reporter.stats = {epoch: {"valid": {"acc": float(value)}} for epoch, value in enumerate(values, start=1)}
-        assert averaging._ranked(reporter.stats, "valid.acc", mode) == reporter.sort_epochs("valid", "acc", mode)
+        assert averaging.rank_epochs(reporter.stats, "valid.acc", mode) == reporter.sort_epochs("valid", "acc", mode)
 
 
 def test_a_damaged_epoch_is_named_and_the_others_are_used(model_dir, caplog):

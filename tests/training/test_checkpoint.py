@@ -3,7 +3,9 @@ import os
 import re
 import shutil
 import zipfile
+from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -84,6 +86,28 @@ def test_two_generations_are_kept_and_the_older_is_taken_if_the_newer_is_damaged
     previous.write_bytes(b"")
     with pytest.raises(ModelError, match=r"checkpoint\.pth: cannot be read"):
         checkpoint.load_run(tmp_path)
+
+
+@pytest.mark.parametrize("has_links", [True, False])
+def test_a_kill_between_the_two_generations_leaves_a_checkpoint(tmp_path, monkeypatch, has_links):
+    newest, previous, replace = tmp_path / checkpoint.CHECKPOINT, tmp_path / checkpoint.PREVIOUS, Path.replace
+
+    def killed(path, target):
+        if target == newest:
+            raise KeyboardInterrupt
+        replace(path, target)
+
+    if not has_links:
+        monkeypatch.setattr(Path, "hardlink_to", Mock(side_effect=PermissionError))
+    for number in (1, 2):
+        checkpoint.save({"w": torch.tensor(number)}, newest, former=previous)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Path, "replace", killed)
+        checkpoint.save({"w": torch.tensor(3)}, newest, former=previous)
+    assert newest.exists() == has_links and checkpoint.load(previous)["w"] == 2
+    checkpoint.save({"w": torch.tensor(3)}, newest, former=previous)
+    assert (checkpoint.load(newest)["w"], checkpoint.load(previous)["w"]) == (3, 2)
+    assert sorted(tmp_path.iterdir()) == [previous, newest]
 
 
 def test_code_in_a_checkpoint_is_not_run(tmp_path):

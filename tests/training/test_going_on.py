@@ -160,12 +160,36 @@ def test_another_learning_rate_holds_from_where_the_run_goes_on(tiny_run, tmp_pa
     assert "learning rates go on with base [[0.005]] in place of [[0.001]]" in caplog.text
 
 
-def test_a_kill_before_the_weights_of_the_last_epoch_loses_nothing(tiny_run, straight, tmp_path):
+def links(folder):
+    """What each link of a run leads to."""
+    return {path.name: path.readlink() for path in folder.iterdir() if path.is_symlink()}
+
+
+@pytest.mark.parametrize("links_written", [False, True])
+def test_a_kill_at_the_end_of_the_last_epoch_loses_nothing(links_written, tiny_run, straight, tmp_path):
+    """Before its weights are written, or where the links are replaced: one is gone, the others are those of before."""
     copy = shutil.copytree(straight, tmp_path / "exp", symlinks=True)
-    for name in ("2epoch.pth", "valid.acc.ave.pth", "valid.loss.ave.pth"):
+    for name in ("2epoch.pth", "valid.acc.ave.pth", "valid.loss.ave.pth")[links_written:]:
         (copy / name).unlink()
+    for name in links(copy):
+        (copy / name).unlink()
+        if name != "latest.pth":
+            (copy / name).symlink_to("1epoch.pth")
     assert train(tiny_run, copy, *MANY) == 0
-    assert same_weights(straight, copy)
+    assert same_weights(straight, copy) and links(copy) == links(straight)
+
+
+def test_a_run_that_ended_early_is_at_its_end_until_its_patience_grows(tiny_run, tmp_path, capfd):
+    """By a criterion that never improves it ends after epoch 2; one epoch more was trained at each further call."""
+    ending = ["max_epoch=5", "early_stopping_criterion=[valid, epoch, min]"]
+    for said in ("2/5", "no epoch is left: training ended early after epoch 2"):
+        assert train(tiny_run, tmp_path / "exp", *ending, "patience=0") == 0
+        lines = capfd.readouterr().out.splitlines()
+        assert any(line.strip().startswith(said) for line in lines), lines
+        assert checkpoint.load(tmp_path / "exp" / checkpoint.CHECKPOINT)["reporter"]["epoch"] == 2
+    assert lines[-1].endswith("for more, give a greater patience and --allow_changed patience")
+    assert train(tiny_run, tmp_path / "exp", *ending, "patience=1", allow=["patience"]) == 0
+    assert checkpoint.load(tmp_path / "exp" / checkpoint.CHECKPOINT)["reporter"]["epoch"] == 3
 
 
 def test_batches_after_the_last_update_of_an_epoch_count_no_update_in_the_run_that_goes_on(tiny_run, tmp_path):

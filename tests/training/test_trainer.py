@@ -2,17 +2,19 @@ import logging
 import os
 import shutil
 import signal
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import soundfile
 import torch
+from espnet2.train.reporter import Reporter
 from references.train_command import train
 from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
 from espnet_diverse.errors import TrainingError
 from espnet_diverse.nets.models import DiverseASRModel
-from espnet_diverse.training import checkpoint, non_finite
+from espnet_diverse.training import checkpoint, non_finite, trainer
 from espnet_diverse.training.data_workers import LoaderBatches
 from espnet_diverse.training.run_state import check_finite
 
@@ -46,6 +48,28 @@ def test_a_resumed_run_equals_one_that_was_not_stopped(tiny_run, tmp_path, capfd
     assert "settings" not in capfd.readouterr().err
     resumed, straight = (checkpoint.load(tmp_path / name / "2epoch.pth") for name in ("resumed", "straight"))
     assert [name for name in straight if not torch.equal(resumed[name], straight[name])] == []
+
+
+@pytest.mark.parametrize(
+    ("max_epoch", "patience", "said"),
+    [
+        (3, None, "no epoch is left: 3 are trained, and max_epoch is 3; for more, give a greater max_epoch "),
+        (2, 9, "no epoch is left: 3 are trained, and max_epoch is 2; "),
+        (4, None, ""),
+        (4, 2, ""),
+        (4, 1, "no epoch is left: training ended early after epoch 3, and patience is 1; for more, give a greater pat"),
+    ],
+)
+def test_a_run_whose_epochs_are_all_trained_says_so(max_epoch, patience, said):
+    reporter = Reporter(epoch=3)
+    reporter.stats = {epoch: {"valid": {"loss": float(epoch)}} for epoch in (1, 2, 3)}
+    options = SimpleNamespace(max_epoch=max_epoch, patience=patience, early_stopping_criterion=("valid", "loss", "min"))
+    told = trainer._ended(options, reporter)
+    assert told.startswith(said) and bool(told) == bool(said)
+    assert options.max_epoch == (3 if patience == 1 else max_epoch)
+    options.early_stopping_criterion = ("valid", "acc", "max")  # one that the run has had another of before
+    options.max_epoch = 9
+    assert trainer._ended(options, reporter) == ""
 
 
 def test_the_console_shows_progress_and_a_table_and_the_log_the_rest(tiny_run, tmp_path, capfd):

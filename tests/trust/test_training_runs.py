@@ -119,7 +119,7 @@ def killing(operation):
         return File(file) if mode == "wb" and ".tmp" in path.name else file
 
     Path.open = open_path
-    for name in ("fsync", "replace", "unlink", "symlink"):
+    for name in ("fsync", "replace", "unlink", "symlink", "link"):
         setattr(os, name, killed(getattr(os, name)))
 
 

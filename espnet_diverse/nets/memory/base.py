@@ -92,12 +92,16 @@ class Memory(Monitored):
         """Return what attention reads from a state: vectors (B, N, M) and which are filled (B, N)."""
         raise NotImplementedError
 
-    def update(self, state: State, segment: Tensor, valid: Tensor) -> State:
+    def encode(self, frames: Tensor) -> Sequence[Tensor]:
+        """Return what `update` and `losses` read of inputs of the layer (..., M): these, and further ones (..., M)."""
+        return (frames,)
+
+    def update(self, state: State, code: Sequence[Tensor], valid: Tensor) -> State:
         """Return the state after a segment.
 
         Args:
             state: State before it.
-            segment: Input of the layer, (B, L, M).
+            code: `encode` of the inputs of the layer, each (B, L, M).
             valid: Which frames are not padding, (B, L).
         """
         raise NotImplementedError
@@ -106,12 +110,14 @@ class Memory(Monitored):
         """Return what the next segment gets of the state after so many segments; by default without gradients."""
         return type(state)(*(x.detach() for x in state))
 
-    def losses(self, states: Sequence[State], segments: Tensor, valid: Tensor, attention: MultiHeadAttention) -> None:
+    def losses(
+        self, states: Sequence[State], code: Sequence[Tensor], valid: Tensor, attention: MultiHeadAttention
+    ) -> None:
         """Add losses and statistics to the open scope.
 
         Args:
             states: State before each segment with gradients, and after the last one: S + 1 of them.
-            segments: Inputs of the layer, (B, S, L, M).
+            code: `encode` of the inputs of the layer, each (B, S, L, M).
             valid: Which frames are not padding, (B, S, L).
             attention: The layer's attention.
         """
@@ -132,14 +138,16 @@ class Memory(Monitored):
         """
         state = self.begin(len(segments), segments) if state is None else state
         collect, before, states = current().collect, [], [state]
-        for number in range(segments.size(1)):
+        code = self.encode(segments) if collect else ()  # else one segment at a time, because there may be many
+        parts = zip(*(x.unbind(1) for x in code), strict=True) if collect else map(self.encode, segments.unbind(1))
+        for number, (part, filled) in enumerate(zip(parts, valid.unbind(1), strict=True)):
             before.append(self.slots(state))
-            state = self.update(state, segments[:, number], valid[:, number])
+            state = self.update(state, part, filled)
             if collect:
                 states.append(state)
             state = self.carried(state, number + 1)
         if collect:
-            self.losses(states, segments, valid, attention)
+            self.losses(states, code, valid, attention)
             if current().statistics:
                 self._statistics([self.slots(each) for each in states[1:]], valid.any(-1))
         return Slots(*(torch.stack(parts, 1) for parts in zip(*before, strict=True))), state

@@ -114,9 +114,13 @@ class CDTMemory(Memory):
         """Return the slots M."""
         return Slots(state.values, state.valid)
 
-    def update(self, state: CDTState, segment: Tensor, valid: Tensor) -> CDTState:
+    def encode(self, frames: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return frames (..., M) with mean and log-variance (..., M) of their Gaussians."""
+        return frames, self.mean(frames), self.log_var(frames).clamp(*LOG_VARIANCES)
+
+    def update(self, state: CDTState, code: Sequence[Tensor], valid: Tensor) -> CDTState:
         """Compress the segment, and keep N of the slots and the new entries together."""
-        new = self.compress(segment, valid)
+        new = self.compress(code, valid)
         entries = CDTState(*(torch.cat(parts, 1) for parts in zip(state, new, strict=True)))
         options = self.options
         score = None if options.update == "fifo" else self.score(entries)
@@ -129,13 +133,9 @@ class CDTMemory(Memory):
             values = values * kept.unsqueeze(-1)
         return CDTState(values, mean, log_var, filled)
 
-    def encode(self, frames: Tensor) -> tuple[Tensor, Tensor]:
-        """Return mean and log-variance (..., M) of the Gaussians of frames (..., M)."""
-        return self.mean(frames), self.log_var(frames).clamp(*LOG_VARIANCES)
-
-    def compress(self, segment: Tensor, valid: Tensor) -> CDTState:
+    def compress(self, code: Sequence[Tensor], valid: Tensor) -> CDTState:
         """Return an entry for each frame (B, L, M): a sample of its Gaussian in training, its mean in evaluation."""
-        mean, log_var = self.encode(segment)
+        _, mean, log_var = code
         z = sample(mean, log_var, torch.randn_like(mean)) if self.training else mean
         return CDTState(z, mean, log_var, valid)
 
@@ -151,15 +151,15 @@ class CDTMemory(Memory):
         return state if limit is None or segments % (limit + 1) else super().carried(state, segments)
 
     def losses(
-        self, states: Sequence[CDTState], segments: Tensor, valid: Tensor, attention: MultiHeadAttention
+        self, states: Sequence[CDTState], code: Sequence[Tensor], valid: Tensor, attention: MultiHeadAttention
     ) -> None:
         """Add the losses (3) and (5), and the divergence of slots before it is capped."""
         shared, options = current(), self.options
-        mean, log_var = [in_full_precision(x) for x in self.encode(segments)]
+        segments, mean, log_var = map(in_full_precision, code)
         after = CDTState(*(in_full_precision(torch.stack(parts, 1)) for parts in zip(*states[1:], strict=True)))
         cap, used = self.size if options.div_cap is None else options.div_cap, valid.any(-1).flatten()
         with torch.autocast(segments.device.type, enabled=False):
-            nce = self._contrast(after, in_full_precision(segments), valid)
+            nce = self._contrast(after, segments, valid)
             divergence = pairwise_divergence(after.mean, after.log_var)
             constraint = compactness(mean, log_var, valid) - spread(divergence, after.valid, cap)
             constraint = masked_mean(constraint.flatten(), used)

@@ -99,8 +99,9 @@ class CompressiveMemory(Memory):
         """Return both memories, in the order of time."""
         return joined(Slots(state.compressed, state.filled), Slots(state.values, state.valid))
 
-    def update(self, state: CompressiveState, segment: Tensor, valid: Tensor) -> CompressiveState:
+    def update(self, state: CompressiveState, code: Sequence[Tensor], valid: Tensor) -> CompressiveState:
         """Add the frames of the segment, and compress those that leave the memory."""
+        (segment,) = code
         frames = joined(Slots(state.values, state.valid), Slots(segment, valid))
         new = self.compress(frames.cut(None, segment.size(1)))
         compressed = joined(Slots(state.compressed, state.filled), new)
@@ -118,11 +119,12 @@ class CompressiveMemory(Memory):
         return Slots(values, frames.valid.unflatten(1, (-1, option.ratio)).all(-1))
 
     def losses(
-        self, states: Sequence[CompressiveState], segments: Tensor, valid: Tensor, attention: MultiHeadAttention
+        self, states: Sequence[CompressiveState], code: Sequence[Tensor], valid: Tensor, attention: MultiHeadAttention
     ) -> None:
         """Add the attention-reconstruction loss, if the compression has something to learn."""
         if self.options.compression != "conv":
             return
+        (segments,) = code
         values, filled = (torch.stack(parts, 1) for parts in list(zip(*states[:-1], strict=True))[:2])
         flat = [x.detach().flatten(0, 1) for x in (values, filled, segments, valid)]
         queries, counted = flat[2:]

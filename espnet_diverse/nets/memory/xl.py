@@ -8,6 +8,8 @@ No gradient passes from a segment to earlier ones. The positions are those of th
 to the whole sequence before it is cut. Cost: O(T (N + L)) time; attention has no parameters of its own.
 """
 
+from collections.abc import Sequence
+
 from torch import Tensor
 
 from espnet_diverse.functional.memory import choose_slots
@@ -25,8 +27,9 @@ class XLMemory(Memory):
         """Return the state itself."""
         return state
 
-    def update(self, state: Slots, segment: Tensor, valid: Tensor) -> Slots:
+    def update(self, state: Slots, code: Sequence[Tensor], valid: Tensor) -> Slots:
         """Keep the last N frames that are not padding."""
+        (segment,) = code
         frames = joined(state, Slots(segment, valid))
         picks, filled = choose_slots(frames.valid, self.options.slots, update="fifo")
         return Slots(frames.values.gather(1, picks.unsqueeze(-1).expand(-1, -1, self.size)), filled)

@@ -18,11 +18,12 @@ class Counting(Memory):
     def slots(self, state):
         return state
 
-    def update(self, state, segment, valid):
+    def update(self, state, code, valid):
+        (segment,) = code
         total = state.values + (segment * valid.unsqueeze(-1)).sum(1, keepdim=True)
         return Slots(total, torch.ones_like(state.valid))
 
-    def losses(self, states, segments, valid, attention):
+    def losses(self, states, code, valid, attention):
         self.given = len(states), attention, [state.values.requires_grad for state in states]
 
 

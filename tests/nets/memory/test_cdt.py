@@ -30,10 +30,10 @@ def test_an_update_in_evaluation_equals_the_golden_arrays(monkeypatch):
     memory, filled = build(tau=0.7).eval(), torch.ones(2, 5, dtype=torch.bool)
     new = CDTState(GOLDEN["Z"], GOLDEN["mu"], GOLDEN["logvar"], filled)
     logits = GOLDEN["keep_logits"]
-    monkeypatch.setattr(memory, "compress", lambda segment, valid: new)
+    monkeypatch.setattr(memory, "compress", lambda code, valid: new)
     monkeypatch.setattr(memory, "score", lambda entries: logits[..., 1] - logits[..., 0])
     nothing = torch.zeros(2, 4, 6).double()
-    state = memory.update(CDTState(GOLDEN["M_prev"], nothing, nothing, filled[:, :4]), GOLDEN["S"], filled)
+    state = memory.update(CDTState(GOLDEN["M_prev"], nothing, nothing, filled[:, :4]), [GOLDEN["S"]], filled)
     torch.testing.assert_close(state.values, GOLDEN["M_fixed_eval"], rtol=1e-10, atol=1e-10)
     kept = GOLDEN["topk_index_eval"]
     means = torch.cat([nothing, GOLDEN["mu"]], 1).gather(1, kept.unsqueeze(-1).expand(-1, -1, 6))
@@ -75,12 +75,22 @@ def test_first_in_first_out_keeps_the_last_frames():
     assert not hasattr(memory, "keep")
 
 
+@pytest.mark.parametrize("collect", [True, False])
+def test_frames_are_encoded_once_together_for_losses_and_else_by_segments(collect):
+    memory, sizes = build(), []
+    for linear in (memory.mean, memory.log_var):
+        linear.register_forward_hook(lambda _, given, out: sizes.append(given[0].numel() // 6))
+    with scope(collect=collect):
+        read(memory, torch.randn(2, 3, 5, 6).double())
+    assert sizes == ([30] * 2 if collect else [10] * 6)
+
+
 def oracle_losses(memory, x, valid):
     """Equations (3) and (5) in loops, from the states that the memory goes through."""
     state, options = memory.begin(2, x), memory.options
     memories, segments, constraints = {}, {}, []
     for t in range(x.size(1)):
-        state = memory.update(state, x[:, t], valid[:, t])
+        state = memory.update(state, memory.encode(x[:, t]), valid[:, t])
         for b in range(2):
             if not valid[b, t].any():
                 continue

@@ -31,7 +31,7 @@ def test_it_equals_the_golden_arrays(compression):
     full = torch.ones(2, 8, dtype=torch.bool)
     before = torch.cat([torch.zeros(2, 1, 4), GOLDEN["cmem"]], 1)  # 2 of 3 compressed slots are filled
     state = CompressiveState(GOLDEN["mem"], full, before, torch.tensor([[False, True, True]] * 2))
-    state = memory.update(state, GOLDEN["seg"], full[:, :4])
+    state = memory.update(state, [GOLDEN["seg"]], full[:, :4])
     torch.testing.assert_close(state.values, GOLDEN["new_mem"], rtol=1e-10, atol=1e-10)
     torch.testing.assert_close(state.compressed, GOLDEN[f"new_cmem_{compression}"], rtol=1e-10, atol=1e-10)
     assert state.valid.all() and state.filled.all()

@@ -15,7 +15,7 @@ GOLDEN = {name: torch.from_numpy(array) for name, array in np.load(METHODS / "xl
 def test_it_equals_the_golden_array():
     memory = XLMemory(4, 2, MemoryOptions(segment=4, slots=8))
     full = torch.ones(2, 8, dtype=torch.bool)
-    state = memory.update(Slots(GOLDEN["mem"], full), GOLDEN["seg"], full[:, :4])
+    state = memory.update(Slots(GOLDEN["mem"], full), [GOLDEN["seg"]], full[:, :4])
     torch.testing.assert_close(state.values, GOLDEN["new_mem"], rtol=1e-10, atol=1e-10)
     assert state.valid.all()
 
