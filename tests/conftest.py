@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,6 +14,8 @@ import soundfile
 from espnet_diverse.registration import fast_start
 
 os.environ.setdefault("ESPNET_DIVERSE_KERNELS", "onednn")  # or a measurement of the machine would choose what is tested
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background of a shell
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 fast_start()  # before any test module imports ESPnet, which takes four times as long without it
 
 pytest_plugins = ["references.data_fixtures", "references.row_sums", "references.counted"]
