@@ -3,6 +3,7 @@
 import argparse
 import atexit
 import importlib.util
+import io
 import logging
 import os
 import select
@@ -136,6 +137,15 @@ def run_command(name: str, arguments: list[str]) -> int:
         return code
 
 
+def _settle_streams() -> None:
+    """Write UTF-8, whatever the locale, as files are written; and read nothing where standard input is closed."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors=stream.errors)
+    if sys.stdin is None:
+        sys.stdin = os.fdopen(os.open(os.devnull, os.O_RDONLY))
+
+
 def _reader_has_gone() -> bool:
     """Whether nobody reads stdout any more, as after `| head`; Python would print a traceback at its end."""
     try:
@@ -203,6 +213,7 @@ def main(arguments: list[str] | None = None) -> int:
         from espnet_diverse.bin.completion import complete
 
         complete(COMMANDS, command_parser)
+    _settle_streams()
     atexit.register(_reader_has_gone)  # of --help too, which ends the process
     parser = _parser()
     args = parser.parse_args(arguments)

@@ -250,11 +250,15 @@ def _report_language(shown: str, transcript: "Transcript") -> None:
 
 
 def _report_silence(shown: str, recording: "Recording", transcript: "Transcript", args: argparse.Namespace) -> None:
-    if transcript.segments or args.no_segmentation or args.vad == "none":
+    if transcript.segments:
         return
-    cancel = recording.channels_cancel()
-    said = "its channels cancel in their mean; give one of them" if cancel else "--vad none decodes all of it"
-    print(f"{shown}: no speech found; {said}", file=sys.stderr, flush=True)
+    if args.no_segmentation or args.vad == "none":  # where silence is a segment without text
+        said = "too short for the model, no text"
+    elif recording.channels_cancel():
+        said = "no speech found; its channels cancel in their mean; give one of them"
+    else:
+        said = "no speech found; --vad none decodes all of it"
+    print(f"{shown}: {said}", file=sys.stderr, flush=True)
 
 
 def _formats(args: argparse.Namespace) -> list[str]:

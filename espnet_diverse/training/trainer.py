@@ -232,7 +232,10 @@ class _Torch(ModuleType):
 
 
 def _ended(options: Options, reporter: Reporter) -> str:
-    """Say why no epoch is left where a run goes on, "" if one is; ESPnet asks for the patience only after an epoch."""
+    """Say why no epoch is left where a run goes on, "" if one is.
+
+    ESPnet asks for the patience only after an epoch; `max_epoch` is lowered, so that it trains none.
+    """
     done, criterion = reporter.get_epoch(), options.early_stopping_criterion
     if done >= options.max_epoch:
         key, said = "max_epoch", f"{done} are trained, and max_epoch is {options.max_epoch}"

@@ -201,7 +201,8 @@ class Transcription:
 
     def _segments(self, audio: Audio) -> Iterable[SpeechChunk]:
         if self.segmentation.whole:
-            return [SpeechChunk(0.0, np.concatenate(list(audio.blocks())), self.search.rate)]
+            blocks = list(audio.blocks())  # none of a sample that resampling drops
+            return [SpeechChunk(0.0, np.concatenate(blocks), self.search.rate)] if blocks else []
         return split_speech(audio.blocks(), self.segmentation, self.search.rate)
 
     def _is_long(self, chunk: _Chunk) -> bool:

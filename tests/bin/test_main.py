@@ -136,3 +136,12 @@ def test_output_that_nobody_reads_any_more_is_no_error(arguments, code):
     done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True)
     os.close(writer)
     assert done.stderr == "" and done.returncode in code
+
+
+def test_output_is_utf8_in_every_locale(tmp_path):
+    for name, text in {"text": "a 好", "utt2lang": "a 中文"}.items():
+        (tmp_path / name).write_text(f"{text}\n", "utf-8")
+    command = [sys.executable, "-m", "espnet_diverse.bin.main", "score", "--metric", "cer", "--by", "utt2lang"]
+    files = ["--reference", tmp_path / "text", "--hypothesis", tmp_path / "text", "--output_dir", tmp_path / "out"]
+    done = subprocess.run([*command, *files], capture_output=True, env=os.environ | {"PYTHONIOENCODING": "latin-1"})
+    assert done.returncode == 0 and "中文" in done.stdout.decode("utf-8")

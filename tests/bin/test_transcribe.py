@@ -186,6 +186,22 @@ def test_silence_gives_nothing(tiny_run, tmp_path, capsys):
     assert "no speech found" not in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("how", [("--vad", "none"), ("--no_segmentation",)])
+@pytest.mark.parametrize(("samples", "rate"), [(100, 16_000), (1, 48_000)], ids=["short", "lost in resampling"])
+def test_audio_that_is_too_short_for_the_model_is_named(tiny_run, tmp_path, capsys, how, samples, rate):
+    soundfile.write(tmp_path / "click.wav", np.full(samples, 0.5), rate)
+    assert call(tiny_run.model_dir, tmp_path / "click.wav", *how) == 0
+    printed, said = capsys.readouterr()
+    assert printed == "" and f"{tmp_path}/click.wav: too short for the model, no text" in said.splitlines()
+
+
+def test_closed_standard_input_is_an_error_of_one_line(tiny_run, monkeypatch, capsys):
+    monkeypatch.setattr("sys.stdin", None)  # as after `<&-`
+    assert call(tiny_run.model_dir, "-") == 1
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said.startswith("espnet-diverse transcribe: error: -: the file is empty")
+
+
 def test_channels_that_cancel_are_named(tiny_run, tmp_path, capsys):
     noise = 0.1 * np.random.default_rng(0).standard_normal(48_000)
     soundfile.write(tmp_path / "noise.wav", np.stack([noise, -noise], 1), 16_000)
