@@ -145,3 +145,10 @@ def test_output_is_utf8_in_every_locale(tmp_path):
     files = ["--reference", tmp_path / "text", "--hypothesis", tmp_path / "text", "--output_dir", tmp_path / "out"]
     done = subprocess.run([*command, *files], capture_output=True, env=os.environ | {"PYTHONIOENCODING": "latin-1"})
     assert done.returncode == 0 and "中文" in done.stdout.decode("utf-8")
+
+
+def test_closed_standard_input_is_an_error_of_one_line(tiny_run, monkeypatch, capsys):
+    monkeypatch.setattr("sys.stdin", None)  # as after `<&-`
+    assert main(["transcribe", str(tiny_run.model_dir), "-"]) == 1
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said.startswith("espnet-diverse transcribe: error: -: the file is empty")
