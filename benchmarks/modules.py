@@ -47,7 +47,7 @@ def half_way(model: nn.Module) -> None:
 
 def _modules() -> dict[str, nn.Module]:
     # Imported here, so that `--help` does not wait for it.
-    from espnet.nets.pytorch_backend.transformer.attention import MultiHeadedAttention
+    from espnet_diverse.upstream.layers import MultiHeadedAttention
 
     modules = {"espnet": MultiHeadedAttention(HEADS, SIZE, 0.0)}
     modules |= {name: build_attention(name, SIZE, HEADS, **options) for name, options in CORES.items()}

@@ -5,11 +5,9 @@ import logging
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import Field, field, fields
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any
 
 from espnet_diverse.errors import ConfigError
-
-Options = TypeVar("Options")
 
 RENAMED = {"tasks": "conditions", "default_task": "default_condition"}
 """Present name of each option that had another name in earlier versions."""
@@ -46,7 +44,7 @@ class UnknownOptionError(OptionError):
         self.owner, self.known = owner, known
 
 
-def read(kind: type[Options], given: Mapping[str, Any], owner: str) -> Options:
+def read[Options](kind: type[Options], given: Mapping[str, Any], owner: str) -> Options:
     """Build the dataclass `kind` from options by name; former names are accepted with a warning.
 
     Args:

@@ -3,12 +3,9 @@
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from typing import TypeVar
-
-Item = TypeVar("Item")
 
 
-def progress(
+def progress[Item](
     items: Iterable[Item], name: str, total: int | None = None, unit: str = "item", every_seconds: float = 10.0
 ) -> Iterator[Item]:
     """Yield `items`, and show name, count, rate and remaining time on stderr.
@@ -30,7 +27,7 @@ def progress(
     yield from _plain(items, name, total, unit, every_seconds)
 
 
-class WithProgress(Iterable[Item]):
+class WithProgress[Item](Iterable[Item]):
     """Items that show their progress each time they are read; the arguments are those of `progress`."""
 
     def __init__(self, items: Iterable[Item], name: str, total: int | None = None, unit: str = "item"):
@@ -40,7 +37,9 @@ class WithProgress(Iterable[Item]):
         return progress(self.items, self.name, self.total, self.unit)
 
 
-def _plain(items: Iterable[Item], name: str, total: int | None, unit: str, every_seconds: float) -> Iterator[Item]:
+def _plain[Item](
+    items: Iterable[Item], name: str, total: int | None, unit: str, every_seconds: float
+) -> Iterator[Item]:
     start = last = time.monotonic()
     done, shown = 0, -1
     for item in items:

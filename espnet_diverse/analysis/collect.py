@@ -11,13 +11,13 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
-from espnet.nets.pytorch_backend.transformer.attention import MultiHeadedAttention
 from espnet2.train.abs_espnet_model import AbsESPnetModel
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from espnet_diverse.analysis.teacher_forcing import run_teacher_forced
 from espnet_diverse.attention import HeadMap, Inspection, MultiHeadAttention
+from espnet_diverse.upstream.layers import MultiHeadedAttention
 
 KINDS = {
     "encoder": "encoder self-attention",

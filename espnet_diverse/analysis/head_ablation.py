@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from espnet.nets.pytorch_backend.transformer.attention import MultiHeadedAttention
 from numpy.typing import NDArray
 from torch import nn
 
@@ -25,6 +24,7 @@ from espnet_diverse.decoding.predictor import Predictor
 from espnet_diverse.errors import ModelError
 from espnet_diverse.nets.replace_attention import replace_attention
 from espnet_diverse.progress import progress
+from espnet_diverse.upstream.layers import MultiHeadedAttention
 
 HEADER = ("attention", "layer", "head", "score", "drop")
 

@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from espnet.nets.pytorch_backend.transformer.attention import MultiHeadedAttention
 from espnet2.train.abs_espnet_model import AbsESPnetModel
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, fontManager, get_font
@@ -16,6 +15,7 @@ from torch import nn
 from espnet_diverse.analysis.collect import Observation
 from espnet_diverse.analysis.teacher_forcing import run_teacher_forced
 from espnet_diverse.attention import MultiHeadAttention
+from espnet_diverse.upstream.layers import MultiHeadedAttention
 
 
 @dataclass(frozen=True)

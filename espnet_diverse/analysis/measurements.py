@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-from espnet.nets.pytorch_backend.transformer.subsampling import TooShortUttError
 from espnet2.train.abs_espnet_model import AbsESPnetModel
 
 from espnet_diverse.analysis.attention_distance import SELF_ATTENTION, AttentionDistance
@@ -19,6 +18,7 @@ from espnet_diverse.audio.resampling import RATE
 from espnet_diverse.data.kaldi import DataDir
 from espnet_diverse.errors import ConfigError, DataError, ModelError
 from espnet_diverse.progress import progress
+from espnet_diverse.upstream.layers import TooShortUttError
 from espnet_diverse.vocabulary import Vocabulary
 
 

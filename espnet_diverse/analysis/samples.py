@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from espnet.nets.pytorch_backend.transformer.subsampling import TooShortUttError
 from numpy.typing import NDArray
 
 from espnet_diverse.audio.reading import read_at
@@ -16,6 +15,7 @@ from espnet_diverse.decoding.grouping import grouped
 from espnet_diverse.decoding.predictor import Predictor
 from espnet_diverse.errors import DataError
 from espnet_diverse.progress import progress
+from espnet_diverse.upstream.layers import TooShortUttError
 from espnet_diverse.vocabulary import Vocabulary
 
 

@@ -3,9 +3,6 @@
 import signal
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
-
-Block = TypeVar("Block")
 
 
 class Interrupts:
@@ -33,7 +30,7 @@ class Interrupts:
         finally:
             signal.signal(signal.SIGINT, signal.default_int_handler)
 
-    def between(self, blocks: Iterable[Block]) -> Iterator[Block]:
+    def between[Block](self, blocks: Iterable[Block]) -> Iterator[Block]:
         """Yield blocks as they come.
 
         Raises:

@@ -7,12 +7,10 @@ from collections.abc import Callable, Collection, ItemsView, Iterable, Iterator,
 from heapq import merge
 from itertools import groupby, pairwise
 from operator import itemgetter
-from typing import Any, TypeVar
-
-Value = TypeVar("Value")
+from typing import Any
 
 
-class TableView(Mapping[str, Value]):
+class TableView[Value](Mapping[str, Value]):
     """A table that yields its rows one by one, in the order of their ids."""
 
     def pairs(self) -> Iterator[tuple[str, Value]]:
@@ -31,21 +29,21 @@ class TableView(Mapping[str, Value]):
         return _Values(self)
 
 
-class _Items(ItemsView[str, Value]):
+class _Items[Value](ItemsView[str, Value]):
     _mapping: TableView[Value]
 
     def __iter__(self) -> Iterator[tuple[str, Value]]:
         return self._mapping.pairs()
 
 
-class _Values(ValuesView[Value]):
+class _Values[Value](ValuesView[Value]):
     _mapping: TableView[Value]
 
     def __iter__(self) -> Iterator[Value]:
         return (value for _, value in self._mapping.pairs())
 
 
-class Mapped(TableView[Value]):
+class Mapped[Value](TableView[Value]):
     """The values of a function of the values of a table."""
 
     def __init__(self, table: Mapping[str, Any], function: Callable[[Any], Value]):
@@ -62,7 +60,7 @@ class Mapped(TableView[Value]):
         return ((key, self.function(value)) for key, value in self.table.items())
 
 
-class Without(TableView[Value]):
+class Without[Value](TableView[Value]):
     """The rows of a table but those with some ids."""
 
     def __init__(self, table: Mapping[str, Value], left_out: Collection[str]):
@@ -84,7 +82,7 @@ class Without(TableView[Value]):
         return ((key, value) for key, value in self.table.items() if key not in self.left_out)
 
 
-class Joined(TableView[Value]):
+class Joined[Value](TableView[Value]):
     """The rows of several tables; of an id that several have, the last counts."""
 
     def __init__(self, tables: Sequence[Mapping[str, Value]]):
@@ -117,7 +115,7 @@ class Joined(TableView[Value]):
             yield last
 
 
-class Same(TableView[Value]):
+class Same[Value](TableView[Value]):
     """One value for all ids of a table."""
 
     def __init__(self, table: Mapping[str, Any], value: Value):
@@ -176,7 +174,7 @@ def in_order(table: Mapping[str, Any]) -> Iterable[str]:
     return sorted(table) if isinstance(table, dict) else table
 
 
-def items_in_order(table: Mapping[str, Value]) -> Collection[tuple[str, Value]]:
+def items_in_order[Value](table: Mapping[str, Value]) -> Collection[tuple[str, Value]]:
     """The ids and values of a table, sorted."""
     return sorted(table.items()) if isinstance(table, dict) else table.items()
 

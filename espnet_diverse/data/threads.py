@@ -3,23 +3,20 @@
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from espnet_diverse.errors import UserError
 from espnet_diverse.progress import progress
 
-Item = TypeVar("Item")
-Item_co = TypeVar("Item_co", covariant=True)
-Result = TypeVar("Result")
 _AHEAD = 64  # items that have been begun or are waiting, for each thread
 
 
-class Items(Protocol[Item_co]):
+class Items[Item](Protocol):
     """Items that are counted, and are read as often as they are needed."""
 
     def __len__(self) -> int: ...
 
-    def __iter__(self) -> Iterator[Item_co]: ...
+    def __iter__(self) -> Iterator[Item]: ...
 
 
 class Workers(Protocol):
@@ -32,7 +29,7 @@ class Workers(Protocol):
         """
 
 
-def map_in_parallel(
+def map_in_parallel[Item, Result](
     function: Callable[[Item], Result],
     items: Items[Item],
     nj: int | Workers,
@@ -58,7 +55,7 @@ def map_in_parallel(
         yield lost(item, one) if isinstance(one, UserError) else one
 
 
-def iterate_in_threads(
+def iterate_in_threads[Item, Result](
     function: Callable[[Item], Result], items: Iterable[Item], nj: int, name: str, total: int, ahead: int = _AHEAD
 ) -> Iterator[Result]:
     """Yield `function(item)` for each item, in order, computed by `nj` threads, with a progress bar `name` of `total`.

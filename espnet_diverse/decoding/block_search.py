@@ -23,8 +23,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from espnet.nets.pytorch_backend.transformer.subsampling import TooShortUttError
-from espnet.nets.scorer_interface import BatchScorerInterface
 from espnet2.tasks import asr
 from numpy.typing import NDArray
 from torch import Tensor, nn
@@ -44,6 +42,8 @@ from espnet_diverse.scope import scope
 from espnet_diverse.training.audio_rate import required_rate
 from espnet_diverse.training.model_files import find_weights
 from espnet_diverse.training.tasks import TASKS, read_config
+from espnet_diverse.upstream.layers import TooShortUttError
+from espnet_diverse.upstream.search import BatchScorerInterface
 
 
 class BlockSearch:

@@ -12,9 +12,6 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import torch
-from espnet.nets.pytorch_backend.transformer.embedding import LegacyRelPositionalEncoding
-from espnet.nets.pytorch_backend.transformer.subsampling import TooShortUttError, check_short_utt
-from espnet.nets.pytorch_backend.transformer.subsampling_without_posenc import Conv2dSubsamplingWOPosEnc
 from espnet2.asr.encoder.contextual_block_transformer_encoder import ContextualBlockTransformerEncoder
 from espnet2.asr.encoder.transformer_encoder import TransformerEncoder
 from numpy.typing import NDArray
@@ -27,6 +24,12 @@ from espnet_diverse.decoding.quiet import quiet
 from espnet_diverse.errors import NoBatchedSearchError
 from espnet_diverse.functional.masks import lengths_to_mask
 from espnet_diverse.scope import scope
+from espnet_diverse.upstream.layers import (
+    Conv2dSubsamplingWOPosEnc,
+    LegacyRelPositionalEncoding,
+    TooShortUttError,
+    check_short_utt,
+)
 
 _UNKNOWN_PARTS = ("postencoder", "hier_encoder", "md_encoder")
 

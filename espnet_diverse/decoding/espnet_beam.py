@@ -7,12 +7,6 @@ code: `BeamSearch` with any decoder and any language model that ESPnet can score
 from collections.abc import Sequence
 
 import torch
-from espnet.nets.batch_beam_search import BatchBeamSearch
-from espnet.nets.beam_search import BeamSearch
-from espnet.nets.e2e_asr_common import end_detect
-from espnet.nets.scorer_interface import BatchScorerInterface, ScorerInterface
-from espnet.nets.scorers.ctc import CTCPrefixScorer
-from espnet.nets.scorers.length_bonus import LengthBonus
 from espnet2.asr.decoder.linear_decoder import LinearDecoder
 from espnet2.asr.decoder.s4_decoder import S4Decoder
 from espnet2.asr.transducer.beam_search_transducer import BeamSearchTransducer
@@ -25,6 +19,15 @@ from espnet_diverse.decoding.quiet import quiet
 from espnet_diverse.decoding.search import of_rows
 from espnet_diverse.errors import ConfigError, ModelError
 from espnet_diverse.scope import current, scope
+from espnet_diverse.upstream.search import (
+    BatchBeamSearch,
+    BatchScorerInterface,
+    BeamSearch,
+    CTCPrefixScorer,
+    LengthBonus,
+    ScorerInterface,
+    end_detect,
+)
 
 
 class ESPnetBeamSearch:

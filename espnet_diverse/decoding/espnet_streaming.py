@@ -14,13 +14,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from espnet.nets.batch_beam_search_online import BatchBeamSearchOnline
 from espnet2.asr.encoder.abs_encoder import AbsEncoder
 from espnet2.bin import asr_inference_streaming
 from torch import nn
 
 from espnet_diverse.decoding.options import Options
 from espnet_diverse.registration import replaced_names
+from espnet_diverse.upstream.search import BatchBeamSearchOnline
 
 SIZES = ("block_size", "hop_size", "look_ahead")
 """Sizes of the blocks of an encoder, in frames."""

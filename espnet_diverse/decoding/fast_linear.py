@@ -11,12 +11,12 @@ from collections.abc import Callable, Sequence
 
 import torch
 import torch.nn.functional as F
-from espnet.nets.pytorch_backend.transformer.positionwise_feed_forward import PositionwiseFeedForward
 from torch import Tensor, nn
 
 from espnet_diverse.attention import MultiHeadAttention
 from espnet_diverse.functional.linear import arranged, product
 from espnet_diverse.nets.linear_kernels import uses_onednn
+from espnet_diverse.upstream.layers import PositionwiseFeedForward
 
 
 class FastLinear(nn.Linear):

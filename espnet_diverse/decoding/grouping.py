@@ -1,13 +1,9 @@
 """Batches of items of similar length, and results item by item where a batch fails."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TypeVar
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 
 
-def grouped(
+def grouped[Item](
     items: Iterable[Item], length: Callable[[Item], int], batch_size: int, batch_frames: int
 ) -> Iterator[list[Item]]:
     """Group items into batches, longest first, so that batches hold little padding.
@@ -28,7 +24,7 @@ def grouped(
         yield batch
 
 
-def each_result(
+def each_result[Item, Result](
     function: Callable[[Sequence[Item]], Sequence[Result]], batch: Sequence[Item]
 ) -> list[Result | Exception]:
     """Results of `function` for a batch; where it raises, results or exceptions of each item alone."""

@@ -9,7 +9,6 @@ import re
 from argparse import Namespace
 
 import numpy as np
-from espnet.nets.beam_search import BeamSearch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -20,6 +19,7 @@ from espnet_diverse.decoding.ngram import NgramScorer
 from espnet_diverse.decoding.options import Options
 from espnet_diverse.errors import DataError, ModelError
 from espnet_diverse.scope import current
+from espnet_diverse.upstream.search import BeamSearch
 
 _LANGUAGE = re.compile(r"<([a-z]{2,3})>")  # ISO 639
 _NO_LANGUAGES = {"asr", "unk", "sos", "eos", "sop", "na"}

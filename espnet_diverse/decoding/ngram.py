@@ -68,7 +68,7 @@ class NgramScorer:
         if not path.is_file():
             raise ModelError(f"{path}: no such n-gram model; give a file of KenLM: {' '.join(_SUFFIXES)}")
         try:
-            from espnet.nets.scorers.ngram import NgramFullScorer
+            from espnet_diverse.upstream.ngram import NgramFullScorer
         except ImportError as error:
             raise ConfigError(f"{path}: an n-gram model needs kenlm: {_INSTALL}") from error
         try:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 _MODULES = ("beam_search", "nets_utils")
-_LOGGERS = ("espnet.nets.beam_search", None)  # None is the root, where `nets_utils` logs
+_LOGGERS = ("espnet2.legacy.nets.beam_search", None)  # None is the root, where `nets_utils` logs
 
 
 @contextmanager

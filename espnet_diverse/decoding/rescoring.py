@@ -13,8 +13,6 @@ from math import inf
 from pathlib import Path
 from typing import Protocol
 
-from espnet.nets.pytorch_backend.transformer.subsampling import TooShortUttError
-
 from espnet_diverse.conditions import CONDITIONS
 from espnet_diverse.data.characters import id_fault
 from espnet_diverse.data.tables import write_table
@@ -34,6 +32,7 @@ from espnet_diverse.decoding.search import BeamSearch
 from espnet_diverse.decoding.teacher_forcing import token_log_probs
 from espnet_diverse.errors import ConfigError, DataError, ModelError
 from espnet_diverse.progress import progress
+from espnet_diverse.upstream.layers import TooShortUttError
 
 _UNWRITABLE = re.compile("[\n\ud800-\udfff]")
 

@@ -3,15 +3,13 @@
 from collections.abc import Callable
 
 import torch
-from espnet.nets.pytorch_backend.transformer.decoder_layer import DecoderLayer
-from espnet.nets.pytorch_backend.transformer.embedding import PositionalEncoding
-from espnet.nets.pytorch_backend.transformer.encoder_layer import EncoderLayer
 from espnet2.asr.decoder.transformer_decoder import TransformerDecoder
 from espnet2.lm.transformer_lm import TransformerLM
 from torch import Tensor, nn
 
 from espnet_diverse.decoding.prefix_tree import PrefixScorer, each
 from espnet_diverse.errors import NoBatchedSearchError
+from espnet_diverse.upstream.layers import DecoderLayer, EncoderLayer, PositionalEncoding
 
 
 class DecoderScorer(PrefixScorer):

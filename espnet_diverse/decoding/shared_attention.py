@@ -7,8 +7,9 @@ the values. If another thread calls the module in between, the values are summed
 from functools import partial
 
 import torch
-from espnet.nets.pytorch_backend.transformer.attention import MultiHeadedAttention
 from torch import Tensor, nn
+
+from espnet_diverse.upstream.layers import MultiHeadedAttention
 
 
 def share_attention(model: nn.Module) -> None:

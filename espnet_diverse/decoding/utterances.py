@@ -9,9 +9,8 @@ more utterances or frames than the search allows.
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol
 
-from espnet.nets.pytorch_backend.transformer.subsampling import TooShortUttError
 from numpy.typing import NDArray
 
 from espnet_diverse.audio.segments import Segment
@@ -19,6 +18,7 @@ from espnet_diverse.decoding.condition_ids import KnownConditions
 from espnet_diverse.decoding.grouping import each_result, grouped
 from espnet_diverse.decoding.results import Result, Text
 from espnet_diverse.errors import ClusterError, DataError
+from espnet_diverse.upstream.layers import TooShortUttError
 
 _WINDOW = 16  # batches
 
@@ -102,9 +102,6 @@ class Measured(NamedTuple):
     length: int
 
 
-Utterance = TypeVar("Utterance", Read, Measured)
-
-
 def readable(search: Search, jobs: Iterable[Job], failed: list[Result]) -> Iterator[Read]:
     """Read utterances; those that cannot be read are added to `failed`."""
     for job in jobs:
@@ -117,7 +114,9 @@ def readable(search: Search, jobs: Iterable[Job], failed: list[Result]) -> Itera
             failed.append(failure_of(job, error))
 
 
-def batches_of(utterances: Iterator[Utterance], search: Search | Description) -> Iterator[list[Utterance]]:
+def batches_of[Utterance: (Read, Measured)](
+    utterances: Iterator[Utterance], search: Search | Description
+) -> Iterator[list[Utterance]]:
     """Group utterances in their order: by length within a window, never more than the search allows."""
     while window := list(islice(utterances, _WINDOW * search.batch_size)):
         yield from grouped(window, lambda one: one.length, search.batch_size, search.batch_frames)

@@ -21,15 +21,13 @@ from typing import cast
 
 import torch
 import torch.nn.functional as F
-from espnet.nets.pytorch_backend.conformer.encoder_layer import EncoderLayer as ConformerLayer
-from espnet.nets.pytorch_backend.transformer.decoder_layer import DecoderLayer
-from espnet.nets.pytorch_backend.transformer.encoder_layer import EncoderLayer
 from espnet2.asr.encoder.e_branchformer_encoder import EBranchformerEncoderLayer
 from torch import Tensor, nn
 
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.nets.condition_rows import ConditionRows, read_options
 from espnet_diverse.option_checks import check_fields, is_number
+from espnet_diverse.upstream.layers import ConformerLayer, DecoderLayer, EncoderLayer
 
 _LAYERS = (EncoderLayer, ConformerLayer, EBranchformerEncoderLayer, DecoderLayer)
 _WITH_STATISTICS = (nn.BatchNorm1d, nn.BatchNorm2d)

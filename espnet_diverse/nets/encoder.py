@@ -8,8 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from espnet.nets.pytorch_backend.transformer.positionwise_feed_forward import PositionwiseFeedForward
-from espnet.nets.pytorch_backend.transformer.subsampling import Conv2dSubsampling
 from espnet2.asr.encoder.conformer_encoder import ConformerEncoder
 from espnet2.asr.encoder.contextual_block_transformer_encoder import ContextualBlockTransformerEncoder
 from espnet2.asr.encoder.e_branchformer_encoder import EBranchformerEncoder
@@ -25,6 +23,7 @@ from espnet_diverse.nets.recomputation import check_recomputed
 from espnet_diverse.nets.replace_attention import replace_attention, signature_with
 from espnet_diverse.nets.stream import connect_layers
 from espnet_diverse.nets.subsampling import GATED, ChunkedConvSubsampling, GatedConvSubsampling
+from espnet_diverse.upstream.layers import Conv2dSubsampling, PositionwiseFeedForward
 
 _MASKED = (TransformerEncoder, ConformerEncoder, EBranchformerEncoder)
 """ESPnet's encoders whose `forward` takes a mask of padding as its fourth argument."""
@@ -99,7 +98,7 @@ class _WithAttention:
             raise ConfigError(
                 f"input_layer {GATED} does not fit {type(self).__name__}; choose conv2d or another encoder"
             )
-        return GatedConvSubsampling(input_size, self.output_size(), channels, self.embed.out[-1])
+        return GatedConvSubsampling(input_size, self.output_size(), channels, self.embed.pos_enc)
 
 
 class DiverseTransformerEncoder(_WithAttention, TransformerEncoder):

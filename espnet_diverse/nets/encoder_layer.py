@@ -8,11 +8,10 @@ output of the feed-forward depends on its own frame alone, so the result is the 
 from typing import Any
 
 import torch
-from espnet.nets.pytorch_backend.transformer.encoder_layer import EncoderLayer
-from espnet.nets.pytorch_backend.transformer.positionwise_feed_forward import PositionwiseFeedForward
 from torch import Tensor, nn
 
 from espnet_diverse.attention.parts import by_parts, is_long
+from espnet_diverse.upstream.layers import EncoderLayer, PositionwiseFeedForward
 
 
 class PartwiseFeedForward(PositionwiseFeedForward):

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from espnet.nets.pytorch_backend.transformer.label_smoothing_loss import LabelSmoothingLoss as Theirs
 from torch import Tensor, nn
 
 from espnet_diverse.functional.label_smoothing import smoothed_divergence
 from espnet_diverse.nets.processes import token_count
+from espnet_diverse.upstream.layers import LabelSmoothingLoss as Theirs
 
 
 class LabelSmoothingLoss(nn.Module):

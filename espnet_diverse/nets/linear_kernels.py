@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -23,8 +22,6 @@ from torch import Tensor
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.functional.linear import AVAILABLE, arranged, linear, product
 from espnet_diverse.machine import KERNELS, KERNELS_VARIABLE, cache_folder, cpu_kind
-
-Loaded = TypeVar("Loaded")
 
 _SMALL = 2**15  # weights of a layer; 128 by 128 is small, 256 by 256 is not
 _SIZES = {"small": (128, 128), "large": (256, 512)}
@@ -63,7 +60,7 @@ def choice() -> dict[str, str]:
     return dict.fromkeys(_PLACES, asked if asked != "auto" else "mkl")
 
 
-def load_with(choice: Mapping[str, str], load: Callable[[], Loaded]) -> Loaded:
+def load_with[Loaded](choice: Mapping[str, str], load: Callable[[], Loaded]) -> Loaded:
     """Return `load()`, after taking the choice of another process, so that both sum in the same order."""
     _taken.update(choice)
     return load()

@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from inspect import signature
 from math import inf
 
-from espnet.nets.pytorch_backend.nets_utils import th_accuracy
-from espnet.nets.pytorch_backend.transformer.label_smoothing_loss import LabelSmoothingLoss
 from espnet2.asr.espnet_model import ESPnetASRModel
 from espnet2.lm.espnet_model import ESPnetLanguageModel
 from espnet2.mt.espnet_model import ESPnetMTModel
@@ -25,6 +23,7 @@ from espnet_diverse.nets.processes import token_count
 from espnet_diverse.nets.replace_attention import signature_with
 from espnet_diverse.option_checks import is_number, renamed
 from espnet_diverse.scope import current, scope
+from espnet_diverse.upstream.layers import LabelSmoothingLoss, th_accuracy
 
 #: Statistics of attention modules are computed in the first training batch of an epoch and in each so many after it.
 STATISTICS_INTERVAL = 10

@@ -3,12 +3,6 @@
 import inspect
 from collections.abc import Iterable
 
-from espnet.nets.pytorch_backend.transformer.attention import (
-    LegacyRelPositionMultiHeadedAttention,
-    MultiHeadedAttention,
-    RelPositionMultiHeadedAttention,
-)
-from espnet.nets.pytorch_backend.transformer.contextual_block_encoder_layer import ContextualBlockEncoderLayer
 from torch import nn
 
 from espnet_diverse.attention import (
@@ -19,6 +13,12 @@ from espnet_diverse.attention import (
     check_uses,
 )
 from espnet_diverse.errors import ConfigError, DataError
+from espnet_diverse.upstream.layers import (
+    ContextualBlockEncoderLayer,
+    LegacyRelPositionMultiHeadedAttention,
+    MultiHeadedAttention,
+    RelPositionMultiHeadedAttention,
+)
 
 _RELATIVE = (RelPositionMultiHeadedAttention, LegacyRelPositionMultiHeadedAttention)
 _SHARED = ("linear_out", "q_norm", "k_norm")

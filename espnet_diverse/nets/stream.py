@@ -8,12 +8,11 @@ argument and a result, and neither the scope nor a module holds it between calls
 
 from dataclasses import replace
 
-from espnet.nets.pytorch_backend.transformer.contextual_block_encoder_layer import ContextualBlockEncoderLayer
-from espnet.nets.pytorch_backend.transformer.repeat import MultiSequential
 from torch import nn
 
 from espnet_diverse.attention import Stream
 from espnet_diverse.errors import ConfigError
+from espnet_diverse.upstream.layers import ContextualBlockEncoderLayer, MultiSequential
 
 
 def connect_layers(layers: MultiSequential, attribute: str, net: str = "net", trimmed: bool = False) -> None:

@@ -13,10 +13,11 @@ its batch.
 
 import torch
 import torch.nn.functional as F
-from espnet.nets.pytorch_backend.transformer.subsampling import Conv2dSubsampling
 from torch import Tensor, nn
 
 from espnet_diverse.errors import ConfigError
+from espnet_diverse.functional.masks import lengths_to_mask
+from espnet_diverse.upstream.layers import Conv2dSubsampling
 
 GATED = "conv1d4_glu"
 """Value of `input_layer` that selects this subsampling."""
@@ -35,18 +36,19 @@ class ChunkedConvSubsampling(Conv2dSubsampling):
 
     def __init__(self, whole: Conv2dSubsampling):
         nn.Module.__init__(self)
-        self.conv, self.out = whole.conv, whole.out
+        self.conv, self.out, self.pos_enc = whole.conv, whole.out, whole.pos_enc
 
     def forward(self, x: Tensor, x_mask: Tensor | None):
         """Subsample x (B, T, features), x_mask (B, 1, T) -> ESPnet's result, of ((T - 1) // 2 - 1) // 2 frames."""
-        frames = ((x.size(1) - 1) // 2 - 1) // 2
+        frames = _frames(x.size(1))
         if torch.is_grad_enabled() or frames <= _CHUNK:
             return super().forward(x, x_mask)
-        linear, position = self.out
-        out = x.new_empty(len(x), frames, linear.out_features)
+        out = x.new_empty(len(x), frames, self.out.out_features)
         for t in range(0, frames, _CHUNK):
             out[:, t : t + _CHUNK] = self._subsampled(x[:, 4 * t : 4 * (t + _CHUNK) + 3])
-        return position(out), None if x_mask is None else x_mask[:, :, :-2:2][:, :, :-2:2]
+        if x_mask is not None:
+            x_mask = lengths_to_mask(_frames(x_mask.sum(-1).squeeze(1)).clamp(min=0), frames)[:, None]
+        return self.pos_enc(out), x_mask
 
     def part(self, x: Tensor, start: int) -> Tensor:
         """The frames of the output from `start` on that x (B, T, features), from frame 4 * start on, suffices for.
@@ -54,16 +56,20 @@ class ChunkedConvSubsampling(Conv2dSubsampling):
         Returns:
             Frames with their positions in the whole sequence, (B, n, M) with n = ((T - 1) // 2 - 1) // 2, perhaps 0.
         """
-        linear, position = self.out
-        frames = max(0, ((x.size(1) - 1) // 2 - 1) // 2)
+        frames = max(0, _frames(x.size(1)))
         if not frames:
-            return x.new_empty(len(x), 0, linear.out_features)
-        out = self._subsampled(x)
+            return x.new_empty(len(x), 0, self.out.out_features)
+        out, position = self._subsampled(x), self.pos_enc
         position.extend_pe(out.new_empty(1, start + frames))
         return position.dropout(out * position.xscale + position.pe[:, start : start + frames])
 
     def _subsampled(self, x: Tensor) -> Tensor:
-        return self.out[0](self.conv(x.unsqueeze(1)).transpose(1, 2).flatten(2))
+        return self.out(self.conv(x.unsqueeze(1)).transpose(1, 2).flatten(2))
+
+
+def _frames(length):
+    # Two convolutions of kernel size 3 and stride 2.
+    return ((length - 1) // 2 - 1) // 2
 
 
 class GatedConvSubsampling(Conv2dSubsampling):
@@ -89,7 +95,7 @@ class GatedConvSubsampling(Conv2dSubsampling):
                 nn.Conv1d(channels // 2, 2 * size, kernel_size=5, stride=2, padding=2),
             ]
         )
-        self.out = nn.Sequential(position)
+        self.pos_enc = position
 
     def forward(self, x: Tensor, x_mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """Subsample x (B, T, features), x_mask (B, 1, T) -> (B, T4, M), (B, 1, T4), with T4 = ceil(T/4)."""
@@ -99,4 +105,4 @@ class GatedConvSubsampling(Conv2dSubsampling):
                 x = x * x_mask
                 x_mask = x_mask[:, :, ::2]
             x = F.glu(convolution(x), dim=1)
-        return self.out(x.transpose(1, 2)), x_mask
+        return self.pos_enc(x.transpose(1, 2)), x_mask

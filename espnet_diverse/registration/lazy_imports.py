@@ -57,7 +57,7 @@ WITHOUT_TRANSFORMERS = frozenset(
 # Packages whose code Python warns about when it compiles them for the first time.
 _UNTIDY = ("espnet", "espnet2", "jamo", "tacotron_cleaner")
 # It prints "Failed to import Flash Attention" on stdout, which would end up in piped output.
-_PRINTING = "espnet.nets.pytorch_backend.transformer.attention"
+_PRINTING = "espnet2.legacy.nets.pytorch_backend.transformer.attention"
 
 
 class _FastStart(ImportHooks):

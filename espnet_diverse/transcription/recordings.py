@@ -13,7 +13,6 @@ from math import ceil
 from typing import NamedTuple
 
 import numpy as np
-from espnet.nets.pytorch_backend.transformer.subsampling import TooShortUttError
 from numpy.typing import NDArray
 
 from espnet_diverse.audio.sources import Audio, Source, open_audio
@@ -27,6 +26,7 @@ from espnet_diverse.transcription.result import Alternative, Segment, Transcript
 from espnet_diverse.transcription.segmentation import SpeechChunk, split_speech
 from espnet_diverse.transcription.segmentation_options import SegmentationOptions
 from espnet_diverse.transcription.whole import check_whole, features_of_whole
+from espnet_diverse.upstream.layers import TooShortUttError
 
 _WINDOW = 4  # batches
 _LANGUAGE_SECONDS = 30.0  # of speech that a language is detected from

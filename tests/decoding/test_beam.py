@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 import torch
-from espnet.nets.e2e_asr_common import end_detect
 
 from espnet_diverse.decoding.beam import Beam, Choice
 from espnet_diverse.decoding.options import Options
+from espnet_diverse.upstream.search import end_detect
 
 EOS, GREATEST = 9, 4
 

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 import torch
-from espnet.nets.pytorch_backend.transformer.subsampling import TooShortUttError
 
 from espnet_diverse.decoding.encoding import Encoding
 from espnet_diverse.errors import ModelError
 from espnet_diverse.scope import scope
 from espnet_diverse.training.config import merge
 from espnet_diverse.training.tasks import ASRTask
+from espnet_diverse.upstream.layers import TooShortUttError
 
 SMALL = ["encoder_conf.output_size=16", "encoder_conf.linear_units=16", "encoder_conf.num_blocks=2"]
 SMALL += ["frontend_conf.n_mels=20", "normalize=utterance_mvn"]

@@ -1,11 +1,11 @@
 import copy
 
 import torch
-from espnet.nets.pytorch_backend.transformer.positionwise_feed_forward import PositionwiseFeedForward
 from torch import nn
 
 from espnet_diverse.attention import build_attention
 from espnet_diverse.decoding.fast_linear import FastLinear, speed_up
+from espnet_diverse.upstream.layers import PositionwiseFeedForward
 
 
 def test_results_and_parameters_stay():

@@ -9,9 +9,9 @@ from espnet_diverse.decoding.quiet import quiet
 def test_other_warnings_stay(caplog):
     with caplog.at_level(logging.INFO), quiet():
         logging.warning("from here")
-        logging.getLogger("espnet.nets.beam_search").warning("from a test")
+        logging.getLogger("espnet2.legacy.nets.beam_search").warning("from a test")
     assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
-    assert not logging.getLogger().filters and not logging.getLogger("espnet.nets.beam_search").filters
+    assert not logging.getLogger().filters and not logging.getLogger("espnet2.legacy.nets.beam_search").filters
 
 
 def test_no_warning_for_an_utterance(tiny_run, tmp_path, capfd):

@@ -4,9 +4,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from espnet.nets.batch_beam_search import BatchBeamSearch
-from espnet.nets.scorers.ctc import CTCPrefixScorer
-from espnet.nets.scorers.length_bonus import LengthBonus
 from espnet2.asr.decoder.transformer_decoder import TransformerDecoder
 from torch.nn.utils.rnn import pad_sequence
 
@@ -18,6 +15,7 @@ from espnet_diverse.decoding.search import BeamSearch
 from espnet_diverse.errors import ConfigError, DataError, ModelError
 from espnet_diverse.nets.language_model import DiverseTransformerLM
 from espnet_diverse.scope import scope
+from espnet_diverse.upstream.search import BatchBeamSearch, CTCPrefixScorer, LengthBonus
 
 TABLES = {"lang": ["ar", "de"], "domain": ["news", "talk", "song"]}
 SELECTION = {"strategy": "group", "pool": 8, "by": "lang", "conditions": TABLES}

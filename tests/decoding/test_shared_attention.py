@@ -4,9 +4,9 @@ from copy import deepcopy
 
 import pytest
 import torch
-from espnet.nets.pytorch_backend.transformer.attention import MultiHeadedAttention, RelPositionMultiHeadedAttention
 
 from espnet_diverse.decoding.shared_attention import share_attention
+from espnet_diverse.upstream.layers import MultiHeadedAttention, RelPositionMultiHeadedAttention
 
 BATCH, TIME, WIDTH, HEADS = 2, 5, 8, 2
 OF_ANOTHER_THREAD = torch.zeros(BATCH, HEADS, TIME, TIME)

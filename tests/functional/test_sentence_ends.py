@@ -1,8 +1,8 @@
 import pytest
 import torch
-from espnet.nets.pytorch_backend.transformer.add_sos_eos import add_sos_eos as theirs
 
 from espnet_diverse.functional.sentence_ends import add_sos_eos
+from espnet_diverse.upstream.layers import add_sos_eos as theirs
 
 
 @pytest.mark.parametrize("repeat", [1, 2])

@@ -59,7 +59,7 @@ def test_every_core_trains_in_every_encoder(core, name, options):
 
 
 def test_attention_is_known_to_espnets_plots():
-    from espnet.nets.pytorch_backend.transformer.attention import MultiHeadedAttention
+    from espnet_diverse.upstream.layers import MultiHeadedAttention
 
     net = ENCODERS["diverse_transformer"](20, **SMALL).eval()
     attention = net.encoders[0].self_attn

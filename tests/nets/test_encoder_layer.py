@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from espnet.nets.pytorch_backend.transformer.encoder_layer import EncoderLayer
 from references.espnet_twin import OPTIONS, SMALL, pair
 
 from espnet_diverse.attention import CORES, parts
@@ -10,6 +9,7 @@ from espnet_diverse.nets import ENCODERS, subsampling
 from espnet_diverse.nets.encoder_layer import PartwiseFeedForward, PartwiseLayer
 from espnet_diverse.nets.memory import MEMORIES
 from espnet_diverse.scope import scope
+from espnet_diverse.upstream.layers import EncoderLayer
 
 LENGTHS = torch.tensor([330, 150])
 TRANSFORMER = {

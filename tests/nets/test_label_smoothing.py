@@ -1,9 +1,9 @@
 import pytest
 import torch
-from espnet.nets.pytorch_backend.transformer.label_smoothing_loss import LabelSmoothingLoss as Theirs
 from torch import nn
 
 from espnet_diverse.nets.label_smoothing import LabelSmoothingLoss, replace_losses
+from espnet_diverse.upstream.layers import LabelSmoothingLoss as Theirs
 
 
 @pytest.mark.parametrize("by_token", [False, True])

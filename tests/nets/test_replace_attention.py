@@ -4,7 +4,6 @@ from dataclasses import fields, replace
 
 import pytest
 import torch
-from espnet.nets.pytorch_backend.transformer.attention import MultiHeadedAttention
 from espnet2.main_funcs.calculate_all_attentions import calculate_all_attentions
 from torch import nn
 
@@ -12,6 +11,7 @@ from espnet_diverse.attention import CORES, EVERYTHING, Core, Supports, register
 from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.nets import DECODERS, ENCODERS, LANGUAGE_MODELS
 from espnet_diverse.nets.replace_attention import Attention, WeightlessAttention, replace_attention
+from espnet_diverse.upstream.layers import MultiHeadedAttention
 
 SMALL = {"output_size": 16, "attention_heads": 2, "linear_units": 24, "num_blocks": 2}
 BRANCHES = {

@@ -2,12 +2,12 @@
 
 import pytest
 import torch
-from espnet.nets.pytorch_backend.transformer.subsampling import Conv2dSubsampling, TooShortUttError
 from torch import nn
 
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.nets import ENCODERS, subsampling
 from espnet_diverse.nets.subsampling import ChunkedConvSubsampling, GatedConvSubsampling
+from espnet_diverse.upstream.layers import Conv2dSubsampling, TooShortUttError
 
 SMALL = {"output_size": 16, "attention_heads": 2, "num_blocks": 1, "input_layer": "conv1d4_glu", "conv_channels": 12}
 ENCODER_OPTIONS = {

@@ -1,7 +1,6 @@
 """Training of FlowSeq: ESPnet's translation model with the evidence lower bound as its loss."""
 
 import torch
-from espnet.nets.pytorch_backend.nets_utils import th_accuracy
 from torch import Tensor
 
 from espnet_diverse.attention.update_counter import UpdateCounter
@@ -12,6 +11,7 @@ from espnet_diverse.nets.processes import token_count
 from espnet_diverse.nets.replace_attention import signature_with
 from espnet_diverse.option_checks import is_number
 from espnet_diverse.scope import current, scope
+from espnet_diverse.upstream.layers import th_accuracy
 
 
 class FlowMTModel(DiverseMTModel):

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from espnet.nets.pytorch_backend.transformer.encoder_layer import EncoderLayer
 from torch import nn
 
 from espnet_diverse.errors import ConfigError
@@ -15,6 +14,7 @@ from espnet_diverse.nets.memory.xl import XLMemory
 from espnet_diverse.nets.replace_attention import replace_attention, selects_heads
 from espnet_diverse.nets.stream import return_mask
 from espnet_diverse.option_checks import hint, read
+from espnet_diverse.upstream.layers import EncoderLayer
 
 __all__ = ["MEMORIES", "Carried", "Memory", "SegmentAttention", "MemoryStream", "add_memory", "memory_options"]
 
