@@ -55,6 +55,7 @@ setup(
         "torchaudio",
         # What ESPnet's training imports; its extra `train` would bring Lightning, datasets, Dask and wandb too.
         "editdistance",
+        "nltk>=3.4.5",
         "tensorboard>=2.20",
         "matplotlib>=3.8",
         # What this package uses itself.

@@ -70,10 +70,8 @@ def environment(folder: Path, *installed) -> Path:
     """
     run(sys.executable, "-m", "venv", "--without-pip", folder, cwd=folder.parent)
     here = Path(sysconfig.get_paths()["purelib"])
-    beyond = here / "distutils-precedence.pth"  # setuptools's; Python 3.12 has no other distutils
-    lines = [str(here), *(beyond.read_text(encoding="utf-8").splitlines() if beyond.exists() else [])]
     inside = next(folder.glob("lib/python*/site-packages"))
-    (inside / "packages.pth").write_text("\n".join(lines), encoding="utf-8")
+    (inside / "packages.pth").write_text(f"{here}\n", encoding="utf-8")
     pip("--python", folder / "bin" / "python", "install", "--ignore-installed", *OFFLINE, *installed, cwd=folder)
     return folder / "bin"
 

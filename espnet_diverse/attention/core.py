@@ -50,6 +50,19 @@ class Stream:
     mask: Tensor | None = None
     state: Tensor | None = None
 
+    # What ESPnet's convolutions read from the mask to leave out padding.
+    def dim(self) -> int:
+        """Number of dimensions of the mask; 0 is none, which ESPnet ignores."""
+        return 0 if self.mask is None else self.mask.dim()
+
+    def size(self, dim: int) -> int:
+        """Size of a dimension of the mask."""
+        return self.mask.size(dim)
+
+    def eq(self, value: bool) -> Tensor:
+        """Compare the mask element by element."""
+        return self.mask.eq(value)
+
 
 @dataclass
 class Heads:

@@ -136,7 +136,6 @@ class Pool:
         Raises:
             ClusterError: There was no worker for too long.
         """
-        from distributed import TimeoutError as DaskTimeoutError  # before Python 3.11 not the builtin one
         from distributed import wait
 
         seen = time.monotonic()
@@ -144,7 +143,7 @@ class Pool:
             with suppress(CancelledError):  # which `_results` explains
                 try:
                     wait(futures, timeout=min(_LOOK_SECONDS, self._options.wait), return_when="FIRST_COMPLETED")
-                except DaskTimeoutError:
+                except TimeoutError:
                     seen = time.monotonic() if self._client.nthreads() else seen
                     self._check_wait(time.monotonic() - seen)
                     continue

@@ -11,13 +11,12 @@ head selection, which multiplies with the rows of selected heads; a warning says
 """
 
 import logging
+import warnings
 from collections.abc import Iterable
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.ao.nn.quantized.dynamic import Linear as Int8Linear
-from torch.ao.quantization import per_channel_dynamic_qconfig
 
 from espnet_diverse.attention import MultiHeadAttention
 from espnet_diverse.decoding.fast_convolution import fuse_convolutions
@@ -25,6 +24,31 @@ from espnet_diverse.decoding.fast_linear import replace_linear, speed_up
 from espnet_diverse.decoding.options import PRECISIONS
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.functional.linear import arranged, has_bfloat16, product
+
+
+class Int8Linear(nn.Module):
+    """A linear layer with 8-bit weights, which takes and returns float32, for inference on a CPU.
+
+    Args:
+        linear: The layer; the greatest weight of each output becomes 127.
+    """
+
+    def __init__(self, linear: nn.Linear):
+        super().__init__()
+        self.in_features, self.out_features = linear.in_features, linear.out_features
+        weight = linear.weight.detach().float()
+        scales = weight.abs().amax(1).clamp(min=1e-30).double() / 127
+        zero_points = torch.zeros(len(scales), dtype=torch.long)
+        with warnings.catch_warnings():  # quantised tensors are to go; nothing else is as fast on a CPU without VNNI
+            warnings.simplefilter("ignore", UserWarning)
+            self.weight = torch.quantize_per_channel(weight, scales, zero_points, 0, torch.qint8)
+        bias = None if linear.bias is None else linear.bias.detach().float()
+        self.packed = torch.ops.quantized.linear_prepack(self.weight, bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (..., in) -> (..., out)."""
+        # One bit less for inputs, without which sums of 16 bits overflow on CPUs that have no VNNI.
+        return torch.ops.quantized.linear_dynamic(x, self.packed, reduce_range=True)
 
 
 class HalfLinear(nn.Module):
@@ -95,7 +119,7 @@ def set_precision(modules: Iterable[nn.Module], precision: str) -> None:
         if precision == "float32":
             speed_up(module)
         else:
-            replace_linear(module, _int8 if precision == "int8" else HalfLinear)
+            replace_linear(module, Int8Linear if precision == "int8" else HalfLinear)
             selective = selective or any(map(_selects, module.modules()))
     if selective:
         logging.warning("precision %s: projections of attention with head selection stay in float32", precision)
@@ -103,8 +127,3 @@ def set_precision(modules: Iterable[nn.Module], precision: str) -> None:
 
 def _selects(module: nn.Module) -> bool:
     return isinstance(module, MultiHeadAttention) and module.selection is not None
-
-
-def _int8(linear: nn.Linear) -> nn.Module:
-    linear.qconfig = per_channel_dynamic_qconfig
-    return Int8Linear.from_float(linear)

@@ -11,8 +11,10 @@ Most of the time that a command takes to start is spent on packages that ESPnet 
   numba and most of scipy.
 - `typeguard.typechecked` parses and compiles a whole module for each function that it decorates. A function of ESPnet
   gets its type checks at its first call.
+- `torch.compiler.disable`, with which ESPnet decorates a function, imports the compiler, seconds of work; the function
+  is decorated when a compiler traces it.
 - FutureWarnings raised by ESPnet's modules and SyntaxWarnings about the code of ESPnet and of some of its dependencies
-  (`_UNTIDY`) are ignored, and what ESPnet prints on stdout while it is imported goes to the log.
+  (`_UNTIDY`) are ignored, and what ESPnet prints while it is imported goes to the log.
 """
 
 import functools
@@ -24,7 +26,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stderr
 from functools import partial
 from types import FunctionType, ModuleType, SimpleNamespace
 
@@ -43,7 +45,7 @@ SELDOM_USED = {"espnet2.gan_tts.jets.alignments": {"numba": "jit", "scipy.stats"
 WITHOUT_TRANSFORMERS = frozenset(
     {
         "espnet2.asr.decoder.hugging_face_transformers_decoder",
-        "espnet2.asr.encoder.beats_encoder",
+        "espnet2.beats.encoder",
         "espnet2.asr.encoder.hugging_face_transformers_encoder",
         "espnet2.asr.postencoder.hugging_face_transformers_postencoder",
         "espnet2.bin.asr_inference",
@@ -56,8 +58,14 @@ WITHOUT_TRANSFORMERS = frozenset(
 )
 # Packages whose code Python warns about when it compiles them for the first time.
 _UNTIDY = ("espnet", "espnet2", "jamo", "tacotron_cleaner")
-# It prints "Failed to import Flash Attention" on stdout, which would end up in piped output.
+# It prints "Failed to import Flash Attention" on stderr wherever that package is not installed.
 _PRINTING = "espnet2.legacy.nets.pytorch_backend.transformer.attention"
+# They decorate functions with `torch.compiler.disable`.
+_UNCOMPILED = (
+    "espnet2.legacy.nets.pytorch_backend.fastspeech.length_regulator",
+    "espnet2.legacy.nets.pytorch_backend.nets_utils",
+    "espnet2.tts.fastspeech2.fastspeech2",
+)
 
 
 class _FastStart(ImportHooks):
@@ -73,7 +81,8 @@ def fast_start() -> None:
     if os.environ.get(SWITCH) == "0" or _started():
         return
     wrappers = {
-        _PRINTING: partial(HookedLoader, around=_stdout_to_log),
+        _PRINTING: partial(HookedLoader, around=_stderr_to_log),
+        **dict.fromkeys(_UNCOMPILED, partial(HookedLoader, around=compiler_later)),
         "typeguard": partial(HookedLoader, after=check_at_first_call),
         "espnet2.layers.log_mel": partial(HookedLoader, after=use_own_mel_filters),
         **{name: partial(HookedLoader, around=partial(imported_later, names)) for name, names in SELDOM_USED.items()},
@@ -128,6 +137,19 @@ def imported_later(names: Mapping[str, str]) -> Iterator[None]:
             del sys.modules[package]
 
 
+@contextmanager
+def compiler_later() -> Iterator[None]:
+    """While the block runs, `torch.compiler.disable` decorates functions without importing the compiler."""
+    import torch
+
+    disable = torch.compiler.disable
+    torch.compiler.disable = lambda function: _uncompiled(function, disable)
+    try:
+        yield
+    finally:
+        torch.compiler.disable = disable
+
+
 def use_own_mel_filters(log_mel: ModuleType) -> None:
     """Let ESPnet's module of log-mel features take `mel_filters` for `librosa.filters.mel`."""
     from espnet_diverse.audio.mel_filters import mel_filters  # here, because `--help` need not wait for numpy
@@ -167,14 +189,24 @@ def _decorated_later(function: FunctionType, decorator: Callable[[], Callable]) 
     return call
 
 
+def _uncompiled(function: FunctionType, disable: Callable) -> Callable:
+    from torch.compiler import is_compiling
+
+    @functools.wraps(function)
+    def call(*args, **kwargs):
+        return (disable(function) if is_compiling() else function)(*args, **kwargs)
+
+    return call
+
+
 def _started() -> bool:
     return any(isinstance(finder, _FastStart) for finder in sys.meta_path)
 
 
 @contextmanager
-def _stdout_to_log() -> Iterator[None]:
+def _stderr_to_log() -> Iterator[None]:
     printed = io.StringIO()
-    with redirect_stdout(printed):
+    with redirect_stderr(printed):
         yield
     # Not `logging.debug`, which would give the root logger a handler.
     logging.getLogger(__name__).debug(printed.getvalue().strip())

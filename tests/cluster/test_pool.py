@@ -112,21 +112,16 @@ def test_a_cluster_without_workers_is_given_up(tmp_path):
         Pool(client, options, Setup(partial(load, tmp_path))).ask(process)
 
 
-def test_a_wait_that_ends_without_a_result_goes_on(pool, monkeypatch):
-    """Before Python 3.11 Dask's TimeoutError, that of asyncio, is not the builtin one."""
+def test_a_wait_that_ends_without_a_result_is_repeated(pool, monkeypatch):
     waited = []
-
-    class LateError(Exception):
-        pass
 
     def wait(futures, **how):
         waited.append(how)
         if len(waited) == 1:
-            raise LateError
+            raise TimeoutError
         return dask_wait(futures)
 
     dask_wait = distributed.wait
-    monkeypatch.setattr(distributed, "TimeoutError", LateError)
     monkeypatch.setattr(distributed, "wait", wait)
     assert list(pool.map_pieces(double, [[1]])) == [[2]]
     assert len(waited) > 1

@@ -1,8 +1,6 @@
 """Download and unpack archives: downloads are resumable and verified, hostile archives are rejected."""
 
-import copy
 import hashlib
-import os
 import re
 import shutil
 import tarfile
@@ -209,7 +207,7 @@ def unpack(
                 if total > max_bytes or count > max_files:
                     caps = f"{max_bytes} bytes and {max_files} members are allowed"
                     raise DataError(f"{archive}: {member.name!r} exceeds the limits of an archive; {caps}")
-                _extract(tar, member, target)
+                tar.extract(member, target, filter="data")
                 tar.members.clear()  # which would grow with the archive
     except (tarfile.TarError, EOFError, zlib.error, LZMAError, OSError) as error:
         reason = str(error).partition("\n")[0] or "it ends too early"
@@ -231,20 +229,6 @@ class _Member(tarfile.TarInfo):
         if member.type in _HEADERS and member.size > _LONGEST_HEADER:
             raise _HeaderError(f"a header of {member.size} bytes; at most {_LONGEST_HEADER} are allowed")
         return member
-
-
-def _extract(tar: tarfile.TarFile, member: tarfile.TarInfo, target: Path) -> None:
-    """Unpack a checked member without its owner and unusual permissions.
-
-    Python before 3.10.12 and 3.11.4 has no filters for that.
-    """
-    if hasattr(tarfile, "data_filter"):
-        tar.extract(member, target, filter="data")
-        return
-    plain = copy.copy(member)
-    plain.mode = 0o755 if member.isdir() or member.mode & 0o100 else 0o644
-    plain.uid, plain.gid, plain.uname, plain.gname = os.getuid(), os.getgid(), "", ""
-    tar.extract(plain, target)
 
 
 def _check_member(archive: Path, member: tarfile.TarInfo) -> None:

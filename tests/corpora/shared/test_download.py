@@ -179,17 +179,6 @@ def archive(tmp_path):
     return make
 
 
-def test_an_older_python_without_filters_takes_permissions_away_too(tmp_path, archive, monkeypatch):
-    monkeypatch.delattr(tarfile, "data_filter")
-    plain = tarfile.TarFile.extract
-    monkeypatch.setattr(tarfile.TarFile, "extract", lambda tar, member, path: plain(tar, member, path))
-    packed = archive(member("a", tarfile.DIRTYPE), member("a/tool", content=b"hello"))
-    (tmp_path / "out").mkdir()
-    unpack(packed, tmp_path / "out")
-    assert (tmp_path / "out" / "a" / "tool").read_bytes() == b"hello"
-    assert (tmp_path / "out" / "a" / "tool").stat().st_mode & 0o7777 == 0o644
-
-
 @pytest.mark.parametrize("mode", ["w:", "w:gz", "w:bz2", "w:xz"])
 def test_good_archive_is_unpacked(tmp_path, archive, mode, capsys):
     packed = archive(member("a", tarfile.DIRTYPE), member("a/文件", content=b"hello"), mode=mode)

@@ -50,7 +50,7 @@ def test_padding_changes_nothing_and_a_batch_gives_what_its_sentences_give(build
         close(sampled, prior.sample(z, valid, source)[row : row + 1, :length])
 
 
-@pytest.mark.parametrize("init", [None, "xavier_uniform", "chainer"])
+@pytest.mark.parametrize("init", [None, "xavier_uniform"])
 def test_it_begins_as_a_rotation(source, valid, init):
     from espnet2.torch_utils.initialize import initialize
 
