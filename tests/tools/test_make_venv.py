@@ -120,3 +120,11 @@ def test_the_benchmarks_do_not_see_the_python_that_is_given(machine, clone):
     python = machine.python("given/python", "3.12.4")
     assert make(machine, clone, "bench", f"PYTHON={python}")[-1] == "PYTHON is not set"
     assert make(machine, clone, "bench", PYTHON=python)[-1] == "PYTHON is not set"
+
+
+def test_the_versions_are_those_of_setup():
+    allowed = re.findall(r'"Programming Language :: Python :: (3\.\d+)"', (ROOT / "setup.py").read_text("utf-8"))
+    (versions,) = re.findall(r"^PYTHON_VERSIONS \?= (.+)$", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+    assert versions.split() == allowed
+    tested = (ROOT / ".ci" / "run").read_text("utf-8")
+    assert f" PYTHON_VERSIONS={allowed[0]} " in tested and f"make test-{allowed[-1]}\n" in tested
