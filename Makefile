@@ -1,5 +1,7 @@
 # Two commands: `make test` and `make demo`. Both set up .venv first, and work again at once.
-PYTHON ?= python3
+# tools/find_python.sh finds an interpreter of these versions, the first one preferred, unless PYTHON= gives one.
+PYTHON_VERSIONS ?= 3.12 3.13
+unexport PYTHON  # to the benchmarks it is an environment with all packages
 VENV := .venv
 BIN := $(VENV)/bin
 # Without the extras browser, hf and lhotse, the tests that need them are skipped.
@@ -8,7 +10,7 @@ export OMP_NUM_THREADS ?= 1
 # Where it is set, every process compiles its modules anew, 4 seconds of torch and ESPnet.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo test test-cpu cluster-test lint docs trust bench clean
+.PHONY: demo test test-cpu test-3.13 test-version cluster-test lint docs trust bench clean
 
 demo: $(VENV)/.ready  ## Train and score an SDMA transformer on a synthetic corpus like Aishell-1; 3 to 8 minutes on two cores.
 	egs/aishell/asr1/run.sh --corpus synthetic
@@ -30,6 +32,16 @@ test-cpu: $(VENV)/.ready  ## Some tests again with the kernels of other CPUs, 2 
 	ONEDNN_MAX_CPU_ISA=SSE41 MKL_CBWR=COMPATIBLE ATEN_CPU_CAPABILITY=default \
 		$(BIN)/python -m pytest -n 2 --dist loadfile --row-sums $(CPU_TESTS)
 
+# What a version of Python can break: the wheel, imports, ESPnet's classes, a recipe from end to end.
+VERSION_TESTS := tests/test_wheel.py tests/test___main__.py tests/registration tests/nets \
+	tests/recipes/test_end_to_end.py
+
+test-3.13:  ## Some tests again with Python 3.13, in .venv-3.13; 3 minutes on two cores once that is set up.
+	@$(MAKE) --no-print-directory VENV=.venv-3.13 PYTHON_VERSIONS=3.13 test-version
+
+test-version: $(VENV)/.ready
+	$(BIN)/python -m pytest -n 2 --dist loadfile $(VERSION_TESTS)
+
 cluster-test: $(VENV)/.ready  ## A recipe on a Slurm of this machine, as root on Debian; installs slurm-wlm and munge.
 	tests/cluster/slurm.sh tests/cluster/recipe.sh
 
@@ -47,12 +59,16 @@ trust: $(VENV)/.ready  ## Long proofs.
 bench: $(VENV)/.ready  ## Speed and memory against ESPnet, into build/bench; some 45 minutes on an idle machine.
 	benchmarks/cpu.sh --output_dir build/bench $(if $(COMPARE),--compare $(COMPARE))
 
-$(VENV)/.ready: setup.py constraints.txt
-	$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if (3, 10) <= v <= (3, 12) else f"Python 3.10 to 3.12 is needed, not {v[0]}.{v[1]}; set PYTHON=")'
-	$(PYTHON) -m venv $(VENV)
+$(VENV)/.ready: setup.py constraints.txt $(VENV)/pyvenv.cfg
 	$(BIN)/python -m pip install --quiet -c constraints.txt uv
 	$(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt -e '.[$(EXTRAS)]'
 	touch $@
+
+# Run each time: it names the interpreter, and makes an environment again whose interpreter is gone or unfit.
+$(VENV)/pyvenv.cfg: FORCE
+	@PYTHON='$(PYTHON)' tools/make_venv.sh $(VENV) $(PYTHON_VERSIONS)
+
+FORCE:
 
 clean:
 	rm -rf egs/*/*/data egs/*/*/exp egs/*/*/downloads
