@@ -98,6 +98,7 @@ setup(
             "silero-vad>=6.2.3",
             "transformers>=5.0",
             "types-PyYAML>=6.0",
+            "uv>=0.8",
         ],
         "bert": ["transformers>=5.0"],
         "demo": ["espeakng-loader>=0.2.4"],

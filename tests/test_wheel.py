@@ -1,6 +1,8 @@
 """A wheel, installed without the repository, holds all that it needs: it trains, decodes, packs and transcribes."""
 
+import importlib.metadata
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -163,3 +165,23 @@ def test_an_editable_installation_finds_the_fragments_of_the_repository(sources,
     code = "from espnet_diverse.training.config import find; print(find(['model/tiny'])[0])"
     found = Path(run(bin_dir / "python", "-c", code, cwd=tmp_path).strip())
     assert found.samefile(sources / "conf" / "model" / "tiny.yaml")
+
+
+def test_a_cpu_build_of_torch_that_is_installed_stays(wheel, tmp_path):
+    """With a bound of setuptools that torch does not share, installers took another torch, with all of CUDA."""
+    run(sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv", cwd=tmp_path)
+    packages = next((tmp_path / "venv").glob("lib/python*/site-packages"))
+    for name in ("torch", "torchaudio"):
+        own = importlib.metadata.metadata(name)
+        needs = [need for need in own.get_all("Requires-Dist", []) if not re.match("cuda|nvidia|triton", need)]
+        lines = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {own['Version'].partition('+')[0]}+cpu"]
+        folder = packages / f"{name}-{lines[-1].removeprefix('Version: ')}.dist-info"
+        folder.mkdir()
+        (folder / "METADATA").write_text("\n".join([*lines, *(f"Requires-Dist: {need}" for need in needs)]) + "\n")
+    uv = [sys.executable, "-m", "uv", "pip", "install", "--dry-run", "--python", tmp_path / "venv", wheel]
+    said = subprocess.run(uv, capture_output=True, text=True).stderr
+    if re.search("dns error|error sending request|Network connectivity", said):
+        pytest.skip("no package index can be reached")
+    changed = re.findall(r"^ [-+] (\S+)==", said, re.MULTILINE)
+    assert "espnet" in changed, said
+    assert not [name for name in changed if re.match("torch(audio)?$|cuda|nvidia|triton", name)]
