@@ -26,7 +26,6 @@ from espnet_diverse.upstream.search import (
     CTCPrefixScorer,
     LengthBonus,
     ScorerInterface,
-    end_detect,
 )
 
 
@@ -164,23 +163,21 @@ def choose_class(search: BeamSearch, bounded: bool) -> None:
         search.__class__ = _TextSearch
 
 
-class _Bounded:
-    """A search with a bound for text in place of `maxlenratio` 0, and with its end detection all the same."""
+class _TextSearch(BeamSearch):
+    """ESPnet's search of text translation, hypothesis by hypothesis, for `maxlenratio` 0 with our bound for text."""
 
     def forward(self, x, maxlenratio=0.0, minlenratio=0.0, pre_x=None):
         bound = -Options().greatest(len(x), of_text=True)  # ESPnet takes a negative ratio as minus the number
-        return super().forward(x, bound, minlenratio, pre_x)  # type: ignore[misc]  # a mixin
+        return super().forward(x, bound, minlenratio, pre_x)
 
     def post_process(self, i, maxlen, minlen, maxlenratio, running_hyps, ended_hyps):
-        running = super().post_process(i, maxlen, minlen, maxlenratio, running_hyps, ended_hyps)  # type: ignore[misc]
-        if not end_detect([hyp.asdict() for hyp in ended_hyps], i):
-            return running
-        return [] if isinstance(running, list) else self._batch_select(running, [])  # type: ignore[attr-defined]
+        running = super().post_process(i, maxlen, minlen, maxlenratio, running_hyps, ended_hyps)
+        return [] if self.end_detected(ended_hyps, i) else running  # which ESPnet detects without a bound only
 
 
-class _TextSearch(_Bounded, BeamSearch):
-    """ESPnet's search of text translation, hypothesis by hypothesis."""
+class _BatchTextSearch(BatchBeamSearch):
+    """ESPnet's search of text translation, all hypotheses together, for `maxlenratio` 0 with our bound for text."""
 
-
-class _BatchTextSearch(_Bounded, BatchBeamSearch):
-    """ESPnet's search of text translation, all hypotheses together."""
+    def _length_bounds(self, inp_lengths, maxlenratio, minlenratio):
+        _, minlens = super()._length_bounds(inp_lengths, maxlenratio, minlenratio)
+        return [Options().greatest(length, of_text=True) for length in inp_lengths], minlens

@@ -4,8 +4,9 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_MODULES = ("beam_search", "nets_utils")
-_LOGGERS = ("espnet2.legacy.nets.beam_search", None)  # None is the root, where `nets_utils` logs
+_MODULES = ("beam_search", "batch_beam_search", "nets_utils")
+# None is the root, where `nets_utils` logs.
+_LOGGERS = ("espnet2.legacy.nets.beam_search", "espnet2.legacy.nets.batch_beam_search", None)
 
 
 @contextmanager
