@@ -65,7 +65,8 @@ def case(request, tmp_path_factory):
     """The name of a model, and its directory."""
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "ngram":  # which needs no kenlm here
-            patch.delitem(sys.modules, "espnet2.legacy.nets.scorers.ngram", raising=False)
+            for module in ("espnet2.legacy.nets.scorers.ngram", "espnet_diverse.upstream.ngram"):
+                patch.delitem(sys.modules, module, raising=False)
             patch.setitem(sys.modules, "kenlm", stand_in())
         yield request.param, write_case(tmp_path_factory.mktemp("models") / request.param, request.param)
 

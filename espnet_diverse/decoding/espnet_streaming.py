@@ -51,6 +51,10 @@ class OnlineSearch(BatchBeamSearchOnline):
         bound = len(h) if is_final else len(h) - 0.5
         return self.process_one_block(h, is_final, bound, 0, 0.0)
 
+    def post_process(self, i, maxlen, minlen, maxlenratio, running_hyps, ended_hyps):
+        # In lists the bound need not be a whole number; with a ratio of 0 ESPnet would detect the end in each block.
+        return super().post_process(i, [maxlen], [minlen], 1.0, running_hyps, ended_hyps)
+
     def assemble_hyps(self, ended_hyps):
         return super().assemble_hyps(ended_hyps) if ended_hyps else []  # without a warning for each block
 

@@ -30,7 +30,8 @@ MODULES = ["stand_in", *(["kenlm"] if importlib.util.find_spec("kenlm") else [])
 @pytest.fixture(params=MODULES)
 def kenlm(request, monkeypatch):
     """ESPnet's scorer with `kenlm`, or with its stand-in."""
-    monkeypatch.delitem(sys.modules, "espnet2.legacy.nets.scorers.ngram", raising=False)
+    for module in ("espnet2.legacy.nets.scorers.ngram", "espnet_diverse.upstream.ngram"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
     if request.param == "stand_in":
         monkeypatch.setitem(sys.modules, "kenlm", stand_in())
 
@@ -98,7 +99,8 @@ def test_files_that_are_no_models_are_refused(tmp_path):
 
 
 def test_without_kenlm_one_line_says_what_to_install(arpa, monkeypatch):
-    monkeypatch.delitem(sys.modules, "espnet2.legacy.nets.scorers.ngram", raising=False)
+    for module in ("espnet2.legacy.nets.scorers.ngram", "espnet_diverse.upstream.ngram"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
     monkeypatch.setitem(sys.modules, "kenlm", None)
     with pytest.raises(ConfigError, match=r"an n-gram model needs kenlm: pip install 'espnet_diverse\[kenlm\]'"):
         NgramScorer(arpa, TOKENS)
