@@ -33,8 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=[],
         metavar="WHAT",
-        help="continue a run with another value of these keys, such as max_epoch or optim_conf.lr, or with other data "
-        "or statistics (data, statistics) than it was trained with",
+        help="continue a run with another value of these keys, such as max_epoch or optim_conf.lr, or with other data, "
+        "statistics or kernels (data, statistics, kernels) than it was trained with",
     )
     parser.add_argument(
         "--restart", action="store_true", help="delete the checkpoints and weights in --output_dir and train anew"

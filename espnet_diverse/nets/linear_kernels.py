@@ -1,9 +1,9 @@
 """Which library multiplies matrices on this CPU: oneDNN or MKL, whichever a measurement finds faster.
 
 Which one is faster depends on the CPU and on the sizes: between half of MKL's time and nearly twice as much has been
-measured. So both are timed once, for a fraction of a second, and the choice is kept in a file for each kind of CPU: all
-processes take the same one, and a run goes on with the sums that it began with. oneDNN is kept unless MKL is clearly
-faster.
+measured. So both are timed once, for a fraction of a second, and the choice is kept in a file for each kind of CPU, so
+that all processes take the same one. oneDNN is taken unless MKL is clearly faster. A training keeps the choice that it
+began with in its own folder (`training/run_kernels.py`).
 """
 
 import hashlib
@@ -11,7 +11,8 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 
@@ -52,12 +53,34 @@ def choice() -> dict[str, str]:
     Raises:
         ConfigError: The environment variable `KERNELS_VARIABLE` has another value than those of `KERNELS`.
     """
-    asked = os.environ.get(KERNELS_VARIABLE, "auto")
-    if asked not in KERNELS:
-        raise ConfigError(f"{KERNELS_VARIABLE}={asked} is not allowed; give one of {' '.join(KERNELS)}")
-    if asked == "auto" and AVAILABLE:
+    library = asked()
+    if library == "auto" and AVAILABLE:
         return chosen(_cache_file())
-    return dict.fromkeys(_PLACES, asked if asked != "auto" else "mkl")
+    return dict.fromkeys(_PLACES, library if library != "auto" else "mkl")
+
+
+def asked() -> str:
+    """What the user asks for, one of `KERNELS`.
+
+    Raises:
+        ConfigError: The environment variable `KERNELS_VARIABLE` has another value.
+    """
+    library = os.environ.get(KERNELS_VARIABLE, "auto")
+    if library not in KERNELS:
+        raise ConfigError(f"{KERNELS_VARIABLE}={library} is not allowed; give one of {' '.join(KERNELS)}")
+    return library
+
+
+@contextmanager
+def taken(choice: Mapping[str, str]) -> Iterator[None]:
+    """Take another choice than that of this process while the block runs."""
+    before = dict(_taken)
+    _taken.update(choice)
+    try:
+        yield
+    finally:
+        _taken.clear()
+        _taken.update(before)
 
 
 def load_with[Loaded](choice: Mapping[str, str], load: Callable[[], Loaded]) -> Loaded:
@@ -69,7 +92,7 @@ def load_with[Loaded](choice: Mapping[str, str], load: Callable[[], Loaded]) -> 
 @lru_cache
 def chosen(file: Path) -> dict[str, str]:
     """The library by place and size, from `file`, or measured and written there; the first process that writes wins."""
-    if (found := _read(file)) is not None:
+    if (found := read_choice(file)) is not None:
         return found
     measured = {name: _faster(*name.split()) for name in _PLACES}
     try:
@@ -80,7 +103,7 @@ def chosen(file: Path) -> dict[str, str]:
             try:
                 os.link(written.name, file)
             except FileExistsError:
-                if (found := _read(file)) is not None:
+                if (found := read_choice(file)) is not None:
                     return found
                 file.unlink()  # damaged: the next process measures and writes it
     except OSError:  # no folder that can be written: the choice holds for this process
@@ -88,7 +111,8 @@ def chosen(file: Path) -> dict[str, str]:
     return measured
 
 
-def _read(file: Path) -> dict[str, str] | None:
+def read_choice(file: Path) -> dict[str, str] | None:
+    """The choice in a file, the library by place and size; None if the file is missing or damaged."""
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):

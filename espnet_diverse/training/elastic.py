@@ -18,12 +18,13 @@ from pathlib import Path
 
 from torch.distributed.elastic.multiprocessing.api import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
-from torch.distributed.elastic.rendezvous.api import RendezvousError
+from torch.distributed.elastic.rendezvous.api import RendezvousError, RendezvousStateError
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from espnet_diverse import errors
 from espnet_diverse.errors import InterruptedRunError, TrainingError, UserError
 from espnet_diverse.training.config import Config
+from espnet_diverse.training.meeting import KEY, on_one_machine, on_several_machines
 from espnet_diverse.training.processes import Processes
 from espnet_diverse.training.worker import work
 
@@ -38,19 +39,31 @@ def launch(task: str, config: Config, processes: Processes) -> None:
     config.update(ngpu=min(processes.ngpu, 1), dist_backend=backend, multiprocessing_distributed=False)
     for part in ("", ".agent.server.api", ".multiprocessing.api"):  # they say on the console what is raised
         logging.getLogger(f"torch.distributed.elastic{part}").setLevel(logging.CRITICAL)
-    # A store that all starts shared would tell processes the addresses of those that were killed.
-    os.environ.setdefault("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1")
+    os.environ["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"  # or the launch opens a port; see `meeting.py`
     os.environ.setdefault("NCCL_DEBUG", "WARN")  # ESPnet sets INFO: dozens of lines of each process on the console
-    with tempfile.TemporaryDirectory() as folder, _signal_handlers_kept():
+    output_dir = Path(config["output_dir"])
+    with _private_folder() as (folder, errors_dir), _signal_handlers_kept():
+        place = folder / "processes" if processes.num_nodes == 1 else processes.rdzv_endpoint
         try:
-            elastic_launch(_launch(processes), work)(task, dict(config), folder)
+            elastic_launch(_launch(processes, folder, output_dir), work)(task, dict(config), str(errors_dir), place)
         except ChildFailedError as error:
-            raise _said(Path(folder)) or _lost(error) from error
+            raise _said(errors_dir) or _lost(error) from error
         except RendezvousError as error:
-            raise _said(Path(folder)) or _not_met(processes, error) from error
+            raise _said(errors_dir) or _not_met(processes, folder, error) from error
         except SignalException as error:
             said = "ended without a save within the epoch; the same command goes on from the last save"
-            raise _said(Path(folder)) or InterruptedRunError(f"{error.sigval.name}: {said}") from error
+            raise _said(errors_dir) or InterruptedRunError(f"{error.sigval.name}: {said}") from error
+        finally:
+            if processes.node_rank == 0:
+                (output_dir / KEY).unlink(missing_ok=True)
+
+
+@contextmanager
+def _private_folder() -> Iterator[tuple[Path, Path]]:
+    """Yield a folder that only this user can read or write, and one in it for the errors of the processes."""
+    with tempfile.TemporaryDirectory(prefix="espnet_diverse.") as name:
+        (errors_dir := Path(name, "errors")).mkdir()
+        yield Path(name), errors_dir
 
 
 @contextmanager
@@ -65,19 +78,20 @@ def _signal_handlers_kept() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _launch(processes: Processes) -> LaunchConfig:
+def _launch(processes: Processes, folder: Path, output_dir: Path) -> LaunchConfig:
+    if processes.num_nodes == 1:
+        meeting = on_one_machine(folder)
+    else:
+        meeting = on_several_machines(processes.rdzv_endpoint, processes.node_rank == 0, output_dir)
     return LaunchConfig(
         min_nodes=processes.num_nodes,
         max_nodes=processes.num_nodes,
         nproc_per_node=processes.of_machine,
         run_id="espnet_diverse",
-        rdzv_backend="c10d",
-        rdzv_endpoint=processes.rdzv_endpoint or "localhost:0",
-        rdzv_configs={"is_host": processes.node_rank == 0},
-        local_addr="localhost" if processes.num_nodes == 1 else None,  # the name of this machine may lead nowhere
         max_restarts=processes.max_restarts,
         monitor_interval=0.2,
         start_method="spawn",
+        **meeting,
     )
 
 
@@ -89,11 +103,15 @@ def _said(folder: Path) -> UserError | None:
     return None
 
 
-def _not_met(processes: Processes, error: RendezvousError) -> TrainingError:
-    """What is known where the machines did not find each other."""
+def _not_met(processes: Processes, folder: Path, error: RendezvousError) -> TrainingError:
+    """What is known where the launches or machines did not find each other, or a stranger wrote to them."""
     cause = error.__cause__ or error
     said = (str(cause) or type(cause).__name__).splitlines()[0][:_LONGEST]
-    where = f"--rdzv_endpoint {processes.rdzv_endpoint}" if processes.rdzv_endpoint else "a free port of this machine"
+    if processes.num_nodes == 1:
+        return TrainingError(f"{folder}: the processes cannot meet there ({said}); give another folder as TMPDIR")
+    where = f"--rdzv_endpoint {processes.rdzv_endpoint}"
+    if isinstance(error, RendezvousStateError):
+        return TrainingError(f"{where}: {said}")
     advice = "give HOST:PORT of machine 0, with a port that is free there and open to the other machines"
     return TrainingError(f"{where}: the processes cannot meet there ({said}); {advice}, and start all in 10 minutes")
 

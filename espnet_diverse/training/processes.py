@@ -19,7 +19,7 @@ class Processes:
         nproc: Number of processes of each machine on the CPU.
         num_nodes: Number of machines, which all run the same command.
         node_rank: Number of this machine, from 0; machine 0 writes the files of the run.
-        rdzv_endpoint: "host:port" of machine 0, at which the machines meet; for a single machine a free port is found.
+        rdzv_endpoint: "host:port" of machine 0, at which the machines meet; a single machine needs none.
         max_restarts: How often all processes start again after one of them was killed.
 
     Raises:

@@ -1,4 +1,5 @@
-"""What a run that is continued must have in common with what it was: settings, data, vocabularies, statistics, shapes.
+"""What a run that is continued must have in common with what it was: settings, data, vocabularies, statistics, kernels,
+shapes.
 
 A run keeps digests of its data in data.json. That of a table of audio covers the ids and the sizes of the files, and a
 second one their headers and parts of their content, not their paths, so that a corpus may be moved; that of any other
@@ -22,10 +23,11 @@ from espnet_diverse.stage_cache import digest
 from espnet_diverse.training import checkpoint
 from espnet_diverse.training.config import Config, differences, load
 from espnet_diverse.training.run_data import Tokens
+from espnet_diverse.training.run_kernels import others_asked
 from espnet_diverse.training.statistics import differ
 from espnet_diverse.vocabulary import Vocabulary
 
-ALLOWED = ("data", "statistics")
+ALLOWED = ("data", "statistics", "kernels")
 """What may change if that is allowed, besides settings; with another vocabulary the weights would not fit."""
 
 WITHOUT_EFFECT = ("log_interval", "num_workers", "resume", "save_interval_steps", "use_tensorboard", "use_wandb")
@@ -34,7 +36,12 @@ WITHOUT_EFFECT = ("log_interval", "num_workers", "resume", "save_interval_steps"
 _FIXED = ("optim", "optim_conf", "scheduler", "scheduler_conf")  # the saved state of the optimizer has them
 _RATE = "optim_conf.lr"
 _FILE = "data.json"
-_OTHER = {"data": "other data", "vocabulary": "another vocabulary", "statistics": "other statistics"}
+_OTHER = {
+    "data": "other data",
+    "vocabulary": "another vocabulary",
+    "statistics": "other statistics",
+    "kernels": "other kernels",
+}
 _SAMPLE = 4096  # bytes of a header, and of the middle of a file
 
 
@@ -149,7 +156,7 @@ def check_unchanged(
     statistics: Path | None,
     allowed: Collection[str] = (),
 ) -> None:
-    """Check that a run is continued with its own data, vocabularies and statistics; nothing is written.
+    """Check that a run is continued with its own data, vocabularies, statistics and kernels; nothing is written.
 
     Args:
         output_dir: Directory of the run. What it has no copy or digest of is not compared.
@@ -167,6 +174,7 @@ def check_unchanged(
         "data": [name for name, digest in tables.items() if known.get(name, digest) != digest],
         "vocabulary": _other_vocabularies(output_dir, tokens),
         "statistics": [str(statistics)] if copy and copy.is_file() and differ(statistics, copy) else [],
+        "kernels": others_asked(output_dir),
     }
     for what, which in differing.items():
         if which and what not in allowed:

@@ -17,7 +17,7 @@ from espnet_diverse.data.tables import pack_table
 from espnet_diverse.data.threads import Workers
 from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.progress import progress
-from espnet_diverse.training import espnet_command, resumption
+from espnet_diverse.training import espnet_command, resumption, run_kernels
 from espnet_diverse.training.audio_rate import audio_rate, reads_features
 from espnet_diverse.training.batches import read_sampling
 from espnet_diverse.training.checkpoint import CHECKPOINT
@@ -167,6 +167,8 @@ def train(
         with espnet_command.logged(output_dir / "train.log"):
             if changed:
                 logging.warning("%s: training continues with changed settings: %s", output_dir, "; ".join(changed))
+            if not processes.ngpu:
+                run_kernels.keep(output_dir, resumed=sound is not None)
             run(data.task, filled, processes)
             draw_curves(output_dir)
 

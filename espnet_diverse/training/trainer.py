@@ -28,6 +28,7 @@ from espnet_diverse.training.precision import compile_layers, mixed_precision
 from espnet_diverse.training.ranks import Ranks
 from espnet_diverse.training.repulsion import repelled
 from espnet_diverse.training.repulsion_options import RepulsionOptions, read_repulsion
+from espnet_diverse.training.run_kernels import taken_of
 from espnet_diverse.training.run_length import tell_length_of_run
 from espnet_diverse.training.run_state import (
     Position,
@@ -147,6 +148,7 @@ class Trainer(espnet_trainer.Trainer):
             replaced_names(espnet_trainer, torch=_Torch(state), Reporter=reporter, average_nbest_models=average_best),
             mixed_precision(model, device) if trainer_options.use_amp else nullcontext(),
             repelled(model, trainer_options),
+            taken_of(output_dir),
             stop_on_signals(started=distributed_option.distributed) as session.stop,
         ):
             if distributed_option.distributed:

@@ -15,13 +15,14 @@ from espnet_diverse.errors import UserError
 from espnet_diverse.registration import fast_start
 
 
-def work(task: str, config: Mapping, errors: str) -> None:
+def work(task: str, config: Mapping, errors: str, place: Path | str) -> None:
     """Train in this process; its rank is in the environment. Only rank 0 writes on the console.
 
     Args:
         task: Name of the task, a key of `TASKS`.
         config: The configuration of ESPnet's command.
         errors: Folder for the errors of users. A process ends at once if there is one, because it would fail again.
+        place: Where the processes that are started together meet, see `meeting.group_at`.
     """
     if any(Path(errors).iterdir()):
         sys.exit(1)
@@ -30,8 +31,11 @@ def work(task: str, config: Mapping, errors: str) -> None:
     multiprocessing.set_start_method("fork", force=True)
     fast_start()
     import torch
+    from espnet2.tasks import abs_task
 
+    from espnet_diverse.registration import replaced_names
     from espnet_diverse.training import espnet_command
+    from espnet_diverse.training.meeting import group_at
     from espnet_diverse.training.tasks import TASKS
 
     rank, restarts = int(os.environ["RANK"]), int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
@@ -42,7 +46,8 @@ def work(task: str, config: Mapping, errors: str) -> None:
         if restarts:
             logging.warning("a process was lost; all start again after the last checkpoint (restart %d)", restarts)
         try:
-            espnet_command.run(TASKS[task], config)
+            with replaced_names(abs_task, DistributedOption=group_at(place)):
+                espnet_command.run(TASKS[task], config)
         except UserError as error:
             said = {"type": _general_type(error), "message": str(error)}
             (Path(errors) / str(rank)).write_text(json.dumps(said), encoding="utf-8")

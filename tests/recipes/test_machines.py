@@ -38,10 +38,12 @@ def test_slurm_starts_the_training_of_each_machine(tmp_path):
         **{"SLURM_JOB_NODELIST": "node[3-4]", "SLURM_JOB_NUM_NODES": "2", "SLURM_GPUS_ON_NODE": "4"},
     }
     command = [ROOT / "egs" / "common" / "train.sbatch", "recipe", "--corpus", "synthetic"]
-    result = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    meeting = "--ngpu 4 --num_nodes 2 --rdzv_endpoint node3:29400"
-    assert result.stdout.splitlines() == [
-        "--corpus synthetic --stop_stage stats",
-        f"--corpus synthetic --stage train --stop_stage train {meeting} --node_rank 1",
-        "--corpus synthetic --stage train --ngpu 4",
-    ]
+    for job, port in (("7", 20007), ("12345678", 29678)):  # jobs that share a machine have ports of their own
+        environment["SLURM_JOB_ID"] = job
+        result = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        meeting = f"--ngpu 4 --num_nodes 2 --rdzv_endpoint node3:{port}"
+        assert result.stdout.splitlines() == [
+            "--corpus synthetic --stop_stage stats",
+            f"--corpus synthetic --stage train --stop_stage train {meeting} --node_rank 1",
+            "--corpus synthetic --stage train --ngpu 4",
+        ]

@@ -1,8 +1,13 @@
-"""Data of the tiny run that a test may change."""
+"""Data of the tiny run that a test may change, and processes that train together."""
 
+import os
 import shutil
+from dataclasses import replace
 
 import pytest
+
+from espnet_diverse.training import elastic
+from espnet_diverse.training.non_finite import NonFiniteBatches
 
 
 @pytest.fixture
@@ -12,3 +17,30 @@ def train_dir(tiny_run, tmp_path):
     shutil.copytree(tiny_run.train_dir, copy)
     (copy / "wav.scp").write_text((copy / "wav.scp").read_text().replace(str(tiny_run.train_dir), str(copy)))
     return copy
+
+
+@pytest.fixture(scope="module")
+def forks():
+    """Start processes as forks, which import nothing."""
+    launch = elastic._launch
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(elastic, "_launch", lambda *parts: replace(launch(*parts), start_method="fork"))
+        yield
+
+
+@pytest.fixture
+def after(monkeypatch):
+    """A function that makes the process of some rank do something after a step, at the first start."""
+
+    def at(step, action, rank=1):
+        steps, check = iter(range(1, 10**6)), NonFiniteBatches.check
+
+        def counted(self, batches):
+            check(self, batches)
+            first = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0"
+            if next(steps) == step and first and os.environ.get("RANK", str(rank)) == str(rank):
+                action()
+
+        monkeypatch.setattr(NonFiniteBatches, "check", counted)
+
+    return at

@@ -4,16 +4,16 @@ import os
 import shutil
 import signal
 import time
-from dataclasses import replace
 
 import pytest
 import soundfile
 import torch
 from references.train_command import train
 
-from espnet_diverse.training import checkpoint, elastic, non_finite
+from espnet_diverse.training import checkpoint, non_finite
 from espnet_diverse.training.non_finite import NonFiniteBatches
 
+pytestmark = pytest.mark.usefixtures("forks")
 TWO = ["batch_size=2", "accum_grad=2", "save_interval_steps=2", "keep_nbest_models=1"]  # epochs of 6 batches
 EXACT = [  # without noise, losses per token: the gradient of several processes is that of one
     *(*TWO, "optim=sgd", "optim_conf={lr: 0.1}", "model_conf.length_normalized_loss=true"),
@@ -21,15 +21,6 @@ EXACT = [  # without noise, losses per token: the gradient of several processes 
     *("decoder_conf.dropout_rate=0", "decoder_conf.positional_dropout_rate=0", "decoder_conf.attention.noise_std=0"),
     "decoder_conf.cross_attention.noise_std=0",
 ]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def forks():
-    """Start processes as forks, which import nothing."""
-    launch = elastic._launch
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(elastic, "_launch", lambda processes: replace(launch(processes), start_method="fork"))
-        yield
 
 
 @pytest.fixture(scope="module")
@@ -50,24 +41,6 @@ def straight(run, tmp_path_factory):
     folder = tmp_path_factory.mktemp("straight") / "exp"
     assert train(run, folder, *TWO, nproc=2) == 0
     return folder
-
-
-@pytest.fixture
-def after(monkeypatch):
-    """A function that makes the process of some rank do something after a step, at the first start."""
-
-    def at(step, action, rank=1):
-        steps, check = iter(range(1, 10**6)), NonFiniteBatches.check
-
-        def counted(self, batches):
-            check(self, batches)
-            first = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0"
-            if next(steps) == step and first and os.environ.get("RANK", str(rank)) == str(rank):
-                action()
-
-        monkeypatch.setattr(NonFiniteBatches, "check", counted)
-
-    return at
 
 
 def stop_parent():

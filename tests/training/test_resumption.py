@@ -277,7 +277,7 @@ def test_restart_trains_anew_and_equals_the_first_run(tiny_run, finished, tmp_pa
 
 def test_an_unknown_allowance_is_refused(tiny_run, finished, capfd):
     assert train(tiny_run, finished, tiny_run.stats_dir, "--allow_changed", "tokens") == 1
-    assert "--allow_changed tokens: unknown; known: data statistics, and keys of the" in capfd.readouterr().err
+    assert "--allow_changed tokens: unknown; known: data statistics kernels, and keys of the" in capfd.readouterr().err
 
 
 def test_digests_of_audio_are_those_of_ids_sizes_and_middles(tmp_path):

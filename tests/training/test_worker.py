@@ -32,11 +32,11 @@ def fail_with(monkeypatch, error):
 def test_an_error_of_the_user_is_handed_to_the_parent(config, tmp_path, monkeypatch, capsys):
     fail_with(monkeypatch, DataError("no audio"))
     with pytest.raises(SystemExit, match="1"):
-        work("mt", config, str(tmp_path / "errors"))
+        work("mt", config, str(tmp_path / "errors"), tmp_path / "processes")
     assert json.loads((tmp_path / "errors" / "1").read_text()) == {"type": "DataError", "message": "no audio"}
     assert capsys.readouterr() == ("", "")
     with pytest.raises(SystemExit, match="1"):  # a restart does not even begin
-        work("mt", config, str(tmp_path / "errors"))
+        work("mt", config, str(tmp_path / "errors"), tmp_path / "processes")
     assert (tmp_path / "run" / "train.process1.log").read_text().count("a line of the table") == 1
 
 
@@ -52,7 +52,7 @@ def test_an_error_of_the_user_is_handed_to_the_parent(config, tmp_path, monkeypa
 def test_an_error_of_a_part_is_raised_again_by_its_general_type(error, kind, config, tmp_path, monkeypatch):
     fail_with(monkeypatch, error)
     with pytest.raises(SystemExit, match="1"):
-        work("mt", config, str(tmp_path / "errors"))
+        work("mt", config, str(tmp_path / "errors"), tmp_path / "processes")
     said = elastic._said(tmp_path / "errors")
     assert (type(said).__name__, str(said)) == (kind, str(error))
 
@@ -61,7 +61,7 @@ def test_other_errors_stand_in_the_log(config, tmp_path, monkeypatch, capsys):
     fail_with(monkeypatch, RuntimeError("Connection reset by peer"))
     monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "2")
     with pytest.raises(SystemExit, match="1"):
-        work("mt", config, str(tmp_path / "errors"))
+        work("mt", config, str(tmp_path / "errors"), tmp_path / "processes")
     assert not any((tmp_path / "errors").iterdir()) and capsys.readouterr() == ("", "")
     log = (tmp_path / "run" / "train.process1.log").read_text()
     assert "process 1 failed" in log and "RuntimeError: Connection reset by peer" in log and "(restart 2)" in log
@@ -72,7 +72,7 @@ def test_workers_that_read_data_are_forks(config, tmp_path, monkeypatch):
     monkeypatch.setattr(espnet_command, "run", lambda task, config: found.append(multiprocessing.get_start_method()))
     multiprocessing.set_start_method("spawn", force=True)  # as in a process that the launch has started
     try:
-        work("mt", config, str(tmp_path / "errors"))
+        work("mt", config, str(tmp_path / "errors"), tmp_path / "processes")
     finally:
         multiprocessing.set_start_method(before, force=True)
     assert found == ["fork"]
@@ -81,5 +81,5 @@ def test_workers_that_read_data_are_forks(config, tmp_path, monkeypatch):
 def test_process_0_writes_on_the_console(config, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("RANK", "0")
     monkeypatch.setattr(espnet_command, "run", lambda task, config: print("a line of the table"))
-    work("mt", config, str(tmp_path / "errors"))
+    work("mt", config, str(tmp_path / "errors"), tmp_path / "processes")
     assert capsys.readouterr().out == "a line of the table\n" and (tmp_path / "run" / "train.log").exists()
