@@ -1,4 +1,4 @@
-"""Where the processes of a training meet, to learn their ranks and addresses.
+"""The meeting of the processes of a training, where they learn their ranks and addresses.
 
 The launches, one of each machine, share a state by PyTorch's dynamic rendezvous, which keeps it as a pickle in a store.
 The processes that they start share their addresses in a store, too. On one machine both stores are files in a private

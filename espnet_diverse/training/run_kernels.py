@@ -1,4 +1,4 @@
-"""Which library multiplies the matrices of a run on a CPU, as its folder has it.
+"""The library that multiplies the matrices of a run on a CPU, as its folder has it.
 
 The libraries round in different orders, so a run goes on with the one that it began with, on all of its machines and in
 all of its processes, whatever a measurement finds there (`nets/linear_kernels.py`).
