@@ -8,7 +8,8 @@ from typing import Any
 
 import yaml
 
-from espnet_diverse.data.atomic_files import file_lock, write_text
+from espnet_diverse.data.atomic_files import write_text
+from espnet_diverse.data.locks import file_lock
 
 EGS = Path(__file__).resolve().parent
 COLUMNS = ("experiment", "run", "seed", "set", "metric", "score", "p", "commit", "processor")

@@ -2,12 +2,14 @@
 
 A model with parts that depend on a language or domain takes the value of each utterance from utt2lang, utt2tgtlang and
 utt2domain of the data directory; --language, --target_language and --domain give one value for all utterances instead.
-Exit code 2 means that some utterances could not be decoded; failures.json lists them.
+Exit code 2 means that some utterances could not be decoded; failures.json lists them. A call that was stopped goes on
+where it was, if the model, its options and the data are the same; earlier results stay until all new ones are there.
 """
 
 import argparse
+import json
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -63,9 +65,12 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError(f"--compile and --nj {args.nj} cannot be combined; give one of them")
     if search_options.search == "espnet" and (args.precision != "float32" or args.compile):
         raise ConfigError("search=espnet supports neither --precision nor --compile; leave them out")
+    from espnet_diverse.data.locks import folder_lock
     from espnet_diverse.data.targets import check_no_data
 
     check_no_data(args.output_dir)
+    with folder_lock(args.output_dir):  # `decode` takes it too, but only after seconds, in which a model is loaded
+        pass
     from espnet_diverse.decoding.decode_dir import decode
     from espnet_diverse.decoding.on_cluster import described
     from espnet_diverse.decoding.precision import check_device
@@ -76,9 +81,19 @@ def run(args: argparse.Namespace) -> int:
     load = partial(_load, args, search_options, device)
     files = [*options.model_inputs(args), *options.fusion_inputs(args)]
     with logged(args.output_dir / "decode.log"), workers(args, load, files, model=True) as pool:
-        search = described(pool) if pool else load()
-        results = decode(search, args.data_dir, args.output_dir, args.nj, options.conditions(args), pool)
+        search, made_by = described(pool) if pool else load(), _made_by(args, search_options, device)
+        results = decode(search, args.data_dir, args.output_dir, args.nj, options.conditions(args), pool, made_by)
     return 2 if any(result.failure is not None for result in results) else 0
+
+
+def _made_by(args: argparse.Namespace, search_options: "Options", device: str) -> str:
+    """What results depend on besides data and conditions; the size of a batch changes no more than rounding."""
+    from espnet_diverse.cluster.worker import versions
+    from espnet_diverse.stage_cache import digest
+
+    files = [digest(path) for path in (*options.model_inputs(args), *options.fusion_inputs(args))]
+    chosen = {name: value for name, value in asdict(search_options).items() if name != "batch_size"}
+    return json.dumps([versions(), files, chosen, device, args.precision, args.compile])
 
 
 def _load(args: argparse.Namespace, search_options: "Options", device: str) -> "Search":

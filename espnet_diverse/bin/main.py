@@ -50,8 +50,9 @@ COMMANDS = {
 
 _NO_READER = 141  # the exit code of a program that ends by SIGPIPE
 
-_CONTINUING = {"prepare", "train", "plan"}
-"""Commands that keep what an interrupted call has done: downloads, checkpoints, stages. The others begin anew."""
+_CONTINUING = {"prepare", "train", "decode", "plan"}
+"""Commands that keep what an interrupted call has done: downloads, checkpoints, utterances, stages. The others begin
+anew."""
 
 
 _CHECKING = {"prepare", "train", "validate"}

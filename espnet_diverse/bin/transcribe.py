@@ -225,11 +225,11 @@ def _results(
 
 
 def _reason(shown: str, error: Exception, debug: bool) -> str:
-    """The reason of a failure in one line that names the recording."""
+    """The reason of a failure in one line that names the recording; a fault of ours is logged with its traceback."""
     from espnet_diverse.errors import UserError
     from espnet_diverse.transcription.inputs import printable
 
-    if debug:
+    if debug or not isinstance(error, UserError | OSError):
         logging.error("transcribing %s failed", shown, exc_info=error)
     reason = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
     reason = printable(" ".join(reason.split()))

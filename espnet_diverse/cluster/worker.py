@@ -37,7 +37,7 @@ class Setup:
     def __init__(self, load: Callable[[], Any], files: Iterable[Path] = ()):
         self.load, self.directory = load, str(Path.cwd())
         self.digests = {str(path): digest(path) for path in files}
-        self.versions = _versions()
+        self.versions = versions()
         content = pickle.dumps((load, self.directory, self.digests, self.versions))
         self.key = hashlib.sha256(content).hexdigest()
 
@@ -61,7 +61,7 @@ class Setup:
         for path, expected in self.digests.items():
             if digest(Path(path)) != expected:
                 raise ClusterError(f"sees other content in {path} than the client; put it where all machines share it")
-        for name, here in _versions().items():
+        for name, here in versions().items():
             if here != self.versions[name]:
                 needed = self.versions[name]
                 raise ClusterError(f"has {name} {here} and the client {needed}; give all machines the same environment")
@@ -91,5 +91,6 @@ def _loaded(setup: Setup) -> Any:
     return loaded
 
 
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
+    """Versions of Python and of the packages that may change results."""
     return {"Python": platform.python_version(), **{name: version(name) for name in _SAME}}

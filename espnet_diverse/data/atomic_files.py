@@ -1,12 +1,12 @@
 """Atomic writes: files and directories that appear complete or not at all."""
 
-import fcntl
 import os
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from espnet_diverse.data.locks import file_lock
 from espnet_diverse.errors import DataError
 
 
@@ -34,48 +34,6 @@ def staged_file(target: Path) -> Iterator[Path]:
         partial.replace(target)
     finally:
         partial.unlink(missing_ok=True)
-
-
-@contextmanager
-def file_lock(path: Path, wait: bool = True) -> Iterator[None]:
-    """Let one process at a time read a file, change it and write it, where the file system has locks.
-
-    The lock is one of the operating system on a file beside `path`, which is deleted at the end of the block.
-
-    Args:
-        path: The file, or a directory.
-        wait: Whether to wait until another process or thread has ended its block.
-
-    Raises:
-        DataError: Another one holds the lock, and `wait` is false.
-    """
-    lock = path.with_name(f".{path.name}.lock")
-    how = fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB
-    while True:
-        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
-        try:
-            fcntl.flock(descriptor, how)
-        except BlockingIOError:
-            os.close(descriptor)
-            what = "another process is writing it; wait until it has ended, or choose another path"
-            raise DataError(f"{path}: {what}") from None
-        except OSError:  # of a file system without locks
-            pass
-        if is_at(descriptor, lock):
-            break
-        os.close(descriptor)  # the process that held the lock before has deleted the file
-    try:
-        yield
-    finally:
-        lock.unlink(missing_ok=True)
-        os.close(descriptor)
-
-
-def is_at(descriptor: int, path: Path) -> bool:
-    """Whether the open file is the one at `path`, and was not deleted or replaced since it was opened."""
-    with suppress(FileNotFoundError):
-        return os.path.samestat(os.fstat(descriptor), path.stat())
-    return False
 
 
 def check_no_file(target: Path) -> None:

@@ -235,37 +235,64 @@ class Rows:
         return PackedTable(self.path, starts[rows], sizes[rows], self._repaired, False), twice, in_order
 
 
-def spool(path: Path, rows: Iterable[tuple[str, str]]) -> tuple[Mapping[str, str], list[str]]:
-    """Sort rows by id without holding them: they are written to a file as they come, and are read from there.
+class Spool:
+    """The places of rows in a file, in any order, from which they are read sorted by id.
 
     Rows that are a few sorted sequences in turns, such as those of several speeds, are merged; of others the ids are
     held while they are sorted.
 
     Args:
-        path: The file to write. It is deleted, and its content is there as long as the table is.
+        path: The file.
+    """
+
+    def __init__(self, path: Path):
+        self.path = path
+        self._sequences, self._count = [Rows(path)], 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, key: str, row: str, start: int, size: int) -> None:
+        """Add a row, its id, a space and its value, which has `size` bytes from byte `start` of the file on."""
+        places = next((one for one in self._sequences if one.last < key), None)
+        if places is None:
+            self._sequences += [Rows(self.path)] if len(self._sequences) < _SEQUENCES else []
+            places = self._sequences[-1]
+        self._count += 1
+        places.add(self._count, key, row, row, start, size)
+
+    def table(self) -> tuple[Mapping[str, str], list[str]]:
+        """The rows, of which one of several with an id counts, and the ids that are there again, sorted.
+
+        The content of the file is there as long as the table is, even if the file is deleted.
+        """
+        packed = [one.packed(plain=False) for one in self._sequences]
+        tables = [table for table, _, _ in packed]
+        twice = [key for _, again, _ in packed for _, key, _ in again.values()]
+        if len(tables) == 1:
+            return tables[0], twice
+        twice += [key for key, following in pairwise(merge(*tables)) if key == following]
+        return Joined(tables), sorted(twice)
+
+
+def spool(path: Path, rows: Iterable[tuple[str, str]]) -> tuple[Mapping[str, str], list[str]]:
+    """Sort rows by id without holding them: they are written to a file as they come, and are read from there.
+
+    Args:
+        path: The file to write; it is deleted.
         rows: Ids and values, without line ends.
 
     Returns:
-        The table, in which one of several rows with an id counts, and the ids that are there again, sorted.
+        What `Spool.table` does.
     """
-    sequences, start = [Rows(path)], 0
+    found, start = Spool(path), 0
     try:
         with path.open("wb") as file:
-            for number, (key, value) in enumerate(rows, start=1):
-                places = next((one for one in sequences if one.last < key), None)
-                if places is None:
-                    sequences += [Rows(path)] if len(sequences) < _SEQUENCES else []
-                    places = sequences[-1]
+            for key, value in rows:
                 row = f"{key} {value}"
                 size = file.write(row.encode("utf-8"))
-                places.add(number, key, row, row, start, size)
+                found.add(key, row, start, size)
                 start += size
-        packed = [one.packed(plain=False) for one in sequences]
+        return found.table()
     finally:
         path.unlink(missing_ok=True)
-    tables = [table for table, _, _ in packed]
-    twice = [key for _, again, _ in packed for _, key, _ in again.values()]
-    if len(tables) == 1:
-        return tables[0], twice
-    twice += [key for key, following in pairwise(merge(*tables)) if key == following]
-    return Joined(tables), sorted(twice)

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from espnet_diverse.data.locks import folder_lock
 from espnet_diverse.data.tables import read_table, write_table
 from espnet_diverse.decoding.grouping import grouped
 from espnet_diverse.decoding.precision import check_device
@@ -90,7 +91,8 @@ def classify(classifier: Classifier, data_dir: Path, output_dir: Path) -> dict[s
         in percent.
 
     Raises:
-        DataError: A table is malformed, or the table of the classes lacks a text.
+        DataError: A table is malformed, the table of the classes lacks a text, or another process writes to the
+            directory.
     """
     texts = read_table(data_dir / "text")
     table = condition_table(data_dir, classifier.net.by)
@@ -102,11 +104,11 @@ def classify(classifier: Classifier, data_dir: Path, output_dir: Path) -> dict[s
     batches = grouped(encoded, lambda name: len(encoded[name]), BATCH_SIZE, BATCH_TOKENS)
     for batch in progress(batches, "classify", unit="step"):
         found |= dict(zip(batch, classifier([encoded[name] for name in batch]), strict=True))
-    output_dir.mkdir(parents=True, exist_ok=True)
     numbers = _measures({name: found[name] for name in texts}, references)
-    write_table(output_dir / "label", {name: found[name].label for name in texts})
-    write_table(output_dir / "confidence", {name: f"{rounded_score(found[name].confidence):g}" for name in texts})
-    write_json(output_dir / "classification.json", numbers)
+    with folder_lock(output_dir):
+        write_table(output_dir / "label", {name: found[name].label for name in texts})
+        write_table(output_dir / "confidence", {name: f"{rounded_score(found[name].confidence):g}" for name in texts})
+        write_json(output_dir / "classification.json", numbers)
     return numbers
 
 

@@ -4,27 +4,42 @@ The batches of `utterances.py` are the same with and without utterances that can
 processes or workers. (Each of several processes computes in one thread; a single process does so under
 OMP_NUM_THREADS=1.) In other batches, scores agree up to rounding: for example if a batch fails in the search and its
 utterances are searched one by one. `results.rounded_score` says which digits are written.
+
+What is decoded is written to a journal in the folder `.decoding` of the output directory, batch by batch. A call that
+is stopped or fails leaves it to the next one, which decodes what is left, in the same batches. Results take their place
+when all are there, and the folder is removed.
 """
 
+import hashlib
+import json
 import logging
+import os
+import shutil
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import overload
 
 from espnet_diverse.cluster.pool import Pool
 from espnet_diverse.data.faults import Fault, refuse
-from espnet_diverse.data.packed_table import PackedTable, spool
-from espnet_diverse.data.table_views import Mapped, Without
+from espnet_diverse.data.journal import Journal
+from espnet_diverse.data.locks import folder_lock
+from espnet_diverse.data.packed_table import PackedTable
+from espnet_diverse.data.table_views import Joined, Mapped
 from espnet_diverse.data.tables import entry_faults, parse_segment, scan_packed
 from espnet_diverse.decoding.condition_ids import condition_indices
 from espnet_diverse.decoding.on_cluster import decode_on_cluster
 from espnet_diverse.decoding.processes import decode_in_processes
-from espnet_diverse.decoding.results import FILES, Result, line, summary, write_json, write_results
+from espnet_diverse.decoding.results import Result, line, replace_results, summary, write_json, write_results
 from espnet_diverse.decoding.utterances import Description, Job, Search, batches_of, decode_batch, readable
 from espnet_diverse.errors import DataError
 from espnet_diverse.progress import progress
+from espnet_diverse.stage_cache import digest
+
+UNFINISHED = ".decoding"
+"""Folder in an output directory with what a call has decoded that is not finished."""
 
 
 def decode(
@@ -34,6 +49,7 @@ def decode(
     nj: int = 1,
     conditions: Mapping[str, str] | None = None,
     pool: Pool | None = None,
+    made_by: str | None = None,
 ) -> Collection[Result]:
     """Decode a data directory, write the results and print a summary.
 
@@ -45,39 +61,98 @@ def decode(
         search: Search with a loaded model; of workers of a cluster, its description.
         data_dir: Kaldi data directory. Its wav.scp and segments are read, its feats.scp for models that read features,
             or its src_text for text translation, and the tables of the conditions that the model depends on.
-        output_dir: Directory to write to.
+        output_dir: Directory to write to. Results that are there stay until all new ones take their place.
         nj: Number of processes on the CPU; they share the loaded model.
         conditions: Values by condition that hold for all utterances, in place of the tables.
         pool: Workers of a cluster that have loaded the search; they take the place of `nj` processes.
+        made_by: What results depend on besides data and conditions, as a digest of the model and its options. What a
+            call with the same has decoded before it was stopped is not decoded again. With None all is decoded.
 
     Returns:
         Results sorted by utterance; they are in a file that is gone with them.
 
     Raises:
-        DataError: A table is malformed, an utterance has a missing or unknown condition, or no utterance could be
-            decoded.
+        DataError: A table is malformed, an utterance has a missing or unknown condition, no utterance could be decoded,
+            or another process decodes into the directory.
         UserError: Processes were killed again and again.
     """
     jobs = list_jobs(search, data_dir, conditions or {})
-    output_dir.mkdir(parents=True, exist_ok=True)
-    for name in FILES:  # of an earlier run, which this one may not replace
-        (output_dir / name).unlink(missing_ok=True)
-    start = time.monotonic()
-    found = progress(_results(search, jobs, nj, pool), "decode", len(jobs), "utterance")
-    rows, _ = spool(output_dir / ".decoded.partial", ((result.utterance, result.to_json()) for result in found))
-    results: Mapping[str, Result] = Mapped(rows, Result.from_json)
-    elapsed = time.monotonic() - start
-    failures = {utterance: result.failure for utterance, result in results.items() if result.failure is not None}
-    write_json(output_dir / "failures.json", failures)
-    if len(failures) == len(jobs):
-        utterance, failure = next(iter(failures.items()))
-        raise DataError(f"{data_dir}: none of {len(jobs)} utterances could be decoded; first {utterance}: {failure}")
-    numbers = summary(results.values(), elapsed)
-    write_results(Without(results, failures), {**numbers, "device": search.device}, output_dir, search.nbest > 1)
+    with folder_lock(output_dir):
+        folder = output_dir / UNFINISHED
+        folder.mkdir(exist_ok=True)
+        key = os.urandom(32).hex() if made_by is None else _digest(made_by, data_dir, conditions or {})
+        with closing(Journal(folder / "journal", key)) as journal:
+            failures = _decode(search, jobs, journal, nj, pool)
+        done = Mapped(journal.table(), Result.from_json)
+        if done:
+            results = Joined([done, {utterance: Result(utterance, failure=why) for utterance, why in failures.items()}])
+            numbers = summary(results.values(), float(journal.note))
+            staged = _empty(folder / "results")
+            write_results(done, {**numbers, "device": search.device}, staged, search.nbest > 1)
+            write_json(staged / "failures.json", failures)
+            replace_results(staged, output_dir)
+        elif not (output_dir / "text").exists():
+            write_json(output_dir / "failures.json", failures)
+        shutil.rmtree(folder)
     for utterance, failure in failures.items():
         logging.warning("%s was not decoded: %s", utterance, failure)
+    if not done:
+        utterance, failure = next(iter(failures.items()))
+        raise DataError(f"{data_dir}: none of {len(jobs)} utterances could be decoded; first {utterance}: {failure}")
     print(line(numbers))
     return results.values()
+
+
+def _digest(made_by: str, data_dir: Path, conditions: Mapping[str, str]) -> str:
+    """Digest of all that results depend on; audio files count by their sizes, see `stage_cache.digest`."""
+    described = json.dumps([made_by, digest(data_dir), sorted(conditions.items())])
+    return hashlib.sha256(described.encode()).hexdigest()
+
+
+def _empty(folder: Path) -> Path:
+    """The folder, which is made, or emptied."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    return folder
+
+
+def _decode(
+    search: Search | Description, jobs: Sequence[Job], journal: Journal, nj: int, pool: Pool | None
+) -> dict[str, str]:
+    """Add the results of utterances to a journal that lacks them; return why others have none, sorted by id.
+
+    The note of the journal is the time that decoding took, in all calls, in seconds.
+    """
+    before, start = float(journal.note or 0), time.monotonic()
+    count, failures = len(jobs) - len(journal), {}
+    if journal:
+        print(f"{len(journal)} of {len(jobs)} utterances were decoded by a call that was stopped; {count} are left")
+    done = Mapped(journal.table(), Result.from_json)
+    nj = min(nj, count) if search.device == "cpu" else 1
+    batches = _results(search, _with_results(jobs, done.values()), nj, pool)
+
+    def recorded() -> Iterator[Result]:
+        for results in batches:
+            rows = [(result.utterance, result.to_json()) for result in results if result.failure is None]
+            journal.add(rows, str(before + time.monotonic() - start))
+            yield from results
+
+    for result in progress(recorded(), "decode", count, "utterance"):
+        if result.failure is not None:
+            failures[result.utterance] = result.failure
+    return dict(sorted(failures.items()))
+
+
+def _with_results(jobs: Iterable[Job], done: Iterable[Result]) -> Iterator[Job | Result]:
+    """Jobs, or their results where there are any; both are sorted by utterance."""
+    left = iter(done)
+    result = next(left, None)
+    for job in jobs:
+        if result is not None and result.utterance == job.utterance:
+            yield result
+            result = next(left, None)
+        else:
+            yield job
 
 
 def list_jobs(search: Search | Description, data_dir: Path, conditions: Mapping[str, str]) -> Sequence[Job]:
@@ -149,8 +224,10 @@ def _entries(path: Path) -> tuple[PackedTable, dict[str, str]]:
     return table, {key: "; ".join(whats) for key, whats in wrong.items() if whats}
 
 
-def _results(search: Search | Description, jobs: Sequence[Job], nj: int, pool: Pool | None) -> Iterator[Result]:
-    nj = min(nj, len(jobs)) if search.device == "cpu" else 1
+def _results(
+    search: Search | Description, jobs: Iterable[Job | Result], nj: int, pool: Pool | None
+) -> Iterator[list[Result]]:
+    """Results of the utterances that have none, in groups: those of a batch, and failures to read some before it."""
     failed: list[Result] = []
     if pool is not None:
         found = decode_on_cluster(pool, search, jobs, failed)
@@ -158,7 +235,6 @@ def _results(search: Search | Description, jobs: Sequence[Job], nj: int, pool: P
         batches = batches_of(readable(search, jobs, failed), search)
         found = map(partial(decode_batch, search), batches) if nj <= 1 else decode_in_processes(search, batches, nj)
     for results in found:
-        yield from results
-        while failed:
-            yield failed.pop()
-    yield from failed
+        yield [*results, *failed]
+        failed.clear()
+    yield failed

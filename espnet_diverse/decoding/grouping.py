@@ -1,6 +1,9 @@
 """Batches of items of similar length, and results item by item where a batch fails."""
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from espnet_diverse.errors import UserError
 
 
 def grouped[Item](
@@ -27,8 +30,16 @@ def grouped[Item](
 def each_result[Item, Result](
     function: Callable[[Sequence[Item]], Sequence[Result]], batch: Sequence[Item]
 ) -> list[Result | Exception]:
-    """Results of `function` for a batch; where it raises, results or exceptions of each item alone."""
+    """Results of `function` for a batch; where it raises, results or exceptions of each item alone.
+
+    The exception of a batch of several items is logged, because no item may have it alone; with its traceback, if it is
+    not an error that the user can mend.
+    """
     try:
         return list(function(batch))
     except Exception as error:  # of any kind, so that the other items still have results
-        return [error] if len(batch) == 1 else [found for one in batch for found in each_result(function, [one])]
+        if len(batch) == 1:
+            return [error]
+        reason, trace = f"{type(error).__name__}: {error}", None if isinstance(error, UserError) else error
+        logging.warning("a batch of %d failed and is done one by one: %s", len(batch), reason, exc_info=trace)
+        return [found for one in batch for found in each_result(function, [one])]

@@ -5,8 +5,8 @@ Reading costs little beside the search, and only ids, lengths and results travel
 """
 
 from collections import deque
-from collections.abc import Iterator, Sequence
-from itertools import chain
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby, islice
 
 from espnet_diverse.cluster.pool import Pool
 from espnet_diverse.decoding.results import Result
@@ -38,9 +38,11 @@ def _describe(search: Search) -> Description:
 
 
 def decode_on_cluster(
-    pool: Pool, search: Description, jobs: Sequence[Job], failed: list[Result]
+    pool: Pool, search: Description, jobs: Iterable[Job | Result], failed: list[Result]
 ) -> Iterator[list[Result]]:
     """Results by batch, as `utterances.decode_batch` gives them; utterances that cannot be read are added to `failed`.
+
+    Results among the jobs are of utterances that were decoded before.
 
     Raises:
         ClusterError: See `Pool.map_pieces`.
@@ -58,16 +60,30 @@ def decode_on_cluster(
         yield [failure_of(job, one) if isinstance(one, Exception) else one for job, one in found]
 
 
-def _measured(pool: Pool, jobs: Sequence[Job], failed: list[Result]) -> Iterator[Measured]:
-    """Utterances that workers can read, in order; those that they cannot read are added to `failed`."""
-    pieces = (jobs[first : first + _MEASURED] for first in range(0, len(jobs), _MEASURED))
-    # Urgent: without lengths there are no batches for the other workers.
-    found = chain.from_iterable(pool.map_pieces(_measure, pieces, urgent=True))
-    for job, length in zip(jobs, found, strict=True):
-        if isinstance(length, int):
-            yield Measured(job, length)
+def _measured(pool: Pool, jobs: Iterable[Job | Result], failed: list[Result]) -> Iterator[Measured | Result]:
+    """Utterances that workers can read, and results, in order; those that they cannot read are added to `failed`."""
+    for are_results, run in groupby(jobs, lambda job: isinstance(job, Result)):
+        if are_results:
+            yield from run
         else:
-            failed.append(length if isinstance(length, Result) else failure_of(job, length))
+            yield from _measured_run(pool, run, failed)
+
+
+def _measured_run(pool: Pool, jobs: Iterator[Job], failed: list[Result]) -> Iterator[Measured]:
+    sent: deque[list[Job]] = deque()
+
+    def pieces() -> Iterator[list[Job]]:
+        while piece := list(islice(jobs, _MEASURED)):
+            sent.append(piece)
+            yield piece
+
+    # Urgent: without lengths there are no batches for the other workers.
+    for found in pool.map_pieces(_measure, pieces(), urgent=True):
+        for job, length in zip(sent.popleft(), found, strict=True):
+            if isinstance(length, int):
+                yield Measured(job, length)
+            else:
+                failed.append(length if isinstance(length, Result) else failure_of(job, length))
 
 
 def _measure(search: Search, jobs: Sequence[Job]) -> list[int | Result]:

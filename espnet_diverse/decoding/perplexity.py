@@ -13,6 +13,7 @@ from pathlib import Path
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
+from espnet_diverse.data.locks import folder_lock
 from espnet_diverse.data.tables import read_table, write_table
 from espnet_diverse.decoding.condition_ids import condition_indices, known_conditions
 from espnet_diverse.decoding.fusion import language_model_files
@@ -76,7 +77,8 @@ def perplexity(scorer: Scorer, data_dir: Path, output_dir: Path, conditions: Map
         null in the file.
 
     Raises:
-        DataError: A table is malformed, or a text has a missing or unknown condition.
+        DataError: A table is malformed, a text has a missing or unknown condition, or another process writes to the
+            directory.
     """
     texts = read_table(data_dir / "text")
     if not texts:
@@ -88,10 +90,10 @@ def perplexity(scorer: Scorer, data_dir: Path, output_dir: Path, conditions: Map
     for batch in progress(batches, "perplexity", unit="batch"):
         found = scorer([encoded[name] for name in batch], [indices[name] for name in batch])
         scores |= dict(zip(batch, found, strict=True))
-    output_dir.mkdir(parents=True, exist_ok=True)
     numbers = _summary(texts, encoded, sum(scores.values()))
-    write_table(output_dir / "score", {name: f"{rounded_score(scores[name]):g}" for name in texts})
-    write_json(output_dir / "perplexity.json", numbers)
+    with folder_lock(output_dir):
+        write_table(output_dir / "score", {name: f"{rounded_score(scores[name]):g}" for name in texts})
+        write_json(output_dir / "perplexity.json", numbers)
     return numbers
 
 

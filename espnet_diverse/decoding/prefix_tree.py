@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from espnet_diverse.attention import KVCache, MultiHeadAttention
 from espnet_diverse.decoding.fast_linear import joined, speed_up
 from espnet_diverse.nets.replace_attention import replace_attention
-from espnet_diverse.scope import current
+from espnet_diverse.scope import current, scope
 
 _TIDY_EVERY = 16
 """Steps between removals of unused nodes: a removal copies the others; without it attention masks the unused nodes."""
@@ -183,7 +183,9 @@ class PrefixScorer:
         if combination not in self._of_combination:
             if len(self._of_combination) == _COMBINATIONS_KEPT:
                 self._of_combination.clear()
-            self._of_combination[combination] = [attention.of_values() for attention in self.attention]
+            alike = {condition: ids[:1] for condition, ids in current().conditions.items()}  # for batches of any size
+            with scope(alike, collect=False):
+                self._of_combination[combination] = [attention.of_values() for attention in self.attention]
         return self._of_combination[combination]
 
 

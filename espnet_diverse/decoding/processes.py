@@ -1,13 +1,16 @@
 """Decoding in several processes of this machine, which share the loaded model."""
 
 import logging
+import os
 import signal
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from multiprocessing import active_children, get_context
+from multiprocessing import active_children, get_context, parent_process
+from multiprocessing.process import BaseProcess
+from threading import Thread
 
 import torch
 
@@ -38,8 +41,7 @@ def decode_in_processes(search: Search, batches: Iterator[list[Read]], nj: int) 
             if broken_at == done:
                 raise UserError(
                     f"{what}, and another one when {pending[0][0].job.utterance} and those after it were tried again; "
-                    f"nothing was written, and the results of {done} utterances are lost; run again with a smaller "
-                    "--nj or --batch_size"
+                    "run the same command again with a smaller --nj or --batch_size, which decodes what is left"
                 ) from error
             broken_at = done
             logging.warning("%s; %d batches are tried again", what, len(pending))
@@ -85,6 +87,7 @@ class _Worker:
     def start(cls, search: Search) -> None:
         """Initialise the process. The search comes from the forked parent, so it is neither copied nor pickled."""
         cls.search = search
+        Thread(target=_end_with, args=(parent_process(),), daemon=True).start()
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the main process, which ends this one
         torch.set_num_threads(1)  # so that no OpenMP region is entered, which a forked process must not do
 
@@ -92,3 +95,9 @@ class _Worker:
     def decode(cls, batch: list[Read]) -> list[Result]:
         """Decode a batch in this process."""
         return decode_batch(cls.search, batch)
+
+
+def _end_with(parent: BaseProcess) -> None:
+    """End this process when `parent` is killed, which cannot end it itself."""
+    parent.join()
+    os._exit(1)

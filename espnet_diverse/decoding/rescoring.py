@@ -15,6 +15,7 @@ from typing import Protocol
 
 from espnet_diverse.conditions import CONDITIONS
 from espnet_diverse.data.characters import id_fault
+from espnet_diverse.data.locks import folder_lock
 from espnet_diverse.data.tables import write_table
 from espnet_diverse.data.utf8 import read_utf8
 from espnet_diverse.decoding.condition_ids import (
@@ -181,7 +182,7 @@ def rescore(
         The number of utterances with another best text than before.
 
     Raises:
-        DataError: An utterance cannot be read.
+        DataError: An utterance cannot be read, or another process writes to the directory.
     """
     ranked = {}
     for utterance, hypotheses in progress(nbest.items(), "rescore", len(nbest), "utterance"):
@@ -189,11 +190,10 @@ def rescore(
         added = scorer.score(utterance, texts) if texts else []
         scored = [(text, score + weight * more) for (text, score), more in zip(hypotheses, added, strict=True)]
         ranked[utterance] = sorted(scored, key=lambda one: -one[1])
-    output_dir.mkdir(parents=True, exist_ok=True)
     best = {utterance: scored[0] if scored else ("", float("-inf")) for utterance, scored in ranked.items()}
-    write_table(output_dir / "text", {utterance: text for utterance, (text, _) in best.items()})
-    write_table(
-        output_dir / "score", {utterance: f"{rounded_score(score):g}" for utterance, (_, score) in best.items()}
-    )
-    write_nbest(output_dir / NBEST, ranked)
+    scores = {utterance: f"{rounded_score(score):g}" for utterance, (_, score) in best.items()}
+    with folder_lock(output_dir):
+        write_table(output_dir / "score", scores)  # before the text, which alone would be that of a data directory
+        write_table(output_dir / "text", {utterance: text for utterance, (text, _) in best.items()})
+        write_nbest(output_dir / NBEST, ranked)
     return sum(bool(hypotheses) and best[name][0] != hypotheses[0][0] for name, hypotheses in nbest.items())

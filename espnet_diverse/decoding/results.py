@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 NBEST = "nbest.jsonl"
-FILES = ("text", "score", NBEST, "failures.json", "decode.json")
+FILES = ("score", "failures.json", "text", NBEST, "decode.json")
+"""Files of results in the order in which they take their place; a text alone would be that of a data directory."""
 _DIGITS = 6  # significant digits that float32 holds of any number
 _DECIMALS = 4  # sums of logits of size 10 are off by some 1e-5 in float32
 
@@ -57,6 +58,7 @@ class Result(NamedTuple):
         seconds: Duration of the audio; 0 for text.
         tokens: Number of tokens of the text.
         nbest: Texts and scores of the n-best hypotheses, best first, if several were asked for.
+        length: Number of frames that were decoded; of a text, of its tokens.
     """
 
     utterance: str
@@ -66,6 +68,7 @@ class Result(NamedTuple):
     seconds: float = 0.0
     tokens: int = 0
     nbest: tuple[tuple[str, float], ...] = ()
+    length: int = 0
 
     def to_json(self) -> str:
         """All fields in one line."""
@@ -74,8 +77,8 @@ class Result(NamedTuple):
     @classmethod
     def from_json(cls, line: str) -> "Result":
         """The result that `to_json` is of."""
-        *fields, nbest = json.loads(line)
-        return cls(*fields, tuple((text, score) for text, score in nbest))
+        *fields, nbest, length = json.loads(line)
+        return cls(*fields, tuple((text, score) for text, score in nbest), length)
 
 
 def rounded_score(score: float) -> float:
@@ -97,7 +100,7 @@ def summary(results: Iterable[Result], elapsed: float) -> dict[str, float]:
 
     Args:
         results: Results of all utterances; at least one was decoded.
-        elapsed: Wall-clock seconds that decoding took.
+        elapsed: Wall-clock seconds that decoding took, in all calls if some were stopped.
     """
     counts, seconds = Counter(utterances=0, failed=0, empty=0, tokens=0), 0.0
     for result in results:
@@ -126,6 +129,15 @@ def write_results(
     if several:
         write_nbest(output_dir / NBEST, Mapped(done, lambda result: result.nbest))
     write_json(output_dir / "decode.json", numbers)
+
+
+def replace_results(staged: Path, output_dir: Path) -> None:
+    """Move all results from the folder `staged` to the place of earlier ones, of which none stays."""
+    for name in FILES:
+        if (staged / name).exists():
+            (staged / name).replace(output_dir / name)
+        else:
+            (output_dir / name).unlink(missing_ok=True)
 
 
 def write_nbest(path: Path, nbest: Mapping[str, Sequence[tuple[str, float]]]) -> None:

@@ -102,9 +102,12 @@ class Measured(NamedTuple):
     length: int
 
 
-def readable(search: Search, jobs: Iterable[Job], failed: list[Result]) -> Iterator[Read]:
-    """Read utterances; those that cannot be read are added to `failed`."""
+def readable(search: Search, jobs: Iterable[Job | Result], failed: list[Result]) -> Iterator[Read | Result]:
+    """Read utterances; those that cannot be read are added to `failed`, and results are passed on."""
     for job in jobs:
+        if isinstance(job, Result):
+            yield job
+            continue
         if job.fault:
             failed.append(Result(job.utterance, failure=job.fault))
             continue
@@ -115,11 +118,17 @@ def readable(search: Search, jobs: Iterable[Job], failed: list[Result]) -> Itera
 
 
 def batches_of[Utterance: (Read, Measured)](
-    utterances: Iterator[Utterance], search: Search | Description
+    utterances: Iterator[Utterance | Result], search: Search | Description
 ) -> Iterator[list[Utterance]]:
-    """Group utterances in their order: by length within a window, never more than the search allows."""
+    """Group utterances in their order: by length within a window, never more than the search allows.
+
+    The result of an utterance that was decoded before takes its place, so that the batches of the others are the same,
+    and is then left out.
+    """
     while window := list(islice(utterances, _WINDOW * search.batch_size)):
-        yield from grouped(window, lambda one: one.length, search.batch_size, search.batch_frames)
+        for batch in grouped(window, lambda one: one.length, search.batch_size, search.batch_frames):
+            if left := [one for one in batch if not isinstance(one, Result)]:
+                yield left
 
 
 def decode_batch(search: Search, batch: list[Read]) -> list[Result]:
@@ -135,10 +144,10 @@ def decode_batch(search: Search, batch: list[Read]) -> list[Result]:
 
 def _result(one: Read, best: list[Text], several: bool) -> Result:
     if not best:
-        return Result(one.job.utterance, seconds=one.seconds)
+        return Result(one.job.utterance, seconds=one.seconds, length=one.length)
     text, tokens, score = best[0]
     nbest = tuple((each.text, each.score) for each in best) if several else ()  # then of a single one too
-    return Result(one.job.utterance, text, score, seconds=one.seconds, tokens=len(tokens), nbest=nbest)
+    return Result(one.job.utterance, text, score, None, one.seconds, len(tokens), nbest, one.length)
 
 
 def failure_of(job: Job, error: Exception) -> Result:

@@ -1,13 +1,17 @@
 """One model file for several languages: decoding with a language an utterance, and with one for all."""
 
 import json
+import os
 import shutil
+import socket
 import sys
 
 import pytest
 import yaml
 
 from espnet_diverse.bin.main import main
+from espnet_diverse.data.locks import folder_lock
+from espnet_diverse.decoding.predictor import Predictor
 from espnet_diverse.training import checkpoint
 from espnet_diverse.training.tasks import ASRTask
 
@@ -88,6 +92,69 @@ def test_decode_writes_text_and_says_what_it_left_out(tiny_run, tmp_path, capfd,
     assert "BatchBeamSearch" in (tmp_path / "out" / "decode.log").read_text()
     module, args = parse("decode", arguments)
     assert all(path.exists() for path in module.inputs(args) + module.outputs(args))
+
+
+def test_a_folder_that_another_process_writes_to_is_refused_before_the_model_is_read(tiny_run, tmp_path, capfd):
+    arguments = ["decode", str(tiny_run.model_dir), "--data_dir", str(tiny_run.test_dir), "--beam_size", "2"]
+    with folder_lock(tmp_path):
+        assert main([*arguments, "--output_dir", str(tmp_path)]) == 1
+        assert not (tmp_path / "decode.log").exists()
+    (line,) = capfd.readouterr().err.splitlines()
+    assert f"{tmp_path}: process {os.getpid()} on {socket.gethostname()} writes here now" in line
+    assert main([*arguments, "--output_dir", str(tmp_path)]) == 0
+
+
+@pytest.fixture
+def stopped(tiny_run, tmp_path, monkeypatch):
+    """Decode one of three utterances, be interrupted, decode with other arguments: the number of utterances then."""
+    decoded, batch = [], Predictor.batch
+
+    def counted(search, sources, *rest):
+        if len(decoded) == 1:
+            raise KeyboardInterrupt
+        decoded.extend(sources)
+        return batch(search, sources, *rest)
+
+    def run(*changed, model_dir=tiny_run.model_dir, change=lambda: None):
+        arguments = ["--data_dir", str(tiny_run.test_dir), "--output_dir", str(tmp_path / "out"), "--beam_size", "2"]
+        monkeypatch.setattr(Predictor, "batch", counted)
+        assert main(["decode", str(model_dir), *arguments, "--batch_size", "1"]) == 130
+        change()
+        decoded.append("the second call")
+        assert main(["decode", str(model_dir), *arguments, *changed]) == 0
+        return len(decoded) - 2
+
+    return run
+
+
+@pytest.mark.parametrize("changed", [["--batch_size", "1"], ["--batch_size", "2"], ["--batch_size", "3", "--debug"]])
+def test_a_call_that_was_stopped_goes_on_after_the_last_batch(stopped, changed, capfd):
+    assert stopped(*changed) == 2
+    shown = capfd.readouterr()
+    assert "interrupted; run the same command again to continue" in shown.err
+    assert "1 of 3 utterances were decoded by a call that was stopped; 2 are left" in shown.out
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        *(["--beam_size", "3"], ["--nbest", "2"], ["--precision", "bfloat16"], ["--model_file", "1epoch.pth"]),
+        *(["--penalty", "0.1"], ["--language", "es"], ["--hotwords", "HOTWORDS"]),
+    ],
+    ids=lambda changed: changed[0],
+)
+def test_results_of_another_model_or_of_other_options_are_decoded_anew(stopped, tmp_path, changed):
+    (tmp_path / "HOTWORDS").write_text("ab\n")
+    changed = [str(tmp_path / each) if each == "HOTWORDS" else each for each in changed]
+    assert stopped("--batch_size", "1", *changed) == 3
+
+
+def test_a_model_that_was_trained_anew_under_the_same_name_is_another(stopped, tiny_run, tmp_path):
+    shutil.copytree(tiny_run.model_dir, tmp_path / "exp", ignore=shutil.ignore_patterns("stats"))
+    weights = tmp_path / "exp" / "valid.acc.ave.pth"
+    assert (
+        stopped(model_dir=tmp_path / "exp", change=lambda: shutil.copy(tmp_path / "exp" / "1epoch.pth", weights)) == 3
+    )
 
 
 def test_decode_refuses_unknown_options_and_models(tiny_run, tmp_path, capfd):

@@ -287,11 +287,13 @@ def test_unknown_languages_are_named_before_anything_is_read(multilingual, capsy
     assert multilingual.asked == []
 
 
-def test_errors_of_the_program_name_the_recording(multilingual, monkeypatch, tmp_path, capsys):
+def test_errors_of_the_program_name_the_recording_and_have_a_traceback(multilingual, monkeypatch, tmp_path, caplog):
     def broken(requests, word_timestamps):
-        yield from [MemoryError("no\nroom"), Transcript((), 1.0, {})]
+        yield from [MemoryError("no\nroom"), DataError("no audio"), Transcript((), 1.0, {})]
 
     monkeypatch.setattr(multilingual, "transcribe_all", broken)
-    assert call("model", "a.wav", "b.wav", "--output_dir", tmp_path, "--debug") == 2
-    assert json.loads((tmp_path / "failures.json").read_text()) == {"a.wav": "a.wav: MemoryError: no room"}
-    assert Path(tmp_path / "b.txt").read_text() == ""
+    assert call("model", "a.wav", "b.wav", "c.wav", "--output_dir", tmp_path) == 2
+    said = {"a.wav": "a.wav: MemoryError: no room", "b.wav": "b.wav: no audio"}
+    assert json.loads((tmp_path / "failures.json").read_text()) == said
+    assert Path(tmp_path / "c.txt").read_text() == ""
+    assert [record.exc_info[0] for record in caplog.records if record.exc_info] == [MemoryError]

@@ -6,12 +6,15 @@ import sys
 from types import SimpleNamespace
 
 import pytest
+import torch
+import yaml
 
 from espnet_diverse.bin.main import main
 from espnet_diverse.decoding.decode_dir import decode
 from espnet_diverse.decoding.options import Options
 from espnet_diverse.decoding.predictor import Predictor, load_predictor
 from espnet_diverse.errors import DataError
+from espnet_diverse.training.tasks import TASKS
 
 BEAM = ["--beam_size", "3", "--batch_size", "8"]
 
@@ -44,6 +47,24 @@ def test_a_line_of_the_output_is_that_of_the_input(translate, decoded, capsys):
     out, err = capsys.readouterr()
     assert out.splitlines() == [decoded[0][1], "", *(text for _, text, _ in decoded[1:])]
     assert f"translate: {len(decoded) + 1} lines" in err
+
+
+def test_lines_in_one_language_by_its_heads(tiny_translation, tmp_path, capsys):
+    config = yaml.safe_load((tiny_translation.model_dir / "config.yaml").read_text())
+    conditions = {"conditions": {"tgtlang": ["de", "en"]}}
+    selection = {"strategy": "group", "pool": 4, "by": ["tgtlang"], **conditions}
+    config["decoder_conf"]["attention"] |= {"selection": selection}
+    config["model_conf"] |= conditions
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(config))
+    model, _ = TASKS["mt"].build_model_from_file(tmp_path / "config.yaml")
+    torch.save(model.state_dict(), tmp_path / "valid.acc.ave.pth")
+    texts, found = ["abc", "dcba", "ab"], []
+    for lines in (texts, *([text] for text in texts)):
+        given = ["--target_language", "de", *(option for text in lines for option in ("--text", text))]
+        assert main(["translate", str(tmp_path), *given, "--output_format", "tsv", *BEAM]) == 0
+        found += [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+    for (*together, score), (*alone, expected) in zip(found[:3], found[3:], strict=True):
+        assert together == alone and float(score) == pytest.approx(float(expected), abs=1e-3)
 
 
 def test_texts_of_the_command_line(translate, decoded, capsys):

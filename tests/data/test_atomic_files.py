@@ -1,11 +1,12 @@
+import os
+import socket
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
 
-from espnet_diverse.data.atomic_files import file_lock, staged_directory, staged_file, write_parts, write_text
+from espnet_diverse.data.atomic_files import staged_directory, staged_file, write_parts, write_text
 from espnet_diverse.errors import DataError
 
 
@@ -38,34 +39,6 @@ def test_a_file_takes_its_place_when_it_is_complete(tmp_path):
 def test_a_long_name_is_no_hindrance(tmp_path):
     write_text(tmp_path / ("你" * 85), "text")
     assert [path.name for path in tmp_path.iterdir()] == ["你" * 85]
-
-
-def test_one_at_a_time_changes_a_file_and_no_lock_stays(tmp_path):
-    path = tmp_path / "count"
-    path.write_text("0")
-
-    def count():
-        for _ in range(50):
-            with file_lock(path):
-                path.write_text(str(int(path.read_text()) + 1))
-
-    threads = [threading.Thread(target=count) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert path.read_text() == "200"
-    assert [each.name for each in tmp_path.iterdir()] == ["count"]
-
-
-def test_a_file_system_without_locks_is_no_hindrance(tmp_path, monkeypatch):
-    def refuse(*_):
-        raise OSError(37, "No locks available")
-
-    monkeypatch.setattr("fcntl.flock", refuse)
-    with file_lock(tmp_path / "file"):
-        pass
-    assert not list(tmp_path.iterdir())
 
 
 def test_staged_directory_replaces_the_old_one(tmp_path):
@@ -160,7 +133,8 @@ def test_only_one_process_writes_a_directory(tmp_path):
     def other(path):
         return subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=False)
 
-    what = "train: another process is writing it; wait until it has ended, or choose another path"
+    what = f"train: process {os.getpid()} on {socket.gethostname()} is writing it; "
+    what += "wait until it has ended, or choose another path"
     with staged_directory(target) as staging:
         (staging / "file").write_text("own")
         for path in (target, link):

@@ -5,6 +5,7 @@ import json
 import pytest
 import torch
 
+from espnet_diverse.data.locks import folder_lock
 from espnet_diverse.decoding.classification import Classifier, cells, classify, line
 from espnet_diverse.errors import DataError, ModelError
 from espnet_diverse.nets.sentence_classifier import Classified
@@ -66,6 +67,11 @@ def test_a_text_without_its_class_is_named(classifier, data, tmp_path):
     with pytest.raises(DataError, match="utt2lang: lacks u3; add its class, or remove the table"):
         classify(classifier, data(text=TEXTS, utt2lang=few), tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_that_another_process_writes_to_is_refused(classifier, data, tmp_path):
+    with folder_lock(tmp_path / "out"), pytest.raises(DataError, match="/out: process .* writes here now"):
+        classify(classifier, data(text=TEXTS), tmp_path / "out")
 
 
 def test_one_head_has_no_distance(classifier, data, tmp_path):

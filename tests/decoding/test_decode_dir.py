@@ -195,12 +195,15 @@ def test_an_utterance_without_a_hypothesis_has_an_empty_text(tiny_run, tmp_path,
     assert "(0 failed, 3 empty)" in capsys.readouterr().out and results[0].failure is None
 
 
-def test_when_nothing_can_be_decoded_there_is_no_text(tiny_run, tmp_path):
-    (tmp_path / "text").write_text("of an earlier run")
+def test_when_nothing_can_be_decoded_there_is_no_text_and_an_earlier_one_stays(tiny_run, tmp_path, caplog):
     message = r"none of 3 utterances could be decoded; first test-00: MemoryError: no room"
-    with pytest.raises(DataError, match=message):
-        decode(Broken(), tiny_run.test_dir, tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["failures.json"]
+    for left in ("failures.json", "text"):
+        (tmp_path / "text").write_text("of an earlier run")
+        (tmp_path / "text" if left == "failures.json" else tmp_path / "failures.json").unlink()
+        with pytest.raises(DataError, match=message):
+            decode(Broken(), tiny_run.test_dir, tmp_path)
+        assert [path.name for path in tmp_path.iterdir()] == [left]
+        assert "test-02 was not decoded: MemoryError: no room" in caplog.text
 
 
 def test_batches_hold_utterances_of_like_length_and_not_too_many_frames(tmp_path):

@@ -68,6 +68,27 @@ def test_batches_and_files_are_those_of_one_process(data_dir, capsys):
     assert "decode: " in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("lost", range(0, 70, 13))
+def test_what_was_decoded_before_the_scheduler_was_lost_is_not_decoded_again(data_dir, lost):
+    class Lost(Pool):
+        """Workers of which nothing is heard after some batches."""
+
+        def map_pieces(self, function, pieces, urgent=False):
+            for number, results in enumerate(super().map_pieces(function, pieces, urgent)):
+                if not urgent and number == lost:
+                    raise ClusterError("the scheduler of the cluster is lost")
+                yield results
+
+    alone, workers, others = Search(), Search(), Search()
+    decode(alone, data_dir, data_dir / "alone")
+    with pytest.raises(ClusterError, match="lost"):
+        decode(described(Pool(workers)), data_dir, data_dir / "pool", pool=Lost(workers), made_by="a")
+    decode(described(Pool(others)), data_dir, data_dir / "pool", pool=Pool(others), made_by="a")
+    assert others.asked == alone.asked[lost:]
+    for name in ("text", "score", "failures.json"):
+        assert (data_dir / "pool" / name).read_bytes() == (data_dir / "alone" / name).read_bytes()
+
+
 def test_an_utterance_that_kills_its_workers_is_listed(data_dir):
     (data_dir / "wav.scp").write_text("a 10\nb 13\nc 90\n")
     search = Search()

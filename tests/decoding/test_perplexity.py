@@ -4,6 +4,7 @@ import math
 import pytest
 import torch
 
+from espnet_diverse.data.locks import folder_lock
 from espnet_diverse.decoding import perplexity as module
 from espnet_diverse.decoding.condition_ids import KnownConditions
 from espnet_diverse.decoding.perplexity import Scorer, line, perplexity
@@ -61,6 +62,11 @@ def test_the_perplexity_by_word_of_a_long_text_without_spaces_has_no_bound(score
     written = json.loads((tmp_path / "out" / "perplexity.json").read_text())
     assert written == {**numbers, "word_perplexity": None}  # JSON has no infinity
     assert line(numbers) == "1 texts: perplexity 5.00 of 2001 tokens, inf of 2 words"
+
+
+def test_a_folder_that_another_process_writes_to_is_refused(scorer, tmp_path):
+    with folder_lock(tmp_path / "out"), pytest.raises(DataError, match="/out: process .* writes here now"):
+        perplexity(scorer, write(tmp_path / "data", {"u1": "ab"}), tmp_path / "out")
 
 
 def test_nothing_to_score_is_refused(scorer, tmp_path):

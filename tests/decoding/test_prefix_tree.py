@@ -86,6 +86,28 @@ def test_heads_of_one_task_are_chosen_once(build, monkeypatch):
     assert all(before[name].equal(parameter) for name, parameter in decoder.named_parameters())
 
 
+@pytest.mark.parametrize("strategy", ["group", "subset", "static"])
+@pytest.mark.parametrize("kind", ["attention", "cross_attention", "language model"])
+def test_a_batch_of_one_task_is_scored_as_its_utterances(build, kind, strategy):
+    """The ids of a batch are those of each of its utterances, as a predictor gives them."""
+    selection = {"strategy": strategy, "conditions": {"lang": ["ar", "de", "fr"], "domain": ["news", "talk"]}}
+    selection |= {"by": ["lang"]} if strategy == "static" else {"pool": 8, "by": ["lang", "domain"]}
+    if kind == "language model":
+        sizes = {"embed_unit": 16, "att_unit": 32, "head": 4, "unit": 64, "layer": 2}
+        net = DiverseTransformerLM(30, "sinusoidal", attention={"selection": selection}, **sizes).eval()
+    else:
+        net = build(**{kind: {"selection": selection}})[0]
+    source, tokens, found = torch.randn(3, 11, 32), torch.tensor([[3, 7], [7, 4], [5, 5]]), []
+    for rows in ([0, 1, 2], [0], [1], [2]):
+        scorer = (LanguageModelScorer if kind == "language model" else DecoderScorer)(net)  # nothing is chosen yet
+        conditions = {"lang": torch.full((len(rows),), 1), "domain": torch.full((len(rows),), 0)}
+        with torch.no_grad(), scope(conditions, collect=False):
+            scorer.begin(source[rows], None)
+            found.append(scorer.score(tokens[rows]))
+    assert not any(attention.selects() for attention in scorer.chosen)
+    torch.testing.assert_close(found[0], torch.cat(found[1:]), rtol=0, atol=1e-5)
+
+
 def test_a_mask_of_heads_holds_for_one_batch(build):
     selection = {"strategy": "group", "pool": 8, "conditions": {"lang": ["ar", "de"]}}
     decoder = build(attention={"selection": selection})[0]

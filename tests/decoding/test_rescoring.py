@@ -10,6 +10,7 @@ from references.espnet_models import write_model
 from references.language_models import write_lm
 
 from espnet_diverse.bin.main import main
+from espnet_diverse.data.locks import folder_lock
 from espnet_diverse.decoding.condition_ids import KnownConditions
 from espnet_diverse.decoding.options import Options
 from espnet_diverse.decoding.perplexity import Scorer
@@ -62,6 +63,12 @@ def test_scores_of_a_language_model_are_added(decoded, lm, tmp_path):
         assert [text for text, _ in again[name]] == ranked
         assert [score for _, score in again[name]] == pytest.approx([expected[text] for text in ranked], abs=1e-3)
     assert changed == sum(again[name][0][0] != nbest[name][0][0] for name in nbest) > 0
+
+
+def test_a_folder_that_another_process_writes_to_is_refused(lm, tmp_path):
+    nbest = {"u": [("ab", -1.0)]}
+    with folder_lock(tmp_path / "new"), pytest.raises(DataError, match="/new: process .* writes here now"):
+        rescore(LanguageModel(Scorer(lm), nbest, None, {}), nbest, 0.5, tmp_path / "new")
 
 
 @pytest.mark.parametrize("name", ["tiny_run", "tiny_translation"])

@@ -1,0 +1,121 @@
+"""Locks between processes, of one machine or of several that share a file system with locks.
+
+A lock is one of the operating system on a file, which ends with the process that holds it, however that ends: no lock
+is stale. The file says which process and host that is.
+"""
+
+import fcntl
+import logging
+import os
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from espnet_diverse.errors import DataError, UserError
+
+NAME = ".lock"
+"""File of the lock of a folder."""
+_held: set[int] = set()  # file descriptors of the locks of this process
+
+
+def _leave_locks() -> None:
+    """Let go of locks in a forked process, such as one that reads or decodes: it may outlive the one that forked it."""
+    for descriptor in _held:
+        os.close(descriptor)
+    _held.clear()
+
+
+os.register_at_fork(after_in_child=_leave_locks)
+
+
+@contextmanager
+def file_lock(path: Path, wait: bool = True) -> Iterator[None]:
+    """Let one process at a time read a file, change it and write it.
+
+    Args:
+        path: The file, or a directory. The lock is on a file beside it, which is deleted at the end of the block.
+        wait: Whether to wait until another process or thread has ended its block.
+
+    Raises:
+        DataError: Another one holds the lock, and `wait` is false.
+    """
+
+    def refuse(holder: str) -> DataError:
+        return DataError(f"{path}: {holder} is writing it; wait until it has ended, or choose another path")
+
+    with _signed(path.with_name(f".{path.name}.lock"), None if wait else refuse):
+        yield
+
+
+@contextmanager
+def folder_lock(folder: Path) -> Iterator[None]:
+    """Let one process at a time write its results to a folder, which is made.
+
+    Raises:
+        DataError: Another process or thread holds the lock.
+    """
+
+    def refuse(holder: str) -> DataError:
+        advice = "wait until it has ended, stop it, or give another --output_dir"
+        return DataError(f"{folder}: {holder} writes here now; {advice}")
+
+    folder.mkdir(parents=True, exist_ok=True)
+    with _signed(folder / NAME, refuse):
+        yield
+
+
+@contextmanager
+def _signed(path: Path, refuse: Callable[[str], UserError] | None) -> Iterator[None]:
+    """Hold a lock, signed from the beginning, on a file that is deleted at the end."""
+    with lock(path, refuse) as descriptor:
+        sign(descriptor)
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+
+
+@contextmanager
+def lock(path: Path, refuse: Callable[[str], UserError] | None = None) -> Iterator[int]:
+    """Hold the lock on a file while the block runs, and yield the descriptor of the open file, for `sign`.
+
+    Where the file system has no locks, a warning says so.
+
+    Args:
+        path: The file; it is made, and stays.
+        refuse: Makes the error that is raised if another process or thread holds the lock; it is called with what that
+            has written by `sign`. By default the lock is waited for.
+    """
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX if refuse is None else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(descriptor, 200, 0).decode(errors="replace").strip() or "another process"
+            os.close(descriptor)
+            raise refuse(holder) from None
+        except OSError as error:
+            logging.warning("%s: cannot be locked (%s); let no other process write here", path.parent, error.strerror)
+        if _is_at(descriptor, path):
+            break
+        os.close(descriptor)  # the process that held the lock before has deleted the file
+    _held.add(descriptor)
+    try:
+        yield descriptor
+    finally:
+        _held.discard(descriptor)
+        os.close(descriptor)
+
+
+def sign(descriptor: int) -> None:
+    """Write process and host into the file of a lock."""
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    """Whether the open file is the one at `path`, and was not deleted or replaced since it was opened."""
+    with suppress(FileNotFoundError):
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    return False

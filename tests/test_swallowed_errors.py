@@ -1,0 +1,130 @@
+"""Every place that keeps an error of ours from the user is known, and has a reason."""
+
+import ast
+from collections import Counter
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+
+import pytest
+
+from espnet_diverse import errors
+
+PACKAGE = Path(errors.__file__).parent
+ALL = {"bare", "BaseException", "Exception"}
+OURS = {"ValueError", *(name for name, kind in vars(errors).items() if isinstance(kind, type))}
+"""Our errors, and the class of Python that they are of: `except ValueError` catches them too."""
+
+
+KNOWN = {
+    "it becomes the result of its item, is told or logged there, and the other items go on": [
+        *("audio_progress.header_seconds: DataError ValueError", "averaging._sound: ModelError"),
+        *("format_audio.AudioFormat._format: DataError", "format_audio.AudioFormat._format_recording: DataError"),
+        *("grouping.each_result: Exception", "inputs.files_of: ValueError", "measurements.survey: DataError"),
+        *("recordings.Transcription._decode: Exception", "recordings.Transcription._read: Exception"),
+        *("samples.read_samples: DataError", "translate._translated.one: DataError", "utterances.readable: Exception"),
+        *("validate._feature_size: DataError", "validate._hear: DataError"),
+    ],
+    "it becomes a row of the list of faults, which is refused as a whole": [
+        *("kaldi._check: DataError", "kaldi._run: DataError", "mtedx._yaml_rows: DataError"),
+        *("mtedx._yaml_rows: ValueError", "table._data_dir: DataError", "table_files._read_jsonl: ValueError"),
+    ],
+    "something else is taken instead, and a line says so": [
+        *("build_search.build_search: NoBatchedSearchError", "checkpoint.load_run: ModelError"),
+        *("decode._load: NoBatchedSearchError", "translate._translated: DataError"),
+    ],
+    "it is the answer to a question: whether something is possible, or a file is what it should be": [
+        *("file_digest._is_sound_archive: ValueError", "file_digest._is_sound_safetensors: ValueError"),
+        *("inputs.Recording.channels_cancel: DataError", "linear_kernels._read: ValueError"),
+        *("live.live_recognition: ConfigError ModelError", "main._reader_has_gone: ValueError"),
+        *(
+            "pack._is_ours: ValueError",
+            "run_files.make_vocabularies: UserError",
+            "stage_cache.StageRecord._stored: ValueError",
+        ),
+        *("targets._written: ValueError", "targets._written: ValueError", "task_services._has_words: UserError"),
+        "validate._is_list_of_faults: ValueError",
+    ],
+    "it is of a number or a text of JSON, and the next lines refuse its value": [
+        *("groups.read_sizes: ValueError", "resumption._saved_digests: ValueError"),
+        *("score_file.read_metrics: ValueError", "table_rows.RowReader._seconds: ValueError"),
+        "tables.parse_segment: ValueError",
+    ],
+    "the files of a model are listed before it is read, and reading says what is wrong": [
+        *("average._default: ModelError", "model_files._task: ModelError", "model_files.model_files: ModelError"),
+    ],
+    "the user is told in one line: the end of a command, of a request, of a process": [
+        *("main.run_command: UserError", "plan._show: UserError", "server._Handler._answer: UserError"),
+        *("server._Handler._answer: Exception", "worker.work: Exception", "worker.work: UserError"),
+    ],
+    "it is raised where somebody waits for the result": [
+        *("live._Recording._recognise: Exception", "streaming._Source.__iter__: Exception"),
+    ],
+    "a library raises errors of any class, and the line of ours says what it does not": [
+        *("backends.started: Exception", "checkpoint.load: Exception", "espnet_command.run: Exception"),
+        *(
+            "hub.fetched: Exception",
+            "onnx_export._compare: Exception",
+            "pretrained_tokenizer.read_tokenizer: Exception",
+        ),
+        "tasks._TaskMixin.build_model: Exception",
+    ],
+}
+"""Reasons, each with the places that have it: module, function and what it catches."""
+
+
+def places(tree: ast.AST, inside: str = "") -> Iterator[str]:
+    """Functions that may go on after an error of ours, with what they catch.
+
+    A handler that ends by `raise` passes the error on. One of all errors must do so without another class, which would
+    make a fault of ours look like one of the user.
+    """
+    for node in ast.iter_child_nodes(tree):
+        name = node.name if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) else ""
+        within = ".".join(filter(None, (inside, name)))
+        if isinstance(node, ast.ExceptHandler):
+            caught, last = names_of([node.type] if node.type else []), node.body[-1]
+            again = isinstance(last, ast.Raise) and (last.exc is None or not caught & ALL)
+            if caught & (ALL | OURS) and not again:
+                yield f"{within}: {' '.join(sorted(caught & (ALL | OURS)))}"
+        if isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] == "suppress":
+            caught = names_of(node.args) & (ALL | OURS)
+            if caught:
+                yield f"{within}: {' '.join(sorted(caught))}"
+        yield from places(node, within)
+
+
+def names_of(kinds: list[ast.expr]) -> set[str]:
+    """Names of the classes that a handler catches; "bare" for none."""
+    listed = [each for kind in kinds for each in (kind.elts if isinstance(kind, ast.Tuple) else [kind])]
+    return {ast.unparse(kind).split(".")[-1] for kind in listed} or {"bare"}
+
+
+def found() -> list[str]:
+    """The places of the whole package, each with its module."""
+    files = sorted(PACKAGE.rglob("*.py"))
+    trees = ((file.stem, ast.parse(file.read_text(encoding="utf-8"))) for file in files)
+    return [f"{module}.{place}" for module, tree in trees for place in places(tree)]
+
+
+@pytest.mark.parametrize(
+    ("code", "place"),
+    [
+        ("def f():\n try: g()\n except: pass", "f: bare"),
+        ("class A:\n def f(self):\n  try: g()\n  except (OSError, errors.DataError): return 1", "A.f: DataError"),
+        ("def f():\n with suppress(KeyError, ValueError): g()", "f: ValueError"),
+        ("def f():\n try: g()\n except Exception as e: raise ConfigError('x') from e", "f: Exception"),
+        ("def f():\n try: g()\n except Exception:\n  h()\n  raise", None),
+        ("def f():\n try: g()\n except ValueError as e: raise DataError('x') from e", None),
+        ("def f():\n try: g()\n except OSError: pass", None),
+    ],
+)
+def test_a_place_is_seen(code, place):
+    assert list(places(ast.parse(code))) == ([] if place is None else [place])
+
+
+def test_every_place_has_a_reason():
+    known, there = (Counter(listed) for listed in (chain.from_iterable(KNOWN.values()), found()))
+    new, gone = there - known, known - there
+    assert not new, f"may keep an error from the user: {sorted(new)}; narrow it, let it raise, or give it a reason"
+    assert not gone, f"no longer there: {sorted(gone)}; take it off the list"
