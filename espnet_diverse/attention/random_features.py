@@ -135,8 +135,9 @@ class RandomFeatures(Core):
         tiny = torch.finfo(heads.v.dtype).tiny ** 0.5  # the inverse of its square is still a number
         if self.options.feature == "positive":
             return tiny
-        every = torch.ones(1, 1, 1, heads.k.size(2), dtype=torch.bool, device=heads.k.device)
-        keys = (every if heads.mask is None else every & heads.mask).sum(-1, keepdim=True).clamp(min=1)
+        time = heads.k.size(2)
+        mask = torch.ones(1, 1, 1, time, dtype=torch.bool, device=heads.k.device) if heads.mask is None else heads.mask
+        keys = mask.expand(-1, -1, -1, time).sum(-1, keepdim=True).clamp(min=1)
         return (keys.to(heads.v.dtype) * math.exp(-2 / self.options.sigma**2)).clamp(min=tiny)
 
     def _count_batch(self) -> None:

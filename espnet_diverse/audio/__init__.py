@@ -21,7 +21,7 @@ What a file needs is decided in `reading`:
     unsized         mp3 and flac whose length header is missing or wrong
     concatenated    several mp3 or ogg recordings in one file
     ogg             checksums of pages and ends of streams
-    riff            bytes that the header of a wav file leaves out
+    riff            bytes that the header of an uncompressed file leaves out
 
 No reader trusts the length in a header: memory grows with the samples that a file really holds.
 """

@@ -29,6 +29,7 @@ from espnet_diverse.audio.libsndfile import (
 from espnet_diverse.audio.media import convert, media_format
 from espnet_diverse.audio.ogg import check_ogg
 from espnet_diverse.audio.resampling import RATE, resample
+from espnet_diverse.audio.riff import unread_bytes
 from espnet_diverse.audio.segments import Segment, segment_fault
 from espnet_diverse.audio.unsized import find_unsized, write_joined
 from espnet_diverse.errors import DataError
@@ -94,6 +95,22 @@ class AudioFile:
         start, wanted = round(part.start * rate), round(part.length(self.info.seconds) * rate)
         with open_sound(self.path, self.name) as sound:
             return channels_cancel(sound, self.name, start, wanted)
+
+    def unread_bytes(self) -> int:
+        """Return the number of bytes after the samples that the header leaves out; see `riff`."""
+        entry = ark_entry(self.path)
+        with ArkPart(entry, self.name) if entry else self.path.open("rb") as file:
+            return unread_bytes(file)
+
+    def check_header(self) -> None:
+        """Refuse a file whose header leaves samples out.
+
+        Raises:
+            DataError: After the samples there are more bytes.
+        """
+        if lost := self.unread_bytes():
+            what = f"its header leaves out {lost} bytes after the samples"
+            raise DataError(f"{self.name}: {what}; write the header anew")
 
     def check(self) -> int:
         """Decode the file where its header cannot show all faults.

@@ -21,9 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from espnet_diverse.audio.libsndfile import LOUDEST, RATES
-from espnet_diverse.audio.reading import TEMPORARY_PREFIX, AudioFile, open_file
+from espnet_diverse.audio.reading import TEMPORARY_PREFIX, open_file
 from espnet_diverse.audio.resampling import RATE, resample_blocks
-from espnet_diverse.audio.riff import unread_bytes
 from espnet_diverse.errors import DataError
 
 STDIN = "-"
@@ -88,19 +87,14 @@ def open_audio(
                 raise DataError(f"{name}: is a folder; give a file, or a folder that holds audio")
             file = stack.enter_context(open_file(path, name, target_rate, at_most))
             frames = file.check()
-            _warn_of_unread(file, path)
+            if lost := file.unread_bytes():  # as where a recorder was cut off before it wrote the length
+                what = f"its header leaves out {lost} bytes after the samples, which are not read"
+                logging.warning("%s: %s; write the header anew, as sox --ignore-length does", name, what)
         except OSError as error:
             what = error.strerror or error
             raise DataError(f"{name}: cannot be read ({what}); correct the path or the file") from error
         own_rate = file.info.rate
         yield Audio(name, _duration(frames, own_rate, target_rate), own_rate, file.blocks, target_rate)
-
-
-def _warn_of_unread(file: AudioFile, path: Path) -> None:
-    """Warn of a wav file whose recorder was cut off before it wrote the length into the header."""
-    if file.info.container in ("WAV", "WAVEX") and not file.info.converted_from and (lost := unread_bytes(path)):
-        what = f"its header leaves out {lost} bytes after the samples, which are not read"
-        logging.warning("%s: %s; write the header anew, as sox --ignore-length does", file.name, what)
 
 
 def _name(source: Source) -> str:

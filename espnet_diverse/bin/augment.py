@@ -69,8 +69,9 @@ def run(args: argparse.Namespace) -> int:
     check_prepared(args.output_dir)
     sentences = Monolingual.of(read_data_dir(args.data_dir))
     work = args.output_dir / "translation"  # keeps the model's input and output for inspection
+    args.output_dir.mkdir(parents=True, exist_ok=True)
+    mark_prepared(args.output_dir, later=[*_WRITTEN, work.name])  # first: after a kill it can run again
     write_data_dir(sentences.to_translate(), work / "input")
-    mark_prepared(args.output_dir, later=_WRITTEN)  # now, so that a call after one that failed knows what this one made
     decode.run(argparse.Namespace(**{**vars(args), "data_dir": work / "input", "output_dir": work}))
     translations = read_table(work / "text", "hypothesis")
     data = augment(sentences, translations, args.kind, args.target_language, args.max_ratio)

@@ -17,7 +17,8 @@ from espnet_diverse.audio.segments import Segment
 from espnet_diverse.audio.writing import ArkWriter, write_audio
 from espnet_diverse.data.faults import ACTIONS
 from espnet_diverse.data.format_options import FormatOptions
-from espnet_diverse.data.plausibility import CANCELLED, Limits, measure, sound_findings, text_findings
+from espnet_diverse.data.plausibility import Limits, measure, text_findings
+from espnet_diverse.data.recording_faults import sound_faults
 from espnet_diverse.errors import DataError, UserError
 
 
@@ -93,6 +94,7 @@ class AudioFormat:
         """Prepare the utterances of one recording, which is opened once: what ffmpeg reads is converted as a whole."""
         try:
             with open_file(Path(path), target_rate=self.options.rate) as file:
+                file.check_header()
                 return [self._format(utterance, file, ark) for utterance in utterances]
         except DataError as error:
             return [Outcome(utterance.name, fault=str(error)) for utterance in utterances]
@@ -107,8 +109,7 @@ class AudioFormat:
             speeds = [speed for speed in self.speeds if self._fits(speed, seconds / speed, outcome)]
             in_place = info.is_ready(self.options.rate) and segment is None and ark is None
             samples = file.read(segment) if speeds else np.zeros(0, np.float32)
-            cancelled = CANCELLED if speeds and file.channels_cancel(segment) else ""
-            if speeds and (what := cancelled or _implausible(utterance.text, samples, seconds)):
+            if speeds and (what := _implausible(utterance, file, samples, seconds)):
                 outcome.dropped.update({prefix(speed) + utterance.name: what for speed in speeds})
                 return outcome
             if in_place and 1.0 in speeds:
@@ -154,9 +155,10 @@ def prefix(speed: float) -> str:
     return "" if speed == 1.0 else f"sp{speed:g}-"
 
 
-def _implausible(text: str, samples: np.ndarray, seconds: float) -> str:
+def _implausible(utterance: Spoken, file: AudioFile, samples: np.ndarray, seconds: float) -> str:
     """Why nothing can be learned from an utterance, such as silence; "" for others."""
-    found = [*sound_findings(measure([samples])), *text_findings(text, seconds, Limits())]
+    heard = sound_faults(file, measure([samples]), utterance.segment)
+    found = [*heard, *text_findings(utterance.text, seconds, Limits())]
     return next((what for kind, what in found if ACTIONS[kind] == "drop"), "")
 
 

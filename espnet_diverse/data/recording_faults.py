@@ -1,12 +1,24 @@
-"""What is found by comparing all recordings of a set: the same audio again, and several formats."""
+"""What is found in the samples of a recording, and by comparing all of a set: the same audio, several formats."""
 
 from array import array
 from collections.abc import Iterable, Iterator
 
 from espnet_diverse.audio.ark import CODED
 from espnet_diverse.audio.libsndfile import AudioInfo
+from espnet_diverse.audio.reading import AudioFile
+from espnet_diverse.audio.segments import Segment
 from espnet_diverse.data.faults import Fault
+from espnet_diverse.data.plausibility import CANCELLED, Finding, Measures, sound_findings
 from espnet_diverse.data.repetitions import same_digests
+
+
+def sound_faults(file: AudioFile, found: Measures, segment: Segment | None = None) -> Iterable[Finding]:
+    """What is implausible about the samples of a recording, or of a segment of it; `found` are their measures.
+
+    Raises:
+        DataError: The file is damaged.
+    """
+    return [Finding("silent", CANCELLED)] if file.channels_cancel(segment) else sound_findings(found)
 
 
 class SameAudio:

@@ -13,16 +13,15 @@ from math import nan
 from pathlib import Path
 from typing import NamedTuple
 
-from espnet_diverse.audio.ark import CODED, ark_entry
+from espnet_diverse.audio.ark import CODED
 from espnet_diverse.audio.features import features_shape, read_features
 from espnet_diverse.audio.libsndfile import AudioInfo
 from espnet_diverse.audio.reading import open_file
-from espnet_diverse.audio.riff import unread_bytes
 from espnet_diverse.audio.segments import segment_fault
 from espnet_diverse.data.faults import Fault, decisive, refuse
 from espnet_diverse.data.kaldi import DataTables, column, scan_tables
-from espnet_diverse.data.plausibility import CANCELLED, Limits, length_findings, measure, sound_findings, text_findings
-from espnet_diverse.data.recording_faults import Formats, SameAudio
+from espnet_diverse.data.plausibility import CANCELLED, Limits, length_findings, measure, text_findings
+from espnet_diverse.data.recording_faults import Formats, SameAudio, sound_faults
 from espnet_diverse.data.repetitions import DIGEST, alike, most_of
 from espnet_diverse.data.table_views import in_order, items_in_order, lacking
 from espnet_diverse.data.tables import entry_faults
@@ -147,17 +146,13 @@ def _hear(item: tuple[str, str], rate: int | None, decode: bool) -> _Heard:
     named = blake2b(os.fsencode(path), digest_size=DIGEST).digest()
     try:
         with open_file(Path(path)) as file:
-            lost = 0 if ark_entry(path) else unread_bytes(Path(path))
-            if lost:
-                what = f"{path}: its header leaves out {lost} bytes after the samples; write the header anew"
-                return _Heard(recording, file.info, [("audio", what)], named)
+            file.check_header()
             unread = _unread(file.info, rate) if rate is not None else ""
             findings = [("rate", f"{path}: {unread}")] if unread else []
             if not decode:
                 return _Heard(recording, file.info, findings, named)
             found = measure(file.blocks())
-            heard = [("silent", CANCELLED)] if file.channels_cancel() else sound_findings(found)
-            findings += [(kind, f"{path}: {what}") for kind, what in heard]
+            findings += [(kind, f"{path}: {what}") for kind, what in sound_faults(file, found)]
             return _Heard(recording, file.info, findings, found.digest)
     except DataError as error:
         return _unheard(item, error)

@@ -103,9 +103,8 @@ def causal_feature_attention(
     v, top = _with_one(v), s.cummax(-1).values
     before, state = top[..., :1], k.new_zeros(*k.shape[:2], k.size(-1), v.size(-1))
     parts = []
-    for start in range(0, k.size(2), _BLOCK):
-        part = slice(start, start + _BLOCK)
-        q_n, k_n, v_n, s_n, top_n = (x[:, :, part] for x in (q, k, v, s, top))
+    # `split`, because the gradient of each slice would be as long as the whole
+    for q_n, k_n, v_n, s_n, top_n in zip(*(x.split(_BLOCK, 2) for x in (q, k, v, s, top)), strict=True):
         later = ~causal(q_n.size(2), k.device)
         factors = (s_n.unsqueeze(-2) - top_n.unsqueeze(-1)).masked_fill(later, -torch.inf).exp()
         weights = q_n @ k_n.transpose(-2, -1) * factors

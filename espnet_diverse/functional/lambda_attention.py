@@ -89,10 +89,9 @@ def causal_lambda_attention(q: Tensor, k: Tensor, v: Tensor, valid: Tensor | Non
     tops = k.detach().masked_fill(~valid.unsqueeze(-1), torch.finfo(k.dtype).min / 2).cummax(-2).values
     before, z, state = tops[:, :, :1], torch.zeros_like(k[:, :, :1]), k.new_zeros(*k.shape[:2], k.size(3), v.size(3))
     parts = []
-    for start in range(0, k.size(2), _BLOCK):
-        part = slice(start, start + _BLOCK)
-        q_n, k_n, v_n, top = (x[:, :, part] for x in (q, k, v, tops))
-        seen = valid[..., part]
+    # `split`, because the gradient of each slice would be as long as the whole
+    blocks = (*(x.split(_BLOCK, 2) for x in (q, k, v, tops)), valid.split(_BLOCK, -1))
+    for q_n, k_n, v_n, top, seen in zip(*blocks, strict=True):
         terms = _exponentials(
             k_n.unsqueeze(-3), top, (causal(top.size(2), k.device) & seen.unsqueeze(-2)).unsqueeze(-1)
         )

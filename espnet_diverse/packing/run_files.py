@@ -7,8 +7,10 @@ from pathlib import Path
 
 from torch import nn
 
+from espnet_diverse.data.atomic_files import staged_directory
 from espnet_diverse.data.targets import mark_prepared
 from espnet_diverse.errors import UserError
+from espnet_diverse.foreign_config import named_files
 from espnet_diverse.training import checkpoint
 from espnet_diverse.training.config import save
 from espnet_diverse.vocabulary import Vocabulary
@@ -17,48 +19,53 @@ _VOCABULARY = ("tokens.txt", "tokens.yaml", "bpe.model", "tokenizer.json")
 
 
 def write_model(model: nn.Module, config: dict, model_dir: Path, weights: Path, command: str) -> None:
-    """Write the directory of a model with the mark of the command that makes it.
+    """Write the directory of a model with the mark of the command that makes it, completely or not at all.
+
+    It takes the place of one that the command has written before; hidden files in that one stay.
 
     Args:
         model: The model.
-        config: Its configuration, which is changed as by `copy_files`.
+        config: Its configuration, in which the names of files become those of the copies.
         model_dir: Directory of the run that it is made from.
-        weights: File to write the weights to, in the directory of the model, see `copy_files`.
+        weights: File to write the weights to, in the directory of the model, which `data.targets.check_prepared` has
+            let through.
         command: The command.
+
+    Raises:
+        DataError: The directory is the working directory, or another process is writing it.
+        ModelError: There is no room for the weights.
     """
-    copy_files(config, model_dir, weights.parent)
-    mark_prepared(weights.parent, command, later=[weights.name, "config.yaml"])  # first: after a kill it can run again
-    checkpoint.save(model.state_dict(), weights)
-    save(config, weights.parent / "config.yaml")
+    output_dir = weights.parent
+    with staged_directory(output_dir) as folder:
+        copy_files(config, model_dir, folder)
+        for section, key in named_files(config):
+            section[key] = str(output_dir.absolute() / section[key])
+        checkpoint.save(model.state_dict(), folder / weights.name)
+        save(config, folder / "config.yaml")
+        _copy_hidden(output_dir, folder)
+        mark_prepared(folder, command)
 
 
-def copy_files(config: dict, model_dir: Path, output_dir: Path) -> None:
-    """Copy the files that loading the model needs, and change `config` to the copies.
-
-    What `output_dir` has of another model is removed first: weights in the other format, say, would be taken for those
-    that are written now. Hidden files stay.
+def copy_files(config: dict, model_dir: Path, folder: Path) -> None:
+    """Copy the files that loading the model needs, and change their names in `config` to those in `folder`.
 
     Args:
         config: Configuration of the run, as `read_config` returns it.
         model_dir: Directory of the run.
-        output_dir: Directory of the copy, which `data.targets.check_prepared` has let through; it need not exist.
+        folder: Directory of the copy.
     """
-    output_dir.mkdir(parents=True, exist_ok=True)
-    for path in output_dir.glob("[!.]*"):
-        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
-    for folder in (model_dir, model_dir / "src_tokens"):
+    for place in (Path(), Path("src_tokens")):
         for name in _VOCABULARY:
-            if (folder / name).is_file():
-                _copy(folder / name, output_dir / folder.relative_to(model_dir) / name)
-    normalise = config.get("normalize_conf") or {}
-    for section, key in ((config, "bpemodel"), (config, "src_bpemodel"), (normalise, "stats_file")):
-        if section.get(key):
-            source = Path(section[key])
-            inside = source.resolve().is_relative_to(model_dir.resolve())
-            folder = "src_tokens" if key == "src_bpemodel" else ""  # both may have the name bpe.model
-            place = source.resolve().relative_to(model_dir.resolve()) if inside else Path(folder, source.name)
-            section[key] = str(_copy(source, output_dir.absolute() / place))
-    make_vocabularies(config, output_dir)
+            if (model_dir / place / name).is_file():
+                _copy(model_dir / place / name, folder / place / name)
+    for section, key in named_files(config):
+        source = Path(section[key])
+        inside = source.resolve().is_relative_to(model_dir.resolve())
+        beside = "src_tokens" if key == "src_bpemodel" else ""  # both may have the name bpe.model
+        place = source.resolve().relative_to(model_dir.resolve()) if inside else Path(beside, source.name)
+        _copy(source, folder / place)
+        section[key] = str(place)
+    make_vocabularies(config, folder)
 
 
 def make_vocabularies(config: Mapping, folder: Path) -> None:
@@ -76,7 +83,14 @@ def make_vocabularies(config: Mapping, folder: Path) -> None:
                 Vocabulary(str(config.get(f"{prefix}token_type")), list(map(str, tokens)), model).save(place)
 
 
-def _copy(source: Path, target: Path) -> Path:
+def _copy(source: Path, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(source, target)
-    return target
+
+
+def _copy_hidden(source: Path, target: Path) -> None:
+    for path in source.glob(".*"):
+        if path.is_dir() and not path.is_symlink():
+            shutil.copytree(path, target / path.name, symlinks=True)
+        else:
+            shutil.copy2(path, target / path.name, follow_symlinks=False)

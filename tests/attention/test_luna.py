@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 from references import luna as oracle
-from references.sizes import growth
 
 from espnet_diverse.attention import Stream, build_attention, build_core
 from espnet_diverse.attention.luna import FirstRows
@@ -184,11 +183,3 @@ STATIC = {"strategy": "static", "conditions": {"lang": ["ar"]}}
 def test_what_is_not_possible_is_named(options, text):
     with pytest.raises(ValueError, match=text):
         build(**options)
-
-
-@pytest.mark.parametrize("is_causal", [False, True])
-def test_time_and_memory_grow_linearly(is_causal):
-    """The mask of a decoder is there already, and does not count."""
-    module = build(causal=is_causal)
-    masks = {time: causal(time).unsqueeze(0) if is_causal else None for time in (512, 1024)}
-    assert max(growth(lambda time: module(*[inputs(1, time, 8)] * 3, masks[time]))) < 2.1

@@ -1,7 +1,8 @@
 import pytest
 
 from espnet_diverse.bin.main import main
-from espnet_diverse.data.kaldi import read_data_dir
+from espnet_diverse.data import kaldi
+from espnet_diverse.data.kaldi import read_data_dir, write_data_dir
 
 
 def test_back_translated_data_combines_with_other_data(tiny_translation, tmp_path, capsys):
@@ -33,6 +34,22 @@ def test_back_translated_data_combines_with_other_data(tiny_translation, tmp_pat
 
 def named(run, data_dir, output_dir):
     return ["--model_dir", str(run.model_dir), "--data_dir", str(data_dir), "--output_dir", str(output_dir)]
+
+
+def test_after_a_kill_it_can_be_run_again(tiny_translation, tmp_path, monkeypatch):
+    """One that came between the input of the model and the mark of the directory."""
+    (mono := tmp_path / "mono").mkdir()
+    (mono / "text").write_text("m1 abc\n")
+    argv = ["augment", "back", *named(tiny_translation, mono, tmp_path / "bt"), "--set", "beam_size=2"]
+
+    def write_and_be_killed(data, path):
+        write_data_dir(data, path)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(kaldi, "write_data_dir", write_and_be_killed)
+        assert main(argv) == 130
+    assert main([*argv, "--max_ratio", "99"]) == 0
 
 
 def test_sampling_is_seeded_and_is_not_beam_search(tiny_translation, tmp_path, capsys):

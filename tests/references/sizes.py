@@ -25,7 +25,8 @@ def growth(compute, time=512):
     """Factors by which a computation grows when the length doubles.
 
     Args:
-        compute: Function of the length; what it computes is counted.
+        compute: Function of the length that returns a tensor; what it computes is counted, and the backward pass from
+            its sum.
         time: The shorter length.
 
     Returns:
@@ -35,8 +36,8 @@ def growth(compute, time=512):
     counts = []
     for length in (time, 2 * time):
         steps = sdpa_kernel(SDPBackend.MATH)
-        with torch.no_grad(), steps, FlopCounterMode(display=False) as operations, _Elements() as elements:
-            compute(length)
+        with steps, FlopCounterMode(display=False) as operations, _Elements() as elements:
+            compute(length).sum().backward()
         counts.append((operations.get_total_flops(), sum(elements.counts), max(elements.counts)))
     return [long / short for short, long in zip(*counts, strict=True)]
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from references.espnet_twin import OPTIONS, SMALL
+from references.sizes import growth
 
 from espnet_diverse.attention import CORES, build_core
 from espnet_diverse.errors import ConfigError
@@ -108,6 +109,12 @@ def test_what_is_carried_does_not_grow(memory):
         _, carried = net.encode_segments(x, carried)
         sizes.add(sum(tensor.numel() for state in carried.values() for tensor in state))
     assert len(sizes) == 1 and len(carried) == (1 if memory.get("scope") == "shared" else 2)
+
+
+@each_case
+def test_time_and_memory_grow_linearly(memory):
+    net = encoder({"segment": 8} | memory)
+    assert max(growth(lambda time: net(torch.randn(1, time, 6), torch.tensor([time]))[0])) < 2.1
 
 
 @each_case
