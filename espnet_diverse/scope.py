@@ -32,6 +32,8 @@ class Scope:
         collect: Whether modules compute auxiliary losses and statistics. It is False in the default scope, so decoding
             does not compute them.
         statistics: Whether modules compute statistics, if `collect` is set.
+        token_count: What counts the tokens for losses that are means over tokens, where the batch of this pass is part
+            of a larger one; see `nets/processes.py`.
 
     Attributes:
         query_mask: Valid positions on the query side of cross-attention, (B, Tq) bool, or None (all valid). ESPnet's
@@ -44,8 +46,10 @@ class Scope:
         keep_attention: bool = False,
         collect: bool = True,
         statistics: bool = True,
+        token_count: "TokenCount | None" = None,
     ):
         self.conditions = dict(conditions or {})
+        self.token_count = token_count
         self.query_mask: Tensor | None = None
         self.keep_attention = keep_attention
         self.collect, self.statistics = collect, collect and statistics
@@ -146,6 +150,8 @@ class Scope:
 
 #: A function of the inputs of N modules, each (N, ...), that returns the mean over the modules of each named loss.
 Losses = Callable[..., Mapping[str, Tensor]]
+#: A function of the numbers of tokens () and sentences of a batch, as `nets.processes.token_count`.
+TokenCount = Callable[[Tensor, int], Tensor]
 
 
 def _mean(means: list[tuple[Tensor, int]]) -> Tensor:
@@ -171,6 +177,7 @@ def scope(
     keep_attention: bool = False,
     collect: bool = True,
     statistics: bool = True,
+    token_count: TokenCount | None = None,
 ) -> Iterator[Scope]:
     """Open a scope for one forward pass.
 
@@ -180,8 +187,9 @@ def scope(
         keep_attention: Whether attention modules keep their weights in `module.attn`.
         collect: Whether modules compute and add auxiliary losses and statistics.
         statistics: Whether they compute statistics, if `collect` is set.
+        token_count: What counts the tokens of a batch that is part of a larger one, see `Scope`.
     """
-    token = _CURRENT.set(Scope(conditions, keep_attention, collect, statistics))
+    token = _CURRENT.set(Scope(conditions, keep_attention, collect, statistics, token_count))
     try:
         yield _CURRENT.get()
     finally:

@@ -89,8 +89,8 @@ class Diverse:
         for condition in indices:
             kwargs.pop(f"{condition}_lengths", None)
         outer = current()
-        statistics = self._statistics_are_due()
-        with scope(outer.conditions | indices, outer.keep_attention, statistics=statistics) as shared:
+        due, count = self._statistics_are_due(), outer.token_count
+        with scope(outer.conditions | indices, outer.keep_attention, statistics=due, token_count=count) as shared:
             loss, stats, weight = super().forward(*args, **kwargs)  # type: ignore[misc]
         stats["loss_task"] = loss.detach()
         auxiliary = shared.losses()

@@ -1,7 +1,13 @@
-"""What a loss needs to know of the batches of other processes, where several train one model."""
+"""What a loss needs to know of the rest of its batch, which other processes have, or which is computed after it."""
 
 import torch
 from torch import Tensor, distributed
+
+from espnet_diverse.scope import current
+
+
+class OutOfMemoryElsewhereError(torch.OutOfMemoryError):
+    """Another process that trains the same model is out of memory, so that this one breaks off its batch too."""
 
 
 def token_count(tokens: Tensor, sentences: int) -> Tensor:
@@ -9,14 +15,40 @@ def token_count(tokens: Tensor, sentences: int) -> Tensor:
 
     In a single process it is `tokens`. ESPnet averages the losses of several processes with their numbers of sentences
     as weights; so that the average is the mean over the tokens of all processes, it is `sentences` times their mean
-    number of tokens in a sentence. All processes must call this together.
+    number of tokens in a sentence. All processes must call this together. The same holds for the parts of a batch that
+    are computed one after another; the open scope then has a function for it.
 
     Args:
         tokens: Number of tokens of the batch of this process, ().
         sentences: Number of sentences of this batch.
+
+    Raises:
+        OutOfMemoryElsewhereError: Another process is out of memory.
     """
+    if (count := current().token_count) is not None:
+        return count(tokens, sentences)
     if not (distributed.is_available() and distributed.is_initialized()):
         return tokens
-    totals = torch.stack([tokens.double(), tokens.new_tensor(sentences).double()])
-    distributed.all_reduce(totals)
+    totals = summed(torch.stack([tokens.double(), tokens.new_tensor(sentences).double()]))
     return (sentences * totals[0] / totals[1]).float()
+
+
+def summed(values: Tensor, failed: bool = False) -> Tensor:
+    """Return the sums of two values over all processes, which are told whether one of them is out of memory.
+
+    It is the only way in which the processes of a training exchange something from the beginning of a forward pass to
+    the end of the backward pass, ESPnet's averages and gradients aside. A process that is out of memory can therefore
+    take part in the next exchange of the others without knowing which one it is.
+
+    Args:
+        values: Two numbers of this process, (2,).
+        failed: Whether this process is out of memory.
+
+    Raises:
+        OutOfMemoryElsewhereError: Another process is out of memory, and this one is not.
+    """
+    totals = torch.cat([values.double(), values.new_tensor([failed], dtype=torch.float64)])
+    distributed.all_reduce(totals)
+    if totals[2] > 0 and not failed:
+        raise OutOfMemoryElsewhereError("another process is out of memory")
+    return totals[:2]

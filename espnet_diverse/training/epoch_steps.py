@@ -2,8 +2,8 @@
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 
-from espnet_diverse.errors import TrainingError
 from espnet_diverse.progress import progress
 from espnet_diverse.training.data_workers import Batch, Item, LoaderBatches
 from espnet_diverse.training.ranks import Ranks
@@ -12,28 +12,36 @@ from espnet_diverse.training.run_state import Names, Position, restore_generator
 _SHOWN = 5
 
 
+@dataclass
+class _Step:
+    """A batch, and what became of it."""
+
+    utterances: list[str]
+    batch: Batch
+    is_done: bool = False
+    is_halved: bool = False
+
+
 class Steps:
     """Shows progress, and calls a function after each step of ESPnet's loop.
 
-    The loop may be entered again after an exception: it goes on with the parts of a batch that `halve` has made, and
-    then with the next batch.
+    The loop may be entered again after an exception: it then goes on with the first batch of the update that it was in.
 
     Args:
         iterator: The batches of the epoch, with the names of their utterances.
         name: What progress is shown as.
-        after_step: Called when a step is done, before the next batch is read.
+        after_step: Called when a step is done for the first time, before the next batch is read.
         position: Where the epoch goes on; None for its beginning.
         ranks: The processes that share the batches; by default one.
         go_on: Called with `position` once the batches that are done are skipped, before the first step; not called if
             the epoch begins anew because its batches are others.
+        accum_grad: Number of batches of an update.
 
     Attributes:
         position: Where the epoch goes on; None for its beginning, also where its batches turned out to be others.
         done: Number of batches that are done.
         names: Digest of the names of their utterances.
-        last: Names of the utterances of the last step.
         since: Number of steps since the loop was entered.
-        whole: Whether no part of a batch is left.
     """
 
     def __init__(
@@ -44,16 +52,14 @@ class Steps:
         position: Position | None = None,
         ranks: Ranks | None = None,
         go_on: Callable[[Position], None] = lambda position: None,
+        accum_grad: int = 1,
     ):
         self.iterator, self.name, self.after_step, self.position = iterator, name, after_step, position
-        self.ranks, self.go_on = ranks or Ranks(), go_on
-        self.done, self.names = 0, self._no_names()
-        self.last: list[str] = []
-        self._batch: Batch = {}
+        self.ranks, self.go_on, self.accum_grad = ranks or Ranks(), go_on, accum_grad
+        self.done, self.names, self.since = 0, self._no_names(), 0
         self._source: Iterator[Item] | None = None
-        self._parts: list[Item] = []
-        self._is_part = False
-        self.since = 0
+        self._update: list[_Step] = []  # the steps of the update that were begun
+        self._again: list[_Step] = []  # those that come again
 
     def __len__(self) -> int:
         return len(self.iterator)  # type: ignore[arg-type]
@@ -64,48 +70,57 @@ class Steps:
         return len(self.iterator) if hasattr(self.iterator, "__len__") else None
 
     @property
-    def whole(self) -> bool:
-        """Whether no part of a batch is left."""
-        return not self._parts
+    def last(self) -> list[str]:
+        """Names of the utterances of the last step."""
+        return self._update[-1].utterances
+
+    @property
+    def begun(self) -> int:
+        """Number of steps of the update that were begun since the loop was entered."""
+        return len(self._update)
+
+    @property
+    def is_halved(self) -> bool:
+        """Whether the batch of the last step is computed in halves."""
+        return self._update[-1].is_halved
 
     def __iter__(self) -> Iterator[Item]:
         if self._source is None:
             self._source = iter(progress(self._batches(), self.name, self.total, "step"))
+        self._again, self._update = self._update + self._again, []
         self.since = 0
-        utterances = self.last  # of the batch that was halved
-        while True:
-            self._is_part = bool(self._parts)
-            if self._is_part:
-                self.last, self._batch = self._parts.pop(0)
-            else:
-                item = next(self._source, None)
-                if item is None:
-                    return
-                self.last, self._batch = item
-                utterances = self.last
-            yield self.last, dict(self._batch)
+        while (step := self._next()) is not None:
+            if self.since % self.accum_grad == 0:
+                self._update = []
+            self._update.append(step)
+            yield step.utterances, dict(step.batch)
             self.since += 1
-            if self.whole:
+            if not step.is_done:
+                step.is_done = True
                 self.done += 1
-                self.names.add(utterances)
-            self.after_step()
+                self.names.add(step.utterances)
+                self.after_step()
 
-    def halve(self, reason: str) -> None:
-        """Divide the batch of the last step in two.
+    def _next(self) -> _Step | None:
+        if self._again:
+            return self._again.pop(0)
+        item = next(self._source, None)  # type: ignore[arg-type]
+        return item if item is None else _Step(*item)
 
-        Raises:
-            TrainingError: It is half of a batch already, or a single utterance.
-        """
-        lengths = _lengths(self._batch)
-        number = len(self.last)
-        what = f"{reason} with {named(self.last)}, of lengths {lengths}"
-        if self._is_part or number == 1:
-            halved = " although the batch was halved" if self._is_part else ""
-            raise TrainingError(f"{what}{halved}; lower batch_bins or batch_size, or leave out long utterances")
-        logging.warning("%s; they are tried in two halves", what)
-        middle = (number + 1) // 2
-        for part in (slice(0, middle), slice(middle, None)):
-            self._parts.append((self.last[part], {key: value[part] for key, value in self._batch.items()}))
+    def described(self, what: str) -> str:
+        """A message about the batch of the last step, with its utterances and lengths."""
+        return f"{what} with {named(self.last)}, of lengths {_lengths(self._update[-1].batch)}"
+
+    def why_not_halved(self) -> str:
+        """Why the batch of the last step cannot be halved, and what to do, for a message; "" if it can."""
+        if not self.is_halved and len(self.last) > 1:
+            return ""
+        halved = " although the batch was halved" if self.is_halved else ""
+        return f"{halved}; lower batch_bins or batch_size, or leave out long utterances"
+
+    def halve(self) -> None:
+        """Let the batch of the last step be computed in halves, when the loop is entered again."""
+        self._update[-1].is_halved = True
 
     def _batches(self) -> Iterator[Item]:
         batches = LoaderBatches(self.iterator, self.name)

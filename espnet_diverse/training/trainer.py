@@ -23,6 +23,7 @@ from espnet_diverse.training.epoch_steps import Steps, named
 from espnet_diverse.training.epoch_table import EpochTable
 from espnet_diverse.training.length_check import ShapeFile, check_lengths, shape_files
 from espnet_diverse.training.non_finite import NonFiniteBatches
+from espnet_diverse.training.out_of_memory import SecondTries
 from espnet_diverse.training.parameter_sample import ParameterSample
 from espnet_diverse.training.precision import compile_layers, mixed_precision
 from espnet_diverse.training.ranks import Ranks
@@ -166,8 +167,7 @@ class Trainer(espnet_trainer.Trainer):
         if session.state:
             session.state.scaler = parts["scaler"]
             position = session.state.take_position(epoch)
-        for optimizer in optimizers:
-            optimizer.zero_grad()  # of batches that made no update at the end of the epoch before
+        _clear(optimizers)  # of batches that made no update at the end of the epoch before
         folder = session.state and session.state.output_dir
         bad = NonFiniteBatches(model, reporter, options.accum_grad, folder, session.ranks)
         sample = ParameterSample(model) if epoch == 1 and not position else None  # later a schedule may be at 0
@@ -180,12 +180,12 @@ class Trainer(espnet_trainer.Trainer):
             restore_statistics(reporter, position.statistics)
             session.saved = position.batches
 
-        steps = Steps(iterator, name, after_step, position, session.ranks, go_on)
+        steps = Steps(iterator, name, after_step, position, session.ranks, go_on, options.accum_grad)
         loop = partial(super().train_one_epoch, model=model, iterator=steps, reporter=reporter, options=options)
         with fast_on_cpu(model):
-            loop = partial(loop, optimizers=optimizers, **parts)
-            idle = _in_halves(loop, steps, reporter, optimizers) if session.ranks.alone else loop()
-        idle = idle and not (steps.position and steps.position.updated and steps.done >= steps.position.batches)
+            tries = SecondTries(model, steps, reporter, session.ranks)
+            idle = tries.run(partial(loop, optimizers=optimizers, **parts), partial(_clear, optimizers))
+        idle = idle and not _updated(reporter)  # before an interruption of the loop, or of the run
         if idle:
             raise TrainingError(f"epoch {epoch}: no update was made; {_why_idle(steps, bad, options.accum_grad)}")
         check_finite(model, epoch)
@@ -254,15 +254,14 @@ def _ended(options: Options, reporter: Reporter) -> str:
 
 
 def _position(steps: Steps, reporter: SubReporter) -> Position:
-    updated = any(np.isfinite(norm.value) for norm in reporter.stats.get("grad_norm", ()))
     names, generators = steps.ranks.total(steps.names.value), steps.ranks.gathered(generator_states())
-    return Position(reporter.get_epoch(), steps.done, names, updated, statistics_of(reporter), generators)
+    return Position(reporter.get_epoch(), steps.done, names, _updated(reporter), statistics_of(reporter), generators)
 
 
 def _after_step(steps: Steps, bad: NonFiniteBatches, session: Session, reporter: SubReporter, options: Options) -> None:
     """Check the last step of training, and save within the epoch if it is time."""
     bad.check(steps)
-    between_updates = steps.whole and steps.since % options.accum_grad == 0
+    between_updates = steps.since % options.accum_grad == 0
     if not session.state or not between_updates:
         return
     stop = session.asked_to_stop()
@@ -270,17 +269,15 @@ def _after_step(steps: Steps, bad: NonFiniteBatches, session: Session, reporter:
         session.save(_position(steps, reporter), stop)
 
 
-def _in_halves(loop, steps: Steps, reporter: SubReporter, optimizers) -> bool:
-    """Run the loop of an epoch; a batch for which the memory of the GPU is too small is tried in two halves."""
-    while True:
-        try:
-            return loop()
-        except torch.OutOfMemoryError as error:
-            steps.halve(f"the GPU is out of memory ({str(error).splitlines()[0]})")
-        for optimizer in optimizers:
-            optimizer.zero_grad()
-        torch.cuda.empty_cache()
-        reporter.next()  # the step that was begun
+def _clear(optimizers: Sequence) -> None:
+    """Clear the gradients."""
+    for optimizer in optimizers:
+        optimizer.zero_grad()
+
+
+def _updated(reporter: SubReporter) -> bool:
+    """Whether an update was made in the epoch."""
+    return any(np.isfinite(norm.value) for norm in reporter.stats.get("grad_norm", ()))
 
 
 def _why_idle(steps: Steps, bad: NonFiniteBatches, accum_grad: int) -> str:

@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import distributed
 
-from espnet_diverse.nets.processes import token_count
+from espnet_diverse.nets.processes import OutOfMemoryElsewhereError, summed, token_count
+from espnet_diverse.scope import scope
 
 
 def test_alone_it_is_the_number_of_tokens():
@@ -18,7 +19,7 @@ def test_losses_averaged_by_sentences_are_a_mean_over_all_tokens(monkeypatch, mi
 
     def share(this, that):
         def all_reduce(totals):
-            totals += torch.tensor([*map(float, that)], dtype=totals.dtype)
+            totals += torch.tensor([*map(float, that), 0.0], dtype=totals.dtype)
 
         monkeypatch.setattr(distributed, "is_initialized", lambda: True)
         monkeypatch.setattr(distributed, "all_reduce", all_reduce)
@@ -27,3 +28,18 @@ def test_losses_averaged_by_sentences_are_a_mean_over_all_tokens(monkeypatch, mi
     s, t, sentences = 10.0, 4.0, mine[1] + other[1]
     average = mine[1] / sentences * s / share(mine, other) + other[1] / sentences * t / share(other, mine)
     torch.testing.assert_close(average, torch.tensor((s + t) / (mine[0] + other[0])))
+
+
+def test_a_process_out_of_memory_is_told_to_all_others(monkeypatch):
+    def all_reduce(totals):
+        totals += torch.tensor([1.0, 2.0, 1.0], dtype=totals.dtype)
+
+    monkeypatch.setattr(distributed, "all_reduce", all_reduce)
+    with pytest.raises(OutOfMemoryElsewhereError, match="another process is out of memory"):
+        summed(torch.tensor([3.0, 4.0]))
+    assert summed(torch.tensor([3.0, 4.0]), failed=True).tolist() == [4.0, 6.0]
+
+
+def test_an_open_scope_counts_for_the_parts_of_a_batch():
+    with scope(token_count=lambda tokens, sentences: 10 * tokens + sentences):
+        assert token_count(torch.tensor(7), 2) == 72

@@ -1,9 +1,8 @@
-"""The batches of an epoch: from any place, and in halves."""
+"""The batches of an epoch: from any place, and again after an update that was interrupted."""
 
 import pytest
 import torch
 
-from espnet_diverse.errors import TrainingError
 from espnet_diverse.training.epoch_steps import Steps, named
 from espnet_diverse.training.run_state import Position, generator_states
 
@@ -29,15 +28,21 @@ def test_steps_are_counted_when_they_are_done(capfd):
     assert steps.total == len(steps) == 5 and "train: 5/5 steps" in capfd.readouterr().err
 
 
-def test_steps_since_the_loop_was_entered_are_counted():
+def test_the_batches_of_an_interrupted_update_come_again_and_are_counted_once():
     """ESPnet's loop counts its batches from 1 whenever it begins, and makes an update by that number."""
     seen = []
-    steps = Steps(batches(), "train", lambda: seen.append((steps.done, steps.since)))
+    steps = Steps(batches(), "train", lambda: seen.append((steps.done, steps.since)), accum_grad=2)
     loop = iter(steps)
-    for _ in range(3):  # of which two are done
+    for _ in range(4):  # of which three are done
         next(loop)
-    list(steps)
-    assert seen == [(1, 1), (2, 2), (3, 1), (4, 2)]
+    assert (steps.begun, steps.last[0]) == (2, "u30")
+    loop = iter(steps)
+    assert next(loop)[0][0] == "u20" and steps.begun == 1  # is interrupted, too
+    assert [utterances[0] for utterances, _ in steps] == ["u20", "u30", "u40"]
+    assert seen == [(1, 1), (2, 2), (3, 3), (4, 2), (5, 3)]
+    straight = steps_of(batches())
+    list(straight)
+    assert steps.done == 5 and steps.names.value == straight.names.value
 
 
 def test_an_epoch_goes_on_after_what_is_done():
@@ -48,8 +53,9 @@ def test_an_epoch_goes_on_after_what_is_done():
     assert position.batches == 2  # the third step is not done
     restored = []
     again = steps_of(batches(), position, restored.append)
-    assert next(iter(again))[0][0] == "u20" and restored == [position]  # before the first step
-    assert [utterances[0] for utterances, _ in again] == ["u30", "u40"] and again.position is position
+    loop = iter(again)
+    assert next(loop)[0][0] == "u20" and restored == [position]  # before the first step
+    assert [utterances[0] for utterances, _ in loop] == ["u30", "u40"] and again.position is position
     assert restored == [position]
 
 
@@ -63,36 +69,17 @@ def test_other_batches_begin_anew(caplog):
     assert "its batches are not those of before; all of the epoch is trained again" in caplog.text
 
 
-def test_a_batch_is_done_when_both_halves_are():
-    steps = steps_of(batches(2, 5))
-    loop = iter(steps)
-    next(loop)
-    steps.halve("full")
-    assert not steps.whole
-    again, found = iter(steps), []
-    for utterances, batch in again:
-        found.append((utterances, batch["x"].tolist(), batch["x_lengths"].tolist(), steps.done))
-    assert [(len(u), x[0][0], lengths, done) for u, x, lengths, done in found] == [
-        (3, 0, [0, 1, 2], 0),
-        (2, 0, [3, 4], 0),
-        (5, 1, [0, 1, 2, 3, 4], 1),
-    ]
-    straight = steps_of(batches(2, 5))
-    list(straight)
-    assert steps.done == 2 and steps.names.value == straight.names.value
-
-
-def test_half_a_batch_and_one_utterance_are_not_halved():
-    steps = steps_of(batches(1, 1))
-    next(iter(steps))
-    with pytest.raises(TrainingError, match=r"^full with utterances u00, of lengths x 0; lower batch_bins or batch_si"):
-        steps.halve("full")
+def test_a_batch_is_halved_once_and_not_if_it_is_one_utterance():
     steps = steps_of(batches(1))
     next(iter(steps))
-    steps.halve("full")
+    assert not steps.is_halved and steps.why_not_halved() == ""
+    assert steps.described("full") == "full with utterances u00 u01 u02 u03, of lengths x 0 1 2 3"
+    steps.halve()
     next(iter(steps))
-    with pytest.raises(TrainingError, match="of lengths x 0 1 although the batch was halved; lower batch_bins"):
-        steps.halve("full")
+    assert steps.is_halved and steps.why_not_halved().startswith(" although the batch was halved; lower batch_bins")
+    steps = steps_of(batches(1, 1))
+    next(iter(steps))
+    assert steps.why_not_halved().startswith("; lower batch_bins or batch_size, or leave out long utt")
 
 
 def test_errors_of_the_data_stay_what_they_are():

@@ -8,19 +8,14 @@ import time
 import pytest
 import soundfile
 import torch
-from references.train_command import train
+from references.train_command import NOISELESS, train
 
 from espnet_diverse.training import checkpoint, non_finite
 from espnet_diverse.training.non_finite import NonFiniteBatches
 
 pytestmark = pytest.mark.usefixtures("forks")
 TWO = ["batch_size=2", "accum_grad=2", "save_interval_steps=2", "keep_nbest_models=1"]  # epochs of 6 batches
-EXACT = [  # without noise, losses per token: the gradient of several processes is that of one
-    *(*TWO, "optim=sgd", "optim_conf={lr: 0.1}", "model_conf.length_normalized_loss=true"),
-    *("encoder_conf.dropout_rate=0", "encoder_conf.positional_dropout_rate=0", "encoder_conf.attention.noise_std=0"),
-    *("decoder_conf.dropout_rate=0", "decoder_conf.positional_dropout_rate=0", "decoder_conf.attention.noise_std=0"),
-    "decoder_conf.cross_attention.noise_std=0",
-]
+EXACT = [*TWO, *NOISELESS]
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,137 @@
+"""The loss of a batch, and its gradient, computed in two halves: for a batch that does not fit into memory as a whole.
+
+Losses are means, over sentences or over tokens, which halves have other numbers of. A first pass without gradients
+therefore counts the tokens and the weight of each half; a second one computes the gradients, which are those of the
+whole batch to rounding, as far as a sentence does not depend on the others of its batch, as with batch normalisation.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from espnet_diverse.nets.models import Diverse
+from espnet_diverse.nets.processes import summed
+from espnet_diverse.scope import scope
+
+Output = tuple[Tensor, dict[str, Tensor | None], Tensor]
+"""What a model of ESPnet returns: loss (1,), statistics, and weight (1,), which is its number of sentences or tokens"""
+
+
+def in_halves(model: nn.Module, forward: Callable[..., Output], batch: Mapping[str, Any], alone: bool) -> Output:
+    """Compute loss, statistics and weight of a batch as `forward` would, and its gradients in the same pass.
+
+    Args:
+        model: The model.
+        forward: Its forward pass.
+        batch: Tensors, and lists, with an entry for each of B sentences. A single sentence is one part.
+        alone: Whether a single process trains the model; several must all call this for their shares of a batch.
+
+    Returns:
+        The loss (1,), whose backward pass takes no memory, as it only hands on the gradients of all parameters.
+    """
+    parts, counts, measuring = _halves(batch), _TokenCounts(), _measuring(model)
+    weights = []
+    with torch.no_grad(), scope(token_count=counts):
+        for part in parts:
+            counts.begin()
+            weights.append(forward(**part)[2].sum())
+            measuring()
+    torch.clear_autocast_cache()  # weights that were cast without a gradient
+    counts.add_up(alone)
+    total = torch.stack(weights).sum()
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    losses: list[Tensor] = []
+    stats: list[Mapping[str, Tensor | None]] = []
+    gradients: list[Tensor | None] = [None] * len(parameters)
+    for part, weight in zip(parts, weights, strict=True):
+        counts.begin()
+        if losses:
+            measuring()  # for the same statistics as of the part before
+        with scope(token_count=counts):
+            loss, of_part, _ = forward(**part)
+        share = (loss * (weight / total)).sum()
+        losses.append(share.detach())
+        stats.append(of_part)
+        with torch.autocast(share.device.type, enabled=False):  # as in any backward pass
+            found = torch.autograd.grad(share, parameters, allow_unused=True)
+        del loss, share
+        torch.clear_autocast_cache()
+        gradients = [_sum(old, new) for old, new in zip(gradients, found, strict=True)]
+    known = {p: gradient for p, gradient in zip(parameters, gradients, strict=True) if gradient is not None}
+    loss = _KnownGradients.apply(torch.stack(losses).sum()[None], list(known.values()), *known)
+    # As of a whole batch, the loss that is reported is the one that ESPnet divides by accum_grad in place.
+    return loss, _means(stats, weights) | {"loss": loss.detach()}, total[None]
+
+
+class _KnownGradients(torch.autograd.Function):
+    """A loss whose gradients of the parameters are known."""
+
+    @staticmethod
+    def forward(ctx, loss: Tensor, gradients: list[Tensor], *_parameters: Tensor) -> Tensor:
+        ctx.gradients = gradients
+        return loss.clone()
+
+    @staticmethod
+    def backward(ctx, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        return None, None, *(each * gradient.sum() for each in ctx.gradients)
+
+
+class _TokenCounts:
+    """The tokens of a batch for the losses of its parts: noted in a first pass, and then given out; see `scope`."""
+
+    def __init__(self):
+        self._noted: list[list[Tensor]] = []
+        self._sums: list[Tensor] | None = None
+        self._next = 0
+
+    def begin(self) -> None:
+        """Begin the next part."""
+        self._noted.append([])
+        self._next = 0
+
+    def __call__(self, tokens: Tensor, sentences: int) -> Tensor:
+        """As `nets.processes.token_count`: note the numbers of a part, or return its share of the whole batch, ()."""
+        if self._sums is None:
+            self._noted[-1].append(torch.stack([tokens.double(), tokens.new_tensor(sentences).double()]))
+            return tokens
+        all_tokens, all_sentences = self._sums[self._next]
+        self._next += 1
+        return (sentences * all_tokens / all_sentences).float()
+
+    def add_up(self, alone: bool) -> None:
+        """Add up what was noted of all parts, in all processes if there are several."""
+        sums = [torch.stack(each).sum(dim=0) for each in zip(*self._noted, strict=True)]
+        self._sums = sums if alone else [summed(each) for each in sums]
+
+
+def _halves(batch: Mapping[str, Any]) -> list[dict[str, Any]]:
+    number = len(next(iter(batch.values())))
+    middle = (number + 1) // 2
+    slices = [slice(0, middle), slice(middle, None)] if number > 1 else [slice(None)]
+    return [{key: value[part] for key, value in batch.items()} for part in slices]
+
+
+def _measuring(model: nn.Module) -> Callable[[], None]:
+    """What sets back when a model measures statistics: several passes count as one, in all processes."""
+    if not isinstance(model, Diverse):
+        return lambda: None
+    state = model.measuring_state()
+    return lambda: model.load_measuring_state(state)
+
+
+def _sum(old: Tensor | None, new: Tensor | None) -> Tensor | None:
+    """Sum of two gradients, either of which may be missing; not in place: that of two parameters may be one tensor."""
+    return new if old is None else old if new is None else old + new
+
+
+def _means(stats: Sequence[Mapping[str, Tensor | None]], weights: Sequence[Tensor]) -> dict[str, Tensor | None]:
+    """Mean of each statistic over the parts that have it, with the weights of the parts."""
+    merged: dict[str, Tensor | None] = {}
+    for name in dict.fromkeys(name for each in stats for name in each):
+        pairs = zip((each.get(name) for each in stats), weights, strict=True)
+        found = [(value, weight) for value, weight in pairs if value is not None]
+        sums = sum(value * weight for value, weight in found), sum(weight for _, weight in found)
+        merged[name] = sums[0] / sums[1] if found else None
+    return merged
