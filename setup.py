@@ -65,6 +65,7 @@ setup(
         "soundfile>=0.13",
         "soxr>=0.5",
         "humanfriendly>=10.0",
+        # ESPnet 202511 pins 0.2.0, which crashes on crafted models; `foreign_sentencepiece` refuses those.
         "sentencepiece>=0.2",
         "safetensors>=0.5",
         "kaldiio>=2.18",
