@@ -16,13 +16,14 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
-import sentencepiece
 import yaml
+from sentencepiece import SentencePieceProcessor
 
 from espnet_diverse.data.atomic_files import check_no_file
 from espnet_diverse.data.characters import clean_text
-from espnet_diverse.errors import ConfigError, DataError
-from espnet_diverse.foreign_yaml import parse_yaml
+from espnet_diverse.errors import ConfigError, DataError, ModelError
+from espnet_diverse.foreign_sentencepiece import read_model
+from espnet_diverse.foreign_yaml import read_yaml, shortened
 from espnet_diverse.pretrained_tokenizer import FILE, PretrainedTokenizer, read_tokenizer
 from espnet_diverse.sentencepiece_training import INPUT_SENTENCE_SIZE, train_model
 
@@ -31,6 +32,8 @@ TYPES = ("char", "bpe", "unigram", "bert")
 MODEL_FILES = {"bpe": "bpe.model", "unigram": "bpe.model", "bert": FILE}
 """File of the tokenizer for each type; `char` has none."""
 _ESPNET_TYPES = {"char": "char", "bpe": "bpe", "unigram": "bpe", "bert": "hugging_face"}
+_MOST_BYTES, _MOST_TOKENS = 1 << 26, 300_000
+_MAKE = "make it with espnet-diverse tokens"
 _STAGING = ".tokens"  # beginning of the name of the folder in which `save` makes a vocabulary
 
 
@@ -213,12 +216,14 @@ class Vocabulary:
         """
         directory = Path(directory)
         try:
-            description = parse_yaml(_read(directory / "tokens.yaml"), "tokens.yaml")
-            type = description.get("algorithm") if isinstance(description, dict) else None
+            _read(directory / "tokens.yaml")  # names the command that makes a missing one, which `read_yaml` does not
+            type = read_yaml(directory / "tokens.yaml", "tokens.yaml", _MAKE).get("algorithm")
             check_type(type)
-            tokens = _read(directory / "tokens.txt").decode("utf-8").removesuffix("\n").split("\n")
+            tokens = _read(directory / "tokens.txt").decode("utf-8").removesuffix("\n").split("\n", _MOST_TOKENS)
+            if len(tokens) > _MOST_TOKENS:
+                raise DataError(f"tokens.txt has more than {_MOST_TOKENS} lines; {_MAKE}")
             return cls(type, tokens, None if type == "char" else _read(directory / MODEL_FILES[type]))
-        except (UnicodeDecodeError, ConfigError, DataError) as error:
+        except (UnicodeDecodeError, ConfigError, DataError, ModelError) as error:
             raise DataError(f"vocabulary {directory}: {' '.join(str(error).split())}") from error
 
 
@@ -229,7 +234,7 @@ def check_type(type: str) -> None:
         ConfigError: It is unknown.
     """
     if type not in TYPES:
-        raise ConfigError(f"unknown vocabulary type {type!r}; choose one of {', '.join(TYPES)}")
+        raise ConfigError(f"unknown vocabulary type {shortened(repr(type))}; choose one of {', '.join(TYPES)}")
 
 
 def check_target(directory: Path) -> None:
@@ -251,12 +256,12 @@ def check_target(directory: Path) -> None:
 def _check_tokens(tokens: tuple[str, ...]) -> None:
     if len(tokens) < 3 or tokens[:2] != (BLANK, UNKNOWN) or tokens[-1] != SENTENCE:
         raise DataError(f"the token list must begin with {BLANK} and {UNKNOWN} and end with {SENTENCE}")
-    twice = [token for token, count in Counter(tokens).items() if count > 1]
+    twice = [shortened(repr(token)) for token, count in Counter(tokens).items() if count > 1]
     if twice:
-        raise DataError(f"token {twice[0]!r} is in the token list more than once; remove it from the training text")
-    unsafe = [token for token in tokens if not token or token != token.strip()]
+        raise DataError(f"token {twice[0]} is in the token list more than once; remove it from the training text")
+    unsafe = [shortened(repr(token)) for token in tokens if not token or token != token.strip()]
     if unsafe:
-        raise DataError(f"token {unsafe[0]!r} is empty or has white space at an end, which ESPnet would strip")
+        raise DataError(f"token {unsafe[0]} is empty or has white space at an end, which ESPnet would strip")
 
 
 def _characters(lines: Iterable[str], vocab_size: int | None) -> list[str]:
@@ -269,18 +274,11 @@ def _characters(lines: Iterable[str], vocab_size: int | None) -> list[str]:
     return [BLANK, UNKNOWN, *(SPACE if character == " " else character for character, _ in ordered), SENTENCE]
 
 
-def _load_model(type: str, model: bytes | None) -> sentencepiece.SentencePieceProcessor | PretrainedTokenizer:
-    if type == "bert":
-        return PretrainedTokenizer(model)
-    try:
-        if model:
-            return sentencepiece.SentencePieceProcessor(model_proto=model)
-    except RuntimeError:
-        pass
-    raise DataError("bpe.model is not a sentencepiece model; make the vocabulary again")
+def _load_model(type: str, model: bytes | None) -> SentencePieceProcessor | PretrainedTokenizer:
+    return PretrainedTokenizer(model) if type == "bert" else read_model(model or b"")
 
 
-def _tokens_of_model(processor: sentencepiece.SentencePieceProcessor | PretrainedTokenizer) -> tuple[str, ...]:
+def _tokens_of_model(processor: SentencePieceProcessor | PretrainedTokenizer) -> tuple[str, ...]:
     if isinstance(processor, PretrainedTokenizer):
         return (BLANK, UNKNOWN, *processor.tokens, SENTENCE)
     indices = range(processor.get_piece_size())
@@ -290,6 +288,10 @@ def _tokens_of_model(processor: sentencepiece.SentencePieceProcessor | Pretraine
 
 def _read(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        with path.open("rb") as file:
+            content = file.read(_MOST_BYTES + 1)
     except OSError as error:
-        raise DataError(f"{path.name} cannot be read ({error.strerror}); make it with espnet-diverse tokens") from error
+        raise DataError(f"{path.name} cannot be read ({error.strerror}); {_MAKE}") from error
+    if len(content) > _MOST_BYTES:
+        raise DataError(f"{path.name} has more than {_MOST_BYTES} bytes; {_MAKE}")
+    return content

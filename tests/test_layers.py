@@ -20,7 +20,7 @@ BESIDE = [
     {"errors", "conditions"},
     {"allocator", "machine", "option_checks", "progress", "onnx_runtime", "pretrained_tokenizer"}
     | {"sentencepiece_training", "foreign_yaml", "hub"},
-    {"foreign_config"},
+    {"foreign_config", "foreign_sentencepiece"},
     {"audio"},
     {"data"},
     {"vocabulary", "corpora", "stage_cache"},

@@ -4,6 +4,7 @@ import random
 import sys
 import tracemalloc
 import unicodedata
+from itertools import pairwise
 
 import pytest
 import sentencepiece
@@ -212,6 +213,15 @@ def replace(path, old, new):
     path.write_bytes(path.read_bytes().replace(old, new))
 
 
+def replace_by_link(path, target):
+    path.unlink()
+    path.symlink_to(target)
+
+
+BOMB = "".join(f"{new}: &{new} [{', '.join([f'*{old}'] * 9)}]\n" for old, new in pairwise("abcdefghi"))
+BOMB = f"a: &a [x]\n{BOMB}algorithm: *i\n"
+
+
 @pytest.mark.parametrize(
     "damage, message",
     [
@@ -228,8 +238,20 @@ def replace(path, old, new):
         (lambda d: replace(d / "tokens.txt", b"\n<sos", "\nx\xa0\n<sos".encode()), r"token 'x\\xa0' is empty or has"),
         (lambda d: replace(d / "tokens.txt", b"\n<sos", b"\n\xff\n<sos"), "utf-8.*can't decode byte 0xff"),
         (lambda d: replace(d / "tokens.yaml", b"algorithm: bpe", b"algorithm: word"), "unknown vocabulary type 'word'"),
-        (lambda d: (d / "tokens.yaml").write_bytes(b"- 1"), "unknown vocabulary type None"),
-        (lambda d: (d / "tokens.yaml").write_bytes(b"a: [\nb"), r"tokens.yaml is not valid YAML \(.* in line 2\)"),
+        (lambda d: (d / "tokens.yaml").write_bytes(b"- 1"), "tokens.yaml contains a list, not a mapping; make it with"),
+        (lambda d: (d / "tokens.yaml").write_bytes(b"a: 1"), "unknown vocabulary type None"),
+        (lambda d: (d / "tokens.yaml").write_text(BOMB), "tokens.yaml is not valid YAML .*more than 200000 values"),
+        (
+            lambda d: (d / "tokens.yaml").write_text("algorithm: " + "x" * 10**5),
+            r"unknown vocabulary type 'x{196}\.\.\.",
+        ),
+        (
+            lambda d: (d / "tokens.yaml").write_bytes(b"a: 1" + b":1" * 10**5),
+            "is not valid YAML .*a number of 200001 dig",
+        ),
+        (lambda d: (d / "tokens.txt").write_bytes(b"a\n" * 400_000), "tokens.txt has more than 300000 lines"),
+        (lambda d: replace_by_link(d / "tokens.txt", "/dev/zero"), "tokens.txt has more than 67108864 bytes"),
+        (lambda d: (d / "tokens.yaml").write_bytes(b"a: [\nb"), r"tokens.yaml is not valid YAML \(.* in line 3\)"),
         (lambda d: (d / "tokens.yaml").write_bytes(b"a: 2020-99-99"), "is not valid YAML .*month must be in 1..12"),
         (lambda d: (d / "tokens.yaml").write_bytes(b"a: !!bool x"), "is not valid YAML .*value does not fit its tag"),
         (lambda d: (d / "tokens.yaml").write_bytes(b"[" * 5000), r"tokens.yaml is not valid YAML \("),

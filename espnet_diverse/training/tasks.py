@@ -17,6 +17,7 @@ from torch import nn
 from espnet_diverse.conditions import CONDITIONS
 from espnet_diverse.errors import ConfigError, ModelError
 from espnet_diverse.foreign_config import check_config, named_files
+from espnet_diverse.foreign_sentencepiece import check_file
 from espnet_diverse.nets.bert import BertFrontend
 from espnet_diverse.nets.models import DiverseSTModel
 from espnet_diverse.nets.size_limits import bounded_by
@@ -269,6 +270,9 @@ def read_config(config_file: Path) -> dict:
     config = with_present_names(config, str(config_file))
     for section, key in named_files(config):
         section[key] = str(_located(section[key], key, config_file))
+    for prefix in ("", "src_"):  # ESPnet opens these files itself
+        if config.get(f"{prefix}token_type") == "bpe" and config.get(f"{prefix}bpemodel"):
+            check_file(Path(config[f"{prefix}bpemodel"]))
     if config.get("frontend") == "bert":  # its weights are in the model's own file
         config["frontend_conf"] = {**(config.get("frontend_conf") or {}), "bert": None}
     return config

@@ -9,6 +9,7 @@ from espnet_diverse.errors import ConfigError, ModelError
 from espnet_diverse.foreign_config import TRUST
 from espnet_diverse.training import checkpoint
 from espnet_diverse.training.tasks import ASRTask, load_model, read_config
+from espnet_diverse.vocabulary import Vocabulary
 
 
 @pytest.fixture
@@ -108,3 +109,15 @@ def test_a_tokenizer_of_espnets_that_needs_transformers_says_how_to_get_it(copie
         ConfigError, match="preprocessor .* cannot be built: this command starts without .* set the env"
     ):
         ASRTask.build_preprocess_fn(args, train=False)
+
+
+@pytest.mark.parametrize("prefix", ["", "src_"])
+def test_a_tokenizer_that_may_crash_the_library_is_refused(prefix, tmp_path):
+    Vocabulary.train(["ab ba"] * 9, "bpe", 7).save(tmp_path)
+    config = {f"{prefix}token_type": "bpe", f"{prefix}bpemodel": "bpe.model"}
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(config))
+    assert read_config(tmp_path / "config.yaml")[f"{prefix}bpemodel"] == str(tmp_path / "bpe.model")
+    with (tmp_path / "bpe.model").open("ab") as model:
+        model.write(b"\x1a\x04\x12\x02xy")  # normalizer_spec.precompiled_charsmap = "xy"
+    with pytest.raises(ModelError, match=rf"^{tmp_path / 'bpe.model'}: the precompiled_charsmap of 2 bytes"):
+        read_config(tmp_path / "config.yaml")

@@ -26,6 +26,7 @@ from espnet_diverse.data.kaldi import scan_data_dir
 from espnet_diverse.data.tables import scan_lines, scan_table
 from espnet_diverse.errors import UserError
 from espnet_diverse.foreign_config import check_config
+from espnet_diverse.foreign_sentencepiece import read_model
 from espnet_diverse.foreign_yaml import read_yaml
 from espnet_diverse.training.checkpoint import load
 from espnet_diverse.vocabulary import Vocabulary
@@ -78,6 +79,15 @@ def read_vocabulary(path: Path) -> None:
     Vocabulary.load(path.parent)
 
 
+def pieces() -> bytes:
+    return Vocabulary.train(["ein satz", "zwei sätze"] * 9, "unigram", 16).model
+
+
+def read_pieces(path: Path) -> None:
+    processor = read_model(path.read_bytes())
+    processor.decode(processor.encode("ein satz, 1 ﬁ 广州", out_type=str))
+
+
 def read_config(path: Path) -> None:
     check_config(read_yaml(path, "x"), path)
 
@@ -95,6 +105,7 @@ READERS = {
     "yaml": ("config.yaml", yaml.safe_dump(CONFIG).encode(), read_config, 8),
     "json in yaml": ("config.yaml", json.dumps(CONFIG).encode(), read_config, 4),
     "token list": ("tokens.txt", "<blank>\n<unk>\na\né\n<sos/eos>\n".encode(), read_vocabulary, 4),
+    "sentencepiece": ("bpe.model", None, read_pieces, 4),
     "feats.scp": ("x", b"raw.ark:17[0:9]", lambda path: features_shape(" ".join(path.read_text("latin-1").split())), 4),
     "zip": ("a.zip", None, read_zip, 4),
     "checkpoint": ("a.pth", None, load, 2),
@@ -106,6 +117,7 @@ READERS = {
 }
 """By name: the name of the file, a valid content, the reader, and its share of the inputs."""
 CONTENTS = {
+    "sentencepiece": pieces,
     "zip": zipped,
     "checkpoint": weights,
     "wav": lambda: coded(format="WAV"),
