@@ -146,7 +146,13 @@ class Trainer(espnet_trainer.Trainer):
             return state.reporter
 
         with (
-            replaced_names(espnet_trainer, torch=_Torch(state), Reporter=reporter, average_nbest_models=average_best),
+            replaced_names(
+                espnet_trainer,
+                torch=_Torch(state),
+                safe_torch_load=lambda path, map_location: state.load(path, map_location),
+                Reporter=reporter,
+                average_nbest_models=average_best,
+            ),
             mixed_precision(model, device) if trainer_options.use_amp else nullcontext(),
             repelled(model, trainer_options),
             taken_of(output_dir),
@@ -219,7 +225,7 @@ UNCHANGED = (
 
 
 class _Torch(ModuleType):
-    """`torch` for ESPnet's trainer: checkpoints are written atomically and read without running code."""
+    """`torch` for ESPnet's trainer: checkpoints are written atomically."""
 
     def __init__(self, state: RunState):
         super().__init__("torch")
@@ -229,15 +235,9 @@ class _Torch(ModuleType):
     def __getattr__(self, name):
         return getattr(torch, name)
 
-    def load(self, path, map_location="cpu", weights_only=True):
-        return self.state.load(path, map_location)
-
 
 def _ended(options: Options, reporter: Reporter) -> str:
-    """Say why no epoch is left where a run goes on, "" if one is.
-
-    ESPnet asks for the patience only after an epoch; `max_epoch` is lowered, so that it trains none.
-    """
+    """Say why no epoch is left where a run goes on, "" if one is."""
     done, criterion = reporter.get_epoch(), options.early_stopping_criterion
     if done >= options.max_epoch:
         key, said = "max_epoch", f"{done} are trained, and max_epoch is {options.max_epoch}"
@@ -247,7 +247,6 @@ def _ended(options: Options, reporter: Reporter) -> str:
         and reporter.check_early_stopping(options.patience, *criterion)
     ):
         key, said = "patience", f"training ended early after epoch {done}, and patience is {options.patience}"
-        options.max_epoch = done
     else:
         return ""
     return f"no epoch is left: {said}; for more, give a greater {key} and --allow_changed {key}"
