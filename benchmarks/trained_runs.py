@@ -201,11 +201,10 @@ def _step(folder: Path, args: Namespace) -> tuple[Callable[[], None], int]:
     """A function that trains a model with the weights of a run on some batches, and its number of parameters."""
     from espnet2.train.distributed_utils import DistributedOption
 
-    from espnet_diverse.training.model_files import weights_name
     from espnet_diverse.training.tasks import TASKS, load_model
 
     task = TASKS[args.task]
-    model, options = load_model(folder, weights_name(args.task), task=args.task)
+    model, options = load_model(folder, task=args.task)
     options.num_workers, options.num_iters_per_epoch = 0, None
     options.save_interval_steps = 0  # which runs of earlier versions do not have
     optimizer = task.build_optimizers(options, model)[0]

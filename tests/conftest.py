@@ -18,7 +18,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background of a 
     signal.signal(signal.SIGINT, signal.default_int_handler)
 fast_start()  # before any test module imports ESPnet, which takes four times as long without it
 
-pytest_plugins = ["references.data_fixtures", "references.row_sums", "references.counted"]
+pytest_plugins = [
+    "references.converted_audio",
+    "references.counted",
+    "references.data_fixtures",
+    "references.row_sums",
+]
 
 RATE = 16_000
 FREQUENCY = {"a": 300, "b": 600, "c": 1200, "d": 2400}

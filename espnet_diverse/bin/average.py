@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from espnet_diverse.bin.options import fragments
-from espnet_diverse.errors import ConfigError, ModelError
+from espnet_diverse.errors import ConfigError
 
 OPENS_PACKED_MODELS = True  # it refuses them
 
@@ -17,7 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--metric",
         help="criterion of best_model_criterion that ranks the epochs; valid.epoch takes the last (default: valid.acc, "
-        "or the first one of a run without it)",
+        "of a language model valid.loss, or the first one of a run without it)",
     )
     parser.add_argument("--number", type=int, default=5, help="number of epochs (default: 5)")
 
@@ -29,7 +29,10 @@ def inputs(args: argparse.Namespace) -> list[Path]:
 
 def outputs(args: argparse.Namespace) -> list[Path]:
     """The file that is written."""
-    return [args.model_dir / f"{args.metric or _default(args.model_dir / 'config.yaml')}.ave.pth"]
+    from espnet_diverse.training.model_files import known_config, weights_name
+
+    name = f"{args.metric}.ave.pth" if args.metric else weights_name(known_config(args.model_dir))
+    return [args.model_dir / name]
 
 
 def check(args: argparse.Namespace, before: Mapping[str, argparse.Namespace]) -> None:
@@ -58,14 +61,3 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError(f"{args.model_dir}: {what}: average before `espnet-diverse pack`")
     print(average(args.model_dir, args.metric, args.number))
     return 0
-
-
-def _default(file: Path) -> str:
-    """The criterion of a run that `average` takes by default; before training it is not known yet."""
-    from espnet_diverse.training.config import load
-    from espnet_diverse.training.criteria import default_metric
-
-    try:
-        return default_metric(load(file) if file.is_file() else {})
-    except ModelError:  # the command will say what is wrong
-        return default_metric({})

@@ -77,7 +77,7 @@ def add_model(
         "--model_file",
         metavar="FILE",
         help="weights, as a path or a name in the model directory (default: valid.acc.ave.pth, of a language model "
-        "valid.loss.ave.pth)",
+        "valid.loss.ave.pth, or the average by the first criterion of a run without it)",
     )
 
 

@@ -188,7 +188,7 @@ def load_block_search(
     config_file, options, fusion = Path(model_dir) / "config.yaml", options or Options(), fusion or Fusion()
     config = read_config(config_file)
     check_streaming(config, config_file)
-    weights = find_weights(Path(model_dir), model_file)
+    weights = find_weights(Path(model_dir), model_file, config)
     check_stream_options(options, fusion)
     folder = language_model_of(Path(model_dir), fusion, options.search)
     if folder is not None and is_ngram(folder):

@@ -140,7 +140,7 @@ def load_search(
     config_file = Path(model_dir) / "config.yaml"
     config = read_config(config_file)
     task = text_task(config, config_file)
-    weights = find_weights(Path(model_dir), model_file, task)
+    weights = find_weights(Path(model_dir), model_file, config)
     rate = None if task == "mt" else audio_rate(config) if features else required_rate(config)
     fusion = fusion or Fusion()
     if fusion.hotwords is not None:

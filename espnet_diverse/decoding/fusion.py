@@ -55,9 +55,10 @@ def language_model_files(model_dir: Path, weights: str | Path | None = None) -> 
         ModelError: A file is missing or damaged, or the model is not a language model.
     """
     config = model_dir / "config.yaml"
-    if (task := read_config(config).get("task")) != "lm":
+    of_run = read_config(config)
+    if (task := of_run.get("task")) != "lm":
         raise ModelError(f"{model_dir}: is a model of task {task}, not a language model; give a run of task lm")
-    return config, find_weights(model_dir, weights, "lm")
+    return config, find_weights(model_dir, weights, of_run)
 
 
 def load_language_model(

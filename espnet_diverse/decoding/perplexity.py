@@ -34,7 +34,7 @@ class Scorer:
 
     Args:
         model_dir: Directory of the run.
-        model_file: Weights, as a path or a name in the directory; by default valid.loss.ave.pth.
+        model_file: Weights, see `find_weights`.
         device: "cpu", "cuda" or "cuda:N".
 
     Raises:

@@ -286,7 +286,7 @@ def load_predictor(
     config_file, options = Path(model_dir) / "config.yaml", options or Options()
     config = read_config(config_file)
     task = text_task(config, config_file, SEARCHED_TASKS)
-    weights = find_weights(Path(model_dir), model_file, task)
+    weights = find_weights(Path(model_dir), model_file, config)
     check_parts(config)
     if task != "mt" and not features:
         required_rate(config)

@@ -73,7 +73,7 @@ def adopt(
     check_prepared(output_dir, "adopt")
     before = read_config(model_dir / "config.yaml")
     task = before.get("task", "asr")
-    weights = find_weights(model_dir, model_file, task)
+    weights = find_weights(model_dir, model_file, before)
     trained, _ = load_model(model_dir, weights, task=task)
     config = adopted_config(before, changes, data_dir)
     args = TASKS[task].get_parser().parse_args([])

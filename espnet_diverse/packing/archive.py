@@ -42,7 +42,7 @@ NGRAM_FILE = "ngram_file"
 
 _LM = NAMES["lm"]
 _UNUSED = "unused.txt"  # what else an archive has, in the directory that it is unpacked to
-_LAYOUT = "5"  # version of the directories in the cache; increase it when unpacking changes
+_LAYOUT = "6"  # version of the directories in the cache; increase it when unpacking changes
 _FILES = 10_000
 _LONGEST_NAME = 1000  # of a member; file systems refuse longer ones
 _BYTES = 1 << 26  # unpacked size that is allowed for any archive
@@ -174,7 +174,7 @@ def _arrange(members: Members, folder: Path) -> None:
         _copy(path, folder / section[key])
     weights = members.weights()
     suffix = ".safetensors" if weights.name == SAFETENSORS else ".pth"
-    _copy(weights, folder / Path(weights_name(members.task)).with_suffix(suffix))
+    _copy(weights, folder / Path(weights_name(config)).with_suffix(suffix))
     _arrange_vocabulary(members, config, folder)
     if (members.folder / CARD).is_file():
         _copy(members.folder / CARD, folder / CARD)

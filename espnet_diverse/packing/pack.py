@@ -18,7 +18,7 @@ from espnet_diverse.foreign_config import OF_THE_MACHINE, named_files
 from espnet_diverse.packing.archive import CARD, META, NAMES, NGRAM_FILE, SAFETENSORS, VOCABULARY, place
 from espnet_diverse.packing.model_card import Facts, card
 from espnet_diverse.training import checkpoint
-from espnet_diverse.training.model_files import INSIDE, NGRAM, find_weights, weights_name
+from espnet_diverse.training.model_files import INSIDE, NGRAM, find_weights
 from espnet_diverse.training.tasks import load_model, read_config
 
 WEIGHTS = {"both": (".pth", ".safetensors"), "pth": (".pth",), "safetensors": (".safetensors",)}
@@ -58,7 +58,7 @@ def pack(
         raise ConfigError(f"weights {weights!r} is unknown; known: {' '.join(WEIGHTS)}")
     config = read_config(model_dir / "config.yaml")
     task = config.get("task", "asr")
-    source = find_weights(model_dir, model_file, task)
+    source = find_weights(model_dir, model_file, config)
     model, _ = load_model(model_dir, source, task=task)
     files = {checkpoint.SAFETENSORS: SAFETENSORS, ".pth": source.with_suffix(".pth").name}
     text = card(model_dir, config, model, facts, output.name)
@@ -90,13 +90,14 @@ def _is_ours(path: Path) -> bool:
 
 def _language_model(folder: Path, meta: dict) -> dict[str, bytes]:
     """Content of the files of a model's own language model, by member, which are added to `meta`."""
-    model, _ = load_model(folder, weights_name("lm"), task="lm")
     config, (config_key, weights_key) = read_config(folder / "config.yaml"), NAMES["lm"]
+    source = find_weights(folder, config=config)
+    model, _ = load_model(folder, source, task="lm")
     files = {f"{INSIDE}/{name}": content for name, content in _files(folder, config).items()}
     for section, key in named_files(config):
         section[key] = f"{INSIDE}/{section[key]}"
     meta["yaml_files"][config_key] = f"{INSIDE}/config.yaml"
-    meta["files"][weights_key] = f"{INSIDE}/{weights_name('lm')}"
+    meta["files"][weights_key] = f"{INSIDE}/{source.with_suffix('.pth').name}"
     weights = {meta["files"][weights_key]: _weights(model.state_dict(), ".pth")}
     return {f"{INSIDE}/config.yaml": _yaml(config), **files, **weights}
 

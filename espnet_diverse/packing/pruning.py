@@ -59,7 +59,7 @@ def prune(
     check_prepared(output_dir, "prune")
     config = read_config(model_dir / "config.yaml")
     task = config.get("task", "asr")
-    weights = find_weights(model_dir, model_file, task)
+    weights = find_weights(model_dir, model_file, config)
     model, _ = load_model(model_dir, weights, task=task)
     prune_model(model, conditions)
     write_model(model, pruned_config(config, model), model_dir, output_dir / weights.name, "prune")

@@ -15,7 +15,7 @@ from torch import Tensor
 from espnet_diverse.errors import ConfigError, ModelError
 from espnet_diverse.training import checkpoint
 from espnet_diverse.training.config import load
-from espnet_diverse.training.criteria import are_criteria, default_metric
+from espnet_diverse.training.criteria import are_criteria, preferred_metrics
 
 Stats = dict[int, dict[str, dict[str, float]]]
 """ESPnet's record of a run: epoch, then "train" or "valid", then the name of a statistic."""
@@ -26,14 +26,15 @@ def average(model_dir: str | Path, metric: str | None = None, number: int = 5) -
 
     Args:
         model_dir: Directory of the run.
-        metric: One of the run's `best_model_criterion`, as phase and name; by default that of `default_metric`.
+        metric: One of the run's `best_model_criterion`, as phase and name; by default the first of `preferred_metrics`
+            that the run has measured.
         number: Number of epochs to average; if fewer have been kept, these are averaged, with a warning.
 
     Returns:
         Path of the averaged model.
 
     Raises:
-        ConfigError: The metric is none of the run's criteria, or the number is less than 1.
+        ConfigError: The metric is none of the run's criteria, or not measured, or the number is less than 1.
         ModelError: The run has not finished an epoch, its config.yaml is missing or damaged or has no criteria, or its
             checkpoint has no statistics.
     """
@@ -42,15 +43,20 @@ def average(model_dir: str | Path, metric: str | None = None, number: int = 5) -
         raise ConfigError(f"{number} epochs cannot be averaged; give a number of at least 1")
     config = load(model_dir / "config.yaml")
     modes = {f"{phase}.{name}": mode for phase, name, mode in _criteria(config, model_dir / "config.yaml")}
-    metric = metric or default_metric(config)
-    if metric not in modes:
+    if metric is not None and metric not in modes:
         raise ConfigError(f"unknown metric {metric!r}; best_model_criterion of this run has: {' '.join(modes)}")
     state, file = checkpoint.load_run(model_dir)
     if "stats" not in (state.get("reporter") or {}):
         raise ModelError(f"{file}: has no statistics by which the best epochs are chosen; give the directory of a run")
-    stats = state["reporter"]["stats"]
-    path, ranked = model_dir / f"{metric}.ave.pth", rank_epochs(stats, metric, modes[metric])
-    if 0 < len(ranked) < number:
+    best = {name: rank_epochs(state["reporter"]["stats"], name, mode) for name, mode in modes.items()}
+    measured = [name for name in preferred_metrics(config) if best.get(name)]
+    if metric is None and measured:
+        metric = measured[0]
+    if metric not in measured:
+        asked = metric or " or ".join(modes) or "metric, as best_model_criterion is empty"
+        raise ConfigError(f"{file}: no epoch has a finite {asked}; --metric may be: {' '.join(measured) or 'none'}")
+    path, ranked = model_dir / f"{metric}.ave.pth", best[metric]
+    if len(ranked) < number:
         said = "%s: %d of the %d epochs that are asked for: the run has no more with a finite %s; averaging these"
         logging.warning(said, path, len(ranked), number, metric)
     _write_average(model_dir, ranked[:number], path)

@@ -1,12 +1,14 @@
 """Whether the statistics by which epochs are chosen, or training ends early, are well named, and those of an epoch."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeGuard
-
-from torch import nn
+from typing import TYPE_CHECKING, TypeGuard
 
 from espnet_diverse.errors import ConfigError, TrainingError
 from espnet_diverse.training.config import Config
+
+if TYPE_CHECKING:  # commands that name the files of a model do not wait for PyTorch
+    from torch import nn
 
 _OF_EPOCHS = {"epoch": 1, "total_count": 1}  # statistics of validation that no batch has
 _PARTS = "with PHASE train or valid, NAME that of a statistic"
@@ -31,18 +33,20 @@ def are_criteria(given: object) -> bool:
     return _is_list(given) and all(map(_is_criterion, given))
 
 
-def default_metric(config: Mapping) -> str:
-    """The criterion that ranks epochs where none is given: valid.acc if a run keeps epochs by it, else its first one.
+def preferred_metrics(config: Mapping) -> list[str]:
+    """The criteria by which epochs are ranked where none is given, and their averages chosen: the first that there is.
 
     Args:
-        config: Configuration of a run.
+        config: Configuration of a run, or nothing but its `task`.
 
     Returns:
-        Phase and name, such as valid.acc.
+        Phases and names, such as valid.acc: that of the task, if the run keeps epochs by it or by none; then those of
+        the run, of validation first.
     """
+    own = "valid.loss" if config.get("task") == "lm" else "valid.acc"
     criteria = config.get("best_model_criterion")
     named = [f"{phase}.{name}" for phase, name, _ in criteria] if are_criteria(criteria) else []
-    return named[0] if named and "valid.acc" not in named else "valid.acc"
+    return sorted(named or [own], key=lambda metric: (metric != own, not metric.startswith("valid.")))
 
 
 def _check(config: Config, key: str, allowed: Callable[[object], bool], advice: str) -> None:
@@ -55,7 +59,12 @@ def _is_criterion(given: object) -> bool:
 
 
 def _is_statistic(given: object) -> bool:
-    return _is_list(given) and len(given) == 2 and given[0] in ("train", "valid") and isinstance(given[1], str)
+    return _is_list(given) and len(given) == 2 and given[0] in ("train", "valid") and _is_name(given[1])
+
+
+def _is_name(given: object) -> bool:
+    """Whether `given` may be the name of a statistic, and with it part of the name of a file."""
+    return isinstance(given, str) and re.fullmatch(r"[^/\\\s]{1,100}", given) is not None and given.isprintable()
 
 
 def _is_list(given: object) -> TypeGuard[Sequence]:
@@ -89,7 +98,7 @@ def check_criteria(
             raise TrainingError(f"{option}: an epoch has no {named}; it has {there}")
 
 
-def check_at_first_batch(model: nn.Module, check: Callable[[Mapping[str, Mapping]], None]) -> None:
+def check_at_first_batch(model: "nn.Module", check: Callable[[Mapping[str, Mapping]], None]) -> None:
     """Check the criteria of validation when a model has computed its first batch, not only after an epoch.
 
     Models give the same names in training and in validation, with None for what they measure in one of them alone.
@@ -99,7 +108,7 @@ def check_at_first_batch(model: nn.Module, check: Callable[[Mapping[str, Mapping
         check: `check_criteria` with its criteria; those of training may be of other statistics, such as learning rates.
     """
 
-    def look(_model: nn.Module, _given: tuple, output: tuple | dict) -> None:
+    def look(_model: "nn.Module", _given: tuple, output: tuple | dict) -> None:
         handle.remove()
         stats = output["stats"] if isinstance(output, dict) else output[1]
         check({"train": _Any(), "valid": {**stats, **_OF_EPOCHS}})

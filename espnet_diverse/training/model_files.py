@@ -1,9 +1,11 @@
 """Which files a trained model consists of; none is loaded, and neither PyTorch nor ESPnet is imported."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from espnet_diverse.errors import ModelError
 from espnet_diverse.training.config import load
+from espnet_diverse.training.criteria import preferred_metrics
 
 INSIDE = "language_model"
 """Folder of a language model in the directory of a run: that of a packed model of ESPnet is unpacked to it."""
@@ -11,27 +13,47 @@ NGRAM = "ngram.bin"
 """N-gram model in that folder, in any format of KenLM, which knows them by their content."""
 
 
-def weights_name(task: str) -> str:
-    """Name of the average that commands use by default, in the directory of a run."""
-    return "valid.loss.ave.pth" if task == "lm" else "valid.acc.ave.pth"
+def weights_name(config: Mapping) -> str:
+    """Name of the weights that commands use by default, in the directory of a run with this configuration."""
+    return _averages(config)[0]
 
 
-def find_weights(model_dir: Path, model_file: str | Path | None = None, task: str = "asr") -> Path:
-    """Path of `model_file`, given as a path or as a name in `model_dir`; by default that of the task.
+def find_weights(model_dir: Path, model_file: str | Path | None = None, config: Mapping | None = None) -> Path:
+    """Path of `model_file`, given as a path or as a name in `model_dir`; by default an average of the run.
 
-    If `model_dir` has no such .pth file, its file of the same name that ends in .safetensors comes before the path.
+    That is the first one that is there, in the order of `preferred_metrics`. If `model_dir` has no such .pth file, its
+    file of the same name that ends in .safetensors comes before the path.
+
+    Args:
+        model_dir: Directory of the run.
+        model_file: Weights, as a path or a name.
+        config: Configuration of the run; by default its config.yaml is read, if `model_file` is not given.
 
     Raises:
-        ModelError: There is neither; the message lists the model files of the directory.
+        ModelError: There is neither, and the message lists the model files of the directory; or config.yaml is missing
+            or damaged.
     """
-    model_file = Path(model_file or weights_name(task))
-    safe = [model_dir / model_file.with_suffix(".safetensors")] if model_file.suffix == ".pth" else []
-    for path in (model_dir / model_file, *safe, model_file):
+    if model_file:
+        names = [str(model_file)]
+        candidates = [*_in_folder(model_dir, names[0]), Path(model_file)]
+    else:
+        names = _averages(load(model_dir / "config.yaml") if config is None else config)
+        candidates = [path for name in names for path in _in_folder(model_dir, name)]
+    for path in candidates:
         if path.is_file():
             return path
     files = (path.name for suffix in ("pth", "safetensors") for path in model_dir.glob(f"*.{suffix}"))
     present = " ".join(sorted(files)) or "none"
-    raise ModelError(f"{model_dir / model_file}: no such model file; model files there: {present}")
+    raise ModelError(f"{model_dir / names[0]}: no such model file; model files there: {present}")
+
+
+def _averages(config: Mapping) -> list[str]:
+    return [f"{metric}.ave.pth" for metric in preferred_metrics(config)]
+
+
+def _in_folder(model_dir: Path, name: str) -> list[Path]:
+    path = model_dir / name
+    return [path, path.with_suffix(".safetensors")] if path.suffix == ".pth" else [path]
 
 
 def model_files(model_dir: Path, model_file: str | Path | None = None, task: str | None = None) -> list[Path]:
@@ -39,22 +61,24 @@ def model_files(model_dir: Path, model_file: str | Path | None = None, task: str
 
     Args:
         model_dir: Directory of the run; it may be missing, for example before training.
-        model_file: Weights, see `find_weights`; by default those of the task.
-        task: Name of the task; by default the one in config.yaml.
+        model_file: Weights, see `find_weights`.
+        task: Name of the task where config.yaml does not tell it.
     """
     config, own = model_dir / "config.yaml", model_dir / INSIDE
-    weights = Path(model_file or weights_name(task or _task(config)))
+    known = {"task": task} | known_config(model_dir)
     try:
-        weights = find_weights(model_dir, weights)
+        weights = find_weights(model_dir, model_file, known)
     except ModelError:  # not trained yet, or the command will say what is wrong
+        weights = Path(model_file or weights_name(known))
         weights = weights if weights.parent.parts else model_dir / weights
     if (own / "config.yaml").is_file():
         return [config, weights, *model_files(own, task="lm")]
     return [config, weights, *([own / NGRAM] if (own / NGRAM).is_file() else [])]
 
 
-def _task(config: Path) -> str:
+def known_config(model_dir: Path) -> dict:
+    """The configuration of a run, or nothing where it cannot be read, for example before training."""
     try:
-        return str(load(config).get("task", "asr"))
+        return load(model_dir / "config.yaml")
     except ModelError:
-        return "asr"
+        return {}

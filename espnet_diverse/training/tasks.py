@@ -252,7 +252,7 @@ def load_model(model_dir: str | Path, model_file: str | Path | None = None, devi
         ModelError: A file is missing or damaged, or the weights do not fit the configuration.
     """
     folder = Path(model_dir)
-    return TASKS[task].build_model_from_file(folder / "config.yaml", find_weights(folder, model_file, task), device)
+    return TASKS[task].build_model_from_file(folder / "config.yaml", find_weights(folder, model_file), device)
 
 
 def read_config(config_file: Path) -> dict:

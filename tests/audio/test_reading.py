@@ -75,6 +75,7 @@ def test_a_segment_may_name_a_channel(tmp_path, tone):
         read_audio(tmp_path / "x.wav", Segment("x", 0.0, 0.5, 2))
 
 
+@pytest.mark.usefixtures("ffmpeg")
 @pytest.mark.parametrize("kind", KINDS)
 def test_training_reads_what_transcription_reads(tmp_path, kind):
     make, converted_from = KINDS[kind]
@@ -93,6 +94,7 @@ def test_training_reads_what_transcription_reads(tmp_path, kind):
     np.testing.assert_array_equal(part, samples[round(1.25 * rate) : round(1.5 * rate)])
 
 
+@pytest.mark.usefixtures("ffmpeg")
 def test_an_mp3_of_constant_bit_rate_without_its_length_keeps_its_samples(tmp_path):
     """libsndfile estimates the length of such a file well enough; reading gives exactly its samples."""
     (tmp_path / "x.wav").write_bytes(encoded(rate=44_100, format="WAV"))
@@ -132,6 +134,7 @@ def test_a_file_is_resampled_once_from_its_own_rate(tmp_path, tone):
     assert len(samples) == 8000 and seconds == 1.0
 
 
+@pytest.mark.usefixtures("ffmpeg")
 @pytest.mark.parametrize("name", [name for name, (_, converted_from) in KINDS.items() if converted_from])
 def test_a_temporary_wav_has_the_rate_that_is_wanted(tmp_path, name):
     path = KINDS[name][0](tmp_path)
@@ -142,6 +145,7 @@ def test_a_temporary_wav_has_the_rate_that_is_wanted(tmp_path, name):
         np.testing.assert_array_equal(np.concatenate(list(audio.blocks())), samples)
 
 
+@pytest.mark.usefixtures("ffmpeg")
 def test_flac_without_its_length_keeps_its_samples(tmp_path):
     path = KINDS["flac without its length"][0](tmp_path)  # of 8 kHz
     np.testing.assert_array_equal(read_at(path, 8000)[0], read_audio(tmp_path / "source.wav")[0])

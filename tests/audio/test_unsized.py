@@ -11,7 +11,7 @@ from espnet_diverse.errors import DataError
 
 
 @pytest.fixture
-def flac_from_a_pipe(tmp_path):
+def flac_from_a_pipe(tmp_path, ffmpeg):
     return piped_flac(tmp_path)
 
 
@@ -29,7 +29,7 @@ def test_damaged_flac_from_a_pipe_is_refused(flac_from_a_pipe):
 
 
 @pytest.fixture(scope="module")
-def broadcast(tmp_path_factory):
+def broadcast(tmp_path_factory, ffmpeg):
     """Three seconds of noise, loud or soft first, in mp3 of variable bit rate without its length."""
     folder = tmp_path_factory.mktemp("broadcast")
     noise = np.random.default_rng(0).standard_normal(48_000)

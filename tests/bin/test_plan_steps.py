@@ -30,7 +30,7 @@ def test_a_plan_runs_a_stage_again_for_other_weights_under_the_same_name(tmp_pat
     for folder, task in ((model, "asr"), (lm, "lm"), (model / INSIDE, "lm")):
         folder.mkdir()
         (folder / "config.yaml").write_text(f"task: {task}\n")
-        (folder / weights_name(task)).write_text("first")
+        (folder / weights_name({"task": task})).write_text("first")
     out.mkdir()
     for name in ("text", "score", "failures.json", "decode.json", "nbest.jsonl"):
         (out / name).touch()

@@ -82,6 +82,7 @@ def test_segments_at_another_rate(tmp_path, tone):
     np.testing.assert_array_equal(samples, tone(2.0, 8000)[2000:6000])
 
 
+@pytest.mark.usefixtures("ffmpeg")
 def test_audio_that_libsndfile_cuts_short_is_converted(tmp_path):
     """Each of these files was refused or lost audio when only libsndfile read it."""
     folders = {name.replace(" ", "-"): tmp_path / name for name in KINDS}

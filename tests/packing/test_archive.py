@@ -17,7 +17,7 @@ from espnet2.main_funcs.pack_funcs import unpack as espnets_unpack
 from espnet_diverse.audio.reading import read_audio
 from espnet_diverse.bin.main import main
 from espnet_diverse.errors import ModelError
-from espnet_diverse.packing.archive import _appearing, unpacked
+from espnet_diverse.packing.archive import _LAYOUT, _appearing, unpacked
 from espnet_diverse.packing.model_card import Facts
 from espnet_diverse.packing.pack import pack
 from espnet_diverse.training.tasks import load_model
@@ -237,7 +237,7 @@ BOMB = "lol: &a [{}]\n" + "b: {<<: *a}\n"
 def test_what_is_not_to_be_trusted_is_refused(tmp_path, cache, changes, said):
     with pytest.raises(ModelError, match=said):
         unpacked(archive_of(tmp_path / "model.zip", **changes))
-    assert list((cache / "models" / "5").iterdir()) == [] and not (tmp_path / "evil").exists()
+    assert list((cache / "models" / _LAYOUT).iterdir()) == [] and not (tmp_path / "evil").exists()
 
 
 def test_links_encryption_and_other_files_are_refused(tmp_path):

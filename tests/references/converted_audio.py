@@ -1,12 +1,16 @@
 """Audio that libsndfile alone does not read to its end: two seconds of a tone of 440 Hz in files of several kinds."""
 
 import io
+import os
+import shutil
 import struct
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
+import pytest
 import soundfile
 
 from espnet_diverse.audio import media
@@ -15,6 +19,36 @@ from espnet_diverse.audio.resampling import RATE, resample
 
 SECONDS = 2.0
 HERTZ = 440
+
+
+def _programs() -> dict[str, str]:
+    """The programs that are there: that of the system, and that of the extra."""
+    programs = {}
+    if (system := shutil.which("ffmpeg")) is not None:
+        programs["system"] = system
+    with suppress(ImportError, RuntimeError):
+        import imageio_ffmpeg
+
+        programs["wheel"] = imageio_ffmpeg.get_ffmpeg_exe()
+    return programs
+
+
+_PROGRAMS = _programs()
+
+
+@pytest.fixture(scope="module", params=_PROGRAMS.values(), ids=_PROGRAMS)
+def ffmpeg(request, tmp_path_factory) -> Iterator[None]:
+    """Each ffmpeg that is there, in turn, as the first on PATH."""
+    folder = tmp_path_factory.mktemp("bin")
+    (folder / "ffmpeg").symlink_to(request.param)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", str(folder), prepend=os.pathsep)
+        yield
+
+
+def level(samples: np.ndarray) -> float:
+    """The root of the mean square. It is that of the source in what a lossy coder gives back, unlike the peak."""
+    return float(np.sqrt(np.mean(np.square(samples, dtype=np.float64))))
 
 
 def encoded(seconds: float = SECONDS, rate: int = 16_000, channels: int = 1, hertz: int = HERTZ, **options) -> bytes:

@@ -1,5 +1,6 @@
 import logging
 import math
+import shutil
 from types import SimpleNamespace
 
 import numpy as np
@@ -93,11 +94,31 @@ def test_a_configuration_without_criteria_is_named(given, model_dir):
     assert str(error.value).startswith(f"{model_dir / 'config.yaml'}: {said} directory of a run that this package or")
 
 
-@pytest.mark.parametrize("state", [{}, {"reporter": None}, {"reporter": {"epoch": 3}}])
-def test_a_checkpoint_without_statistics_is_named(state, model_dir):
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        ({}, "has no statistics by which the best epochs are chosen"),
+        ({"reporter": None}, "reporter is None; "),
+        ({"reporter": {"epoch": 3}}, "reporter is without stats; "),
+        ({"reporter": {"stats": {"../x": {"valid": {"acc": 0.5}}}}}, r"a key of reporter.stats is '../x'; "),
+        (
+            {"reporter": {"stats": {1: {"valid": {"acc": "0.5"}}}}},
+            r"reporter.stats\[1\]\['valid'\]\['acc'\] is '0.5'; ",
+        ),
+        ({"reporter": {"stats": {1: {"valid": 0.5}}}}, r"reporter.stats\[1\]\['valid'\] is 0.5; "),
+        ({"reporter": {"stats": [1]}}, "reporter.stats is a list of 1; "),
+    ],
+)
+def test_a_checkpoint_without_statistics_or_with_odd_ones_is_named(state, said, model_dir):
     checkpoint.save(state, model_dir / "checkpoint.pth")
-    with pytest.raises(ModelError, match=r"checkpoint\.pth: has no statistics by which the best epochs are chosen"):
+    with pytest.raises(ModelError, match=rf"checkpoint\.pth: {said}"):
         averaging.average(model_dir)
+
+
+def test_the_state_of_a_run_is_no_epoch(model_dir, caplog):
+    shutil.copy(model_dir / "checkpoint.pth", model_dir / "2epoch.pth")
+    averaging.average(model_dir, "valid.acc", 2)
+    assert "2epoch.pth: holds the state of a run, not the named parameters" in caplog.text
 
 
 def test_more_than_there_are_gives_all_with_a_finite_metric(model_dir):
@@ -110,6 +131,20 @@ def test_a_lost_epoch_is_named_and_the_others_are_used(model_dir, caplog):
         path = averaging.average(model_dir, "valid.acc", 3)
     assert "epochs 3 have no file any more (keep_nbest_models); averaging the other 2" in caplog.text
     assert checkpoint.load(path)["w"] == parameter(2, 4)
+
+
+def test_a_language_model_is_averaged_by_its_loss(model_dir):
+    """Its run keeps epochs by ESPnet's criteria, of which it measures no accuracy."""
+    stats = {epoch: {"valid": {"loss": LOSS[epoch]}, "train": {"loss": 1.0}} for epoch in ACC}
+    checkpoint.save({"reporter": {"stats": stats}}, model_dir / "checkpoint.pth")
+    criteria = [[phase, *named] for named in (["loss", "min"], ["acc", "max"]) for phase in ("train", "valid")]
+    for task in ("lm", "asr"):  # of CTC alone
+        (model_dir / "config.yaml").write_text(yaml.safe_dump({"task": task, "best_model_criterion": criteria}))
+        assert averaging.average(model_dir, number=1).name == "valid.loss.ave.pth"
+    with pytest.raises(
+        ConfigError, match=r"no epoch has a finite valid\.acc; --metric may be: valid\.loss train\.loss"
+    ):
+        averaging.average(model_dir, "valid.acc")
 
 
 def test_no_epoch_left(model_dir):

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from espnet_diverse.errors import ModelError
 from espnet_diverse.training.model_files import INSIDE, NGRAM, find_weights, model_files, weights_name
@@ -33,26 +34,60 @@ def test_weights_are_found_by_name_or_path_or_the_known_ones_are_listed(tmp_path
 @pytest.mark.parametrize("task", ["asr", "st", "mt", "lm", "cls"])
 def test_the_weights_of_the_task_are_the_default(tmp_path, task):
     write(tmp_path, "valid.acc.ave.pth", "valid.loss.ave.pth", task=task)
-    assert find_weights(tmp_path, task=task) == tmp_path / weights_name(task)
+    assert find_weights(tmp_path) == tmp_path / ("valid.loss.ave.pth" if task == "lm" else "valid.acc.ave.pth")
+    assert find_weights(tmp_path).name == weights_name({"task": task})
+
+
+CRITERIA = {  # criteria of a run, the averages that it has, and the one that is taken
+    "its own": ([["valid", "cer_ctc", "min"]], ["valid.cer_ctc"], "valid.cer_ctc"),
+    "the task's among others": (
+        [["valid", "loss", "min"], ["valid", "acc", "max"]],
+        ["valid.loss", "valid.acc"],
+        "valid.acc",
+    ),
+    "the first": ([["valid", "cer", "min"], ["valid", "loss", "min"]], ["valid.loss", "valid.cer"], "valid.cer"),
+    "the first that was measured": (
+        [["train", "loss", "min"], ["valid", "loss", "min"], ["train", "acc", "max"], ["valid", "acc", "max"]],
+        ["train.loss", "valid.loss"],
+        "valid.loss",
+    ),
+    "of training": ([["train", "loss", "min"]], ["train.loss"], "train.loss"),
+    "none that names a file elsewhere": ([["valid", "x/../../evil", "min"]], ["valid.acc"], "valid.acc"),
+}
+
+
+@pytest.mark.parametrize("which", CRITERIA)
+def test_a_run_without_the_average_of_its_task_has_another(tmp_path, which):
+    criteria, averages, taken = CRITERIA[which]
+    write(tmp_path, *(f"{name}.ave.pth" for name in averages))
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump({"task": "asr", "best_model_criterion": criteria}))
+    assert find_weights(tmp_path) == tmp_path / f"{taken}.ave.pth"
+    assert model_files(tmp_path)[1] == find_weights(tmp_path)
+    find_weights(tmp_path).rename(tmp_path / f"{taken}.ave.safetensors")
+    assert find_weights(tmp_path) == tmp_path / f"{taken}.ave.safetensors"
 
 
 def test_weights_of_the_directory_come_before_a_file_of_the_same_name_elsewhere(tmp_path, monkeypatch):
     run = write(tmp_path / "run", "valid.acc.ave.safetensors")
     (tmp_path / "valid.acc.ave.pth").write_bytes(b"of another model")
     monkeypatch.chdir(tmp_path)
-    assert find_weights(run) == run / "valid.acc.ave.safetensors"
+    for name in (None, "valid.acc.ave.pth"):
+        assert find_weights(run, name) == run / "valid.acc.ave.safetensors"
     (run / "valid.acc.ave.safetensors").unlink()
-    assert find_weights(run) == Path("valid.acc.ave.pth")
+    assert find_weights(run, "valid.acc.ave.pth") == Path("valid.acc.ave.pth")
+    with pytest.raises(ModelError, match=r"run/valid\.acc\.ave\.pth: no such model file; model files there: none"):
+        find_weights(run)
 
 
 @pytest.mark.parametrize("task", ["asr", "st", "mt", "lm", "cls"])
 def test_the_files_are_the_configuration_and_the_weights_of_the_task(tmp_path, task):
-    write(tmp_path, weights_name(task), task=task)
-    assert model_files(tmp_path) == [tmp_path / "config.yaml", tmp_path / weights_name(task)]
+    name = weights_name({"task": task})
+    write(tmp_path, name, task=task)
+    assert model_files(tmp_path) == [tmp_path / "config.yaml", tmp_path / name]
 
 
 def test_the_files_of_the_models_own_language_model_are_among_them(tmp_path):
-    own = write(write(tmp_path) / INSIDE, NGRAM)
+    own = write(write(tmp_path) / INSIDE, NGRAM, task="lm")
     files = [tmp_path / "config.yaml", tmp_path / "valid.acc.ave.pth"]
     assert model_files(tmp_path) == [*files, own / "config.yaml", own / "valid.loss.ave.pth"]
     (own / "config.yaml").unlink()

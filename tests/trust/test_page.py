@@ -64,6 +64,7 @@ def test_fifty_slow_and_twenty_oversized(server, capsys, monkeypatch):
         print("\n50 slow uploads: 50 answers 408; 20 oversized ones: 20 answers 413; no connection was reset")
 
 
+@pytest.mark.usefixtures("ffmpeg")
 def test_twenty_bombs(tmp_path, capsys):
     """A small file of two hours, as webm, m4a and joined mp3: what is written is bounded by the page's limit."""
     run_ffmpeg("-f", "lavfi", "-i", "anullsrc=r=16000:cl=mono", "-t", "60", "-b:a", "8k", tmp_path / "minute.webm")
