@@ -57,11 +57,11 @@ class Stream:
 
     def size(self, dim: int) -> int:
         """Size of a dimension of the mask."""
-        return self.mask.size(dim)
+        return self.mask.size(dim)  # type: ignore[union-attr]  # a stream without a mask has said so by `dim`
 
     def eq(self, value: bool) -> Tensor:
         """Compare the mask element by element."""
-        return self.mask.eq(value)
+        return self.mask.eq(value)  # type: ignore[union-attr]
 
 
 @dataclass
