@@ -44,8 +44,8 @@ def read_history(run: Path) -> History | None:
     """
     if not (run / checkpoint.CHECKPOINT).exists():
         return None
-    stats = (checkpoint.load_run(run)[0].get("reporter") or {}).get("stats") or {}
-    trained = [phases.get("train") or {} for _, phases in sorted(stats.items())]
+    stats = checkpoint.load_run(run)[0].get("reporter", {"stats": {}})["stats"]
+    trained = [phases.get("train", {}) for _, phases in sorted(stats.items())]
     epochs = [epoch for epoch in trained if "total_count" in epoch]  # not one that was validated alone
     names = [name for name in _LABELS if any(name in epoch for epoch in epochs)]
     if not names:

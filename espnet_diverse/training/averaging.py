@@ -46,7 +46,7 @@ def average(model_dir: str | Path, metric: str | None = None, number: int = 5) -
     if metric is not None and metric not in modes:
         raise ConfigError(f"unknown metric {metric!r}; best_model_criterion of this run has: {' '.join(modes)}")
     state, file = checkpoint.load_run(model_dir)
-    if "stats" not in (state.get("reporter") or {}):
+    if "reporter" not in state:
         raise ModelError(f"{file}: has no statistics by which the best epochs are chosen; give the directory of a run")
     best = {name: rank_epochs(state["reporter"]["stats"], name, mode) for name, mode in modes.items()}
     measured = [name for name in preferred_metrics(config) if best.get(name)]
@@ -135,7 +135,7 @@ def _sound(files: list[Path]) -> Iterator[tuple[Path, dict[str, Tensor]]]:
     found = False
     for file in files:
         try:
-            state = checkpoint.load(file)
+            state = checkpoint.load_weights(file)
         except ModelError as error:
             logging.warning("%s; averaging the others", error)
             fault = error

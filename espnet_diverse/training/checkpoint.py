@@ -12,6 +12,8 @@ import logging
 import os
 import pickle
 import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO
@@ -20,9 +22,13 @@ import numpy as np
 import safetensors.torch
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from espnet_diverse.errors import ModelError
+from espnet_diverse.training import checkpoint_schema
+from espnet_diverse.training.checkpoint_archive import check_archive
 from espnet_diverse.training.file_digest import SAFETENSORS, add_digest, check_digest, safetensors_with_digest
+from espnet_diverse.training.schema import MisfitError
 
 # Besides tensors and plain containers, ESPnet's checkpoints hold the statistics of its reporter.
 _ALLOWED = [
@@ -112,17 +118,18 @@ def write(state: object, file: BinaryIO, suffix: str = ".pth") -> None:
 
 
 def load(path: str | Path, device: str | torch.device = "cpu") -> dict:
-    """Read a checkpoint that holds nothing but tensors, plain containers and ESPnet's statistics.
+    """Read weights, or the state of a run: tensors, plain containers and ESPnet's statistics.
 
     Raises:
-        ModelError: The file is missing, damaged or altered, is not a checkpoint, or holds other objects, which could
-            run code.
+        ModelError: The file is missing, damaged or altered, is not a checkpoint, holds other objects, which could run
+            code, or a value that is not allowed at its place, see `checkpoint_schema`.
     """
     try:
         check_digest(Path(path))
         if Path(path).suffix == SAFETENSORS:
             tensors = safetensors.torch.load(Path(path).read_bytes())
             return {name: tensor.to(device) for name, tensor in tensors.items()}
+        check_archive(Path(path))
         with torch.serialization.safe_globals(_ALLOWED):
             state = torch.load(path, map_location=device, weights_only=True)
     except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
@@ -135,7 +142,22 @@ def load(path: str | Path, device: str | torch.device = "cpu") -> dict:
         raise ModelError(f"{path}: the file is damaged; use another checkpoint or train again") from error
     if not isinstance(state, dict):
         raise ModelError(f"{path}: holds a {type(state).__name__}, not the named parameters of a model")
+    with _named(path):
+        checkpoint_schema.check_content(state)
     return state
+
+
+def load_weights(path: str | Path, device: str | torch.device = "cpu") -> dict[str, Tensor]:
+    """Read the parameters and buffers of a model, by name.
+
+    Raises:
+        ModelError: As `load` raises it, or the file holds the state of a run.
+    """
+    state = load(path, device)
+    if checkpoint_schema.is_state(state):
+        todo = "give a file of weights beside it, such as 1epoch.pth"
+        raise ModelError(f"{path}: holds the state of a run, not the named parameters of a model; {todo}")
+    return {name: tensor.detach() for name, tensor in state.items()}
 
 
 def load_run(run: Path, device: str | torch.device = "cpu") -> tuple[dict, Path]:
@@ -154,6 +176,36 @@ def load_run(run: Path, device: str | torch.device = "cpu") -> tuple[dict, Path]
             raise error from None
         logging.warning("%s; taken instead: %s, which was saved before it", error, previous.name)
         return state, previous
+
+
+def check_fit(
+    state: Mapping, source: str | Path, model: nn.Module, optimizers: Sequence[Optimizer], schedulers: Sequence
+) -> None:
+    """Check that the state of a run fits its training, before any of it is used.
+
+    Args:
+        state: The state, as `load` returns it.
+        source: The file that it was read from, for messages.
+        model: The model.
+        optimizers: Its optimizers.
+        schedulers: Schedulers of their learning rates, or None for each.
+
+    Raises:
+        ModelError: Parameters are missing, unknown or of another shape, or a value is not allowed at its place.
+    """
+    if faults := misfits(model, state.get("model", {})):
+        raise ModelError(f"{source}: does not fit the model of this configuration; parameters {faults}")
+    with _named(source):
+        checkpoint_schema.check_fit(state, model, optimizers, schedulers)
+
+
+@contextmanager
+def _named(source: str | Path) -> Iterator[None]:
+    """Name the file in errors of a schema."""
+    try:
+        yield
+    except MisfitError as error:
+        raise ModelError(f"{source}: {error}; the file is not as training writes it, use another one") from error
 
 
 def load_strict(model: nn.Module, state: dict[str, Tensor], source: str | Path) -> None:

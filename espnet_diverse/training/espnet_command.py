@@ -15,6 +15,7 @@ import torch
 from espnet2.asr.ctc import CTC
 from espnet2.tasks import abs_task
 from torch import nn
+from torch.optim import Optimizer
 
 from espnet_diverse.attention import core_class, core_options
 from espnet_diverse.attention.disagreement import disagreement_options
@@ -255,9 +256,17 @@ def run(task: type[abs_task.AbsTask], config: Config) -> None:
         raise TrainingError(f"training failed with {said}; {advice}") from error
 
 
-def build(task: type[abs_task.AbsTask], config: Config) -> nn.Module:
-    """The model that ESPnet's training command would train, with initial parameters, on the CPU."""
-    return task.build_model(arguments(task, config))
+def build(task: type[abs_task.AbsTask], config: Config) -> tuple[nn.Module, list[Optimizer], list]:
+    """What ESPnet's training command would train, on the CPU.
+
+    Returns:
+        The model with initial parameters, its optimizers, and for each of them a scheduler or None.
+    """
+    args = arguments(task, config)
+    model = task.build_model(args).to(dtype=getattr(torch, args.train_dtype))
+    optimizers = task.build_optimizers(args, model)
+    scheduler = abs_task.scheduler_classes.get(args.scheduler)
+    return model, optimizers, [scheduler and scheduler(each, **args.scheduler_conf) for each in optimizers]
 
 
 def arguments(task: type[abs_task.AbsTask], config: Mapping) -> Namespace:

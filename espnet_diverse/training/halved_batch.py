@@ -74,7 +74,7 @@ class _KnownGradients(torch.autograd.Function):
         return loss.clone()
 
     @staticmethod
-    def backward(ctx, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx, gradient: Tensor) -> tuple[Tensor | None, ...]:
         return None, None, *(each * gradient.sum() for each in ctx.gradients)
 
 

@@ -13,6 +13,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from torch import nn
+from torch.optim import Optimizer
 
 from espnet_diverse.audio.ark import ark_entry, file_size, without_frames
 from espnet_diverse.data.atomic_files import write_text
@@ -182,15 +183,20 @@ def check_unchanged(
             raise DataError(f"{here}; {_advice([what] if what in ALLOWED else [])}")
 
 
-def check_shapes(output_dir: Path, model: nn.Module) -> Path:
-    """Check that the newest sound checkpoint of a run has the parameters of the model; returns its file.
+def check_state(output_dir: Path, model: nn.Module, optimizers: Sequence[Optimizer], schedulers: Sequence) -> Path:
+    """Check that the newest sound checkpoint of a run fits its training, see `checkpoint.check_fit`.
+
+    Returns:
+        Its file.
 
     Raises:
-        ModelError: Parameters are missing, unknown or of another shape, or no checkpoint is sound.
+        ModelError: It does not fit, or no checkpoint is sound.
     """
     state, path = checkpoint.load_run(output_dir)
-    if faults := checkpoint.misfits(model, state.get("model", {})):
-        raise ModelError(f"{path}: does not fit the model of this configuration; parameters {faults}; {_advice()}")
+    try:
+        checkpoint.check_fit(state, path, model, optimizers, schedulers)
+    except ModelError as error:
+        raise ModelError(f"{error}; {_advice()}") from error
     return path
 
 

@@ -115,8 +115,13 @@ class RunState:
         """Read a checkpoint for ESPnet; keep its position, and write the files of its epoch that a kill prevented.
 
         Learning rates are those of the configuration, if these are others than when the checkpoint was saved.
+
+        Raises:
+            ModelError: The checkpoint is damaged, or does not fit; see `checkpoint`.
         """
         state = checkpoint.load(path, device)
+        checkpoint.check_fit(state, path, self.model, self.optimizers, self.schedulers)
+        state["model"] = dict(state["model"])  # without what PyTorch notes beside it
         position = state.pop(_POSITION, None)
         _rescale(state, state.pop(_RATES, None) or self._rates, self._rates)
         measuring = state.pop(_MEASURING, None)  # which former checkpoints lack

@@ -191,12 +191,12 @@ def _of_run(config: Config, data: RunData, tokens: Tokens, stats_dir: Path, outp
 
 
 def _sound_checkpoint(config: Config, data: RunData, tokens: Tokens, statistics: Path | None, output_dir: Path) -> Path:
-    """The checkpoint of a run with which training goes on; the model is built to compare the shapes of parameters."""
+    """The checkpoint of a run with which training goes on; what is trained is built to compare it."""
     own = copy.deepcopy(config)
     own.update(tokens.keys())  # that of the run may be gone, as its statistics
     if own.get("normalize") == "global_mvn":
         own.add({"normalize_conf": {"stats_file": str(statistics)}}, {})
-    return resumption.check_shapes(output_dir, espnet_command.build(TASKS[data.task], own))
+    return resumption.check_state(output_dir, *espnet_command.build(TASKS[data.task], own))
 
 
 def _sweep(output_dir: Path, restart: bool) -> None:

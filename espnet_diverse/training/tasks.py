@@ -130,7 +130,7 @@ class _TaskMixin(FusedOptimizers):
         args = Namespace(**read_config(config_file))
         if model_file is None:
             return cls.build_model(args).to(device), args
-        with bounded_by(state := checkpoint.load(model_file), model_file):
+        with bounded_by(state := checkpoint.load_weights(model_file), model_file):
             model = cls.build_model(args)
         checkpoint.load_strict(model, state, model_file)
         return model.to(device), args

@@ -36,7 +36,7 @@ def test_a_run_without_head_selection_or_checkpoint_has_no_history(tmp_path):
     assert read_history(write_run(tmp_path, {"total_count": 9, "loss": 7.0})) is None
 
 
-@pytest.mark.parametrize("state", [{"model": {}}, {"reporter": None}, {"reporter": {}}, {"reporter": {"stats": {}}}])
+@pytest.mark.parametrize("state", [{"model": {}}, {"reporter": {"stats": {}}}])
 def test_a_checkpoint_without_statistics_has_no_history(tmp_path, state):
     checkpoint.save(state, tmp_path / "checkpoint.pth")
     assert read_history(tmp_path) is None

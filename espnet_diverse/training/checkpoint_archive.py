@@ -1,0 +1,66 @@
+"""What PyTorch would construct of a .pth file, and how much memory that takes, told before PyTorch reads it.
+
+Its reader runs no code, but makes arrays of any size, sparse tensors whose indices point anywhere, and unpacks records
+to a thousand times their size. Training writes none of these.
+"""
+
+import pickletools
+import re
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from espnet_diverse.errors import ModelError
+
+_ALLOWED = re.compile(
+    r"collections (OrderedDict|Counter)|datetime timedelta|_codecs encode"
+    r"|torch(\.cuda)? \w+Storage|torch\.storage \w+Storage|torch\._utils _rebuild_(tensor|tensor_v2|parameter)"
+    r"|numpy(\._?core\.multiarray scalar| dtype)"
+)
+"""Modules and names of plain containers, dense tensors, and the statistics of ESPnet's reporter."""
+_PARTS = 5  # pickles of a file of PyTorch before version 1.6, which is no archive
+
+
+def check_archive(path: Path) -> None:
+    """Check the records of a file that `torch.save` wrote, and the names in its pickle.
+
+    Raises:
+        ModelError: Records are compressed or share their bytes, or a name is not one of those that training writes.
+        Exception: The file is damaged; of any class.
+    """
+    names = _names(path) if zipfile.is_zipfile(path) else _names_of_former(path)
+    if foreign := next((name for name in names if not _ALLOWED.fullmatch(name)), None):
+        said = ascii(foreign.replace(" ", ".", 1))[1:-1][:100]
+        raise ModelError(f"{path}: is not a checkpoint or holds objects that are not allowed in one: {said}")
+
+
+def _names(path: Path) -> Iterator[str]:
+    with zipfile.ZipFile(path) as archive:
+        members = archive.infolist()
+        if any(member.compress_type != zipfile.ZIP_STORED for member in members):
+            _refuse(path, "compressed")
+        if sum(member.file_size for member in members) > path.stat().st_size:
+            _refuse(path, "larger than the file")
+        for member in members:
+            if member.filename.endswith(".pkl"):
+                with archive.open(member) as file:
+                    yield from _names_in(file)
+
+
+def _names_of_former(path: Path) -> Iterator[str]:
+    with path.open("rb") as file:
+        for _ in range(_PARTS):
+            yield from _names_in(file)
+
+
+def _names_in(file: BinaryIO) -> Iterator[str]:
+    """Module and name, with a space between them, of each class or function in a pickle."""
+    for operation, argument, _ in pickletools.genops(file):
+        if operation.name in ("GLOBAL", "INST"):  # PyTorch's reader knows no others
+            yield str(argument)
+
+
+def _refuse(path: Path, what: str) -> None:
+    said = f"its records are {what}, and training stores them as they are"
+    raise ModelError(f"{path}: {said}; use another checkpoint")
