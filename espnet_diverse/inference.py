@@ -8,12 +8,16 @@ A `Recognizer` transcribes speech, or translates it where its model was trained 
 can be shared by threads: search options are arguments of a call.
 """
 
+# ruff: noqa: E402 (modules that import ESPnet come after `fast_start`)
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from numpy.typing import NDArray
 
+from espnet_diverse.registration import fast_start
+
+fast_start()  # as the commands: otherwise the import takes much longer, and asks the network for data of nltk
 from espnet_diverse.audio.live import open_live
 from espnet_diverse.audio.sources import Source
 from espnet_diverse.conditions import values_by_condition
