@@ -36,6 +36,8 @@ _ALLOWED = {
     "model": {"espnet", "maskctc", "pit_espnet", "mt", "discrete_asr", "lm", "lm_multitask", "diverse", "flow"},
     "token_type": _TOKENS,
     "src_token_type": _TOKENS | {"hugging_face"},  # reads one file and downloads nothing
+    # The others fetch data, or ask for programs of the machine.
+    "g2p": {"pypinyin_g2p", "pypinyin_g2p_phone", "pypinyin_g2p_phone_without_prosody", "korean_jaso"},
 }
 """Allowed values by key; null is always allowed."""
 
@@ -51,7 +53,7 @@ OF_THE_MACHINE = {
     "valid_shape_file": [],
 }
 """Keys of config.yaml that hold paths and that only training uses, and their values in a packed model."""
-_PARTS = tuple(f"{part}_conf" for part in _ALLOWED if not part.endswith("token_type"))
+_PARTS = tuple(f"{part}_conf" for part in _ALLOWED if part != "g2p" and not part.endswith("token_type"))
 _TASKS = ("asr", "st", "mt", "lm", "cls", "s2t")
 _TOKEN_LISTS = ("token_list", "src_token_list")
 _MOST = 1_000_000

@@ -1,27 +1,59 @@
-"""Models by name: repositories of the Hugging Face Hub, where ESPnet's public models are."""
+"""Models by name: repositories of the Hugging Face Hub, where ESPnet's public models are.
+
+A repository is asked for as hf:owner/name only. A path that is mistyped is never one: whoever owns `exp` there would
+choose the model of `exp/sdma`.
+"""
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
-from espnet_diverse.errors import ModelError
+from espnet_diverse.errors import ConfigError, ModelError
 
+PREFIX = "hf:"
+OR_NAME = f"{PREFIX}owner/name for a repository of the Hugging Face Hub"
+"""The end of a message about a path that does not exist."""
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _UNUSED = ["*.png", "*.pdf", "*.svg", "*.wav", "*.log", "*/att_ws/*", "*/images/*", "*/tensorboard/*"]
+_ENCODER = ["config.json", "tokenizer.json", "model*.safetensors", "model.safetensors.index.json"]
 
 
-def is_name(model: str | Path) -> bool:
-    """Whether `model` is the name of a repository, such as espnet/owsm_v3, and no path: nothing on disk begins so."""
-    model = Path(model)
-    return _NAME.fullmatch(str(model)) is not None and not model.exists() and not model.parent.exists()
+def name_of(model: str | Path) -> str | None:
+    """The name of a repository, owner/name, where `model` is hf:owner/name; None where it is a path.
+
+    Raises:
+        ModelError: What follows hf: is not a name.
+    """
+    name = str(model).removeprefix(PREFIX)
+    if name == str(model):
+        return None
+    if not _NAME.fullmatch(name):
+        raise ModelError(f"{model}: {name!r} is not the name of a repository; give {OR_NAME}")
+    return name
 
 
-def fetched(name: str) -> Path:
+def encoder_folder(model: str | Path) -> Path:
+    """Folder of a pretrained encoder: `model` itself, or where the files of hf:owner/name are.
+
+    Raises:
+        ConfigError: There is no such folder.
+        ModelError: As `fetched`.
+    """
+    if name := name_of(model):
+        return fetched(name, _ENCODER)
+    if not Path(model).is_dir():
+        raise ConfigError(f"{model}: no such folder; give that of a pretrained encoder, or {OR_NAME}")
+    return Path(model)
+
+
+def fetched(name: str, only: Sequence[str] | None = None) -> Path:
     """Folder of the files of a repository, in the cache of the Hugging Face Hub; the name of the folder is its version.
 
     With the network files are fetched that are not in the cache; without it those in the cache are used.
 
     Args:
-        name: Name of the repository, `owner/model`.
+        name: Name of the repository, owner/name.
+        only: Patterns of the files that are fetched; by default all but pictures, sound and logs.
 
     Raises:
         ModelError: huggingface_hub is not installed, or the files cannot be fetched and are not in the cache.
@@ -29,11 +61,11 @@ def fetched(name: str) -> Path:
     try:
         from huggingface_hub import snapshot_download
     except ImportError as error:
-        what = f"{name}: no such model here; to fetch it from the Hugging Face Hub,"
-        raise ModelError(f"{what} install the extra hub: pip install 'espnet_diverse[hub]'") from error
+        todo = "install the extra hub: pip install 'espnet_diverse[hub]'"
+        raise ModelError(f"{PREFIX}{name}: to fetch it from the Hugging Face Hub, {todo}") from error
     try:
-        return Path(snapshot_download(name, ignore_patterns=_UNUSED))
+        return Path(snapshot_download(name, allow_patterns=only, ignore_patterns=_UNUSED))
     except Exception as error:  # of many kinds: the network, the name, a permission, the disk
         reason = str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__
-        what = f"{name}: no such model here, nor can it be fetched from the Hugging Face Hub ({reason})"
+        what = f"{PREFIX}{name}: cannot be fetched from the Hugging Face Hub ({reason})"
         raise ModelError(f"{what}; check the name and the network, or give a directory or a packed model") from error

@@ -8,12 +8,16 @@ A `Recognizer` transcribes speech, or translates it where its model was trained 
 can be shared by threads: search options are arguments of a call.
 """
 
+# ruff: noqa: E402 (modules that import ESPnet come after `fast_start`)
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from numpy.typing import NDArray
 
+from espnet_diverse.registration import fast_start
+
+fast_start()  # as the commands: otherwise the import takes much longer, and asks the network for data of nltk
 from espnet_diverse.audio.live import open_live
 from espnet_diverse.audio.sources import Source
 from espnet_diverse.conditions import values_by_condition
@@ -49,10 +53,10 @@ _Loaded = TypeVar("_Loaded", bound="_Pretrained")
 class _Pretrained:
     @classmethod
     def from_pretrained(cls: type[_Loaded], name: str, **options) -> _Loaded:
-        """Load a model by its name on the Hugging Face Hub, such as espnet/model; the extra `hub` fetches it.
+        """Load a model by its name on the Hugging Face Hub, hf:owner/name; the extra `hub` fetches it.
 
         Args:
-            name: Name of the repository; the constructor takes it as well.
+            name: hf:owner/name; the constructor takes it as well.
             options: Other arguments of the constructor.
         """
         return cls(name, **options)
@@ -62,7 +66,7 @@ class Recognizer(_Pretrained):
     """Transcribes recordings; with a model of speech translation, translates them.
 
     Args:
-        model: Directory of a run, a packed model, or the name of a repository of the Hugging Face Hub.
+        model: Directory of a run, a packed model, or hf:owner/name for a repository of the Hugging Face Hub.
         model_file: Weights, as a path or a name in the model directory; by default valid.acc.ave.pth.
         device: "cpu", "cuda" or "cuda:N".
         precision: Precision of linear layers: "float32", "int8" or "bfloat16".

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 
 from espnet_diverse.errors import ConfigError, DataError
+from espnet_diverse.hub import encoder_folder
 
 FILE = "tokenizer.json"
 
@@ -83,27 +84,18 @@ def read_tokenizer(model: str | Path) -> bytes:
     """Content of the tokenizer.json of a model.
 
     Args:
-        model: Folder of the model, or its name on the Hub, from which it is downloaded.
+        model: Folder of the model, or hf:owner/name.
 
     Raises:
-        ConfigError: The model has no tokenizer.json, or the package tokenizers is not installed.
+        ConfigError: There is no such folder, or it has no tokenizer.json.
+        ModelError: The files of hf:owner/name cannot be fetched.
     """
-    tokenizers = _tokenizers()
-    if Path(model).is_dir():
-        try:
-            return (Path(model) / FILE).read_bytes()
-        except OSError as error:
-            raise ConfigError(f"{Path(model) / FILE}: cannot be read ({error.strerror}); {_SAVE}") from error
+    file = encoder_folder(model) / FILE
     try:
-        return tokenizers.Tokenizer.from_pretrained(str(model)).to_str().encode()
-    except Exception as error:  # tokenizers has no exception class of its own
-        said = " ".join(str(error).split())
-        raise ConfigError(
-            f"{model}: neither a folder nor a model on the Hub with a readable tokenizer ({said})"
-        ) from error
-
-
-_SAVE = "write it with save_pretrained of the model's AutoTokenizer"
+        return file.read_bytes()
+    except OSError as error:
+        todo = "write it with save_pretrained of the model's AutoTokenizer"
+        raise ConfigError(f"{file}: cannot be read ({error.strerror}); {todo}") from error
 
 
 def _tokenizers() -> ModuleType:

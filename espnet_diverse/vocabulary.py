@@ -181,7 +181,7 @@ class Vocabulary:
         """The vocabulary of a pretrained encoder.
 
         Args:
-            model: Folder of the encoder, or its name on the Hub.
+            model: Folder of the encoder, or hf:owner/name.
 
         Raises:
             ConfigError: The encoder has no tokenizer.json.

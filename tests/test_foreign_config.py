@@ -40,6 +40,8 @@ def test_nothing_and_either_case_are_allowed():
         ({"extra_asr_decoder": "whisper"}, "extra_asr_decoder 'whisper' is not allowed"),
         ({"token_type": "whisper_en"}, "token_type 'whisper_en' is not allowed"),
         ({"token_type": "hugging_face"}, "token_type 'hugging_face' is not allowed"),
+        ({"g2p": "g2p_en"}, "g2p 'g2p_en' is not allowed"),  # nltk fetches its data
+        ({"g2p": "pyopenjtalk_kana"}, "g2p 'pyopenjtalk_kana' is not allowed .*; allowed: korean_jaso pypinyin_g2p"),
         ({"encoder": ["transformer"]}, r"encoder \['transformer'\] is not allowed"),
         ({"normalize_conf": [1]}, r"normalize_conf of config.yaml is \[1\]; it must be a mapping of options"),
         ({"my_conf": "x"}, "my_conf of config.yaml is x; it must be a mapping of options"),

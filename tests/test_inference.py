@@ -1,5 +1,8 @@
 """Recognizer and Translator: texts are those of the decode command, and no recording changes another's result."""
 
+import os
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -237,3 +240,24 @@ def test_a_stream_is_heard_at_the_rate_of_the_model(tmp_path):
     *_, final = online.listen(str(tmp_path / "a.wav"))
     expected = Recognizer(run, segmentation=segmentation, options=options).transcribe(tmp_path / "a.wav")
     assert final.is_final and final.text == expected.text != ""
+
+
+WATCHED = """
+import sys
+asked = []
+network = ("socket.", "urllib.Request", "http.client.", "ftplib.", "subprocess.Popen", "os.exec", "os.system")
+def watch(event, arguments):
+    if event.startswith(network) and event not in ("socket.__new__", "socket.gethostname"):
+        asked.append(event)
+        raise OSError(f"{event} is blocked")
+sys.addaudithook(watch)
+import espnet_diverse.inference
+slow = {"numba", "transformers", "nltk.corpus", "g2p_en.g2p"} & sys.modules.keys()
+sys.exit(f"{asked} {slow}" if asked or slow else 0)
+"""
+
+
+def test_the_import_asks_no_network_and_says_nothing(tmp_path):
+    environment = {**os.environ, "HOME": str(tmp_path), "NLTK_DATA": str(tmp_path)}  # without data of nltk
+    done = subprocess.run([sys.executable, "-c", WATCHED], env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -18,9 +18,9 @@ SOURCES += MODULES
 # Rooms without nets, lowest first; and the rooms above them, lowest first. Rooms of one line do not import each other.
 BESIDE = [
     {"errors", "conditions"},
-    {"allocator", "machine", "option_checks", "progress", "onnx_runtime", "pretrained_tokenizer"}
+    {"allocator", "machine", "option_checks", "progress", "onnx_runtime"}
     | {"sentencepiece_training", "foreign_yaml", "hub"},
-    {"foreign_config", "foreign_sentencepiece"},
+    {"foreign_config", "foreign_sentencepiece", "pretrained_tokenizer"},
     {"audio"},
     {"data"},
     {"vocabulary", "corpora", "stage_cache"},

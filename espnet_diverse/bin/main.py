@@ -17,7 +17,6 @@ from espnet_diverse.allocator import keep_freed_memory
 from espnet_diverse.bin.kernels_option import take_kernels
 from espnet_diverse.bin.options import notice, settle_model
 from espnet_diverse.errors import InterruptedRunError, UserError
-from espnet_diverse.hub import is_name
 from espnet_diverse.option_checks import hint, nearest
 from espnet_diverse.registration import fast_start
 
@@ -166,9 +165,14 @@ def _known_command(name: str) -> str:
 
 
 def _unpack_model(args: argparse.Namespace) -> None:
-    """Replace a packed model, or a name, given as --model_dir by the directory that it is unpacked to."""
+    """Replace a packed model, or a name, given as --model_dir by the directory that it is unpacked to.
+
+    Raises:
+        ModelError: There is no such model, or it is not a sound one.
+    """
     model_dir = getattr(args, "model_dir", None)
-    if model_dir is not None and (model_dir.is_file() or is_name(model_dir)):
+    is_data = getattr(args, "format", None) == "lhotse"  # `export lhotse` has a data directory in the model's place
+    if model_dir is not None and not model_dir.is_dir() and not is_data:
         from espnet_diverse.packing.archive import unpacked
 
         args.model_dir = unpacked(model_dir)

@@ -61,7 +61,7 @@ def run_data(args: argparse.Namespace):
 
 def add_model(
     parser: argparse.ArgumentParser,
-    text: str = "directory of a run, a packed model, or a name on the Hugging Face Hub such as espnet/model",
+    text: str = "directory of a run, a packed model, or hf:owner/name on the Hugging Face Hub",
 ) -> None:
     """Declare a trained model: MODEL, its other spelling --model_dir, and --model_file.
 

@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     tokenize = "tokenizer: 13a, zh, char, intl or none (bleu; default: zh for Chinese, char for Japanese, else 13a)"
     parser.add_argument("--tokenize", help=tokenize)
-    path = "directory of a pretrained encoder, or its name on the Hub (bertscore)"
+    path = "directory of a pretrained encoder, or hf:owner/name (bertscore)"
     parser.add_argument("--bert_path", metavar="PATH", help=path)
     parser.add_argument(
         "--bert_layer", type=int, metavar="N", help="layer of the encoder (bertscore; default: the last)"

@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "(default: 1000000)",
     )
     parser.add_argument(
-        "--bert", metavar="PATH", help="directory of the pretrained encoder, or its name on the Hub (bert only)"
+        "--bert", metavar="PATH", help="directory of the pretrained encoder, or hf:owner/name (bert only)"
     )
     parser.add_argument(
         "--coverage",

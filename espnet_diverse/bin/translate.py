@@ -30,7 +30,7 @@ _WINDOW = 16  # batches, so that lines of similar length can be translated toget
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this command."""
-    options.add_model(parser, "directory of a run of text translation, a packed model, or a name on the hub")
+    options.add_model(parser, "directory of a run of text translation, a packed model, or hf:owner/name")
     parser.add_argument(
         "sources", nargs="*", metavar="FILE", help="text files, or - for standard input (default: standard input)"
     )

@@ -31,8 +31,8 @@ class BertFrontend(AbsFrontend):
         input_size: Number of tokens of the vocabulary.
         embed_dim: Number of features of a position, usually the `output_size` of the encoder.
         positional_dropout_rate: Dropout rate of the output. ESPnet's frontend `embed` uses the same name.
-        bert: Folder of the pretrained encoder, or its name on the Hub. It may be None if `bert_config` is given, to
-            load a trained model.
+        bert: Folder of the pretrained encoder, or hf:owner/name. It may be None if `bert_config` is given, to load a
+            trained model.
         trainable: Whether the pretrained encoder is trained too; otherwise it is frozen and has no dropout.
         bert_config: Architecture of the pretrained encoder; by default that of `bert`.
 

@@ -1,5 +1,6 @@
 """Pretrained text encoders of Hugging Face, read as safetensors from a folder or the Hub. No code of a model is run."""
 
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,41 +15,47 @@ from torch.nn.utils.rnn import pad_sequence
 
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.functional.masks import lengths_to_mask
+from espnet_diverse.hub import encoder_folder
+from espnet_diverse.nets.pretrained_config import OPTIONS, checked
 from espnet_diverse.pretrained_tokenizer import PretrainedTokenizer, read_tokenizer
 
 _HEADS = ("pooler",)
 """Parts after the embeddings of tokens, which are not used."""
+_NEEDED = "give a folder with config.json, model.safetensors and tokenizer.json, or hf:owner/name"
 
 
 def read_config(model: str | Path) -> dict:
     """Read the architecture of an encoder as plain data, from which `build` builds it.
 
     Args:
-        model: Folder of the encoder, or its name on the Hub.
+        model: Folder of the encoder, or hf:owner/name.
 
     Raises:
-        ConfigError: The model is not found, or it has a decoder.
+        ConfigError: The folder or its config.json cannot be read, or the architecture is not allowed.
+        ModelError: The files of hf:owner/name cannot be fetched.
     """
-    with _reading(model) as transformers:
-        config = transformers.AutoConfig.from_pretrained(str(model), trust_remote_code=False)
-    if config.is_encoder_decoder:
-        raise ConfigError(f"{model}: {config.model_type} is an encoder with a decoder; give an encoder such as BERT")
-    # `auto_map` names code of the model, which must not be run.
-    return {name: value for name, value in config.to_diff_dict().items() if name not in ("auto_map", "dtype")}
+    file = encoder_folder(model) / "config.json"
+    try:
+        config = json.loads(file.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise ConfigError(f"{file}: cannot be read ({_one_line(error)}); {_NEEDED}") from error
+    if not isinstance(config, dict):
+        raise ConfigError(f"{file}: is not the configuration of a model; {_NEEDED}")
+    return checked({name: value for name, value in config.items() if name in ("model_type", *OPTIONS)}, file)
 
 
 def build(config: dict) -> Any:
     """Build an encoder with random weights.
 
     Args:
-        config: Architecture, the result of `read_config`.
+        config: Architecture, the result of `read_config`, or of `to_diff_dict` of transformers in earlier versions.
 
     Raises:
-        ConfigError: The architecture is unknown.
+        ConfigError: The architecture has a type, option or value that is not allowed.
     """
-    options = dict(config)
-    with _reading(options.get("model_type")) as transformers:
-        known = transformers.AutoConfig.for_model(options.pop("model_type"), **options)
+    config = checked(config, "bert_config")
+    with _reading(config["model_type"]) as transformers:
+        known = transformers.AutoConfig.for_model(**config)
         return _without_heads(transformers.AutoModel.from_config(known, trust_remote_code=False))
 
 
@@ -56,15 +63,20 @@ def load(model: str | Path) -> Any:
     """Load a trained encoder in evaluation mode.
 
     Args:
-        model: Folder of the encoder, or its name on the Hub.
+        model: Folder of the encoder, or hf:owner/name.
 
     Raises:
-        ConfigError: The model is not found or not stored as safetensors, or parameters are missing.
+        ConfigError: The encoder cannot be read, is not stored as safetensors, or lacks parameters.
+        ModelError: The files of hf:owner/name cannot be fetched.
     """
+    folder = encoder_folder(model)
+    config = read_config(folder)
+    options = {"local_files_only": True, "trust_remote_code": False, "use_safetensors": True}
     with _reading(model) as transformers:
         transformers.utils.logging.disable_progress_bar()
+        known = transformers.AutoConfig.for_model(**config)
         encoder, found = transformers.AutoModel.from_pretrained(
-            str(model), use_safetensors=True, trust_remote_code=False, output_loading_info=True
+            str(folder), config=known, output_loading_info=True, **options
         )
     missing = [name for name in found["missing_keys"] if not name.startswith(_HEADS)]
     if missing:
@@ -84,7 +96,7 @@ class Embedder:
     """Embeds the tokens of texts by one layer of a trained encoder.
 
     Args:
-        model: Folder of the encoder, or its name on the Hub.
+        model: Folder of the encoder, or hf:owner/name.
         layer: Index of the layer: 0 is the input of the encoder, 1 its first layer; None is the last layer.
 
     Attributes:
@@ -142,11 +154,11 @@ def _reading(model: str | Path | None) -> Iterator[ModuleType]:
     except (KeyError, OSError, RuntimeError, SafetensorError, ValueError) as error:
         if isinstance(error, ConfigError):
             raise
-        said = " ".join(str(error).split())
-        raise ConfigError(
-            f"{model}: cannot be read as a pretrained encoder ({said}); give a folder with config.json, "
-            "model.safetensors and tokenizer.json, or a name on the Hub"
-        ) from error
+        raise ConfigError(f"{model}: cannot be read as a pretrained encoder ({_one_line(error)}); {_NEEDED}") from error
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())
 
 
 def _without_heads(encoder: nn.Module) -> nn.Module:

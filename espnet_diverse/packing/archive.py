@@ -20,7 +20,7 @@ from espnet_diverse.data.atomic_files import write_text
 from espnet_diverse.errors import DataError, ModelError
 from espnet_diverse.foreign_config import OF_THE_MACHINE, check_config, named_files
 from espnet_diverse.foreign_yaml import read_yaml, shortened
-from espnet_diverse.hub import fetched, is_name
+from espnet_diverse.hub import OR_NAME, fetched, name_of
 from espnet_diverse.machine import cache_folder
 from espnet_diverse.packing.run_files import make_vocabularies
 from espnet_diverse.stage_cache import digest
@@ -57,18 +57,18 @@ def unpacked(model: str | Path) -> Path:
     passes the same checks; its directory stays there under its name and version.
 
     Args:
-        model: Directory of a run, a packed model, or the name of a repository.
+        model: Directory of a run, a packed model, or hf:owner/name for a repository.
 
     Raises:
         ModelError: The path does not exist, the directory is not that of a run, or the file is not a packed model, is
             damaged, or has content that is not allowed; or the repository cannot be fetched.
     """
     model = Path(model)
-    if is_name(model):
-        files = fetched(str(model))
-        return _run_of(model, f"{model.parent}--{model.name}-{files.name}", files)
+    if name := name_of(model):
+        files = fetched(name)
+        return _run_of(model, f"{name.replace('/', '--')}-{files.name}", files)
     if not model.exists():
-        raise ModelError(f"{model}: no such model; give the directory of a run, or a packed model")
+        raise ModelError(f"{model}: no such model; give the directory of a run, a packed model, or {OR_NAME}")
     if model.is_dir():
         if not (model / "config.yaml").is_file():
             raise ModelError(

@@ -1,4 +1,4 @@
-"""A faster and quieter import of ESPnet, for programs that ask for it with `fast_start`.
+"""A faster and quieter import of ESPnet, which asks no network, for programs that call `fast_start`.
 
 Most of the time that a command takes to start is spent on packages that ESPnet imports and few runs use:
 
@@ -75,8 +75,9 @@ class _FastStart(ImportHooks):
 def fast_start() -> None:
     """Make the import of ESPnet faster and quieter in this process; call it before ESPnet is imported.
 
-    It affects the whole process, so it is meant for programs: `espnet-diverse` calls it, `import espnet_diverse` does
-    not. A second call does nothing, nor does any call where the environment variable `SWITCH` is 0.
+    It affects the whole process: `espnet-diverse` and the import of `espnet_diverse.inference` call it, `import
+    espnet_diverse` does not. A second call does nothing, nor does any call where the environment variable `SWITCH` is
+    0.
     """
     if os.environ.get(SWITCH) == "0" or _started():
         return
@@ -101,7 +102,7 @@ def explain_missing_transformers(message: str) -> str:
     if "transformers" not in message or not _started() or importlib.util.find_spec("transformers") is None:
         return message
     return (
-        "this command starts without ESPnet's wrappers of Hugging Face models, to start faster; "
+        "this process works without ESPnet's wrappers of Hugging Face models, to start faster; "
         f"set the environment variable {SWITCH}=0 and run it again (for reading text, frontend bert needs no such step)"
     )
 

@@ -75,7 +75,7 @@ def mixed_precision(model: nn.Module, device: str) -> Iterator[None]:
         name = torch.cuda.get_device_name()
         raise ConfigError(f"use_amp true is not possible: {name} has no bfloat16; set use_amp=false")
 
-    def autocast(enabled: bool = True, **_) -> torch.autocast:
+    def autocast(*_: str, enabled: bool = True, **__: torch.dtype) -> torch.autocast:
         return torch.autocast(device, torch.bfloat16, enabled=enabled)
 
     # ESPnet's models switch autocast off while they extract features, by a global name of their module.

@@ -95,7 +95,7 @@ def test_positions_of_roberta_begin_after_padding(tmp_path):
 
 
 def test_an_encoder_that_is_not_there_is_refused():
-    with pytest.raises(ConfigError, match=r"^/nowhere/bert: cannot be read as a pretrained encoder"):
+    with pytest.raises(ConfigError, match="^/nowhere/bert: no such folder; .* hf:owner/name"):
         BertFrontend(9, bert="/nowhere/bert")
     with pytest.raises(ConfigError, match="frontend_conf.bert is not given; name the encoder, --set frontend_conf.ber"):
         BertFrontend(9)
@@ -161,6 +161,19 @@ def test_a_fused_model_decodes_without_the_encoder_it_came_from(fused, tiny_tran
 def test_the_architecture_is_kept_as_plain_data(fused):
     config = yaml.safe_load((fused / "config.yaml").read_text())["frontend_conf"]["bert_config"]
     assert config["model_type"] == "bert" and config["num_hidden_layers"] == 2 and "auto_map" not in config
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("backbone", "evil/backbone"), ("attn_implementation", "evil/kernel"), ("model_type", "table-transformer")],
+)
+def test_an_architecture_that_could_ask_the_hub_is_refused(fused, tmp_path, name, value):
+    moved = shutil.copytree(fused, tmp_path / "moved")
+    config = yaml.safe_load((moved / "config.yaml").read_text())
+    config["frontend_conf"]["bert_config"][name] = value
+    (moved / "config.yaml").write_text(yaml.safe_dump(config))
+    with pytest.raises(ConfigError, match=f"bert_config: .*{name}.*'{value}'.* is not allowed"):
+        load_model(moved, task="mt")
 
 
 def test_a_text_that_is_too_long_costs_no_other(fused, tmp_path):

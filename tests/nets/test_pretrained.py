@@ -10,15 +10,15 @@ import transformers
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.nets import pretrained
 from espnet_diverse.nets.pretrained import Embedder
+from espnet_diverse.nets.pretrained_config import TYPES
 
 
 def test_what_is_no_encoder_is_refused_in_one_line(tiny_bert, tmp_path):
     for read in (pretrained.load, pretrained.read_config):
-        with pytest.raises(
-            ConfigError, match=r"^/nowhere/bert: cannot be read as a pretrained encoder \(.*\); give a fold"
-        ):
-            read("/nowhere/bert")
-    with pytest.raises(ConfigError, match=r"^no_such_type: cannot be read as a pretrained encoder"):
+        for path in ("/nowhere/bert", "exp/bert"):  # the latter is no name of a repository
+            with pytest.raises(ConfigError, match=f"^{path}: no such folder; .* hf:owner/name"):
+                read(path)
+    with pytest.raises(ConfigError, match=r"^bert_config: model_type 'no_such_type' is not allowed"):
         pretrained.build({"model_type": "no_such_type"})
     broken = shutil.copytree(tiny_bert, tmp_path / "broken")
     (broken / "model.safetensors").write_bytes(b"no tensors")
@@ -28,8 +28,19 @@ def test_what_is_no_encoder_is_refused_in_one_line(tiny_bert, tmp_path):
     torch.save({}, broken / "pytorch_model.bin")  # a pickle, which is not opened
     with pytest.raises(ConfigError, match="broken: cannot be read as a pretrained encoder .*safetensors"):
         pretrained.load(broken)
+    for content, said in (
+        (b"[", "cannot be read .Expecting"),
+        (b"[]", "is not the configuration"),
+        (None, "No such f"),
+    ):
+        (broken / "config.json").unlink()
+        if content is not None:
+            (broken / "config.json").write_bytes(content)
+        with pytest.raises(ConfigError, match=f"broken/config.json: .*{said}"):
+            pretrained.read_config(broken)
+        (broken / "config.json").touch()
     transformers.T5Config(d_model=8, num_layers=1, num_heads=2).save_pretrained(tmp_path / "t5")
-    with pytest.raises(ConfigError, match="t5 is an encoder with a decoder; give an encoder such as BERT"):
+    with pytest.raises(ConfigError, match="t5/config.json: model_type 't5' is not allowed"):
         pretrained.read_config(tmp_path / "t5")
 
 
@@ -55,23 +66,27 @@ def test_a_layer_that_is_not_there_is_refused(tiny_bert):
 
 def test_an_encoder_is_built_from_its_plain_configuration(tiny_bert):
     config = pretrained.read_config(tiny_bert)
-    assert config["model_type"] == "bert" and not {"auto_map", "dtype"} & set(config)
+    assert config["model_type"] == "bert" and not {"architectures", "auto_map", "dtype"} & set(config)
     built, loaded = pretrained.build(config), pretrained.load(tiny_bert)
     shapes = [{name: each.shape for name, each in net.state_dict().items()} for net in (built, loaded)]
     assert shapes[0] == shapes[1] and not any(name.startswith("pooler") for name in shapes[0])
     assert not built.training and not loaded.training
 
 
+SIZES = {"vocab_size": 9, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+DISTILLED = {"vocab_size": 9, "dim": 8, "n_layers": 1, "n_heads": 2, "hidden_dim": 8}
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_every_type_is_built_and_embeds(kind):
+    sizes = DISTILLED if kind == "distilbert" else SIZES
+    encoder = pretrained.build({"model_type": kind, **sizes})
+    assert encoder(input_ids=torch.tensor([[2, 3, 4]])).last_hidden_state.shape == (1, 3, 8)
+
+
 def test_positions_include_the_special_tokens():
-    sizes = {
-        "vocab_size": 9,
-        "hidden_size": 8,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 2,
-        "intermediate_size": 8,
-    }
     for model_type, padding, count in (("bert", 0, 20), ("roberta", 1, 18)):
-        config = {**sizes, "model_type": model_type, "max_position_embeddings": 20, "pad_token_id": padding}
+        config = {**SIZES, "model_type": model_type, "max_position_embeddings": 20, "pad_token_id": padding}
         assert pretrained.positions(pretrained.build(config)) == count
 
 

@@ -96,7 +96,7 @@ def test_it_is_unpacked_once_and_a_directory_is_itself(packed, cache, tmp_path):
 
 
 def test_what_is_no_model_is_named(tmp_path):
-    with pytest.raises(ModelError, match=r"gone: no such model; give the directory of a run, or a packed model"):
+    with pytest.raises(ModelError, match=r"gone: no such model; .* a packed model, or hf:owner/name"):
         unpacked(tmp_path / "gone")
     with pytest.raises(
         ModelError, match=r"is not the directory of a run, because it has no config\.yaml; give one, or a packed"

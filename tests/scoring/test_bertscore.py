@@ -77,7 +77,7 @@ def test_the_command(tiny_bert, tmp_path, capsys):
         ),
         (["--bert_path", "x"], "--bert_path is for bertscore, and the metrics are cer; leave it out"),
         (["--bert_layer", "1"], "--bert_layer 1 needs an encoder; give --bert_path PATH as well"),
-        (["--metric", "bertscore", "--bert_path", "/nowhere"], "/nowhere: cannot be read as a pretrained encoder"),
+        (["--metric", "bertscore", "--bert_path", "/nowhere"], "/nowhere: no such folder; "),
     ):
         assert main([*arguments, *wrong]) == 1
         assert said in capsys.readouterr().err

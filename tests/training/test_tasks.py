@@ -95,7 +95,7 @@ def test_a_class_of_espnets_that_needs_transformers_says_how_to_get_it(copied, m
     with pytest.raises(ModelError, match="postencoder 'hugging_face_transformers' is not allowed in a run"):
         load_model(copied)
     monkeypatch.setenv(TRUST, "1")
-    with pytest.raises(ConfigError, match="cannot be built: this command starts without .* set the environment"):
+    with pytest.raises(ConfigError, match="cannot be built: this process works without .* set the environment"):
         load_model(copied)
 
 
@@ -105,9 +105,7 @@ def test_a_tokenizer_of_espnets_that_needs_transformers_says_how_to_get_it(copie
     monkeypatch.setattr(hugging_face_tokenizer, "is_transformers_available", False)
     args = Namespace(**read_config(copied / "config.yaml"))
     args.token_type, args.bpemodel = "hugging_face", "bert"
-    with pytest.raises(
-        ConfigError, match="preprocessor .* cannot be built: this command starts without .* set the env"
-    ):
+    with pytest.raises(ConfigError, match="preprocessor .* cannot be built: this process works without .* set the env"):
         ASRTask.build_preprocess_fn(args, train=False)
 
 
