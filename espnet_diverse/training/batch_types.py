@@ -164,7 +164,7 @@ def _folded_sizes(shapes: Sequence[Shapes], order: NDArray[np.int32], options: B
         factor = max(int(kind.lengths[order[start]] / fold) for kind, fold in zip(shapes, folds, strict=True))
         sizes.append(min(len(order) - start, max(options.min_batch_size, int(options.batch_size / (1 + factor)))))
         start += sizes[-1]
-    return _redistributed(sizes, options.min_batch_size, behind=2)
+    return _redistributed(sizes, options.min_batch_size)
 
 
 def _sizes(shapes: Sequence[Shapes], order: NDArray[np.int32], options: BatchOptions) -> list[int]:
@@ -183,14 +183,14 @@ def _sizes(shapes: Sequence[Shapes], order: NDArray[np.int32], options: BatchOpt
             size = 0
     if size and not (options.drop_last and sizes):
         sizes.append(size)
-    return _redistributed(sizes, least, behind=1)
+    return _redistributed(sizes, least)
 
 
-def _redistributed(sizes: list[int], least: int, behind: int) -> list[int]:
+def _redistributed(sizes: list[int], least: int) -> list[int]:
     """Sizes in which a last batch that is too small is spread over others, from the end on."""
     if len(sizes) > 1 and sizes[-1] < least:
         for i in range(sizes.pop()):
-            sizes[(-(i % len(sizes)) - behind) % len(sizes)] += 1
+            sizes[-(i % len(sizes)) - 1] += 1
     return sizes
 
 

@@ -1,15 +1,15 @@
 """A batch that is too large for the memory of a GPU is computed in halves, with the update of the whole batch."""
 
 import os
-from dataclasses import replace
 
 import pytest
 import torch
 from references.train_command import NOISELESS, train
 
 from espnet_diverse.nets.models import DiverseASRModel
-from espnet_diverse.training import checkpoint, elastic
+from espnet_diverse.training import checkpoint
 
+pytestmark = pytest.mark.usefixtures("forks")
 SETTINGS = [*NOISELESS, "batch_size=6", "accum_grad=2", "keep_nbest_models=1"]  # an update of two batches in an epoch
 SAID = "CUDA out of memory.\nTried to allocate 2 GiB"
 
@@ -85,15 +85,6 @@ def test_the_update_is_that_of_whole_batches(call, backward, tiny_run, straight,
     for epoch in (1, 2):
         for name in ("loss", "loss_att", "loss_ctc", "acc", "grad_norm", "total_count"):
             assert ours[epoch]["train"][name] == pytest.approx(theirs[epoch]["train"][name], rel=1e-4), name
-
-
-@pytest.fixture(scope="module", autouse=True)
-def forks():
-    """Start processes as forks, which import nothing."""
-    launch = elastic._launch
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(elastic, "_launch", lambda processes: replace(launch(processes), start_method="fork"))
-        yield
 
 
 @pytest.mark.parametrize(("call", "backward"), [(2, False), (1, True), (2, True)])
