@@ -92,7 +92,7 @@ def forks():
     """Start processes as forks, which import nothing."""
     launch = elastic._launch
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(elastic, "_launch", lambda processes: replace(launch(processes), start_method="fork"))
+        patch.setattr(elastic, "_launch", lambda *parts: replace(launch(*parts), start_method="fork"))
         yield
 
 
