@@ -136,7 +136,8 @@ def _check_normaliser(fields: Iterable[tuple[int, _Value]]) -> None:
     for number, value in fields:
         if number == 2 and value != b"" and hashlib.sha256(value).hexdigest() not in _TABLES:
             what = f"the precompiled_charsmap of {len(value)} bytes of bpe.model is none of the library's own"
-            raise DataError(f"{what}, and can crash it; train the model with nmt_nfkc, nfkc or identity, or {_TODO}")
+            todo = "train the model with nmt_nfkc, nfkc or identity, or check where the file is from"
+            raise DataError(f"{what}, and can crash it; {todo}")
 
 
 def _check_text(text: _Value, name: str) -> None:
