@@ -40,8 +40,10 @@ _TWISTER = 624  # words of a Mersenne twister
 
 
 def _statistic(value: Any, place: str) -> None:
-    """Check a statistic of an epoch; ESPnet adds the time that it took."""
-    if not isinstance(value, timedelta):
+    """Check a statistic of an epoch; ESPnet adds the time that it took, once as an object, now as a mapping."""
+    if isinstance(value, dict):
+        fields({"__timedelta_seconds__": finite(0)}, closed=True)(value, place)
+    elif not isinstance(value, timedelta):
         number(value, place)
 
 

@@ -40,7 +40,7 @@ def run_of(folder, kind=torch.optim.Adam, scheduler=WarmupLR, steps=2, **options
     state = RunState(folder, net, [optimizer], [schedule])
     state.reporter = Reporter(epoch=2)
     phase = {"loss": np.float64(2.0), "acc": NAN, "time": timedelta(seconds=3), "total_count": 6}
-    state.reporter.stats = {1: {"train": phase, "valid": {**phase, "epoch": 1}}}
+    state.reporter.stats = {1: {"train": phase, "valid": {**phase, "time": {"__timedelta_seconds__": 3.0}}}}
     return state
 
 
@@ -118,6 +118,7 @@ FAULTS = [  # place, value, and what is said
     (("reporter", "stats", 1), [1], "reporter.stats[1] is a list of 1; "),
     (("reporter", "stats", 1), {"a\x1b[31m": {}}, "a key of reporter.stats[1] is 'a\\x1b[31m'; "),
     ((*STATS, "loss"), "0.5", "reporter.stats[1]['train']['loss'] is '0.5'; allowed is a number"),
+    ((*STATS, "time"), {"__timedelta_seconds__": "3"}, "['time'].__timedelta_seconds__ is '3'; allowed is a number"),
     ((*STATS, "total_count"), -6, "reporter.stats[1]['train'].total_count is -6; "),
     (STATS, {"loss": 2.0}, "reporter.stats[1]['train'] is without total_count; "),
     (("model",), None, "model is None; "),
