@@ -116,4 +116,4 @@ def _weights(q: Tensor, terms: Tensor) -> Tensor:
 
 def _at_least_one(z: Tensor) -> Tensor:
     """Return sums that have a term exp(0) unless they are empty; those become 1."""
-    return z.clamp(min=1.0)
+    return z.masked_fill(z == 0, 1.0)  # not `clamp`, whose gradient at 1 depends on the release of PyTorch
