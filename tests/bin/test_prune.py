@@ -6,7 +6,10 @@ from espnet_diverse.bin.main import main
 from espnet_diverse.packing import pruning
 
 
-def test_the_arguments_arrive_and_the_path_is_printed(monkeypatch, capsys):
+def test_the_arguments_arrive_and_the_path_is_printed(monkeypatch, capsys, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    Path("exp").mkdir()
+
     def prune(model_dir, output_dir, conditions, model_file):
         asked.append((model_dir, output_dir, conditions, model_file))
         return output_dir / model_file

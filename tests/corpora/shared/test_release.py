@@ -86,5 +86,5 @@ def test_a_member_without_a_name_is_damage(tmp_path):
         at = content.index(mark) + place
         content[at : at + 4] = b"\0\0\1\0"
     (tmp_path / "b.zip").write_bytes(content)
-    with pytest.raises(DataError, match="b.zip: cannot be unpacked .string index out of range"):
+    with pytest.raises(DataError, match="b.zip: cannot be unpacked"):
         unzip(tmp_path / "b.zip", tmp_path)
