@@ -73,7 +73,7 @@ class BatchOptions:
         fold_lengths: A length for each kind of data, of the type folded.
         min_batch_size: Least number of utterances, of the types with batches of several sizes.
         sort_in_batch, sort_batch: "ascending" or "descending".
-        drop_last: Whether to leave out the last batch, which is not full, if there are others; not of the type folded.
+        drop_last: Whether to leave out the last batch, which is not full, if there are others.
 
     Raises:
         ConfigError: A value is not allowed.
@@ -162,8 +162,11 @@ def _folded_sizes(shapes: Sequence[Shapes], order: NDArray[np.int32], options: B
     start = 0
     while start < len(order):
         factor = max(int(kind.lengths[order[start]] / fold) for kind, fold in zip(shapes, folds, strict=True))
-        sizes.append(min(len(order) - start, max(options.min_batch_size, int(options.batch_size / (1 + factor)))))
-        start += sizes[-1]
+        size = max(options.min_batch_size, int(options.batch_size / (1 + factor)))
+        if options.drop_last and sizes and start + size > len(order):
+            break
+        sizes.append(min(len(order) - start, size))
+        start += size
     return _redistributed(sizes, options.min_batch_size)
 
 
