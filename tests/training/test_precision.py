@@ -89,10 +89,10 @@ def test_attention_is_not_computed_by_cudnn():
 def test_features_are_extracted_in_float32():
     model = DiverseASRModel.__new__(DiverseASRModel)
     before = asr_model.autocast
-    with mixed_precision(model, "cpu"), espnet_trainer.autocast(True, dtype=torch.float16):
+    with mixed_precision(model, "cpu"), espnet_trainer.autocast("cuda", enabled=True, dtype=torch.float16):
         x = torch.ones(2, 2)
         assert (x @ x).dtype == torch.bfloat16
-        with asr_model.autocast(False):
+        with asr_model.autocast("cuda", enabled=False):
             assert (x @ x).dtype == torch.float32
     assert asr_model.autocast is before
 
