@@ -35,7 +35,7 @@ KNOWN = {
     ],
     "it is the answer to a question: whether something is possible, or a file is what it should be": [
         *("file_digest._is_sound_archive: ValueError", "file_digest._is_sound_safetensors: ValueError"),
-        *("inputs.Recording.channels_cancel: DataError", "linear_kernels._read: ValueError"),
+        *("inputs.Recording.channels_cancel: DataError", "linear_kernels.read_choice: ValueError"),
         *("live.live_recognition: ConfigError ModelError", "main._reader_has_gone: ValueError"),
         *(
             "pack._is_ours: ValueError",
@@ -51,7 +51,10 @@ KNOWN = {
         "tables.parse_segment: ValueError",
     ],
     "the files of a model are listed before it is read, and reading says what is wrong": [
-        *("average._default: ModelError", "model_files._task: ModelError", "model_files.model_files: ModelError"),
+        *(
+            "model_files.known_config: ModelError",
+            "model_files.model_files: ModelError",
+        ),
     ],
     "the user is told in one line: the end of a command, of a request, of a process": [
         *("main.run_command: UserError", "plan._show: UserError", "server._Handler._answer: UserError"),
@@ -61,11 +64,15 @@ KNOWN = {
         *("live._Recording._recognise: Exception", "streaming._Source.__iter__: Exception"),
     ],
     "a library raises errors of any class, and the line of ours says what it does not": [
-        *("backends.started: Exception", "checkpoint.load: Exception", "espnet_command.run: Exception"),
+        *(
+            "backends.started: Exception",
+            "checkpoint.load: Exception",
+            "checkpoint_schema._Layouts._layout: Exception",
+            "espnet_command.run: Exception",
+        ),
         *(
             "hub.fetched: Exception",
             "onnx_export._compare: Exception",
-            "pretrained_tokenizer.read_tokenizer: Exception",
         ),
         "tasks._TaskMixin.build_model: Exception",
     ],
