@@ -1,4 +1,4 @@
-"""What PyTorch would construct of a .pth file, and how much memory that takes, told before PyTorch reads it.
+"""The objects and the memory that PyTorch would make of a .pth file, told before PyTorch reads it.
 
 Its reader runs no code, but makes arrays of any size, sparse tensors whose indices point anywhere, and unpacks records
 to a thousand times their size. Training writes none of these.

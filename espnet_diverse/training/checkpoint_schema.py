@@ -1,4 +1,4 @@
-"""What files of weights, and of the state of a run, may hold: it becomes names of files, sizes, indices and memory.
+"""Allowed content of files of weights and of run states, which becomes file names, sizes, indices and memory.
 
 `check_content` looks at a file by itself, `check_fit` compares a state with the model and its training. Both come
 before any of it is used.
