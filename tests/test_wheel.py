@@ -68,12 +68,14 @@ def environment(folder: Path, *installed) -> Path:
     """The bin of a new virtual environment with one package installed, which sees the packages of this environment.
 
     They are on its path by a .pth file, and .pth files of a folder that is named in one are not read. So the editable
-    installation of the repository here does not reach it.
+    installation of the repository here does not reach it; `distutils`, which setuptools adds in such a file and ESPnet
+    imports, is added here.
     """
     run(sys.executable, "-m", "venv", "--without-pip", folder, cwd=folder.parent)
     here = Path(sysconfig.get_paths()["purelib"])
     inside = next(folder.glob("lib/python*/site-packages"))
-    (inside / "packages.pth").write_text(f"{here}\n", encoding="utf-8")
+    distutils = "import _distutils_hack; _distutils_hack.add_shim()"
+    (inside / "packages.pth").write_text(f"{here}\n{distutils}\n", encoding="utf-8")
     pip("--python", folder / "bin" / "python", "install", "--ignore-installed", *OFFLINE, *installed, cwd=folder)
     return folder / "bin"
 
