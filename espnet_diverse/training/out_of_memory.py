@@ -1,13 +1,13 @@
 """Second tries of updates for which the memory of a GPU was too small: the batch that did not fit comes in two halves.
 
-How much an interrupted backward pass has added to the gradients is not known, so the update begins again: ESPnet's loop
-is entered once more, with the batches of the update that were done, which draw the noise that they drew, and with
-`halved_batch` for the one that did not fit. The update is that of whole batches. Running statistics of batch
-normalisation see these batches more than once.
+An interrupted backward pass has added an unknown part of its gradients to those of the batches before. Therefore the
+whole update begins again: ESPnet's loop is entered once more, with the batches of the update that were done, which draw
+the same noise, and with `halved_batch` for the one that did not fit. The result is the update of whole batches. Running
+statistics of batch normalisation see these batches more than once.
 
-With several processes all of them begin the update again. After the forward pass and after the backward pass they tell
-each other whether memory was enough. A process in whose backward pass it was not still owes the others the rest of its
-gradients, which DistributedDataParallel adds up while they wait: it hands on zeros.
+With several processes, all of them begin the update again. They tell each other after every forward pass and every
+backward pass whether memory was enough. DistributedDataParallel adds up gradients during the backward pass, and the
+others wait in it for a process whose backward pass was interrupted; that one hands on zeros for the rest.
 """
 
 import logging
@@ -143,7 +143,8 @@ class SecondTries:
         left = [parameter for parameter in _parameters_of(self._loss) if parameter not in self._ready]
         self._loss = None  # with the memory that it holds
         torch.cuda.empty_cache()
-        sum(parameter.sum() for parameter in left).mul(0).backward()
+        if left:
+            torch.stack([parameter.sum() for parameter in left]).sum().mul(0).backward()
 
 
 def _parameters_of(loss: Tensor) -> list[Tensor]:

@@ -87,13 +87,13 @@ def test_the_update_is_that_of_whole_batches(call, backward, tiny_run, straight,
             assert ours[epoch]["train"][name] == pytest.approx(theirs[epoch]["train"][name], rel=1e-4), name
 
 
-@pytest.mark.parametrize(("call", "backward"), [(2, False), (1, True), (2, True)])
+@pytest.mark.parametrize(("call", "backward", "unused"), [(2, False, False), (1, True, False), (2, True, True)])
 def test_two_processes_begin_the_update_again_if_one_is_out_of_memory(
-    call, backward, tiny_run, straight, tmp_path, full, capfd
+    call, backward, unused, tiny_run, straight, tmp_path, full, capfd
 ):
     """Process 1 is out of memory in its share of 3 sentences; the losses are per token, which needs those of both."""
     full(call, backward=backward, rank=1)
-    assert train(tiny_run, tmp_path / "exp", *SETTINGS, nproc=2) == 0
+    assert train(tiny_run, tmp_path / "exp", *SETTINGS, f"unused_parameters={unused}", nproc=2) == 0
     said = [
         line for line in capfd.readouterr().err.splitlines() if line.startswith("WARNING: the GPU is out of memory")
     ]
