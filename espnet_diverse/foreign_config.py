@@ -18,6 +18,7 @@ _NETS = {
     *("contextual_block_transformer", "contextual_block_conformer", "rnn", "vgg_rnn"),
     *("diverse_transformer", "diverse_conformer", "diverse_e_branchformer", "diverse_contextual_block_transformer"),
 }
+_PROMPTED = {"e_branchformer_ctc", "diverse_e_branchformer_ctc"}
 _DECODERS = {
     *("transformer", "transformer_md", "rnn", "transducer", "mlm", "linear_decoder", "diverse_transformer"),
     *("lightweight_conv", "lightweight_conv2d", "dynamic_conv", "dynamic_conv2d", "flow"),
@@ -29,11 +30,15 @@ _ALLOWED = {
     "normalize": {"global_mvn", "utterance_mvn"},
     "preencoder": {"sinc", "linear"},
     "postencoder": {"length_adaptor"},
-    **dict.fromkeys(("encoder", "md_encoder", "hier_encoder", "extra_mt_encoder"), _NETS),
+    "encoder": _NETS | _PROMPTED,
+    **dict.fromkeys(("promptencoder", "md_encoder", "hier_encoder", "extra_mt_encoder"), _NETS),
     **dict.fromkeys(("decoder", "extra_asr_decoder", "extra_mt_decoder"), _DECODERS),
     "lm": {"seq_rnn", "transformer", "diverse_transformer"},
     "classifier": {"self_attentive"},
-    "model": {"espnet", "maskctc", "pit_espnet", "mt", "discrete_asr", "lm", "lm_multitask", "diverse", "flow"},
+    "model": {
+        *("espnet", "espnet_ctc", "maskctc", "pit_espnet", "mt", "discrete_asr", "lm", "lm_multitask"),
+        *("diverse", "flow"),
+    },
     "token_type": _TOKENS,
     "src_token_type": _TOKENS | {"hugging_face"},  # reads one file and downloads nothing
 }
@@ -52,7 +57,7 @@ OF_THE_MACHINE = {
 }
 """Keys of config.yaml that hold paths and that only training uses, and their values in a packed model."""
 _PARTS = tuple(f"{part}_conf" for part in _ALLOWED if not part.endswith("token_type"))
-_TASKS = ("asr", "st", "mt", "lm", "cls", "s2t")
+_TASKS = ("asr", "st", "mt", "lm", "cls", "s2t", "s2t_ctc")
 _TOKEN_LISTS = ("token_list", "src_token_list")
 _MOST = 1_000_000
 _NUMBERS = {
@@ -104,6 +109,14 @@ def check_config(config: Mapping, source: Path, packed: bool = True) -> None:
             if not least <= value <= most:  # nor is NaN
                 what = f"{shortened(option)} of config.yaml is {shortened(value)}"
                 raise ModelError(f"{source}: {what}; allowed are {least} to {most}")
+
+
+def told_task(config: Mapping) -> str | None:
+    """The task of a model that only one task can have, told by its parts; None for the others.
+
+    ESPnet's own programs write no task into config.yaml.
+    """
+    return "s2t_ctc" if config.get("model") == "espnet_ctc" or config.get("promptencoder") else None
 
 
 def named_files(config: Mapping) -> list[tuple[dict, str]]:

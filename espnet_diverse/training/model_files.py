@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from espnet_diverse.errors import ModelError
+from espnet_diverse.foreign_config import told_task
 from espnet_diverse.training.config import load
 
 INSIDE = "language_model"
@@ -10,10 +11,12 @@ INSIDE = "language_model"
 NGRAM = "ngram.bin"
 """N-gram model in that folder, in any format of KenLM, which knows them by their content."""
 
+_WITHOUT_ACCURACY = ("lm", "s2t_ctc")
+
 
 def weights_name(task: str) -> str:
     """Name of the average that commands use by default, in the directory of a run."""
-    return "valid.loss.ave.pth" if task == "lm" else "valid.acc.ave.pth"
+    return "valid.loss.ave.pth" if task in _WITHOUT_ACCURACY else "valid.acc.ave.pth"
 
 
 def find_weights(model_dir: Path, model_file: str | Path | None = None, task: str = "asr") -> Path:
@@ -55,6 +58,7 @@ def model_files(model_dir: Path, model_file: str | Path | None = None, task: str
 
 def _task(config: Path) -> str:
     try:
-        return str(load(config).get("task", "asr"))
+        found = load(config)
+        return str(found.get("task") or told_task(found) or "asr")
     except ModelError:
         return "asr"
