@@ -18,6 +18,7 @@ _NETS = {
     *("contextual_block_transformer", "contextual_block_conformer", "rnn", "vgg_rnn"),
     *("diverse_transformer", "diverse_conformer", "diverse_e_branchformer", "diverse_contextual_block_transformer"),
 }
+_PROMPTED = {"e_branchformer_ctc", "diverse_e_branchformer_ctc"}
 _DECODERS = {
     *("transformer", "transformer_md", "rnn", "transducer", "mlm", "linear_decoder", "diverse_transformer"),
     *("lightweight_conv", "lightweight_conv2d", "dynamic_conv", "dynamic_conv2d", "flow"),
@@ -29,11 +30,15 @@ _ALLOWED = {
     "normalize": {"global_mvn", "utterance_mvn"},
     "preencoder": {"sinc", "linear"},
     "postencoder": {"length_adaptor"},
-    **dict.fromkeys(("encoder", "md_encoder", "hier_encoder", "extra_mt_encoder"), _NETS),
+    "encoder": _NETS | _PROMPTED,
+    **dict.fromkeys(("promptencoder", "md_encoder", "hier_encoder", "extra_mt_encoder"), _NETS),
     **dict.fromkeys(("decoder", "extra_asr_decoder", "extra_mt_decoder"), _DECODERS),
     "lm": {"seq_rnn", "transformer", "diverse_transformer"},
     "classifier": {"self_attentive"},
-    "model": {"espnet", "maskctc", "pit_espnet", "mt", "discrete_asr", "lm", "lm_multitask", "diverse", "flow"},
+    "model": {
+        *("espnet", "espnet_ctc", "maskctc", "pit_espnet", "mt", "discrete_asr", "lm", "lm_multitask"),
+        *("diverse", "flow"),
+    },
     "token_type": _TOKENS,
     "src_token_type": _TOKENS | {"hugging_face"},  # reads one file and downloads nothing
     # The others fetch data, or ask for programs of the machine.
@@ -54,7 +59,7 @@ OF_THE_MACHINE = {
 }
 """Keys of config.yaml that hold paths and that only training uses, and their values in a packed model."""
 _PARTS = tuple(f"{part}_conf" for part in _ALLOWED if part != "g2p" and not part.endswith("token_type"))
-_TASKS = ("asr", "st", "mt", "lm", "cls", "s2t")
+_TASKS = ("asr", "st", "mt", "lm", "cls", "s2t", "s2t_ctc")
 _TOKEN_LISTS = ("token_list", "src_token_list")
 _MOST = 1_000_000
 _NUMBERS = {
@@ -106,6 +111,20 @@ def check_config(config: Mapping, source: Path, packed: bool = True) -> None:
             if not least <= value <= most:  # nor is NaN
                 what = f"{shortened(option)} of config.yaml is {shortened(value)}"
                 raise ModelError(f"{source}: {what}; allowed are {least} to {most}")
+
+
+def told_task(config: Mapping) -> str:
+    """The task of a model whose config.yaml has none, by its parts; ESPnet's own programs write no task into it."""
+    model, preprocessor = config.get("model"), config.get("preprocessor")
+    if model == "espnet_ctc" or config.get("promptencoder") or preprocessor == "s2t_ctc":
+        return "s2t_ctc"
+    if preprocessor == "s2t":
+        return "s2t"
+    if model in ("lm", "lm_multitask") or ("lm" in config and "encoder" not in config):
+        return "lm"
+    if "extra_asr_decoder" in config:
+        return "st"
+    return "mt" if "src_token_list" in config else "asr"
 
 
 def named_files(config: Mapping) -> list[tuple[dict, str]]:

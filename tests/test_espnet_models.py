@@ -4,6 +4,7 @@ import json
 import re
 import sys
 
+import numpy as np
 import pytest
 import soundfile
 from espnet2.bin import asr_inference, s2t_inference
@@ -11,6 +12,7 @@ from references.arpa import stand_in, write_arpa
 from references.espnet_models import LETTERS, MODELS, RATE, write_model
 from references.language_models import write_lm
 from references.markdown import ROOT
+from references.owsm_ctc import SECONDS, WEIGHTS, write_ctc_model
 from references.tones import tones
 
 from espnet_diverse.bin.main import main
@@ -19,7 +21,7 @@ from espnet_diverse.training.model_files import INSIDE, NGRAM
 from espnet_diverse.vocabulary import Vocabulary
 
 pytestmark = pytest.mark.usefixtures("cache")
-CASES = [*MODELS, "bpe", "lm", "ngram"]
+CASES = [*MODELS, "multitask_ctc", "bpe", "lm", "ngram"]
 WORK = ("decode", "transcribe", "pack")
 LENGTHS = (0.5, 0.75)
 BEAM = ["--beam_size", "3", "--nbest", "2"]
@@ -51,6 +53,8 @@ def write_case(folder, case):
         pieces.save(folder.with_name("pieces"))
         files = {"bpemodel": str(folder.with_name("pieces") / "bpe.model"), "token_list": pieces.tokens}
         return write_model(folder, "e_branchformer", token_type="bpe", **files)
+    if case == "multitask_ctc":
+        return write_ctc_model(folder)
     write_model(folder, "conformer" if case in ("lm", "ngram") else case)
     if case == "lm":
         write_lm(folder / INSIDE, LETTERS)
@@ -77,6 +81,10 @@ def expected(case, data_dir):
     name, folder = case
     files, beam = (folder / "config.yaml", folder / "valid.acc.ave.pth"), {"beam_size": 3, "nbest": 2}
     audio = [soundfile.read(data_dir / f"u{number}.wav", dtype="float32")[0] for number in range(len(LENGTHS))]
+    if name == "multitask_ctc":
+        program = s2t_inference.Speech2Text(files[0], folder / WEIGHTS, lang_sym="<deu>", **beam)
+        padded = [np.pad(samples, (0, SECONDS * RATE - len(samples))) for samples in audio]
+        return [[(best[3], float(best[4].score)) for best in program(samples)] for samples in padded]
     if name == "multitask":
         program = s2t_inference.Speech2Text(*files, lang_sym="<deu>", **beam)
         return [[(best[3], float(best[4].score)) for best in program(samples)] for samples in audio]
@@ -119,7 +127,7 @@ def test_decode(case, expected, data_dir, tmp_path, capfd):
 def test_transcribe(case, expected, data_dir, tmp_path):
     name, folder = case
     audio = [str(data_dir / f"u{number}.wav") for number in range(len(LENGTHS))]
-    language = ["--language", "deu"] if name == "multitask" else []
+    language = ["--language", "deu"] if name.startswith("multitask") else []
     written = ["--output_dir", str(tmp_path), "--output_format", "json", "--vad", "none"]
     assert main(["transcribe", str(folder), *audio, *written, *language, *BEAM]) == 0
     results = [json.loads((tmp_path / f"u{number}.json").read_text()) for number in range(len(LENGTHS))]

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from espnet_diverse.errors import ModelError
-from espnet_diverse.foreign_config import TRUST, check_config, named_files
+from espnet_diverse.foreign_config import TRUST, check_config, named_files, told_task
 from espnet_diverse.nets import DECODERS, ENCODERS, LANGUAGE_MODELS
 from espnet_diverse.training.config import merge
 
@@ -56,7 +56,8 @@ def test_nothing_and_either_case_are_allowed():
         ({"encoder_conf": {"rate": float("inf")}}, "encoder_conf.rate of config.yaml is inf"),
         ({"bpemodel": ["x"]}, r"bpemodel of config.yaml is \['x'\]; it must be a path"),
         ({"normalize_conf": {"stats_file": 3}}, "stats_file of config.yaml is 3; it must be a path"),
-        ({"task": ["asr"]}, r"task of config.yaml is \['asr'\]; it must be one of asr st mt lm cls s2t"),
+        ({"task": ["asr"]}, r"task of config.yaml is \['asr'\]; it must be one of asr st mt lm cls s2t s2t_ctc"),
+        ({"promptencoder": "whisper"}, "promptencoder 'whisper' is not allowed"),
         ({3: 1}, "key 3 of config.yaml is not text"),
         ({"x_conf": "y" * 10**6}, r"x_conf of config.yaml is y{197}\.\.\.; it must be"),
         ({"encoder": "y" * 10**6}, r"encoder 'y{196}\.\.\. is not allowed"),
@@ -77,6 +78,19 @@ def test_a_run_may_have_other_parts_if_its_user_says_so(monkeypatch):
         check_config(beats, MODEL)
     with pytest.raises(ModelError, match="num_blocks"):
         check_config({"encoder_conf": {"num_blocks": 10**9}}, MODEL, packed=False)
+
+
+@pytest.mark.parametrize(
+    ("config", "task"),
+    [
+        ({"model": "espnet_ctc"}, "s2t_ctc"),
+        ({"model": "diverse", "promptencoder": "transformer"}, "s2t_ctc"),
+        ({"model": "espnet", "promptencoder": None}, None),
+        ({}, None),
+    ],
+)
+def test_a_task_is_told_by_parts_that_no_other_has(config, task):
+    assert told_task(config) == task
 
 
 def test_the_files_that_a_configuration_names():

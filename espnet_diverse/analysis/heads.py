@@ -67,7 +67,7 @@ def _last(model: AbsESPnetModel, net: str, attributes: tuple[str, ...]) -> HeadM
         for name, module in model.named_modules()
         if isinstance(module, MultiHeadedAttention | MultiHeadAttention)
         and name.startswith(f"{net}.{net}s.")
-        and name.endswith(attributes)
+        and name.rpartition(".")[2] in attributes
     ]
     # A block-wise encoder has its blocks in the batch dimension.
     found = [(name, each) for name, each in attentions if each.attn is not None and len(each.attn) == 1]

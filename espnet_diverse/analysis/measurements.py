@@ -16,6 +16,7 @@ from espnet_diverse.analysis.redundancy import Redundancy
 from espnet_diverse.analysis.samples import read_source
 from espnet_diverse.audio.resampling import RATE
 from espnet_diverse.data.kaldi import DataDir
+from espnet_diverse.decoding.token_text import TokenText
 from espnet_diverse.errors import ConfigError, DataError, ModelError
 from espnet_diverse.progress import progress
 from espnet_diverse.upstream.layers import TooShortUttError
@@ -63,7 +64,7 @@ def choose_utterances(data: DataDir, count: int | None) -> list[str]:
 
 def observe_utterance(
     model: AbsESPnetModel,
-    vocabulary: Vocabulary,
+    vocabulary: Vocabulary | TokenText,
     data: DataDir,
     utterance: str,
     conditions: Mapping[str, int] | None = None,
@@ -100,7 +101,7 @@ def observe_utterance(
 
 def survey(
     model: AbsESPnetModel,
-    vocabulary: Vocabulary,
+    vocabulary: Vocabulary | TokenText,
     data: DataDir,
     conditions: Mapping[str, Mapping[str, int]],
     source_vocabulary: Vocabulary | None = None,

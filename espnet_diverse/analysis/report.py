@@ -97,13 +97,13 @@ def _redundancy_section(page: Page, survey: Survey, folder: Path) -> None:
     left_out = f"; {skipped} could not be measured and are listed in analysis.json" if skipped else ""
     page.paragraph(
         f"Measured on {count} utterances with their reference transcripts (teacher forcing), one at a time, so that no "
-        f"padding enters{left_out}. All arrays are in analysis.npz, all numbers in analysis.json."
+        f"padding of batches enters{left_out}. All arrays are in analysis.npz, all numbers in analysis.json."
     )
     page.heading("Redundancy of attention heads")
     page.table(redundancy.HEADER, redundancy.rows(survey.redundancy))
     page.terms(redundancy.TERMS)
     if missing := [name for kind, name in KINDS.items() if kind not in survey.redundancy]:
-        page.paragraph(f"Left out, because they keep no matrix of weights for each head: {', '.join(missing)}.")
+        page.paragraph(f"Left out, because none keeps a matrix of weights for each head: {', '.join(missing)}.")
     page.paragraph("LR of each layer in bits, from the first layer to the last:")
     by_layer = {kind: each.lr_by_layer() for kind, each in survey.redundancy.items()}
     _layer_table(page, [(KINDS[kind], *(f"{lr:.3f}" for lr in layers)) for kind, layers in by_layer.items()])

@@ -13,6 +13,7 @@ from espnet_diverse.conditions import language_tables
 from espnet_diverse.data.kaldi import DataDir
 from espnet_diverse.decoding.grouping import grouped
 from espnet_diverse.decoding.predictor import Predictor
+from espnet_diverse.decoding.token_text import TokenText
 from espnet_diverse.errors import DataError
 from espnet_diverse.progress import progress
 from espnet_diverse.upstream.layers import TooShortUttError
@@ -74,7 +75,7 @@ def source_text(data: DataDir, utterance: str) -> str:
 
 
 def read_samples(
-    predictor: Predictor, vocabulary: Vocabulary, data: DataDir, conditions: Mapping[str, Mapping[str, int]]
+    predictor: Predictor, vocabulary: Vocabulary | TokenText, data: DataDir, conditions: Mapping[str, Mapping[str, int]]
 ) -> tuple[list[Sample], dict[str, str]]:
     """Read utterances; those that cannot be read are left out.
 

@@ -1,5 +1,6 @@
 """Runs a model on one utterance or sentence with teacher forcing, for plots and analysis."""
 
+from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -7,14 +8,16 @@ import torch
 from espnet2.train.abs_espnet_model import AbsESPnetModel
 from numpy.typing import NDArray
 
+from espnet_diverse.decoding.multitask_ctc import EncoderPrompt, PromptedModel
 from espnet_diverse.decoding.options import is_non_autoregressive
+from espnet_diverse.decoding.token_text import TokenText
 from espnet_diverse.errors import ModelError
 from espnet_diverse.scope import scope
 from espnet_diverse.training.audio_rate import required_rate
 from espnet_diverse.training.tasks import load_model, read_config
 from espnet_diverse.vocabulary import Vocabulary
 
-TASKS = ("asr", "st", "mt")
+TASKS = ("asr", "st", "mt", "s2t_ctc")
 
 
 def load(
@@ -34,11 +37,24 @@ def load(
     config = read_config(model_dir / "config.yaml")
     task = config.get("task", "asr")
     if task not in TASKS:
-        raise ModelError(f"{model_dir}: a model of task {task} has no encoder to analyse; known: {' '.join(TASKS)}")
+        raise ModelError(f"{model_dir}: a model of task {task} cannot be analysed; known: {' '.join(TASKS)}")
     if is_non_autoregressive(config):
         raise ModelError(f"{model_dir}: a non-autoregressive model reads no tokens; analyse another")
-    model, _ = load_model(model_dir, model_file, device, task)
-    return model.eval(), None if task == "mt" else required_rate(config)
+    model, args = load_model(model_dir, model_file, device, task)
+    rate = None if task == "mt" else required_rate(config)
+    return PromptedModel(model.eval(), EncoderPrompt(args)) if task == "s2t_ctc" else model.eval(), rate
+
+
+def target_vocabulary(model_dir: Path) -> Vocabulary | TokenText:
+    """Return the vocabulary of the text; that of a model of ESPnet, which has no such files, by its configuration.
+
+    Raises:
+        DataError: The vocabulary is damaged.
+        ModelError: config.yaml is missing or damaged.
+    """
+    if (model_dir / "tokens.yaml").exists():
+        return Vocabulary.load(model_dir)
+    return TokenText(Namespace(**read_config(model_dir / "config.yaml")))
 
 
 def source_vocabulary(model_dir: Path) -> Vocabulary | None:
@@ -55,7 +71,7 @@ def source_vocabulary(model_dir: Path) -> Vocabulary | None:
 def run_teacher_forced(
     model: AbsESPnetModel, source: NDArray, text: Sequence[int], conditions: Mapping[str, int] | None = None
 ) -> None:
-    """Run encoder and decoder on one utterance; the attention modules keep their weights.
+    """Run the encoder and, where there is one, the decoder on one utterance; attention modules keep their weights.
 
     Args:
         model: A model in evaluation mode, on any device.
@@ -71,4 +87,5 @@ def run_teacher_forced(
         frames, lengths = model.encode(samples, torch.tensor([samples.size(1)], device=device))[:2]
         if isinstance(frames, tuple):  # with the frames of intermediate layers
             frames = frames[0]
-        model.decoder(frames, lengths, tokens, torch.tensor([tokens.size(1)], device=device))
+        if getattr(model, "decoder", None) is not None:  # a model of CTC alone has none
+            model.decoder(frames, lengths, tokens, torch.tensor([tokens.size(1)], device=device))

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from espnet_diverse.analysis.samples import Sample
     from espnet_diverse.analysis.sections import Section
     from espnet_diverse.decoding.predictor import Predictor
+    from espnet_diverse.decoding.token_text import TokenText
     from espnet_diverse.vocabulary import Vocabulary
 
 TEACHER_FORCED, DECODED = ("loss", "accuracy"), ("cer", "wer", "bleu", "chrf")  # as in analysis.ablation_metrics
@@ -67,21 +68,20 @@ def run(args: argparse.Namespace) -> int:
     """Measure, write the report and print the table of redundancy; 2 where an utterance was skipped."""
     from espnet_diverse.data.kaldi import read_data_dir
     from espnet_diverse.data.targets import check_prepared
-    from espnet_diverse.vocabulary import Vocabulary
 
     _check(args)
     device = options.device(args)
     data = read_data_dir(args.data_dir)
     if args.out_of_domain_dir:  # so that a wrong name is refused before the long pass
         read_data_dir(args.out_of_domain_dir)
-    vocabulary = Vocabulary.load(args.model_dir)
     from espnet_diverse.analysis import redundancy
     from espnet_diverse.analysis.head_sharing import ownerships
     from espnet_diverse.analysis.measurements import choose_utterances, observe_utterance, survey
     from espnet_diverse.analysis.report import PICTURES, Example, write_report
-    from espnet_diverse.analysis.teacher_forcing import load, source_vocabulary
+    from espnet_diverse.analysis.teacher_forcing import load, source_vocabulary, target_vocabulary
     from espnet_diverse.decoding.condition_ids import condition_indices, known_conditions
     from espnet_diverse.decoding.precision import check_device
+    from espnet_diverse.decoding.teacher_forcing import check_decoder
     from espnet_diverse.training.espnet_command import logged
 
     chosen = choose_utterances(data, args.utterances)
@@ -90,7 +90,9 @@ def run(args: argparse.Namespace) -> int:
     check_prepared(args.output_dir / PICTURES, "analyse")
     with logged(args.output_dir / "analyse.log"):
         model, rate = load(args.model_dir, args.model_file, device)
-        source = source_vocabulary(args.model_dir)
+        if args.calibration or args.ablate_heads in TEACHER_FORCED:
+            check_decoder(model)
+        vocabulary, source = target_vocabulary(args.model_dir), source_vocabulary(args.model_dir)
         conditions = condition_indices(
             known_conditions(model), args.data_dir, [*chosen, *named], options.conditions(args)
         )
@@ -119,7 +121,9 @@ def _check(args: argparse.Namespace) -> None:
         raise ConfigError(f"--out_of_domain_dir {args.out_of_domain_dir} is for --calibration; give that as well")
 
 
-def _sections(args: argparse.Namespace, vocabulary: "Vocabulary", device: str) -> tuple[list["Section"], int]:
+def _sections(
+    args: argparse.Namespace, vocabulary: "Vocabulary | TokenText", device: str
+) -> tuple[list["Section"], int]:
     """Measure what was asked for; return the sections of the report, and the number of utterances left out."""
     table = args.output_dir / "ablation.tsv"
     table.unlink(missing_ok=True)  # of an earlier model
@@ -148,7 +152,7 @@ def _sections(args: argparse.Namespace, vocabulary: "Vocabulary", device: str) -
 
 
 def _read(
-    args: argparse.Namespace, data_dir: Path, predictor: "Predictor", vocabulary: "Vocabulary"
+    args: argparse.Namespace, data_dir: Path, predictor: "Predictor", vocabulary: "Vocabulary | TokenText"
 ) -> tuple[list["Sample"], dict[str, str]]:
     from espnet_diverse.analysis.measurements import choose_utterances
     from espnet_diverse.analysis.samples import read_samples

@@ -42,17 +42,15 @@ def run(args: argparse.Namespace) -> int:
 
 def _of_utterance(args: argparse.Namespace) -> list[Path]:
     from espnet_diverse.data.kaldi import read_data_dir
-    from espnet_diverse.vocabulary import Vocabulary
 
     if (args.data_dir / "feats.scp").is_file() and _reads_features(args):
         return []
     device = options.device(args)
     data = read_data_dir(args.data_dir)
     utterance = args.utterance or min(data.text)
-    vocabulary = Vocabulary.load(args.model_dir)
     from espnet_diverse.analysis.heads import draw, head_maps
     from espnet_diverse.analysis.samples import read_source
-    from espnet_diverse.analysis.teacher_forcing import load, source_vocabulary
+    from espnet_diverse.analysis.teacher_forcing import load, source_vocabulary, target_vocabulary
     from espnet_diverse.decoding.condition_ids import condition_indices, known_conditions
     from espnet_diverse.decoding.precision import check_device
     from espnet_diverse.training.espnet_command import logged
@@ -60,7 +58,7 @@ def _of_utterance(args: argparse.Namespace) -> list[Path]:
     check_device(device)
     with logged(args.output_dir / "figure.log"):
         model, rate = load(args.model_dir, args.model_file, device)
-        of_source = source_vocabulary(args.model_dir)
+        vocabulary, of_source = target_vocabulary(args.model_dir), source_vocabulary(args.model_dir)
         source = read_source(data, utterance, rate, of_source)
         conditions = condition_indices(known_conditions(model), args.data_dir, [utterance], options.conditions(args))
         maps = head_maps(model, source, vocabulary.encode(data.text[utterance]), conditions[utterance])

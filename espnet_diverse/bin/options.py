@@ -242,7 +242,7 @@ def add_segmentation_options(parser: argparse.ArgumentParser) -> argparse._Argum
         choices=VADS,
         default="auto",
         help="voice activity detector: silero (extra vad), energy, none (split by length alone), or auto: silero, else "
-        "energy; a recording of up to 20 s is not split (default: auto)",
+        "energy, and no splitting of recordings of up to 20 s, nor by OWSM-CTC of longer ones (default: auto)",
     )
     return group
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from espnet_diverse.transcription.result import Transcript
     from espnet_diverse.transcription.segmentation_options import SegmentationOptions
 
-TASKS = ("asr", "st", "s2t")
+TASKS = ("asr", "st", "s2t", "s2t_ctc")
 OPENS_PACKED_MODELS = True
 _OLDER_TASKS = {"transcribe": "asr", "translate": "st"}
 _MANY = ("txt", "trn")  # formats in which several recordings can be printed

@@ -47,6 +47,7 @@ class Beam:
         eos: Index of <sos/eos>.
         options: Search options; `nbest`, `penalty`, `length_penalty` and whether `maxlenratio` is 0 are used.
         bonus: Most that a token can add to the score of a hypothesis besides the penalty.
+        sos: Index of the token before the first one; None is that of <sos/eos>.
 
     Attributes:
         rows: Index of each active utterance in the whole batch (B,).
@@ -55,13 +56,21 @@ class Beam:
         found: The n-best hypotheses of each utterance of the whole batch; empty while an utterance is active.
     """
 
-    def __init__(self, least: Tensor, greatest: Tensor, eos: int, options: Options, bonus: float = 0.0):
+    def __init__(
+        self,
+        least: Tensor,
+        greatest: Tensor,
+        eos: int,
+        options: Options,
+        bonus: float = 0.0,
+        sos: int | None = None,
+    ):
         batch, nbest = len(least), options.nbest
         self.bonus = bonus
         self.least, self.greatest, self.eos, self.options = least, greatest, eos, options
         self.step = 0
         self.rows = torch.arange(batch, device=least.device)
-        self.tokens = least.new_full((batch, 1), eos)
+        self.tokens = least.new_full((batch, 1), eos if sos is None else sos)
         self.prefixes = least.new_empty(batch, 1, 0)
         self.scores = torch.zeros(batch, 1, dtype=torch.float64, device=least.device)
         self.ended = torch.full(

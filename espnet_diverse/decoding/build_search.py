@@ -7,7 +7,7 @@ from torch import nn
 from espnet_diverse.decoding.espnet_beam import ESPnetBeamSearch, TransducerSearch, check_decoder
 from espnet_diverse.decoding.greedy import GreedySearch
 from espnet_diverse.decoding.hotwords import HotwordScorer
-from espnet_diverse.decoding.multitask import MultitaskSearch, Prompt
+from espnet_diverse.decoding.multitask import DecoderPrompt, MultitaskSearch
 from espnet_diverse.decoding.ngram import NgramScorer
 from espnet_diverse.decoding.one_pass import OnePassSearch
 from espnet_diverse.decoding.options import Options
@@ -26,7 +26,7 @@ def build_search(
     of_text: bool,
     language_model: nn.Module | NgramScorer | None = None,
     hotwords: HotwordScorer | None = None,
-    prompt: Prompt | None = None,
+    prompt: DecoderPrompt | None = None,
 ) -> Search:
     """Build the search that options and model ask for; ESPnet's where ours does not support a net, with one warning.
 
@@ -37,7 +37,7 @@ def build_search(
         of_text: Whether the source is text, see `Options.greatest`.
         language_model: Language model over the same tokens, or None.
         hotwords: Scorer of hotwords, or None.
-        prompt: Prompts of a multitask model; None for another model.
+        prompt: Prompts of a multitask model with a decoder; None for another model.
 
     Raises:
         ConfigError: The model translates in one pass, and there is a language model or a hotword; or it takes ESPnet's
@@ -79,12 +79,12 @@ def _batched(
     of_text: bool,
     language_model: nn.Module | NgramScorer | None,
     hotwords: HotwordScorer | None,
-    prompt: Prompt | None,
+    prompt: DecoderPrompt | None,
 ) -> BeamSearch:
     if prompt is not None:
         raise NoBatchedSearchError("a multitask model has no batched search")
     decoder = None if options.ctc_weight == 1 else model.decoder  # which may be of a class without batched search
-    return BeamSearch(decoder, ctc, model.eos, language_model, hotwords, of_text)
+    return BeamSearch(decoder, ctc, model.eos, language_model, hotwords, of_text, model.sos)
 
 
 def _espnets(
@@ -92,7 +92,7 @@ def _espnets(
     ctc: nn.Module | None,
     of_text: bool,
     language_model: nn.Module | NgramScorer | None,
-    prompt: Prompt | None,
+    prompt: DecoderPrompt | None,
 ) -> ESPnetBeamSearch:
     if prompt is not None:
         return MultitaskSearch(model, prompt, language_model)

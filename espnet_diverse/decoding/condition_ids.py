@@ -36,9 +36,11 @@ class KnownConditions:
 
 def known_conditions(model: nn.Module) -> KnownConditions:
     """The conditions that `model` depends on; none for ESPnet's own model classes."""
+    if isinstance(given := getattr(model, "conditions", {}), KnownConditions):  # of a prompt
+        return given
     selections = [module for module in model.modules() if isinstance(module, HeadSelection)]
     defaults = {condition: name for each in selections for condition, name in each.options.default_condition.items()}
-    return KnownConditions(getattr(model, "conditions", {}), defaults)
+    return KnownConditions(given, defaults)
 
 
 class _Indices(Mapping[str, dict[str, int]]):

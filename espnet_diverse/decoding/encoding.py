@@ -59,6 +59,11 @@ class Encoding:
         NoBatchedSearchError: The model has parts that are not supported.
     """
 
+    #: Number of frames of the output before those of the input.
+    prompt_frames = 0
+    #: Whether an input of any length is encoded in windows, from its samples.
+    reads_windows = False
+
     def __init__(self, model: nn.Module, device: str):
         check_parts(vars(model) | model._modules)
         self.model, self.encoder, self.device = model, model.encoder, device
@@ -118,6 +123,19 @@ class Encoding:
             for layer in self.encoder.encoders:
                 x, mask = layer(x, mask)
         return self.encoder.after_norm(x) if self.encoder.normalize_before else x, lengths
+
+    def encode_long(self, data: NDArray, conditions: Mapping[str, Tensor], batch_size: int) -> tuple[Tensor, Tensor]:
+        """Encode one input of any length.
+
+        Args:
+            data: Features (T, F); samples (L,) where the encoding `reads_windows`.
+            conditions: Condition indices (1,) by condition.
+            batch_size: Number of parts that may be encoded together.
+
+        Returns:
+            Encoder output (1, T', M) and its number of frames (1,).
+        """
+        return self.encode([data], conditions)
 
     def _alone(self, features: Tensor, conditions: Mapping[str, Tensor], row: int) -> Tensor:
         ids = {condition: ids[row : row + 1] for condition, ids in conditions.items()}

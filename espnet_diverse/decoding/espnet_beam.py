@@ -140,12 +140,14 @@ class TransducerSearch(ESPnetBeamSearch):
         return [Hypothesis(list(hyp.yseq[1:]), float(hyp.score)) for hyp in found[: options.nbest]]
 
 
-def check_decoder(decoder: nn.Module) -> None:
-    """Refuse a decoder that makes no text token by token, or that needs ESPnet's own program.
+def check_decoder(decoder: nn.Module | None) -> None:
+    """Refuse a decoder that makes no text token by token, or that needs ESPnet's own program; none searches by CTC.
 
     Raises:
         ModelError: The decoder is of such a class.
     """
+    if decoder is None:
+        return
     if type(decoder).score is ScorerInterface.score or isinstance(decoder, LinearDecoder | S4Decoder):
         raise ModelError(f"{type(decoder).__name__} has no search here; ESPnet's programs may run the model")
 

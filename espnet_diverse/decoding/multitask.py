@@ -7,12 +7,13 @@ decoder begins with <sos>, the spoken language, the task (<asr>, or <st_deu> for
 
 import re
 from argparse import Namespace
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from espnet_diverse.decoding.beam import Hypothesis
 from espnet_diverse.decoding.condition_ids import KnownConditions
 from espnet_diverse.decoding.espnet_beam import ESPnetBeamSearch
 from espnet_diverse.decoding.ngram import NgramScorer
@@ -24,47 +25,59 @@ from espnet_diverse.upstream.search import BeamSearch
 _LANGUAGE = re.compile(r"<([a-z]{2,3})>")  # ISO 639
 _NO_LANGUAGES = {"asr", "unk", "sos", "eos", "sop", "na"}
 _RECOGNITION = "<asr>"
-_TIMES = ("notime_symbol", "first_time_symbol", "last_time_symbol")
 
 
 class Prompt:
-    """The prompts of a multitask model, and the audio that it reads.
+    """The prompts of a multitask model, and the audio that it reads; see its two kinds.
 
     Args:
         args: Arguments that the model was trained with.
 
     Attributes:
+        task: Task of the model.
+        symbols: Names of the symbols in `preprocessor_conf` that a prompt needs.
         conditions: The languages of the speech, and of the text: the same for recognition, another for translation.
+        special: Indices of tokens that are no part of a text.
+        samples: Number of samples that the model reads.
+        rate: Their sampling rate in Hz.
 
     Raises:
         ModelError: `preprocessor_conf` lacks a setting, or the vocabulary a symbol of such a model.
     """
 
+    task: str
+    symbols: tuple[str, ...]
+    conditions: KnownConditions
+
     def __init__(self, args: Namespace):
-        preprocessor, self.tokens = args.preprocessor_conf, list(args.token_list)
-        if lacking := [name for name in ("fs", "speech_length", *_TIMES) if name not in preprocessor]:
+        self.tokens, self.settings = list(args.token_list), self._settings(args.preprocessor_conf or {})
+        if lacking := [name for name in ("fs", "speech_length", *self.symbols) if name not in self.settings]:
             raise ModelError(
-                f"preprocessor_conf lacks {' '.join(lacking)}, which a model of task s2t has in its config.yaml; "
-                "use the file that training wrote"
+                f"preprocessor_conf lacks {' '.join(lacking)}, which a model of task {self.task} has in its "
+                "config.yaml; use the file that training wrote"
             )
         self.index = {token: index for index, token in enumerate(self.tokens)}
-        symbols = [preprocessor[name] for name in _TIMES]
+        symbols = [self.settings[name] for name in self.symbols]
         if lacking := [name for name in (_RECOGNITION, *symbols) if name not in self.index]:
             raise ModelError(
-                f"the {len(self.tokens)} tokens of the vocabulary lack {' '.join(lacking)}, which a model of task s2t "
-                "needs for its prompts; use the token_list that it was trained with"
+                f"the {len(self.tokens)} tokens of the vocabulary lack {' '.join(lacking)}, which a model of task "
+                f"{self.task} needs for its prompts; use the token_list that it was trained with"
             )
-        self.samples = round(preprocessor["fs"] * preprocessor["speech_length"])
-        self.rate = preprocessor["fs"]
+        self.samples = round(self.settings["fs"] * self.settings["speech_length"])
+        self.rate = self.settings["fs"]
+        self.special = {index for token, index in self.index.items() if token[:1] == "<" and token[-1:] == ">"}
         found = filter(None, map(_LANGUAGE.fullmatch, self.tokens))
         self.languages = [match[1] for match in found if match[1] not in _NO_LANGUAGES]
         if not self.languages:
             raise ModelError(
-                f"the {len(self.tokens)} tokens of the vocabulary have no language, which a model of task s2t needs "
-                "for its prompts; languages have two or three letters of ISO 639, such as <eng>"
+                f"the {len(self.tokens)} tokens of the vocabulary have no language, which a model of task {self.task} "
+                "needs for its prompts; languages have two or three letters of ISO 639, such as <eng>"
             )
-        self.notime, self.first_time, self.last_time = (self.index[symbol] for symbol in symbols)
-        self.conditions = KnownConditions({"lang": self.languages, "tgtlang": self.languages})
+
+    @property
+    def seconds(self) -> float:
+        """Length of the audio that the model reads."""
+        return self.samples / self.rate
 
     def padded(self, samples: NDArray) -> NDArray:
         """Samples (L,) padded with zeros to the length that the model reads.
@@ -72,31 +85,50 @@ class Prompt:
         Raises:
             DataError: There are more samples than the model reads.
         """
-        if len(samples) > self.samples:
-            most, seconds = self.samples / self.rate, len(samples) / self.rate
-            raise DataError(f"{seconds:.1f} s are more than the {most:g} s that the model reads; use transcribe")
-        return np.pad(samples, (0, self.samples - len(samples)))
+        return np.pad(samples, (0, self.missing(len(samples))))
 
-    def indices(self, sos: int, spoken: int, written: int) -> list[int]:
-        """Token indices of a prompt.
+    def missing(self, count: int) -> int:
+        """Number of zeros after `count` samples; errors are those of `padded`."""
+        if count > self.samples:
+            reads = f"the {self.seconds:g} s that the model reads"
+            raise DataError(f"{count / self.rate:.1f} s are more than {reads}; use transcribe, or split the recording")
+        return self.samples - count
+
+    def language_and_task(self, spoken: int, written: int) -> list[int]:
+        """Token indices of the two symbols that every prompt has.
 
         Args:
-            sos: Index of <sos>.
-            spoken, written: Indices of the language of the speech and of the text among `languages`.
+            spoken, written: Indices of the language of the speech and of the text in `conditions`.
 
         Raises:
             DataError: The model does not translate into that language.
         """
-        source, target = self.languages[spoken], self.languages[written]
+        source, target = self.conditions.names["lang"][spoken], self.conditions.names["tgtlang"][written]
         task = _RECOGNITION if source == target else f"<st_{target}>"
         if task not in self.index:
             into = [token[4:-1] for token in self.tokens if token.startswith("<st_")]
             raise DataError(f"--target_language {target}: the model translates into {' '.join(into) or 'no language'}")
-        return [sos, self.index[f"<{source}>"], self.index[task], self.notime]
+        return [self.index[f"<{source}>"], self.index[task]]
 
-    def is_special(self, index: int) -> bool:
-        """Whether a token is no part of the text."""
-        return self.tokens[index][0] == "<" and self.tokens[index][-1] == ">"
+    def _settings(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The settings of the preprocessor that the model was trained with."""
+        return dict(given)
+
+
+class DecoderPrompt(Prompt):
+    """The prompts of a model of task s2t, with which its decoder begins."""
+
+    task = "s2t"
+    symbols = ("notime_symbol", "first_time_symbol", "last_time_symbol")
+
+    def __init__(self, args: Namespace):
+        super().__init__(args)
+        self.notime, self.first_time, self.last_time = (self.index[self.settings[name]] for name in self.symbols)
+        self.conditions = KnownConditions({"lang": self.languages, "tgtlang": self.languages})
+
+    def indices(self, sos: int, spoken: int, written: int) -> list[int]:
+        """Token indices of a prompt; `sos` is that of <sos>, the rest and errors are those of `language_and_task`."""
+        return [sos, *self.language_and_task(spoken, written), self.notime]
 
 
 class MultitaskSearch(ESPnetBeamSearch):
@@ -108,7 +140,7 @@ class MultitaskSearch(ESPnetBeamSearch):
         language_model: Language model of any class over the same tokens, or None.
     """
 
-    def __init__(self, model: nn.Module, prompt: Prompt, language_model: nn.Module | NgramScorer | None = None):
+    def __init__(self, model: nn.Module, prompt: DecoderPrompt, language_model: nn.Module | NgramScorer | None = None):
         from espnet2.bin.s2t_inference import ScoreFilter  # takes a second
 
         super().__init__(model, model.ctc, language_model)
@@ -127,10 +159,6 @@ class MultitaskSearch(ESPnetBeamSearch):
         ids = current().conditions
         search.set_hyp_primer(self.prompt.indices(self.model.sos, int(ids["lang"]), int(ids["tgtlang"])))
         return search
-
-    def _hypothesis(self, hyp) -> Hypothesis:
-        tokens, score = super()._hypothesis(hyp)
-        return Hypothesis([index for index in tokens if not self.prompt.is_special(index)], score)
 
     def languages(self, source: Tensor) -> dict[str, float]:
         """Probabilities of the spoken language, by the decoder's first token, highest first.

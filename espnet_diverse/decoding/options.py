@@ -19,9 +19,11 @@ LM_SEARCHES = ("batched", "espnet")
 SAMPLING = ("temperature", "top_k", "seed")
 """Names of the options that only affect sampling."""
 TEXT_TASKS = ("asr", "st", "mt")
-SEARCHED_TASKS = (*TEXT_TASKS, "s2t")
-"""Tasks of models that `decode` and `transcribe` search with; a multitask model of s2t needs a prompt."""
-SAME_LANGUAGE_TASKS = ("asr", "s2t")
+MULTITASK = ("s2t", "s2t_ctc")
+"""Tasks of multitask models, which need a prompt."""
+SEARCHED_TASKS = (*TEXT_TASKS, *MULTITASK)
+"""Tasks of models that `decode` and `transcribe` search with."""
+SAME_LANGUAGE_TASKS = ("asr", *MULTITASK)
 """Tasks of models whose text is in the language that is spoken."""
 PRECISIONS = ("float32", "int8", "bfloat16")
 _OURS = ("search", "batch_size", "length_penalty", "hotword_weight", *SAMPLING)
@@ -252,11 +254,11 @@ def is_non_autoregressive(config: Mapping) -> bool:
 
 
 def usual_ctc_weight(config: Mapping, task: str) -> float:
-    """Weight of CTC for a model that has it: 1 where it has nothing else, and 0 for transducers and multitask models,
-    which ESPnet decodes without it. The arguments are those of `has_ctc`."""
+    """Weight of CTC for a model that has it: 1 where it has nothing else, and 0 for transducers and multitask models
+    with a decoder, which ESPnet decodes without it. The arguments are those of `has_ctc`."""
     if task == "s2t" or config.get("decoder") == "transducer":
         return 0.0
-    alone = task == "asr" and (config.get("model_conf") or {}).get("ctc_weight") == 1.0
+    alone = task == "s2t_ctc" or task == "asr" and (config.get("model_conf") or {}).get("ctc_weight") == 1.0
     return 1.0 if alone else _WITH_CTC
 
 
@@ -271,5 +273,5 @@ def has_ctc(config: Mapping, task: str) -> bool:
     trained = config.get("model_conf") or {}
     weight = trained.get("ctc_weight")
     if weight is None:
-        weight = {"asr": 0.5, "st": trained.get("st_mtlalpha", 0.0), "mt": 0.0, "s2t": 0.5}[task]
+        weight = {"asr": 0.5, "st": trained.get("st_mtlalpha", 0.0), "mt": 0.0, "s2t": 0.5, "s2t_ctc": 1.0}[task]
     return bool(weight)

@@ -15,13 +15,14 @@ from espnet_diverse.audio.segments import Segment
 from espnet_diverse.decoding.beam import Hypothesis
 from espnet_diverse.decoding.build_search import build_search
 from espnet_diverse.decoding.condition_ids import known_conditions
-from espnet_diverse.decoding.encoding import Encoded, Encoding, check_parts
+from espnet_diverse.decoding.encoding import Encoded, check_parts
 from espnet_diverse.decoding.espnet_beam import ESPnetBeamSearch, TransducerSearch
 from espnet_diverse.decoding.fusion import Fusion, language_model_of, load_language_model
 from espnet_diverse.decoding.greedy import GreedySearch
 from espnet_diverse.decoding.hotwords import load_hotwords
 from espnet_diverse.decoding.long_audio import check_long_audio, features_of_blocks
-from espnet_diverse.decoding.multitask import Prompt
+from espnet_diverse.decoding.multitask import DecoderPrompt
+from espnet_diverse.decoding.multitask_ctc import PROMPTS, encoding_of
 from espnet_diverse.decoding.ngram import NgramScorer
 from espnet_diverse.decoding.options import SEARCHED_TASKS, Options, check_search, has_ctc, text_task, usual_ctc_weight
 from espnet_diverse.decoding.precision import check_device, check_precision, set_precision
@@ -48,7 +49,7 @@ class Predictor:
     Args:
         model: Model of speech recognition, speech translation or text translation.
         args: Arguments that the model was trained with.
-        task: Task of the model: "asr", "st", "mt" or "s2t".
+        task: Task of the model: "asr", "st", "mt", "s2t" or "s2t_ctc".
         options: Default search options. `options.search` is the algorithm of every call.
         device: Device of the model, such as "cpu" or "cuda:0".
         precision: Precision of linear layers, one of `options.PRECISIONS`.
@@ -62,7 +63,7 @@ class Predictor:
         tokens: The vocabulary of the output text.
         prompt: Prompts of a multitask model; None for other models.
         options: Default search options, with `ctc_weight` as a number.
-        ctc: CTC module over the output text; None for a model without it, and for a multitask model.
+        ctc: CTC module over the output text; None for a model without it, and for a multitask model with a decoder.
         conditions: The conditions that the model depends on.
         table: Table of a data directory that names the inputs.
         batch_size, nbest: Default numbers of utterances in a batch, and of hypotheses that are asked for.
@@ -87,17 +88,18 @@ class Predictor:
     ):
         model.eval()
         self.args, self.task, self.precision, self.compiled = args, task, precision, compiled
-        self.language_model, self.hotwords = language_model, hotwords
+        self.device, self.language_model, self.hotwords = device, language_model, hotwords
         self.ctc = getattr(model, "st_ctc" if task == "st" else "ctc", None)
         self.rate = None if task == "mt" else audio_rate(vars(args))
-        self.tokens, self.prompt = TokenText(args), Prompt(args) if task == "s2t" else None
+        self.prompt = PROMPTS[task](args) if task in PROMPTS else None
+        self.tokens = TokenText(args) if self.prompt is None else TokenText(args, self.prompt.special)
         self._has = self.ctc is not None, language_model is not None, usual_ctc_weight(vars(args), task)
         self.options = options.resolved(*self._has)
-        self.encoding = Encoding(model, device)
+        self.encoding = encoding_of(model, self.prompt, device)
+        model, prompt = self.encoding.model, self.prompt if isinstance(self.prompt, DecoderPrompt) else None
         phrases = None if hotwords is None else load_hotwords(hotwords, self.options.search, self.tokens, device)
-        self.search = build_search(model, self.ctc, self.options, task == "mt", language_model, phrases, self.prompt)
-        if self.prompt is not None:
-            self.ctc = None  # over another text
+        self.search = build_search(model, self.ctc, self.options, task == "mt", language_model, phrases, prompt)
+        self.ctc = self.ctc if prompt is None else None  # over another text
         if precision != "float32" and isinstance(self.search, TransducerSearch):
             raise ConfigError(f"precision {precision} is not possible with a transducer; set float32")
         attention = [scorer.attention for scorer in getattr(self.search, "scorers", ())]
@@ -105,7 +107,6 @@ class Predictor:
         set_precision([model, *fused, *attention], precision)
         if compiled:
             compile_layers(model.encoder, True)
-        self.device = device
         self.conditions = known_conditions(model) if self.prompt is None else self.prompt.conditions
         self.table = "src_text" if task == "mt" else "wav.scp" if self.rate else "feats.scp"
         self.preprocess = TASKS[task].build_preprocess_fn(args, train=False) if task == "mt" else None
@@ -213,11 +214,11 @@ class Predictor:
                 found = self._search(source, lengths, options, sources)
             log_probs = self.ctc.log_softmax(source).cpu() if posteriors else [None] * len(found)
         texts = [[self.tokens.decode(*hypothesis) for hypothesis in best] for best in found]
-        rows = zip(texts, log_probs, lengths.tolist(), strict=True)
-        return [Prediction(best, None if x is None else x[:length]) for best, x, length in rows]
+        rows, first = zip(texts, log_probs, lengths.tolist(), strict=True), self.encoding.prompt_frames
+        return [Prediction(best, None if x is None else x[first:length]) for best, x, length in rows]
 
     def find_long(self, features: NDArray, conditions: Mapping[str, int]) -> Prediction:
-        """Decode an utterance of any length, features (T, F), by greedy CTC, whose cost grows linearly with its length.
+        """Decode an utterance of any length by greedy CTC, whose cost grows linearly: see `Encoding.encode_long`.
 
         Raises:
             ConfigError: The model was trained without CTC.
@@ -226,7 +227,7 @@ class Predictor:
             raise ConfigError("long audio is decoded by CTC, and the model was trained without it; use segmentation")
         ids = self._ids([conditions])
         with self._lock, torch.inference_mode():
-            source, lengths = self.encoding.encode([features], ids)
+            source, lengths = self.encoding.encode_long(features, ids, self.batch_size)
             (best,) = GreedySearch(self.ctc)(source, lengths, self.options)
         return Prediction([self.tokens.decode(*hypothesis) for hypothesis in best], None)
 
@@ -288,11 +289,10 @@ def load_predictor(
     task = text_task(config, config_file, SEARCHED_TASKS)
     weights = find_weights(Path(model_dir), model_file, config)
     check_parts(config)
-    if task != "mt" and not features:
+    if task != "mt" and (not features or task in PROMPTS):  # which read audio of one length
         required_rate(config)
     check_search(config, options)
-    fusion = fusion or Fusion()
-    folder = language_model_of(Path(model_dir), fusion, options.search)
+    folder = language_model_of(Path(model_dir), fusion := fusion or Fusion(), options.search)
     has = has_ctc(config, task), folder is not None, usual_ctc_weight(config, task)
     options = options.resolved(*has)  # before loading, which takes seconds
     model, args = TASKS[task].build_model_from_file(config_file, weights, device)

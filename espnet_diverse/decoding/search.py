@@ -52,6 +52,7 @@ class BeamSearch:
         language_model: ESPnet's transformer language model over the same tokens, or ours, or an n-gram model.
         hotwords: Scorer of hotwords, or None.
         of_text: Whether the source is text, see `Options.greatest`.
+        sos: Index of <sos> of a model in which it differs from <eos>.
 
     Attributes:
         scorers: The decoder's scorer, where there is a decoder, then that of a transformer language model.
@@ -68,8 +69,9 @@ class BeamSearch:
         language_model: nn.Module | NgramScorer | None = None,
         hotwords: HotwordScorer | None = None,
         of_text: bool = False,
+        sos: int | None = None,
     ):
-        self.eos, self.ctc, self.hotwords, self.of_text = eos, ctc, hotwords, of_text
+        self.eos, self.sos, self.ctc, self.hotwords, self.of_text = eos, sos, ctc, hotwords, of_text
         self.decoder = None if decoder is None else DecoderScorer(decoder)
         self.language_model = language_model
         if isinstance(language_model, nn.Module):
@@ -129,7 +131,8 @@ class BeamSearch:
 
     def _search(self, source: Tensor, lengths: Tensor, options: Options, minlenratio: float) -> list[list[Hypothesis]]:
         bonus = 0.0 if self.hotwords is None else options.hotword_weight * self.hotwords.greatest
-        beam = Beam(*token_bounds(options, lengths, self.of_text, minlenratio), self.eos, options, bonus)
+        bounds = token_bounds(options, lengths, self.of_text, minlenratio)
+        beam = Beam(*bounds, self.eos, options, bonus, self.sos)
         scorers, mask = self._weighted_scorers(options), source_mask(source, lengths)
         for _, scorer in scorers:
             scorer.begin(source, mask)

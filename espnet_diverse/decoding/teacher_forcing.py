@@ -3,13 +3,24 @@
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from espnet_diverse.decoding.encoding import Encoded
 from espnet_diverse.decoding.predictor import Predictor
+from espnet_diverse.errors import ModelError
 from espnet_diverse.functional.sentence_ends import add_sos_eos
 from espnet_diverse.scope import scope
+
+
+def check_decoder(model: nn.Module) -> None:
+    """Refuse a model that reads no tokens.
+
+    Raises:
+        ModelError: The model has CTC alone.
+    """
+    if model.decoder is None:
+        raise ModelError("the model has CTC alone, and tokens are predicted by a decoder; give one with a decoder")
 
 
 @torch.inference_mode()
@@ -21,6 +32,7 @@ def token_log_probs(predictor: Predictor, encoded: Encoded, texts: Sequence[Sequ
         tokens (n,).
     """
     model, device = predictor.encoding.model, predictor.device
+    check_decoder(model)
     tokens = [torch.tensor(text, dtype=torch.long, device=device) for text in texts]
     lengths = torch.tensor([len(text) + 1 for text in texts], device=device)
     padded = pad_sequence(tokens, batch_first=True, padding_value=model.ignore_id)

@@ -9,6 +9,7 @@ from espnet_diverse.nets.decoder import DiverseTransformerDecoder
 from espnet_diverse.nets.encoder import (
     DiverseConformerEncoder,
     DiverseContextualBlockTransformerEncoder,
+    DiverseEBranchformerCTCEncoder,
     DiverseEBranchformerEncoder,
     DiverseTransformerEncoder,
 )
@@ -21,6 +22,7 @@ ENCODERS = {
     "diverse_e_branchformer": DiverseEBranchformerEncoder,
     "diverse_contextual_block_transformer": DiverseContextualBlockTransformerEncoder,
 }
+PROMPTED_ENCODERS = {"diverse_e_branchformer_ctc": DiverseEBranchformerCTCEncoder}
 DECODERS = {"diverse_transformer": DiverseTransformerDecoder}
 TRANSLATION_DECODERS = {"flow": FlowDecoder}
 LANGUAGE_MODELS = {"diverse_transformer": DiverseTransformerLM}

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from espnet2.asr.encoder.conformer_encoder import ConformerEncoder
 from espnet2.asr.encoder.contextual_block_transformer_encoder import ContextualBlockTransformerEncoder
+from espnet2.asr.encoder.e_branchformer_ctc_encoder import EBranchformerCTCEncoder
 from espnet2.asr.encoder.e_branchformer_encoder import EBranchformerEncoder
 from espnet2.asr.encoder.transformer_encoder import TransformerEncoder
 from torch import Tensor
@@ -153,6 +154,18 @@ class DiverseEBranchformerEncoder(_WithAttention, EBranchformerEncoder):
 
     __signature__ = signature_with(EBranchformerEncoder, **_OURS)
     attribute = "attn"
+
+
+class DiverseEBranchformerCTCEncoder(_WithAttention, EBranchformerCTCEncoder):
+    """ESPnet's E-Branchformer encoder of OWSM-CTC; its cross-attention, which reads a prompt, stays ESPnet's."""
+
+    __signature__ = signature_with(EBranchformerCTCEncoder, **_OURS)
+    attribute = "attn"
+
+    def _gated_subsampling(self, input_size: int, channels: int) -> GatedConvSubsampling:
+        raise ConfigError(
+            f"input_layer {GATED} does not fit {type(self).__name__}, which reads a prompt; choose conv2d"
+        )
 
 
 class DiverseContextualBlockTransformerEncoder(_WithAttention, ContextualBlockTransformerEncoder):

@@ -1,4 +1,4 @@
-"""ESPnet's models with the auxiliary losses of diverse attention: one mixin, six classes."""
+"""ESPnet's models with the auxiliary losses of diverse attention: one mixin, seven classes."""
 
 from collections.abc import Mapping
 from inspect import signature
@@ -7,6 +7,7 @@ from math import inf
 from espnet2.asr.espnet_model import ESPnetASRModel
 from espnet2.lm.espnet_model import ESPnetLanguageModel
 from espnet2.mt.espnet_model import ESPnetMTModel
+from espnet2.s2t.espnet_ctc_model import ESPnetS2TCTCModel
 from espnet2.s2t.espnet_model import ESPnetS2TModel
 from espnet2.st.espnet_model import ESPnetSTModel
 from espnet2.torch_utils.device_funcs import force_gatherable
@@ -237,6 +238,12 @@ class DiverseS2TModel(Diverse, ESPnetS2TModel):
     __signature__ = signature_with(ESPnetS2TModel, **_OURS)
 
 
+class DiverseS2TCTCModel(Diverse, ESPnetS2TCTCModel):
+    """Multitask speech to text by CTC alone (OWSM-CTC)."""
+
+    __signature__ = signature_with(ESPnetS2TCTCModel, **_OURS)
+
+
 class DiverseClassificationModel(Diverse, ClassificationModel):
     """Classification of text."""
 
@@ -268,5 +275,6 @@ MODELS = {
     "mt": DiverseMTModel,
     "lm": DiverseLanguageModel,
     "s2t": DiverseS2TModel,
+    "s2t_ctc": DiverseS2TCTCModel,
     "cls": DiverseClassificationModel,
 }

@@ -38,11 +38,14 @@ class ChunkedConvSubsampling(Conv2dSubsampling):
         nn.Module.__init__(self)
         self.conv, self.out, self.pos_enc = whole.conv, whole.out, whole.pos_enc
 
-    def forward(self, x: Tensor, x_mask: Tensor | None):
-        """Subsample x (B, T, features), x_mask (B, 1, T) -> ESPnet's result, of ((T - 1) // 2 - 1) // 2 frames."""
+    def forward(self, x: Tensor, x_mask: Tensor | None, prefix_embeds: Tensor | None = None):
+        """Subsample x (B, T, features), x_mask (B, 1, T) -> ESPnet's result, of ((T - 1) // 2 - 1) // 2 frames.
+
+        Those of a prompt, `prefix_embeds` (B, P, M), come before them; then it is computed at once.
+        """
         frames = _frames(x.size(1))
-        if torch.is_grad_enabled() or frames <= _CHUNK:
-            return super().forward(x, x_mask)
+        if torch.is_grad_enabled() or frames <= _CHUNK or prefix_embeds is not None:
+            return super().forward(x, x_mask, prefix_embeds)
         out = x.new_empty(len(x), frames, self.out.out_features)
         for t in range(0, frames, _CHUNK):
             out[:, t : t + _CHUNK] = self._subsampled(x[:, 4 * t : 4 * (t + _CHUNK) + 3])

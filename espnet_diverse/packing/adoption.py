@@ -16,8 +16,9 @@ from torch import Tensor, nn
 from espnet_diverse.attention import MultiHeadAttention
 from espnet_diverse.attention.learned_selection import LearnedSelection
 from espnet_diverse.data.targets import check_prepared
+from espnet_diverse.decoding.options import MULTITASK
 from espnet_diverse.errors import ConfigError
-from espnet_diverse.nets import DECODERS, ENCODERS, LANGUAGE_MODELS
+from espnet_diverse.nets import DECODERS, ENCODERS, LANGUAGE_MODELS, PROMPTED_ENCODERS
 from espnet_diverse.nets.start_tag import TaggedEmbedding
 from espnet_diverse.packing.comparison import largest_difference
 from espnet_diverse.packing.run_files import write_model
@@ -27,7 +28,7 @@ from espnet_diverse.training.config import Config
 from espnet_diverse.training.model_files import find_weights
 from espnet_diverse.training.tasks import TASKS, load_model, read_config
 
-_NETS = {"encoder": ENCODERS, "decoder": DECODERS, "lm": LANGUAGE_MODELS}
+_NETS = {"encoder": ENCODERS | PROMPTED_ENCODERS, "decoder": DECODERS, "lm": LANGUAGE_MODELS}
 _FIRST = 0.0, -2.302585092994046  # logits of the heads that a subset begins with, and of the others: log 1 and log 0.1
 
 
@@ -76,6 +77,7 @@ def adopt(
     weights = find_weights(model_dir, model_file, before)
     trained, _ = load_model(model_dir, weights, task=task)
     config = adopted_config(before, changes, data_dir)
+    _check_conditions(task, config)
     args = TASKS[task].get_parser().parse_args([])
     vars(args).update(config)
     model = TASKS[task].build_model(args)
@@ -109,6 +111,13 @@ def adopted_config(before: dict, changes: Config, data_dir: Path | None = None) 
     changed.update({key: config[key] for key in (*changes, *_NETS, "model") if key in config})
     espnet_command.check(TASKS[task], changed)
     return config
+
+
+def _check_conditions(task: str, config: Config) -> None:
+    """Check that no part of a multitask model depends on conditions, which are the languages of its prompts."""
+    if task in MULTITASK and (names := names_of_conditions(config)):
+        has = f"the new configuration has parts that depend on {' and '.join(names)}"
+        raise ConfigError(f"{has}, and a model of task {task} has its languages in prompts; leave these parts out")
 
 
 def _check_cores(before: dict, changes: Config) -> None:

@@ -18,7 +18,7 @@ from zipfile import is_zipfile
 from espnet_diverse.corpora.shared.release import unzip
 from espnet_diverse.data.atomic_files import write_text
 from espnet_diverse.errors import DataError, ModelError
-from espnet_diverse.foreign_config import OF_THE_MACHINE, check_config, named_files
+from espnet_diverse.foreign_config import OF_THE_MACHINE, check_config, named_files, told_task
 from espnet_diverse.foreign_yaml import read_yaml, shortened
 from espnet_diverse.hub import OR_NAME, fetched, name_of
 from espnet_diverse.machine import cache_folder
@@ -34,6 +34,7 @@ VOCABULARY = ("tokens.txt", "tokens.yaml")
 NAMES = {
     **{task: (f"{task}_train_config", f"{task}_model_file") for task in ("asr", "st", "mt", "s2t", "cls")},
     "lm": ("lm_train_config", "lm_file"),
+    "s2t_ctc": ("s2t_train_config", "s2t_model_file"),  # those of s2t; the configuration tells which it is
 }
 """ESPnet's argument names of config.yaml and the weights, by task."""
 
@@ -165,7 +166,8 @@ def _arrange(members: Members, folder: Path) -> None:
     """Make the directory of a run in `folder`, and of its language model; file names never come from the archive."""
     config = read_yaml(members.config(), f"{members.model}: config.yaml")
     check_config(config, members.model)
-    config |= {key: value for key, value in OF_THE_MACHINE.items() if key in config} | {"task": members.task}
+    task = "s2t_ctc" if members.task == "s2t" and told_task(config) == "s2t_ctc" else members.task
+    config |= {key: value for key, value in OF_THE_MACHINE.items() if key in config} | {"task": task}
     if isinstance(config.get("non_linguistic_symbols"), str):  # a file of the machine that trained, read line by line
         config["non_linguistic_symbols"] = None
     for section, key in named_files(config):

@@ -21,7 +21,7 @@ def largest_difference(
     Args:
         first: A model.
         second: A model of the same task and vocabulary.
-        task: "asr", "st", "mt", "lm", "cls" or "s2t".
+        task: "asr", "st", "mt", "lm", "cls", "s2t" or "s2t_ctc".
         conditions: Values of the conditions that either depends on; each value is tried.
         features: Number of features of a frame, for models of speech that read features.
     """
@@ -49,7 +49,8 @@ def _log_probabilities(model: nn.Module, task: str, features: int | None) -> Ten
         source = _random_tokens(model.src_sos)
     else:
         source = torch.randn(1, _SAMPLES) if features is None else torch.randn(1, _FRAMES, features)
-    frames, lengths = model.encode(source, torch.tensor([source.size(1)]))[:2]
+    prompt = _prompt(model) if task == "s2t_ctc" else {}
+    frames, lengths = model.encode(source, torch.tensor([source.size(1)]), **prompt)[:2]
     frames = frames[0] if isinstance(frames, tuple) else frames  # with the frames of intermediate layers
     found = []
     if getattr(model, "decoder", None) is not None:  # a model of CTC alone has none
@@ -57,6 +58,13 @@ def _log_probabilities(model: nn.Module, task: str, features: int | None) -> Ten
     modules = (getattr(model, name, None) for name in ("ctc", "st_ctc"))  # over the source, and over the translation
     found += [ctc.log_softmax(frames) for ctc in modules if ctc is not None]
     return torch.cat([each.flatten() for each in found])
+
+
+def _prompt(model: nn.Module) -> dict[str, Tensor]:
+    """A random prompt of a model that reads it in its encoder: two symbols, and previous text."""
+    tokens = _random_tokens(model.sos)
+    given = {"text_prev": tokens, "prefix": tokens[:, :2]}
+    return given | {f"{name}_lengths": torch.tensor([each.size(1)]) for name, each in given.items()}
 
 
 def _random_tokens(last: int) -> Tensor:

@@ -23,7 +23,7 @@ _WHAT = {
     "mt": ("Text translation", "translation"),
     "lm": ("Language model", "text-generation"),
     "cls": ("Text classification", "text-classification"),
-    "s2t": ("Speech recognition and translation", "automatic-speech-recognition"),
+    **dict.fromkeys(("s2t", "s2t_ctc"), ("Speech recognition and translation", "automatic-speech-recognition")),
 }
 _SPEECH = """\
 ```sh

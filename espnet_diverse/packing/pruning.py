@@ -17,7 +17,7 @@ from espnet_diverse.attention import MultiHeadAttention
 from espnet_diverse.conditions import CONDITIONS
 from espnet_diverse.data.targets import check_prepared
 from espnet_diverse.errors import ConfigError
-from espnet_diverse.nets import DECODERS, ENCODERS, LANGUAGE_MODELS
+from espnet_diverse.nets import DECODERS, ENCODERS, LANGUAGE_MODELS, PROMPTED_ENCODERS
 from espnet_diverse.nets.condition_rows import ConditionRows
 from espnet_diverse.nets.start_tag import TaggedEmbedding
 from espnet_diverse.nets.subsampling import GATED
@@ -28,8 +28,8 @@ from espnet_diverse.training.condition_names import names_of_conditions
 from espnet_diverse.training.model_files import find_weights
 from espnet_diverse.training.tasks import load_model, read_config
 
-_NETS = {"encoder": ENCODERS, "decoder": DECODERS, "lm": LANGUAGE_MODELS}
-_PLAIN_MODEL = {"asr": "espnet", "st": "espnet", "mt": "mt", "s2t": "espnet", "lm": "lm"}
+_NETS = {"encoder": ENCODERS | PROMPTED_ENCODERS, "decoder": DECODERS, "lm": LANGUAGE_MODELS}
+_PLAIN_MODEL = {"asr": "espnet", "st": "espnet", "mt": "mt", "s2t": "espnet", "s2t_ctc": "espnet_ctc", "lm": "lm"}
 _SHARED = ("share_decoder_input_output_embed", "share_encoder_decoder_input_embed")  # weights of a decoder's embedding
 _UNUSED = (None, {}, {"core": "softmax"})  # values with which an option of this package has no effect
 

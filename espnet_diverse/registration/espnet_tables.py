@@ -9,7 +9,7 @@ from functools import partial
 
 from espnet_diverse.registration.import_hooks import HookedLoader, ImportHooks
 
-TASK_MODULES = {f"espnet2.tasks.{task}": task for task in ("asr", "st", "mt", "lm", "s2t")}
+TASK_MODULES = {f"espnet2.tasks.{task}": task for task in ("asr", "st", "mt", "lm", "s2t", "s2t_ctc")}
 
 
 class _Registering(ImportHooks):
@@ -31,18 +31,25 @@ def register(task: str) -> None:
     """Add our frontends, encoders, decoders, language models and model to the tables of ESPnet's task module.
 
     Args:
-        task: "asr", "st", "mt", "lm" or "s2t"; its module has been imported.
+        task: "asr", "st", "mt", "lm", "s2t" or "s2t_ctc"; its module has been imported.
 
     Raises:
         TypeError: One of our classes is not of the type that the table demands.
     """
-    from espnet_diverse.nets import DECODERS, ENCODERS, LANGUAGE_MODELS, TEXT_FRONTENDS, TRANSLATION_DECODERS
+    from espnet_diverse.nets import (
+        DECODERS,
+        ENCODERS,
+        LANGUAGE_MODELS,
+        PROMPTED_ENCODERS,
+        TEXT_FRONTENDS,
+        TRANSLATION_DECODERS,
+    )
     from espnet_diverse.nets.flow.model import FlowMTModel
     from espnet_diverse.nets.models import MODELS
 
     tables = {
         "frontend_choices": TEXT_FRONTENDS if task == "mt" else {},
-        "encoder_choices": ENCODERS,
+        "encoder_choices": PROMPTED_ENCODERS if task == "s2t_ctc" else ENCODERS,
         "decoder_choices": DECODERS | (TRANSLATION_DECODERS if task == "mt" else {}),
         "lm_choices": LANGUAGE_MODELS,
         "model_choices": {"diverse": MODELS[task]} | ({"flow": FlowMTModel} if task == "mt" else {}),

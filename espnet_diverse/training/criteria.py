@@ -11,6 +11,7 @@ if TYPE_CHECKING:  # commands that name the files of a model do not wait for PyT
     from torch import nn
 
 _OF_EPOCHS = {"epoch": 1, "total_count": 1}  # statistics of validation that no batch has
+_WITHOUT_ACCURACY = ("lm", "s2t_ctc")  # tasks whose models report none
 _PARTS = "with PHASE train or valid, NAME that of a statistic"
 
 
@@ -43,7 +44,7 @@ def preferred_metrics(config: Mapping) -> list[str]:
         Phases and names, such as valid.acc: that of the task, if the run keeps epochs by it or by none; then those of
         the run, of validation first.
     """
-    own = "valid.loss" if config.get("task") == "lm" else "valid.acc"
+    own = "valid.loss" if config.get("task") in _WITHOUT_ACCURACY else "valid.acc"
     criteria = config.get("best_model_criterion")
     named = [f"{phase}.{name}" for phase, name, _ in criteria] if are_criteria(criteria) else []
     return sorted(named or [own], key=lambda metric: (metric != own, not metric.startswith("valid.")))

@@ -21,7 +21,7 @@ from espnet_diverse.attention import core_class, core_options
 from espnet_diverse.attention.disagreement import disagreement_options
 from espnet_diverse.attention.selection_options import selection_options
 from espnet_diverse.errors import ConfigError, TrainingError, UserError
-from espnet_diverse.nets import DECODERS, ENCODERS, LANGUAGE_MODELS
+from espnet_diverse.nets import DECODERS, ENCODERS, LANGUAGE_MODELS, PROMPTED_ENCODERS
 from espnet_diverse.nets.adapter import AdapterOptions
 from espnet_diverse.nets.condition_rows import read_options
 from espnet_diverse.nets.flow import FlowOptions
@@ -210,7 +210,7 @@ def _read_attention(options: dict) -> None:
 
 
 _ATTENTIONS = ("attention", "cross_attention")
-_NETS = {"encoder": ENCODERS, "decoder": DECODERS, "lm": LANGUAGE_MODELS}
+_NETS = {"encoder": ENCODERS | PROMPTED_ENCODERS, "decoder": DECODERS, "lm": LANGUAGE_MODELS}
 _GROUPS = {"selection": selection_options, "disagreement": disagreement_options}
 """Groups of options of an attention that no core has to itself, and what reads them."""
 _LONGEST = 300  # characters of a message of another package

@@ -7,7 +7,7 @@ from math import ceil
 from pathlib import Path
 
 import torch
-from espnet2.tasks import abs_task, asr, lm, mt, s2t, st
+from espnet2.tasks import abs_task, asr, lm, mt, s2t, s2t_ctc, st
 from espnet2.tasks.abs_task import AbsTask
 from espnet2.text.build_tokenizer import build_tokenizer
 from espnet2.train import preprocessor
@@ -233,7 +233,14 @@ class S2TTask(_TaskMixin, s2t.S2TTask):
     name = "s2t"
 
 
-TASKS: dict[str, type[AbsTask]] = {task.name: task for task in (ASRTask, STTask, MTTask, LMTask, CLSTask, S2TTask)}
+class S2TCTCTask(_TaskMixin, s2t_ctc.S2TTask):
+    """Multitask speech to text by CTC alone."""
+
+    name = "s2t_ctc"
+
+
+_TASKS = (ASRTask, STTask, MTTask, LMTask, CLSTask, S2TTask, S2TCTCTask)
+TASKS: dict[str, type[AbsTask]] = {task.name: task for task in _TASKS}
 
 
 def load_model(model_dir: str | Path, model_file: str | Path | None = None, device: str = "cpu", task: str = "asr"):
@@ -256,7 +263,7 @@ def load_model(model_dir: str | Path, model_file: str | Path | None = None, devi
 
 
 def read_config(config_file: Path) -> dict:
-    """Read the config.yaml of a run and locate the files that it names.
+    """Read the config.yaml of a run, with its task where ESPnet wrote none, and locate the files that it names.
 
     Its paths are absolute, or relative to the directory in which ESPnet was started. A copy in the directory of
     config.yaml is preferred, so that a run that was moved or copied needs no other files. Former names of options are

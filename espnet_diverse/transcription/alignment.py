@@ -11,52 +11,18 @@ Both come from CTC alone, even if the search uses other scores as well.
 import logging
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torchaudio.functional import TokenSpan, forced_align, merge_tokens
 
-from espnet_diverse.errors import ConfigError, ModelError
+from espnet_diverse.decoding.frame_times import FrameTimes
+from espnet_diverse.errors import ConfigError
 from espnet_diverse.transcription.cjk import CJK_LETTER
 from espnet_diverse.transcription.result import Word
 from espnet_diverse.vocabulary import SPACE
 
 _WORD_START = "▁"  # marks the first piece of a word in sentencepiece
-
-
-class FrameTimes(NamedTuple):
-    """Times of the frames of an encoder: the middle of the first frame and the step to the next, in seconds."""
-
-    first: float
-    step: float
-
-    def boundary(self, frame: int) -> float:
-        """Where `frame` begins and the frame before it ends, in seconds."""
-        return self.first + (frame - 0.5) * self.step
-
-
-def frame_times(model: nn.Module, rate: int) -> FrameTimes:
-    """Times of the frames of a model's encoder, from the hop of its frontend and the strides of its subsampling.
-
-    Args:
-        model: A model of speech recognition or translation; its frontend centres frame t on sample t * hop.
-        rate: Sampling rate of its audio in Hz.
-
-    Raises:
-        ModelError: The frontend has no hop length, or the encoder is recurrent.
-    """
-    hop = getattr(model.frontend, "hop_length", None)
-    if not hop:
-        raise ModelError(f"frontend {type(model.frontend).__name__} has no hop_length; turn word_timestamps off")
-    if not hasattr(model.encoder, "embed"):  # of a recurrent encoder, which subsamples elsewhere
-        raise ModelError(f"encoder {type(model.encoder).__name__} has no known frame rate; turn word_timestamps off")
-    first, step = 0.0, 1  # in feature frames
-    for module in getattr(model.encoder.embed, "conv", nn.Identity()).modules():
-        if isinstance(module, nn.Conv1d | nn.Conv2d):
-            first += ((module.kernel_size[0] - 1) / 2 - module.padding[0]) * step
-            step *= module.stride[0]
-    return FrameTimes(first * hop / rate, step * hop / rate)
 
 
 def check_ctc(ctc: nn.Module | None) -> None:

@@ -7,7 +7,7 @@ that cannot be read leaves no trace. No more than two windows of features are in
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from math import ceil
 from typing import NamedTuple
@@ -17,15 +17,16 @@ from numpy.typing import NDArray
 
 from espnet_diverse.audio.sources import Audio, Source, open_audio
 from espnet_diverse.decoding.condition_ids import KnownConditions, completed, indices_of, warn_of_unused
+from espnet_diverse.decoding.frame_times import frame_times
 from espnet_diverse.decoding.grouping import each_result, grouped
-from espnet_diverse.decoding.options import SAME_LANGUAGE_TASKS, Options
+from espnet_diverse.decoding.options import MULTITASK, SAME_LANGUAGE_TASKS, Options
 from espnet_diverse.decoding.predictor import Prediction, Predictor
-from espnet_diverse.transcription.alignment import align_words, check_ctc, frame_times
+from espnet_diverse.transcription.alignment import align_words, check_ctc
 from espnet_diverse.transcription.language_id import identify_language, spoken_conditions
 from espnet_diverse.transcription.result import Alternative, Segment, Transcript
 from espnet_diverse.transcription.segmentation import SpeechChunk, split_speech
 from espnet_diverse.transcription.segmentation_options import SegmentationOptions
-from espnet_diverse.transcription.whole import check_whole, features_of_whole
+from espnet_diverse.transcription.whole import check_whole, input_of_whole, stays_whole
 from espnet_diverse.upstream.layers import TooShortUttError
 
 _WINDOW = 4  # batches
@@ -55,7 +56,7 @@ class _Chunk(NamedTuple):
     Attributes:
         recording: Recording that contains the chunk.
         start, end: Begin and end of the chunk in seconds.
-        features: Features of the chunk (T, F).
+        features: Features of the chunk (T, F), or what `Predictor.find_long` takes of a long recording.
         covered: Length of the chunk and of the pause before it in seconds, added to the progress once it is decoded.
     """
 
@@ -125,9 +126,13 @@ class Transcription:
     ):
         self.search, self.segmentation, self.options = search, segmentation, search.resolve(options)
         self.window = _WINDOW * self.options.batch_size
+        if search.prompt is not None:
+            longest = min(segmentation.max_seconds, search.prompt.seconds)
+            self.segmentation = replace(segmentation, max_seconds=longest)
+        self.whole = stays_whole(search, segmentation, word_timestamps)
         self.warned: dict[str, str] = {}
         self.frames = None
-        check_whole(search, segmentation, word_timestamps, self.options)
+        check_whole(search, self.segmentation, word_timestamps, self.options)
         if word_timestamps:
             check_ctc(search.ctc)
             self.frames = frame_times(search.encoding.model, search.rate)
@@ -185,9 +190,10 @@ class Transcription:
         return read
 
     def _chunks(self, recording: _Recording, audio: Audio) -> Iterator[_Chunk]:
-        if self.segmentation.whole and audio.duration > self.segmentation.max_seconds:
+        if self.whole and audio.duration > self.segmentation.max_seconds:
             recording.waiting += 1
-            yield _Chunk(recording, 0.0, audio.duration, features_of_whole(self.search, audio), audio.duration)
+            whole = input_of_whole(self.search, audio, self.segmentation, self.options)
+            yield _Chunk(recording, 0.0, audio.duration, whole, audio.duration)
             return
         before = 0.0
         for chunk in self._segments(audio):
@@ -207,7 +213,7 @@ class Transcription:
 
     def _is_long(self, chunk: _Chunk) -> bool:
         """Whether a chunk is a long recording that was not split."""
-        return self.segmentation.whole and chunk.end - chunk.start > self.segmentation.max_seconds
+        return self.whole and chunk.end - chunk.start > self.segmentation.max_seconds
 
     def _complete_conditions(self, recording: _Recording, beginning: Sequence[_Chunk], detect: bool) -> None:
         """Complete the conditions of a recording, with its language detected from its beginning if `detect`."""
@@ -217,7 +223,7 @@ class Transcription:
         same = self._has_same_language(given)
         warn_of_unused(known, new, same)
         recording.conditions = completed(known, given, same)
-        recording.language = _spoken(recording.conditions, same) or _spoken(given, same)
+        recording.language = self._spoken(recording.conditions, same) or self._spoken(given, same)
         if not beginning:
             return
         spoken = spoken_conditions(self.search)
@@ -231,13 +237,18 @@ class Transcription:
             recording.probabilities = identify_language(self.search, _first_seconds(beginning), indices, self.options)
             language = dict.fromkeys(spoken, next(iter(recording.probabilities)))
             recording.conditions = completed(known, language | dict(given), same)
-            recording.language = _spoken(recording.conditions, same)
+            recording.language = self._spoken(recording.conditions, same)
         recording.indices = indices_of(known, recording.conditions)
 
     def _has_same_language(self, given: Mapping[str, str]) -> bool:
         """Whether the text is in the spoken language; a multitask model translates into a target language."""
         task = self.search.task
-        return task in SAME_LANGUAGE_TASKS and not (task == "s2t" and "tgtlang" in given)
+        return task in SAME_LANGUAGE_TASKS and not (task in MULTITASK and "tgtlang" in given)
+
+    def _spoken(self, names: Mapping[str, str], same_language: bool) -> str | None:
+        """The spoken language among values by condition, None if the model works it out."""
+        language = names.get("lang") or (names.get("tgtlang") if same_language else None)
+        return None if language == getattr(self.search.prompt, "no_language", None) else language
 
     def _decode(self, chunks: Sequence[_Chunk]) -> None:
         """Decode chunks and add the results to their recordings."""
@@ -271,11 +282,6 @@ class Transcription:
             confidences, words = align_words(found.log_probs, ids, tokens, self.frames, chunk.start, chunk.end)
         texts = tuple(Alternative(each.text, each.score) for each in found.texts)
         return Segment(chunk.start, chunk.end, text, score, tuple(tokens), confidences, words, texts)
-
-
-def _spoken(names: Mapping[str, str], same_language: bool) -> str | None:
-    """The spoken language among values by condition."""
-    return names.get("lang") or (names.get("tgtlang") if same_language else None)
 
 
 def _first_seconds(chunks: Sequence[_Chunk]) -> list[NDArray]:

@@ -1,12 +1,15 @@
-"""Recordings that are not split: features of the whole, and greedy CTC.
+"""Recordings that are not split: features or samples of the whole, and greedy CTC.
 
 Beam search of an hour would add thousands of tokens one by one, each at a cost that grows with the length of the
 recording, by a decoder that was trained on single sentences. CTC decides frame by frame. What an encoder may read at
-once depends on its attention: time and memory of most grow with the square of the length.
+once depends on its attention: time and memory of most grow with the square of the length. Models of task s2t_ctc read
+overlapping windows, so they split no long recording unless they are told to.
 """
 
 import logging
+from functools import cache
 
+import numpy as np
 from numpy.typing import NDArray
 
 from espnet_diverse.audio.sources import Audio
@@ -18,6 +21,12 @@ from espnet_diverse.transcription.segmentation_options import SegmentationOption
 
 _QUADRATIC_SECONDS = 120
 """Greatest length for an encoder whose cost grows with its square."""
+
+
+def stays_whole(search: Predictor, segmentation: SegmentationOptions, word_timestamps: bool) -> bool:
+    """Whether recordings of more than `max_seconds` are not split; arguments are those of `check_whole`."""
+    by_windows = search.encoding.reads_windows and segmentation.vad == "auto" and not word_timestamps
+    return segmentation.whole or by_windows
 
 
 def check_whole(search: Predictor, segmentation: SegmentationOptions, word_timestamps: bool, options: Options) -> None:
@@ -39,18 +48,23 @@ def check_whole(search: Predictor, segmentation: SegmentationOptions, word_times
         raise ConfigError("no_segmentation is not possible: it decodes by CTC, which the model lacks")
     if word_timestamps:
         raise ConfigError("word_timestamps is not possible with no_segmentation; leave out one of them")
-    check_long_audio(search.encoding.model)
+    if not search.encoding.reads_windows:
+        check_long_audio(search.encoding.model)
     if options.search != "greedy":
         seconds = segmentation.max_seconds
         logging.warning("no segmentation: recordings longer than %g s are decoded by greedy CTC alone", seconds)
 
 
-def features_of_whole(search: Predictor, audio: Audio) -> NDArray:
-    """Compute features (T, F) of a recording of any length.
+def input_of_whole(search: Predictor, audio: Audio, segmentation: SegmentationOptions, options: Options) -> NDArray:
+    """What `Predictor.find_long` takes of a recording of any length: its features (T, F), or its samples (L,).
 
     Raises:
         DataError: The recording is too long for an encoder whose cost grows with the square of the length.
     """
+    if search.encoding.reads_windows:
+        if not segmentation.whole and options.search != "greedy":
+            _warn_of_windows(segmentation.max_seconds)
+        return np.concatenate(list(audio.blocks()))
     if audio.duration > _QUADRATIC_SECONDS and not search.encoding.is_linear:
         raise DataError(
             f"{audio.name}: {audio.duration:.0f} s are too long without segmentation: at most {_QUADRATIC_SECONDS} s "
@@ -58,3 +72,12 @@ def features_of_whole(search: Predictor, audio: Audio) -> NDArray:
             "with attention of linear cost (a conformer with rel_pos_type latest) or a memory"
         )
     return search.features_of_blocks(audio.blocks())
+
+
+@cache
+def _warn_of_windows(seconds: float) -> None:
+    """Say once how long recordings are decoded that nobody asked to leave whole."""
+    todo = "--vad energy, or vad of SegmentationOptions, splits them for the search"
+    logging.warning(
+        "recordings longer than %g s are read in windows and decoded by greedy CTC alone; %s", seconds, todo
+    )

@@ -2,10 +2,14 @@ import matplotlib.image
 import numpy as np
 import pytest
 import soundfile
+from references.owsm_ctc import write_ctc_model
+from references.tones import tones
 
 from espnet_diverse.analysis import heads
 from espnet_diverse.analysis.heads import HeadMaps, draw, drawable, head_maps
+from espnet_diverse.analysis.teacher_forcing import load
 from espnet_diverse.attention import Supports
+from espnet_diverse.errors import DataError
 from espnet_diverse.training.tasks import load_model
 
 FRAMES = 18  # 12000 samples, a hop of 160, and two convolutions of stride 2
@@ -36,6 +40,15 @@ def test_a_figure_has_a_row_for_each_head_and_a_column_for_each_kind(maps, tmp_p
     one = matplotlib.image.imread(tmp_path / "one.png")
     assert both.shape[0] == one.shape[0] and both.shape[1] > 1.5 * one.shape[1]
     assert both[..., :3].std() > 0.05
+
+
+def test_attention_to_a_prompt_is_not_taken_for_self_attention(tmp_path):
+    model, _ = load(write_ctc_model(tmp_path / "exp"))
+    maps = head_maps(model, tones(1, 0), [], {"lang": 0, "tgtlang": 1})
+    assert list(maps) == ["encoder"] and maps["encoder"].layer == "encoder layer 3 self-attention"
+    with pytest.raises(DataError, match="7.0 s are more than the 6 s that the model reads"):
+        head_maps(model, tones(7, 0), [], {"lang": 0, "tgtlang": 1})
+    assert maps["encoder"].attention.shape[1:] == (76, 76)  # 6 s of audio, after the two symbols of the prompt
 
 
 def test_softmax_attention_has_no_mask():

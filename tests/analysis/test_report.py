@@ -72,7 +72,7 @@ def test_numbers_and_arrays_agree(tmp_path, clusters):
     page = (tmp_path / "analysis.html").read_text()
     assert "A &lt;model&gt;" in page and "1 could not be measured" in page
     assert f"<td>{apart.mean(1)[0]:.2f}</td><td>{apart.mean(1)[1]:.2f}</td>" in page
-    assert "Left out, because they keep no matrix of weights for each head: encoder self-attention" in page
+    assert "Left out, because none keeps a matrix of weights for each head: encoder self-attention" in page
     assert ("has no clusters: cluster usage" in page) == (not clusters)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "analysis.html",

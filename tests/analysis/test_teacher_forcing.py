@@ -61,7 +61,7 @@ def load_source(run, text):
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"task": "lm"}, "a model of task lm has no encoder to analyse; known: asr st mt"),
+        ({"task": "lm"}, "a model of task lm cannot be analysed; known: asr st mt s2t_ctc"),
         ({"task": "mt", "model": "flow"}, "a non-autoregressive model reads no tokens; analyse another"),
     ],
 )

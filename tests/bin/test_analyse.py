@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from references.espnet_models import write_model
+from references.owsm_ctc import write_ctc_model
 
 from espnet_diverse.analysis import heads, report
 from espnet_diverse.bin import analyse
@@ -61,6 +63,29 @@ def softmax_dir(tiny_run, tmp_path_factory):
     weights = torch.load(model_dir / "valid.acc.ave.pth", weights_only=True)
     torch.save({k: v for k, v in weights.items() if ".core." not in k}, model_dir / "valid.acc.ave.pth")
     return model_dir
+
+
+@pytest.mark.parametrize("kind", ["ctc", "multitask_ctc"])
+def test_a_model_of_ctc_alone_as_espnet_leaves_it(tiny_run, tmp_path, kind, capfd):
+    folder = write_model(tmp_path / "exp", kind) if kind == "ctc" else write_ctc_model(tmp_path / "exp")
+    call = ["analyse", *arguments(folder, tiny_run.test_dir, tmp_path / "out", "--utterances", "2")]
+    assert main([*call, "--ablate_heads", "cer", *(["--language", "deu"] if kind != "ctc" else [])]) == 0
+    numbers = json.loads((tmp_path / "out/analysis.json").read_text())
+    assert numbers["utterances"] == 2 and list(numbers["redundancy"]) == ["encoder", "mean"]
+    layers = 1 if kind == "ctc" else 3
+    assert np.shape(numbers["ablation"]["scores"]["encoder"]) == (layers, 2)
+    assert "unknown language" not in (said := capfd.readouterr().err) and "has no effect" not in said
+    assert main([*call, "--calibration"]) == 1
+    assert "the model has CTC alone, and tokens are predicted by a decoder" in capfd.readouterr().err
+
+
+def test_the_language_of_a_prompt_changes_what_heads_see(tiny_run, tmp_path):
+    folder, seen = write_ctc_model(tmp_path / "exp"), []
+    for options in ([], ["--language", "deu"], ["--language", "nolang"]):
+        out = tmp_path / str(len(seen))
+        assert main(["analyse", *arguments(folder, tiny_run.test_dir, out, "--utterances", "1", *options)]) == 0
+        seen.append(np.load(out / "analysis.npz")["encoder_example_attention"])
+    assert np.array_equal(seen[0], seen[2]) and not np.array_equal(seen[0], seen[1])
 
 
 def test_pictures_of_others_are_not_replaced(tiny_run, tmp_path, capfd):

@@ -8,7 +8,7 @@ from espnet2.bin.s2t_inference import Speech2Text
 from references.espnet_models import LANGUAGES, MULTITASK, PREPROCESSOR, RATE, write_model
 from references.tones import tones
 
-from espnet_diverse.decoding.multitask import Prompt
+from espnet_diverse.decoding.multitask import DecoderPrompt
 from espnet_diverse.decoding.options import Options
 from espnet_diverse.errors import ConfigError, DataError, ModelError
 from espnet_diverse.inference import Recognizer, SegmentationOptions
@@ -18,7 +18,7 @@ UNCUT = SegmentationOptions(vad="none")
 
 
 def prompt(tokens=MULTITASK, settings=PREPROCESSOR):
-    return Prompt(Namespace(preprocessor_conf=settings, token_list=tokens))
+    return DecoderPrompt(Namespace(preprocessor_conf=settings, token_list=tokens))
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,8 @@ def test_a_prompt_has_the_language_and_the_task():
     assert symbols(0, 1) == ["<sos>", "<eng>", "<st_deu>", "<notimestamps>"]
     with pytest.raises(DataError, match="--target_language jpn: the model translates into deu"):
         one.indices(0, 0, 2)
-    assert one.is_special(MULTITASK.index("<asr>")) and not one.is_special(MULTITASK.index("a"))
+    assert {MULTITASK.index("<asr>"), MULTITASK.index("<space>")} <= one.special
+    assert MULTITASK.index("a") not in one.special
 
 
 @pytest.mark.parametrize(

@@ -2,18 +2,22 @@
 
 import pytest
 import torch
-from references.espnet_twin import ENCODER_CASES, OPTIONS, SMALL, cases_of_cores, pair
+from espnet2.asr.ctc import CTC
+from references.espnet_twin import ENCODER_CASES, OPTIONS, PROMPTED, SMALL, cases_of_cores, pair
 from torch.profiler import ProfilerActivity, profile
 
 from espnet_diverse.attention import CORES
 from espnet_diverse.errors import ConfigError
-from espnet_diverse.nets import ENCODERS
+from espnet_diverse.nets import ENCODERS, PROMPTED_ENCODERS
 from espnet_diverse.nets.replace_attention import Attention
 from espnet_diverse.scope import scope
 
 ABSOLUTE = {
     "diverse_conformer": {"pos_enc_layer_type": "abs_pos", "selfattention_layer_type": "selfattn"},
-    "diverse_e_branchformer": {"pos_enc_layer_type": "abs_pos", "attention_layer_type": "selfattn"},
+    **dict.fromkeys(
+        ("diverse_e_branchformer", "diverse_e_branchformer_ctc"),
+        {"pos_enc_layer_type": "abs_pos", "attention_layer_type": "selfattn"},
+    ),
 }
 
 
@@ -29,6 +33,54 @@ def test_encoder_equals_espnet(name, options):
     fused, _, _ = net(speech, lengths)
     for n, (a, b) in zip(olens, zip(fused, expected, strict=True), strict=True):
         torch.testing.assert_close(a[:n], b[:n], rtol=1e-5, atol=1e-5)
+
+
+def prompted(*nets):
+    """Calls of encoders that read a prompt, with the same CTC, conditioning on it, prompt and previous text."""
+    torch.manual_seed(0)
+    ctc, conditioning = CTC(odim=7, encoder_output_size=16), torch.nn.Linear(7, 16)
+    given = {"prefix_embeds": torch.randn(2, 2, 16), "memory": torch.randn(2, 3, 16)}
+    given["memory_mask"] = torch.tensor([[[True] * 3], [[True, False, False]]])
+    speech, lengths = torch.randn(2, 90, 20), torch.tensor([90, 61])
+    for net in nets:
+        net.conditioning_layer = conditioning
+    return [lambda net=net: net(speech, lengths, ctc=ctc, **given) for net in nets]
+
+
+@pytest.mark.parametrize("layer", ["conv2d", "conv2d8"])
+def test_an_encoder_with_a_prompt_equals_espnet(layer):
+    reference, net = pair(PROMPTED_ENCODERS["diverse_e_branchformer_ctc"], 20, **PROMPTED, input_layer=layer)
+    assert type(net.encoders[0].attn) is Attention
+    theirs, ours = prompted(reference, net)
+    (expected, between), olens, _ = theirs()
+    with scope(keep_attention=True):
+        (exact, our_between), our_olens, _ = ours()
+    assert torch.equal(exact, expected) and torch.equal(our_olens, olens) and expected.size(1) > 2
+    assert [number for number, _ in our_between] == [number for number, _ in between] == [1, 2]
+    assert all(torch.equal(a[1], b[1]) for a, b in zip(our_between, between, strict=True))
+    (fused, _), _, _ = ours()
+    for n, a, b in zip(olens, fused, expected, strict=True):
+        torch.testing.assert_close(a[:n], b[:n], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("core", CORES)
+def test_every_core_trains_in_an_encoder_with_a_prompt(core):
+    torch.manual_seed(0)
+    options = PROMPTED
+    if not CORES[core].supports.relative_position:
+        options = {k: v for k, v in PROMPTED.items() if k != "rel_pos_type"} | ABSOLUTE["diverse_e_branchformer_ctc"]
+    net = PROMPTED_ENCODERS["diverse_e_branchformer_ctc"](20, attention={"core": core}, input_layer="conv2d", **options)
+    (call,) = prompted(net)
+    with scope() as shared:
+        (out, _), _, _ = call()
+        (out.square().mean() + shared.total_loss()).backward()
+    assert all(p.grad is None or torch.isfinite(p.grad).all() for p in net.parameters())
+    assert net.encoders[0].attn.linear_q.weight.grad.abs().sum() > 0
+
+
+def test_gated_subsampling_has_no_place_for_a_prompt():
+    with pytest.raises(ConfigError, match="input_layer conv1d4_glu does not fit DiverseEBranchformerCTCEncoder, which"):
+        PROMPTED_ENCODERS["diverse_e_branchformer_ctc"](20, **PROMPTED, input_layer="conv1d4_glu")
 
 
 def test_building_draws_espnets_initial_weights():

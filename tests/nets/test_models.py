@@ -5,6 +5,7 @@ import pytest
 import torch
 from espnet2.mt import espnet_model
 from espnet2.mt.espnet_model import ESPnetMTModel
+from references.espnet_twin import PROMPTED
 
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.nets.models import MODELS, Diverse
@@ -64,9 +65,9 @@ def build(task: str, **options):
     return TASKS[task].build_model(parser.parse_args([]))
 
 
-@pytest.mark.parametrize("task", ["asr", "st", "mt", "s2t"])
+@pytest.mark.parametrize("task", ["asr", "st", "mt", "s2t", "s2t_ctc"])
 def test_every_task_builds_and_trains_our_model(task):
-    model_conf = {"asr": {}, "st": {"asr_weight": 0.0, "mt_weight": 0.0}, "mt": {}, "s2t": {}}[task]
+    model_conf = {"asr_weight": 0.0, "mt_weight": 0.0} if task == "st" else {}
     options = {
         "encoder": "diverse_transformer",
         "encoder_conf": ENCODER | {"attention": {"core": "sdma"}},
@@ -86,7 +87,13 @@ def test_every_task_builds_and_trains_our_model(task):
     else:
         options["frontend_conf"] = {"n_mels": 16}
         batch = {"speech": torch.randn(2, 8000), "speech_lengths": torch.tensor([8000, 6000])}
-    if task == "s2t":
+    if task == "s2t_ctc":
+        del options["decoder"], options["decoder_conf"]
+        options |= {"encoder": "diverse_e_branchformer_ctc", "promptencoder_conf": ENCODER | {"output_size": 8}}
+        options["encoder_conf"] = PROMPTED | {"input_layer": "conv2d", "attention": {"core": "sdma"}}
+        options["model_conf"] = {"interctc_weight": 0.5, "ctc_asr_only": [True, False, False]}
+        batch |= {"prefix": TEXT[:, :2].clamp(min=0), "prefix_lengths": torch.tensor([2, 2])}
+    if task.startswith("s2t"):
         batch |= {"text_prev": TEXT, "text_prev_lengths": LENGTHS, "text_ctc": TEXT, "text_ctc_lengths": LENGTHS}
     model = build(task, **options)
     assert type(model) is MODELS[task]

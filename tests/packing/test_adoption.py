@@ -5,9 +5,14 @@ import pytest
 import torch
 from espnet2.tasks.asr import ASRTask as ESPnetASRTask
 from espnet2.tasks.st import STTask as ESPnetSTTask
+from references.espnet_models import write_model
 from references.language_models import write_lm
+from references.owsm_ctc import RATE, write_ctc_model
+from references.tones import tones
 
+from espnet_diverse.decoding.options import Options
 from espnet_diverse.errors import ConfigError, DataError
+from espnet_diverse.inference import Recognizer, SegmentationOptions
 from espnet_diverse.packing.adoption import adopt
 from espnet_diverse.packing.comparison import largest_difference
 from espnet_diverse.scope import scope
@@ -170,6 +175,42 @@ def test_a_language_model_is_found_by_its_own_name_of_weights(tmp_path):
     run = write_lm(tmp_path / "run", TOKENS, "diverse_transformer")
     done = adopt(run, tmp_path / "new", merge([], ["lm_conf.attention.core=sma"]))
     assert done.weights == tmp_path / "new" / "valid.loss.ave.pth" and done.difference == 0.0 and done.new > 0
+
+
+def write_multitask(folder, task):
+    return write_model(folder, "multitask") if task == "s2t" else write_ctc_model(folder)
+
+
+@pytest.mark.parametrize("task", ["s2t", "s2t_ctc"])
+def test_a_multitask_model_is_adopted(tmp_path, task):
+    folder = write_multitask(tmp_path / "exp", task)
+    nets = ["encoder", "decoder"] if task == "s2t" else ["encoder"]
+    assert adopt(folder, tmp_path / "softmax", merge([])).difference < 1e-5
+    done = adopt(folder, tmp_path / "new", merge([], [f"{net}_conf.attention.core=sdma" for net in nets]))
+    assert done.difference < 1e-5 and done.new > 0
+    trained, softmax, adopted = (load_model(tmp_path / name, task=task)[0] for name in ("exp", "softmax", "new"))
+    assert type(adopted.encoder).__name__.startswith("DiverseEBranchformer")
+    assert largest_difference(softmax, adopted, task, {}) == 0.0
+    cut = {"options": Options(beam_size=2), "segmentation": SegmentationOptions(vad="none")}
+    found = [Recognizer(tmp_path / name, **cut)(tones(1, 0), RATE, language="deu") for name in ("exp", "new")]
+    assert found[0].text == found[1].text
+    with torch.no_grad():
+        adopted.encoder.after_norm.weight.mul_(1.1)
+    assert largest_difference(trained, adopted, task, {}) > 1e-3
+
+
+@pytest.mark.parametrize("task", ["s2t", "s2t_ctc"])
+def test_languages_of_a_multitask_model_stay_in_its_prompt(tmp_path, task):
+    folder, data = write_multitask(tmp_path / "exp", task), write_languages(tmp_path / "data")
+    said = f"parts that depend on lang, and a model of task {task} has its languages in prompts; leave"
+    with pytest.raises(ConfigError, match=said):
+        adopt(
+            folder,
+            tmp_path / "new",
+            merge([], ["encoder_conf.attention.selection={strategy: group, pool: 4, by: [lang]}"]),
+            data,
+        )
+    assert not (tmp_path / "new").exists()
 
 
 def test_statistics_of_features_come_along(tiny_run, tmp_path):

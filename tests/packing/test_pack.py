@@ -7,12 +7,20 @@ from importlib.metadata import version
 import pytest
 import torch
 import yaml
+from espnet2.bin.pack import main as espnets_pack
+from espnet2.bin.s2t_inference import Speech2Text
+from espnet2.main_funcs.pack_funcs import unpack as espnets_unpack
+from references import owsm_ctc
+from references.tones import tones
 
 from espnet_diverse.errors import ConfigError, ModelError
+from espnet_diverse.inference import Recognizer
+from espnet_diverse.packing.adoption import adopt
 from espnet_diverse.packing.archive import unpacked
 from espnet_diverse.packing.model_card import Facts
 from espnet_diverse.packing.pack import WEIGHTS, pack
 from espnet_diverse.training import checkpoint
+from espnet_diverse.training.config import merge
 from espnet_diverse.training.tasks import load_model
 
 
@@ -52,3 +60,24 @@ def test_a_classifier_is_packed(tiny_classifier, tmp_path):
     card = (model_dir / "README.md").read_text()
     assert "pipeline_tag: text-classification" in card and "| classifier | self_attentive, 3 heads |" in card
     assert "espnet-diverse classify --model_dir model.zip" in card
+
+
+def test_a_multitask_model_of_ctc_is_opened_both_ways(tmp_path, monkeypatch):
+    """ESPnet's archives of task s2t and s2t_ctc look alike from outside."""
+    monkeypatch.chdir(tmp_path)
+    samples = tones(9, 0)
+    folder = owsm_ctc.write_ctc_model(tmp_path / "exp", bpemodel="exp/bpe.model")
+    theirs = Speech2Text(folder / "config.yaml", folder / owsm_ctc.WEIGHTS, lang_sym="<deu>")
+    expected = theirs.decode_long(samples)[0][2]
+    files = ["--s2t_train_config", "exp/config.yaml", "--s2t_model_file", f"exp/{owsm_ctc.WEIGHTS}"]
+    espnets_pack(["s2t", *files, "--option", "exp/bpe.model", "--outpath", "theirs.zip"])
+    adopt(folder, tmp_path / "adopted", merge([], ["encoder_conf.attention.core=sdma"]))
+    ours = [pack(tmp_path / name, tmp_path / f"{name}.zip", Facts()) for name in ("exp", "adopted")]
+    named = espnets_unpack(ours[0], tmp_path / "espnet")
+    shutil.rmtree(folder)
+    assert Speech2Text(**named, lang_sym="<deu>").decode_long(samples)[0][2] == expected
+    for model in (tmp_path / "theirs.zip", *ours):
+        recognizer = Recognizer(model)
+        assert (
+            recognizer.search.task == "s2t_ctc" and recognizer(samples, owsm_ctc.RATE, language="deu").text == expected
+        )

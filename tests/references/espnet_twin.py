@@ -14,6 +14,12 @@ OPTIONS = {
     },
     "diverse_contextual_block_transformer": {**SMALL, "block_size": 8, "hop_size": 4, "look_ahead": 2},
 }
+PROMPTED = {
+    **OPTIONS["diverse_e_branchformer"],
+    **{"use_ffn": True, "macaron_ffn": True, "linear_units": 24, "num_blocks": 3},
+    **{"interctc_layer_idx": [1, 2], "interctc_use_conditioning": True, "use_cross_attention": [False, True, True]},
+}
+"""Options of `diverse_e_branchformer_ctc`."""
 LEGACY = {**OPTIONS["diverse_conformer"], "rel_pos_type": "legacy"}
 ENCODER_CASES = [*OPTIONS.items(), ("diverse_conformer", LEGACY)]
 ABSOLUTE = ("diverse_transformer", "diverse_contextual_block_transformer")

@@ -31,7 +31,7 @@ def test_weights_are_found_by_name_or_path_or_the_known_ones_are_listed(tmp_path
         find_weights(tmp_path, "9epoch.pth")
 
 
-@pytest.mark.parametrize("task", ["asr", "st", "mt", "lm", "cls"])
+@pytest.mark.parametrize("task", ["asr", "st", "mt", "lm", "cls", "s2t", "s2t_ctc"])
 def test_the_weights_of_the_task_are_the_default(tmp_path, task):
     write(tmp_path, "valid.acc.ave.pth", "valid.loss.ave.pth", task=task)
     assert find_weights(tmp_path) == tmp_path / ("valid.loss.ave.pth" if task == "lm" else "valid.acc.ave.pth")
@@ -79,11 +79,16 @@ def test_weights_of_the_directory_come_before_a_file_of_the_same_name_elsewhere(
         find_weights(run)
 
 
-@pytest.mark.parametrize("task", ["asr", "st", "mt", "lm", "cls"])
+@pytest.mark.parametrize("task", ["asr", "st", "mt", "lm", "cls", "s2t", "s2t_ctc"])
 def test_the_files_are_the_configuration_and_the_weights_of_the_task(tmp_path, task):
     name = weights_name({"task": task})
     write(tmp_path, name, task=task)
     assert model_files(tmp_path) == [tmp_path / "config.yaml", tmp_path / name]
+
+
+def test_the_task_is_told_where_espnet_wrote_none(tmp_path):
+    (tmp_path / "config.yaml").write_text("model: espnet_ctc\npromptencoder: transformer\n")
+    assert model_files(tmp_path) == [tmp_path / "config.yaml", tmp_path / "valid.loss.ave.pth"]
 
 
 def test_the_files_of_the_models_own_language_model_are_among_them(tmp_path):

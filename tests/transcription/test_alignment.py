@@ -1,16 +1,15 @@
-"""Word times against paths that are enumerated, subsampling that is differentiated, and posteriors with known times."""
+"""Word times against paths that are enumerated, and posteriors with known times."""
 
 import itertools
 import random
-from types import SimpleNamespace
 
 import pytest
 import torch
 from torch import nn
 
-from espnet_diverse.errors import ConfigError, ModelError
-from espnet_diverse.nets.encoder import DiverseTransformerEncoder
-from espnet_diverse.transcription.alignment import FrameTimes, align, align_words, check_ctc, frame_times, split_words
+from espnet_diverse.decoding.frame_times import FrameTimes
+from espnet_diverse.errors import ConfigError
+from espnet_diverse.transcription.alignment import align, align_words, check_ctc, split_words
 
 FRAMES = FrameTimes(0.02, 0.04)  # as if the first frame began with the recording
 
@@ -128,29 +127,6 @@ def test_words_of_characters_and_of_pieces(tokens, words):
     assert [text for text, _, _ in found] == words
     for text, first, last in found:
         assert "".join(tokens[first:last]).replace("▁", "").replace("<space>", "") == text
-
-
-@pytest.mark.parametrize(
-    "layer", ["conv2d", "conv2d1", "conv2d2", "conv2d6", "conv2d8", "conv1d2", "conv1d4_glu", "linear"]
-)
-def test_frames_lie_in_the_middle_of_what_they_see(layer):
-    torch.manual_seed(0)
-    encoder = DiverseTransformerEncoder(80, output_size=16, attention_heads=2, num_blocks=1, input_layer=layer).eval()
-    model = SimpleNamespace(encoder=encoder, frontend=SimpleNamespace(hop_length=128))
-    features = torch.randn(1, 120, 80, requires_grad=True)
-    embedded = encoder.embed(features) if layer == "linear" else encoder.embed(features, None)[0]
-    first, step = frame_times(model, 16_000)
-    assert frame_times(model, 8000) == pytest.approx((2 * first, 2 * step))
-    for frame in (4, 7):
-        (gradient,) = torch.autograd.grad(embedded[0, frame].square().sum(), features, retain_graph=True)
-        seen = gradient[0].abs().sum(1).nonzero().flatten()
-        assert first + frame * step == pytest.approx(float(seen[0] + seen[-1]) / 2 * 128 / 16_000)
-
-
-def test_a_frontend_without_a_hop_is_refused():
-    model = SimpleNamespace(encoder=nn.Module(), frontend=nn.Identity())
-    with pytest.raises(ModelError, match="frontend Identity has no hop_length; turn word_timestamps off"):
-        frame_times(model, 16_000)
 
 
 def test_a_model_without_ctc_over_its_text_is_refused():

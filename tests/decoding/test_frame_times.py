@@ -1,0 +1,34 @@
+"""Times of frames against subsampling that is differentiated."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import nn
+
+from espnet_diverse.decoding.frame_times import frame_times
+from espnet_diverse.errors import ModelError
+from espnet_diverse.nets.encoder import DiverseTransformerEncoder
+
+
+@pytest.mark.parametrize(
+    "layer", ["conv2d", "conv2d1", "conv2d2", "conv2d6", "conv2d8", "conv1d2", "conv1d4_glu", "linear"]
+)
+def test_frames_lie_in_the_middle_of_what_they_see(layer):
+    torch.manual_seed(0)
+    encoder = DiverseTransformerEncoder(80, output_size=16, attention_heads=2, num_blocks=1, input_layer=layer).eval()
+    model = SimpleNamespace(encoder=encoder, frontend=SimpleNamespace(hop_length=128))
+    features = torch.randn(1, 120, 80, requires_grad=True)
+    embedded = encoder.embed(features) if layer == "linear" else encoder.embed(features, None)[0]
+    first, step = frame_times(model, 16_000)
+    assert frame_times(model, 8000) == pytest.approx((2 * first, 2 * step))
+    for frame in (4, 7):
+        (gradient,) = torch.autograd.grad(embedded[0, frame].square().sum(), features, retain_graph=True)
+        seen = gradient[0].abs().sum(1).nonzero().flatten()
+        assert first + frame * step == pytest.approx(float(seen[0] + seen[-1]) / 2 * 128 / 16_000)
+
+
+def test_a_frontend_without_a_hop_is_refused():
+    model = SimpleNamespace(encoder=nn.Module(), frontend=nn.Identity())
+    with pytest.raises(ModelError, match="frontend Identity has no hop_length; turn word_timestamps off"):
+        frame_times(model, 16_000)
