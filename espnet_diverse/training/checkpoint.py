@@ -138,6 +138,18 @@ def load(path: str | Path, device: str | torch.device = "cpu") -> dict:
     return state
 
 
+def load_weights(path: str | Path, device: str | torch.device = "cpu") -> dict[str, Tensor]:
+    """Read the parameters and buffers of a model from a file that has nothing else, or a checkpoint of its training.
+
+    A checkpoint of ESPnet has them under `model`, one of Lightning, with which ESPnet3 trains, under `state_dict`.
+
+    Raises:
+        ModelError: See `load`.
+    """
+    state = load(path, device)
+    return next((state[key] for key in ("model", "state_dict") if isinstance(state.get(key), dict)), state)
+
+
 def load_run(run: Path, device: str | torch.device = "cpu") -> tuple[dict, Path]:
     """The newest sound state that a run has saved, and its file; says so if that is not the newest.
 

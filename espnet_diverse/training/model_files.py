@@ -29,7 +29,7 @@ def find_weights(model_dir: Path, model_file: str | Path | None = None, task: st
     for path in (model_dir / model_file, *safe, model_file):
         if path.is_file():
             return path
-    files = (path.name for suffix in ("pth", "safetensors") for path in model_dir.glob(f"*.{suffix}"))
+    files = (path.name for suffix in ("pth", "safetensors", "ckpt") for path in model_dir.glob(f"*.{suffix}"))
     present = " ".join(sorted(files)) or "none"
     raise ModelError(f"{model_dir / model_file}: no such model file; model files there: {present}")
 
