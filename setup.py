@@ -84,6 +84,7 @@ setup(
             "espeakng-loader>=0.2.4",
             "huggingface_hub>=1.0",
             "imageio-ffmpeg>=0.5",
+            "lightning>=2.5",
             "mkdocs>=1.6",
             "mkdocstrings[python]>=1.0",
             "mypy>=1.15",
@@ -112,6 +113,7 @@ setup(
         "completion": ["argcomplete>=3.0"],
         # One machine, batch systems and ssh; cryptography makes the keys of a run.
         "cluster": ["asyncssh>=2.14", "cryptography>=43", "dask-jobqueue>=0.9", "dask[distributed]>=2025.1"],
+        "espnet3": ["dask-jobqueue>=0.9", "dask[distributed]>=2025.1", "lightning>=2.5"],  # what its training imports
         "wandb": ["wandb>=0.17"],
         "media": ["imageio-ffmpeg>=0.5"],
         "vad": ["onnxruntime>=1.20", "silero-vad>=6.2.3"],

@@ -85,11 +85,16 @@ def test_a_run_may_have_other_parts_if_its_user_says_so(monkeypatch):
     [
         ({"model": "espnet_ctc"}, "s2t_ctc"),
         ({"model": "diverse", "promptencoder": "transformer"}, "s2t_ctc"),
-        ({"model": "espnet", "promptencoder": None}, None),
-        ({}, None),
+        ({"model": "espnet", "promptencoder": None}, "asr"),
+        ({"model": "espnet", "preprocessor": "s2t"}, "s2t"),
+        ({"model": "lm"}, "lm"),
+        ({"lm": "seq_rnn"}, "lm"),
+        ({"extra_asr_decoder": None, "src_token_list": ["a"]}, "st"),
+        ({"model": "mt", "src_token_list": ["a"]}, "mt"),
+        ({}, "asr"),
     ],
 )
-def test_a_task_is_told_by_parts_that_no_other_has(config, task):
+def test_a_task_is_told_by_the_parts_of_a_model(config, task):
     assert told_task(config) == task
 
 

@@ -33,7 +33,10 @@ def test_a_mapping_is_read(tmp_path):
         (b"lol: &a [{}]\nb: {<<: *a}\n", "is not valid YAML .*merge keys are not allowed"),
         (b"[" * 50, r"is not valid YAML \(nested deeper than 20 levels\)"),
         # The parser itself ends at 1,000 levels, as of PyYAML 6.0.4; the overflow of a stack is a crash before that.
-        (b"[" * 50_000, r"is not valid YAML \((nested deeper than 20 levels|exceeded maximum nesting depth in line 1)\)"),
+        (
+            b"[" * 50_000,
+            r"is not valid YAML \((nested deeper than 20 levels|exceeded maximum nesting depth)",
+        ),
         (b"a: !!python/object/apply:os.getcwd []", "is not valid YAML .*could not determine a constructor"),
         (b" " * (1 << 20) + b"a: 1", "has 1048580 bytes; at most 1048576 are allowed; check where the file is from"),
         (BOMB.encode(), r"is not valid YAML \(more than 200000 values, with what aliases repeat\)"),

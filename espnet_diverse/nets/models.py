@@ -106,16 +106,9 @@ class Diverse:
         stats["loss"] = loss.detach()
         return loss, stats | force_gatherable(added, loss.device), weight
 
-    def train(self, mode: bool = True):
-        """Set the mode as for any module; training that follows on evaluation is that of another epoch."""
-        if mode and not self.training:  # type: ignore[attr-defined]
-            self._batches = 0
-        return super().train(mode)  # type: ignore[misc]
-
     def measuring_state(self) -> dict:
         """What a checkpoint holds for training that goes on from it to measure statistics in the same batches."""
-        in_epoch = self._batches if self.training else 0  # type: ignore[attr-defined]  # the next epoch counts anew
-        return {"batches": in_epoch, "balance": self.balance.state(self)}  # type: ignore[arg-type]
+        return {"batches": self._batches, "balance": self.balance.state(self)}  # type: ignore[arg-type]
 
     def load_measuring_state(self, state: Mapping) -> None:
         """Go on as the model did that `measuring_state` is of."""
@@ -125,6 +118,7 @@ class Diverse:
     def _statistics_are_due(self) -> bool:
         """Count a training batch; return whether statistics are computed in it, as in every batch of evaluation."""
         if not self.training:  # type: ignore[attr-defined]
+            self._batches = 0  # the training that follows is that of another epoch, whoever sets the mode
             return True
         self._batches += 1
         return self._batches % STATISTICS_INTERVAL == 1

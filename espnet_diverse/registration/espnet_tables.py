@@ -1,4 +1,4 @@
-"""Registering our classes by name in the tables of ESPnet's tasks, when the tasks are imported.
+"""Registering our classes by name in the tables of ESPnet's tasks, ESPnet3's too, when the tasks are imported.
 
 `import espnet_diverse` calls `register_on_import`, which imports nothing heavy. It changes those tables, and adds one
 finder to `sys.meta_path`, which sees the import of ESPnet's tasks; it changes nothing else.
@@ -6,10 +6,12 @@ finder to `sys.meta_path`, which sees the import of ESPnet's tasks; it changes n
 
 import sys
 from functools import partial
+from types import ModuleType
 
 from espnet_diverse.registration.import_hooks import HookedLoader, ImportHooks
 
 TASK_MODULES = {f"espnet2.tasks.{task}": task for task in ("asr", "st", "mt", "lm", "s2t", "s2t_ctc")}
+TASK_MODULES["espnet3.systems.esp2_asr.task"] = "asr"  # ESPnet3's system of that name, with tables of its own
 
 
 class _Registering(ImportHooks):
@@ -20,18 +22,19 @@ def register_on_import() -> None:
     """Register our classes when a task of ESPnet is imported; tasks that have been imported are served at once."""
     if any(isinstance(finder, _Registering) for finder in sys.meta_path):
         return
-    after = {module: lambda _, task=task: register(task) for module, task in TASK_MODULES.items()}
-    _Registering({module: partial(HookedLoader, after=call) for module, call in after.items()}).install()
-    for module, task in TASK_MODULES.items():
-        if module in sys.modules:
-            register(task)
+    hooks = {name: partial(register, task=task) for name, task in TASK_MODULES.items()}
+    _Registering({name: partial(HookedLoader, after=hook) for name, hook in hooks.items()}).install()
+    for name, hook in hooks.items():
+        if name in sys.modules:
+            hook(sys.modules[name])
 
 
-def register(task: str) -> None:
-    """Add our frontends, encoders, decoders, language models and model to the tables of ESPnet's task module.
+def register(module: ModuleType, task: str) -> None:
+    """Add our frontends, encoders, decoders, language models and model to the tables of a task's module.
 
     Args:
-        task: "asr", "st", "mt", "lm", "s2t" or "s2t_ctc"; its module has been imported.
+        module: The module, one of `TASK_MODULES`.
+        task: "asr", "st", "mt", "lm", "s2t" or "s2t_ctc".
 
     Raises:
         TypeError: One of our classes is not of the type that the table demands.
@@ -54,7 +57,6 @@ def register(task: str) -> None:
         "lm_choices": LANGUAGE_MODELS,
         "model_choices": {"diverse": MODELS[task]} | ({"flow": FlowMTModel} if task == "mt" else {}),
     }
-    module = sys.modules[f"espnet2.tasks.{task}"]
     for table, classes in tables.items():
         choices = getattr(module, table, None)  # no task has all of them; ESPnet's ST hard-codes its model class
         if choices is not None:

@@ -120,6 +120,8 @@ def write(state: object, file: BinaryIO, suffix: str = ".pth") -> None:
 def load(path: str | Path, device: str | torch.device = "cpu") -> dict:
     """Read weights, or the state of a run: tensors, plain containers and ESPnet's statistics.
 
+    Of a checkpoint of Lightning, with which ESPnet3 trains, only the weights are read.
+
     Raises:
         ModelError: The file is missing, damaged or altered, is not a checkpoint, holds other objects, which could run
             code, or a value that is not allowed at its place, see `checkpoint_schema`.
@@ -142,21 +144,25 @@ def load(path: str | Path, device: str | torch.device = "cpu") -> dict:
         raise ModelError(f"{path}: the file is damaged; use another checkpoint or train again") from error
     if not isinstance(state, dict):
         raise ModelError(f"{path}: holds a {type(state).__name__}, not the named parameters of a model")
+    if isinstance(state.get("state_dict"), dict):
+        state = {"model": state["state_dict"]}
     with _named(path):
         checkpoint_schema.check_content(state)
     return state
 
 
 def load_weights(path: str | Path, device: str | torch.device = "cpu") -> dict[str, Tensor]:
-    """Read the parameters and buffers of a model, by name.
+    """Read the parameters and buffers of a model from a file that has nothing else, or a checkpoint of its training.
 
     Raises:
-        ModelError: As `load` raises it, or the file holds the state of a run.
+        ModelError: As `load` raises it, or there are no weights in the checkpoint.
     """
     state = load(path, device)
     if checkpoint_schema.is_state(state):
-        todo = "give a file of weights beside it, such as 1epoch.pth"
-        raise ModelError(f"{path}: holds the state of a run, not the named parameters of a model; {todo}")
+        if "model" not in state:
+            todo = "give a file of weights beside it, such as 1epoch.pth"
+            raise ModelError(f"{path}: holds the state of a run without the parameters of a model; {todo}")
+        state = state["model"]
     return {name: tensor.detach() for name, tensor in state.items()}
 
 

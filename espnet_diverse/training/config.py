@@ -17,7 +17,8 @@ import yaml
 
 from espnet_diverse.data.atomic_files import write_text
 from espnet_diverse.data.utf8 import read_utf8
-from espnet_diverse.errors import ConfigError
+from espnet_diverse.errors import ConfigError, ModelError
+from espnet_diverse.foreign_config import told_task
 from espnet_diverse.foreign_yaml import read_yaml, shortened
 from espnet_diverse.option_checks import (
     OptionError,
@@ -41,6 +42,8 @@ def _conf_dir() -> Path:
 CONF_DIR = _conf_dir()
 """The shared fragments, a folder for each kind: adapter, attention, cluster, decode, heads, losses, memory, model,
 repulsion, sampling, tag, update."""
+
+_ESPNET3 = "espnet3.systems.esp2_asr.task.ASRTask"  # `task` in a run of ESPnet3; a copy of ESPnet2's task
 
 
 class Config(dict):
@@ -163,12 +166,42 @@ def save(config: dict, path: str | Path) -> None:
 
 
 def load(path: Path) -> dict:
-    """Read the configuration of a run, as `save` or ESPnet wrote it.
+    """Read the configuration of a run, as `save`, ESPnet2 or ESPnet3 wrote it, with the task that it leaves out.
 
     Raises:
-        ModelError: The file cannot be read, is not a mapping in YAML, or is larger or deeper than a configuration.
+        ModelError: The file cannot be read, is not a mapping in YAML, or is larger or deeper than a configuration; or
+            the file of its tokens, which ESPnet3 names, is not found or not UTF-8.
     """
-    return read_yaml(path, str(path), "copy the file again")
+    config = read_yaml(path, str(path), "copy the file again")
+    if config.get("task") != _ESPNET3:
+        return {"task": told_task(config)} | config
+    tokens = config.get("token_list")
+    if isinstance(tokens, str):
+        text = read_utf8(named_file(tokens, "token_list", path), error=ModelError)
+        tokens = [line.rstrip() for line in text.removesuffix("\n").split("\n")]  # rstrip: as ESPnet
+    return {**config, "task": "asr", "token_list": tokens}
+
+
+def named_file(name: str, key: str, config_file: Path) -> Path:
+    """Path of a file that the config.yaml of a run names.
+
+    The name is absolute, or relative to the directory in which ESPnet was started. A copy in the directory of
+    config.yaml is preferred, so that a run that was moved or copied needs no other files.
+
+    Args:
+        name: The name.
+        key: Key of config.yaml that has it, for messages.
+        config_file: Path of config.yaml.
+
+    Raises:
+        ModelError: There is no such file.
+    """
+    folder = config_file.resolve().parent
+    beside = [folder.joinpath(*Path(name).parts[-2:]), folder / Path(name).name]  # with its folder, or without
+    for path in (*beside, Path(name), *(parent / name for parent in folder.parents)):
+        if path.is_file():
+            return path
+    raise ModelError(f"{config_file}: {key} {name} is not found, nor a copy of it in {folder}")
 
 
 def _leaves(mapping: dict, *keys: str) -> Iterator[tuple[str, object]]:

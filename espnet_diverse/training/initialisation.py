@@ -56,8 +56,7 @@ def initialise(
             parameters do not fit, or those of tokens are for another vocabulary.
     """
     path, source, target, excluded = (init_param.split(":") + [""] * 3)[:4]
-    state = checkpoint.load(path, map_location)
-    state = state.get("model", state)  # checkpoint.pth holds the model beside the optimizer
+    state = checkpoint.load_weights(path, map_location)
     skipped = tuple(excluded.split(",")) if excluded else ()
     state = {name: value for name, value in state.items() if not name.startswith(skipped)}
     expected = _under(target, model.state_dict(), "the model")

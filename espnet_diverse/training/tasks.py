@@ -31,7 +31,7 @@ from espnet_diverse.training import checkpoint
 from espnet_diverse.training.batches import row_batches
 from espnet_diverse.training.classification import ClassificationTask
 from espnet_diverse.training.condition_names import ConditionIndices, names_of_conditions
-from espnet_diverse.training.config import load
+from espnet_diverse.training.config import load, named_file
 from espnet_diverse.training.initialisation import initialise
 from espnet_diverse.training.model_files import find_weights
 from espnet_diverse.training.optimizers import FusedOptimizers
@@ -263,11 +263,9 @@ def load_model(model_dir: str | Path, model_file: str | Path | None = None, devi
 
 
 def read_config(config_file: Path) -> dict:
-    """Read the config.yaml of a run, with its task where ESPnet wrote none, and locate the files that it names.
+    """Read the config.yaml of a run, see `config.load`, and locate the files that it names, see `named_file`.
 
-    Its paths are absolute, or relative to the directory in which ESPnet was started. A copy in the directory of
-    config.yaml is preferred, so that a run that was moved or copied needs no other files. Former names of options are
-    replaced by the present ones, with a warning.
+    Former names of options are replaced by the present ones, with a warning.
 
     Raises:
         ModelError: config.yaml or a file that it names is missing, or is refused; see `foreign_config`.
@@ -276,20 +274,10 @@ def read_config(config_file: Path) -> dict:
     check_config(config, config_file, packed=False)
     config = with_present_names(config, str(config_file))
     for section, key in named_files(config):
-        section[key] = str(_located(section[key], key, config_file))
+        section[key] = str(named_file(section[key], key, config_file))
     for prefix in ("", "src_"):  # ESPnet opens these files itself
         if config.get(f"{prefix}token_type") == "bpe" and config.get(f"{prefix}bpemodel"):
             check_file(Path(config[f"{prefix}bpemodel"]))
     if config.get("frontend") == "bert":  # its weights are in the model's own file
         config["frontend_conf"] = {**(config.get("frontend_conf") or {}), "bert": None}
     return config
-
-
-def _located(name: str, key: str, config_file: Path) -> Path:
-    folder = config_file.resolve().parent
-    beside = [folder.joinpath(*Path(name).parts[-2:]), folder / Path(name).name]  # with its folder, or without
-    candidates = [*beside, Path(name), *(parent / name for parent in folder.parents)]
-    for path in candidates:
-        if path.is_file():
-            return path
-    raise ModelError(f"{config_file}: {key} {name} is not found, nor a copy of it in {folder}")

@@ -249,6 +249,7 @@ def test_statistics_of_attention_are_those_of_every_tenth_batch_from_the_first_o
     assert [i for i, there in enumerate(seen) if there] == [0, 10]
     model.eval()
     assert all("clusters" in model(torch.ones(1))[1] for _ in range(2))
-    model.train()
+    for module in model.modules():  # as Lightning does it
+        module.training = True
     assert ["clusters" in model(torch.ones(1))[1] for _ in range(2)] == [True, False]
     assert all("aux_kl" in model(torch.ones(1))[1] for _ in range(2))

@@ -18,12 +18,13 @@ same_filters = warnings.filters == filters
 heavy = [name for name in ("torch", "espnet2", "typeguard") if name in sys.modules]
 import typeguard
 from espnet2.tasks import asr, lm, mt, s2t, s2t_ctc, st
+from espnet3.systems.esp2_asr import task as espnet3_asr
 from espnet2.asr.decoder import hugging_face_transformers_decoder as decoder
 from espnet2.asr.encoder import hugging_face_transformers_encoder as encoder
 from espnet2.text import hugging_face_tokenizer as tokenizer
 tables = {{
     f"{{task.__name__}} {{name}}": [str(each) for each in choices.classes]
-    for task in (asr, lm, mt, s2t, s2t_ctc, st)
+    for task in (asr, lm, mt, s2t, s2t_ctc, st, espnet3_asr)
     for name, choices in vars(task).items()
     if isinstance(getattr(choices, "classes", None), dict)
 }}

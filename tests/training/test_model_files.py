@@ -20,14 +20,14 @@ def write(folder, *names, task="asr"):
 
 
 def test_weights_are_found_by_name_or_path_or_the_known_ones_are_listed(tmp_path):
-    write(tmp_path, "1epoch.pth", "2epoch.pth", "valid.acc.ave.pth")
+    write(tmp_path, "1epoch.pth", "2epoch.pth", "valid.acc.ave.pth", "last.ckpt")
     assert find_weights(tmp_path) == tmp_path / "valid.acc.ave.pth"
     assert find_weights(tmp_path, tmp_path / "1epoch.pth") == tmp_path / "1epoch.pth"
     with pytest.raises(ModelError, match=r"9epoch\.pth: no such model file; .* there: 1epoch\.pth 2epoch"):
         find_weights(tmp_path, "9epoch.pth")
     (tmp_path / "valid.acc.ave.pth").rename(tmp_path / "valid.acc.ave.safetensors")
     assert find_weights(tmp_path) == tmp_path / "valid.acc.ave.safetensors"
-    with pytest.raises(ModelError, match=r"there: .* valid\.acc\.ave\.safetensors"):
+    with pytest.raises(ModelError, match=r"there: .* last\.ckpt valid\.acc\.ave\.safetensors"):
         find_weights(tmp_path, "9epoch.pth")
 
 

@@ -48,6 +48,40 @@ def test_a_file_that_the_configuration_names_is_missing(copied):
         load_model(copied)
 
 
+def change(config_file, **values):
+    config = yaml.safe_load(config_file.read_text()) | values
+    config_file.write_text(yaml.safe_dump(config))
+
+
+def test_a_configuration_of_espnet3_names_the_file_of_its_tokens(copied, tmp_path):
+    tokens = read_config(copied / "config.yaml")["token_list"]
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "tokens.txt").write_text("\n".join(tokens))
+    (copied / "tokens.txt").unlink()
+    change(copied / "config.yaml", task="espnet3.systems.esp2_asr.task.ASRTask", token_list="./data/tokens.txt")
+    config = read_config(copied / "config.yaml")
+    assert (config["task"], config["token_list"]) == ("asr", tokens)
+    (tmp_path / "data" / "tokens.txt").unlink()
+    with pytest.raises(ModelError, match=r"token_list \./data/tokens\.txt is not found, nor a copy"):
+        read_config(copied / "config.yaml")
+
+
+@pytest.mark.parametrize("task", ["espnet3.systems.esp2_asr.src.transducer_task.ASRTransducerTask", "os.system"])
+def test_other_tasks_of_espnet3_are_refused(copied, task):
+    change(copied / "config.yaml", task=task)
+    with pytest.raises(ModelError, match=f"task of config.yaml is {task}; it must be one of asr"):
+        read_config(copied / "config.yaml")
+
+
+@pytest.mark.parametrize("key", ["model", "state_dict"])
+def test_weights_beside_the_state_of_a_training_are_found(copied, key):
+    expected = checkpoint.load(copied / "valid.acc.ave.pth")
+    checkpoint.save({key: expected, "epoch": 1, "optimizer_states": [{"state": {}}]}, copied / "last.ckpt")
+    model, _ = load_model(copied, "last.ckpt")
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(tensor, expected[name]), name
+
+
 def test_missing_and_extra_parameters_are_named(copied):
     state = checkpoint.load(copied / "valid.acc.ave.pth")
     removed = state.pop("decoder.output_layer.weight")
