@@ -118,7 +118,7 @@ def test_a_checkpoint_without_statistics_or_with_odd_ones_is_named(state, said, 
 def test_the_state_of_a_run_is_no_epoch(model_dir, caplog):
     shutil.copy(model_dir / "checkpoint.pth", model_dir / "2epoch.pth")
     averaging.average(model_dir, "valid.acc", 2)
-    assert "2epoch.pth: holds the state of a run, not the named parameters" in caplog.text
+    assert "2epoch.pth: holds the state of a run without the parameters of a model" in caplog.text
 
 
 def test_more_than_there_are_gives_all_with_a_finite_metric(model_dir):
