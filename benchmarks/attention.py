@@ -20,7 +20,7 @@ import training_step
 from espnet_diverse.progress import progress
 from espnet_diverse.registration import fast_start
 
-CONTESTANTS = ["espnet", *modules.CORES]
+CONTESTANTS = ["espnet", "espnet_default", *modules.CORES]
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -4,10 +4,11 @@
     python benchmarks/decoding.py --task mt                      # translation of texts of 10 and 30 tokens
     python benchmarks/decoding.py --model_dir DIR --data_dir DIR   # a trained model on a data directory
 
-ESPnet's search is that of asr_inference or mt_inference: with random weights on ESPnet's own encoder and decoder, with
-a trained model on the modules of that model. Each contestant reads audio files or texts and returns texts, with beam 10
-and, for speech, CTC weight 0.3. The output is the real-time factor (speech) or the tokens of best hypotheses per second
-(text), and the speed-up of ours. measuring.py describes how time is measured.
+ESPnet's search is that of asr_inference or mt_inference, with random weights on ESPnet's own encoder and decoder with
+`use_sdpa`, with a trained model on the modules of that model; of speech, also `Speech2Text.batch_decode`. Each
+contestant reads audio files or texts and returns texts, with beam 10 and, for speech, CTC weight 0.3. The output is the
+real-time factor (speech) or the tokens of best hypotheses per second (text), and the speed-up over ESPnet's single
+search. measuring.py describes how time is measured.
 
 Random weights are scaled up so that hypotheses differ. Audio consists of random tones, text of random characters.
 Because such inputs do not determine where a hypothesis ends, the searches stop at a fixed number of tokens: `--tokens`
@@ -24,6 +25,7 @@ import measuring
 import numpy as np
 import results
 import torch
+from training_step import ESPNET, SDPA
 
 from espnet_diverse.decoding.options import PRECISIONS
 from espnet_diverse.registration import fast_start
@@ -31,6 +33,7 @@ from espnet_diverse.registration import fast_start
 RATE, CHARACTERS = 16_000, 4233
 CONFIGS = {"asr": "model/transformer_6x6", "mt": "model/mt_tiny"}
 LENGTHS = {"asr": [4, 16], "mt": [10, 30]}
+_ESPNET_MODELS = {"asr": "espnet", "mt": "mt"}
 LARGE = ["encoder_conf.num_blocks=12", "encoder_conf.linear_units=2048", "decoder_conf.linear_units=2048"]
 
 
@@ -63,6 +66,26 @@ class Contestant:
             self.amount += sum(seconds for _, seconds in read) or sum(len(best[0].tokens) for best in results if best)
 
 
+class EspnetBatches:
+    """ESPnet's search of several utterances at once, `Speech2Text.batch_decode`.
+
+    Args:
+        search: ESPnet's search, as `load_search` gives it.
+    """
+
+    def __init__(self, search):
+        self.speech2text, self.read, self.conditions = search.speech2text, search.read, search.conditions
+
+    def batch(self, sources: Sequence[np.ndarray], conditions: Sequence[dict]) -> list[list]:
+        """The n-best texts of each utterance, best first."""
+        from espnet_diverse.decoding.quiet import quiet
+        from espnet_diverse.decoding.results import Text
+
+        with quiet():
+            found = self.speech2text.batch_decode(list(sources))
+        return [[Text(text, tokens, float(hyp.score)) for text, tokens, _, hyp in best] for best in found]
+
+
 def main(argv: list[str] | None = None) -> None:
     """Measure, and print the table."""
     args = _arguments(argv)
@@ -70,7 +93,8 @@ def main(argv: list[str] | None = None) -> None:
     device = torch.device(args.device)
     conditions = measuring.conditions(f"medians of {args.repeats} rounds", device)
     print(*conditions, "", sep="\n")
-    names = [_name(size, precision) for precision in args.precisions for size in args.batches]
+    names = [_espnet_name(size) for size in args.espnet_batches]
+    names += [_name(size, precision) for precision in args.precisions for size in args.batches]
     measure = "tokens a second" if args.task == "mt" else "RTF"
     print(f"| utterances | ESPnet {measure} |", " | ".join(names), "| same best | scores differ by |", flush=True)
     print("|---" * (len(names) + 4) + "|")
@@ -113,10 +137,15 @@ def _contestants(
     options |= {"beam_size": args.beam_size, "ctc_weight": args.ctc_weight if args.task == "asr" else None}
     espnet = load_search(theirs, options=Options(**options), device=args.device)
     found = {"espnet": Contestant(espnet, 1, entries[: args.espnet_utterances])}
+    found |= {_espnet_name(size): Contestant(EspnetBatches(espnet), size, entries) for size in args.espnet_batches}
     for precision in args.precisions:
         search = load_predictor(ours, options=Options(**options), device=args.device, precision=precision)
         found |= {_name(size, precision): Contestant(search, size, entries) for size in args.batches}
     return found
+
+
+def _espnet_name(batch_size: int) -> str:
+    return f"ESPnet batch {batch_size}"
 
 
 def _name(batch_size: int, precision: str) -> str:
@@ -159,10 +188,11 @@ def _save_config(args: argparse.Namespace, folder: Path) -> argparse.Namespace:
     from espnet_diverse.training.config import merge
     from espnet_diverse.training.tasks import TASKS
 
-    prefix, model = (
-        ("", {"asr": "espnet", "mt": "mt"}[args.task]) if folder.name == "espnet" else ("diverse_", "diverse")
-    )
-    parts = [f"encoder={prefix}transformer", f"decoder={prefix}transformer", f"model={model}", "token_type=char"]
+    if folder.name == "espnet":
+        parts = [*ESPNET, *SDPA, f"model={_ESPNET_MODELS[args.task]}"]
+    else:
+        parts = ["encoder=diverse_transformer", "decoder=diverse_transformer", "model=diverse"]
+    parts.append("token_type=char")
     parts += ["src_token_type=char"] if args.task == "mt" else ["normalize=utterance_mvn"]
     sizes = args.set or LARGE * (args.config == CONFIGS["asr"])
     parser = TASKS[args.task].get_parser()
@@ -244,6 +274,8 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
         "--espnet_utterances", type=int, default=4, help="number of utterances for ESPnet, the first ones (4)"
     )
     parser.add_argument("--batches", type=int, nargs="*", default=[1, 8, 16], help="batch sizes of ours (1 8 16)")
+    espnet_batches = "batch sizes of ESPnet beside its single search; speech only (8, none for mt)"
+    parser.add_argument("--espnet_batches", type=int, nargs="*", help=espnet_batches)
     linear = "of the linear layers of ours (float32)"
     parser.add_argument("--precisions", nargs="*", default=["float32"], choices=PRECISIONS, help=linear)
     parser.add_argument("--beam_size", type=int, default=10, help="hypotheses in a beam (10)")
@@ -253,6 +285,10 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     args = results.parsed(parser, argv)
     if (args.model_dir is None) != (args.data_dir is None):
         parser.error("--model_dir and --data_dir go together")
+    if args.espnet_batches is None:
+        args.espnet_batches = [8] if args.task == "asr" else []
+    if args.espnet_batches and args.task == "mt":
+        parser.error("ESPnet translates one text at a time; leave out --espnet_batches")
     args.config, args.lengths = args.config or CONFIGS[args.task], args.lengths or LENGTHS[args.task]
     return args
 

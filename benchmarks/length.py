@@ -20,6 +20,7 @@ import re
 import time
 from collections.abc import Callable
 from importlib import import_module
+from inspect import signature
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -77,7 +78,9 @@ def encoder(name: str, args: argparse.Namespace) -> nn.Module:
     size["linear_units"] = args.units
     torch.manual_seed(0)
     if name == "espnet":
-        return next(kind for kind in ours.__mro__ if kind.__module__.startswith("espnet2."))(FEATURES, **size)
+        theirs = next(kind for kind in ours.__mro__ if kind.__module__.startswith("espnet2."))
+        sdpa = {"use_sdpa": True} if "use_sdpa" in signature(theirs).parameters else {}
+        return theirs(FEATURES, **size, **sdpa)
     if name in MEMORIES:
         return ours(FEATURES, memory={"kind": name}, **size)
     return ours(FEATURES, attention={"core": name}, **size)

@@ -49,7 +49,8 @@ def _modules() -> dict[str, nn.Module]:
     # Imported here, so that `--help` does not wait for it.
     from espnet_diverse.upstream.layers import MultiHeadedAttention
 
-    modules = {"espnet": MultiHeadedAttention(HEADS, SIZE, 0.0)}
+    modules = {"espnet": MultiHeadedAttention(HEADS, SIZE, 0.0, use_sdpa=True)}
+    modules["espnet_default"] = MultiHeadedAttention(HEADS, SIZE, 0.0)
     modules |= {name: build_attention(name, SIZE, HEADS, **options) for name, options in CORES.items()}
     for module in modules.values():
         half_way(module)

@@ -28,6 +28,11 @@ SIZES = {
 """Layers of encoder x decoder / width / feed-forward width: changes of the fragment model/transformer_6x6."""
 STANDARD = ("6x6/256/1024", "12x6/256/2048")
 """Sizes of models that are trained; the other one is for tests."""
+ESPNET = ["encoder=transformer", "decoder=transformer"]
+"""The nets of ESPnet in place of ours."""
+SDPA = ["encoder_conf.use_sdpa=true", "decoder_conf.use_sdpa=true"]
+"""PyTorch's fused attention in them, which is quicker and not the default."""
+_ESPNET = {"espnet": [*ESPNET, *SDPA, "model=espnet"], "espnet_default": [*ESPNET, "model=espnet"]}
 
 
 def contestants(
@@ -36,19 +41,20 @@ def contestants(
     """Training steps of models of one of `SIZES`.
 
     Args:
-        names: "espnet" or cores.
+        names: "espnet" with `use_sdpa`, "espnet_default" without it, or cores.
         size: Size of the models.
         shape: Number of utterances, and the longest one's frames after subsampling.
         device: Device of models and data.
         dtype: Precision; all but float32 by autocast.
     """
     data = {name: value.to(device) for name, value in batch_of(*shape).items()}
-    espnet = ["encoder=transformer", "decoder=transformer", "model=espnet"]
 
-    def built(name: str) -> tuple[nn.Module, torch.optim.Optimizer]:
-        return build([], SIZES[size] + espnet) if name == "espnet" else build([f"attention/{name}"], SIZES[size])
+    def step(name: str) -> Callable[[], None]:
+        if name in _ESPNET:
+            return step_of(*build([], SIZES[size] + _ESPNET[name]), data, device, dtype, ours=False)
+        return step_of(*build([f"attention/{name}"], SIZES[size]), data, device, dtype)
 
-    return {name: step_of(*built(name), data, device, dtype, ours=name != "espnet") for name in names}
+    return {name: step(name) for name in names}
 
 
 def build(attention: list[str], overrides: list[str]) -> tuple[nn.Module, torch.optim.Optimizer]:

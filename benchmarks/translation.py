@@ -7,7 +7,7 @@
 Every contestant trains the same model on the same data with the `train_one_epoch` of its trainer: batches of its own
 type, read and tokenised from the data directory; forward, backward, gradient clipping, Adam, statistics.
 
-    espnet folded    ESPnet's model, trainer and default batches, `batch_type: folded` of 20 sentences
+    espnet folded    ESPnet's model with `use_sdpa`, its trainer and default batches: `batch_type: folded`, 20 sentences
     espnet numel     the same with `batch_type: numel`, as in its recipe egs2/iwslt14/mt1, and as many tokens as ours
     ours             our model with softmax, our trainer, and `batch_type: tokens`
     ours, use_amp    the same in bfloat16, with --use_amp; on a GPU, where ESPnet's `use_amp` has an effect, also numel
@@ -189,6 +189,7 @@ def configuration(name: str, args: argparse.Namespace) -> dict:
             config[part] = config[part].removeprefix("diverse_")
             for key in ("attention", "cross_attention"):
                 config[f"{part}_conf"].pop(key, None)
+            config[f"{part}_conf"]["use_sdpa"] = True
         config["model"] = "mt"
     folders = {"": args.tokens_dir, "src_": args.src_tokens_dir or args.tokens_dir}
     sizes = []

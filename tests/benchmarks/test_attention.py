@@ -11,7 +11,7 @@ import torch
 from espnet_diverse import allocator
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "attention.py"
-CONTESTANTS = ["espnet", "softmax", "sma", "sdma"]
+CONTESTANTS = ["espnet", "espnet_default", "softmax", "sma", "sdma"]
 
 
 def tables(markdown: str) -> dict[str, list[list[str]]]:
