@@ -86,9 +86,9 @@ def check_settings(config: Config, output_dir: Path, allowed: Collection[str] = 
         ModelError: train.yaml is damaged.
     """
     path = output_dir / "train.yaml"
-    before = (
-        with_present_names(read_yaml(path, str(path), "copy the file again"), str(path)) if path.exists() else config
-    )
+    before = config
+    if path.exists():
+        before = with_present_names(read_yaml(path, str(path), "copy the file again"), str(path))
     for name in allowed:
         if name not in ALLOWED and name.partition(".")[0] not in {*config, *before}:
             known = f"{' '.join(ALLOWED)}, and keys of the configuration such as max_epoch and {_RATE}"

@@ -34,7 +34,9 @@ def test_weights_are_found_by_name_or_path_or_the_known_ones_are_listed(tmp_path
 @pytest.mark.parametrize("task", ["asr", "st", "mt", "lm", "cls", "s2t", "s2t_ctc"])
 def test_the_weights_of_the_task_are_the_default(tmp_path, task):
     write(tmp_path, "valid.acc.ave.pth", "valid.loss.ave.pth", task=task)
-    assert find_weights(tmp_path) == tmp_path / ("valid.loss.ave.pth" if task == "lm" else "valid.acc.ave.pth")
+    assert find_weights(tmp_path) == tmp_path / (
+        "valid.loss.ave.pth" if task in ("lm", "s2t_ctc") else "valid.acc.ave.pth"
+    )
     assert find_weights(tmp_path).name == weights_name({"task": task})
 
 
