@@ -67,7 +67,7 @@ def as_arguments(values: Mapping[str, str]) -> dict[str, str]:
 
 
 def language_tables(text: str = "text", translated: bool = False) -> tuple[str, ...]:
-    """Those of `TABLES` that give the language of a text; where an utterance is in several, the last counts.
+    """Tables among `TABLES` that give the language of a text; where an utterance is in several, the last counts.
 
     Args:
         text: Name of the table of the text; src_text has what is translated.

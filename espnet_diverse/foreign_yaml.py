@@ -43,7 +43,7 @@ def shortened(value: object) -> str:
 
 
 def problem(error: Exception) -> str:
-    """What is wrong with a text, as one line, from one of `YAML_ERRORS`."""
+    """The fault of a text, as one line, from one of `YAML_ERRORS`."""
     if isinstance(error, LookupError | AttributeError):
         return "a value does not fit its tag"
     return " ".join(str(getattr(error, "problem", None) or error).split())

@@ -79,7 +79,7 @@ def check_names(given: Collection[str], known: Collection[str], owner: str) -> N
 
 
 def hint(name: str, known: Collection[str], owner: str) -> str:
-    """What an error says after an unknown name: the most similar known name, or all known names.
+    """Advice after an unknown name: the most similar known name, or all known names.
 
     Args:
         name: The unknown name.
@@ -183,7 +183,7 @@ def check(option: Field, value: Any) -> None:
 
 
 def is_number(value: Any) -> bool:
-    """Whether `value` is an int or a float; a bool and NaN are neither."""
+    """Return whether `value` is an int or a float; a bool and NaN are neither."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and value == value
 
 
@@ -207,7 +207,7 @@ def _renamed_below(options: Mapping[str, Any], keys: tuple[str, ...]) -> dict[st
 
 
 def _is_former(key: str, section: tuple[str, ...]) -> bool:
-    """Whether `key` is the former name of an option of a section, given by its path of keys."""
+    """Return whether `key` is the former name of an option of a section, given by its path of keys."""
     return bool(section) and key in _RENAMED_IN.get(section[-1], ())
 
 

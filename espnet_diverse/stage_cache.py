@@ -41,7 +41,7 @@ class StageRecord:
         self.path = Path(folder) / f"{stage}-{hashlib.sha256(identity.encode()).hexdigest()[:12]}.json"
 
     def reason(self) -> str | None:
-        """Why the stage must run; None if it is up to date."""
+        """The reason why the stage must run; None if it is up to date."""
         stored = self._stored()
         if stored is None:
             return "not finished before"
@@ -54,7 +54,7 @@ class StageRecord:
         return f"{missing} is missing" if missing else None
 
     def finished(self) -> bool:
-        """Whether the stage has finished with these arguments and inputs, whatever else it has read."""
+        """Return whether the stage has finished with these arguments and inputs, whatever else it has read."""
         stored = self._stored() or {"arguments": None, "inputs": {}}
         same = all(stored["inputs"].get(path) == given for path, given in self._inputs.items())
         return stored["arguments"] == self._arguments and same and self.missing() is None
@@ -97,7 +97,7 @@ class StageRecord:
 
 
 def is_data_directory(path: Path) -> bool:
-    """Whether `path` is a Kaldi data directory, with speech or with text only."""
+    """Return whether `path` is a Kaldi data directory, with speech or with text only."""
     return (path / "wav.scp").is_file() or (path / "text").is_file()
 
 

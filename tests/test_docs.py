@@ -1,4 +1,4 @@
-"""What the pages of docs/ and CONTRIBUTING.md say is so: names exist, commands parse, tables are complete."""
+"""Statements of the pages of docs/ and of CONTRIBUTING.md: names exist, commands parse, tables are complete."""
 
 import argparse
 import ast

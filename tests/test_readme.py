@@ -1,4 +1,4 @@
-"""What the README says is so: every command in it is run, every block of code works."""
+"""Statements of the README: every command in it is run, every block of code works."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""What head ablation measures: teacher-forced loss or accuracy, or a score of decoded text.
+"""Metrics of head ablation: teacher-forced loss or accuracy, or a score of decoded text.
 
 A metric gives counts of a batch. The score of a data set is computed from their sum, so each file is read once.
 """

@@ -1,4 +1,4 @@
-"""How far away from a query the positions are that its weights fall on, in self-attention.
+"""Mean distance between a query and the positions that its weights fall on, in self-attention.
 
 The mean attention distance of a head, Dosovitskiy et al. 2021, "An image is worth 16x16 words" (Fig. 7), is
 

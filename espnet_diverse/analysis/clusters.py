@@ -1,4 +1,4 @@
-"""How the clusters of a model are used over a data set.
+"""Usage of the clusters of a model over a data set.
 
 Clustered positions are the inputs of an attention, which are encoder frames or tokens, or its queries. Two perplexities
 tell whether a mixture works. The perplexity of the mean usage is the number of clusters that are used: 1 if all

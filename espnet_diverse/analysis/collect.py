@@ -42,7 +42,7 @@ ATTRIBUTES = {"self_attn": "self", "attn": "self", "src_attn": "cross"}
 
 @dataclass(frozen=True)
 class Observation:
-    """What the attentions of one kind, N layers of H heads, computed for one utterance; all tensors are on the CPU.
+    """Results of the attentions of one kind, N layers of H heads, for one utterance; all tensors are on the CPU.
 
     Attributes:
         weights: Attention weights, after any re-weighting by the core, (N, H, Tq, Tk).

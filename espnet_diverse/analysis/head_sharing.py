@@ -1,4 +1,4 @@
-"""Which heads each language or domain selects, and how many two of them share, as in Fig. 3 of Gong et al.
+"""Heads selected by each language or domain, and the number that two of them share, as in Fig. 3 of Gong et al.
 
 Gong et al. 2021, "Pay Better Attention to Attention: Head Selection in Multilingual and Multi-Domain Sequence
 Modeling". Over all layers, two languages or domains a and b share

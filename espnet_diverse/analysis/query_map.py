@@ -1,4 +1,4 @@
-"""Whether the heads of a layer ask different questions: where their queries are in the space of queries.
+"""A map of the queries of the heads of a layer, and the silhouette score of heads in it.
 
 They are mapped to a plane by t-SNE (van der Maaten and Hinton 2008, "Visualizing data using t-SNE"), and their
 separation is measured by the silhouette (Rousseeuw 1987, "Silhouettes: a graphical aid to the interpretation and

@@ -1,4 +1,4 @@
-"""How alike the heads of a model are over a data set, and how sharply they attend.
+"""Similarity of the heads of a model over a data set, and the entropy of their weights.
 
 LR and HR are the layer and head redundancy of section IV-A of the SDMA paper. LR is given in bits, as in the paper's
 formula, and divided by log2 H, as in its tables. The distance is Dist of the repulsive-attention paper: the mean

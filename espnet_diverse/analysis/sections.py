@@ -51,7 +51,7 @@ class Section(Protocol):
 
 @dataclass(frozen=True)
 class AblationSection:
-    """What each head contributes."""
+    """The contribution of each head."""
 
     ablation: HeadAblation
     key: str = "ablation"

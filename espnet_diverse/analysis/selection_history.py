@@ -1,4 +1,4 @@
-"""How head selection settled in training: gap of the logits, heads that the noise changed, movement of the logits.
+"""Head selection over training: gap of the logits, heads changed by the noise, movement of the logits.
 
 The numbers are the means over each epoch that ESPnet's reporter keeps in checkpoint.pth, so they cover a resumed run
 too. Their finer course within an epoch is in TensorBoard and train.log, under the same names.

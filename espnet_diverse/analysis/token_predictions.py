@@ -1,4 +1,4 @@
-"""What a model predicts for each token of the reference texts, given the tokens before it (teacher forcing)."""
+"""Predictions of a model for each token of the reference texts, given the tokens before it (teacher forcing)."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

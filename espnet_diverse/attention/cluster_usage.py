@@ -1,4 +1,4 @@
-"""Whether the clusters of a mixture are used: statistics of posteriors, logged in training."""
+"""Statistics of the posteriors of a mixture, logged in training: the number of clusters in use."""
 
 import torch
 from torch import Tensor

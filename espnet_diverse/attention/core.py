@@ -39,7 +39,7 @@ class KVCache(NamedTuple):
 
 @dataclass
 class Stream:
-    """What the layers of a net hand on from one to the next beside their outputs, in one forward pass.
+    """Values that the layers of a net pass on beside their outputs, in one forward pass.
 
     Attributes:
         mask: The mask of the layers. It is the one argument that ESPnet's layers give to their attention and return as
@@ -66,7 +66,7 @@ class Stream:
 
 @dataclass
 class Heads:
-    """What a core attends with.
+    """Queries, keys and values of a core, split into heads.
 
     Attributes:
         q: Projected queries (B, H, Tq, D), with the content bias of relative position if there is one.
@@ -113,7 +113,7 @@ class Heads:
         return None if self.position is None else self.position / math.sqrt(self.q.size(-1))
 
     def same_positions(self) -> bool:
-        """Whether queries and keys are the same positions in the same order: a pass over whole sequences.
+        """Return whether queries and keys are the same positions in the same order: a pass over whole sequences.
 
         With a cache they are not: keys are more than queries, or both are those of hypotheses side by side.
         """

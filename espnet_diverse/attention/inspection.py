@@ -1,4 +1,4 @@
-"""What a core tells analysis and training about itself, beside its attention weights.
+"""Values that a core gives to analysis and training beside its attention weights.
 
 Analysis and training are written for any core. What is special about one, such as the clusters of SDMA, they read from
 `Core.inspect` and from what it declares as a `Monitored` module.
@@ -28,7 +28,7 @@ class HeadMap:
 
 @dataclass(frozen=True)
 class Inspection:
-    """What a core computed in its last call.
+    """Results of the last call of a core.
 
     Attributes:
         maps: Matrices over queries and keys by name. The name is used in files.
@@ -43,7 +43,7 @@ class Inspection:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What a high value of a training statistic means, and what can be done about it.
+    """The meaning of a high value of a training statistic, with advice.
 
     Attributes:
         statistic: Name of the statistic, as given to `Scope.add_stat`.
@@ -64,7 +64,7 @@ class Diagnosis:
 
 @dataclass(frozen=True)
 class AuxiliaryLoss:
-    """What a user needs to know of an auxiliary loss.
+    """A description of an auxiliary loss for users.
 
     Attributes:
         weight: Option that weights the loss.

@@ -14,7 +14,7 @@ PART = 2048
 
 
 def is_long(time: int, reach: int = 0) -> bool:
-    """Whether a sequence of `time` positions is longer than any part with `reach` positions on either side."""
+    """Return whether a sequence of `time` positions is longer than any part with `reach` positions on either side."""
     return time > PART + 2 * reach
 
 

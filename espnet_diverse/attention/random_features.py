@@ -154,5 +154,5 @@ class RandomFeatures(Core):
 
 
 def _in_backward() -> bool:
-    """Whether a backward pass computes a layer again (gradient checkpointing), which must see the W of the forward."""
+    """Return whether a backward pass computes a layer again (gradient checkpointing), with the W of the forward."""
     return torch._C._current_graph_task_id() != -1

@@ -12,7 +12,7 @@ from torch import Tensor
 
 
 class PositionTerm(NamedTuple):
-    """What the position term of the logits is computed from.
+    """Inputs of the position term of the logits.
 
     Attributes:
         q: Queries with the position bias v, (B, H, T, D).

@@ -1,4 +1,4 @@
-"""What an attention core supports: declared by the core, checked by the nets when they are built."""
+"""Properties of an attention core: declared by the core, checked by the nets when they are built."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ USES = {
 
 @dataclass(frozen=True)
 class Supports:
-    """What a core supports. The default is bidirectional self-attention over batches with padding, and nothing else.
+    """Properties of a core. The default is bidirectional self-attention over batches with padding, and nothing else.
 
     A net that makes another use of the core is refused when it is built. `tests/attention/test_invariants.py` runs the
     invariants of everything that a built-in core declares.

@@ -1,4 +1,4 @@
-"""Which positions of an attention are tokens, and not padding."""
+"""Masks of the positions of an attention that are tokens, and not padding."""
 
 from torch import Tensor
 

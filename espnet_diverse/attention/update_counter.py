@@ -49,7 +49,7 @@ class UpdateCounter(nn.Module):
         return self.count
 
     def is_behind(self) -> bool:
-        """Whether an update was made that no forward pass in training has seen yet; the next one counts it."""
+        """Return whether an update was made that no forward pass in training has seen yet; the next one counts it."""
         watched = self._watched() if self._watched else None
         return self._seen == _UNSEEN or (watched is not None and watched._version != self._seen)
 

@@ -51,7 +51,7 @@ def file_size(path: str) -> int:
 
 
 def is_file(path: Path) -> bool:
-    """Whether there is such a file; pathlib raises an error for a name that is too long."""
+    """Return whether there is such a file; pathlib raises an error for a name that is too long."""
     try:
         return path.is_file()
     except OSError:  # no file has so long a name

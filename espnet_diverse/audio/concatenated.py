@@ -110,7 +110,7 @@ def _frames(data: mmap, at: int) -> Iterator[tuple[int, _Frame]]:
 
 
 def _skip_id3(data: mmap, at: int) -> int:
-    """Where the ID3 tags that begin at `at` end; their size is in four times seven bits."""
+    """The end of the ID3 tags that begin at `at`; their size is in four times seven bits."""
     while data[at : at + 3] == b"ID3" and at + 10 <= len(data):
         size = data[at + 6 : at + 10]
         at += 10 + sum(byte << shift for byte, shift in zip(size, (21, 14, 7, 0), strict=True))
@@ -131,7 +131,7 @@ def _frame(data: mmap, at: int) -> _Frame | None:
 
 
 def _is_row(data: mmap, at: int) -> bool:
-    """Whether frames of one kind begin at `at`, enough of them or as many as the file has room for."""
+    """Return whether frames of one kind begin at `at`, enough of them or as many as the file has room for."""
     first = _frame(data, at)
     for _ in range(_MIN_FRAMES_IN_A_ROW):
         frame = _frame(data, at)
@@ -144,7 +144,7 @@ def _is_row(data: mmap, at: int) -> bool:
 
 
 def _next_row(data: mmap, at: int) -> int:
-    """Where after `at` the next row of frames begins; -1 where none does."""
+    """The start of the next row of frames after `at`; -1 if there is none."""
     after_tags = _skip_id3(data, at)
     at = after_tags if after_tags > at else data.find(b"\xff", at + 1)
     while at >= 0 and not _is_row(data, at):

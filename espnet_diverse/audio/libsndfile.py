@@ -66,7 +66,7 @@ class AudioInfo:
         return self.converted_from not in ("", WAV, CODED)
 
     def is_ready(self, rate: int = RATE) -> bool:
-        """Whether the file is already what `write_audio` writes: mono 16-bit wav or flac at `rate` Hz."""
+        """Return whether the file is already what `write_audio` writes: mono 16-bit wav or flac at `rate` Hz."""
         coded = self.container in ("WAV", "WAVEX", "FLAC") and self.subtype == "PCM_16"
         return coded and self.rate == rate and self.channels == 1 and not self.converted_from
 
@@ -206,7 +206,7 @@ def decoded_blocks(
 
 
 def channels_cancel(audio: soundfile.SoundFile, name: str | Path, start: int = 0, wanted: float = inf) -> bool:
-    """Whether the channels of an open file lose 30 dB or more in their mean, as those of opposite phase do.
+    """Return whether the channels of an open file lose 30 dB or more in their mean, as those of opposite phase do.
 
     Args:
         audio: Open file that `sound_info` accepts.

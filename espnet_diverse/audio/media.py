@@ -81,7 +81,7 @@ def convert(
 
 
 def _fault(log: str, code: int, wav: Path, rate: int, at_most: float | None) -> str | None:
-    """What ffmpeg found wrong, or None.
+    """The fault that ffmpeg found, or None.
 
     Args:
         log: Messages of ffmpeg.

@@ -84,7 +84,7 @@ class AudioFile:
         return np.concatenate([np.zeros(0, np.float32), *self.blocks(start, wanted, channel=channel)])
 
     def channels_cancel(self, segment: Segment | None = None) -> bool:
-        """Whether the mean of the channels, of the file or of a segment in it, is nearly silent and they are not.
+        """Return whether the mean of the channels of the file, or of a segment, is nearly silent and they are not.
 
         Raises:
             DataError: The file is damaged.
@@ -190,7 +190,7 @@ def inspect_audio(path: Path) -> AudioInfo:
 
 
 def _decodable(path: Path, name: str, stack: ExitStack, rate: int, at_most: float | None) -> tuple[Path, str]:
-    """What libsndfile reads of a file: the file itself, or a temporary wav and what the file was converted from."""
+    """The file that libsndfile reads: the file itself, or a temporary wav and the format it was converted from."""
     entry = ark_entry(path)
     if entry:
         with ArkPart(entry, name) as part:

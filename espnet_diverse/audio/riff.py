@@ -12,7 +12,7 @@ _LEAST = 1024  # bytes; writers pad
 
 
 class _Layout(NamedTuple):
-    """Where the first chunk of a file begins, and how chunks are written: bytes of a length, their order, alignment."""
+    """The start of the first chunk of a file, and the form of chunks: bytes of a length, their order, alignment."""
 
     start: int
     width: int
@@ -65,5 +65,5 @@ def _end_of_chunks(file: BinaryIO, head: bytes, size: int, layout: _Layout) -> i
 
 
 def _is_name(name: bytes) -> bool:
-    """Whether a chunk can have this name; a second file behind the first is none."""
+    """Return whether a chunk can have this name; a second file behind the first is none."""
     return name not in _LAYOUTS and name.isascii() and name.decode("ascii").isprintable()

@@ -87,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _made_by(args: argparse.Namespace, search_options: "Options", device: str) -> str:
-    """What results depend on besides data and conditions; the size of a batch changes no more than rounding."""
+    """Options that results depend on besides data and conditions; the size of a batch changes no more than rounding."""
     from espnet_diverse.cluster.worker import versions
     from espnet_diverse.stage_cache import digest
 

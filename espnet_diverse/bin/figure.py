@@ -71,7 +71,7 @@ def _of_utterance(args: argparse.Namespace) -> list[Path]:
 
 
 def _reads_features(args: argparse.Namespace) -> bool:
-    """Whether the model reads features, of which nothing is drawn; then a warning says so."""
+    """Return whether the model reads features, of which nothing is drawn; then a warning says so."""
     from espnet_diverse.training.audio_rate import reads_features
     from espnet_diverse.training.espnet_command import logged
     from espnet_diverse.training.tasks import read_config

@@ -74,7 +74,7 @@ class Parser(argparse.ArgumentParser):
         self.exit(1, f"{self.prog}: error: {message}; {self.advice(message)}\n")
 
     def advice(self, message: str) -> str:
-        """What to do about an error of argparse: the option that is nearest to an unknown one, or where all are."""
+        """Advice about an error of argparse: the option that is nearest to an unknown one, or where all are."""
         known = list(self._option_string_actions)
         if "unrecognized" in message or "required" in message:  # a required option may be the one that is misspelt
             for name in (word.partition("=")[0] for word in self.given if word.startswith("--")):
@@ -147,7 +147,7 @@ def _settle_streams() -> None:
 
 
 def _reader_has_gone() -> bool:
-    """Whether nobody reads stdout any more, as after `| head`; Python would print a traceback at its end."""
+    """Return whether nobody reads stdout any more, as after `| head`; Python would print a traceback at its end."""
     try:
         descriptor = sys.stdout.fileno()
     except (AttributeError, OSError, ValueError):  # of a stream that is no file, or is closed

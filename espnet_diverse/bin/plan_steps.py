@@ -102,7 +102,7 @@ class Subcommand:
                 self._module.check_machine(self._args)
 
     def _finished(self, cache: Path) -> bool:
-        """Whether the step has finished with these arguments and files; data directories are not looked at."""
+        """Return whether the step has finished with these arguments and files; data directories are not looked at."""
         return self._record(cache, filter(Path.is_file, self._paths("inputs"))).finished()
 
     def _record(self, cache: Path, inputs: Iterable[Path]) -> StageRecord:

@@ -105,7 +105,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _is_list_of_faults(path: Path) -> bool:
-    """Whether a file is what --json writes."""
+    """Return whether a file is what --json writes."""
     import json
     from dataclasses import fields
 

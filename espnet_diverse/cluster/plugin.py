@@ -1,4 +1,4 @@
-"""What a worker does before it receives work; this module imports Dask."""
+"""Set-up of a Dask worker before it receives work; this module imports Dask."""
 
 import logging
 

@@ -43,7 +43,7 @@ class Pool:
             client.register_plugin(QuickStart())
 
     def ask(self, function: Callable[[Any], Any]) -> Any:
-        """What `function(loaded)` returns on one worker; all others begin to load, too.
+        """Call `function(loaded)` on one worker and return its result; all others begin to load, too.
 
         Raises:
             ClusterError: See `map_pieces`; or the worker was killed too often.

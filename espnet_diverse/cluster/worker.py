@@ -1,4 +1,4 @@
-"""What a worker does: load what it needs once, and map a function over the items of a piece.
+"""Work of a Dask worker: load once, then map a function over the items of a piece.
 
 A `Setup` says what is loaded. A process keeps the last one that it loaded; the key holds the digests of the files, so
 that a model that was trained anew under the same name is loaded anew, also by workers that outlive a command.
@@ -24,7 +24,7 @@ _SAME = ("espnet_diverse", "espnet", "torch", "numpy")  # packages whose version
 
 
 class Setup:
-    """What a worker loads once, described so that it can be sent.
+    """A description of the objects that a worker loads once; it can be sent.
 
     Args:
         load: Function of a module, or a partial of one, that returns what pieces are done with, such as a search.

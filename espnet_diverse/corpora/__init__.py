@@ -128,7 +128,7 @@ class Selection:
             raise ConfigError(f"split_shares {given}: must be above 0 and together below 1, such as 0.1 0.1")
 
     def wanted(self, sets: Iterable[str]) -> tuple[str, ...]:
-        """Those of `sets` that are to be prepared, in their order.
+        """The sets among `sets` that are to be prepared, in their order.
 
         Raises:
             ConfigError: There are none.

@@ -197,7 +197,7 @@ class _Folder:
                 yield Entry(table, line, clip, sentence, translation, client)
 
     def _missing(self, entry: Entry) -> str:
-        """What is missing of a clip in Common Voice, or ""."""
+        """The file or row of a clip that Common Voice lacks, or ""."""
         if Path(entry.clip).stem not in self._clips:
             return f"clip {entry.clip} is not in {self.folder / 'clips'}"
         if not (entry.client or entry.sentence):

@@ -137,7 +137,7 @@ def _by_id(rows: Table, path: Path, recordings: Iterable[Any]) -> dict[str, Any]
 
 
 def _unreadable(recording: Any, supervision: Any) -> str:
-    """Why the recording of a supervision cannot be read, or ""."""
+    """The reason why the recording of a supervision cannot be read, or ""."""
     if recording is None:
         return f"its recording {supervision.recording_id!r} is not in the manifest of recordings; add it"
     kinds = [source.type for source in recording.sources]

@@ -88,7 +88,7 @@ def _speaker(entry: Entry) -> str:
 
 
 def _keys(entry: Entry, selection: Selection) -> list[str]:
-    """What an entry shares with others of its set."""
+    """Keys that an entry shares with others of its set."""
     keys = [f"audio {entry.recording or entry.utterance}"]
     return keys if selection.split_by == "audio" else [*keys, f"speaker {_speaker(entry)}"]
 

@@ -49,7 +49,7 @@ def write_fixed(
 
 
 def left_out(source: Path, faults: Sequence[Fault], actions: Mapping[str, str] = ACTIONS) -> str:
-    """What `write_fixed` would leave out of a data directory, in one line; "" where that is nothing."""
+    """The utterances that `write_fixed` would leave out of a data directory, in one line; "" if there are none."""
     dropped = [fault for fault in faults if actions[fault.kind] == "drop" and isinstance(fault.where, str)]
     if not dropped:
         return ""
@@ -61,7 +61,7 @@ def left_out(source: Path, faults: Sequence[Fault], actions: Mapping[str, str] =
 
 
 def _reasons(data: DataTables, dropped: Sequence[Fault]) -> dict[str, str]:
-    """Why each utterance is dropped; faults of a recording are those of all of its segments."""
+    """The reasons why each utterance is dropped; faults of a recording are those of all of its segments."""
     in_recordings = {str(fault.where) for fault in dropped if data.segments and fault.file.endswith("wav.scp")}
     by_recording: dict[str, list[str]] = {}
     for utterance, segment in data.segments.items() if in_recordings else ():

@@ -123,7 +123,7 @@ class AudioFormat:
         return outcome
 
     def _fits(self, speed: float, seconds: float, outcome: Outcome) -> bool:
-        """Whether the length is within the limits; if not, add the utterance to those dropped."""
+        """Return whether the length is within the limits; if not, add the utterance to those dropped."""
         if self.options.min_seconds <= seconds <= self.options.max_seconds:
             return True
         side, limit = "shorter", self.options.min_seconds
@@ -151,19 +151,19 @@ class AudioFormat:
 
 
 def prefix(speed: float) -> str:
-    """What ids of utterances and speakers begin with at a speed."""
+    """The prefix of ids of utterances and speakers at a speed."""
     return "" if speed == 1.0 else f"sp{speed:g}-"
 
 
 def _implausible(utterance: Spoken, file: AudioFile, samples: np.ndarray, seconds: float) -> str:
-    """Why nothing can be learned from an utterance, such as silence; "" for others."""
+    """The reason why nothing can be learned from an utterance, such as silence; "" for others."""
     heard = sound_faults(file, measure([samples]), utterance.segment)
     found = [*heard, *text_findings(utterance.text, seconds, Limits())]
     return next((what for kind, what in found if ACTIONS[kind] == "drop"), "")
 
 
 def _conversion(info: AudioInfo, rate: int) -> str:
-    """What a file is, where it is not mono audio at `rate` Hz that libsndfile reads as it is."""
+    """The format of a file that is not mono audio at `rate` Hz for libsndfile."""
     if info.converted_from:
         return info.converted_from
     changes = [f"{info.rate} Hz"] if info.rate != rate else []

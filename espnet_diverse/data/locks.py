@@ -115,7 +115,7 @@ def sign(descriptor: int) -> None:
 
 
 def _is_at(descriptor: int, path: Path) -> bool:
-    """Whether the open file is the one at `path`, and was not deleted or replaced since it was opened."""
+    """Return whether the open file is the one at `path`, and was not deleted or replaced since it was opened."""
     with suppress(FileNotFoundError):
         return os.path.samestat(os.fstat(descriptor), path.stat())
     return False

@@ -45,7 +45,7 @@ def without_notes(text: str) -> str:
 
 
 def _stays(text: str, place: int) -> bool:
-    """Whether the character at `place` is no punctuation or symbol, or is one inside a word or number."""
+    """Return whether the character at `place` is no punctuation or symbol, or is one inside a word or number."""
     mark = text[place]
     if unicodedata.category(mark)[0] not in "PS":
         return True

@@ -1,4 +1,4 @@
-"""Whether an utterance can be one that a model should learn from: its samples, its length and its text.
+"""Checks of an utterance for training: its samples, its length and its text.
 
 What is found has a kind; `faults.ACTIONS` says what is done about each.
 """
@@ -29,7 +29,7 @@ _WORD = re.compile(r"[\w\ufffd]")  # U+FFFD: bytes that are not utf-8, which are
 
 
 class Finding(NamedTuple):
-    """What is implausible: its kind, a key of `faults.ACTIONS`, and a description."""
+    """A fault of an utterance: its kind, a key of `faults.ACTIONS`, and a description."""
 
     kind: str
     what: str
@@ -37,7 +37,7 @@ class Finding(NamedTuple):
 
 @dataclass(frozen=True)
 class Limits:
-    """What is expected of utterances.
+    """Limits of the length of utterances and texts.
 
     Attributes:
         min_seconds: Least length of an utterance.
@@ -79,7 +79,7 @@ def measure(blocks: Iterable[NDArray]) -> Measures:
 
 
 def sound_findings(found: Measures) -> Iterator[Finding]:
-    """What is implausible about samples: none but silence, an offset, or clipping."""
+    """Faults of samples: only silence, an offset, or clipping."""
     if found.high - found.low < _QUIET:
         yield Finding("silent", f"is silent: all samples lie between {found.low:.4f} and {found.high:.4f}")
     elif abs(found.mean) > _OFFSET:
@@ -89,7 +89,7 @@ def sound_findings(found: Measures) -> Iterator[Finding]:
 
 
 def length_findings(seconds: float, limits: Limits) -> Iterator[Finding]:
-    """Whether an utterance is too short or too long."""
+    """Return whether an utterance is too short or too long."""
     if seconds < limits.min_seconds - _ROUNDING:
         yield Finding("short", f"is {seconds:.3f} s long; at least {limits.min_seconds:g} s are expected")
     if seconds > limits.max_seconds:
@@ -97,7 +97,7 @@ def length_findings(seconds: float, limits: Limits) -> Iterator[Finding]:
 
 
 def text_findings(text: str, seconds: float | None, limits: Limits) -> Iterator[Finding]:
-    """What is implausible about a transcript; `seconds` is None for text without audio."""
+    """Faults of a transcript; `seconds` is None for text without audio."""
     entity = _ENTITY.search(text)
     if entity:
         yield Finding("entity", f"the transcript has the HTML entity {entity[0]}; write the character itself")

@@ -1,4 +1,4 @@
-"""What is found in the samples of a recording, and by comparing all of a set: the same audio, several formats."""
+"""Faults in the samples of a recording, and among all recordings of a set: the same audio, several formats."""
 
 from array import array
 from collections.abc import Iterable, Iterator
@@ -13,7 +13,7 @@ from espnet_diverse.data.repetitions import same_digests
 
 
 def sound_faults(file: AudioFile, found: Measures, segment: Segment | None = None) -> Iterable[Finding]:
-    """What is implausible about the samples of a recording, or of a segment of it; `found` are their measures.
+    """Faults of the samples of a recording, or of a segment of it; `found` are their measures.
 
     Raises:
         DataError: The file is damaged.

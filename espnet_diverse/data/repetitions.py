@@ -1,4 +1,4 @@
-"""What occurs several times among millions of rows, found without keeping the rows."""
+"""Search for values that occur several times among millions of rows, without keeping the rows."""
 
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator

@@ -147,7 +147,7 @@ class Grouped(TableView[str]):
 
     @staticmethod
     def can_group(rows: Collection[tuple[str, str]]) -> bool:
-        """Whether the values do not decrease, as where ids begin with the speaker."""
+        """Return whether the values do not decrease, as where ids begin with the speaker."""
         return all(value <= later for (_, value), (_, later) in pairwise(rows))
 
     def __bool__(self) -> bool:

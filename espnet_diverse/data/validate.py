@@ -131,7 +131,7 @@ def _key_faults(data: DataTables, folder: str, scp: str) -> list[Fault]:
 
 
 class _Heard(NamedTuple):
-    """What was found in a recording: its header, if it can be read, faults by kind, and what tells it apart."""
+    """Findings in a recording: its header, if it can be read, faults by kind, and what tells it apart."""
 
     recording: str
     info: AudioInfo | None = None
@@ -204,7 +204,7 @@ def _audio_faults(
 
 
 def _utterance_faults(data: DataTables, folder: str, seconds: Mapping[str, float], limits: Limits) -> list[Fault]:
-    """What is implausible about lengths and texts, and ids that differ in case alone."""
+    """Faults of lengths and texts, and ids that differ in case alone."""
     faults: list[Fault] = []
     table = f"{folder}{'text' if data.is_text else 'segments' if data.segments else 'wav.scp'}"
     for utterance, length in seconds.items():
@@ -257,7 +257,7 @@ def _unread_features(item: tuple[str, str], error: UserError) -> tuple[str, int,
 
 
 def _unread(info: AudioInfo, rate: int) -> str:
-    """Why a model that reads `rate` Hz cannot be trained with a file; "" where it can."""
+    """The reason why a model that reads `rate` Hz cannot be trained with a file; "" if it can."""
     if info.converted_from and info.converted_from != CODED:
         return f"training does not read {info.converted_from}; convert it with espnet-diverse prepare"
     if (info.rate, info.channels) == (rate, 1):

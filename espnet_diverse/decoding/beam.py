@@ -81,7 +81,7 @@ class Beam:
         self.found: list[list[Hypothesis]] = [[] for _ in range(batch)]
 
     def at_greatest(self) -> Tensor:
-        """Whether the next token is the last one that the greatest length allows, (B,)."""
+        """Return whether the next token is the last one that the greatest length allows, (B,)."""
         return self.step == self.greatest - 1
 
     def advance(self, choice: Choice) -> tuple[Tensor | None, Choice]:
@@ -124,7 +124,7 @@ class Beam:
         self.ended_prefixes = _gather(torch.cat([before, prefixes], 1), index)
 
     def _no_longer_improves(self) -> Tensor:
-        """Whether the best hypotheses completed at three steps are far below the best of all, (B,).
+        """Return whether the best hypotheses completed at three steps are far below the best of all, (B,).
 
         As in ESPnet these are the steps 2, 3 and 4 before the current one.
         """
@@ -136,7 +136,7 @@ class Beam:
         return ((at > -torch.inf) & (at - best < _END_MARGIN)).all(1)
 
     def _decided(self, best: Tensor) -> Tensor:
-        """Whether no active hypothesis, with best score `best` (B,), can still enter the n-best list, (B,).
+        """Return whether no active hypothesis, with best score `best` (B,), can still enter the n-best list, (B,).
 
         Log probabilities are at most 0, so that the score of a hypothesis can only increase by penalty and bonus.
         ESPnet continues to search here, with the same result (Huang et al. 2017, "When to finish?").

@@ -45,7 +45,7 @@ class FastLinear(nn.Linear):
 
 
 def is_plain(x: Tensor) -> bool:
-    """Whether x is to be computed by PyTorch's own layer: with gradients, not in float32, on a GPU, or compiled."""
+    """Return whether to use PyTorch's own layer for x: with gradients, not in float32, on a GPU, or compiled."""
     return torch.is_grad_enabled() or x.dtype != torch.float32 or x.is_cuda or torch.compiler.is_compiling()
 
 

@@ -14,7 +14,7 @@ class FrameTimes(NamedTuple):
     step: float
 
     def boundary(self, frame: int) -> float:
-        """Where `frame` begins and the frame before it ends, in seconds."""
+        """The boundary between `frame` and the frame before it, in seconds."""
         return self.first + (frame - 0.5) * self.step
 
 

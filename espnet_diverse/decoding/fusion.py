@@ -1,4 +1,4 @@
-"""What a beam search scores hypotheses with besides the model: a language model, and hotwords."""
+"""Shallow fusion: a language model and hotwords beside the model in a beam search."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -56,7 +56,7 @@ class HotwordScorer:
         return self._by_token(-self._pending[self._states], self._gains[self._states])
 
     def unfinished(self) -> Tensor:
-        """What an unfinished phrase has gained after each next token, (B, W, V), for the tokens of the last `score`."""
+        """The bonus of an unfinished phrase after each next token, (B, W, V), for the tokens of the last `score`."""
         after = self._pending[self._targets[self._states]]
         return self._by_token(after.new_zeros(self._states.shape), after)
 

@@ -33,7 +33,7 @@ def check_long_audio(model: nn.Module) -> None:
 
 
 def is_long(model: nn.Module, data: NDArray) -> bool:
-    """Whether features of `data`, samples (L,) or another input of the model, are better computed in parts."""
+    """Return whether features of `data`, samples (L,) or another input of the model, are better computed in parts."""
     return data.ndim == 1 and len(data) > _SAMPLES and not _parts_of_the_whole(model)
 
 

@@ -21,12 +21,12 @@ _INSTALL = "pip install 'espnet_diverse[kenlm]'"
 
 
 def is_ngram(model: Path) -> bool:
-    """Whether a language model is a file of KenLM, by its name."""
+    """Return whether a language model is a file of KenLM, by its name."""
     return model.name.endswith(_SUFFIXES) and not model.is_dir()
 
 
 def is_usable(own: Path) -> bool:
-    """Whether the n-gram model of a packed model is used; a warning says why it is not.
+    """Return whether the n-gram model of a packed model is used; a warning says why it is not.
 
     KenLM takes its binary format as it is, with the offsets in it, so that a damaged or hostile file can do anything.
     It is used only by those who trust the model; the text format is parsed.

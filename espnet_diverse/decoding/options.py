@@ -249,7 +249,7 @@ def check_search(config: Mapping, options: Options) -> None:
 
 
 def is_non_autoregressive(config: Mapping) -> bool:
-    """Whether a model writes all tokens in one pass, from its config.yaml."""
+    """Return whether a model writes all tokens in one pass, from its config.yaml."""
     return config.get("model") == "flow"
 
 
@@ -263,7 +263,7 @@ def usual_ctc_weight(config: Mapping, task: str) -> float:
 
 
 def has_ctc(config: Mapping, task: str) -> bool:
-    """Whether a model was trained with CTC over its output text.
+    """Return whether a model was trained with CTC over its output text.
 
     Args:
         config: The model's configuration, from its config.yaml.

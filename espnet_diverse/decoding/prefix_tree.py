@@ -43,11 +43,11 @@ class Attention(nn.Module):
             self.joint = joined([own.linear_q, own.linear_k, own.linear_v])
 
     def selects(self) -> bool:
-        """Whether heads are selected by condition."""
+        """Return whether heads are selected by condition."""
         return any(part is not None and part.selection is not None for part in (self.own, self.source))
 
     def masks_heads(self) -> bool:
-        """Whether heads are masked, which may change from one batch to the next."""
+        """Return whether heads are masked, which may change from one batch to the next."""
         return any(part is not None and part.head_mask is not None for part in (self.own, self.source))
 
     def of_values(self) -> "Attention":

@@ -1,4 +1,4 @@
-"""What ESPnet logs as a warning for each utterance, and no user can act on, as information."""
+"""A filter that logs ESPnet's warnings of each utterance as information."""
 
 import logging
 from collections.abc import Iterator

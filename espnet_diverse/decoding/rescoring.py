@@ -39,7 +39,7 @@ _UNWRITABLE = re.compile("[\n\ud800-\udfff]")
 
 
 class TextScorer(Protocol):
-    """What gives the log probabilities of the hypotheses of an utterance."""
+    """A function that gives the log probabilities of the hypotheses of an utterance."""
 
     def score(self, utterance: str, texts: Sequence[str]) -> list[float]:
         """Return the log probability of each text of an utterance."""
@@ -161,7 +161,7 @@ def read_nbest(path: Path) -> dict[str, list[tuple[str, float]]]:
 
 
 def _hypothesis_fault(text: str, score: float) -> str | None:
-    """Why a hypothesis cannot be ranked and written to a table, or None."""
+    """The reason why a hypothesis cannot be ranked and written to a table, or None."""
     if not score < inf:  # nor is NaN
         return f"score {score} is no log probability"
     return f"text {text!r} is not a line of text" if _UNWRITABLE.search(text) else None

@@ -59,7 +59,7 @@ class BlockEncoder:
 
 
 class _Heard(NamedTuple):
-    """What a `SegmentEncoder` keeps of an utterance; its size does not depend on the length.
+    """State of a `SegmentEncoder` within an utterance; its size does not depend on the length.
 
     Attributes:
         features: Features that the next frame after subsampling needs (1, T, F).
@@ -118,7 +118,7 @@ def stream_encoder(encoder: nn.Module) -> BlockEncoder | SegmentEncoder:
 
 
 def unfit_for_streams(encoder: str | None, conf: Mapping[str, Any]) -> str | None:
-    """Why an encoder cannot take an utterance part by part; None where it can.
+    """The reason why an encoder cannot take an utterance part by part; None if it can.
 
     Args:
         encoder: Its name.

@@ -54,7 +54,7 @@ class Search(Protocol):
 
 
 class Description(NamedTuple):
-    """What grouping must know of a search that workers of a cluster have loaded; see `Search`."""
+    """Properties of a search that workers of a cluster have loaded, for grouping; see `Search`."""
 
     device: str
     conditions: KnownConditions

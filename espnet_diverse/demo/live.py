@@ -166,7 +166,7 @@ class _Recording:
                 raise RefusedError(_GONE)
 
     def answer(self) -> dict:
-        """What the page is told."""
+        """The answer to the page."""
         partial = join_texts([self.text, self.partial])[len(self.text) :]
         return {"text": self.text, "partial": partial, "heard": self.samples / self.rate}
 

@@ -125,7 +125,7 @@ def _arguments(choices: Mapping[str, str]) -> dict[str, str]:
 
 
 def _has_words(search: Predictor) -> bool:
-    """Whether the model can give word timestamps."""
+    """Return whether the model can give word timestamps."""
     try:
         check_ctc(search.ctc)
         frame_times(search.encoding.model, search.rate)

@@ -139,7 +139,7 @@ def _of_pairs(mask: Tensor, queries: Tensor, keys: Tensor) -> Tensor:
 
 
 def _differentiated(*tensors: Tensor) -> bool:
-    """Whether gradients are due: autograd would keep all portions, and give each a gradient of the whole's size."""
+    """Return whether gradients are due: autograd would keep all portions, each with a gradient of the whole's size."""
     return torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
 
 

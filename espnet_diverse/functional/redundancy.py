@@ -1,4 +1,4 @@
-"""How much the heads of an attention, or the slots of a memory, differ.
+"""Measures of the difference between the heads of an attention, or the slots of a memory.
 
 Layer and head redundancy of attention weights, section IV-A of the SDMA paper:
 

@@ -1,4 +1,4 @@
-"""How strongly auxiliary losses pull at the parameters that they share with the task: gradient norms as ratios.
+"""Gradient norms of auxiliary losses relative to the task's, at the parameters that both share.
 
 The value of a loss does not say how strongly it acts: a large one may be almost constant. What acts is its gradient.
 Here the gradient norm of each auxiliary loss is divided by that of the task's loss, over the weight matrices of one

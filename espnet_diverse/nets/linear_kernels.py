@@ -1,4 +1,4 @@
-"""Which library multiplies matrices on this CPU: oneDNN or MKL, whichever a measurement finds faster.
+"""Choice of the library that multiplies matrices on this CPU, oneDNN or MKL, by a measurement.
 
 Which one is faster depends on the CPU and on the sizes: between half of MKL's time and nearly twice as much has been
 measured. So both are timed once, for a fraction of a second, and the choice is kept in a file for each kind of CPU, so
@@ -34,7 +34,7 @@ _taken: dict[str, str] = {}
 
 
 def uses_onednn(weight: Tensor, place: str) -> bool:
-    """Whether a layer with `weight` (out, in) is to be computed by oneDNN.
+    """Return whether a layer with `weight` (out, in) is to be computed by oneDNN.
 
     Args:
         weight: Weight of the layer.
@@ -60,7 +60,7 @@ def choice() -> dict[str, str]:
 
 
 def asked() -> str:
-    """What the user asks for, one of `KERNELS`.
+    """The user's choice, one of `KERNELS`.
 
     Raises:
         ConfigError: The environment variable `KERNELS_VARIABLE` has another value.

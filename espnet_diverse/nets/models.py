@@ -107,7 +107,7 @@ class Diverse:
         return loss, stats | force_gatherable(added, loss.device), weight
 
     def measuring_state(self) -> dict:
-        """What a checkpoint holds for training that goes on from it to measure statistics in the same batches."""
+        """State of the statistics, with which a resumed training measures them in the same batches."""
         return {"batches": self._batches, "balance": self.balance.state(self)}  # type: ignore[arg-type]
 
     def load_measuring_state(self, state: Mapping) -> None:
@@ -124,11 +124,11 @@ class Diverse:
         return self._batches % STATISTICS_INTERVAL == 1
 
     def _has_attention_loss(self) -> bool:
-        """Whether the loss of an attention decoder is part of the task's: ESPnet makes its criterion in any case."""
+        """Return whether the loss of an attention decoder is part of the task's; ESPnet always makes its criterion."""
         return getattr(self, "ctc_weight", 0.0) < 1
 
     def _auxiliary_scale(self, args: tuple, kwargs: Mapping) -> float | Tensor:
-        """What auxiliary losses are multiplied by, so that they weigh the same whatever the task's loss is divided by.
+        """The factor by which auxiliary losses weigh the same whatever the task's loss is divided by.
 
         Equation (24) adds them to the negative log likelihood of a whole sentence. Where the task's loss is a mean over
         target tokens, with the end of each sentence where it is one, they are multiplied by sentences / target tokens.
@@ -174,7 +174,7 @@ class DiverseSTModel(Diverse, ESPnetSTModel):
         super().__init__(*args, **options)
 
     def _has_attention_loss(self) -> bool:
-        """Whether an attention decoder translates; one that recognises the source beside it has other tokens."""
+        """Return whether an attention decoder translates; one that recognises the source beside it has other tokens."""
         return self.st_mtlalpha < 1 and not self.st_use_transducer_decoder
 
 

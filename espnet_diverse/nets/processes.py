@@ -1,4 +1,4 @@
-"""What a loss needs to know of the rest of its batch, which other processes have, or which is computed after it."""
+"""Reductions over processes and accumulated batches, which a loss needs for its weight."""
 
 import torch
 from torch import Tensor, distributed

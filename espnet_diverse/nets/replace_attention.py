@@ -86,7 +86,7 @@ def replace_attention(
 
 
 def selects_heads(attention: dict | None) -> bool:
-    """Whether options of an attention, as `replace_attention` takes them, ask for head selection."""
+    """Return whether options of an attention, as `replace_attention` takes them, ask for head selection."""
     selection = (attention or {}).get("selection") or {}
     return not isinstance(selection, dict) or selection.get("strategy", "none") != "none"
 

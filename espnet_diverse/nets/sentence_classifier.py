@@ -15,7 +15,7 @@ from espnet_diverse.attention.self_attentive_pooling import SelfAttentivePooling
 
 
 class Classified(NamedTuple):
-    """What the classifier computes of B sentences.
+    """Output of the classifier for B sentences.
 
     Attributes:
         scores: Scores of the C classes before the softmax, (B, C).

@@ -1,4 +1,4 @@
-"""Whether two models compute the same: their outputs on random input."""
+"""Comparison of two models by their outputs on random input."""
 
 from collections.abc import Mapping, Sequence
 

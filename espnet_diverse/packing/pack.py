@@ -80,7 +80,7 @@ def pack(
 
 
 def _is_ours(path: Path) -> bool:
-    """Whether a file is a packed model that `pack` has written; those of ESPnet lack the version of this package."""
+    """Return whether a file is a packed model written by `pack`; those of ESPnet lack the version of this package."""
     try:
         with zipfile.ZipFile(path) as archive:
             return any(line.startswith(b"espnet_diverse:") for line in archive.read(META).splitlines())

@@ -11,7 +11,7 @@ from espnet_diverse.option_checks import OptionError
 
 
 def reads_features(config: Mapping) -> bool:
-    """Whether a speech model reads features in place of audio: `input_size`, and so no frontend, is configured.
+    """Return whether a speech model reads features in place of audio: `input_size`, and so no frontend, is configured.
 
     Encoders that read samples, such as Whisper's, have an input of size 1.
     """

@@ -64,7 +64,7 @@ class Shapes(NamedTuple):
 
 @dataclass(frozen=True)
 class BatchOptions:
-    """How batches are made: ESPnet's options of the same names.
+    """Options of batches, named as in ESPnet.
 
     Attributes:
         type: One of `TYPES`.

@@ -120,7 +120,7 @@ _STATE = {
 
 
 def is_state(content: Mapping) -> bool:
-    """Whether a file holds the state of a run, and not weights."""
+    """Return whether a file holds the state of a run, and not weights."""
     return any(key in _STATE and not isinstance(content[key], Tensor) for key in content)
 
 
@@ -221,7 +221,7 @@ def _of_group(present: Mapping) -> Check:
 
 
 class _Layouts:
-    """What an optimizer keeps of a parameter, found by a step of one like it with a parameter of few elements.
+    """The state that an optimizer keeps of a parameter, found by a step of a like one with few elements.
 
     Args:
         kind: Class of the optimizer.
@@ -258,7 +258,7 @@ class _Layouts:
 
 
 def _entry(template: object, shape: tuple, parameter: Tensor) -> Check:
-    """What an optimizer keeps of `parameter` in place of what it keeps of a parameter of a shape."""
+    """The state of `parameter` in place of that of a parameter of a shape."""
     if not isinstance(template, Tensor):
         return like(template)
     return tensor(template.dtype, tuple(parameter.shape if template.shape == shape else template.shape))

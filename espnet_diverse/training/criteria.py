@@ -1,4 +1,4 @@
-"""Whether the statistics by which epochs are chosen, or training ends early, are well named, and those of an epoch."""
+"""Checks of `best_model_criterion`, `early_stopping_criterion` and `val_scheduler_criterion`."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -30,7 +30,7 @@ def check_forms(config: Config) -> None:
 
 
 def are_criteria(given: object) -> bool:
-    """Whether `given` is a list of criteria: phase, name and mode of each."""
+    """Return whether `given` is a list of criteria: phase, name and mode of each."""
     return _is_list(given) and all(map(_is_criterion, given))
 
 
@@ -64,7 +64,7 @@ def _is_statistic(given: object) -> bool:
 
 
 def _is_name(given: object) -> bool:
-    """Whether `given` may be the name of a statistic, and with it part of the name of a file."""
+    """Return whether `given` may be the name of a statistic, and with it part of the name of a file."""
     return isinstance(given, str) and re.fullmatch(r"[^/\\\s]{1,100}", given) is not None and given.isprintable()
 
 

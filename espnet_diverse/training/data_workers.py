@@ -71,7 +71,7 @@ class LoaderBatches:
         return getattr(self.iterator, "_workers", [])
 
     def _lost_worker(self, wait: float = 0) -> bool:
-        """Whether a worker was killed, or is within `wait` seconds."""
+        """Return whether a worker was killed, or is within `wait` seconds."""
         end = time.monotonic() + wait
         while not any(worker.exitcode for worker in self._workers):
             if time.monotonic() >= end or not self._workers:

@@ -1,4 +1,4 @@
-"""What can be checked of a training before there is any data: a misspelt key must not be found after hours."""
+"""Checks of a configuration that need no data: a misspelt key must not be found after hours."""
 
 import copy
 from collections.abc import Iterable

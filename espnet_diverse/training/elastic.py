@@ -104,7 +104,7 @@ def _said(folder: Path) -> UserError | None:
 
 
 def _not_met(processes: Processes, folder: Path, error: RendezvousError) -> TrainingError:
-    """What is known where the launches or machines did not find each other, or a stranger wrote to them."""
+    """The error of launches or machines that did not find each other, or that a stranger wrote to."""
     cause = error.__cause__ or error
     said = (str(cause) or type(cause).__name__).splitlines()[0][:_LONGEST]
     if processes.num_nodes == 1:
@@ -117,7 +117,7 @@ def _not_met(processes: Processes, folder: Path, error: RendezvousError) -> Trai
 
 
 def _lost(error: ChildFailedError) -> TrainingError:
-    """What is known of a process that failed otherwise."""
+    """The error of a process that failed otherwise."""
     rank, failure = error.get_first_failure()
     how = f"was killed by signal {-failure.exitcode}" if failure.exitcode < 0 else "failed, see the logs of the run"
     advice = "the same command goes on from the last save"

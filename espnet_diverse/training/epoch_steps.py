@@ -112,7 +112,7 @@ class Steps:
         return f"{what} with {named(self.last)}, of lengths {_lengths(self._update[-1].batch)}"
 
     def why_not_halved(self) -> str:
-        """Why the batch of the last step cannot be halved, and what to do, for a message; "" if it can."""
+        """The reason why the batch of the last step cannot be halved, with advice; "" if it can."""
         if not self.is_halved and len(self.last) > 1:
             return ""
         halved = " although the batch was halved" if self.is_halved else ""

@@ -118,7 +118,7 @@ class _MeasuredAlone(SubReporter):
 
 
 def _is_filler(value: ReportedValue) -> bool:
-    """Whether ESPnet has put a value in the place of one that a step does not have."""
+    """Return whether ESPnet has put a value in the place of one that a step does not have."""
     return isinstance(value, WeightedAverage) and value.weight == 0
 
 

@@ -73,7 +73,7 @@ class _New(logging.Filter):
         self._shown: set[int] = set()
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether the message is new."""
+        """Return whether the message is new."""
         message = hash(record.getMessage())
         is_new = message not in self._shown
         self._shown.add(message)
@@ -257,7 +257,7 @@ def run(task: type[abs_task.AbsTask], config: Config) -> None:
 
 
 def build(task: type[abs_task.AbsTask], config: Config) -> tuple[nn.Module, list[Optimizer], list]:
-    """What ESPnet's training command would train, on the CPU.
+    """The model that ESPnet's training command would train, on the CPU.
 
     Returns:
         The model with initial parameters, its optimizers, and for each of them a scheduler or None.

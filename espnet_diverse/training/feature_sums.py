@@ -53,7 +53,7 @@ class Sums(NamedTuple):
 
 @dataclass(frozen=True)
 class BatchSums:
-    """What a worker does with the rows of a batch; it can be pickled.
+    """Work of a process on the rows of a batch; it can be pickled.
 
     Attributes:
         task: Name of the task.
@@ -85,7 +85,7 @@ class BatchSums:
 
 
 class _Loaded:
-    """What a process needs to read batches and compute features."""
+    """Objects with which a process reads batches and computes features."""
 
     def __init__(self, task: str, config: str):
         self.task = TASKS[task]

@@ -114,7 +114,7 @@ def _halves(batch: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _measuring(model: nn.Module) -> Callable[[], None]:
-    """What sets back when a model measures statistics: several passes count as one, in all processes."""
+    """A function that resets the count of measured batches: several passes count as one, in all processes."""
     if not isinstance(model, Diverse):
         return lambda: None
     state = model.measuring_state()

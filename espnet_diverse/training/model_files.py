@@ -1,4 +1,4 @@
-"""Which files a trained model consists of; none is loaded, and neither PyTorch nor ESPnet is imported."""
+"""Files of a trained model; none is loaded, and neither PyTorch nor ESPnet is imported."""
 
 from collections.abc import Mapping
 from pathlib import Path

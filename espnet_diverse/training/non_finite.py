@@ -78,7 +78,7 @@ class NonFiniteBatches:
         return [utterance for each in rounds for utterance in each if utterance is not None]
 
     def explain(self) -> str:
-        """What was not finite, and what to do about it."""
+        """The values that were not finite, with advice."""
         listed = f"; {self.output_dir / NAME} lists all such batches" if self.output_dir else ""
         stats = self.reporter.stats.items()
         rates = [value[-1].value for name, value in stats if re.fullmatch(r"optim\d+_lr\d+", name)]

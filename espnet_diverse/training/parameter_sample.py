@@ -1,4 +1,4 @@
-"""Whether updates change the parameters of a model, seen by a few entries of each."""
+"""Detection of training that does not change the parameters, by a few entries of each."""
 
 import torch
 from torch import nn
@@ -19,7 +19,7 @@ class ParameterSample:
         self._before = self._take()
 
     def unchanged(self) -> bool:
-        """Whether no entry has changed by more than 1e-12 of the largest one."""
+        """Return whether no entry has changed by more than 1e-12 of the largest one."""
         changes = (self._take() - self._before).abs()
         return not changes.numel() or bool(changes.max() <= _SMALLEST * self._before.abs().max())
 

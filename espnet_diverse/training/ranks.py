@@ -1,4 +1,4 @@
-"""What the processes that train together tell each other, by the process group that ESPnet has made."""
+"""Collective operations of the processes of a training, by the process group that ESPnet has made."""
 
 from io import BytesIO
 

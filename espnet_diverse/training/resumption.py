@@ -1,5 +1,4 @@
-"""What a run that is continued must have in common with what it was: settings, data, vocabularies, statistics, kernels,
-shapes.
+"""Checks that a resumed run has the settings, data, vocabularies, statistics, kernels and shapes of before.
 
 A run keeps digests of its data in data.json. That of a table of audio covers the ids and the sizes of the files, and a
 second one their headers and parts of their content, not their paths, so that a corpus may be moved; that of any other
@@ -48,7 +47,7 @@ _SAMPLE = 4096  # bytes of a header, and of the middle of a file
 
 
 def is_resumed(output_dir: Path) -> bool:
-    """Whether there is a run in `output_dir` that has saved its state.
+    """Return whether there is a run in `output_dir` that has saved its state.
 
     Raises:
         ModelError: There are weights, but no state with which training could go on.
@@ -105,7 +104,7 @@ def check_settings(config: Config, output_dir: Path, allowed: Collection[str] = 
 
 
 def _advice(allowable: Sequence[str] = ()) -> str:
-    """What to do, with the options of `train` and those by which a recipe takes them."""
+    """Advice, with the options of `train` and those by which a recipe takes them."""
     go_on = f", or --allow_changed {' '.join(allowable)} to go on with these" if allowable else ""
     named = "--restart or --allow_changed" if allowable else "--restart"
     return (

@@ -1,4 +1,4 @@
-"""What a run saves and goes on from: after each epoch, as in ESPnet, within an epoch, and when it is asked to stop.
+"""State of a training: saved and restored after each epoch, as in ESPnet, within an epoch, and on a stop.
 
 A checkpoint within an epoch is one of ESPnet with an entry more, `Position`: how many batches are done, their
 statistics, and the states of the random number generators of each process. To go on, the batches that are done are

@@ -198,7 +198,7 @@ def fields(required: Mapping[Any, Check], others: Mapping[Any, Check] | None = N
 
 
 def like(template: object) -> Check:
-    """What the value of an attribute may be at another time, by what it is now: of the same kind, and texts the same.
+    """A check of the value of an attribute by its present value: of the same kind, and texts the same.
 
     Whole numbers do not fall below 0 or 1 if they are not below now; None may become a number.
     """

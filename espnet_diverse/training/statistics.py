@@ -166,7 +166,7 @@ def _size(config: Mapping) -> int | None:
 
 
 def differ(path: Path, copy: Path) -> bool:
-    """Whether statistics differ by more than the order in which they were summed explains.
+    """Return whether statistics differ by more than the order in which they were summed explains.
 
     Raises:
         DataError: As for `read_statistics`.

@@ -14,7 +14,7 @@ has begun is finished. Of several processes, the one that started them ends them
 
 
 class StopRequest:
-    """Whether the process was asked to stop.
+    """A request to stop the process, by a signal.
 
     Args:
         started: Whether another process has started this one, which then hands on its signals and ends it if it takes

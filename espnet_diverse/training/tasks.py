@@ -39,7 +39,7 @@ from espnet_diverse.training.trainer import Trainer
 
 
 class _TaskMixin(FusedOptimizers):
-    """What our tasks have in common; before a task of ESPnet in the bases."""
+    """Methods that our tasks share; before a task of ESPnet in the bases."""
 
     trainer = Trainer
     name: str

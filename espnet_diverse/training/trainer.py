@@ -44,7 +44,7 @@ from espnet_diverse.training.stopping import StopRequest, stop_on_signals
 
 @dataclass
 class Session:
-    """What the trainer needs besides ESPnet's options to save within an epoch.
+    """State with which the trainer saves within an epoch.
 
     Attributes:
         state: The parts of the run that are saved; None saves nothing within an epoch.
@@ -65,12 +65,12 @@ class Session:
     ended: Position | None = None
 
     def asked_to_stop(self) -> bool:
-        """Whether one of the processes was asked to stop; all of them call this at the same place."""
+        """Return whether one of the processes was asked to stop; all of them call this at the same place."""
         self.stop.number = self.ranks.largest(self.stop.number)
         return bool(self.stop.number)
 
     def is_due(self, done: int) -> bool:
-        """Whether a save within the epoch is due after `done` batches."""
+        """Return whether a save within the epoch is due after `done` batches."""
         return bool(self.interval) and done // self.interval > self.saved // self.interval
 
     def save(self, position: Position, stop: bool) -> None:
@@ -275,7 +275,7 @@ def _clear(optimizers: Sequence) -> None:
 
 
 def _updated(reporter: SubReporter) -> bool:
-    """Whether an update was made in the epoch."""
+    """Return whether an update was made in the epoch."""
     return any(np.isfinite(norm.value) for norm in reporter.stats.get("grad_norm", ()))
 
 

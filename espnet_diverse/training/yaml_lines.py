@@ -48,12 +48,12 @@ def parse(text: str, shown: str) -> tuple[object, dict[tuple[str, ...], int]]:
 
 
 def kind(content: object) -> str:
-    """What a file contains that should be a mapping, for messages."""
+    """The kind of value in a file that should be a mapping, for messages."""
     return "empty" if content is None else f"a {type(content).__name__}"
 
 
 def fault(error: Exception, shown: str) -> str:
-    """What is wrong with a YAML text and in which line, as one line; `shown` names the text."""
+    """The fault of a YAML text with its line number, as one line; `shown` names the text."""
     if isinstance(error, RecursionError):
         return f"{shown}: not valid YAML: nested too deeply"
     mark = getattr(error, "problem_mark", None)

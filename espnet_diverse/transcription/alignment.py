@@ -116,6 +116,6 @@ def split_words(tokens: Sequence[str]) -> list[tuple[str, int, int]]:
 
 
 def _is_new_word(word: str, piece: str) -> bool:
-    """Whether a piece begins a new word although no space is before it."""
+    """Return whether a piece begins a new word although no space is before it."""
     joins = not piece[0].isalnum() or not any(map(str.isalnum, word))  # punctuation
     return not joins and bool(CJK_LETTER.search(word) or CJK_LETTER.match(piece))

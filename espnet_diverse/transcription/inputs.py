@@ -54,7 +54,7 @@ class Recording(NamedTuple):
     conditions: Mapping[str, str]
 
     def channels_cancel(self) -> bool:
-        """Whether its file has channels whose mean is nearly silent; False if it cannot be read again."""
+        """Return whether its file has channels whose mean is nearly silent; False if it cannot be read again."""
         with suppress(DataError):
             if self.path != STDIN:
                 with open_file(Path(self.path)) as file:
@@ -179,7 +179,7 @@ def _of_table(table: Path) -> list[Recording]:
 
 
 def _header_faults(columns: Sequence[str]) -> Iterator[str]:
-    """What is wrong with the names of columns: none is the path, or two mean the same."""
+    """Faults of the names of columns: none is the path, or two mean the same."""
     for meaning in ("path", *CONDITIONS):
         names = [name for name in columns if COLUMNS.get(name) == meaning]
         if meaning == "path" and not names:

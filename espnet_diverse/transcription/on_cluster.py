@@ -20,7 +20,7 @@ from espnet_diverse.transcription.segmentation_options import SegmentationOption
 
 
 class Recognizer(Protocol):
-    """What workers have loaded: an `inference.Recognizer`."""
+    """A proxy of the `inference.Recognizer` that workers have loaded."""
 
     search: Predictor
     segmentation: SegmentationOptions
@@ -30,7 +30,7 @@ class Recognizer(Protocol):
 
 
 class Description(NamedTuple):
-    """What a command must know of the search that workers have loaded; see `Predictor`."""
+    """Properties of the search that workers have loaded, for commands; see `Predictor`."""
 
     task: str
     conditions: KnownConditions
@@ -56,7 +56,7 @@ class ClusterRecognizer:
     def transcribe_all(
         self, requests: Sequence[Request], word_timestamps: bool = False
     ) -> Iterator[Transcript | Exception]:
-        """What `Recognizer.transcribe_all` gives, whose options are those that workers have loaded.
+        """Results of `Recognizer.transcribe_all`, with the options that workers have loaded.
 
         `on_progress` of a request is called once, with its result. An exception is a `DataError` with the reason.
         """

@@ -212,7 +212,7 @@ class Transcription:
         return split_speech(audio.blocks(), self.segmentation, self.search.rate)
 
     def _is_long(self, chunk: _Chunk) -> bool:
-        """Whether a chunk is a long recording that was not split."""
+        """Return whether a chunk is a long recording that was not split."""
         return self.whole and chunk.end - chunk.start > self.segmentation.max_seconds
 
     def _complete_conditions(self, recording: _Recording, beginning: Sequence[_Chunk], detect: bool) -> None:
@@ -241,7 +241,7 @@ class Transcription:
         recording.indices = indices_of(known, recording.conditions)
 
     def _has_same_language(self, given: Mapping[str, str]) -> bool:
-        """Whether the text is in the spoken language; a multitask model translates into a target language."""
+        """Return whether the text is in the spoken language; a multitask model translates into a target language."""
         task = self.search.task
         return task in SAME_LANGUAGE_TASKS and not (task in MULTITASK and "tgtlang" in given)
 

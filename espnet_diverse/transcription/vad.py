@@ -96,7 +96,7 @@ class NoDetector:
 
 
 def silero_is_installed() -> bool:
-    """Whether the packages of the extra `vad` are installed."""
+    """Return whether the packages of the extra `vad` are installed."""
     return all(find_spec(name) is not None for name in ("silero_vad", "onnxruntime"))
 
 

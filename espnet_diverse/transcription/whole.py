@@ -24,7 +24,7 @@ _QUADRATIC_SECONDS = 120
 
 
 def stays_whole(search: Predictor, segmentation: SegmentationOptions, word_timestamps: bool) -> bool:
-    """Whether recordings of more than `max_seconds` are not split; arguments are those of `check_whole`."""
+    """Return whether recordings of more than `max_seconds` are not split; arguments are those of `check_whole`."""
     by_windows = search.encoding.reads_windows and segmentation.vad == "auto" and not word_timestamps
     return segmentation.whole or by_windows
 
@@ -56,7 +56,7 @@ def check_whole(search: Predictor, segmentation: SegmentationOptions, word_times
 
 
 def input_of_whole(search: Predictor, audio: Audio, segmentation: SegmentationOptions, options: Options) -> NDArray:
-    """What `Predictor.find_long` takes of a recording of any length: its features (T, F), or its samples (L,).
+    """The input of `Predictor.find_long` for a recording of any length: its features (T, F), or its samples (L,).
 
     Raises:
         DataError: The recording is too long for an encoder whose cost grows with the square of the length.

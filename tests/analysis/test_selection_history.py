@@ -1,4 +1,4 @@
-"""How head selection settled in training, from the checkpoint of a run."""
+"""Head selection over training, from the checkpoint of a run."""
 
 import numpy as np
 import pytest

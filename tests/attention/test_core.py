@@ -1,4 +1,4 @@
-"""What a core is given, and the defaults of the base class."""
+"""The arguments of a core, and the defaults of the base class."""
 
 import pytest
 import torch

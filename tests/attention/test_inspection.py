@@ -1,4 +1,4 @@
-"""What a core tells analysis and training about itself."""
+"""Values that a core gives to analysis and training."""
 
 import dataclasses
 

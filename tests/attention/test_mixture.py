@@ -1,4 +1,4 @@
-"""How centroids start, and how far each step of an optimizer moves them."""
+"""The first centroids, and the distance that each step of an optimizer moves them."""
 
 import copy
 

@@ -1,4 +1,4 @@
-"""What all cores share: projections, relative position, and when weights are kept."""
+"""Parts that all cores share: projections, relative position, and when weights are kept."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""When blocks are computed and when a mask, and the positions of hypotheses side by side."""
+"""The choice between blocks and a mask, and the positions of hypotheses side by side."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""What a core declares, and its limit of length."""
+"""Declarations of a core, and its limit of length."""
 
 import dataclasses
 

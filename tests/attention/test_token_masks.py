@@ -1,4 +1,4 @@
-"""Which positions are tokens."""
+"""Masks of tokens."""
 
 import torch
 

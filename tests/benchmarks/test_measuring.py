@@ -1,4 +1,4 @@
-"""What the benchmarks measure with: memory to the byte, and contestants that do not fit into memory."""
+"""Measurements of the benchmarks: memory to the byte, and contestants that do not fit into memory."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a plan checks before its first stage, so that a mistake that is known by then does not surface after hours."""
+"""Checks of a plan before its first stage, so that a known mistake does not surface after hours."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""What a worker checks before it loads, and that it loads once."""
+"""Checks of a worker before it loads, and that it loads once."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""What all synthetic corpora share: sentences, speakers, and the module of each."""
+"""Parts that all synthetic corpora share: sentences, speakers, and the module of each."""
 
 import numpy as np
 import pytest

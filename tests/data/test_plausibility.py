@@ -1,4 +1,4 @@
-"""What is implausible about samples, lengths and texts; `test_validate.py` has it in data directories."""
+"""Implausible samples, lengths and texts; `test_validate.py` has them in data directories."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""When the hypotheses of an utterance are decided: by hand, and by ESPnet's rule."""
+"""The step at which the hypotheses of an utterance are decided: by hand, and by ESPnet's rule."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Which search a model and options give; what each finds is tested with it."""
+"""The search that a model and options give; results are tested with each search."""
 
 import pytest
 

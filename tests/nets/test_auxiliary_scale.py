@@ -1,4 +1,4 @@
-"""What auxiliary losses are multiplied by, for each task and each loss that it may have."""
+"""The factor of auxiliary losses, for each task and each loss that it may have."""
 
 import pytest
 import torch

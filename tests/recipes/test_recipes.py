@@ -1,4 +1,4 @@
-"""What run.sh makes of its options: stages, names, data, tokens, training, decoding and scoring."""
+"""Options of run.sh: stages, names, data, tokens, training, decoding and scoring."""
 
 import re
 import shlex

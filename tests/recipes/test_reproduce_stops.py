@@ -1,5 +1,8 @@
-"""How a walk through the table of runs ends early: at its time, by a signal, or killed. The recipe is a shell that
-starts a program, as those of egs do; the shell ends at once on SIGTERM, and the program saves first."""
+"""Early ends of a walk through the table of runs: at its time, by a signal, or killed.
+
+The recipe is a shell that starts a program, as those of egs do; the shell ends at once on SIGTERM, and the program
+saves first.
+"""
 
 import importlib
 import json

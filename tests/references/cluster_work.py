@@ -1,4 +1,4 @@
-"""What workers of the tests load and do, in a module that they can import."""
+"""Functions that workers of the tests load and run, in a module that they can import."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""What `prepare` writes of a set, with all rows in dicts: slow, plain, and what the tables are compared with."""
+"""The tables that `prepare` writes of a set, with all rows in dicts: slow and plain."""
 
 from itertools import chain
 from pathlib import Path

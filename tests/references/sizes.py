@@ -1,4 +1,4 @@
-"""How the cost of a computation grows with the length of its input: counted, not timed."""
+"""Growth of the cost of a computation with the length of its input: counted, not timed."""
 
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel

@@ -1,4 +1,4 @@
-"""What the tiny model of tests/conftest.py was trained on, in any length."""
+"""Utterances like those that the tiny model of tests/conftest.py was trained on, in any length."""
 
 import numpy as np
 

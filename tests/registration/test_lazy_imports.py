@@ -1,4 +1,4 @@
-"""What `fast_start` defers is not executed at once, and available when it is used."""
+"""Modules that `fast_start` defers: not executed at once, and available when they are used."""
 
 import subprocess
 import sys

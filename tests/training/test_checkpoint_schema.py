@@ -1,4 +1,4 @@
-"""What a checkpoint may hold: each value that is not allowed is refused with its place, before any of it is used."""
+"""Values that a checkpoint may hold: others are refused with their place, before any of them is used."""
 
 import copy
 from collections import OrderedDict

@@ -1,4 +1,4 @@
-"""What is found in a configuration before there is any data."""
+"""Faults that are found in a configuration before there is any data."""
 
 import pytest
 

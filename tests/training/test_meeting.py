@@ -1,4 +1,4 @@
-"""Where processes that train together meet: who can reach it, and what becomes of what a stranger writes there."""
+"""The meeting of processes that train together: who can reach it, and the fate of a stranger's messages."""
 
 import base64
 import json

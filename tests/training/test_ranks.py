@@ -1,4 +1,4 @@
-"""What processes tell each other, in two forks of this process that meet by a file."""
+"""Collective operations, in two forks of this process that meet by a file."""
 
 import multiprocessing
 

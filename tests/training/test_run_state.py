@@ -1,4 +1,4 @@
-"""What a checkpoint within an epoch holds comes back as it was."""
+"""A checkpoint within an epoch restores what it was made of."""
 
 import random
 from dataclasses import replace

@@ -85,7 +85,7 @@ def _complete(url: str, partial: Path, target: Path, md5: str | None, sha256: st
 
 
 def _wrong(path: Path, name: str, md5: str | None, sha256: str | None) -> str:
-    """What is wrong with a file of that name, or ""."""
+    """The fault of a file of that name, or ""."""
     return _wrong_checksum(path, md5, sha256) or _wrong_content(path, name)
 
 
@@ -170,7 +170,7 @@ def _wrong_checksum(path: Path, md5: str | None, sha256: str | None) -> str:
 
 
 def _wrong_content(path: Path, name: str) -> str:
-    """Why a file cannot be what its name says, by its first bytes; "" where it can."""
+    """The reason why a file cannot be of the kind in its name, by its first bytes; "" if it can."""
     with path.open("rb") as file:
         head = file.read(512)
     if not head:

@@ -28,7 +28,7 @@ _GUARD = {"ffmpeg": ("-nostdin", "-protocol_whitelist", "file,pipe")}  # no term
 
 @dataclass(frozen=True)
 class Program:
-    """What a program may be given.
+    """Options that a program may be given.
 
     Attributes:
         flags: Options without a value.
@@ -187,12 +187,12 @@ def _arguments(name: str, program: Program, command: Sequence[str]) -> tuple[lis
 
 
 def _allows(name: str, option: str, value: str) -> bool:
-    """Whether an option may have a value."""
+    """Return whether an option may have a value."""
     return bool(_VALUE.fullmatch(value)) and ((name, option) != ("ffmpeg", "-f") or value in _FORMATS)
 
 
 def _are_effects(words: list[str]) -> bool:
-    """Whether words are effects of sox and their numbers."""
+    """Return whether words are effects of sox and their numbers."""
     return words[0] in _EFFECTS and all(word in _EFFECTS or _NUMBER.fullmatch(word) for word in words)
 
 

@@ -151,7 +151,7 @@ class RowReader:
         return name if name in self.selection.wanted(SPLITS) else None
 
     def _missing(self, row: Row, cells: dict[str, str], audio: Path) -> str:
-        """What the row lacks, or ""; also adds a fault unless such rows are dropped."""
+        """The column that the row lacks, or ""; also adds a fault unless such rows are dropped."""
         needed = ("audio", "text", "translation") if self.selection.task == "st" else ("audio", "text")
         lacking = {column: "is empty" for column in needed if not cells[column]}
         if "audio" not in lacking and not is_file(audio):

@@ -11,7 +11,7 @@ from espnet_diverse.scope import current
 
 
 class Source(NamedTuple):
-    """What the encoder returns for B sentences.
+    """Output of the encoder for B sentences.
 
     Attributes:
         output: Encoder output (B, S, M).

@@ -1,4 +1,4 @@
-"""What all memories have in common: a state that goes from segment to segment, and gives attention further keys.
+"""Base class of memories: a state that goes from segment to segment, and gives attention further keys.
 
 The sequence is cut into segments of L frames. With S_t the input of a layer in segment t and M_t the memory after it,
 

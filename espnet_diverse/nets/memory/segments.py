@@ -20,7 +20,7 @@ Carried = Mapping[Memory, State]
 
 
 class MemoryStream(Stream):
-    """What goes through ESPnet's layers in the place of the mask of a net with memory.
+    """A substitute for the mask in ESPnet's layers, in a net with memory.
 
     Args:
         mask: True = may attend, (B, 1, T) or causal (B, T, T).
