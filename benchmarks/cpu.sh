@@ -16,7 +16,7 @@
 #     head_selection, repulsion, classification, length     the benchmarks of these names
 #     growth                      growth.py with 1,000 and 10,000 utterances; it has no ratios to compare
 #
-# streaming.py and hotwords.py need a trained model, scale_estimate.py measures nothing.
+# streaming.py and hotwords.py need a trained model.
 
 source "$(dirname "$0")/pieces.sh"
 

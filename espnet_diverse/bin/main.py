@@ -2,7 +2,7 @@
 
 import argparse
 import atexit
-import importlib.util
+import importlib
 import io
 import logging
 import os
@@ -15,7 +15,7 @@ from typing import NoReturn
 from espnet_diverse import __version__
 from espnet_diverse.allocator import keep_freed_memory
 from espnet_diverse.bin.kernels_option import take_kernels
-from espnet_diverse.bin.options import notice, settle_model
+from espnet_diverse.bin.options import settle_model
 from espnet_diverse.errors import InterruptedRunError, UserError
 from espnet_diverse.option_checks import hint, nearest
 from espnet_diverse.registration import fast_start
@@ -117,7 +117,6 @@ def run_command(name: str, arguments: list[str]) -> int:
     module, parser = command_parser(name)
     args = parser.parse_intermixed_args(arguments)
     logging.basicConfig(format=f"espnet-diverse {name}: %(message)s")  # where the calling program has no handler
-    _tell_of_missing_bytecode()
     try:
         settle_model(args)
         take_kernels(args)
@@ -182,18 +181,6 @@ def _check_outputs(outputs: list[Path], inputs: list[Path]) -> None:
     from espnet_diverse.data.targets import check_outputs
 
     check_outputs(outputs, inputs)
-
-
-def _tell_of_missing_bytecode() -> None:
-    """Print one line if Python will compile large packages anew, and cannot keep the result."""
-    if not sys.dont_write_bytecode:
-        return
-    origins = {name: importlib.util.find_spec(name).origin for name in ("torch", "espnet2")}
-    if any(not Path(importlib.util.cache_from_source(origin)).exists() for origin in origins.values()):
-        notice(
-            f"PYTHONDONTWRITEBYTECODE is set, and {' and '.join(origins)} have no compiled files: each command "
-            "compiles them anew, which can take a minute; unset it once"
-        )
 
 
 def _explain(name: str, error: BaseException) -> tuple[str, int]:

@@ -1,6 +1,5 @@
 """The command line as a whole: help, errors in one line, exit codes."""
 
-import importlib.util
 import os
 import re
 import subprocess
@@ -9,7 +8,6 @@ import sys
 import pytest
 
 from espnet_diverse.bin.main import COMMANDS, command_parser, main, run_command
-from espnet_diverse.bin.options import notice
 from espnet_diverse.errors import DataError, InterruptedRunError
 
 COPY = ["--source", "a", "--target", "b"]
@@ -111,19 +109,6 @@ def test_errors_of_the_program_keep_their_traceback(fake):
 def test_the_exit_code_is_that_of_the_command(fake):
     fake.code = 2
     assert main(["fake", *COPY]) == 2
-
-
-def test_python_that_keeps_no_bytecode_is_spoken_of_once(fake, capsys, monkeypatch):
-    fake.action = lambda: 0
-    notice.cache_clear()
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    monkeypatch.setattr(importlib.util, "cache_from_source", lambda path: path + ".missing")
-    assert [main(["fake", *COPY]) for _ in range(2)] == [0, 0]
-    said = capsys.readouterr().err
-    assert said.count("PYTHONDONTWRITEBYTECODE is set, and torch and espnet2 have no compiled files") == 1
-    notice.cache_clear()
-    monkeypatch.setattr(importlib.util, "cache_from_source", lambda path: path)
-    assert main(["fake", *COPY]) == 0 and capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize(
