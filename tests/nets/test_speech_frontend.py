@@ -295,3 +295,9 @@ def test_a_recording_that_is_too_short_costs_no_other(frozen, tmp_path):
     assert main(["decode", str(run.model_dir), "--data_dir", str(data), "--output_dir", str(tmp_path / "out")]) == 2
     failures = json.loads((tmp_path / "out" / "failures.json").read_text())
     assert len(failures) == 1 and "120 samples are too short; the frontend needs" in next(iter(failures.values()))
+
+
+def test_it_is_not_exported(frozen, tmp_path, capfd):
+    run, _ = frozen
+    assert main(["export", "onnx", str(run.model_dir), "--output", str(tmp_path / "m.onnx")]) == 1
+    assert "a model with HuggingFaceFrontend cannot be exported" in capfd.readouterr().err
