@@ -114,6 +114,7 @@ setup(
         # One machine, batch systems and ssh; cryptography makes the keys of a run.
         "cluster": ["asyncssh>=2.14", "cryptography>=43", "dask-jobqueue>=0.9", "dask[distributed]>=2025.1"],
         "espnet3": ["dask-jobqueue>=0.9", "dask[distributed]>=2025.1", "lightning>=2.5"],  # what its training imports
+        "ssl": ["huggingface_hub>=1.0", "transformers>=5.0"],
         "wandb": ["wandb>=0.17"],
         "media": ["imageio-ffmpeg>=0.5"],
         "vad": ["onnxruntime>=1.20", "silero-vad>=6.2.3"],

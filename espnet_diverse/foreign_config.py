@@ -11,6 +11,7 @@ from pathlib import Path
 
 from espnet_diverse.errors import ModelError
 from espnet_diverse.foreign_yaml import shortened
+from espnet_diverse.hub import PREFIX, is_name
 
 TRUST = "ESPNET_DIVERSE_TRUST_RUNS"
 _NETS = {
@@ -25,7 +26,7 @@ _DECODERS = {
 }
 _TOKENS = {"char", "bpe", "word", "phn"}
 _ALLOWED = {
-    "frontend": {"default", "sliding_window", "wav2vec_cnn", "embed", "patch", "bert"},
+    "frontend": {"default", "sliding_window", "wav2vec_cnn", "embed", "patch", "bert", "huggingface", "fused"},
     "specaug": {"specaug"},
     "normalize": {"global_mvn", "utterance_mvn"},
     "preencoder": {"sinc", "linear"},
@@ -45,7 +46,8 @@ _ALLOWED = {
     "g2p": {"pypinyin_g2p", "pypinyin_g2p_phone", "pypinyin_g2p_phone_without_prosody", "korean_jaso"},
 }
 """Allowed values by key; null is always allowed."""
-
+FUSED = ("default", "huggingface")
+"""Frontends that a fused one may have."""
 
 OF_THE_MACHINE = {
     "output_dir": None,
@@ -105,6 +107,7 @@ def check_config(config: Mapping, source: Path, packed: bool = True) -> None:
             raise ModelError(f"{source}: {what}; it must be the list of tokens itself, each of them text")
     if packed or os.environ.get(TRUST) != "1":
         _check_parts(config, source, packed)
+        _check_frontends(config, source, packed)
     for part in _PARTS:
         for option, value in _numbers(config.get(part), part):
             least, most = _NUMBERS.get(option.rpartition(".")[2], (-_MOST, _MOST))
@@ -145,6 +148,29 @@ def _check_parts(config: Mapping, source: Path, packed: bool) -> None:
                 why = "in a run, because it may download code or load files that config.yaml names"
                 todo += f"; set {TRUST}=1 if you have trained this run yourself"
             raise ModelError(f"{source}: {what} {why}; {todo}")
+
+
+def _check_frontends(config: Mapping, source: Path, packed: bool) -> None:
+    """Check the frontends of a fused one, and what pretrained encoders name."""
+    kind, options = str(config.get("frontend")).lower(), config.get("frontend_conf") or {}
+    parts = [{**options, "frontend_type": kind}]
+    if kind == "fused":
+        parts = options.get("frontends")
+        if not (isinstance(parts, list) and parts and all(isinstance(part, dict) for part in parts)):
+            what = f"frontends in frontend_conf of config.yaml is {shortened(parts)}"
+            raise ModelError(f"{source}: {what}; it must be a list of frontends, each a mapping of options")
+        for part in parts:
+            if (found := part.get("frontend_type")) not in FUSED:
+                what = f"frontend_type {shortened(repr(found))} of a fused frontend is not allowed"
+                raise ModelError(f"{source}: {what}; allowed: {' '.join(FUSED)}")
+    for part in parts:
+        model = part.get("model") if part["frontend_type"] == "huggingface" else None
+        named = isinstance(model, str) and (not packed or is_name(model.removeprefix(PREFIX)))
+        if model is not None and not named:
+            where = "owner/name of the Hugging Face Hub" + ("" if packed else ", or a folder")
+            raise ModelError(
+                f"{source}: model {shortened(repr(model))} of a frontend is not allowed; it must be {where}"
+            )
 
 
 def _numbers(value: object, name: str) -> Iterator[tuple[str, float]]:

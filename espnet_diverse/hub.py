@@ -18,6 +18,11 @@ _UNUSED = ["*.png", "*.pdf", "*.svg", "*.wav", "*.log", "*/att_ws/*", "*/images/
 _ENCODER = ["config.json", "tokenizer.json", "model*.safetensors", "model.safetensors.index.json"]
 
 
+def is_name(text: str) -> bool:
+    """Whether a text has the form owner/name."""
+    return _NAME.fullmatch(text) is not None
+
+
 def name_of(model: str | Path) -> str | None:
     """The name of a repository, owner/name, where `model` is hf:owner/name; None where it is a path.
 
@@ -27,26 +32,49 @@ def name_of(model: str | Path) -> str | None:
     name = str(model).removeprefix(PREFIX)
     if name == str(model):
         return None
-    if not _NAME.fullmatch(name):
+    if not is_name(name):
         raise ModelError(f"{model}: {name!r} is not the name of a repository; give {OR_NAME}")
     return name
 
 
-def encoder_folder(model: str | Path) -> Path:
+def encoder_folder(model: str | Path, only: Sequence[str] = _ENCODER, cache: str | None = None) -> Path:
     """Folder of a pretrained encoder: `model` itself, or where the files of hf:owner/name are.
+
+    Args:
+        model: The folder, or hf:owner/name.
+        only: Patterns of the files that are fetched.
+        cache: Folder of the cache; by default that of the Hugging Face Hub.
 
     Raises:
         ConfigError: There is no such folder.
         ModelError: As `fetched`.
     """
     if name := name_of(model):
-        return fetched(name, _ENCODER)
+        return fetched(name, only, cache)
     if not Path(model).is_dir():
         raise ConfigError(f"{model}: no such folder; give that of a pretrained encoder, or {OR_NAME}")
     return Path(model)
 
 
-def fetched(name: str, only: Sequence[str] | None = None) -> Path:
+def cached(name: str, only: Sequence[str] | None = None, cache: str | None = None) -> Path | None:
+    """Folder of the files of a repository that are in the cache; None where there are none. No network is asked.
+
+    Args:
+        name: Name of the repository, owner/name.
+        only: As for `fetched`.
+        cache: As for `fetched`.
+    """
+    if not is_name(name):
+        return None
+    try:
+        from huggingface_hub import snapshot_download
+
+        return Path(snapshot_download(name, allow_patterns=only, cache_dir=cache, local_files_only=True))
+    except (ImportError, OSError, ValueError):  # of which those of huggingface_hub are subclasses
+        return None
+
+
+def fetched(name: str, only: Sequence[str] | None = None, cache: str | None = None) -> Path:
     """Folder of the files of a repository, in the cache of the Hugging Face Hub; the name of the folder is its version.
 
     With the network files are fetched that are not in the cache; without it those in the cache are used.
@@ -54,6 +82,7 @@ def fetched(name: str, only: Sequence[str] | None = None) -> Path:
     Args:
         name: Name of the repository, owner/name.
         only: Patterns of the files that are fetched; by default all but pictures, sound and logs.
+        cache: Folder of the cache; by default that of the Hugging Face Hub.
 
     Raises:
         ModelError: huggingface_hub is not installed, or the files cannot be fetched and are not in the cache.
@@ -64,7 +93,7 @@ def fetched(name: str, only: Sequence[str] | None = None) -> Path:
         todo = "install the extra hub: pip install 'espnet_diverse[hub]'"
         raise ModelError(f"{PREFIX}{name}: to fetch it from the Hugging Face Hub, {todo}") from error
     try:
-        return Path(snapshot_download(name, allow_patterns=only, ignore_patterns=_UNUSED))
+        return Path(snapshot_download(name, allow_patterns=only, ignore_patterns=_UNUSED, cache_dir=cache))
     except Exception as error:  # of many kinds: the network, the name, a permission, the disk
         reason = str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__
         what = f"{PREFIX}{name}: cannot be fetched from the Hugging Face Hub ({reason})"

@@ -12,6 +12,29 @@ from espnet_diverse.training.config import merge
 MODEL = Path("model.zip")
 
 
+def fused(*parts):
+    """A configuration with a fused frontend of `parts`."""
+    return {"frontend": "fused", "frontend_conf": {"frontends": list(parts)}}
+
+
+def huggingface(**options):
+    """A configuration with the frontend of pretrained encoders."""
+    return {"frontend": "huggingface", "frontend_conf": options}
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_pretrained_encoders_and_fused_frontends_are_allowed(packed):
+    parts = [{"frontend_type": "default", "n_fft": 128}, {"frontend_type": "huggingface", "model": "owner/name"}]
+    for config in (fused(*parts), huggingface(model=None), huggingface(model="hf:owner/name", layer=0)):
+        check_config(config, MODEL, packed)
+
+
+def test_the_run_of_a_user_may_name_a_folder():
+    check_config(huggingface(model="/downloads/encoder"), Path("config.yaml"), packed=False)
+    with pytest.raises(ModelError, match="model 3 of a frontend is not allowed; it must be owner/name .* or a folder"):
+        check_config(huggingface(model=3), Path("config.yaml"), packed=False)
+
+
 @pytest.mark.parametrize(
     ("key", "nets"),
     [("encoder", ENCODERS), ("decoder", DECODERS), ("lm", LANGUAGE_MODELS)],
@@ -35,7 +58,28 @@ def test_nothing_and_either_case_are_allowed():
 @pytest.mark.parametrize(
     ("config", "said"),
     [
-        ({"frontend": "s3prl"}, "frontend 's3prl' is not allowed .*; allowed: bert default embed patch"),
+        ({"frontend": "whisper"}, "frontend 'whisper' is not allowed"),
+        ({"frontend": "fused"}, "frontends in frontend_conf of config.yaml is None; it must be a list of frontends"),
+        (fused("x"), r"frontends in frontend_conf of config.yaml is \['x'\]; it must be a list"),
+        (fused({"frontend_type": "s3prl"}), "frontend_type 's3prl' of a fused frontend is not allowed; allowed: def"),
+        (fused({"n_mels": 80}), "frontend_type None of a fused frontend is not allowed"),
+        (fused({"frontend_type": ["default"]}), r"frontend_type \['default'\] of a fused frontend is not allowed"),
+        (
+            fused({"frontend_type": "default", "n_fft": 2**40}),
+            "frontend_conf.frontends.n_fft of config.yaml is 109951",
+        ),
+        (
+            fused({"frontend_type": "huggingface", "model": "/x"}),
+            "model '/x' of a frontend is not allowed; it must be",
+        ),
+        (huggingface(model="/etc"), "model '/etc' of a frontend is not allowed; it must be owner/name of the Hugging"),
+        (huggingface(model="../x/y"), "model '../x/y' of a frontend is not allowed"),
+        (huggingface(model=["x"]), r"model \['x'\] of a frontend is not allowed"),
+        (huggingface(architecture={"hidden_size": 10**9}), "frontend_conf.architecture.hidden_size of .* 1000000000"),
+        (
+            {"frontend": "s3prl"},
+            "frontend 's3prl' is not allowed .*; allowed: bert default embed fused huggingface",
+        ),
         ({"decoder": "hugging_face_transformers"}, "decoder 'hugging_face_.* may download and run code"),
         ({"extra_asr_decoder": "whisper"}, "extra_asr_decoder 'whisper' is not allowed"),
         ({"token_type": "whisper_en"}, "token_type 'whisper_en' is not allowed"),

@@ -23,6 +23,7 @@ from espnet_diverse.decoding.long_audio import features_in_parts, is_long
 from espnet_diverse.decoding.quiet import quiet
 from espnet_diverse.errors import NoBatchedSearchError
 from espnet_diverse.functional.masks import lengths_to_mask
+from espnet_diverse.nets.speech_frontend import least_samples
 from espnet_diverse.scope import scope
 from espnet_diverse.upstream.layers import (
     Conv2dSubsamplingWOPosEnc,
@@ -80,10 +81,7 @@ class Encoding:
         Raises:
             TooShortUttError: There are too few samples for the frontend, or too few frames for the encoder.
         """
-        transform = getattr(getattr(self.model, "frontend", None), "stft", None)
-        least = 0 if transform is None else transform.n_fft
-        if least and transform.center:
-            least = least // 2 + 1  # which the padding by reflection needs
+        least = least_samples(getattr(self.model, "frontend", None))
         if (count := len(data)) < least:
             raise TooShortUttError(f"{count} samples are too short; the frontend needs {least}", count, least)
         if is_long(self.model, data):

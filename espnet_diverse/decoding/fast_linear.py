@@ -63,13 +63,16 @@ def joined(linears: Sequence[nn.Linear]) -> nn.Linear:
 def replace_linear(model: nn.Module, make: Callable[[nn.Linear], nn.Module]) -> None:
     """Replace the linear layers of a model, in place.
 
-    The projections of attention with head selection are not replaced, because it multiplies with some of their rows.
+    The projections of attention with head selection are not replaced, because it multiplies with some of their rows,
+    nor are those of WavLM in transformers, which gives their weights to a function.
 
     Args:
         model: The model; its parameters do not change any more.
         make: Makes the replacement of a linear layer.
     """
     for parent in list(model.modules()):
+        if type(parent).__name__ == "WavLMAttention":
+            continue
         selective = isinstance(parent, MultiHeadAttention) and parent.selection is not None
         for name, child in list(parent.named_children()):
             if type(child) is nn.Linear and not (selective and name != "linear_out"):

@@ -22,7 +22,8 @@ def frame_times(model: nn.Module, rate: int, todo: str = "turn word_timestamps o
     """Times of the frames of a model's encoder, from the hop of its frontend and the strides of its subsampling.
 
     Args:
-        model: A model of speech recognition or translation; its frontend centres frame t on sample t * hop.
+        model: A model of speech recognition or translation; its frontend centres frame t on sample t * hop,
+            or its `first_sample` after that.
         rate: Sampling rate of its audio in Hz.
         todo: What helps where there are none, for messages.
 
@@ -39,4 +40,5 @@ def frame_times(model: nn.Module, rate: int, todo: str = "turn word_timestamps o
         if isinstance(module, nn.Conv1d | nn.Conv2d):
             first += ((module.kernel_size[0] - 1) / 2 - module.padding[0]) * step
             step *= module.stride[0]
-    return FrameTimes(first * hop / rate, step * hop / rate)
+    start = getattr(model.frontend, "first_sample", 0)
+    return FrameTimes((start + first * hop) / rate, step * hop / rate)

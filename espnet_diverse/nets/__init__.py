@@ -1,7 +1,7 @@
 """Nets that ESPnet instantiates by name.
 
-They are its encoders, decoder and language model with our attention, and a frontend that embeds text with a pretrained
-encoder.
+They are its encoders, decoder and language model with our attention, and frontends with pretrained encoders of text and
+speech.
 """
 
 from espnet_diverse.nets.bert import BertFrontend
@@ -14,7 +14,9 @@ from espnet_diverse.nets.encoder import (
     DiverseTransformerEncoder,
 )
 from espnet_diverse.nets.flow import FlowDecoder
+from espnet_diverse.nets.fused_frontend import FusedFrontends
 from espnet_diverse.nets.language_model import DiverseTransformerLM
+from espnet_diverse.nets.speech_frontend import HuggingFaceFrontend
 
 ENCODERS = {
     "diverse_transformer": DiverseTransformerEncoder,
@@ -26,4 +28,5 @@ PROMPTED_ENCODERS = {"diverse_e_branchformer_ctc": DiverseEBranchformerCTCEncode
 DECODERS = {"diverse_transformer": DiverseTransformerDecoder}
 TRANSLATION_DECODERS = {"flow": FlowDecoder}
 LANGUAGE_MODELS = {"diverse_transformer": DiverseTransformerLM}
+SPEECH_FRONTENDS = {"huggingface": HuggingFaceFrontend, "fused": FusedFrontends}  # names of ESPnet's own
 TEXT_FRONTENDS = {"bert": BertFrontend}

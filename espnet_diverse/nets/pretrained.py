@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.nn.utils.rnn import pad_sequence
 
-from espnet_diverse.errors import ConfigError
+from espnet_diverse.errors import ConfigError, UserError
 from espnet_diverse.functional.masks import lengths_to_mask
 from espnet_diverse.hub import encoder_folder
 from espnet_diverse.nets.pretrained_config import OPTIONS, checked
@@ -35,12 +35,7 @@ def read_config(model: str | Path) -> dict:
         ModelError: The files of hf:owner/name cannot be fetched.
     """
     file = encoder_folder(model) / "config.json"
-    try:
-        config = json.loads(file.read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
-        raise ConfigError(f"{file}: cannot be read ({_one_line(error)}); {_NEEDED}") from error
-    if not isinstance(config, dict):
-        raise ConfigError(f"{file}: is not the configuration of a model; {_NEEDED}")
+    config = read_json(file)
     return checked({name: value for name, value in config.items() if name in ("model_type", *OPTIONS)}, file)
 
 
@@ -54,7 +49,7 @@ def build(config: dict) -> Any:
         ConfigError: The architecture has a type, option or value that is not allowed.
     """
     config = checked(config, "bert_config")
-    with _reading(config["model_type"]) as transformers:
+    with reading(config["model_type"]) as transformers:
         known = transformers.AutoConfig.for_model(**config)
         return _without_heads(transformers.AutoModel.from_config(known, trust_remote_code=False))
 
@@ -72,7 +67,7 @@ def load(model: str | Path) -> Any:
     folder = encoder_folder(model)
     config = read_config(folder)
     options = {"local_files_only": True, "trust_remote_code": False, "use_safetensors": True}
-    with _reading(model) as transformers:
+    with reading(model) as transformers:
         transformers.utils.logging.disable_progress_bar()
         known = transformers.AutoConfig.for_model(**config)
         encoder, found = transformers.AutoModel.from_pretrained(
@@ -139,22 +134,48 @@ class Embedder:
         return found
 
 
+def read_json(file: Path, needed: str = _NEEDED) -> dict:
+    """Read a configuration of transformers as plain data.
+
+    Args:
+        file: The file.
+        needed: What a folder must have, for messages.
+
+    Raises:
+        ConfigError: The file cannot be read, or is no mapping.
+    """
+    try:
+        config = json.loads(file.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise ConfigError(f"{file}: cannot be read ({_one_line(error)}); {needed}") from error
+    if not isinstance(config, dict):
+        raise ConfigError(f"{file}: is not the configuration of a model; {needed}")
+    return config
+
+
 @contextmanager
-def _reading(model: str | Path | None) -> Iterator[ModuleType]:
-    """Import transformers, and turn its errors into a `ConfigError` of one line."""
+def reading(model: str | Path | None, extra: str = "bert", needed: str = _NEEDED) -> Iterator[ModuleType]:
+    """Import transformers, and turn its errors into a `ConfigError` of one line.
+
+    Args:
+        model: What is read, for messages.
+        extra: Extra of this package that has transformers, for messages.
+        needed: What a folder must have, for messages.
+    """
     try:
         import transformers
+        from huggingface_hub.errors import StrictDataclassError
         from safetensors import SafetensorError
     except ImportError as error:
         raise ConfigError(
-            "a pretrained encoder needs the package transformers; install espnet_diverse[bert]"
+            f"a pretrained encoder needs the package transformers; install espnet_diverse[{extra}]"
         ) from error
     try:
         yield transformers
-    except (KeyError, OSError, RuntimeError, SafetensorError, ValueError) as error:
-        if isinstance(error, ConfigError):
+    except (KeyError, OSError, RuntimeError, SafetensorError, StrictDataclassError, ValueError) as error:
+        if isinstance(error, UserError):
             raise
-        raise ConfigError(f"{model}: cannot be read as a pretrained encoder ({_one_line(error)}); {_NEEDED}") from error
+        raise ConfigError(f"{model}: cannot be read as a pretrained encoder ({_one_line(error)}); {needed}") from error
 
 
 def _one_line(error: Exception) -> str:

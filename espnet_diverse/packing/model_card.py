@@ -16,6 +16,7 @@ from espnet_diverse.errors import DataError
 from espnet_diverse.scoring.score_file import read_metrics, rows_of
 from espnet_diverse.training.audio_rate import audio_rate
 from espnet_diverse.training.condition_names import names_of_conditions
+from espnet_diverse.training.frontends import pretrained_encoders
 
 _WHAT = {
     "asr": ("Speech recognition", "automatic-speech-recognition"),
@@ -128,6 +129,8 @@ def _languages(config: Mapping) -> list[str]:
 def _model(config: Mapping, model: nn.Module) -> dict[str, str]:
     """Rows of the table about the model."""
     rows = {"parameters": f"{sum(parameter.numel() for parameter in model.parameters()) / 1e6:.2f} M"}
+    if encoders := list(pretrained_encoders(config)):
+        rows["pretrained encoder"] = "; ".join(_pretrained(*each) for each in encoders)
     for net in ("encoder", "decoder", "lm", "classifier"):
         if config.get(net):
             rows[net] = ", ".join([str(config[net]), *_size(config.get(f"{net}_conf") or {})])
@@ -140,6 +143,14 @@ def _model(config: Mapping, model: nn.Module) -> dict[str, str]:
     return rows | {
         f"{CONDITIONS[condition].label}s": " ".join(names) for condition, names in names_of_conditions(config).items()
     }
+
+
+def _pretrained(architecture: Mapping, frozen: bool) -> str:
+    """Name, type and licence of a pretrained encoder, whose weights the model has."""
+    kept = "as it was published" if frozen else "trained further"
+    license = architecture.get("license")
+    said = f"licence {license}" if license else "its licence is not known"
+    return f"{architecture.get('name')}, {architecture['encoder']['model_type']}, {kept}, {said}"
 
 
 def _size(options: Mapping) -> Iterator[str]:

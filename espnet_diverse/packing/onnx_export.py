@@ -31,6 +31,8 @@ from espnet_diverse.attention import MultiHeadAttention
 from espnet_diverse.conditions import CONDITIONS
 from espnet_diverse.decoding.condition_ids import known_conditions
 from espnet_diverse.errors import ConfigError, ModelError
+from espnet_diverse.nets.fused_frontend import FusedFrontends
+from espnet_diverse.nets.speech_frontend import HuggingFaceFrontend
 from espnet_diverse.onnx_runtime import import_onnxruntime
 from espnet_diverse.scope import scope
 
@@ -70,6 +72,9 @@ class EncoderCTC(nn.Module):
         if not isinstance(model.encoder, _ENCODERS):
             name = type(model.encoder).__name__
             raise ModelError(f"{name} cannot be exported; transformer, conformer and e_branchformer encoders can")
+        if isinstance(model.frontend, HuggingFaceFrontend | FusedFrontends):
+            name = type(model.frontend).__name__
+            raise ModelError(f"a model with {name} cannot be exported: the graph begins after it; train one without it")
         parts = [name for name in ("preencoder", "postencoder") if getattr(model, name, None) is not None]
         if parts:
             raise ModelError(f"a model with a {parts[0]} cannot be exported; train one without it")

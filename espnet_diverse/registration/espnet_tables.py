@@ -44,6 +44,7 @@ def register(module: ModuleType, task: str) -> None:
         ENCODERS,
         LANGUAGE_MODELS,
         PROMPTED_ENCODERS,
+        SPEECH_FRONTENDS,
         TEXT_FRONTENDS,
         TRANSLATION_DECODERS,
     )
@@ -51,7 +52,7 @@ def register(module: ModuleType, task: str) -> None:
     from espnet_diverse.nets.models import MODELS
 
     tables = {
-        "frontend_choices": TEXT_FRONTENDS if task == "mt" else {},
+        "frontend_choices": TEXT_FRONTENDS if task == "mt" else SPEECH_FRONTENDS,
         "encoder_choices": PROMPTED_ENCODERS if task == "s2t_ctc" else ENCODERS,
         "decoder_choices": DECODERS | (TRANSLATION_DECODERS if task == "mt" else {}),
         "lm_choices": LANGUAGE_MODELS,

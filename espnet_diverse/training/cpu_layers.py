@@ -14,12 +14,13 @@ from torch import Tensor, nn
 from espnet_diverse.functional.dropout import dropout
 from espnet_diverse.functional.linear import linear
 from espnet_diverse.nets.linear_kernels import uses_onednn
+from espnet_diverse.nets.speech_frontend import HuggingFaceFrontend
 
 
 @contextmanager
 def fast_on_cpu(model: nn.Module) -> Iterator[None]:
     """Use the faster implementations in `model` while the block runs."""
-    suitable = {module for module in _not_compiled(model) if type(module) in _FORWARDS and _pays(module)}
+    suitable = {module for module in _suitable(model) if type(module) in _FORWARDS and _pays(module)}
     replaced = [module for module in suitable if "forward" not in vars(module)]
     for module in replaced:
         module.forward = MethodType(_FORWARDS[type(module)], module)
@@ -30,12 +31,15 @@ def fast_on_cpu(model: nn.Module) -> Iterator[None]:
             del module.forward
 
 
-def _not_compiled(module: nn.Module) -> Iterator[nn.Module]:
-    """The module and its submodules, except those that `torch.compile` optimises itself."""
-    if module._compiled_call_impl is None:
+def _suitable(module: nn.Module) -> Iterator[nn.Module]:
+    """The module and its submodules, except those that `torch.compile` optimises, and pretrained speech encoders.
+
+    transformers masks the outputs of a layer of the latter in place, which a custom backward pass does not allow.
+    """
+    if module._compiled_call_impl is None and not isinstance(module, HuggingFaceFrontend):
         yield module
         for child in module.children():
-            yield from _not_compiled(child)
+            yield from _suitable(child)
 
 
 def _pays(module: nn.Module) -> bool:

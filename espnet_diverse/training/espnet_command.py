@@ -30,6 +30,7 @@ from espnet_diverse.nets.start_tag import StartTagOptions
 from espnet_diverse.option_checks import read as read_dataclass
 from espnet_diverse.registration import replaced_names
 from espnet_diverse.training.config import Config, check_keys, located
+from espnet_diverse.training.frontends import check_frontend
 
 
 @contextmanager
@@ -98,6 +99,8 @@ def check(task: type[abs_task.AbsTask], config: Config) -> None:
     known = vars(task.get_parser().parse_args([]))
     _check_task(config, known)
     check_keys(config, known)
+    with located(config, "frontend"):
+        check_frontend(config)
     classes = chosen_classes(task, config)
     for name, chosen in classes.items():
         _check_owner(config, name, chosen)

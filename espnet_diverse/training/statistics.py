@@ -151,10 +151,18 @@ def _features(config: Mapping) -> dict:
     """The options that decide which features a model normalises."""
     if config.get("input_size") is not None:
         return {"input_size": config["input_size"]}
-    options = (config.get("frontend_conf") or {}) | {"fs": audio_rate(config)}
+    options = _chosen(config.get("frontend_conf") or {}) | {"fs": audio_rate(config)}
     frontend = str(config.get("frontend") or "default").lower()
     volume = config.get("speech_volume_normalize")
     return {"frontend": frontend, "frontend_conf": options, "speech_volume_normalize": volume}
+
+
+def _chosen(options: Mapping) -> dict:
+    """Options of a frontend without the architectures of pretrained encoders, which a build adds."""
+    chosen = {name: value for name, value in options.items() if name != "architecture"}
+    if isinstance(parts := chosen.get("frontends"), list):  # of a fused frontend
+        chosen["frontends"] = [_chosen(part) for part in parts]
+    return chosen
 
 
 def _size(config: Mapping) -> int | None:

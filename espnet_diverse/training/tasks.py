@@ -32,6 +32,7 @@ from espnet_diverse.training.batches import row_batches
 from espnet_diverse.training.classification import ClassificationTask
 from espnet_diverse.training.condition_names import ConditionIndices, names_of_conditions
 from espnet_diverse.training.config import load, named_file
+from espnet_diverse.training.frontends import check_frontend, described, standalone
 from espnet_diverse.training.initialisation import initialise
 from espnet_diverse.training.model_files import find_weights
 from espnet_diverse.training.optimizers import FusedOptimizers
@@ -92,14 +93,15 @@ class _TaskMixin(FusedOptimizers):
 
     @classmethod
     def build_model(cls, args: Namespace) -> AbsESPnetModel:
-        """Build the model of a configuration.
+        """Build the model of a configuration, which gets the architectures of pretrained encoders.
 
         Raises:
             ConfigError: The constructor of a part refuses a value, or a package that it needs is missing.
         """
+        check_frontend(vars(args))
         try:
             with transducer_loss():
-                return super().build_model(args)
+                model = super().build_model(args)
         except Exception as error:  # of any class: constructors divide by values and index with them
             if isinstance(error, ConfigError | ModelError):
                 raise
@@ -107,6 +109,9 @@ class _TaskMixin(FusedOptimizers):
             if isinstance(error, ImportError):
                 said = explain_missing_transformers(said)
             raise ConfigError(f"the model of this configuration cannot be built: {said}") from error
+        if (frontend := getattr(model, "frontend", None)) is not None:
+            args.frontend_conf = described(args.frontend_conf, frontend)
+        return model
 
     @classmethod
     def build_model_from_file(cls, config_file=None, model_file=None, device: str = "cpu"):
@@ -204,7 +209,6 @@ class MTTask(_TaskMixin, mt.MTTask):
             for weight in embeddings:
                 weight.mul_(weight.size(1) ** -0.5)
         if isinstance(model.frontend, BertFrontend):  # after every initialisation, which would overwrite it
-            args.frontend_conf = {**args.frontend_conf, "bert_config": model.frontend.bert_config}
             model.frontend.load_pretrained()
         return model
 
@@ -278,6 +282,6 @@ def read_config(config_file: Path) -> dict:
     for prefix in ("", "src_"):  # ESPnet opens these files itself
         if config.get(f"{prefix}token_type") == "bpe" and config.get(f"{prefix}bpemodel"):
             check_file(Path(config[f"{prefix}bpemodel"]))
-    if config.get("frontend") == "bert":  # its weights are in the model's own file
-        config["frontend_conf"] = {**(config.get("frontend_conf") or {}), "bert": None}
+    if config.get("frontend_conf"):
+        config["frontend_conf"] = standalone(config, config_file)
     return config

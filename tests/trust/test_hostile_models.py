@@ -83,6 +83,30 @@ DOCUMENTS = {
     "two documents": "--- {}\n--- {}\n",
     "open": "a: [1",
 }
+ARCHITECTURE = {
+    "name": "x",
+    "license": None,
+    "encoder": {"model_type": "wav2vec2", "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2},
+    "processor": {"do_normalize": True},
+}
+ENCODERS = {
+    "of a repository": {"model": "evil/encoder"},
+    "of a folder": {"model": "/etc"},
+    "of a device": {"model": "/dev/zero"},
+    "of nothing": {},
+    "with code": {"architecture": {"encoder": {"auto_map": {"AutoModel": "evil.Model"}}}},
+    "with trust": {"architecture": {"encoder": {"trust_remote_code": True}}},
+    "with a kernel": {"architecture": {"encoder": {"_attn_implementation": "evil/kernel"}}},
+    "of another type": {"architecture": {"encoder": {"model_type": "table-transformer"}}},
+    "of many layers": {"architecture": {"encoder": {"num_hidden_layers": 1000, "hidden_size": 1000}}},
+    "of great width": {"architecture": {"encoder": {"hidden_size": 1_000_000}}},
+    "of great filters": {"architecture": {"encoder": {"conv_dim": [10**6] * 7}}},
+    "with many filters": {"architecture": {"processor": {"feature_size": 10**9}}},
+    "with an option": {"architecture": {"processor": {"tokenizer": "evil/x"}}},
+    "of a key": {"architecture": {"code": "x"}},
+    "of text": {"architecture": "/dev/zero"},
+}
+"""Options of the frontend of pretrained encoders; those of an architecture are added to `ARCHITECTURE`."""
 MEMBERS = dict.fromkeys(("../evil", "/tmp/evil", "a/../../evil", "..", "C:\\evil", "a\\..\\..\\evil", "e" * 300), "x")
 WEIGHTS = {"empty": b"", "words": b"words", "pickle": pickle.dumps({"a": 1}), "zip": b"PK\x05\x06" + bytes(18)}
 
@@ -117,6 +141,15 @@ def cases(members):
         yield from ((f"{key}: {str(value)[:20]}", changed(key, value)) for value in VALUES)
     for key, values in (PARTS | KEYS).items():
         yield from ((f"{key}: {str(value)[:20]}", changed(key, value)) for value in values)
+    for name, options in ENCODERS.items():
+        given = options.get("architecture")
+        if isinstance(given, dict):
+            both = {key: ARCHITECTURE[key] | given.get(key, {}) for key in ("encoder", "processor")}
+            options = {"architecture": ARCHITECTURE | given | both}
+        conf = {"frontend": "huggingface", "frontend_conf": options}
+        yield f"an encoder {name}", {**members, "config.yaml": yaml.safe_dump(config | conf)}
+        parts = {"frontend": "fused", "frontend_conf": {"frontends": [{"frontend_type": "huggingface", **options}]}}
+        yield f"a fused encoder {name}", {**members, "config.yaml": yaml.safe_dump(config | parts)}
     for name, text in DOCUMENTS.items():
         yield f"config.yaml of {name}", {**members, "config.yaml": text}
         yield f"meta.yaml of {name}", {**members, "meta.yaml": text}
