@@ -19,10 +19,11 @@ from espnet_diverse.audio.ark import ark_entry, file_size, without_frames
 from espnet_diverse.data.atomic_files import write_text
 from espnet_diverse.data.tables import pack_table
 from espnet_diverse.errors import ConfigError, DataError, ModelError
+from espnet_diverse.foreign_yaml import read_yaml
 from espnet_diverse.option_checks import with_present_names
 from espnet_diverse.stage_cache import digest
 from espnet_diverse.training import checkpoint
-from espnet_diverse.training.config import Config, differences, load
+from espnet_diverse.training.config import Config, differences
 from espnet_diverse.training.run_data import Tokens
 from espnet_diverse.training.run_kernels import others_asked
 from espnet_diverse.training.statistics import differ
@@ -85,7 +86,9 @@ def check_settings(config: Config, output_dir: Path, allowed: Collection[str] = 
         ModelError: train.yaml is damaged.
     """
     path = output_dir / "train.yaml"
-    before = with_present_names(load(path), str(path)) if path.exists() else config
+    before: Mapping = config
+    if path.exists():
+        before = with_present_names(read_yaml(path, str(path), "copy the file again"), str(path))
     for name in allowed:
         if name not in ALLOWED and name.partition(".")[0] not in {*config, *before}:
             known = f"{' '.join(ALLOWED)}, and keys of the configuration such as max_epoch and {_RATE}"
