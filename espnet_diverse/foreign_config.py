@@ -17,7 +17,8 @@ TRUST = "ESPNET_DIVERSE_TRUST_RUNS"
 _NETS = {
     *("conformer", "transformer", "branchformer", "e_branchformer", "multiconv_conformer", "transformer_multispkr"),
     *("contextual_block_transformer", "contextual_block_conformer", "rnn", "vgg_rnn"),
-    *("diverse_transformer", "diverse_conformer", "diverse_e_branchformer", "diverse_contextual_block_transformer"),
+    *("diverse_transformer", "diverse_conformer", "diverse_branchformer", "diverse_e_branchformer"),
+    *("diverse_contextual_block_transformer", "diverse_contextual_block_conformer"),
 }
 _PROMPTED = {"e_branchformer_ctc", "diverse_e_branchformer_ctc"}
 _DECODERS = {
@@ -36,6 +37,7 @@ _ALLOWED = {
     **dict.fromkeys(("decoder", "extra_asr_decoder", "extra_mt_decoder"), _DECODERS),
     "lm": {"seq_rnn", "transformer", "diverse_transformer"},
     "classifier": {"self_attentive"},
+    "adapter": {"lora"},
     "model": {
         *("espnet", "espnet_ctc", "maskctc", "pit_espnet", "mt", "discrete_asr", "lm", "lm_multitask"),
         *("diverse", "flow"),
@@ -62,6 +64,7 @@ OF_THE_MACHINE = {
 """Keys of config.yaml that hold paths and that only training uses, and their values in a packed model."""
 _PARTS = tuple(f"{part}_conf" for part in _ALLOWED if part != "g2p" and not part.endswith("token_type"))
 _TASKS = ("asr", "st", "mt", "lm", "cls", "s2t", "s2t_ctc")
+_TRANSDUCER = "asr_transducer"
 _TOKEN_LISTS = ("token_list", "src_token_list")
 _MOST = 1_000_000
 _NUMBERS = {
@@ -95,7 +98,10 @@ def check_config(config: Mapping, source: Path, packed: bool = True) -> None:
             raise ModelError(f"{source}: {what}; it must be a mapping of options")
     if strange := [key for key in config if not isinstance(key, str)]:
         raise ModelError(f"{source}: key {shortened(repr(strange[0]))} of config.yaml is not text; correct it")
-    if (task := config.get("task", "asr")) not in _TASKS:
+    if (task := config.get("task", told_task(config))) == _TRANSDUCER:
+        what = f"a model of task {task} is not possible here"
+        raise ModelError(f"{source}: {what}; use espnet2.bin.asr_transducer_inference of ESPnet, which trained it")
+    if task not in _TASKS:
         raise ModelError(f"{source}: task of config.yaml is {shortened(task)}; it must be one of {' '.join(_TASKS)}")
     for section, key in named_files(config):
         if not isinstance(section[key], str):
@@ -119,6 +125,8 @@ def check_config(config: Mapping, source: Path, packed: bool = True) -> None:
 def told_task(config: Mapping) -> str:
     """The task of a model whose config.yaml has none, by its parts; ESPnet's own programs write no task into it."""
     model, preprocessor = config.get("model"), config.get("preprocessor")
+    if "joint_network_conf" in config:  # those of task asr have joint_net_conf
+        return _TRANSDUCER
     if model == "espnet_ctc" or config.get("promptencoder") or preprocessor == "s2t_ctc":
         return "s2t_ctc"
     if preprocessor == "s2t":

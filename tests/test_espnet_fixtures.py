@@ -1,14 +1,14 @@
 """Models that the programs of two versions of ESPnet trained, as they left them: each command gives ESPnet's outputs.
 
 `tests/fixtures` holds the models and what ESPnet's inference of the same version made of two recordings. A cell is one
-model and one use of it. Cells that fail yet are in `NOT_YET`, with what is said and where the cause is; a cell that no
-longer fails must leave the table.
+model and one use of it; those that are refused are in `REFUSED`, with what is said.
 """
 
 import json
 import re
 import shutil
 from importlib.metadata import version
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -16,10 +16,16 @@ from fixtures.espnet_kinds import KINDS, PACKED, WITH_LANGUAGE_MODEL
 from fixtures.recordings import TEST
 from references.espnet_fixtures import FIRST, FIXTURES, Model
 from references.fixture_utterances import write_utterances
+from references.markdown import ROOT
 
+from espnet_diverse.analysis.measurements import observe_utterance
+from espnet_diverse.analysis.teacher_forcing import load, source_vocabulary, target_vocabulary
 from espnet_diverse.bin.main import main
+from espnet_diverse.data.kaldi import read_data_dir
+from espnet_diverse.decoding.condition_ids import known_conditions
 from espnet_diverse.decoding.perplexity import Scorer
 from espnet_diverse.decoding.predictor import load_predictor
+from espnet_diverse.errors import UserError
 
 AGES = ("202511", "202611")
 BEAM = ["--beam_size", "3", "--nbest", "2"]
@@ -34,11 +40,12 @@ class CommandError(AssertionError):
 def uses(name):
     """What is done with a model."""
     if KINDS[name].task == "lm":
-        return ("load", "outputs", "perplexity", "fusion", "adopt")
+        return ("load", "outputs", "perplexity", "fusion", "adopt", "analyse")
     typed = "translate" if KINDS[name].task == "mt" else "transcribe"
-    return ("load", "outputs", "decode", "bare", typed, "pack", "adopt", *(["packed"] if name in PACKED else []))
+    return (*SPEECH.replace("transcribe", typed).split(), *(["packed"] if name in PACKED else []))
 
 
+SPEECH = "load outputs decode bare transcribe pack adopt analyse"
 CELLS = [(Model(age, name), use) for age in AGES for name in KINDS for use in uses(name)]
 
 
@@ -49,40 +56,17 @@ def table(*rows):
 
 REFUSED = table(
     ("asr_rnn", "adopt", "encoder 'rnn' cannot be adopted"),
+    ("asr_rnn", "analyse", "neither encoder nor decoder has an attention that keeps one matrix of weights for each"),
     ("asr_transducer", "adopt", "decoder 'transducer' cannot be adopted"),
+    ("transducer", SPEECH, "a model of task asr_transducer is not possible here; use espnet2.bin.asr_transducer_infer"),
+    ("lm_rnn", "adopt", "lm 'seq_rnn' cannot be adopted"),
+    ("lm_transformer lm_rnn", "analyse", "a model of task lm cannot be analysed; known: asr st mt s2t_ctc"),
+    ("s2t_e_branchformer", "analyse", "a model of task s2t cannot be analysed; known: asr st mt s2t_ctc"),
 )
 """Cells that are refused for good, and what is said."""
 
-FOLDERS = "asr_transformer asr_conformer asr_conformer_legacy asr_branchformer asr_e_branchformer asr_rnn asr_ctc "
-FOLDERS += "asr_contextual_block_transformer asr_contextual_block_conformer asr_self_conditioned asr_transducer "
-FOLDERS += "asr_lora transducer st_transformer s2t_e_branchformer mt_transformer"
-SPEECH = "load outputs decode transcribe pack adopt"
-NOT_YET = table(
-    # training/model_files.py, weights_name: the only default is valid.acc.ave.pth, or valid.loss.ave.pth of an lm.
-    (FOLDERS, "bare", "no such model file; model files there: valid"),
-    ("asr_ctc", "decode", "valid.acc.ave.pth: no such model file; model files there: valid.cer_ctc.ave.pth"),
-    ("asr_transducer transducer", "decode", "valid.acc.ave.pth: no such .* there: valid.loss.ave.pth"),
-    # decoding/encoding.py, Encoding._alone: the encoder gets no CTC, which self-conditioning asks for.
-    ("asr_self_conditioned", "outputs decode transcribe pack adopt", "'NoneType' .* no attribute 'softmax'"),
-    # training/tasks.py, build_model_from_file: no adapter is built before the strict loading.
-    ("asr_lora", SPEECH, "parameters 16 extra: .*lora_A"),
-    ("asr_fused", "bare", "no such model file; model files there: valid"),
-    # foreign_config.py, _NETS and _TASKS; training/tasks.py, TASKS: there is no task s2t_ctc.
-    ("s2t_ctc", f"{SPEECH} bare", "encoder 'e_branchformer_ctc' is not allowed in a run"),
-    # Without the key task, which only commands of this package write, a model is taken for one of asr:
-    # each `config.get("task", "asr")`, first of all in decoding/options.py, decoding/fusion.py and packing/adoption.py.
-    ("st_transformer", SPEECH, "unexpected keyword argument 'asr_weight'"),
-    ("s2t_e_branchformer", "load outputs", "'asr' == 's2t'"),
-    ("s2t_e_branchformer", "decode transcribe pack adopt", "hedge fab"),  # other texts, and exit code 0
-    ("mt_transformer", "load outputs decode translate pack adopt", "--frontend must be one of .*: --frontend embed"),
-    ("lm_transformer lm_rnn", "load outputs perplexity fusion", "is a model of task None, not a language model"),
-    ("lm_transformer lm_rnn", "adopt", "no attribute 'input_size'"),
-    ("transducer", "load outputs transcribe pack adopt", "unexpected keyword argument 'embed_size'"),
-    # nets/__init__.py, ENCODERS: no net of this package has these layers.
-    ("asr_branchformer", "adopt", "encoder 'branchformer' cannot be adopted"),
-    ("asr_contextual_block_conformer", "adopt", "encoder 'contextual_block_conformer' cannot be adopted"),
-)
-"""Cells that fail yet: what is said, and in a comment where the cause is. A row leaves when its cells pass."""
+WITHOUT_LORALIB = table(("asr_lora", SPEECH, r"needs the package loralib: pip install 'espnet_diverse\[lora\]'"))
+"""What is said where loralib, which ESPnet asks for, is not installed."""
 
 
 @pytest.fixture(scope="module")
@@ -196,6 +180,23 @@ class Cell:
         else:
             check(self.decoded(adopted, *self.model.named), self.model.texts())
 
+    def analyse(self):
+        """Observe the heads with teacher forcing: those of an encoder see the frames that ESPnet's own has."""
+        model, rate = load(self.model.folder, self.model.kind.weights)
+        vocabulary, source = target_vocabulary(self.model.folder), source_vocabulary(self.model.folder)
+        conditions = dict.fromkeys(known_conditions(model).names, 0)
+        seen = observe_utterance(
+            model, vocabulary, read_data_dir(self.data_dir), next(iter(TEST)), conditions, source, rate
+        )
+        assert seen, "no attention keeps weights"
+        frames = len(self.model.outputs())
+        for kind, observed in seen.items():
+            conf = self.model.kind.conf["encoder_conf" if kind == "encoder" else "decoder_conf"]
+            shape = observed.weights.shape
+            assert shape[:2] == (conf["num_blocks"], conf["attention_heads"])
+            assert shape[-1] == (shape[-2] if kind == "decoder" else frames)
+            np.testing.assert_allclose(observed.weights.sum(-1), 1, rtol=1e-5)
+
     def perplexity(self):
         """The log probability of a text, by the command."""
         self.run("perplexity", self.model.folder, "--data_dir", self.data_dir, "--output_dir", self.out)
@@ -222,6 +223,22 @@ def check(found, expected):
         assert [score for _, score in ours] == pytest.approx([score for _, score in theirs], abs=2e-4)
 
 
+def test_the_table_in_the_documentation_has_these_cells():
+    page = (ROOT / "docs" / "espnet_models.md").read_text(encoding="utf-8")
+    columns = ["decode", "transcribe", "pack", "adopt", "analyse"]
+    assert f"| model | of | {' | '.join(columns)} |" in page
+    rows = re.findall(r"^\| [^|]* \| `(\w+)` \|(.*)\|$", page.split("| model | of |")[1], flags=re.MULTILINE)
+    shown = {name: [cell.strip() for cell in cells.split("|")] for name, cells in rows}
+    assert list(shown) == list(KINDS)
+    for name, cells in shown.items():
+        other = {"decode": "fusion", "transcribe": "translate"}
+        for column, cell in zip(columns, cells, strict=True):
+            use = column if column in uses(name) else other.get(column)
+            tested = [(age, name, use) for age in AGES if (Model(age, name), use) in CELLS]
+            said = "refused" if (name, use) in REFUSED else "both"
+            assert cell == (said if len(tested) == len(AGES) else "–"), (name, column)
+
+
 @pytest.mark.parametrize("age", AGES)
 def test_the_models_are_as_espnet_leaves_them(age):
     for name, kind in KINDS.items():
@@ -246,9 +263,10 @@ def test_the_outputs_are_those_of_espnet(model, use, data_dir, tmp_path, capfd, 
         pytest.skip(f"ESPnet {version('espnet')} is older than the model")
     monkeypatch.setenv("ESPNET_DIVERSE_CACHE", str(tmp_path / "cache"))
     cell = getattr(Cell(model, data_dir, tmp_path, capfd), use)
-    said = (REFUSED | NOT_YET).get((model.name, use))
+    refused = REFUSED | ({} if find_spec("loralib") else WITHOUT_LORALIB)
+    said = refused.get((model.name, use))
     if said is None:
         cell()
         return
-    with pytest.raises(Exception, match=f"(?s){said}"):  # of any class: some are no errors of this package
+    with pytest.raises((UserError, CommandError), match=said):
         cell()

@@ -101,6 +101,8 @@ def test_nothing_and_either_case_are_allowed():
         ({"bpemodel": ["x"]}, r"bpemodel of config.yaml is \['x'\]; it must be a path"),
         ({"normalize_conf": {"stats_file": 3}}, "stats_file of config.yaml is 3; it must be a path"),
         ({"task": ["asr"]}, r"task of config.yaml is \['asr'\]; it must be one of asr st mt lm cls s2t s2t_ctc"),
+        ({"task": "asr_transducer"}, "a model of task asr_transducer is not possible here; use espnet2.bin.asr_transd"),
+        ({"joint_network_conf": {}}, "a model of task asr_transducer is not possible here"),
         ({"promptencoder": "whisper"}, "promptencoder 'whisper' is not allowed"),
         ({3: 1}, "key 3 of config.yaml is not text"),
         ({"x_conf": "y" * 10**6}, r"x_conf of config.yaml is y{197}\.\.\.; it must be"),
@@ -135,6 +137,8 @@ def test_a_run_may_have_other_parts_if_its_user_says_so(monkeypatch):
         ({"lm": "seq_rnn"}, "lm"),
         ({"extra_asr_decoder": None, "src_token_list": ["a"]}, "st"),
         ({"model": "mt", "src_token_list": ["a"]}, "mt"),
+        ({"decoder": "rnn", "joint_network_conf": {}}, "asr_transducer"),
+        ({"model": "espnet", "decoder": "transducer", "joint_net_conf": {}}, "asr"),
         ({}, "asr"),
     ],
 )

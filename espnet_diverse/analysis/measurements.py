@@ -68,7 +68,7 @@ def observe_utterance(
     data: DataDir,
     utterance: str,
     conditions: Mapping[str, int] | None = None,
-    source_vocabulary: Vocabulary | None = None,
+    source_vocabulary: Vocabulary | TokenText | None = None,
     rate: int | None = RATE,
 ) -> dict[str, Observation]:
     """Observe the attentions of a model on one utterance of a data directory.
@@ -104,7 +104,7 @@ def survey(
     vocabulary: Vocabulary | TokenText,
     data: DataDir,
     conditions: Mapping[str, Mapping[str, int]],
-    source_vocabulary: Vocabulary | None = None,
+    source_vocabulary: Vocabulary | TokenText | None = None,
     rate: int | None = RATE,
 ) -> Survey:
     """Measure utterances of a data directory one by one, and list those that cannot be measured as skipped.

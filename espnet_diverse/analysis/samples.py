@@ -53,7 +53,7 @@ def read_speech(data: DataDir, utterance: str, rate: int | None) -> NDArray:
     return read_at(Path(data.wav_scp[recording]), rate, segment)[0]
 
 
-def read_source(data: DataDir, utterance: str, rate: int | None, vocabulary: Vocabulary | None) -> NDArray:
+def read_source(data: DataDir, utterance: str, rate: int | None, vocabulary: Vocabulary | TokenText | None) -> NDArray:
     """Read what a model encodes: samples (L,) at `rate` Hz, or with a source vocabulary the token indices (T,).
 
     Raises:

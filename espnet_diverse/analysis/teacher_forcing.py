@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from espnet_diverse.decoding.multitask_ctc import EncoderPrompt, PromptedModel
 from espnet_diverse.decoding.options import is_non_autoregressive
+from espnet_diverse.decoding.teacher_forcing import reads_tokens
 from espnet_diverse.decoding.token_text import TokenText
 from espnet_diverse.errors import ModelError
 from espnet_diverse.scope import scope
@@ -57,21 +58,28 @@ def target_vocabulary(model_dir: Path) -> Vocabulary | TokenText:
     return TokenText(Namespace(**read_config(model_dir / "config.yaml")))
 
 
-def source_vocabulary(model_dir: Path) -> Vocabulary | None:
-    """Return the vocabulary of the source text of a model of text translation; None for a model that reads speech.
+def source_vocabulary(model_dir: Path) -> Vocabulary | TokenText | None:
+    """Return the vocabulary of the source text of a model of text translation, that of a model of ESPnet by its
+    configuration; None for a model that reads speech.
 
     Raises:
         DataError: The vocabulary is missing or damaged.
         ModelError: config.yaml is missing or damaged.
     """
-    task = read_config(model_dir / "config.yaml").get("task", "asr")
-    return Vocabulary.load(model_dir / "src_tokens") if task == "mt" else None
+    config = read_config(model_dir / "config.yaml")
+    if config["task"] != "mt":
+        return None
+    if (model_dir / "src_tokens").is_dir():
+        return Vocabulary.load(model_dir / "src_tokens")
+    return TokenText(
+        Namespace(**{name: config.get(f"src_{name}") for name in ("token_list", "token_type", "bpemodel")})
+    )
 
 
 def run_teacher_forced(
     model: AbsESPnetModel, source: NDArray, text: Sequence[int], conditions: Mapping[str, int] | None = None
 ) -> None:
-    """Run the encoder and, where there is one, the decoder on one utterance; attention modules keep their weights.
+    """Run the encoder and, where one predicts tokens, the decoder on one utterance; attention keeps its weights.
 
     Args:
         model: A model in evaluation mode, on any device.
@@ -87,5 +95,5 @@ def run_teacher_forced(
         frames, lengths = model.encode(samples, torch.tensor([samples.size(1)], device=device))[:2]
         if isinstance(frames, tuple):  # with the frames of intermediate layers
             frames = frames[0]
-        if getattr(model, "decoder", None) is not None:  # a model of CTC alone has none
+        if reads_tokens(model):
             model.decoder(frames, lengths, tokens, torch.tensor([tokens.size(1)], device=device))

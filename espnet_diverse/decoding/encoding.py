@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import torch
+from espnet2.asr.encoder.contextual_block_conformer_encoder import ContextualBlockConformerEncoder
 from espnet2.asr.encoder.contextual_block_transformer_encoder import ContextualBlockTransformerEncoder
 from espnet2.asr.encoder.transformer_encoder import TransformerEncoder
 from numpy.typing import NDArray
@@ -32,6 +33,7 @@ from espnet_diverse.upstream.layers import (
     check_short_utt,
 )
 
+_BLOCKWISE = (ContextualBlockTransformerEncoder, ContextualBlockConformerEncoder)
 _UNKNOWN_PARTS = ("postencoder", "hier_encoder", "md_encoder")
 
 
@@ -68,6 +70,9 @@ class Encoding:
     def __init__(self, model: nn.Module, device: str):
         check_parts(vars(model) | model._modules)
         self.model, self.encoder, self.device = model, model.encoder, device
+        # As ESPnet: the predictions of CTC enter the layers, or tell which frames are left out.
+        conditioned = any(getattr(self.encoder, name, False) for name in ("interctc_use_conditioning", "ctc_trim"))
+        self._conditioning = {"ctc": model.ctc} if conditioned else {}
         self.together = isinstance(self.encoder, TransformerEncoder) and not self.encoder.interctc_layer_idx
 
     @torch.inference_mode()
@@ -138,7 +143,7 @@ class Encoding:
     def _alone(self, features: Tensor, conditions: Mapping[str, Tensor], row: int) -> Tensor:
         ids = {condition: ids[row : row + 1] for condition, ids in conditions.items()}
         with scope(ids, collect=False), quiet():
-            output = self.encoder(*self._one(features))[0]
+            output = self.encoder(*self._one(features), **self._conditioning)[0]
         return (output[0] if isinstance(output, tuple) else output)[0]  # without the outputs of intermediate layers
 
     def _embed(self, x: Tensor) -> Tensor:
@@ -154,7 +159,7 @@ class Encoding:
     @property
     def is_linear(self) -> bool:
         """Whether time and memory of the encoder grow linearly with the length of its input."""
-        if getattr(self.encoder, "by_segments", False) or isinstance(self.encoder, ContextualBlockTransformerEncoder):
+        if getattr(self.encoder, "by_segments", False) or isinstance(self.encoder, _BLOCKWISE):
             return True
         attentions = [module for module in self.encoder.modules() if isinstance(module, MultiHeadAttention)]
         if any(isinstance(module, LegacyRelPositionalEncoding) for module in self.encoder.modules()):

@@ -15,7 +15,9 @@ from torch import Tensor, nn
 from espnet_diverse.nets.encoder import DiverseTransformerEncoder
 from espnet_diverse.nets.memory import Carried
 
-BLOCKWISE = ("contextual_block_transformer", "contextual_block_conformer", "diverse_contextual_block_transformer")
+BLOCKWISE = tuple(
+    f"{whose}contextual_block_{net}" for whose in ("", "diverse_") for net in ("transformer", "conformer")
+)
 """Encoders that read blocks."""
 SEGMENTED = "diverse_transformer"
 """Encoder that reads segments where it has a memory."""

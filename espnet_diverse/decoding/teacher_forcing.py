@@ -14,13 +14,21 @@ from espnet_diverse.scope import scope
 
 
 def check_decoder(model: nn.Module) -> None:
-    """Refuse a model that reads no tokens.
+    """Refuse a model that predicts no tokens.
 
     Raises:
-        ModelError: The model has CTC alone.
+        ModelError: The model has CTC alone, or is a transducer.
     """
-    if model.decoder is None:
-        raise ModelError("the model has CTC alone, and tokens are predicted by a decoder; give one with a decoder")
+    if not reads_tokens(model):
+        what = "CTC alone" if getattr(model, "decoder", None) is None else "a transducer"
+        raise ModelError(
+            f"the model has {what}, and tokens are predicted by a decoder; give one with an attention decoder"
+        )
+
+
+def reads_tokens(model: nn.Module) -> bool:
+    """Whether a model has a decoder that predicts each token of a text; that of a transducer does not by itself."""
+    return getattr(model, "decoder", None) is not None and not getattr(model, "use_transducer_decoder", False)
 
 
 @torch.inference_mode()

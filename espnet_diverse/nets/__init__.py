@@ -7,7 +7,9 @@ speech.
 from espnet_diverse.nets.bert import BertFrontend
 from espnet_diverse.nets.decoder import DiverseTransformerDecoder
 from espnet_diverse.nets.encoder import (
+    DiverseBranchformerEncoder,
     DiverseConformerEncoder,
+    DiverseContextualBlockConformerEncoder,
     DiverseContextualBlockTransformerEncoder,
     DiverseEBranchformerCTCEncoder,
     DiverseEBranchformerEncoder,
@@ -21,8 +23,10 @@ from espnet_diverse.nets.speech_frontend import HuggingFaceFrontend
 ENCODERS = {
     "diverse_transformer": DiverseTransformerEncoder,
     "diverse_conformer": DiverseConformerEncoder,
+    "diverse_branchformer": DiverseBranchformerEncoder,
     "diverse_e_branchformer": DiverseEBranchformerEncoder,
     "diverse_contextual_block_transformer": DiverseContextualBlockTransformerEncoder,
+    "diverse_contextual_block_conformer": DiverseContextualBlockConformerEncoder,
 }
 PROMPTED_ENCODERS = {"diverse_e_branchformer_ctc": DiverseEBranchformerCTCEncoder}
 DECODERS = {"diverse_transformer": DiverseTransformerDecoder}

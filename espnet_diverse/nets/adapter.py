@@ -21,6 +21,7 @@ from typing import cast
 
 import torch
 import torch.nn.functional as F
+from espnet2.asr.encoder.branchformer_encoder import BranchformerEncoderLayer
 from espnet2.asr.encoder.e_branchformer_encoder import EBranchformerEncoderLayer
 from torch import Tensor, nn
 
@@ -29,7 +30,7 @@ from espnet_diverse.nets.condition_rows import ConditionRows, read_options
 from espnet_diverse.option_checks import check_fields, is_number
 from espnet_diverse.upstream.layers import ConformerLayer, DecoderLayer, EncoderLayer
 
-_LAYERS = (EncoderLayer, ConformerLayer, EBranchformerEncoderLayer, DecoderLayer)
+_LAYERS = (EncoderLayer, ConformerLayer, BranchformerEncoderLayer, EBranchformerEncoderLayer, DecoderLayer)
 _WITH_STATISTICS = (nn.BatchNorm1d, nn.BatchNorm2d)
 
 
@@ -132,7 +133,7 @@ def insert_adapters(layers: Iterable[nn.Module], options: Mapping[str, object] |
         if not isinstance(layer, _LAYERS):
             raise ConfigError(
                 f"adapters do not fit a {type(layer).__name__}, which returns more than its output; "
-                "choose a transformer, conformer or e_branchformer encoder"
+                "choose a transformer, conformer, branchformer or e_branchformer encoder"
             )
         rows = ConditionRows("adapter", chosen.by, chosen.conditions, chosen.combinations)
         layer.adapter = Adapters(layer.size, rows, chosen.bottleneck, chosen.freeze_base)

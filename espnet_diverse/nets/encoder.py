@@ -8,7 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from espnet2.asr.encoder.branchformer_encoder import BranchformerEncoder
 from espnet2.asr.encoder.conformer_encoder import ConformerEncoder
+from espnet2.asr.encoder.contextual_block_conformer_encoder import ContextualBlockConformerEncoder
 from espnet2.asr.encoder.contextual_block_transformer_encoder import ContextualBlockTransformerEncoder
 from espnet2.asr.encoder.e_branchformer_ctc_encoder import EBranchformerCTCEncoder
 from espnet2.asr.encoder.e_branchformer_encoder import EBranchformerEncoder
@@ -24,7 +26,12 @@ from espnet_diverse.nets.recomputation import check_recomputed
 from espnet_diverse.nets.replace_attention import replace_attention, signature_with
 from espnet_diverse.nets.stream import connect_layers
 from espnet_diverse.nets.subsampling import GATED, ChunkedConvSubsampling, GatedConvSubsampling
-from espnet_diverse.upstream.layers import Conv2dSubsampling, PositionwiseFeedForward
+from espnet_diverse.upstream.layers import (
+    Conv2dSubsampling,
+    PositionwiseFeedForward,
+    TooShortUttError,
+    check_short_utt,
+)
 
 _MASKED = (TransformerEncoder, ConformerEncoder, EBranchformerEncoder)
 """ESPnet's encoders whose `forward` takes a mask of padding as its fourth argument."""
@@ -149,6 +156,34 @@ class DiverseConformerEncoder(_WithAttention, ConformerEncoder):
     __signature__ = signature_with(ConformerEncoder, **_OURS)
 
 
+class DiverseBranchformerEncoder(_WithAttention, BranchformerEncoder):
+    """ESPnet's Branchformer encoder; its attention has relative position."""
+
+    __signature__ = signature_with(BranchformerEncoder, **_OURS)
+    attribute = "attn"
+
+    def forward(self, xs_pad: Tensor, ilens: Tensor, prev_states: Tensor | None = None):
+        """xs_pad (B, T, features), ilens (B,) -> ESPnet's result, see the other encoders.
+
+        ESPnet's function takes no mask of padding, and makes one with T^2 bytes.
+
+        Raises:
+            TooShortUttError: There are too few frames for the subsampling.
+        """
+        short, least = check_short_utt(self.embed, xs_pad.size(1))
+        if short:
+            said = f"{xs_pad.size(1)} frames are too short for subsampling, which needs {least}"
+            raise TooShortUttError(said, xs_pad.size(1), least)
+        mask = lengths_to_mask(ilens, int(ilens.max())).unsqueeze(1).to(xs_pad.device)
+        if isinstance(self.embed, torch.nn.Sequential | torch.nn.Linear):
+            xs_pad = self.embed(xs_pad)
+        elif self.embed is not None:
+            xs_pad, mask = self.embed(xs_pad, mask)
+        xs_pad, mask = self.encoders(xs_pad, mask)
+        output = xs_pad[0] if isinstance(xs_pad, tuple) else xs_pad  # without the positions
+        return self.after_norm(output), mask.squeeze(1).sum(1), None
+
+
 class DiverseEBranchformerEncoder(_WithAttention, EBranchformerEncoder):
     """ESPnet's E-Branchformer encoder; its attention has relative position."""
 
@@ -168,10 +203,20 @@ class DiverseEBranchformerCTCEncoder(_WithAttention, EBranchformerCTCEncoder):
         )
 
 
-class DiverseContextualBlockTransformerEncoder(_WithAttention, ContextualBlockTransformerEncoder):
+class _InBlocks(_WithAttention):
+    block_size: int
+
+    def _attention_length(self) -> int | None:
+        return self.block_size + 2 if self.block_size > 0 else None  # frames of a block, and two context vectors
+
+
+class DiverseContextualBlockTransformerEncoder(_InBlocks, ContextualBlockTransformerEncoder):
     """ESPnet's streaming transformer encoder, which attends within blocks that carry a context vector."""
 
     __signature__ = signature_with(ContextualBlockTransformerEncoder, **_OURS)
 
-    def _attention_length(self) -> int | None:
-        return self.block_size + 2 if self.block_size > 0 else None  # frames of a block, and two context vectors
+
+class DiverseContextualBlockConformerEncoder(_InBlocks, ContextualBlockConformerEncoder):
+    """ESPnet's streaming conformer encoder, which attends within blocks with absolute position."""
+
+    __signature__ = signature_with(ContextualBlockConformerEncoder, **_OURS)

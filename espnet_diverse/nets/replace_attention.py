@@ -14,6 +14,7 @@ from espnet_diverse.attention import (
 )
 from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.upstream.layers import (
+    ContextualBlockConformerLayer,
     ContextualBlockEncoderLayer,
     LegacyRelPositionMultiHeadedAttention,
     MultiHeadedAttention,
@@ -76,7 +77,7 @@ def replace_attention(
     for number, layer in enumerate(layers, start=1):
         theirs = getattr(layer, attribute)
         where = f"{net}, {attribute} of layer {number}"
-        if isinstance(layer, ContextualBlockEncoderLayer) and selects_heads(attention):
+        if isinstance(layer, ContextualBlockEncoderLayer | ContextualBlockConformerLayer) and selects_heads(attention):
             raise ConfigError(
                 f"{where}: head selection does not fit the contextual block encoder; choose another encoder"
             )
@@ -99,6 +100,10 @@ def _counterpart(
     length: int | None,
     with_memory: type[WeightlessAttention] | None,
 ) -> WeightlessAttention:
+    if theirs is None:
+        raise ConfigError(
+            f"{where}: the layer has no attention to replace; set use_attn: true and cgmlp_weight below 1"
+        )
     if not isinstance(theirs, MultiHeadedAttention):
         raise ConfigError(
             f"{where}: attention of type {type(theirs).__name__} cannot be replaced; "

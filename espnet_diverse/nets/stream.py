@@ -12,7 +12,7 @@ from torch import nn
 
 from espnet_diverse.attention import Stream
 from espnet_diverse.errors import ConfigError
-from espnet_diverse.upstream.layers import ContextualBlockEncoderLayer, MultiSequential
+from espnet_diverse.upstream.layers import ContextualBlockConformerLayer, ContextualBlockEncoderLayer, MultiSequential
 
 
 def connect_layers(layers: MultiSequential, attribute: str, net: str = "net", trimmed: bool = False) -> None:
@@ -31,7 +31,7 @@ def connect_layers(layers: MultiSequential, attribute: str, net: str = "net", tr
     if not cores or not cores[0].connect(cores):
         return
     refused = {
-        "attends in blocks": isinstance(layers[0], ContextualBlockEncoderLayer),
+        "attends in blocks": isinstance(layers[0], ContextualBlockEncoderLayer | ContextualBlockConformerLayer),
         "skips layers (layer_drop_rate)": layers.layer_drop_rate > 0,
         "drops frames between layers (ctc_trim)": trimmed,
     }

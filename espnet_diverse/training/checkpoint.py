@@ -12,7 +12,7 @@ import logging
 import os
 import pickle
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
@@ -38,6 +38,7 @@ _ALLOWED = [
     datetime.timedelta,
 ]
 _NAMED = 5
+_MOVED = {".out.0.": ".out.", ".out.1.": ".pos_enc."}
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 CHECKPOINT = "checkpoint.pth"
 PREVIOUS = "checkpoint.previous.pth"
@@ -227,12 +228,13 @@ def load_strict(model: nn.Module, state: dict[str, Tensor], source: str | Path) 
     """
     if faults := misfits(model, state):
         raise ModelError(f"{source} does not fit the model of its configuration; parameters {faults}")
-    model.load_state_dict(state)
+    model.load_state_dict(with_present_parameters(state, model.state_dict()))
 
 
 def misfits(model: nn.Module, state: dict[str, Tensor]) -> str:
     """Parameters and buffers of `state` that are missing, unknown or of another shape than in `model`, as text."""
     expected = model.state_dict()
+    state = with_present_parameters(state, expected)
     missing = [name for name in expected if name not in state]
     extra = [name for name in state if name not in expected]
     reshaped = [
@@ -242,6 +244,22 @@ def misfits(model: nn.Module, state: dict[str, Tensor]) -> str:
     ]
     faults = {"missing": missing, "extra": extra, "of another shape": reshaped}
     return "; ".join(f"{len(names)} {what}: {_abridged(names)}" for what, names in faults.items() if names)
+
+
+def with_present_parameters(state: Mapping[str, Tensor], expected: Collection[str]) -> dict[str, Tensor]:
+    """Parameters by the names that they have since ESPnet 202611, which moved those at the end of subsampling.
+
+    Args:
+        state: Parameters and buffers by name.
+        expected: Names in the model that reads them.
+    """
+    found = {}
+    for name, value in state.items():
+        present = name
+        for former, moved in _MOVED.items():
+            present = present if present in expected else name.replace(former, moved)
+        found[present if present in expected and present not in state else name] = value
+    return found
 
 
 def _abridged(names: list[str]) -> str:

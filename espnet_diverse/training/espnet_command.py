@@ -31,6 +31,7 @@ from espnet_diverse.option_checks import read as read_dataclass
 from espnet_diverse.registration import replaced_names
 from espnet_diverse.training.config import Config, check_keys, located
 from espnet_diverse.training.frontends import check_frontend
+from espnet_diverse.training.lora import add_adapter, check_adapter
 
 
 @contextmanager
@@ -109,6 +110,7 @@ def check(task: type[abs_task.AbsTask], config: Config) -> None:
             _check_parts(config, f"{name}_conf")
     _check_section(config, "ctc_conf", CTC)
     _check_model(config, classes.get("model"))
+    check_adapter(config)
     if config.get("use_wandb") and find_spec("wandb") is None:
         needed = "use_wandb needs the package wandb: pip install 'espnet_diverse[wandb]'"
         raise ConfigError(f"{config.origin('use_wandb')}: {needed}")
@@ -267,6 +269,7 @@ def build(task: type[abs_task.AbsTask], config: Config) -> tuple[nn.Module, list
     """
     args = arguments(task, config)
     model = task.build_model(args).to(dtype=getattr(torch, args.train_dtype))
+    add_adapter(model, vars(args))
     optimizers = task.build_optimizers(args, model)
     scheduler = abs_task.scheduler_classes.get(args.scheduler)
     return model, optimizers, [scheduler and scheduler(each, **args.scheduler_conf) for each in optimizers]

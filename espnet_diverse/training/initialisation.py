@@ -62,7 +62,8 @@ def initialise(
     expected = _under(target, model.state_dict(), "the model")
     part = model.get_submodule(target)
     trained = _trained_config(Path(path))
-    given, faults = _by_condition(part, _under(source, state, path), names_of_conditions(trained))
+    given = checkpoint.with_present_parameters(_under(source, state, path), expected)
+    given, faults = _by_condition(part, given, names_of_conditions(trained))
     faults |= _of_other_tokens(given, target, trained, config)
     faults |= {name: fault for name, value in given.items() if (fault := _fault(value, expected.get(name)))}
     fitting = {name: value for name, value in given.items() if name not in faults}

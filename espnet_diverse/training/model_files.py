@@ -1,6 +1,7 @@
 """Files of a trained model; none is loaded, and neither PyTorch nor ESPnet is imported."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from espnet_diverse.errors import ModelError
@@ -13,16 +14,22 @@ NGRAM = "ngram.bin"
 """N-gram model in that folder, in any format of KenLM, which knows them by their content."""
 
 
+_AVERAGE = re.compile(r"(?P<metric>[^/]+)\.ave(?:_(?P<number>\d{1,9})best)?\.(?:pth|safetensors)")
+_UNNUMBERED = 10**9  # a link to the one with the greatest number, or the only one
+
+
 def weights_name(config: Mapping) -> str:
     """Name of the weights that commands use by default, in the directory of a run with this configuration."""
-    return _averages(config)[0]
+    return f"{preferred_metrics(config)[0]}.ave.pth"
 
 
 def find_weights(model_dir: Path, model_file: str | Path | None = None, config: Mapping | None = None) -> Path:
     """Path of `model_file`, given as a path or as a name in `model_dir`; by default an average of the run.
 
-    That is the first one that is there, in the order of `preferred_metrics`. If `model_dir` has no such .pth file, its
-    file of the same name that ends in .safetensors comes before the path.
+    That is the first one that is there, in the order of `preferred_metrics`: `METRIC.ave.pth`, or else ESPnet's
+    `METRIC.ave_Nbest.pth` with the greatest N, as in a repository of models that has no links. Averages by one other
+    metric are taken where there are no others. If `model_dir` has no such .pth file, its file of the same name that
+    ends in .safetensors comes before the path.
 
     Args:
         model_dir: Directory of the run.
@@ -34,21 +41,29 @@ def find_weights(model_dir: Path, model_file: str | Path | None = None, config: 
             or damaged.
     """
     if model_file:
-        names = [str(model_file)]
-        candidates = [*_in_folder(model_dir, names[0]), Path(model_file)]
+        name = str(model_file)
+        candidates = [*_in_folder(model_dir, name), Path(model_file)]
     else:
-        names = _averages(load(model_dir / "config.yaml") if config is None else config)
-        candidates = [path for name in names for path in _in_folder(model_dir, name)]
+        config = load(model_dir / "config.yaml") if config is None else config
+        name, candidates = weights_name(config), _averages(model_dir, preferred_metrics(config))
     for path in candidates:
         if path.is_file():
             return path
     files = (path.name for suffix in ("pth", "safetensors", "ckpt") for path in model_dir.glob(f"*.{suffix}"))
     present = " ".join(sorted(files)) or "none"
-    raise ModelError(f"{model_dir / names[0]}: no such model file; model files there: {present}")
+    raise ModelError(f"{model_dir / name}: no such model file; model files there: {present}")
 
 
-def _averages(config: Mapping) -> list[str]:
-    return [f"{metric}.ave.pth" for metric in preferred_metrics(config)]
+def _averages(model_dir: Path, metrics: Sequence[str]) -> list[Path]:
+    """Averages in a directory by each of `metrics`, best first; those by another metric if that is the only one."""
+    found: dict[str, dict[int, Path]] = {}
+    for path in model_dir.glob("*.ave*"):
+        if name := _AVERAGE.fullmatch(path.name):
+            number = _UNNUMBERED if name["number"] is None else int(name["number"])
+            if path.suffix == ".pth" or number not in found.get(name["metric"], {}):
+                found.setdefault(name["metric"], {})[number] = path
+    named = metrics if len(found) != 1 else found
+    return [path for metric in named for _, path in sorted(found.get(metric, {}).items(), reverse=True)]
 
 
 def _in_folder(model_dir: Path, name: str) -> list[Path]:

@@ -44,6 +44,8 @@ class FusedOptimizers:
 def freeze(model: nn.Module, names: str | Sequence[str]) -> None:
     """Freeze parameters of `model`, as ESPnet does for `freeze_param`, and shared ones by each of their names.
 
+    Those of an adapter of low rank (`use_adapter`) are trained: ESPnet adds it after it has frozen the rest.
+
     ESPnet knows a shared parameter by its first name alone, such as decoder.embed for decoder.output_layer, and takes a
     name that the model does not have for nothing to freeze.
 
@@ -57,12 +59,12 @@ def freeze(model: nn.Module, names: str | Sequence[str]) -> None:
     parameters = dict(model.named_parameters(remove_duplicate=False))
     names = [names] if isinstance(names, str) else names
     for name in names:
-        found = [p for full, p in parameters.items() if full == name or full.startswith(f"{name}.")]
+        found = [(full, p) for full, p in parameters.items() if full == name or full.startswith(f"{name}.")]
         if not found:
             parts = " ".join(dict.fromkeys(full.partition(".")[0] for full in parameters))
             raise ConfigError(f"freeze_param: the model has nothing under the name {name!r}; it has: {parts}")
-        for parameter in found:
-            parameter.requires_grad_(False)
+        for full, parameter in found:
+            parameter.requires_grad_(full.rpartition(".")[2].startswith("lora_") and parameter.requires_grad)
     if names and not any(parameter.requires_grad for parameter in parameters.values()):
         raise ConfigError(f"freeze_param {' '.join(names)} leaves no parameter to train; freeze less")
 

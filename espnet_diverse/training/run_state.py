@@ -25,6 +25,7 @@ from espnet_diverse.errors import TrainingError
 from espnet_diverse.nets.models import Diverse
 from espnet_diverse.training import checkpoint
 from espnet_diverse.training.averaging import rank_epochs
+from espnet_diverse.training.lora import merged
 
 _POSITION, _RATES, _MEASURING, _BEHIND = "within_epoch", "base_learning_rates", "measuring", "updates_behind"
 
@@ -109,7 +110,8 @@ class RunState:
             _POSITION: asdict(position),
         }
         state["reporter"]["stats"] = {e: s for e, s in self.reporter.stats.items() if e < position.epoch}
-        self.save(state, self.output_dir / checkpoint.CHECKPOINT)
+        with merged(self.model):
+            self.save(state, self.output_dir / checkpoint.CHECKPOINT)
 
     def load(self, path: str | Path, device: str | torch.device) -> dict:
         """Read a checkpoint for ESPnet; keep its position, and write the files of its epoch that a kill prevented.

@@ -34,6 +34,7 @@ from espnet_diverse.training.condition_names import ConditionIndices, names_of_c
 from espnet_diverse.training.config import load, named_file
 from espnet_diverse.training.frontends import check_frontend, described, standalone
 from espnet_diverse.training.initialisation import initialise
+from espnet_diverse.training.lora import add_adapter, check_whole, create_adapter
 from espnet_diverse.training.model_files import find_weights
 from espnet_diverse.training.optimizers import FusedOptimizers
 from espnet_diverse.training.trainer import Trainer
@@ -86,9 +87,10 @@ class _TaskMixin(FusedOptimizers):
 
     @classmethod
     def main_worker(cls, args: Namespace) -> None:
-        """Run one process of ESPnet's command; `init_param` reads files safely and checks that they fit."""
+        """Run one process of ESPnet's command, with our `initialise` for `init_param` and our `create_adapter`."""
         # ESPnet puts the tokens into the arguments when it builds the model.
-        with replaced_names(abs_task, load_pretrained_model=partial(initialise, config=vars(args))):
+        load_pretrained_model = partial(initialise, config=vars(args))
+        with replaced_names(abs_task, load_pretrained_model=load_pretrained_model, create_adapter=create_adapter):
             super().main_worker(args)
 
     @classmethod
@@ -128,6 +130,7 @@ class _TaskMixin(FusedOptimizers):
             The model and the arguments that it was trained with.
 
         Raises:
+            ConfigError: The model cannot be built, see `build_model` and `lora.create_adapter`.
             ModelError: A file is missing or damaged, or the weights do not fit the configuration.
         """
         config_file = Path(config_file or Path(model_file).parent / "config.yaml")
@@ -137,6 +140,8 @@ class _TaskMixin(FusedOptimizers):
             return cls.build_model(args).to(device), args
         with bounded_by(state := checkpoint.load_weights(model_file), model_file):
             model = cls.build_model(args)
+            add_adapter(model, vars(args))
+        check_whole(vars(args), state, model, model_file)
         checkpoint.load_strict(model, state, model_file)
         return model.to(device), args
 
@@ -257,7 +262,8 @@ def load_model(model_dir: str | Path, model_file: str | Path | None = None, devi
         task: Name of the task, a key of `TASKS`.
 
     Returns:
-        The model, in training mode as ESPnet builds it, and the arguments that it was trained with.
+        The model, in training mode as ESPnet builds it, or with an adapter (`use_adapter`) in evaluation, and the
+        arguments that it was trained with.
 
     Raises:
         ModelError: A file is missing or damaged, or the weights do not fit the configuration.

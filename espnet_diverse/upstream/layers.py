@@ -1,5 +1,8 @@
 """ESPnet's attention, encoder and decoder layers, subsampling, positions and losses."""
 
+from espnet2.legacy.nets.pytorch_backend.conformer.contextual_block_encoder_layer import (
+    ContextualBlockEncoderLayer as ContextualBlockConformerLayer,
+)
 from espnet2.legacy.nets.pytorch_backend.conformer.encoder_layer import EncoderLayer as ConformerLayer
 from espnet2.legacy.nets.pytorch_backend.nets_utils import th_accuracy
 from espnet2.legacy.nets.pytorch_backend.transformer.add_sos_eos import add_sos_eos
@@ -24,6 +27,7 @@ from espnet2.legacy.nets.pytorch_backend.transformer.subsampling_without_posenc 
 
 __all__ = [
     "ConformerLayer",
+    "ContextualBlockConformerLayer",
     "ContextualBlockEncoderLayer",
     "Conv2dSubsampling",
     "Conv2dSubsamplingWOPosEnc",

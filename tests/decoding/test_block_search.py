@@ -19,6 +19,7 @@ KINDS = {
     "contextual_block_transformer": {},
     "contextual_block_conformer": {"cnn_module_kernel": 3},
     "diverse_contextual_block_transformer": {"attention": {"core": "sdma"}},
+    "diverse_contextual_block_conformer": {"attention": {"core": "sdma"}, "cnn_module_kernel": 3},
 }
 MEMORIES = {
     "cdt": {"kind": "cdt", "slots": 3},

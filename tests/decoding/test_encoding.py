@@ -91,6 +91,7 @@ def test_parts_that_are_not_known_are_refused():
         (["encoder_conf.attention.core=luna"], True),
         (["encoder_conf.memory.kind=xl"], True),
         (["encoder=diverse_contextual_block_transformer"], True),
+        (["encoder=diverse_contextual_block_conformer"], True),
         (["encoder=diverse_conformer", "encoder_conf.attention.core=window"], False),
         (["encoder=diverse_conformer", "encoder_conf.attention.core=window", "encoder_conf.rel_pos_type=latest"], True),
     ],

@@ -25,6 +25,7 @@ ENCODER_OPTIONS = {
     "diverse_conformer": SMALL | {"linear_units": 24, "cnn_module_kernel": 3, "rel_pos_type": "latest"},
     "diverse_e_branchformer": SMALL | {"cgmlp_linear_units": 24, "cgmlp_conv_kernel": 3, "rel_pos_type": "latest"},
 }
+ENCODER_OPTIONS["diverse_branchformer"] = ENCODER_OPTIONS["diverse_e_branchformer"]
 
 
 def encoder(name="diverse_transformer", adapter=BY_LANGUAGE):

@@ -15,7 +15,7 @@ from espnet_diverse.scope import scope
 ABSOLUTE = {
     "diverse_conformer": {"pos_enc_layer_type": "abs_pos", "selfattention_layer_type": "selfattn"},
     **dict.fromkeys(
-        ("diverse_e_branchformer", "diverse_e_branchformer_ctc"),
+        ("diverse_branchformer", "diverse_e_branchformer", "diverse_e_branchformer_ctc"),
         {"pos_enc_layer_type": "abs_pos", "attention_layer_type": "selfattn"},
     ),
 }
@@ -147,7 +147,9 @@ def test_options_are_shown_to_espnets_print_config():
     assert shown["cnn_module_kernel"] == 31 and "attention" in shown
 
 
-@pytest.mark.parametrize("name", ["diverse_transformer", "diverse_conformer", "diverse_e_branchformer"])
+@pytest.mark.parametrize(
+    "name", ["diverse_transformer", "diverse_conformer", "diverse_branchformer", "diverse_e_branchformer"]
+)
 def test_no_allocation_grows_with_the_square_of_the_length(name):
     """Of ESPnet's function that makes the mask of padding, and of the attention."""
     net = ENCODERS[name](20, attention={"core": "window", "window": 4}, **OPTIONS[name]).eval()

@@ -17,7 +17,7 @@ from espnet_diverse.training.config import merge
 
 ROOT = Path(__file__).resolve().parents[2]
 # Head selection does not fit the contextual block encoder.
-CASES = [case for case in ENCODER_CASES if case[0] != "diverse_contextual_block_transformer"]
+CASES = [case for case in ENCODER_CASES if "contextual_block" not in case[0]]
 NAMES = {"lang": ["ar", "de", "el"], "tgtlang": ["en", "es"]}
 
 #: Cores that can be used for all that is tested here; a core that supports less has tests of its own.
@@ -119,10 +119,9 @@ def test_what_is_not_of_a_head_starts_as_in_espnet():
     [
         ("diverse_transformer", selected("groups"), "unknown strategy 'groups'; known: none static group subset"),
         ("diverse_transformer", selected(pool=5), "a pool of 5 does not make 2 groups; give a multiple of 2"),
-        (
-            "diverse_contextual_block_transformer",
-            selected(),
-            "head selection does not fit the contextual block encoder",
+        *(
+            (f"diverse_contextual_block_{net}", selected(), "head selection does not fit the contextual block encoder")
+            for net in ("transformer", "conformer")
         ),
     ],
 )

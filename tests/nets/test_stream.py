@@ -16,6 +16,7 @@ CONVOLUTIONS = {"pos_enc_layer_type": "abs_pos", "selfattention_layer_type": "se
 ENCODER_CASES = {
     "diverse_transformer": {},
     "diverse_conformer": CONVOLUTIONS,
+    "diverse_branchformer": BRANCHES,
     "diverse_e_branchformer": BRANCHES,
 }
 
@@ -162,6 +163,7 @@ def test_dropout_of_packed_rows_acts_in_training_only():
     ("name", "options", "fault"),
     [
         ("diverse_contextual_block_transformer", {}, "attends in blocks"),
+        ("diverse_contextual_block_conformer", {}, "attends in blocks"),
         ("diverse_transformer", {"layer_drop_rate": 0.1}, r"skips layers \(layer_drop_rate\)"),
         ("diverse_conformer", {"ctc_trim": True}, r"drops frames between layers \(ctc_trim\)"),
     ],

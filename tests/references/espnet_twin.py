@@ -3,6 +3,7 @@
 import torch
 
 SMALL = {"output_size": 16, "attention_heads": 2, "linear_units": 24, "num_blocks": 2}
+BLOCKS = {"block_size": 8, "hop_size": 4, "look_ahead": 2}
 OPTIONS = {
     "diverse_transformer": SMALL,
     "diverse_conformer": {**SMALL, "cnn_module_kernel": 3, "rel_pos_type": "latest"},
@@ -12,8 +13,10 @@ OPTIONS = {
         "cgmlp_conv_kernel": 3,
         "rel_pos_type": "latest",
     },
-    "diverse_contextual_block_transformer": {**SMALL, "block_size": 8, "hop_size": 4, "look_ahead": 2},
+    "diverse_contextual_block_transformer": {**SMALL, **BLOCKS},
+    "diverse_contextual_block_conformer": {**SMALL, **BLOCKS, "cnn_module_kernel": 3, "macaron_style": True},
 }
+OPTIONS["diverse_branchformer"] = OPTIONS["diverse_e_branchformer"]
 PROMPTED = {
     **OPTIONS["diverse_e_branchformer"],
     **{"use_ffn": True, "macaron_ffn": True, "linear_units": 24, "num_blocks": 3},
@@ -22,7 +25,7 @@ PROMPTED = {
 """Options of `diverse_e_branchformer_ctc`."""
 LEGACY = {**OPTIONS["diverse_conformer"], "rel_pos_type": "legacy"}
 ENCODER_CASES = [*OPTIONS.items(), ("diverse_conformer", LEGACY)]
-ABSOLUTE = ("diverse_transformer", "diverse_contextual_block_transformer")
+ABSOLUTE = ("diverse_transformer", "diverse_contextual_block_transformer", "diverse_contextual_block_conformer")
 """The encoders with absolute position; the others need cores that support relative position."""
 
 

@@ -62,8 +62,8 @@ def registered():
 
 
 def test_espnets_tables_hold_its_own_classes_and_ours(plain, registered):
-    nets = {"diverse_transformer", "diverse_conformer", "diverse_e_branchformer"}
-    nets |= {"diverse_contextual_block_transformer"}
+    nets = {"diverse_transformer", "diverse_conformer", "diverse_branchformer", "diverse_e_branchformer"}
+    nets |= {"diverse_contextual_block_transformer", "diverse_contextual_block_conformer"}
     ours = {"encoder_choices": nets, "decoder_choices": {"diverse_transformer"}, "lm_choices": {"diverse_transformer"}}
     assert registered["tables"].keys() == plain["tables"].keys()
     for key, classes in plain["tables"].items():

@@ -69,6 +69,32 @@ def test_a_run_without_the_average_of_its_task_has_another(tmp_path, which):
     assert find_weights(tmp_path) == tmp_path / f"{taken}.ave.safetensors"
 
 
+AS_PUBLISHED = {  # files of a repository without links, and the one that is taken
+    "the only one": (["valid.acc.ave_10best.pth"], "valid.acc.ave_10best.pth"),
+    "that of most epochs": (["valid.acc.ave_5best.pth", "valid.acc.ave_10best.pth"], "valid.acc.ave_10best.pth"),
+    "the link": (["valid.acc.ave_10best.pth", "valid.acc.ave.pth"], "valid.acc.ave.pth"),
+    "by the better metric": (["valid.loss.ave.pth", "valid.acc.ave_10best.pth"], "valid.acc.ave_10best.pth"),
+    "of a metric that the run does not name": (["valid.cer_ctc.ave_3best.pth"], "valid.cer_ctc.ave_3best.pth"),
+    "safetensors": (["valid.acc.ave_3best.safetensors"], "valid.acc.ave_3best.safetensors"),
+    "not safetensors": (["valid.acc.ave_3best.safetensors", "valid.acc.ave_3best.pth"], "valid.acc.ave_3best.pth"),
+}
+
+
+@pytest.mark.parametrize("which", AS_PUBLISHED)
+def test_the_average_of_a_repository_is_found(tmp_path, which):
+    names, taken = AS_PUBLISHED[which]
+    write(tmp_path, "1epoch.pth", *names)
+    assert find_weights(tmp_path) == model_files(tmp_path)[1] == tmp_path / taken
+
+
+def test_several_averages_by_metrics_that_the_run_does_not_name_are_listed(tmp_path):
+    write(tmp_path, "valid.cer.ave_3best.pth", "valid.wer.ave_3best.pth", "valid.acc.ave_x.pth")
+    with pytest.raises(
+        ModelError, match=r"valid\.acc\.ave\.pth: no .* there: valid\.acc\.ave_x\.pth valid\.cer.* valid\.wer"
+    ):
+        find_weights(tmp_path)
+
+
 def test_weights_of_the_directory_come_before_a_file_of_the_same_name_elsewhere(tmp_path, monkeypatch):
     run = write(tmp_path / "run", "valid.acc.ave.safetensors")
     (tmp_path / "valid.acc.ave.pth").write_bytes(b"of another model")
