@@ -61,6 +61,7 @@ _UNKNOWN = 1  # index of <unk>
 _MOST_UNKNOWN = 0.1  # with a larger share of <unk>, the vocabulary must be that of another text
 
 
+@espnet_command.one_run()
 def collect_stats(config: Config, data: RunData, output_dir: Path, workers: Workers | None = None) -> None:
     """Write the shapes of all utterances and, for speech, sums of their features to `output_dir`/{train,valid}.
 
@@ -74,6 +75,7 @@ def collect_stats(config: Config, data: RunData, output_dir: Path, workers: Work
         ConfigError: The configuration is wrong.
         DataError: Data directories have faults, statistics are not finite, or `output_dir` has other files than these.
         ClusterError: Workers are lost, or killed by some utterances.
+        TrainingError: Another thread of this process trains or collects statistics.
     """
     check_target(output_dir)
     tokens = Tokens.load(data)
@@ -102,6 +104,7 @@ def collect_stats(config: Config, data: RunData, output_dir: Path, workers: Work
                     _write_sizes(folder / f"{name}_shape", folder / tokens.shape(name), tokens, name)
 
 
+@espnet_command.one_run()
 def train(
     config: Config,
     data: RunData,
@@ -132,7 +135,8 @@ def train(
             the statistics are of other data.
         ModelError: A model that `init_param` names is missing or does not fit, or the checkpoints of the run are
             damaged or of another model.
-        TrainingError: Training failed, see `Trainer.run`; or another process trains in `output_dir`.
+        TrainingError: Training failed, see `Trainer.run`; or another process trains in `output_dir`, or another thread
+            of this process trains.
     """
     check_no_file(output_dir)
     processes = processes or Processes()
