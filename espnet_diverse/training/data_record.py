@@ -169,7 +169,7 @@ class _Audio:
         """Read the files that are to be read; with `chain`, a hash, they are added to it in the form of version 0.1."""
         rows = np.flatnonzero(self.stale)
         every = len(rows) == len(self._entries)
-        found = self._entries.pairs() if every else map(self._entries.pair, rows.tolist())
+        found = self._entries.pairs() if every else map(self._entries.pair, rows)
         for row, (utterance, file) in zip(rows, progress(found, f"digest {self.name}", len(rows), "file"), strict=True):
             whole = without_frames(file)
             frames, samples = file.removeprefix(whole), _samples(whole)
