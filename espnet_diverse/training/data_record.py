@@ -168,6 +168,8 @@ class _Audio:
     def read(self, chain=None) -> None:
         """Read the files that are to be read; with `chain`, a hash, they are added to it in the form of version 0.1."""
         rows = np.flatnonzero(self.stale)
+        if not len(rows):
+            return
         every = len(rows) == len(self._entries)
         found = self._entries.pairs() if every else map(self._entries.pair, rows)
         for row, (utterance, file) in zip(rows, progress(found, f"digest {self.name}", len(rows), "file"), strict=True):
