@@ -6,7 +6,9 @@ that ends in a pipe as a command, and unpickle what begins with PKL.
 """
 
 import io
+import os
 import re
+import stat
 from pathlib import Path
 from typing import NamedTuple
 
@@ -45,9 +47,18 @@ def without_frames(path: str) -> str:
 
 def file_size(path: str) -> int:
     """Size of a file in bytes, or the bytes of an ark from an entry on; -1 if it does not exist."""
+    return file_status(path)[0]
+
+
+def file_status(path: str) -> tuple[int, int]:
+    """What `file_size` is, and the time of the last change of the file or ark in nanoseconds; -1 and 0 without it."""
     entry = ark_entry(without_frames(path))
-    file, offset = entry or (Path(path), 0)
-    return file.stat().st_size - offset if is_file(file) else -1
+    file, offset = entry or (path, 0)
+    try:
+        status = os.stat(file)  # noqa: PTH116, a path object takes as long as the call
+    except (OSError, ValueError):  # ValueError: a null character
+        return -1, 0
+    return (status.st_size - offset, status.st_mtime_ns) if stat.S_ISREG(status.st_mode) else (-1, 0)
 
 
 def is_file(path: Path) -> bool:

@@ -40,6 +40,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--restart", action="store_true", help="delete the checkpoints and weights in --output_dir and train anew"
     )
     parser.add_argument(
+        "--verify",
+        action="store_true",
+        help="read all audio to compare it with that of the run that is continued, also files with their former size "
+        "and time of change",
+    )
+    parser.add_argument(
         "--list_options",
         nargs="?",
         const="",
@@ -132,5 +138,6 @@ def run(args: argparse.Namespace) -> int:
     if args.init_param:
         config.add({"init_param": args.init_param}, {("init_param",): "--init_param"})
     run_data = options.run_data(args)
-    train(config, run_data, args.stats_dir, args.output_dir, _processes(args), args.allow_changed, args.restart)
+    how = {"allow_changed": args.allow_changed, "restart": args.restart, "verify": args.verify}
+    train(config, run_data, args.stats_dir, args.output_dir, _processes(args), **how)
     return 0

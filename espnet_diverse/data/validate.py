@@ -44,7 +44,7 @@ def validate(
 
     Args:
         source: A data directory, on disk or in memory.
-        read_audio: Whether every audio file is opened.
+        read_audio: Whether every audio file, or entry of feats.scp, is opened.
         nj: Number of threads that read audio, or workers that do it.
         rate: Sampling rate in Hz of a model that is to be trained with the data. Audio that training cannot read as it
             is, such as m4a, several channels or another rate, is then a fault.
@@ -82,7 +82,7 @@ def find_faults(
         folder = f"{source}/"
     faults += _key_faults(data, folder, scp)
     heard: Mapping[str, float] = {}
-    if features is not None:
+    if read_audio and features is not None:
         faults += _feature_faults(data, folder, nj, features, decode)
     elif read_audio:
         found, heard = _audio_faults(data, folder, nj, rate, decode)

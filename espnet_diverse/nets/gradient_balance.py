@@ -22,7 +22,7 @@ from espnet_diverse.nets.memory import Memory
 #: the paper, and above it 16.9 times as strong, as the first runs of egs/multi30k/mt1/RESULTS.md were.
 STRONG = 3.0
 
-_UNSEEN, _COUNTED = -1, -2  # no sums of versions: the next one is of another update, or of the last that was counted
+_UNSEEN, _COUNTED = -1, -2  # no versions: the next one is of another update, or of the last that was counted
 
 
 class GradientBalance:
@@ -41,7 +41,7 @@ class GradientBalance:
     def state(self, model: nn.Module) -> dict:
         """For a checkpoint: the number of counted updates, and whether training has begun and made another since."""
         begun = self._seen is not None
-        return {"updates": self._updates, "begun": begun, "behind": begun and self._seen != _versions(model)}
+        return {"updates": self._updates, "begun": begun, "behind": begun and self._seen != _version(model)}
 
     def load_state(self, state: Mapping) -> None:
         """Go on after the updates of `state`, and one that no forward pass has seen if it was saved after one."""
@@ -53,15 +53,16 @@ class GradientBalance:
         """Count updates; return whether the ratios are to be measured in this batch.
 
         They are in the first batch of training, and in the first after each further `interval` updates. An update
-        raises the version counters of parameters (see `attention/update_counter.py`); batches whose gradients are
-        accumulated see the same versions. Never in evaluation or without gradients, nor for compiled layers, whose
-        backward pass can run only once.
+        raises the version counter of a parameter, of which the first that is trained is watched (see
+        `attention/update_counter.py`, also for training loops of your own); batches whose gradients are accumulated see
+        the same version. Never in evaluation or without gradients, nor for compiled layers, whose backward pass can run
+        only once.
         """
         if not (self.interval and model.training and torch.is_grad_enabled()):
             return False
-        versions = _versions(model)
-        former, self._seen = self._seen, versions
-        if former in (versions, _COUNTED):
+        version = _version(model)
+        former, self._seen = self._seen, version
+        if former in (version, _COUNTED):
             return False
         self._updates += former is not None
         if self._updates % self.interval:
@@ -69,8 +70,9 @@ class GradientBalance:
         return all(module._compiled_call_impl is None for module in model.modules())
 
 
-def _versions(model: nn.Module) -> int:
-    return sum(parameter._version for parameter in model.parameters() if parameter.requires_grad)
+def _version(model: nn.Module) -> int:
+    """Version counter of the first parameter that is trained; `_UNSEEN` if none is."""
+    return next((parameter._version for parameter in model.parameters() if parameter.requires_grad), _UNSEEN)
 
 
 def gradient_ratios(model: nn.Module, task: Tensor, auxiliary: Mapping[str, Tensor]) -> dict[str, Tensor]:

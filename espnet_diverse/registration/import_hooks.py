@@ -2,12 +2,17 @@
 
 import importlib.abc
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 Wrapper = Callable[[importlib.abc.Loader], importlib.abc.Loader]
+
+
+def _nothing(module: ModuleType) -> None:
+    pass
 
 
 class ImportHooks(importlib.abc.MetaPathFinder):
@@ -36,12 +41,35 @@ class ImportHooks(importlib.abc.MetaPathFinder):
         return spec
 
 
+class HiddenPackages(importlib.abc.MetaPathFinder, threading.local):
+    """Finder by which the import of some packages fails in one thread; the packages are of the thread that adds them.
+
+    A thread without packages, and the import of all others, are left to the finders behind.
+
+    Attributes:
+        names: Names of the hidden packages of this thread.
+    """
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+
+    def find_spec(self, name: str, path=None, target=None) -> None:
+        """Refuse a hidden package.
+
+        Raises:
+            ModuleNotFoundError: It is hidden from this thread.
+        """
+        if name in self.names:
+            raise ModuleNotFoundError(f"No module named {name!r}: it is hidden while another is imported", name=name)
+
+
 class HookedLoader(importlib.abc.Loader):
     """Loader that runs code around the execution of a module.
 
     Args:
         loader: The module's own loader.
         around: Returns the context in which the module is executed.
+        before: Called with the module, which is still empty.
         after: Called with the module once it has been executed.
     """
 
@@ -49,9 +77,10 @@ class HookedLoader(importlib.abc.Loader):
         self,
         loader: importlib.abc.Loader,
         around: Callable[[], AbstractContextManager] = nullcontext,
-        after: Callable[[ModuleType], object] | None = None,
+        after: Callable[[ModuleType], object] = _nothing,
+        before: Callable[[ModuleType], object] = _nothing,
     ):
-        self.loader, self.around, self.after = loader, around, after
+        self.loader, self.around, self.after, self.before = loader, around, after, before
 
     def __getattr__(self, name: str):  # `runpy` uses methods beyond the protocol of loaders
         return getattr(self.loader, name)
@@ -61,12 +90,12 @@ class HookedLoader(importlib.abc.Loader):
         return self.loader.create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:
-        """Execute the module within `around`, then call `after`."""
+        """Call `before`, execute the module within `around`, then call `after`."""
         module.__spec__.loader = module.__loader__ = self.loader
+        self.before(module)
         with self.around():
             self.loader.exec_module(module)
-        if self.after is not None:
-            self.after(module)
+        self.after(module)
 
 
 class LazyLoader(importlib.abc.Loader):

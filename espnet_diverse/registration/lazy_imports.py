@@ -17,6 +17,7 @@ Most of the time that a command takes to start is spent on packages that ESPnet 
   (`_UNTIDY`) are ignored, and what ESPnet prints while it is imported goes to the log.
 """
 
+import builtins
 import functools
 import importlib
 import importlib.util
@@ -24,13 +25,14 @@ import io
 import logging
 import os
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr
 from functools import partial
 from types import FunctionType, ModuleType, SimpleNamespace
 
-from espnet_diverse.registration.import_hooks import HookedLoader, ImportHooks, LazyLoader
+from espnet_diverse.registration.import_hooks import HiddenPackages, HookedLoader, ImportHooks, LazyLoader
 
 SWITCH = "ESPNET_DIVERSE_FAST_START"
 """Environment variable; 0 turns `fast_start` off."""
@@ -68,6 +70,9 @@ _UNCOMPILED = (
 )
 
 
+_HIDDEN = HiddenPackages()
+
+
 class _FastStart(ImportHooks):
     """The finder of `fast_start`."""
 
@@ -81,12 +86,13 @@ def fast_start() -> None:
     """
     if os.environ.get(SWITCH) == "0" or _started():
         return
+    later = {name: partial(import_later, names=names) for name, names in SELDOM_USED.items()}
     wrappers = {
         _PRINTING: partial(HookedLoader, around=_stderr_to_log),
         **dict.fromkeys(_UNCOMPILED, partial(HookedLoader, around=compiler_later)),
         "typeguard": partial(HookedLoader, after=check_at_first_call),
         "espnet2.layers.log_mel": partial(HookedLoader, after=use_own_mel_filters),
-        **{name: partial(HookedLoader, around=partial(imported_later, names)) for name, names in SELDOM_USED.items()},
+        **{name: partial(HookedLoader, before=hook) for name, hook in later.items()},
         **dict.fromkeys(LAZY, LazyLoader),
         **dict.fromkeys(WITHOUT_TRANSFORMERS, partial(HookedLoader, around=partial(hidden, "transformers"))),
     }
@@ -109,42 +115,52 @@ def explain_missing_transformers(message: str) -> str:
 
 @contextmanager
 def hidden(package: str) -> Iterator[None]:
-    """Make the import of `package` fail while the block runs; a package that has been imported stays available."""
-    if package in sys.modules:  # imported, or hidden already
-        yield
-        return
-    sys.modules[package] = None  # the import system raises ModuleNotFoundError
+    """Make the import of `package` fail in this thread while the block runs.
+
+    A package that has been imported stays available, as it does where another thread imports it meanwhile.
+    """
+    if _HIDDEN not in sys.meta_path:
+        sys.meta_path.insert(0, _HIDDEN)  # and never taken away, while another thread may be going through the finders
+    before = _HIDDEN.names
+    _HIDDEN.names = before | {package}
     try:
         yield
     finally:
-        del sys.modules[package]
+        _HIDDEN.names = before
 
 
-@contextmanager
-def imported_later(names: Mapping[str, str]) -> Iterator[None]:
-    """While the block runs, `from package import name` gives a stand-in that imports the package at its first use.
+def import_later(module: ModuleType, names: Mapping[str, str]) -> None:
+    """Let `from package import name` in a module, and nowhere else, give a stand-in that imports at its first use.
 
     Args:
-        names: Name of each package that stands in this way; a package that has been imported is left as it is.
+        module: The module, before it is executed.
+        names: Name of each package that stands in this way; a package that has been imported is taken as it is.
     """
-    stand_ins = {package: ModuleType(package) for package in names if package not in sys.modules}
-    for package, module in stand_ins.items():
-        setattr(module, names[package], _Later(package, names[package]))
-    sys.modules.update(stand_ins)
-    try:
-        yield
-    finally:
-        for package in stand_ins:
-            del sys.modules[package]
+    stand_ins = {package: ModuleType(package) for package in names}
+    for package, stand_in in stand_ins.items():
+        setattr(stand_in, names[package], _Later(package, names[package]))
+
+    def import_here(name, globals=None, locals=None, fromlist=(), level=0):
+        if name in names and name not in sys.modules and fromlist == (names[name],):
+            return stand_ins[name]
+        return builtins.__import__(name, globals, locals, fromlist, level)
+
+    vars(module)["__builtins__"] = {**vars(builtins), "__import__": import_here}
 
 
 @contextmanager
 def compiler_later() -> Iterator[None]:
-    """While the block runs, `torch.compiler.disable` decorates functions without importing the compiler."""
+    """While the block runs, `torch.compiler.disable` decorates functions in this thread without the compiler."""
     import torch
 
-    disable = torch.compiler.disable
-    torch.compiler.disable = lambda function: _uncompiled(function, disable)
+    disable, thread = torch.compiler.disable, threading.get_ident()
+
+    def later(function=None, *args, **options):
+        if function is None or args or options or threading.get_ident() != thread:
+            return disable(function, *args, **options)
+        return _uncompiled(function, disable)
+
+    torch.compiler.disable = later
     try:
         yield
     finally:

@@ -9,10 +9,12 @@ import logging
 import signal
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from types import FrameType
 
 import torch
+from torch.utils.data._utils import signal_handling
 
 from espnet_diverse.errors import TrainingError
 
@@ -32,21 +34,32 @@ class LoaderBatches:
     Args:
         loader: The batches; workers are looked for in a `torch.utils.data.DataLoader`.
         name: What messages call it.
+
+    The handler of SIGCHLD that the process has is called as before, PyTorch's excepted, which raises at any place of
+    the main thread, also within a step of training; `close` sets it again.
     """
 
     def __init__(self, loader: Iterable[Item], name: str):
         self.loader, self.name = loader, name
         self.again = False
+        self._former = signal.getsignal(signal.SIGCHLD)
+        # A handler that was not set from Python is None and cannot be set again.
+        kept = self._former is not None and getattr(self._former, "__module__", "") != signal_handling.__name__
+        self._handler = self._former if kept else signal.SIG_DFL
         self.begin()
+
+    def close(self) -> None:
+        """Set the handler of SIGCHLD that was there before."""
+        if self._former is not None:
+            self._handle(self._former)
 
     def begin(self) -> None:
         """Begin at the first batch."""
         self.number = 0
         self.seed = torch.get_rng_state()  # from which the loader draws the seeds of its workers
         self.iterator = iter(self.loader)
-        if self._workers and threading.current_thread() is threading.main_thread():
-            # PyTorch's handler raises at any place of the main thread, which may be within a step of training.
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        if self._workers:
+            self._handle(self._handler)  # the first loader of a process sets PyTorch's
 
     def __iter__(self) -> Iterator[Item]:
         return self
@@ -85,12 +98,22 @@ class LoaderBatches:
         if not self._workers or threading.current_thread() is not threading.main_thread():
             yield
             return
-        signal.signal(signal.SIGCHLD, lambda *_: self._raise_if_lost())
+
+        def handle(number: int, frame: FrameType | None) -> None:
+            if callable(self._handler):
+                self._handler(number, frame)
+            self._raise_if_lost()
+
+        self._handle(handle)
         try:
             self._raise_if_lost()
             yield
         finally:
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            self._handle(self._handler)
+
+    def _handle(self, handler: Callable | int | None) -> None:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGCHLD, handler)
 
     def _raise_if_lost(self) -> None:
         if self._lost_worker():

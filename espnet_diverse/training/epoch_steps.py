@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 
 from espnet_diverse.progress import progress
@@ -123,12 +124,12 @@ class Steps:
         self._update[-1].is_halved = True
 
     def _batches(self) -> Iterator[Item]:
-        batches = LoaderBatches(self.iterator, self.name)
-        if self.position and not self._skip(batches, self.position):
-            logging.warning("%s: its batches are not those of before; all of the epoch is trained again", self.name)
-            self.done, self.names, self.position = 0, self._no_names(), None
-            batches.begin()
-        yield from batches
+        with closing(LoaderBatches(self.iterator, self.name)) as batches:
+            if self.position and not self._skip(batches, self.position):
+                logging.warning("%s: its batches are not those of before; all of the epoch is trained again", self.name)
+                self.done, self.names, self.position = 0, self._no_names(), None
+                batches.begin()
+            yield from batches
 
     def _no_names(self) -> Names:
         return Names((self.ranks.own, self.ranks.count))

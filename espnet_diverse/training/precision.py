@@ -62,7 +62,7 @@ def without_cudnn_attention() -> Iterator[None]:
 
 @contextmanager
 def mixed_precision(model: nn.Module, device: str) -> Iterator[None]:
-    """Make autocast in ESPnet's trainer and in the modules of `model` use bfloat16 while the block runs.
+    """Make autocast in ESPnet's trainer and in the code of `model` and its parts use bfloat16 while the block runs.
 
     Args:
         model: The model that is trained.
@@ -75,13 +75,15 @@ def mixed_precision(model: nn.Module, device: str) -> Iterator[None]:
         name = torch.cuda.get_device_name()
         raise ConfigError(f"use_amp true is not possible: {name} has no bfloat16; set use_amp=false")
 
-    def autocast(*_: str, enabled: bool = True, **__: torch.dtype) -> torch.autocast:
-        return torch.autocast(device, torch.bfloat16, enabled=enabled)
+    def autocast(*first: str | bool, enabled: bool = True, **_: torch.dtype) -> torch.autocast:
+        off = first[:1] == (False,)  # `enabled` comes first in `torch.cuda.amp.autocast`
+        return torch.autocast(device, torch.bfloat16, enabled=enabled and not off)
 
-    # ESPnet's models switch autocast off while they extract features, by a global name of their module.
-    modules = {sys.modules[cls.__module__] for cls in type(model).__mro__} | {espnet_trainer}
+    # ESPnet's models, and encoders such as BEATs, switch autocast off while they extract features, by a global name of
+    # their module, and for CUDA alone.
+    names = {cls.__module__ for part in model.modules() for cls in type(part).__mro__} | {espnet_trainer.__name__}
     with without_cudnn_attention(), ExitStack() as stack:
-        for module in modules:
+        for module in (sys.modules[name] for name in sorted(names) if name.startswith("espnet2.")):
             if "autocast" in vars(module):
                 stack.enter_context(replaced_names(module, autocast=autocast))
         stack.enter_context(replaced_names(espnet_trainer, GradScaler=Unscaled))

@@ -1,28 +1,21 @@
 """Checks that a resumed run has the settings, data, vocabularies, statistics, kernels and shapes of before.
 
-A run keeps digests of its data in data.json. That of a table of audio covers the ids and the sizes of the files, and a
-second one their headers and parts of their content, not their paths, so that a corpus may be moved; that of any other
-table covers its content. Settings are compared with train.yaml, vocabularies and statistics with the copies that the
-run has, and shapes of parameters with its checkpoint. All of this only reads.
+Data are compared with the record that the run has of them (`data_record.py`), settings with train.yaml, vocabularies
+and statistics with the copies that the run has, and shapes of parameters with its checkpoint. All of this only reads.
 """
 
-import json
-from collections.abc import Collection, Mapping, Sequence
-from hashlib import sha256
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from torch import nn
 from torch.optim import Optimizer
 
-from espnet_diverse.audio.ark import ark_entry, file_size, without_frames
-from espnet_diverse.data.atomic_files import write_text
-from espnet_diverse.data.tables import pack_table
 from espnet_diverse.errors import ConfigError, DataError, ModelError
 from espnet_diverse.foreign_yaml import read_yaml
 from espnet_diverse.option_checks import with_present_names
-from espnet_diverse.stage_cache import digest
 from espnet_diverse.training import checkpoint
 from espnet_diverse.training.config import Config, differences
+from espnet_diverse.training.data_record import saved_digests
 from espnet_diverse.training.run_data import Tokens
 from espnet_diverse.training.run_kernels import others_asked
 from espnet_diverse.training.statistics import differ
@@ -36,14 +29,12 @@ WITHOUT_EFFECT = ("log_interval", "num_workers", "resume", "save_interval_steps"
 
 _FIXED = ("optim", "optim_conf", "scheduler", "scheduler_conf")  # the saved state of the optimizer has them
 _RATE = "optim_conf.lr"
-_FILE = "data.json"
 _OTHER = {
     "data": "other data",
     "vocabulary": "another vocabulary",
     "statistics": "other statistics",
     "kernels": "other kernels",
 }
-_SAMPLE = 4096  # bytes of a header, and of the middle of a file
 
 
 def is_resumed(output_dir: Path) -> bool:
@@ -117,41 +108,6 @@ def _covered(key: str, allowed: Collection[str]) -> bool:
     return any(key == name or key.startswith(f"{name}.") for name in allowed)
 
 
-def digests(config: Config) -> dict[str, str]:
-    """SHA-256 digests of the tables that a run reads, by phase and name of the table, such as train/text.
-
-    Args:
-        config: The configuration with the paths of the data filled in.
-    """
-    found = {}
-    for phase in ("train", "valid"):
-        for file, _, kind in config[f"{phase}_data_path_and_name_and_type"]:
-            path, name = Path(file), f"{phase}/{Path(file).name}"
-            if kind == "text":
-                found[name] = str(digest(path))
-            else:
-                entries, hasher = pack_table(path), sha256()
-                for utterance, file in entries.items():
-                    hasher.update(f"{utterance} {file_size(file)}\n".encode())
-                found[name] = hasher.hexdigest()
-                found[f"{name}, audio"] = _digest_of_audio(entries)
-    return found
-
-
-def _digest_of_audio(entries: Mapping[str, str]) -> str:
-    """Digest of the beginning of each file or entry of an ark, of a range of its frames, and of each file's middle."""
-    hasher = sha256()
-    for utterance, path in entries.items():
-        whole = without_frames(path)
-        entry, frames = ark_entry(whole), path.removeprefix(whole)
-        with (entry.path if entry else Path(path)).open("rb") as file:
-            places = [entry.offset] if entry else [0, file.seek(0, 2) // 2]
-            for place in places:
-                file.seek(place)
-                hasher.update(f"{utterance}{frames}".encode() + file.read(_SAMPLE))
-    return hasher.hexdigest()
-
-
 def check_unchanged(
     output_dir: Path,
     tables: dict[str, str],
@@ -163,7 +119,7 @@ def check_unchanged(
 
     Args:
         output_dir: Directory of the run. What it has no copy or digest of is not compared.
-        tables: `digests` of the data.
+        tables: Digests of the data, see `DataRecord.digests`.
         tokens: The vocabularies.
         statistics: File with the statistics of the features, or None for text.
         allowed: What may differ, of `ALLOWED`.
@@ -171,7 +127,7 @@ def check_unchanged(
     Raises:
         DataError: Something differs, or the digests of the run are damaged; the message names it.
     """
-    known = _saved_digests(output_dir / _FILE)
+    known = saved_digests(output_dir)
     copy = output_dir / statistics.name if statistics else None
     differing = {
         "data": [name for name, digest in tables.items() if known.get(name, digest) != digest],
@@ -200,26 +156,6 @@ def check_state(output_dir: Path, model: nn.Module, optimizers: Sequence[Optimiz
     except ModelError as error:
         raise ModelError(f"{error}; {_advice()}") from error
     return path
-
-
-def _saved_digests(path: Path) -> dict[str, str]:
-    if not path.is_file():
-        return {}
-    try:
-        saved = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:
-        saved = None
-    if not isinstance(saved, dict):
-        raise DataError(
-            f"{path}: is damaged, so the data of the run cannot be compared; delete it to go on without that, "
-            "or give another --output_dir"
-        )
-    return saved
-
-
-def save_digests(tables: dict[str, str], output_dir: Path) -> None:
-    """Keep the digests of the data in the directory of a run."""
-    write_text(output_dir / _FILE, json.dumps(tables, indent=1) + "\n")
 
 
 def _other_vocabularies(output_dir: Path, tokens: Tokens) -> list[str]:

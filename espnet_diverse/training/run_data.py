@@ -138,6 +138,7 @@ def check_data(
     decode: bool = True,
     size: int | None = None,
     nj: int | Workers = 4,
+    read_audio: bool = True,
 ) -> None:
     """Check a data directory for faults, and its `tables` for formats that ESPnet would misread.
 
@@ -148,6 +149,7 @@ def check_data(
         decode: Whether audio is decoded where its header cannot show all faults.
         size: Size of the features that the model reads; None for one that reads none.
         nj: Number of threads that read audio, or workers that do it.
+        read_audio: Whether audio or features are opened; not where they have been checked and not changed since.
 
     Raises:
         DataError: The directory has faults, or ESPnet would misread a table or audio.
@@ -158,8 +160,12 @@ def check_data(
     if speech and (path / "segments").exists():
         raise DataError(f"{path}: has segments, and training reads one audio file an utterance; {prepared}")
     # ESPnet checks in training that all rates are equal, but not which one it is, and draws a channel at random.
-    validate(path, speech, nj, rate, decode, features)
-    if speech and len({ark_entry(entry) is None for entry in pack_table(path / _SPEECH[0]).values()}) > 1:
+    validate(path, read_audio and (speech or features is not None), nj, rate, decode, features)
+    if (
+        speech
+        and read_audio
+        and len({ark_entry(entry) is None for entry in pack_table(path / _SPEECH[0]).values()}) > 1
+    ):
         raise DataError(f"{path / _SPEECH[0]}: has files and entries of arks, and training reads one kind; {prepared}")
     for file in tables:
         if line := _misread(file):

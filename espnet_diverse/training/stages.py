@@ -24,6 +24,7 @@ from espnet_diverse.training.checkpoint import CHECKPOINT
 from espnet_diverse.training.condition_names import condition_table, fill_in
 from espnet_diverse.training.config import Config, located, save
 from espnet_diverse.training.criteria import check_forms
+from espnet_diverse.training.data_record import DataRecord
 from espnet_diverse.training.feature_sums import sums_on
 from espnet_diverse.training.learning_curves import draw_curves
 from espnet_diverse.training.non_finite import NAME as NONFINITE
@@ -61,6 +62,7 @@ _UNKNOWN = 1  # index of <unk>
 _MOST_UNKNOWN = 0.1  # with a larger share of <unk>, the vocabulary must be that of another text
 
 
+@espnet_command.one_run()
 def collect_stats(config: Config, data: RunData, output_dir: Path, workers: Workers | None = None) -> None:
     """Write the shapes of all utterances and, for speech, sums of their features to `output_dir`/{train,valid}.
 
@@ -74,6 +76,7 @@ def collect_stats(config: Config, data: RunData, output_dir: Path, workers: Work
         ConfigError: The configuration is wrong.
         DataError: Data directories have faults, statistics are not finite, or `output_dir` has other files than these.
         ClusterError: Workers are lost, or killed by some utterances.
+        TrainingError: Another thread of this process trains or collects statistics.
     """
     check_target(output_dir)
     tokens = Tokens.load(data)
@@ -102,6 +105,7 @@ def collect_stats(config: Config, data: RunData, output_dir: Path, workers: Work
                     _write_sizes(folder / f"{name}_shape", folder / tokens.shape(name), tokens, name)
 
 
+@espnet_command.one_run()
 def train(
     config: Config,
     data: RunData,
@@ -110,6 +114,7 @@ def train(
     processes: Processes | None = None,
     allow_changed: Collection[str] = (),
     restart: bool = False,
+    verify: bool = False,
 ) -> None:
     """Train, or continue where the run in `output_dir` was last saved.
 
@@ -125,6 +130,7 @@ def train(
         allow_changed: What may differ from what a run was trained with that is continued: `resumption.ALLOWED`, and
             keys of the configuration.
         restart: Whether to delete the checkpoints of a run in `output_dir` and to train anew.
+        verify: Whether to read all audio to compare it, and not only files whose size or time has changed.
 
     Raises:
         ConfigError: The configuration is wrong, or not that of the run that is continued.
@@ -132,12 +138,17 @@ def train(
             the statistics are of other data.
         ModelError: A model that `init_param` names is missing or does not fit, or the checkpoints of the run are
             damaged or of another model.
-        TrainingError: Training failed, see `Trainer.run`; or another process trains in `output_dir`.
+        TrainingError: Training failed, see `Trainer.run`; or another process trains in `output_dir`, or another thread
+            of this process trains.
     """
     check_no_file(output_dir)
     processes = processes or Processes()
     tokens = Tokens.load(data)
     filled = _of_run(config, data, tokens, stats_dir, output_dir)
+    rate = _rate(filled, data)
+    checked = f"rate {rate}, size {filled.get('input_size')}"
+    record = DataRecord(filled, None if restart else output_dir, checked, verify)
+    _check_run_data(filled, data, rate, not record.is_unchanged())
     filled["ngpu"] = processes.ngpu
     statistics = stats_dir / "train" / "feats_stats.npz" if data.speech else None
     if statistics:
@@ -145,7 +156,7 @@ def train(
     if processes.node_rank:  # machine 0 compares and writes
         run(data.task, filled, processes)
         return
-    tables = resumption.digests(filled)
+    tables = record.digests()
     with run_lock(output_dir) as lock:
         changed: list[str] = []
         sound: Path | None = None
@@ -162,7 +173,7 @@ def train(
         tokens.save(output_dir)
         if statistics:
             _copy(statistics, output_dir / statistics.name)
-        resumption.save_digests(tables, output_dir)
+        record.save(tables, output_dir)
         save(config, output_dir / "train.yaml")
         with espnet_command.logged(output_dir / "train.log"):
             if changed:
@@ -174,7 +185,7 @@ def train(
 
 
 def _of_run(config: Config, data: RunData, tokens: Tokens, stats_dir: Path, output_dir: Path) -> Config:
-    """The checked configuration of training, with the paths of the run, and its checked data."""
+    """The checked configuration of training, with the paths of the run."""
     filled = _fill(config, data, tokens.moved(output_dir))
     filled["output_dir"] = str(output_dir.absolute())
     if filled.get("normalize") == "global_mvn":
@@ -182,12 +193,16 @@ def _of_run(config: Config, data: RunData, tokens: Tokens, stats_dir: Path, outp
     for phase in data.phases():
         shapes = [stats_dir / phase / tokens.shape(name) for _, name, _ in data.entries(config)]
         filled[f"{phase}_shape_file"] = [str(existing(path)) for path in shapes]
-    rate = _rate(filled, data)
+    _rate(filled, data)
     espnet_command.check(TASKS[data.task], filled)
-    _check_data(filled, data, rate, decode=False)  # which `stats` did
-    for phase, data_dir in data.phases().items():
-        check_source(Path(filled[f"{phase}_shape_file"][0]), data_dir / data.entries(config)[0][0])
     return filled
+
+
+def _check_run_data(config: Config, data: RunData, rate: int | None, read_audio: bool) -> None:
+    """Check data for training; with `read_audio` also the headers of audio, whose samples `stats` has read."""
+    _check_data(config, data, rate, decode=False, read_audio=read_audio)
+    for phase, data_dir in data.phases().items():
+        check_source(Path(config[f"{phase}_shape_file"][0]), data_dir / data.entries(config)[0][0])
 
 
 def _sound_checkpoint(config: Config, data: RunData, tokens: Tokens, statistics: Path | None, output_dir: Path) -> Path:
@@ -263,10 +278,17 @@ def _rate(config: Config, data: RunData) -> int | None:
         return audio_rate(config) if data.speech else None
 
 
-def _check_data(config: Config, data: RunData, rate: int | None, decode: bool = True, nj: int | Workers = 4) -> None:
+def _check_data(
+    config: Config,
+    data: RunData,
+    rate: int | None,
+    decode: bool = True,
+    nj: int | Workers = 4,
+    read_audio: bool = True,
+) -> None:
     for phase, data_dir in data.phases().items():
         tables = [Path(file) for file, _, _ in config[f"{phase}_data_path_and_name_and_type"]]
-        check_data(data_dir, tables, rate, decode, config.get("input_size"), nj)
+        check_data(data_dir, tables, rate, decode, config.get("input_size"), nj, read_audio)
 
 
 def _lengths(text: Path, title: str, tokens: Tokens, name: str) -> Iterator[str]:

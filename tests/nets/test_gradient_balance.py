@@ -74,6 +74,16 @@ def test_counting_goes_on_from_a_checkpoint(stopped, accumulated):
     assert seen == expected and expected.count(None) == 7 * accumulated - 3
 
 
+@pytest.mark.parametrize("layers", [1, 100])
+def test_counting_looks_at_one_parameter_however_many_there_are(layers):
+    model = DiversePlain(balance_interval=2)
+    model.layers = nn.ModuleList(nn.Linear(1, 1) for _ in range(layers))
+    parameters, seen = model.parameters, []
+    ratios_of(model, 1, torch.optim.SGD(parameters(), lr=0.1), [1, 2])  # measures in the first batch
+    model.parameters = lambda: (seen.append(p) or p for p in parameters())
+    assert "gradient_kl" in model(SLOPE)[1] and len(seen) == 1
+
+
 def test_counting_begins_anew_from_a_checkpoint_that_counts_batches():
     model = DiversePlain(balance_interval=3)
     model.load_measuring_state({"batches": 4, "balance": {"batches": 4, "ratios": {"kl": torch.tensor(0.5)}}})

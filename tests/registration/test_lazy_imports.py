@@ -2,11 +2,15 @@
 
 import subprocess
 import sys
+import threading
+from functools import partial
+from importlib import import_module
 from types import ModuleType
 
 import pytest
 
 from espnet_diverse.registration import lazy_imports
+from espnet_diverse.registration.import_hooks import HookedLoader, ImportHooks
 from espnet_diverse.registration.lazy_imports import explain_missing_transformers
 
 
@@ -119,6 +123,30 @@ def test_a_hidden_package_is_back_after_the_block_and_after_an_error_in_it(packa
         import some_package  # noqa: F401
 
 
+def in_a_thread(function):
+    """What a function returns, or the exception that it raises, in another thread."""
+    found = []
+
+    def call():
+        try:
+            found.append(function())
+        except Exception as error:
+            found.append(error)
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    thread.join(10)
+    return found[0]
+
+
+def test_a_package_is_hidden_from_one_thread_alone(package):
+    with lazy_imports.hidden(package):
+        with pytest.raises(ModuleNotFoundError, match="some_package"):
+            import_module(package)
+        assert in_a_thread(lambda: import_module(f"{package}.inner")).__name__ == f"{package}.inner"
+        import_module(package)  # another thread has imported it
+
+
 @pytest.fixture
 def typechecked():
     typeguard = ModuleType("typeguard")
@@ -187,21 +215,51 @@ def user(tmp_path, monkeypatch):
         sys.modules.pop(name, None)
 
 
-def test_what_is_seldom_used_is_imported_when_it_is_used(user):
-    with lazy_imports.imported_later({"decorating": "jit", "holding": "betabinom"}):
-        import using
+@pytest.fixture
+def using_later(user, monkeypatch):
+    """Imports the module, which is to import its packages later."""
+    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
+    names = {"decorating": "jit", "holding": "betabinom"}
+    hook = partial(HookedLoader, before=partial(lazy_imports.import_later, names=names))
+    ImportHooks({"using": hook}).install()
+    return lambda: import_module("using")
+
+
+def test_what_is_seldom_used_is_imported_when_it_is_used(using_later):
+    using = using_later()
     assert not {"decorating", "holding"} & sys.modules.keys()
     assert using.twice.__doc__ == "Two times x."
     assert using.betabinom.sqrt(4) == 2 and "holding" in sys.modules and "decorating" not in sys.modules
     assert [using.twice(3), using.twice(4)] == [({"nopython": True}, 6), ({"nopython": True}, 8)]
 
 
-def test_what_was_imported_before_does_not_stand_in(user):
+def test_what_was_imported_before_does_not_stand_in(using_later):
     import holding
 
-    with lazy_imports.imported_later({"holding": "betabinom", "decorating": "jit"}):
-        import using
-    assert using.betabinom is holding.betabinom and sys.modules["holding"] is holding
+    assert using_later().betabinom is holding.betabinom and sys.modules["holding"] is holding
+
+
+def test_what_stands_in_does_so_in_its_module_alone(using_later, tmp_path):
+    """Another import of the package, while the module is being executed, gets the package itself."""
+    source = tmp_path / "using.py"
+    source.write_text(source.read_text() + "\nimport sys\nsys.within()\n")
+    found = []
+    sys.within = lambda: found.append(in_a_thread(lambda: import_module("holding").betabinom.sqrt(4)))
+    try:
+        using = using_later()
+    finally:
+        del sys.within
+    assert found == [2.0] and isinstance(using.betabinom, lazy_imports._Later)
+
+
+def test_only_functions_of_its_thread_are_decorated_without_the_compiler(monkeypatch):
+    monkeypatch.setattr("torch.compiler.disable", lambda *args, **options: ("disabled", args, options))
+    with lazy_imports.compiler_later():
+        from torch.compiler import disable
+
+        assert in_a_thread(lambda: disable(len)) == ("disabled", (len,), {})
+        assert disable(recursive=False) == ("disabled", (None,), {"recursive": False})
+        assert disable(len)([1, 2]) == 2
 
 
 def test_the_alignment_of_speech_synthesis_works_with_packages_that_are_imported_later():

@@ -12,11 +12,13 @@ import pytest
 import torch
 from references.killed_workers import killed as kill
 from torch.utils.data import DataLoader
+from torch.utils.data._utils import signal_handling
 from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
 from espnet_diverse.errors import TrainingError
 from espnet_diverse.training import data_workers
 from espnet_diverse.training.data_workers import LoaderBatches
+from espnet_diverse.training.epoch_steps import Steps
 
 
 class Noisy(torch.utils.data.Dataset):
@@ -161,6 +163,35 @@ def test_a_worker_that_is_killed_twice_ends_training():
         read(loader(Noisy()), [2, 6])
 
 
+@pytest.fixture
+def signalled(monkeypatch):
+    """The signals that a handler of the program has got, in a process whose first loader is still to come."""
+    got = []
+    monkeypatch.setattr(signal_handling, "_SIGCHLD_handler_set", False)
+    before = signal.signal(signal.SIGCHLD, lambda number, _: got.append(number))
+    yield got
+    signal.signal(signal.SIGCHLD, before)
+
+
+def test_the_handler_of_the_program_stays_and_is_told_of_workers_too(signalled, caplog):
+    own = signal.getsignal(signal.SIGCHLD)
+    read(loader(Noisy()), [4])
+    assert signal.getsignal(signal.SIGCHLD) is own and set(signalled) == {signal.SIGCHLD}
+    assert caplog.text.count("a worker that reads data was killed; it is started again") == 1
+
+
+def test_the_handler_of_pytorch_is_set_aside_until_the_epoch_ends(signalled):
+    own = signal.getsignal(signal.SIGCHLD)
+    of_program = iter(loader(Noisy()))
+    pytorchs = signal.getsignal(signal.SIGCHLD)
+    assert pytorchs is not own
+    seen = [signal.getsignal(signal.SIGCHLD) for _ in Steps(loader(Noisy()), "train epoch 1 of 1", lambda: None)]
+    assert len(seen) == 12 and pytorchs not in seen
+    assert signal.getsignal(signal.SIGCHLD) is pytorchs
+    del of_program
+
+
 def test_no_signal_handler_is_left():
+    before = signal.getsignal(signal.SIGCHLD)
     read(loader(Noisy()))
-    assert signal.getsignal(signal.SIGCHLD) == signal.SIG_DFL
+    assert signal.getsignal(signal.SIGCHLD) == before

@@ -2,6 +2,9 @@ import pytest
 import torch
 import yaml
 from espnet2.asr import espnet_model as asr_model
+from espnet2.beats import tokenizer
+from espnet2.beats.encoder import BeatsEncoder
+from espnet2.beats.tokenizer import BeatsRandomTokenizer
 from espnet2.train import trainer as espnet_trainer
 
 from espnet_diverse.bin.main import main
@@ -88,6 +91,7 @@ def test_attention_is_not_computed_by_cudnn():
 
 def test_features_are_extracted_in_float32():
     model = DiverseASRModel.__new__(DiverseASRModel)
+    torch.nn.Module.__init__(model)
     before = asr_model.autocast
     with mixed_precision(model, "cpu"), espnet_trainer.autocast("cuda", enabled=True, dtype=torch.float16):
         x = torch.ones(2, 2)
@@ -95,6 +99,27 @@ def test_features_are_extracted_in_float32():
         with asr_model.autocast("cuda", enabled=False):
             assert (x @ x).dtype == torch.float32
     assert asr_model.autocast is before
+
+
+def test_parts_of_a_model_extract_their_features_in_float32_too():
+    """ESPnet's BEATs does, and says "cuda", or nothing, as the device, which has no effect on a CPU."""
+
+    def preprocess(x):
+        seen.append((x @ x.T).dtype)
+        raise InterruptedError  # the layers behind are not here
+
+    parts, seen = [BeatsEncoder.__new__(BeatsEncoder), BeatsRandomTokenizer.__new__(BeatsRandomTokenizer)], []
+    for part in parts:
+        torch.nn.Module.__init__(part)
+    vars(parts[0]).update(min_input_length_at_16khz=0, preprocess=preprocess)
+    x = torch.ones(2, 2)
+    with mixed_precision(torch.nn.ModuleList(parts), "cpu"), espnet_trainer.autocast("cuda", enabled=True):
+        with pytest.raises(InterruptedError):
+            parts[0].extract_features(torch.ones(2, 3, 1))
+        with tokenizer.autocast(False):
+            seen.append((x @ x).dtype)
+        assert (x @ x).dtype == torch.bfloat16
+    assert seen == [torch.float32] * 2
 
 
 @pytest.mark.parametrize("fault", [torch.nan, torch.inf])

@@ -86,7 +86,8 @@ def test_the_console_shows_progress_and_a_table_and_the_log_the_rest(tiny_run, t
     assert epoch == "1/1" and len(figures) == len(header.split()) - 3 and len(row) == len(header)
     assert all(np.isfinite(float(figure)) for figure in figures) and elapsed.endswith("s") and left == "0s"
     lines = shown.err.splitlines()
-    phases = ["check audio", "check audio", "train epoch 1 of 1", "valid epoch 1 of 1"]
+    digests = ["digest train/wav.scp", "digest valid/wav.scp"]
+    phases = ["check audio", "check audio", *digests, "train epoch 1 of 1", "valid epoch 1 of 1"]
     assert [line.partition(":")[0] for line in lines] == phases
     log = (tmp_path / "exp" / "train.log").read_text()
     assert "1epoch results" in log and "--set=max_epoch=1" not in shown.out
