@@ -76,7 +76,7 @@ def check_settings(config: Config, output_dir: Path, allowed: Collection[str] = 
         ModelError: train.yaml is damaged.
     """
     path = output_dir / "train.yaml"
-    before: Mapping = config
+    before: dict = config
     if path.exists():
         before = with_present_names(read_yaml(path, str(path), "copy the file again"), str(path))
     for name in allowed:
