@@ -80,6 +80,8 @@ class EncoderCTC(nn.Module):
             raise ModelError(f"a model with a {parts[0]} cannot be exported; train one without it")
         if getattr(model.encoder, "by_segments", False):
             raise ModelError("an encoder with a memory cannot be exported; the graph would hold for one length alone")
+        if getattr(model.encoder, "interctc_layer_idx", None):
+            raise ModelError("an encoder with CTC between its layers (interctc_layer_idx) cannot be exported")
         self.normalize, self.encoder, self.project = model.normalize, model.encoder, ctc.ctc_lo
 
     def forward(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:

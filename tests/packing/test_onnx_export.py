@@ -147,6 +147,9 @@ def test_what_cannot_be_exported(tmp_path, monkeypatch):
     model.preencoder = torch.nn.Linear(1, 1)
     refused(model, "a model with a preencoder cannot be exported")
     refused(Model(memory={"kind": "xl"}), "an encoder with a memory cannot be exported; the graph would hold for one")
+    model = Model()
+    model.encoder.interctc_layer_idx = [1]
+    refused(model, r"an encoder with CTC between its layers \(interctc_layer_idx\) cannot be exported")
     lacks = "this model cannot be exported to ONNX: attention 'bigbird' draws its random blocks by operations on"
     refused(Model(attention={"core": "bigbird"}), lacks)
     short = {"core": "linformer", "compressed_length": 4, "max_length": 8}
