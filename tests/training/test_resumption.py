@@ -3,14 +3,13 @@
 import json
 import os
 import shutil
-import threading
 
 import numpy as np
 import pytest
 import torch
 
 from espnet_diverse.bin.main import main
-from espnet_diverse.training import checkpoint, stages
+from espnet_diverse.training import checkpoint
 from espnet_diverse.vocabulary import Vocabulary
 
 OTHER = {"data": "other data", "vocabulary": "another vocabulary", "statistics": "other statistics"}
@@ -303,26 +302,6 @@ def test_settings_without_effect_on_the_model_may_change(tiny_run, finished, tmp
     copy = shutil.copytree(finished, tmp_path / "exp")
     assert train(tiny_run, copy, tiny_run.stats_dir, "--set=num_workers=1", "--set=log_interval=3") == 0
     assert "settings" not in capfd.readouterr().err
-
-
-def test_a_second_training_in_a_thread_is_refused_at_once_and_the_first_goes_on(tiny_run, tmp_path, monkeypatch, capfd):
-    second, codes = tmp_path / "second", []
-    own_run = stages.run
-
-    def while_the_first_trains(*args):
-        thread = threading.Thread(target=lambda: codes.append(train(tiny_run, second, tiny_run.stats_dir)))
-        thread.start()
-        thread.join(30)
-        assert not thread.is_alive()
-        own_run(*args)
-
-    monkeypatch.setattr(stages, "run", while_the_first_trains)
-    assert train(tiny_run, tmp_path / "first", tiny_run.stats_dir) == 0
-    assert codes == [1] and not second.exists() and (tmp_path / "first" / "1epoch.pth").exists()
-    said = [line for line in capfd.readouterr().err.splitlines() if "another thread of this process trains" in line]
-    assert len(said) == 1 and said[0].startswith("espnet-diverse train: error: another thread")
-    monkeypatch.undo()
-    assert train(tiny_run, second, tiny_run.stats_dir) == 0
 
 
 def test_restart_trains_anew_and_equals_the_first_run(tiny_run, finished, tmp_path):
