@@ -1,7 +1,6 @@
 """A run is continued with its own data, vocabulary and statistics, or not at all."""
 
 import json
-import os
 import shutil
 
 import numpy as np
@@ -91,27 +90,6 @@ def test_the_same_data_elsewhere_is_the_same(tiny_run, finished, tmp_path):
     table.write_text(table.read_text().replace(str(tiny_run.train_dir), str(moved)))
     copy = shutil.copytree(finished, tmp_path / "exp")
     assert train(tiny_run, copy, tiny_run.stats_dir, train_dir=moved) == 0
-
-
-def test_audio_with_its_former_size_and_time_is_compared_where_that_is_asked_for(tiny_run, tmp_path, capfd):
-    data, run = shutil.copytree(tiny_run.train_dir, tmp_path / "train"), tmp_path / "exp"
-    table, audio = data / "wav.scp", data / "train-00.wav"
-    table.write_text(table.read_text().replace(str(tiny_run.train_dir), str(data)))
-    for path in data.glob("*.wav"):
-        os.utime(path, (1e9, 1e9))  # long ago
-    assert train(tiny_run, run, tiny_run.stats_dir, train_dir=data) == 0
-    assert train(tiny_run, run, tiny_run.stats_dir, "--verify", train_dir=data) == 0
-    status = audio.stat()
-    audio.write_bytes((data / "train-01.wav").read_bytes())
-    os.utime(audio, ns=(status.st_atime_ns, status.st_mtime_ns))
-    before = contents(run)
-    for options, code in ((["--verify"], 1), ([], 0)):
-        assert train(tiny_run, run, tiny_run.stats_dir, *options, train_dir=data) == code
-        said = f"{run}: was trained with other data than train/wav.scp, audio content; give another --output_dir"
-        assert (said in capfd.readouterr().err) == bool(code) and (not code or contents(run) == before)
-    os.utime(audio)
-    assert train(tiny_run, run, tiny_run.stats_dir, train_dir=data) == 1
-    assert said in capfd.readouterr().err
 
 
 def test_a_run_of_an_earlier_version_has_no_digests_and_gets_them(tiny_run, finished, tmp_path):
