@@ -34,6 +34,7 @@ KNOWN = {
         *("decode._load: NoBatchedSearchError", "translate._translated: DataError"),
     ],
     "it is the answer to a question: whether something is possible, or a file is what it should be": [
+        *("ark.file_status: ValueError", "data_record._Audio.compare: ValueError"),
         *("file_digest._is_sound_archive: ValueError", "file_digest._is_sound_safetensors: ValueError"),
         *("inputs.Recording.channels_cancel: DataError", "linear_kernels.read_choice: ValueError"),
         *("live.live_recognition: ConfigError ModelError", "main._reader_has_gone: ValueError"),
@@ -46,7 +47,7 @@ KNOWN = {
         "validate._is_list_of_faults: ValueError",
     ],
     "it is of a number or a text of JSON, and the next lines refuse its value": [
-        *("groups.read_sizes: ValueError", "resumption._saved_digests: ValueError"),
+        *("groups.read_sizes: ValueError", "data_record.saved_digests: ValueError"),
         *("score_file.read_metrics: ValueError", "table_rows.RowReader._seconds: ValueError"),
         "tables.parse_segment: ValueError",
     ],
@@ -59,6 +60,9 @@ KNOWN = {
     "the user is told in one line: the end of a command, of a request, of a process": [
         *("main.run_command: UserError", "plan._show: UserError", "server._Handler._answer: UserError"),
         *("server._Handler._answer: Exception", "worker.work: Exception", "worker.work: UserError"),
+    ],
+    "a check that comes later reads the same file and raises it": [
+        *("data_record.DataRecord.__init__: DataError", "data_record.DataRecord.is_unchanged: DataError"),
     ],
     "it is raised where somebody waits for the result": [
         *("live._Recording._recognise: Exception", "streaming._Source.__iter__: Exception"),

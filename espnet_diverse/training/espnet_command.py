@@ -10,7 +10,6 @@ from functools import partial
 from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
-from threading import RLock
 
 import torch
 from espnet2.asr.ctc import CTC
@@ -33,8 +32,7 @@ from espnet_diverse.registration import replaced_names
 from espnet_diverse.training.config import Config, check_keys, located
 from espnet_diverse.training.frontends import check_frontend
 from espnet_diverse.training.lora import add_adapter, check_adapter
-
-_RUNNING = RLock()
+from espnet_diverse.training.one_run import one_run
 
 
 @contextmanager
@@ -241,27 +239,6 @@ def check_gpus(ngpu: int) -> None:
     usable = torch.cuda.device_count()
     if not 0 <= ngpu <= usable:
         raise ConfigError(f"--ngpu {ngpu} is not possible; this machine has {usable} usable GPUs")
-
-
-@contextmanager
-def one_run() -> Iterator[None]:
-    """Refuse a second thread while one trains or collects statistics in this process; calls of one thread may nest.
-
-    ESPnet's trainer, with the names that are replaced in it, PyTorch's random generator, the log and the handlers of
-    signals are the process's: two runs would change each other's results, or the second would wait without a word.
-
-    Raises:
-        TrainingError: Another thread is within such a block.
-    """
-    if not _RUNNING.acquire(blocking=False):
-        raise TrainingError(
-            "another thread of this process trains or collects statistics, and a process has one random generator and "
-            "one log; wait for its end, or start espnet-diverse as a process of its own"
-        )
-    try:
-        yield
-    finally:
-        _RUNNING.release()
 
 
 @one_run()

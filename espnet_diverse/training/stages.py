@@ -8,15 +8,13 @@ import copy
 import logging
 import shutil
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection
 from contextlib import nullcontext
 from pathlib import Path
 
 from espnet_diverse.data.atomic_files import check_no_file, staged_directory, staged_file
-from espnet_diverse.data.tables import pack_table
 from espnet_diverse.data.threads import Workers
-from espnet_diverse.errors import ConfigError, DataError
-from espnet_diverse.progress import progress
+from espnet_diverse.errors import ConfigError
 from espnet_diverse.training import espnet_command, resumption, run_kernels
 from espnet_diverse.training.audio_rate import audio_rate, reads_features
 from espnet_diverse.training.batches import read_sampling
@@ -29,12 +27,14 @@ from espnet_diverse.training.feature_sums import sums_on
 from espnet_diverse.training.learning_curves import draw_curves
 from espnet_diverse.training.non_finite import NAME as NONFINITE
 from espnet_diverse.training.number_checks import check_numbers
+from espnet_diverse.training.one_run import one_run
 from espnet_diverse.training.processes import Processes, run
 from espnet_diverse.training.repulsion_options import read_repulsion
 from espnet_diverse.training.run_data import FOLD_LENGTH, PREFIX, RunData, Tokens, check_data, check_inputs, existing
 from espnet_diverse.training.run_lock import run_lock
 from espnet_diverse.training.statistics import check_features, check_source, check_statistics, check_target
 from espnet_diverse.training.tasks import TASKS
+from espnet_diverse.training.text_lengths import lengths, write_lines, write_sizes
 
 FILLED_IN = (
     *("output_dir", "ngpu", "collect_stats", "task"),
@@ -58,11 +58,9 @@ DEFAULTS = {
     "num_att_plot": 0,
     "resume": True,
 }
-_UNKNOWN = 1  # index of <unk>
-_MOST_UNKNOWN = 0.1  # with a larger share of <unk>, the vocabulary must be that of another text
 
 
-@espnet_command.one_run()
+@one_run()
 def collect_stats(config: Config, data: RunData, output_dir: Path, workers: Workers | None = None) -> None:
     """Write the shapes of all utterances and, for speech, sums of their features to `output_dir`/{train,valid}.
 
@@ -96,16 +94,16 @@ def collect_stats(config: Config, data: RunData, output_dir: Path, workers: Work
                 check_statistics(folder / "feats_stats.npz")
             for file, name, kind in data.entries(config):
                 if kind == "text":
-                    lengths = _lengths(data_dir / file, f"{phase} {name}", tokens, name)
+                    counted = lengths(data_dir / file, f"{phase} {name}", tokens, name)
                     if data.speech:  # ESPnet writes those of speech
-                        deque(lengths, maxlen=0)
+                        deque(counted, maxlen=0)
                     else:
                         folder.mkdir(exist_ok=True)
-                        _write_lines(folder / f"{name}_shape", lengths)
-                    _write_sizes(folder / f"{name}_shape", folder / tokens.shape(name), tokens, name)
+                        write_lines(folder / f"{name}_shape", counted)
+                    write_sizes(folder / f"{name}_shape", folder / tokens.shape(name), tokens, name)
 
 
-@espnet_command.one_run()
+@one_run()
 def train(
     config: Config,
     data: RunData,
@@ -289,32 +287,6 @@ def _check_data(
     for phase, data_dir in data.phases().items():
         tables = [Path(file) for file, _, _ in config[f"{phase}_data_path_and_name_and_type"]]
         check_data(data_dir, tables, rate, decode, config.get("input_size"), nj, read_audio)
-
-
-def _lengths(text: Path, title: str, tokens: Tokens, name: str) -> Iterator[str]:
-    """Yield each utterance with its number of tokens; check that the vocabulary is one of such texts."""
-    texts, vocabulary = pack_table(text), tokens.vocabularies[name]
-    total, unknown = 0, 0
-    for utterance, line in progress(texts.items(), title, len(texts), "line"):
-        indices = vocabulary.encode(line)
-        total, unknown = total + len(indices), unknown + indices.count(_UNKNOWN)
-        yield f"{utterance} {len(indices)}"
-    if unknown > _MOST_UNKNOWN * total:
-        has = f"the vocabulary {tokens.folders[name]} lacks {unknown} of its {total} tokens"
-        raise DataError(f"{text}: {has}; make a vocabulary of this text with espnet-diverse tokens")
-
-
-def _write_sizes(source: Path, target: Path, tokens: Tokens, name: str) -> None:
-    """Write the lengths of texts with the size of their vocabulary, as `batch_type: numel` needs."""
-    size = len(tokens.vocabularies[name])
-    with source.open(encoding="utf-8") as lines:
-        _write_lines(target, (f"{line.rstrip()},{size}" for line in lines))
-
-
-def _write_lines(target: Path, lines: Iterable[str]) -> None:
-    """Write lines one after another into the directory that is being made."""
-    with target.open("w", encoding="utf-8", newline="\n") as file:
-        file.writelines(f"{line}\n" for line in lines)
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -1,16 +1,14 @@
 """A run is continued with its own data, vocabulary and statistics, or not at all."""
 
 import json
-import os
 import shutil
-import threading
 
 import numpy as np
 import pytest
 import torch
 
 from espnet_diverse.bin.main import main
-from espnet_diverse.training import checkpoint, stages
+from espnet_diverse.training import checkpoint
 from espnet_diverse.vocabulary import Vocabulary
 
 OTHER = {"data": "other data", "vocabulary": "another vocabulary", "statistics": "other statistics"}
@@ -92,27 +90,6 @@ def test_the_same_data_elsewhere_is_the_same(tiny_run, finished, tmp_path):
     table.write_text(table.read_text().replace(str(tiny_run.train_dir), str(moved)))
     copy = shutil.copytree(finished, tmp_path / "exp")
     assert train(tiny_run, copy, tiny_run.stats_dir, train_dir=moved) == 0
-
-
-def test_audio_with_its_former_size_and_time_is_compared_where_that_is_asked_for(tiny_run, tmp_path, capfd):
-    data, run = shutil.copytree(tiny_run.train_dir, tmp_path / "train"), tmp_path / "exp"
-    table, audio = data / "wav.scp", data / "train-00.wav"
-    table.write_text(table.read_text().replace(str(tiny_run.train_dir), str(data)))
-    for path in data.glob("*.wav"):
-        os.utime(path, (1e9, 1e9))  # long ago
-    assert train(tiny_run, run, tiny_run.stats_dir, train_dir=data) == 0
-    assert train(tiny_run, run, tiny_run.stats_dir, "--verify", train_dir=data) == 0
-    status = audio.stat()
-    audio.write_bytes((data / "train-01.wav").read_bytes())
-    os.utime(audio, ns=(status.st_atime_ns, status.st_mtime_ns))
-    before = contents(run)
-    for options, code in ((["--verify"], 1), ([], 0)):
-        assert train(tiny_run, run, tiny_run.stats_dir, *options, train_dir=data) == code
-        said = f"{run}: was trained with other data than train/wav.scp, audio content; give another --output_dir"
-        assert (said in capfd.readouterr().err) == bool(code) and (not code or contents(run) == before)
-    os.utime(audio)
-    assert train(tiny_run, run, tiny_run.stats_dir, train_dir=data) == 1
-    assert said in capfd.readouterr().err
 
 
 def test_a_run_of_an_earlier_version_has_no_digests_and_gets_them(tiny_run, finished, tmp_path):
@@ -303,26 +280,6 @@ def test_settings_without_effect_on_the_model_may_change(tiny_run, finished, tmp
     copy = shutil.copytree(finished, tmp_path / "exp")
     assert train(tiny_run, copy, tiny_run.stats_dir, "--set=num_workers=1", "--set=log_interval=3") == 0
     assert "settings" not in capfd.readouterr().err
-
-
-def test_a_second_training_in_a_thread_is_refused_at_once_and_the_first_goes_on(tiny_run, tmp_path, monkeypatch, capfd):
-    second, codes = tmp_path / "second", []
-    own_run = stages.run
-
-    def while_the_first_trains(*args):
-        thread = threading.Thread(target=lambda: codes.append(train(tiny_run, second, tiny_run.stats_dir)))
-        thread.start()
-        thread.join(30)
-        assert not thread.is_alive()
-        own_run(*args)
-
-    monkeypatch.setattr(stages, "run", while_the_first_trains)
-    assert train(tiny_run, tmp_path / "first", tiny_run.stats_dir) == 0
-    assert codes == [1] and not second.exists() and (tmp_path / "first" / "1epoch.pth").exists()
-    said = [line for line in capfd.readouterr().err.splitlines() if "another thread of this process trains" in line]
-    assert len(said) == 1 and said[0].startswith("espnet-diverse train: error: another thread")
-    monkeypatch.undo()
-    assert train(tiny_run, second, tiny_run.stats_dir) == 0
 
 
 def test_restart_trains_anew_and_equals_the_first_run(tiny_run, finished, tmp_path):
