@@ -19,7 +19,7 @@ _ENCODER = ["config.json", "tokenizer.json", "model*.safetensors", "model.safete
 
 
 def is_name(text: str) -> bool:
-    """Whether a text has the form owner/name."""
+    """Return whether a text has the form owner/name."""
     return _NAME.fullmatch(text) is not None
 
 

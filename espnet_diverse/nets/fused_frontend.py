@@ -59,7 +59,7 @@ class FusedFrontends(fused.FusedFrontends):
         self.least_samples = max(least_samples(part) for part in self.frontends)
 
     def _fuse(self, parts: list[AbsFrontend], align_method: str, proj_dim: int) -> None:
-        """What ESPnet's constructor does with the frontends that it makes."""
+        """Set the attributes that ESPnet's constructor sets."""
         self.align_method, self.proj_dim = align_method, proj_dim
         self.frontends = nn.ModuleList(parts)
         self.gcd = np.gcd.reduce([part.hop_length for part in parts])

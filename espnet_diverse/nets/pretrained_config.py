@@ -19,7 +19,7 @@ _LONGEST = 32
 
 @dataclass(frozen=True)
 class Allowed:
-    """What an architecture may be.
+    """Values that an architecture may have.
 
     Attributes:
         types: Values of model_type.
