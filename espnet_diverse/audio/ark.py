@@ -51,7 +51,7 @@ def file_size(path: str) -> int:
 
 
 def file_status(path: str) -> tuple[int, int]:
-    """The value of `file_size`, and the time of the last change of the file or ark in nanoseconds; -1 and 0 without it."""
+    """`file_size`, and the time of the last change of the file or ark in nanoseconds; -1 and 0 without it."""
     entry = ark_entry(without_frames(path))
     file, offset = entry or (path, 0)
     try:

@@ -27,7 +27,7 @@ def check_decoder(model: nn.Module) -> None:
 
 
 def reads_tokens(model: nn.Module) -> bool:
-    """Return whether a model has a decoder that predicts each token of a text; that of a transducer does not by itself."""
+    """Return whether a model has a decoder that predicts each token of a text; a transducer has none."""
     return getattr(model, "decoder", None) is not None and not getattr(model, "use_transducer_decoder", False)
 
 
