@@ -71,20 +71,20 @@ def test_the_site_fetches_nothing_from_elsewhere(site):
         assert not loaded, page
 
 
-def test_every_room_has_a_page_of_the_reference():
+def test_every_subpackage_has_a_page_of_the_reference():
     shown = {
         name
         for page in (DOCS / "api").glob("*.md")
         for name in re.findall(r"^::: espnet_diverse\.(\w+)", page.read_text(), flags=re.MULTILINE)
     }
-    rooms = {test_layers.part(path) for path in test_layers.MODULES} - {"__init__", "__main__"}
-    assert rooms - shown == {"bin", "demo"}  # whose reference is --help
-    assert shown <= rooms
+    parts = {test_layers.part(path) for path in test_layers.MODULES} - {"__init__", "__main__"}
+    assert parts - shown == {"bin", "demo"}  # whose reference is --help
+    assert shown <= parts
 
 
 def test_the_architecture_has_the_layers_of_the_test():
     drawn = text("architecture").split("## Layers")[1].split("## Conventions")[0]
-    layers, beside = drawn.split("Rooms beside them")
+    layers, beside = drawn.split("Subpackages beside them")
     assert [set(row) for row in first_column(layers)] == test_layers.LAYERS
     assert [set(row) for row in first_column(beside)] == test_layers.BESIDE
     exception = re.search(r"`attention` may import only ((?:`\w+`(?: and )?)+) of\s", beside)

@@ -1,4 +1,4 @@
-"""Tests mirror the package: espnet_diverse/<room>/<module>.py is tested in tests/<room>/test_<module>.py."""
+"""Tests mirror the package: espnet_diverse/<part>/<module>.py is tested in tests/<part>/test_<module>.py."""
 
 import re
 from pathlib import Path
@@ -24,7 +24,7 @@ def names_of_tests(path: Path) -> list[str]:
 
 def test_every_module_has_its_file_of_tests():
     lacking = [module for module in MODULES - ELSEWHERE.keys() if not mirrored(module).is_file()]
-    assert not lacking, f"no tests/<room>/test_<module>.py for {sorted(lacking)}"
+    assert not lacking, f"no tests/<subpackage>/test_<module>.py for {sorted(lacking)}"
     empty = [module for module in MODULES - ELSEWHERE.keys() if not names_of_tests(mirrored(module))]
     assert not empty, f"no test in the files of {sorted(empty)}"
 
