@@ -141,6 +141,8 @@ def load(path: str | Path, device: str | torch.device = "cpu") -> dict:
         raise ModelError(f"{path}: is not a checkpoint or holds objects that are not allowed in one") from error
     except ModelError:
         raise
+    except MemoryError as error:
+        raise ModelError(f"{path}: the memory of this machine is too small to read it") from error
     except Exception as error:  # the restricted unpickler meets damage with any of them, such as IndexError
         raise ModelError(f"{path}: the file is damaged; use another checkpoint or train again") from error
     if not isinstance(state, dict):

@@ -45,8 +45,11 @@ NOT_HERE = {  # keys of ESPnet that would be ignored, or would leave nothing to 
     **dict.fromkeys(("dry_run", "print_config"), "give --list_options to see the settings"),
     **dict.fromkeys(("sharded_ddp", "use_deepspeed", "deepspeed_config"), "training shares batches alone; remove it"),
     **dict.fromkeys(
-        ("multiprocessing_distributed", "dist_world_size", "dist_rank", "local_rank", "dist_master_addr"),
+        ("multiprocessing_distributed", "dist_world_size", "dist_rank", "local_rank", "dist_launcher"),
         "give --ngpu, --nproc and --num_nodes",
+    ),
+    **dict.fromkeys(
+        ("dist_init_method", "dist_master_addr", "dist_master_port"), "give --rdzv_endpoint, and --num_nodes"
     ),
 }
 """Keys of ESPnet's training that this one refuses, and what to do instead."""

@@ -37,6 +37,16 @@ def test_what_espnet_keeps_comes_back(tmp_path):
     assert torch.equal(loaded["model"]["w"], state["model"]["w"])
 
 
+def test_a_memory_that_is_too_small_is_not_called_damage(tmp_path, monkeypatch):
+    def fail(*_, **__):
+        raise MemoryError
+
+    checkpoint.save({"w": torch.zeros(1)}, tmp_path / "w.pth")
+    monkeypatch.setattr(torch, "load", fail)
+    with pytest.raises(ModelError, match=r"w\.pth: the memory of this machine is too small to read it"):
+        checkpoint.load(tmp_path / "w.pth")
+
+
 def test_safetensors_hold_the_same(tmp_path):
     weight = torch.arange(6.0).view(2, 3)
     state = {"embed": weight, "output": weight, "turned": weight.t(), "count": torch.tensor(3)}
