@@ -70,7 +70,7 @@ def cached(name: str, only: Sequence[str] | None = None, cache: str | None = Non
         from huggingface_hub import snapshot_download
 
         return Path(snapshot_download(name, allow_patterns=only, cache_dir=cache, local_files_only=True))
-    except (ImportError, OSError, ValueError):  # of which those of huggingface_hub are subclasses
+    except (ImportError, OSError):  # of which those of huggingface_hub are subclasses
         return None
 
 

@@ -78,7 +78,7 @@ KNOWN = {
             "hub.fetched: Exception",
             "onnx_export._compare: Exception",
         ),
-        "tasks._TaskMixin.build_model: Exception",
+        *("lora.create_adapter: Exception", "tasks._TaskMixin.build_model: Exception"),
     ],
 }
 """Reasons, each with the places that have it: module, function and what it catches."""
