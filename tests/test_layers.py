@@ -150,7 +150,7 @@ def test_nothing_runs_what_it_reads(path):
 
 @pytest.mark.parametrize("path", SOURCES, ids=name_of)
 def test_files_functions_and_constructors_are_small(path):
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= 300
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 400
     for node in ast.walk(parse(path)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             assert node.end_lineno - node.lineno < 80, node.name
