@@ -8,6 +8,7 @@ import fcntl
 import logging
 import os
 import socket
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,6 +17,7 @@ from espnet_diverse.errors import DataError, UserError
 
 NAME = ".lock"
 """File of the lock of a folder."""
+_TO_SIGN = 1.0  # seconds between taking a lock and signing it, on a machine with much load
 _held: set[int] = set()  # file descriptors of the locks of this process
 
 
@@ -92,7 +94,7 @@ def lock(path: Path, refuse: Callable[[str], UserError] | None = None) -> Iterat
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX if refuse is None else fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            holder = os.pread(descriptor, 200, 0).decode(errors="replace").strip() or "another process"
+            holder = _signature(descriptor) or "another process"
             os.close(descriptor)
             raise refuse(holder) from None
         except OSError as error:
@@ -112,6 +114,14 @@ def sign(descriptor: int) -> None:
     """Write process and host into the file of a lock."""
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+
+
+def _signature(descriptor: int) -> str:
+    """Read what the holder of a lock writes by `sign`, soon after it has taken the lock; "" if it writes nothing."""
+    end = time.monotonic() + _TO_SIGN
+    while not (found := os.pread(descriptor, 200, 0)) and time.monotonic() < end:
+        time.sleep(0.01)
+    return found.decode(errors="replace").strip()
 
 
 def _is_at(descriptor: int, path: Path) -> bool:

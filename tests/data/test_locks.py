@@ -11,7 +11,7 @@ from multiprocessing import get_context
 
 import pytest
 
-from espnet_diverse.data.locks import file_lock, folder_lock, lock
+from espnet_diverse.data.locks import file_lock, folder_lock, lock, sign
 from espnet_diverse.errors import DataError
 
 HERE = f"process {os.getpid()} on {socket.gethostname()}"
@@ -44,6 +44,19 @@ def test_who_does_not_wait_is_told_who_holds_the_lock(tmp_path):
     with folder_lock(tmp_path / "new"), pytest.raises(DataError, match=rf"/link: {HERE} .*--output_dir"), second:
         pass
     assert {path.name for path in tmp_path.iterdir()} == {"link", "new"} and not list((tmp_path / "new").iterdir())
+
+
+def test_a_holder_that_has_not_signed_yet_is_told_all_the_same(tmp_path):
+    def sign_soon(descriptor):
+        time.sleep(0.1)
+        sign(descriptor)
+
+    with lock(tmp_path / ".lock") as descriptor:
+        signing = threading.Thread(target=sign_soon, args=(descriptor,))
+        signing.start()
+        with pytest.raises(DataError, match=f": {HERE} writes here now"), folder_lock(tmp_path):
+            pass
+        signing.join()
 
 
 def test_a_file_system_without_locks_is_no_hindrance_and_told(tmp_path, monkeypatch, caplog):
