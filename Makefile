@@ -16,7 +16,7 @@ demo: $(VENV)/.ready  ## Train and score an SDMA transformer on a synthetic corp
 	egs/aishell/asr1/run.sh --corpus synthetic
 
 # Files in the order of their names: by default those with few tests, which are long ones, come last, and one core waits.
-test: $(VENV)/.ready lint  ## All tests, at most 15 minutes on two cores.
+test: $(VENV)/.ready lint  ## All tests, 20 to 30 minutes on two cores.
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not trust" --ignore tests/trust
 	$(BIN)/python -m pytest -m "not trust" tests/trust  # alone: they fork, which is safe in a process without threads
 
