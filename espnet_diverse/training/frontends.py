@@ -78,7 +78,8 @@ def standalone(config: Mapping, config_file: Path) -> dict[str, Any]:
 def pretrained_encoders(config: Mapping) -> Iterator[tuple[Mapping[str, Any], bool]]:
     """Architecture of each pretrained speech encoder of a trained model, and whether it is frozen."""
     options = config.get("frontend_conf") or {}
-    frozen = any("frontend.encoder".startswith(str(name)) for name in config.get("freeze_param") or ())
+    names = config.get("freeze_param") or ()
+    frozen = not {"frontend", "frontend.encoder"}.isdisjoint([names] if isinstance(names, str) else names)
     if str(config.get("frontend")).lower() == "huggingface" and options.get("architecture"):
         yield options["architecture"], frozen or bool(options.get("freeze_weights"))
     for part in _fused(config):

@@ -137,6 +137,8 @@ def test_pretrained_encoders_are_told_with_how_they_were_trained(folder):
         ({"freeze_param": ["encoder.x"]}, False),
         ({"freeze_param": ["frontend.encoder"]}, True),
         ({"freeze_param": ["frontend"]}, True),
+        ({"freeze_param": "frontend"}, True),
+        ({"freeze_param": ["front"]}, False),
     ):
         config = {"frontend": "huggingface", "frontend_conf": {"architecture": architecture}} | changes
         assert list(pretrained_encoders(config)) == [(architecture, frozen)]
