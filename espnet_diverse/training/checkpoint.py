@@ -230,7 +230,7 @@ def load_strict(model: nn.Module, state: dict[str, Tensor], source: str | Path) 
     """
     if faults := misfits(model, state):
         raise ModelError(f"{source} does not fit the model of its configuration; parameters {faults}")
-    model.load_state_dict(with_present_parameters(state, model.state_dict()))
+    model.load_state_dict(state)
 
 
 def misfits(model: nn.Module, state: dict[str, Tensor]) -> str:
