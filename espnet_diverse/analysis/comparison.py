@@ -10,7 +10,6 @@ from pathlib import Path
 from espnet_diverse.analysis.collect import attentions
 from espnet_diverse.errors import ConfigError, DataError, ModelError
 from espnet_diverse.scoring.score_file import read_metrics, rows_of
-from espnet_diverse.training.lora import add_adapter
 from espnet_diverse.training.tasks import TASKS, read_config
 
 OVERALL = "all"
@@ -79,8 +78,7 @@ def _tokens_per_second(path: Path) -> float | None:
 def _size(run: Path) -> dict[str, str | int]:
     """Return the fields of `System` that depend on the configuration alone; the weights are not read."""
     config = read_config(run / "config.yaml")
-    model = TASKS[config.get("task", "asr")].build_model(Namespace(**config))
-    add_adapter(model, config)
+    model = TASKS[config.get("task", "asr")].build_whole_model(Namespace(**config))
     found = attentions(model)["encoder"]
     if not found:
         raise ModelError(f"{run}: its encoder has no attention heads to compare; leave the run out")

@@ -25,7 +25,6 @@ from espnet_diverse.packing.run_files import write_model
 from espnet_diverse.training import espnet_command
 from espnet_diverse.training.condition_names import fill_in, names_of_conditions
 from espnet_diverse.training.config import Config
-from espnet_diverse.training.lora import add_adapter
 from espnet_diverse.training.model_files import find_weights
 from espnet_diverse.training.tasks import TASKS, load_model, read_config
 
@@ -81,8 +80,7 @@ def adopt(
     _check_conditions(task, config)
     args = TASKS[task].get_parser().parse_args([])
     vars(args).update(config)
-    model = TASKS[task].build_model(args)
-    add_adapter(model, config)
+    model = TASKS[task].build_whole_model(args)
     new = adopt_weights(model, trained)
     difference = largest_difference(trained, model, task, names_of_conditions(config), config.get("input_size"))
     write_model(model, config, model_dir, output_dir / weights.name, "adopt")

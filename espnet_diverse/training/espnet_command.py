@@ -31,7 +31,7 @@ from espnet_diverse.option_checks import read as read_dataclass
 from espnet_diverse.registration import replaced_names
 from espnet_diverse.training.config import Config, check_keys, located
 from espnet_diverse.training.frontends import check_frontend
-from espnet_diverse.training.lora import add_adapter, check_adapter
+from espnet_diverse.training.lora import check_adapter
 from espnet_diverse.training.one_run import one_run
 
 
@@ -270,8 +270,7 @@ def build(task: type[abs_task.AbsTask], config: Config) -> tuple[nn.Module, list
         The model with initial parameters, its optimizers, and for each of them a scheduler or None.
     """
     args = arguments(task, config)
-    model = task.build_model(args).to(dtype=getattr(torch, args.train_dtype))
-    add_adapter(model, vars(args))
+    model = task.build_whole_model(args).to(dtype=getattr(torch, args.train_dtype))
     optimizers = task.build_optimizers(args, model)
     scheduler = abs_task.scheduler_classes.get(args.scheduler)
     return model, optimizers, [scheduler and scheduler(each, **args.scheduler_conf) for each in optimizers]

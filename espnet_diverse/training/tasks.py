@@ -116,6 +116,17 @@ class _TaskMixin(FusedOptimizers):
         return model
 
     @classmethod
+    def build_whole_model(cls, args: Namespace) -> AbsESPnetModel:
+        """Build the model of a configuration with its adapter, which ESPnet's command adds by itself.
+
+        Raises:
+            ConfigError: See `build_model` and `lora.create_adapter`.
+        """
+        model = cls.build_model(args)
+        add_adapter(model, vars(args))
+        return model
+
+    @classmethod
     def build_model_from_file(cls, config_file=None, model_file=None, device: str = "cpu"):
         """Load a trained model strictly and safely.
 
@@ -130,17 +141,16 @@ class _TaskMixin(FusedOptimizers):
             The model and the arguments that it was trained with.
 
         Raises:
-            ConfigError: The model cannot be built, see `build_model` and `lora.create_adapter`.
+            ConfigError: The model cannot be built, see `build_whole_model`.
             ModelError: A file is missing or damaged, or the weights do not fit the configuration.
         """
         config_file = Path(config_file or Path(model_file).parent / "config.yaml")
         logging.info("loading %s, %s", config_file, model_file)
         args = Namespace(**read_config(config_file))
         if model_file is None:
-            return cls.build_model(args).to(device), args
+            return cls.build_whole_model(args).to(device), args
         with bounded_by(state := checkpoint.load_weights(model_file), model_file):
-            model = cls.build_model(args)
-            add_adapter(model, vars(args))
+            model = cls.build_whole_model(args)
         check_whole(vars(args), state, model, model_file)
         checkpoint.load_strict(model, state, model_file)
         return model.to(device), args
