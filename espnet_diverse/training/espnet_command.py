@@ -32,7 +32,6 @@ from espnet_diverse.registration import replaced_names
 from espnet_diverse.training.config import Config, check_keys, located
 from espnet_diverse.training.frontends import check_frontend
 from espnet_diverse.training.lora import check_adapter
-from espnet_diverse.training.one_run import one_run
 
 
 @contextmanager
@@ -241,7 +240,6 @@ def check_gpus(ngpu: int) -> None:
         raise ConfigError(f"--ngpu {ngpu} is not possible; this machine has {usable} usable GPUs")
 
 
-@one_run()
 def run(task: type[abs_task.AbsTask], config: Config) -> None:
     """Run ESPnet's training command, or with `collect_stats` that for statistics, with a checked configuration.
 

@@ -1,12 +1,15 @@
-"""One training process at a time in the directory of a run, by the lock of a folder (`data/locks.py`)."""
+"""One training at a time: in the directory of a run, by the lock of a folder (`data/locks.py`), and in a process."""
 
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import RLock
 
 from espnet_diverse.data.locks import NAME, lock, sign
 from espnet_diverse.errors import TrainingError
+
+_running = RLock()
 
 
 class RunLock:
@@ -47,3 +50,24 @@ def run_lock(output_dir: Path) -> Iterator[RunLock]:
         finally:
             if new and os.fstat(descriptor).st_size == 0:
                 path.unlink(missing_ok=True)
+
+
+@contextmanager
+def one_run() -> Iterator[None]:
+    """Refuse a second thread while one trains or collects statistics in this process; calls of one thread may nest.
+
+    ESPnet's trainer, with the names that are replaced in it, PyTorch's random generator, the log and the handlers of
+    signals are the process's: two runs would change each other's results, or the second would wait without a word.
+
+    Raises:
+        TrainingError: Another thread is within such a block.
+    """
+    if not _running.acquire(blocking=False):
+        raise TrainingError(
+            "another thread of this process trains or collects statistics, and a process has one random generator and "
+            "one log; wait for its end, or start espnet-diverse as a process of its own"
+        )
+    try:
+        yield
+    finally:
+        _running.release()

@@ -27,11 +27,10 @@ from espnet_diverse.training.feature_sums import sums_on
 from espnet_diverse.training.learning_curves import draw_curves
 from espnet_diverse.training.non_finite import NAME as NONFINITE
 from espnet_diverse.training.number_checks import check_numbers
-from espnet_diverse.training.one_run import one_run
 from espnet_diverse.training.processes import Processes, run
 from espnet_diverse.training.repulsion_options import read_repulsion
 from espnet_diverse.training.run_data import FOLD_LENGTH, PREFIX, RunData, Tokens, check_data, check_inputs, existing
-from espnet_diverse.training.run_lock import run_lock
+from espnet_diverse.training.run_lock import one_run, run_lock
 from espnet_diverse.training.statistics import check_features, check_source, check_statistics, check_target
 from espnet_diverse.training.tasks import TASKS
 from espnet_diverse.training.text_lengths import lengths, write_lines, write_sizes
