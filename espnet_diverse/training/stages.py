@@ -8,13 +8,15 @@ import copy
 import logging
 import shutil
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
 
 from espnet_diverse.data.atomic_files import check_no_file, staged_directory, staged_file
+from espnet_diverse.data.tables import pack_table
 from espnet_diverse.data.threads import Workers
-from espnet_diverse.errors import ConfigError
+from espnet_diverse.errors import ConfigError, DataError
+from espnet_diverse.progress import progress
 from espnet_diverse.training import espnet_command, resumption, run_kernels
 from espnet_diverse.training.audio_rate import audio_rate, reads_features
 from espnet_diverse.training.batches import read_sampling
@@ -33,7 +35,6 @@ from espnet_diverse.training.run_data import FOLD_LENGTH, PREFIX, RunData, Token
 from espnet_diverse.training.run_lock import one_run, run_lock
 from espnet_diverse.training.statistics import check_features, check_source, check_statistics, check_target
 from espnet_diverse.training.tasks import TASKS
-from espnet_diverse.training.text_lengths import lengths, write_lines, write_sizes
 
 FILLED_IN = (
     *("output_dir", "ngpu", "collect_stats", "task"),
@@ -60,6 +61,8 @@ DEFAULTS = {
     "num_att_plot": 0,
     "resume": True,
 }
+_UNKNOWN = 1  # index of <unk>
+_MOST_UNKNOWN = 0.1  # with a larger share of <unk>, the vocabulary must be that of another text
 
 
 @one_run()
@@ -96,13 +99,13 @@ def collect_stats(config: Config, data: RunData, output_dir: Path, workers: Work
                 check_statistics(folder / "feats_stats.npz")
             for file, name, kind in data.entries(config):
                 if kind == "text":
-                    counted = lengths(data_dir / file, f"{phase} {name}", tokens, name)
+                    counted = _lengths(data_dir / file, f"{phase} {name}", tokens, name)
                     if data.speech:  # ESPnet writes those of speech
                         deque(counted, maxlen=0)
                     else:
                         folder.mkdir(exist_ok=True)
-                        write_lines(folder / f"{name}_shape", counted)
-                    write_sizes(folder / f"{name}_shape", folder / tokens.shape(name), tokens, name)
+                        _write_lines(folder / f"{name}_shape", counted)
+                    _write_sizes(folder / f"{name}_shape", folder / tokens.shape(name), tokens, name)
 
 
 @one_run()
@@ -294,3 +297,29 @@ def _check_data(
 def _copy(source: Path, target: Path) -> None:
     with staged_file(target) as partial:
         shutil.copyfile(source, partial)
+
+
+def _lengths(text: Path, title: str, tokens: Tokens, name: str) -> Iterator[str]:
+    """Yield each utterance with its number of tokens; check that the vocabulary is one of such texts."""
+    texts, vocabulary = pack_table(text), tokens.vocabularies[name]
+    total, unknown = 0, 0
+    for utterance, line in progress(texts.items(), title, len(texts), "line"):
+        indices = vocabulary.encode(line)
+        total, unknown = total + len(indices), unknown + indices.count(_UNKNOWN)
+        yield f"{utterance} {len(indices)}"
+    if unknown > _MOST_UNKNOWN * total:
+        has = f"the vocabulary {tokens.folders[name]} lacks {unknown} of its {total} tokens"
+        raise DataError(f"{text}: {has}; make a vocabulary of this text with espnet-diverse tokens")
+
+
+def _write_sizes(source: Path, target: Path, tokens: Tokens, name: str) -> None:
+    """Write the lengths of texts with the size of their vocabulary, as `batch_type: numel` needs."""
+    size = len(tokens.vocabularies[name])
+    with source.open(encoding="utf-8") as lines:
+        _write_lines(target, (f"{line.rstrip()},{size}" for line in lines))
+
+
+def _write_lines(target: Path, lines: Iterable[str]) -> None:
+    """Write lines one after another into the directory that is being made."""
+    with target.open("w", encoding="utf-8", newline="\n") as file:
+        file.writelines(f"{line}\n" for line in lines)
