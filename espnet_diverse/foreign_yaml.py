@@ -23,7 +23,7 @@ _SHOWN = 200
 _FAST = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 YAML_ERRORS = (yaml.YAMLError, ValueError, RecursionError, OverflowError, LookupError, AttributeError)
-"""What PyYAML raises for a text that it cannot read. The last two are of a tag and a value that do not fit, as in
+"""Errors of PyYAML for a text that it cannot read. The last two are of a tag and a value that do not fit, as in
 `!!bool x`: PyYAML looks such a value up without a check."""
 
 

@@ -1,6 +1,7 @@
 """First lines of docstrings: entries of an index, which begin with a noun phrase or a verb and not with a question."""
 
 import ast
+import itertools
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1] / "espnet_diverse"
@@ -14,6 +15,16 @@ def asks(node):
     return bool((QUESTIONS - {"Whether"} if is_value else QUESTIONS).intersection(first))
 
 
+def attributes(tree):
+    """The strings that follow an assignment in a module or a class: documentation of a value."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef):
+            for before, after in itertools.pairwise(node.body):
+                is_text = isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
+                if isinstance(before, ast.Assign | ast.AnnAssign) and is_text:
+                    yield str(after.value.value)
+
+
 def test_they_begin_with_a_noun_phrase_or_a_verb():
     kinds = ast.Module | ast.ClassDef | ast.FunctionDef
     found = [
@@ -21,5 +32,11 @@ def test_they_begin_with_a_noun_phrase_or_a_verb():
         for path in sorted(PACKAGE.rglob("*.py"))
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, kinds) and asks(node)
+    ]
+    found += [
+        f"{path.relative_to(PACKAGE)}: {text}"
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for text in attributes(ast.parse(path.read_text(encoding="utf-8")))
+        if text.split()[0] in QUESTIONS - {"Whether"}
     ]
     assert not found

@@ -31,7 +31,7 @@ _INPUTS = {
     "decoder": {"query inputs": "tokens"},
     "cross": {"query inputs": "tokens", "key inputs": ""},
 }
-"""What the inputs of each kind of attention are; the keys are those of `Inspection.posteriors`.
+"""Description of the inputs of each kind of attention; the keys are those of `Inspection.posteriors`.
 
 "" is what the encoder reads: frames, or source tokens.
 """

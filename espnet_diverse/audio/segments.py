@@ -4,7 +4,7 @@ from math import inf
 from typing import NamedTuple
 
 OVERSHOOT_SECONDS = 0.5
-"""How far a segment may end after its recording, as in Kaldi's extract-segments; it is cut at the end."""
+"""Most that a segment may end after its recording, as in Kaldi's extract-segments; it is cut at the end."""
 
 
 class Segment(NamedTuple):

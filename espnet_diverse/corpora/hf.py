@@ -33,7 +33,7 @@ NO_DOWNLOAD = "hf has no dataset of its own; give its name or folder: prepare hf
 TABLE = "table.jsonl"
 
 _DAMAGED = (OSError, ValueError, RuntimeError, LookupError, TypeError, AttributeError)
-"""What the library raises; the last three are of a folder of `save_to_disk` with a damaged state.json."""
+"""Errors that the library raises; the last three are of a folder of `save_to_disk` with a damaged state.json."""
 
 prepare = table.prepare
 

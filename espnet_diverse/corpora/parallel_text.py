@@ -153,7 +153,7 @@ def find_training(root: Path, part: str, direction: str) -> Files | None:
 
 
 _ESCAPED = {"&#124;": "|", "&lt;": "<", "&gt;": ">", "&apos;": "'", "&quot;": '"', "&#91;": "[", "&#93;": "]"}
-"""What Moses's tokeniser writes for marks, and &amp; for an ampersand."""
+"""Marks by the entities that Moses's tokeniser writes for them, and &amp; for an ampersand."""
 
 
 def from_tokens(line: str) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 CANCELLED = "its channels cancel in their mean; write one of them alone, or name one in the fifth column of segments"
-"""What is said of several channels of opposite phase, whose mean is nearly silent."""
+"""Message about several channels of opposite phase, whose mean is nearly silent."""
 FRAMES_A_SECOND = 25
 """Frames of an encoder that subsamples features of 10 ms by 4; CTC needs one for each token."""
 CHARACTERS_A_SECOND = 40

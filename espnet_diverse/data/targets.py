@@ -19,7 +19,7 @@ from espnet_diverse.errors import DataError
 
 MARK = ".prepared.json"
 OF_DATA = (MARK, "wav.scp", "feats.scp", "segments", "utt2spk", "src_text")
-"""What a data directory may have, and a directory of hypotheses has not."""
+"""Files that a data directory may have, and a directory of hypotheses has not."""
 OF_HYPOTHESES = ("score", "failures.json")
 """Files that are written before or with the text of hypotheses."""
 _EARLIER = (*COLUMNS, "spk2utt", "dropped.tsv", "wav")

@@ -60,7 +60,7 @@ ENCODERS = Allowed(
         "add_adapter": (False,),
     },
 )
-"""What an encoder may be."""
+"""Types and options that an encoder may have."""
 PROCESSORS = Allowed(
     (),
     {
@@ -74,7 +74,7 @@ PROCESSORS = Allowed(
         "stride": range(1, 65),
     },
 )
-"""What the preparation of samples may be."""
+"""Options that the preparation of samples may have."""
 _SAMPLES = ("do_normalize", "return_attention_mask", "sampling_rate", "padding_value", "feature_size")
 _PREPARED = {
     "wav2vec2-bert": ("SeamlessM4TFeatureExtractor", ("num_mel_bins", "stride")),

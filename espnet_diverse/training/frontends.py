@@ -16,7 +16,7 @@ from espnet_diverse.nets.speech_frontend import HuggingFaceFrontend
 
 _REFUSED = {
     "s3prl": "s3prl executes text of checkpoints, and fetches them whenever a model is built",
-    "whisper": "openai-whisper fetches its model whenever one is built, also a trained one",
+    "whisper": "openai-whisper fetches a model that is not in its cache, also to build a trained one",
 }
 _INSTEAD = {"s3prl": "hf:facebook/hubert-base-ls960", "whisper": "hf:openai/whisper-small"}
 

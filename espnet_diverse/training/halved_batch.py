@@ -16,7 +16,7 @@ from espnet_diverse.nets.processes import summed
 from espnet_diverse.scope import scope
 
 Output = tuple[Tensor, dict[str, Tensor | None], Tensor]
-"""What a model of ESPnet returns: loss (1,), statistics, and weight (1,), which is its number of sentences or tokens"""
+"""Output of a model of ESPnet: loss (1,), statistics, and weight (1,), which is its number of sentences or tokens"""
 
 
 def in_halves(model: nn.Module, forward: Callable[..., Output], batch: Mapping[str, Any], alone: bool) -> Output:

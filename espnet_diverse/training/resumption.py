@@ -22,7 +22,7 @@ from espnet_diverse.training.statistics import differ
 from espnet_diverse.vocabulary import Vocabulary
 
 ALLOWED = ("data", "statistics", "kernels")
-"""What may change if that is allowed, besides settings; with another vocabulary the weights would not fit."""
+"""Names beside settings that may change if that is allowed; with another vocabulary the weights would not fit."""
 
 WITHOUT_EFFECT = ("log_interval", "num_workers", "resume", "save_interval_steps", "use_tensorboard", "use_wandb")
 """Settings that may change without being allowed: they have no effect on the model."""

@@ -23,7 +23,7 @@ _WRITTEN = (
     *("config.yaml", "stats.log"),
     *(f"{phase}/{name}" for phase in ("train", "valid") for name in ("*_shape", "*_shape.*", "*_stats.npz", "*_keys")),
 )
-"""What `stats` writes, as patterns."""
+"""Files that `stats` writes, as patterns."""
 _SHOWN = 5
 _ROUNDING = 1e-7  # a variance below this share of the squared mean is one of rounding: the sums are in float32
 

@@ -15,7 +15,7 @@ from espnet_diverse.data.atomic_files import staged_directory
 from espnet_diverse.errors import DataError
 
 _DAMAGED = (NotImplementedError, RuntimeError, EOFError, OSError, IndexError, ValueError)
-"""What zipfile raises for damaged fields, such as the IndexError of an empty name."""
+"""Errors that zipfile raises for damaged fields, such as the IndexError of an empty name."""
 
 
 def fetch_release(urls: Mapping[str, str | None], corpus_dir: Path) -> Path:
