@@ -6,6 +6,7 @@ import pytest
 import torch
 import transformers
 import yaml
+from references.small_model import SMALL
 
 from espnet_diverse.bin.main import main
 from espnet_diverse.data.tables import read_table
@@ -16,18 +17,6 @@ from espnet_diverse.training.tasks import MTTask, load_model
 from espnet_diverse.vocabulary import Vocabulary
 
 FUSION = ["--config", "model/mt_tiny,attention/sdma,model/bert_fusion,SMALL", "--task", "mt"]
-SMALL = """
-frontend_conf: {embed_dim: 16}
-encoder_conf: {output_size: 16, attention_heads: 2, linear_units: 32, num_blocks: 1}
-decoder_conf: {attention_heads: 2, linear_units: 32, num_blocks: 1}
-batch_type: tokens
-batch_bins: 60
-max_epoch: 2
-num_workers: 0
-optim: adam
-optim_conf: {lr: 1.0e-2}
-best_model_criterion: [[valid, acc, max]]
-"""
 
 
 @pytest.fixture
@@ -113,7 +102,7 @@ def test_another_vocabulary_is_refused(tiny_bert):
 def fused(tiny_translation, tiny_bert, tmp_path_factory):
     """A translation run of two epochs, averaged, whose source is embedded by the tiny encoder."""
     root = tmp_path_factory.mktemp("fused")
-    (root / "small.yaml").write_text(SMALL)
+    (root / "small.yaml").write_text(f"{SMALL}frontend_conf: {{embed_dim: 16}}\nbatch_type: tokens\nbatch_bins: 60\n")
     copied = shutil.copytree(tiny_bert, root / "bert")
     words = ["--text", str(tiny_translation.train_dir / "src_text"), "--output_dir", str(root / "src_tokens")]
     assert main(["tokens", "--type", "bert", "--bert", str(copied), *words]) == 0

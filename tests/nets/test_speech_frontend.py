@@ -14,6 +14,7 @@ import yaml
 from conftest import train_run, write_data_dir
 from espnet2.asr.frontend.huggingface import HuggingFaceFrontend as Theirs
 from espnet2.bin.asr_inference import Speech2Text
+from references.small_model import SMALL
 from references.speech_encoders import OPTIONS, write_encoder
 
 from espnet_diverse.bin.main import main
@@ -23,17 +24,6 @@ from espnet_diverse.nets.speech_frontend import HuggingFaceFrontend, least_sampl
 from espnet_diverse.training import checkpoint
 from espnet_diverse.vocabulary import Vocabulary
 
-SMALL = """
-encoder_conf: {output_size: 16, attention_heads: 2, linear_units: 32, num_blocks: 1}
-decoder_conf: {attention_heads: 2, linear_units: 32, num_blocks: 1}
-batch_type: unsorted
-batch_size: 6
-max_epoch: 2
-num_workers: 0
-optim: adam
-optim_conf: {lr: 1.0e-2}
-best_model_criterion: [[valid, acc, max]]
-"""
 BEAM = ["--beam_size", "3"]
 LENGTHS = torch.tensor([16000, 9000, 12001])
 each_kind = pytest.mark.parametrize("kind", OPTIONS)
@@ -183,7 +173,7 @@ def trained(root, kind, *changes):
     Vocabulary.train(["abcd"], "char").save(root / "tokens")
     for name, count, seed in (("train", 12, 1), ("valid", 4, 2), ("test", 3, 3)):
         write_data_dir(root / name, count, seed, 16000)
-    (root / "small.yaml").write_text(SMALL)
+    (root / "small.yaml").write_text(f"{SMALL}batch_type: unsorted\nbatch_size: 6\n")
     fragments = f"model/huggingface,attention/sdma,{root / 'small.yaml'}"
     settings = [f"frontend_conf.model={folder}", *changes]
     run = train_run(root, ["--config", fragments, *(f"--set={each}" for each in settings)])
