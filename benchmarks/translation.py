@@ -4,8 +4,8 @@
     espnet-diverse stats --task mt --config model/mt_tiny,attention/softmax ... --output_dir STATS
     python benchmarks/translation.py --train_dir DATA/train --tokens_dir DATA/tokens --stats_dir STATS
 
-Every contestant trains the same model on the same data with the `train_one_epoch` of its trainer: batches of its own
-type, read and tokenised from the data directory; forward, backward, gradient clipping, Adam, statistics.
+Every contestant trains the same model on the same data with an epoch of its trainer: batches of its own type, read and
+tokenised from the data directory; forward, backward, gradient clipping, Adam, statistics.
 
     espnet folded    ESPnet's model with `use_sdpa`, its trainer and default batches: `batch_type: folded`, 20 sentences
     espnet numel     the same with `batch_type: numel`, as in its recipe egs2/iwslt14/mt1, and as many tokens as ours
@@ -23,7 +23,7 @@ import sys
 from collections.abc import Callable
 from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, gettempdir
 
 import measuring
 import numpy as np
@@ -217,23 +217,29 @@ def round_of(task: type, options: argparse.Namespace, model: nn.Module, optimize
     from espnet2.train.distributed_utils import DistributedOption
     from espnet2.train.reporter import Reporter
 
-    from espnet_diverse.training.precision import Unscaled, mixed_precision
-    from espnet_diverse.training.repulsion import repelled
+    from espnet_diverse.training.precision import mixed_precision
+    from espnet_diverse.training.trainer import Loop
 
-    ours = task is not MTTask
-    device = "cuda" if options.ngpu else "cpu"
-    parts = {"optimizers": [optimizer], "schedulers": [None], "summary_writer": None}
-    parts |= {"options": task.trainer.build_options(options), "distributed_option": DistributedOption()}
-    parts["scaler"] = (Unscaled() if ours else GradScaler()) if options.use_amp else None
+    parts = {"optimizers": [optimizer], "schedulers": [None]}
+    options.output_dir = gettempdir()  # of a list of batches that are not finite
+    trainer_options = task.trainer.build_options(options)
 
-    def call() -> None:
+    def ours() -> None:
+        half = mixed_precision(model, "cuda" if options.ngpu else "cpu") if options.use_amp else nullcontext()
+        with Reporter(EPOCH).observe("train") as reporter, half:
+            loop.train_epoch(factory.build_iter(EPOCH, shuffle=False), reporter)
+
+    def espnets() -> None:
+        more = {"scaler": GradScaler() if options.use_amp else None, "summary_writer": None}
+        more |= {"options": trainer_options, "distributed_option": DistributedOption()}
         batches = factory.build_iter(EPOCH, shuffle=False)
-        half = mixed_precision(model, device) if options.use_amp and ours else nullcontext()  # as in our Trainer.run
-        repulsion = repelled(model, parts["options"]) if ours else nullcontext()  # as there
-        with Reporter(EPOCH).observe("train") as reporter, half, repulsion:
-            task.trainer.train_one_epoch(model=model, iterator=batches, reporter=reporter, **parts)
+        with Reporter(EPOCH).observe("train") as reporter:
+            task.trainer.train_one_epoch(model=model, iterator=batches, reporter=reporter, **parts, **more)
 
-    return call
+    if task is MTTask:
+        return espnets
+    loop = Loop(model, **parts, options=trainer_options)
+    return ours
 
 
 if __name__ == "__main__":

@@ -6,7 +6,12 @@ from collections.abc import Iterable, Iterator
 
 
 def progress[Item](
-    items: Iterable[Item], name: str, total: int | None = None, unit: str = "item", every_seconds: float = 10.0
+    items: Iterable[Item],
+    name: str,
+    total: int | None = None,
+    unit: str = "item",
+    every_seconds: float = 10.0,
+    done: int = 0,
 ) -> Iterator[Item]:
     """Yield `items`, and show name, count, rate and remaining time on stderr.
 
@@ -16,15 +21,16 @@ def progress[Item](
         total: Number of items; by default `len(items)` if `items` has a length.
         unit: Singular name of an item, for the rate.
         every_seconds: Seconds between two lines if stderr is not a terminal.
+        done: Number of items that were done before.
     """
     if total is None and hasattr(items, "__len__"):
         total = len(items)
     if sys.stderr.isatty():
         from tqdm import tqdm
 
-        yield from tqdm(items, desc=name, total=total, unit=unit, dynamic_ncols=True, leave=False)
+        yield from tqdm(items, desc=name, total=total, unit=unit, dynamic_ncols=True, leave=False, initial=done)
         return
-    yield from _plain(items, name, total, unit, every_seconds)
+    yield from _plain(items, name, total, unit, every_seconds, done)
 
 
 class WithProgress[Item](Iterable[Item]):
@@ -38,24 +44,24 @@ class WithProgress[Item](Iterable[Item]):
 
 
 def _plain[Item](
-    items: Iterable[Item], name: str, total: int | None, unit: str, every_seconds: float
+    items: Iterable[Item], name: str, total: int | None, unit: str, every_seconds: float, before: int
 ) -> Iterator[Item]:
     start = last = time.monotonic()
-    done, shown = 0, -1
+    done, shown = before, -1
     for item in items:
         yield item
         done += 1
         now = time.monotonic()
         if now - last >= every_seconds:
             last, shown = now, done
-            _line(name, done, total, unit, now - start)
+            _line(name, done, total, unit, now - start, before)
     if shown != done:
-        _line(name, done, total, unit, time.monotonic() - start)
+        _line(name, done, total, unit, time.monotonic() - start, before)
 
 
-def _line(name: str, done: int, total: int | None, unit: str, seconds: float) -> None:
+def _line(name: str, done: int, total: int | None, unit: str, seconds: float, before: int) -> None:
     of = f"/{total}" if total is not None else ""
-    rate = done / seconds if seconds > 0 else 0.0
+    rate = (done - before) / seconds if seconds > 0 else 0.0
     left = f", {timespan((total - done) / rate)} left" if total is not None and done < total and rate else ""
     units = f"{unit}es" if unit.endswith("ch") else f"{unit}s"
     line = f"{name}: {done}{of} {units}, {rate:.1f} {units}/s, {timespan(seconds)}{left}"

@@ -1,4 +1,4 @@
-"""The state that the modules share in one forward pass: conditions in, losses, statistics and attention weights out.
+"""The state that the modules share in one forward pass: conditions and step in, losses, statistics and weights out.
 
 ESPnet's layers call attention with a fixed signature, `self_attn(query, key, value, mask)`, and its beam search calls
 `batch_score(ys, states, xs)`. Language ids and auxiliary losses cannot be passed as arguments of these calls. The model
@@ -17,9 +17,25 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Step:
+    """The place of a training batch.
+
+    Attributes:
+        updates: Number of optimizer updates before it, those of earlier epochs and before a resumption included.
+        batch: Number of batches of the epoch before it.
+        is_first: Whether it is the first batch of its update.
+    """
+
+    updates: int
+    batch: int
+    is_first: bool = True
 
 
 class Scope:
@@ -34,6 +50,7 @@ class Scope:
         statistics: Whether modules compute statistics, if `collect` is set.
         token_count: What counts the tokens for losses that are means over tokens, where the batch of this pass is part
             of a larger one; see `nets/processes.py`.
+        step: The place of the batch in training; None where the training loop does not give it.
 
     Attributes:
         query_mask: Valid positions on the query side of cross-attention, (B, Tq) bool, or None (all valid). ESPnet's
@@ -47,9 +64,10 @@ class Scope:
         collect: bool = True,
         statistics: bool = True,
         token_count: "TokenCount | None" = None,
+        step: Step | None = None,
     ):
         self.conditions = dict(conditions or {})
-        self.token_count = token_count
+        self.token_count, self.step = token_count, step
         self.query_mask: Tensor | None = None
         self.keep_attention = keep_attention
         self.collect, self.statistics = collect, collect and statistics
@@ -178,6 +196,7 @@ def scope(
     collect: bool = True,
     statistics: bool = True,
     token_count: TokenCount | None = None,
+    step: Step | None = None,
 ) -> Iterator[Scope]:
     """Open a scope for one forward pass.
 
@@ -188,8 +207,10 @@ def scope(
         collect: Whether modules compute and add auxiliary losses and statistics.
         statistics: Whether they compute statistics, if `collect` is set.
         token_count: What counts the tokens of a batch that is part of a larger one, see `Scope`.
+        step: The place of the batch in training; by default that of the scope around.
     """
-    token = _CURRENT.set(Scope(conditions, keep_attention, collect, statistics, token_count))
+    step = step or _CURRENT.get().step
+    token = _CURRENT.set(Scope(conditions, keep_attention, collect, statistics, token_count, step))
     try:
         yield _CURRENT.get()
     finally:

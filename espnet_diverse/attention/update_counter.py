@@ -1,25 +1,27 @@
-"""Counts optimizer updates from inside a module, whoever runs the training loop, and knows how many a run has."""
+"""Counts optimizer updates from inside a module, and knows how many a run has."""
 
-from collections.abc import Sequence
 from weakref import ref
 
 import torch
 from torch import Tensor, nn
 
+from espnet_diverse.scope import current
+
 _UNSEEN = -1  # no version of a parameter
 
 
 class UpdateCounter(nn.Module):
-    """Counts the optimizer updates of a parameter in a float buffer.
+    """Counts optimizer updates in a float buffer, which checkpoint averaging averages like the weights.
 
-    ESPnet does not pass the training step to its modules, and a forward pass is not an update: gradients accumulate
-    over several passes, validation and plots run more of them, and a step with non-finite gradients is skipped. An
-    optimizer step changes the watched parameter in place, which raises autograd's version counter of the tensor. An
-    update is therefore counted in the first forward pass in training that sees a new version. The buffer is a float so
-    that checkpoint averaging averages it like the weights.
+    Our training loop gives their number in the scope of each batch (`scope.Step`). Other loops, such as ESPnet's
+    trainer and Lightning, do not, and a forward pass is not an update: gradients accumulate over several passes,
+    validation and plots run more of them, and a step with non-finite gradients is skipped. An optimizer step changes
+    the watched parameter in place, which raises autograd's version counter of the tensor. There, an update is counted
+    in the first forward pass in training that sees a new version.
 
-    PyTorch's fused optimizers do not raise the version counter. In a training loop of your own, call
-    `torch.autograd.graph.increment_version` after their steps, as `training/optimizers.py` does.
+    PyTorch's fused optimizers do not raise the version counter. In a training loop of your own that uses one, open
+    `scope(step=Step(updates, batch))` around the forward pass, or call `torch.autograd.graph.increment_version` after
+    the steps.
 
     Args:
         spans: Lengths of schedules in updates, as options give them. One that is a share of the run, see `is_share`,
@@ -41,25 +43,22 @@ class UpdateCounter(nn.Module):
         self._watched: ref[Tensor] | None = None
 
     def forward(self, watched: Tensor) -> Tensor:
-        """Count an update if `watched` has changed since the last forward pass in training; return the count ()."""
-        if self.training:
+        """Return the number of updates (); in training, that of the scope, or one more if `watched` has changed."""
+        if not self.training:
+            return self.count
+        if (step := current().step) is not None:
+            self.count = torch.full_like(self.count, step.updates)
+        else:
             if self._seen is not None and self._seen != watched._version:
                 self.count = self.count + 1
             self._seen, self._watched = watched._version, ref(watched)
         return self.count
 
-    def is_behind(self) -> bool:
-        """Return whether an update was made that no forward pass in training has seen yet; the next one counts it."""
-        watched = self._watched() if self._watched else None
-        return self._seen == _UNSEEN or (watched is not None and watched._version != self._seen)
-
-    def set_behind(self, behind: bool) -> None:
-        """Go on as a counter of which `is_behind` says this, with a parameter of any version."""
-        self._seen, self._watched = _UNSEEN if behind else None, None
-
     def __getstate__(self) -> dict:
-        """For a copy, whose parameters begin with other versions: whether it is behind, in place of the version."""
-        return {**self.__dict__, "_seen": _UNSEEN if self.is_behind() else None, "_watched": None}
+        """For a copy, whose parameters begin with other versions: whether an update was made that was not counted."""
+        watched = self._watched() if self._watched else None
+        behind = self._seen == _UNSEEN or (watched is not None and watched._version != self._seen)
+        return {**self.__dict__, "_seen": _UNSEEN if behind else None, "_watched": None}
 
     def length(self, span: float) -> float | Tensor:
         """Return the length of a schedule in updates: `span`, or its share of the run.
@@ -88,25 +87,12 @@ class UpdateCounter(nn.Module):
     def _load_from_state_dict(self, *args, **kwargs):
         """Load the count without counting the loading, which also changes the watched parameter, as an update.
 
-        A checkpoint is most often written after an update that no forward pass has seen yet. Training that continues
-        from it counts one update in its first forward pass; `set_updates_behind` says where that is wrong.
+        A checkpoint is most often written after an update that no forward pass has seen yet. A training loop that gives
+        no step and continues from it counts one update in its first forward pass.
         """
         super()._load_from_state_dict(*args, **kwargs)
-        self.set_behind(bool(self.count > 0))
+        self._seen, self._watched = _UNSEEN if self.count > 0 else None, None
         self._told = self.share is not None and bool(self.of_run > 0)
-
-
-def updates_behind(model: nn.Module) -> list[bool]:
-    """Return for each counter of a model whether it is behind, which a checkpoint keeps for `set_updates_behind`."""
-    return [counter.is_behind() for counter in _counters(model)]
-
-
-def set_updates_behind(model: nn.Module, behind: bool | Sequence[bool]) -> None:
-    """Tell the counters of a model that was loaded from a checkpoint whether they are behind, all alike or each."""
-    counters = _counters(model)
-    each = [behind] * len(counters) if isinstance(behind, bool) else behind
-    for counter, value in zip(counters, each, strict=True):
-        counter.set_behind(value)
 
 
 def _counters(model: nn.Module) -> list[UpdateCounter]:

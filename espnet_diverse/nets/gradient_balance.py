@@ -17,62 +17,31 @@ from torch import Tensor, nn
 
 from espnet_diverse.attention import Core
 from espnet_diverse.nets.memory import Memory
+from espnet_diverse.scope import current
 
 #: Ratio above which training warns. With initial weights text translation by SDMA is well below it at the strength of
 #: the paper, and above it 16.9 times as strong, as the first runs of egs/multi30k/mt1/RESULTS.md were.
 STRONG = 3.0
 
-_UNSEEN, _COUNTED = -1, -2  # no versions: the next one is of another update, or of the last that was counted
 
+def is_due(model: nn.Module, interval: int) -> bool:
+    """Return whether the ratios are to be measured in this batch.
 
-class GradientBalance:
-    """Says in which training batches the ratios are measured.
+    They are in the first batch of training, and in the first one after each further `interval` updates, by the step in
+    the open scope. Never in evaluation or without gradients, nor for compiled layers, whose backward pass can run only
+    once.
 
     Args:
+        model: The model.
         interval: Number of optimizer updates from one measurement to the next; 0 never measures. One measurement takes
             a backward pass for the task and one for each auxiliary loss.
     """
-
-    def __init__(self, interval: int):
-        self.interval = interval
-        self._updates = 0
-        self._seen: int | None = None
-
-    def state(self, model: nn.Module) -> dict:
-        """For a checkpoint: the number of counted updates, and whether training has begun and made another since."""
-        begun = self._seen is not None
-        return {"updates": self._updates, "begun": begun, "behind": begun and self._seen != _version(model)}
-
-    def load_state(self, state: Mapping) -> None:
-        """Go on after the updates of `state`, and one that no forward pass has seen if it was saved after one."""
-        self._updates = state.get("updates", 0)  # former checkpoints count batches; they begin anew
-        behind = state.get("behind", True)  # as nearly all former checkpoints are
-        self._seen = (_UNSEEN if behind else _COUNTED) if state.get("begun") else None
-
-    def is_due(self, model: nn.Module) -> bool:
-        """Count updates; return whether the ratios are to be measured in this batch.
-
-        They are in the first batch of training, and in the first after each further `interval` updates. An update
-        raises the version counter of a parameter, of which the first that is trained is watched (see
-        `attention/update_counter.py`, also for training loops of your own); batches whose gradients are accumulated see
-        the same version. Never in evaluation or without gradients, nor for compiled layers, whose backward pass can run
-        only once.
-        """
-        if not (self.interval and model.training and torch.is_grad_enabled()):
-            return False
-        version = _version(model)
-        former, self._seen = self._seen, version
-        if former in (version, _COUNTED):
-            return False
-        self._updates += former is not None
-        if self._updates % self.interval:
-            return False
-        return all(module._compiled_call_impl is None for module in model.modules())
-
-
-def _version(model: nn.Module) -> int:
-    """Version counter of the first parameter that is trained; `_UNSEEN` if none is."""
-    return next((parameter._version for parameter in model.parameters() if parameter.requires_grad), _UNSEEN)
+    step = current().step
+    if not interval or step is None or not step.is_first or step.updates % interval:
+        return False
+    if not (model.training and torch.is_grad_enabled()):
+        return False
+    return all(module._compiled_call_impl is None for module in model.modules())
 
 
 def gradient_ratios(model: nn.Module, task: Tensor, auxiliary: Mapping[str, Tensor]) -> dict[str, Tensor]:

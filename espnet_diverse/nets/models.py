@@ -18,7 +18,7 @@ from espnet_diverse.errors import ConfigError
 from espnet_diverse.functional.sentence_ends import add_sos_eos
 from espnet_diverse.nets.adapter import freeze_base
 from espnet_diverse.nets.classification_model import ClassificationModel
-from espnet_diverse.nets.gradient_balance import GradientBalance, gradient_ratios
+from espnet_diverse.nets.gradient_balance import gradient_ratios, is_due
 from espnet_diverse.nets.label_smoothing import replace_losses
 from espnet_diverse.nets.processes import token_count
 from espnet_diverse.nets.replace_attention import signature_with
@@ -39,7 +39,8 @@ class Diverse:
         args: Arguments of ESPnet's model.
         auxiliary_factor: Factor of all auxiliary losses. 1 is equation (24) of the SDMA paper and its released code for
             speech; its released code for text adds up three kinds of attention, which is a factor of 3.
-        balance_interval: Number of updates from one measurement of gradient norms to the next, 0 for none.
+        balance_interval: Number of updates from one measurement of gradient norms to the next, 0 for none. Only a
+            training loop that gives the step (see `scope.Step`), as ours does, has them measured.
         options: Options of ESPnet's model, and `conditions`: the values of each condition that the model depends on, in
             the order of their indices; by default none.
 
@@ -63,7 +64,7 @@ class Diverse:
             raise ConfigError(f"auxiliary_factor {auxiliary_factor!r} is not allowed; give a number of 0 or more")
         if not isinstance(balance_interval, int) or balance_interval < 0:
             raise ConfigError(f"balance_interval {balance_interval!r} is not allowed; give a whole number of 0 or more")
-        self.auxiliary_factor, self.balance = auxiliary_factor, GradientBalance(balance_interval)
+        self.auxiliary_factor, self.balance_interval = auxiliary_factor, balance_interval
         self._batches = 0
         losses = [loss for loss in self.children() if isinstance(loss, LabelSmoothingLoss)]  # type: ignore[attr-defined]
         by_token = self._has_attention_loss() and any(loss.normalize_length for loss in losses)
@@ -99,27 +100,20 @@ class Diverse:
             scale = self._auxiliary_scale(args, kwargs)
             auxiliary = {name: scale * value for name, value in auxiliary.items()}
         added = {f"aux_{name}": value.detach() for name, value in auxiliary.items()} | shared.stats()
-        if auxiliary and self.balance.is_due(self):  # type: ignore[arg-type]
+        if auxiliary and is_due(self, self.balance_interval):  # type: ignore[arg-type]
             ratios = gradient_ratios(self, loss, auxiliary)  # type: ignore[arg-type]
             added |= {f"gradient_{name}": ratio for name, ratio in ratios.items()}
         loss = loss + sum(auxiliary.values())
         stats["loss"] = loss.detach()
         return loss, stats | force_gatherable(added, loss.device), weight
 
-    def measuring_state(self) -> dict:
-        """State of the statistics, with which a resumed training measures them in the same batches."""
-        return {"batches": self._batches, "balance": self.balance.state(self)}  # type: ignore[arg-type]
-
-    def load_measuring_state(self, state: Mapping) -> None:
-        """Go on as the model did that `measuring_state` is of."""
-        self._batches = state["batches"]
-        self.balance.load_state(state["balance"])
-
     def _statistics_are_due(self) -> bool:
-        """Count a training batch; return whether statistics are computed in it, as in every batch of evaluation."""
+        """Return whether statistics are computed in a batch, as in every batch of evaluation."""
         if not self.training:  # type: ignore[attr-defined]
             self._batches = 0  # the training that follows is that of another epoch, whoever sets the mode
             return True
+        if (step := current().step) is not None:
+            return step.batch % STATISTICS_INTERVAL == 0
         self._batches += 1
         return self._batches % STATISTICS_INTERVAL == 1
 

@@ -7,9 +7,10 @@ requested were trained, fails on a missing epoch, and runs code that an epoch fi
 
 import logging
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from espnet2.train.reporter import Reporter
 from torch import Tensor
 
 from espnet_diverse.errors import ConfigError, ModelError
@@ -72,13 +73,23 @@ def _criteria(config: Mapping, file: Path) -> list[list[str]]:
     return criteria
 
 
-def average_best(output_dir: Path, reporter, best_model_criterion, nbest, suffix: str | None = None, **_) -> None:
-    """Replacement of ESPnet's `average_nbest_models`: writes `<metric>.ave.pth` of max(nbest) epochs per criterion."""
-    for phase, name, mode in best_model_criterion:
+def average_best(
+    output_dir: Path, reporter: Reporter, criteria: Iterable[Sequence[str]], number: int, suffix: str = ""
+) -> None:
+    """Write the average of the best epochs by each criterion that was measured, `<metric>.ave.pth`.
+
+    Args:
+        output_dir: Directory of the run.
+        reporter: ESPnet's reporter of the run.
+        criteria: `best_model_criterion`: phase, name and mode of each.
+        number: Number of epochs to average.
+        suffix: Part of the file's name after `ave`.
+    """
+    for phase, name, mode in criteria:
         metric = f"{phase}.{name}"
         if reporter.has(phase, name):
-            path = Path(output_dir) / (f"{metric}.ave.{suffix}.pth" if suffix else f"{metric}.ave.pth")
-            _write_average(path.parent, rank_epochs(reporter.stats, metric, mode)[: max(nbest)], path)
+            path = output_dir / (f"{metric}.ave.{suffix}.pth" if suffix else f"{metric}.ave.pth")
+            _write_average(path.parent, rank_epochs(reporter.stats, metric, mode)[:number], path)
 
 
 def rank_epochs(stats: Stats, metric: str, mode: str) -> list[int]:

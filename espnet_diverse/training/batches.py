@@ -19,7 +19,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from espnet2.iterators.sequence_iter_factory import SequenceIterFactory
 from espnet2.samplers.abs_sampler import AbsSampler
 from numpy.typing import NDArray
 
@@ -29,7 +28,7 @@ from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.option_checks import OptionError, read
 from espnet_diverse.training.batch_types import Batches, BatchOptions, Shapes, make_batches, read_shapes
 from espnet_diverse.training.condition_names import condition_table, conditions_of
-from espnet_diverse.training.row_dataset import RowBatches, RowDataset
+from espnet_diverse.training.row_dataset import RowBatches, RowDataset, RowIterFactory
 
 BATCHES = ("mixed", "single")
 _ROUNDS = 10  # of drawing an epoch
@@ -188,7 +187,7 @@ def read_sampling(section: object) -> Sampling | None:
     return read(Sampling, section, "sampling")
 
 
-def row_batches(args: Namespace, iter_options, mode: str, check: Callable[..., None]) -> SequenceIterFactory:
+def row_batches(args: Namespace, iter_options, mode: str, check: Callable[..., None]) -> RowIterFactory:
     """Replacement of ESPnet's `build_sequence_iter_factory`: the same batches, or sampled ones, without their ids.
 
     Args:
@@ -224,7 +223,8 @@ def row_batches(args: Namespace, iter_options, mode: str, check: Callable[..., N
     logging.info("[%s] Batch sampler: %s", mode, sampler)
     dataset = RowDataset.of(args, iter_options, ids)
     check(dataset, args.allow_variable_data_keys, train=iter_options.train)
-    return SequenceIterFactory(
+    return RowIterFactory(
+        shard=shard,
         dataset=dataset,
         batches=sampler,
         seed=args.seed,

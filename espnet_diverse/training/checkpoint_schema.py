@@ -13,7 +13,6 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from espnet_diverse.attention.update_counter import updates_behind
 from espnet_diverse.training.schema import (
     Check,
     MisfitError,
@@ -22,7 +21,6 @@ from espnet_diverse.training.schema import (
     exactly,
     fields,
     finite,
-    flag,
     like,
     name,
     number,
@@ -35,8 +33,6 @@ from espnet_diverse.training.schema import (
 )
 
 _SHARED = 4  # times that an element may be in weights on average, such as that of tied embeddings
-_WORD = 2**32 - 1
-_TWISTER = 624  # words of a Mersenne twister
 
 
 def _statistic(value: Any, place: str) -> None:
@@ -77,23 +73,13 @@ def _anything(_value: Any, _place: str) -> None:
 
 
 _WEIGHTS = table(name, dense)
-_GENERATORS = fields(
-    {
-        "python": row(exactly(3), sequence(whole(0, _WORD), _TWISTER + 1), optional(finite())),
-        "numpy": row(exactly("MT19937"), tensor(torch.int64, (_TWISTER,)), whole(0, _TWISTER), whole(0, 1), finite()),
-        "torch": tensor(torch.uint8, tuple(torch.get_rng_state().shape)),
-        "cuda": sequence(tensor(torch.uint8, (-1,))),
-    },
-    closed=True,
-)
 _POSITION = fields(
     {
         "epoch": whole(1),
         "batches": whole(1),
-        "names": whole(),
-        "updated": flag,
+        "digest": whole(),
+        "processes": whole(1),
         "statistics": _numbers_of_batches,
-        "generators": sequence(_GENERATORS, least=1),
     },
     closed=True,
 )
@@ -109,12 +95,9 @@ _STATE = {
     "optimizers": sequence(_OPTIMIZER),
     "schedulers": sequence(optional(table(name, _anything))),
     "scaler": optional(table(name, finite())),
-    "within_epoch": optional(_POSITION),
+    "within_epoch": optional(table(name, _anything)),  # earlier versions had others
     "base_learning_rates": optional(sequence(sequence(finite(0), least=1))),
-    "updates_behind": optional(sequence(flag)),
-    "measuring": optional(
-        fields({"batches": whole(), "balance": fields({}, {"updates": whole(), "begun": flag, "behind": flag})})
-    ),
+    "updates": optional(whole()),
 }
 """Checks by key of the state of a run: those of ESPnet's, and of ours, which former and ESPnet's checkpoints lack."""
 
@@ -157,7 +140,6 @@ def check_fit(state: Mapping, model: nn.Module, optimizers: Sequence[Optimizer],
         MisfitError: A value is not allowed.
     """
     rates = row(*(sequence(finite(0), len(optimizer.param_groups)) for optimizer in optimizers))
-    counters = len(updates_behind(model))
     fields(
         {
             "model": _anything,
@@ -165,7 +147,7 @@ def check_fit(state: Mapping, model: nn.Module, optimizers: Sequence[Optimizer],
             "optimizers": row(*map(_of_optimizer, optimizers)),
             "schedulers": row(*map(_of_scheduler, schedulers)),
         },
-        {"base_learning_rates": optional(rates), "updates_behind": optional(sequence(flag, counters))},
+        {"base_learning_rates": optional(rates), "within_epoch": optional(_POSITION)},
     )(state, "")
 
 

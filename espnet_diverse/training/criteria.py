@@ -1,14 +1,11 @@
 """Checks of `best_model_criterion`, `early_stopping_criterion` and `val_scheduler_criterion`."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeGuard
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeGuard
 
 from espnet_diverse.errors import ConfigError, TrainingError
 from espnet_diverse.training.config import Config
-
-if TYPE_CHECKING:  # commands that name the files of a model do not wait for PyTorch
-    from torch import nn
 
 _OF_EPOCHS = {"epoch": 1, "total_count": 1}  # statistics of validation that no batch has
 _WITHOUT_ACCURACY = ("lm", "s2t_ctc")  # tasks whose models report none
@@ -99,22 +96,16 @@ def check_criteria(
             raise TrainingError(f"{option}: an epoch has no {named}; it has {there}")
 
 
-def check_at_first_batch(model: "nn.Module", check: Callable[[Mapping[str, Mapping]], None]) -> None:
-    """Check the criteria of validation when a model has computed its first batch, not only after an epoch.
+def expected_statistics(names: Iterable[str]) -> dict[str, Mapping]:
+    """The statistics of an epoch that those of a batch let expect, for `check_criteria` before an epoch is trained.
 
     Models give the same names in training and in validation, with None for what they measure in one of them alone.
+    Those of training may be of anything, such as learning rates.
 
     Args:
-        model: The model; it gives loss, statistics and weight.
-        check: `check_criteria` with its criteria; those of training may be of other statistics, such as learning rates.
+        names: Names of the statistics of a batch.
     """
-
-    def look(_model: "nn.Module", _given: tuple, output: tuple | dict) -> None:
-        handle.remove()
-        stats = output["stats"] if isinstance(output, dict) else output[1]
-        check({"train": _Any(), "valid": {**stats, **_OF_EPOCHS}})
-
-    handle = model.register_forward_hook(look)
+    return {"train": _Any(), "valid": {**dict.fromkeys(names), **_OF_EPOCHS}}
 
 
 class _Any(dict):

@@ -17,9 +17,10 @@ import torch
 from torch.utils.data._utils import signal_handling
 
 from espnet_diverse.errors import TrainingError
+from espnet_diverse.training.row_dataset import RowLoader
 
-Batch = dict[str, torch.Tensor]
-Item = tuple[list[str], Batch]
+Tensors = dict[str, torch.Tensor]
+Item = tuple[list[str], Tensors]
 
 _END = 5.0  # seconds within which a killed process ends after its pipes have closed, also on a machine with much load
 
@@ -34,32 +35,36 @@ class LoaderBatches:
     Args:
         loader: The batches; workers are looked for in a `torch.utils.data.DataLoader`.
         name: What messages call it.
+        start: Number of the first batch. A `RowLoader` begins there, the batches of others are read and left out.
 
     The handler of SIGCHLD that the process has is called as before, PyTorch's excepted, which raises at any place of
     the main thread, also within a step of training; `close` sets it again.
     """
 
-    def __init__(self, loader: Iterable[Item], name: str):
+    def __init__(self, loader: Iterable[Item], name: str, start: int = 0):
         self.loader, self.name = loader, name
         self.again = False
         self._former = signal.getsignal(signal.SIGCHLD)
         # A handler that was not set from Python is None and cannot be set again.
         kept = self._former is not None and getattr(self._former, "__module__", "") != signal_handling.__name__
         self._handler = self._former if kept else signal.SIG_DFL
-        self.begin()
+        self._seed = torch.get_rng_state()  # from which the loader draws the seeds of its workers
+        self._begin(start)
 
     def close(self) -> None:
         """Set the handler of SIGCHLD that was there before."""
         if self._former is not None:
             self._handle(self._former)
 
-    def begin(self) -> None:
-        """Begin at the first batch."""
-        self.number = 0
-        self.seed = torch.get_rng_state()  # from which the loader draws the seeds of its workers
-        self.iterator = iter(self.loader)
+    def _begin(self, number: int) -> None:
+        """Begin at a batch."""
+        can_start = isinstance(self.loader, RowLoader)
+        self.number = number if can_start else 0
+        self.iterator = iter(self.loader.starting_at(number) if can_start else self.loader)
         if self._workers:
             self._handle(self._handler)  # the first loader of a process sets PyTorch's
+        while self.number < number:
+            next(self)
 
     def __iter__(self) -> Iterator[Item]:
         return self
@@ -130,11 +135,9 @@ class LoaderBatches:
             ) from error
         self.again = True
         logging.warning("%s: a worker that reads data was killed; it is started again", self.name)
-        state, number = torch.get_rng_state(), self.number
-        torch.set_rng_state(self.seed)
-        self.begin()
-        while self.number < number:
-            next(self)
+        state = torch.get_rng_state()
+        torch.set_rng_state(self._seed)
+        self._begin(self.number)
         torch.set_rng_state(state)
 
     def _abandon(self) -> None:

@@ -29,7 +29,6 @@ class EpochTable(Reporter):
         parts: `monitored_parts` of the model, whose statistics and losses may show problems.
         epochs: Number of the last epoch, if it is known.
         check: Called with the statistics of each epoch by phase and name.
-        ended: Called with this reporter where training goes on from a checkpoint; what it returns is printed.
     """
 
     _columns: list[tuple[str, str]] | None = None
@@ -39,17 +38,10 @@ class EpochTable(Reporter):
         parts: Parts = (),
         epochs: int | None = None,
         check: Callable[[Mapping], None] = lambda phases: None,
-        ended: Callable[[Reporter], str] = lambda reporter: "",
     ):
         super().__init__()
-        self.parts, self.epochs, self.check, self.ended = parts, epochs, check, ended
+        self.parts, self.epochs, self.check = parts, epochs, check
         self._start, self._finished = time.monotonic(), 0
-
-    def load_state_dict(self, state_dict: dict) -> None:
-        """Go on with the epochs of a checkpoint, as ESPnet does; say so if no epoch is left to train."""
-        super().load_state_dict(state_dict)
-        if said := self.ended(self):
-            print(said, flush=True)
 
     def start_epoch(self, key: str, epoch: int | None = None) -> SubReporter:
         """Begin an epoch, as ESPnet does; what is logged within it leaves out what was not measured."""

@@ -5,13 +5,12 @@ therefore counts the tokens and the weight of each half; a second one computes t
 whole batch to rounding, as far as a sentence does not depend on the others of its batch, as with batch normalisation.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from espnet_diverse.nets.models import Diverse
 from espnet_diverse.nets.processes import summed
 from espnet_diverse.scope import scope
 
@@ -19,25 +18,45 @@ Output = tuple[Tensor, dict[str, Tensor | None], Tensor]
 """Output of a model of ESPnet: loss (1,), statistics, and weight (1,), which is its number of sentences or tokens"""
 
 
-def in_halves(model: nn.Module, forward: Callable[..., Output], batch: Mapping[str, Any], alone: bool) -> Output:
-    """Compute loss, statistics and weight of a batch as `forward` would, and its gradients in the same pass.
+class Halvable(nn.Module):
+    """A model that computes a batch as a whole or in two halves.
 
     Args:
         model: The model.
-        forward: Its forward pass.
+        alone: Whether a single process trains it; several must all call this for their shares of a batch.
+    """
+
+    def __init__(self, model: nn.Module, alone: bool = True):
+        super().__init__()
+        self.model, self.alone = model, alone
+
+    def forward(self, batch: Mapping[str, Any], halved: bool = False) -> Output:
+        """Compute loss, statistics and weight.
+
+        Args:
+            batch: Arguments of the model.
+            halved: Whether its halves are computed one after the other.
+        """
+        return in_halves(self.model, batch, self.alone) if halved else self.model(**batch)
+
+
+def in_halves(model: nn.Module, batch: Mapping[str, Any], alone: bool) -> Output:
+    """Compute loss, statistics and weight of a batch as `model` would, and its gradients in the same pass.
+
+    Args:
+        model: The model.
         batch: Tensors, and lists, with an entry for each of B sentences. A single sentence is one part.
         alone: Whether a single process trains the model; several must all call this for their shares of a batch.
 
     Returns:
         The loss (1,), whose backward pass takes no memory, as it only hands on the gradients of all parameters.
     """
-    parts, counts, measuring = _halves(batch), _TokenCounts(), _measuring(model)
+    parts, counts = _halves(batch), _TokenCounts()
     weights = []
     with torch.no_grad(), scope(token_count=counts):
         for part in parts:
             counts.begin()
-            weights.append(forward(**part)[2].sum())
-            measuring()
+            weights.append(model(**part)[2].sum())
     torch.clear_autocast_cache()  # weights that were cast without a gradient
     counts.add_up(alone)
     total = torch.stack(weights).sum()
@@ -47,10 +66,8 @@ def in_halves(model: nn.Module, forward: Callable[..., Output], batch: Mapping[s
     gradients: list[Tensor | None] = [None] * len(parameters)
     for part, weight in zip(parts, weights, strict=True):
         counts.begin()
-        if losses:
-            measuring()  # for the same statistics as of the part before
         with scope(token_count=counts):
-            loss, of_part, _ = forward(**part)
+            loss, of_part, _ = model(**part)
         share = (loss * (weight / total)).sum()
         losses.append(share.detach())
         stats.append(of_part)
@@ -61,7 +78,6 @@ def in_halves(model: nn.Module, forward: Callable[..., Output], batch: Mapping[s
         gradients = [_sum(old, new) for old, new in zip(gradients, found, strict=True)]
     known = {p: gradient for p, gradient in zip(parameters, gradients, strict=True) if gradient is not None}
     loss = _KnownGradients.apply(torch.stack(losses).sum()[None], list(known.values()), *known)
-    # As of a whole batch, the loss that is reported is the one that ESPnet divides by accum_grad in place.
     return loss, _means(stats, weights) | {"loss": loss.detach()}, total[None]
 
 
@@ -111,14 +127,6 @@ def _halves(batch: Mapping[str, Any]) -> list[dict[str, Any]]:
     middle = (number + 1) // 2
     slices = [slice(0, middle), slice(middle, None)] if number > 1 else [slice(None)]
     return [{key: value[part] for key, value in batch.items()} for part in slices]
-
-
-def _measuring(model: nn.Module) -> Callable[[], None]:
-    """A function that resets the count of measured batches: several passes count as one, in all processes."""
-    if not isinstance(model, Diverse):
-        return lambda: None
-    state = model.measuring_state()
-    return lambda: model.load_measuring_state(state)
 
 
 def _sum(old: Tensor | None, new: Tensor | None) -> Tensor | None:

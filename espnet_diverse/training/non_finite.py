@@ -1,6 +1,6 @@
 """Batches whose loss or gradients are not finite: they are listed, and too many of them end training.
 
-ESPnet makes no update with such a batch and goes on, so a fault in the data would be met in every epoch.
+No update is made with such a batch, and training continues, so a fault in the data would be met in every epoch.
 """
 
 import math
@@ -13,7 +13,7 @@ from espnet2.train.reporter import SubReporter
 from torch import nn
 
 from espnet_diverse.errors import TrainingError
-from espnet_diverse.training.epoch_steps import Steps, named
+from espnet_diverse.training.epoch_batches import Batch, named
 from espnet_diverse.training.ranks import Ranks
 
 NAME = "nonfinite_batches.txt"
@@ -29,7 +29,6 @@ class NonFiniteBatches:
     Args:
         model: The model that is trained.
         reporter: ESPnet's reporter of the epoch.
-        accum_grad: Number of batches of an update.
         output_dir: Directory of the run, which gets the list `NAME`; None for no list.
         ranks: The processes that share the batches; by default one. The first of them writes the list.
 
@@ -41,35 +40,40 @@ class NonFiniteBatches:
         self,
         model: nn.Module,
         reporter: SubReporter,
-        accum_grad: int,
         output_dir: Path | None = None,
         ranks: Ranks | None = None,
     ):
-        self.model, self.reporter, self.accum_grad, self.output_dir = model, reporter, accum_grad, output_dir
+        self.model, self.reporter, self.output_dir = model, reporter, output_dir
         self.ranks = ranks or Ranks()
         self.first, self.total, self.in_a_row, self.finite = "", 0, 0, 0
         self._largest = _largest(model)
 
-    def check(self, steps: Steps) -> None:
-        """Look at the last step.
+    def check(self, batch: Batch, loss: float, gradient: float | None, total: int | None) -> None:
+        """Look at a batch after its update.
+
+        Args:
+            batch: The batch.
+            loss: Its loss.
+            gradient: Norm of the gradients of the update whose last batch it is; None for other batches.
+            total: Number of batches of the epoch; None where it is not known.
 
         Raises:
             TrainingError: Too many batches are not finite.
         """
-        what = self._fault(steps)
+        what = _fault(loss, gradient)
         if what is None:
             self.in_a_row, self.finite = 0, self.finite + 1
             return
         self.total, self.in_a_row = self.total + 1, self.in_a_row + 1
-        utterances = self._of_all(steps.last)
+        utterances = self._of_all(batch.utterances)
         self.first = self.first or f"{what} is not finite, first of {named(utterances)}"
-        epoch = self.reporter.get_epoch()
+        epoch, step = self.reporter.get_epoch(), batch.number + 1
         if self.output_dir and self.ranks.own == 0:
             with (self.output_dir / NAME).open("a", encoding="utf-8") as file:
-                file.write(f"epoch {epoch} step {steps.done}, {what}: {' '.join(utterances)}\n")
-        many = steps.total is not None and self.total > SHARE * steps.total
+                file.write(f"epoch {epoch} step {step}, {what}: {' '.join(utterances)}\n")
+        many = total is not None and self.total > SHARE * total
         if many or self.in_a_row >= IN_A_ROW:
-            raise TrainingError(f"epoch {epoch}, step {steps.done}: {self.explain()}")
+            raise TrainingError(f"epoch {epoch}, step {step}: {self.explain()}")
 
     def _of_all(self, share: list[str]) -> list[str]:
         """The utterances of a batch, of which process r of n has r, r + n, ... Losses and gradients are means over the
@@ -87,13 +91,12 @@ class NonFiniteBatches:
             return f"training diverged: the learning rate{rate} is too high, lower optim_conf.lr; {self.first}{listed}"
         return f"{self.first}; check their audio and transcripts, or lower the learning rate{listed}"
 
-    def _fault(self, steps: Steps) -> str | None:
-        stats = self.reporter.stats
-        losses, norms = stats.get("loss"), stats.get("grad_norm")
-        if losses and not math.isfinite(losses[-1].value):
-            return "the loss"
-        updated = steps.since % self.accum_grad == 0
-        return "the gradient" if updated and not (norms and math.isfinite(norms[-1].value)) else None
+
+def _fault(loss: float, gradient: float | None) -> str | None:
+    """What is not finite; None if all is."""
+    if not math.isfinite(loss):
+        return "the loss"
+    return None if gradient is None or math.isfinite(gradient) else "the gradient"
 
 
 def _largest(model: nn.Module) -> float:

@@ -4,7 +4,6 @@ from argparse import Namespace
 from collections.abc import Sequence
 
 from torch import nn
-from torch.autograd.graph import increment_version
 from torch.optim import Optimizer
 
 from espnet_diverse.errors import ConfigError
@@ -35,10 +34,7 @@ class FusedOptimizers:
         options = args.optim_conf
         if args.optim in FUSED and not options.keys() & {"fused", "foreach", "differentiable"}:
             args = Namespace(**{**vars(args), "optim_conf": {**options, "fused": True}})
-        optimizers = super().build_optimizers(args, model)  # type: ignore[misc]
-        for optimizer in optimizers:
-            optimizer.register_step_post_hook(_raise_versions)
-        return optimizers
+        return super().build_optimizers(args, model)  # type: ignore[misc]
 
 
 def freeze(model: nn.Module, names: str | Sequence[str]) -> None:
@@ -67,12 +63,3 @@ def freeze(model: nn.Module, names: str | Sequence[str]) -> None:
             parameter.requires_grad_(full.rpartition(".")[2].startswith("lora_") and parameter.requires_grad)
     if names and not any(parameter.requires_grad for parameter in parameters.values()):
         raise ConfigError(f"freeze_param {' '.join(names)} leaves no parameter to train; freeze less")
-
-
-def _raise_versions(optimizer: Optimizer, *_) -> None:
-    """Raise the version counters of the parameters, by which `UpdateCounter` counts and which the fused form leaves.
-
-    Not where the step was left out because a gradient is not finite, which a `GradScaler` tells by `found_inf`.
-    """
-    if not getattr(optimizer, "found_inf", None):
-        increment_version(p for group in optimizer.param_groups for p in group["params"])

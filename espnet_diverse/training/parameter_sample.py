@@ -7,6 +7,13 @@ _ENTRIES = 1000
 _SMALLEST = 1e-12  # of the largest entry: far less than float32 can add to it, and than a warm-up changes in an epoch
 
 
+UNCHANGED = (
+    "the updates change no parameter by 1e-12 of the largest; raise optim_conf.lr or grad_clip, "
+    "or lower optim_conf.eps, optim_conf.weight_decay or scheduler_conf.warmup_steps"
+)
+"""Error of a training whose first epoch leaves the sample unchanged."""
+
+
 class ParameterSample:
     """The first entries of each parameter that is trained, as they are now.
 

@@ -17,31 +17,10 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 import torch
-from espnet2.train import trainer as espnet_trainer
 from torch import nn
-from torch.amp import GradScaler
-from torch.optim import Optimizer
 
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.registration import replaced_names
-
-
-class Unscaled(GradScaler):
-    """A scaler of the loss for ESPnet's trainer that does not scale it.
-
-    ESPnet calls `step` also where the norm of the gradients is not finite, because an enabled scaler takes no step then
-    by itself. One that is switched off would take it, and every parameter would become NaN.
-    """
-
-    def __init__(self):
-        super().__init__(enabled=False)
-
-    def step(self, optimizer: Optimizer, *args, **kwargs) -> float | None:
-        """Take a step of the optimizer, unless a gradient is not finite."""
-        gradients = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
-        if not torch.nn.utils.get_total_norm(gradients).isfinite():
-            return None
-        return super().step(optimizer, *args, **kwargs)
 
 
 @contextmanager
@@ -62,7 +41,7 @@ def without_cudnn_attention() -> Iterator[None]:
 
 @contextmanager
 def mixed_precision(model: nn.Module, device: str) -> Iterator[None]:
-    """Make autocast in ESPnet's trainer and in the code of `model` and its parts use bfloat16 while the block runs.
+    """Make autocast in the code of `model` and its parts use bfloat16 while the block runs.
 
     Args:
         model: The model that is trained.
@@ -81,12 +60,11 @@ def mixed_precision(model: nn.Module, device: str) -> Iterator[None]:
 
     # ESPnet's models, and encoders such as BEATs, switch autocast off while they extract features, by a global name of
     # their module, and for CUDA alone.
-    names = {cls.__module__ for part in model.modules() for cls in type(part).__mro__} | {espnet_trainer.__name__}
+    names = {cls.__module__ for part in model.modules() for cls in type(part).__mro__}
     with without_cudnn_attention(), ExitStack() as stack:
         for module in (sys.modules[name] for name in sorted(names) if name.startswith("espnet2.")):
             if "autocast" in vars(module):
                 stack.enter_context(replaced_names(module, autocast=autocast))
-        stack.enter_context(replaced_names(espnet_trainer, GradScaler=Unscaled))
         yield
 
 

@@ -3,7 +3,10 @@
 from io import BytesIO
 
 import torch
-from torch import Tensor, distributed
+from espnet2.train.trainer import TrainerOptions
+from torch import Tensor, distributed, nn
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+from torch.nn.parallel import DistributedDataParallel
 
 
 class Ranks:
@@ -58,3 +61,25 @@ class Ranks:
         found = [torch.empty_like(tensor) for _ in range(self.count)]
         distributed.all_gather(found, tensor)
         return found
+
+
+def parallel(model: nn.Module, ranks: Ranks, options: TrainerOptions) -> nn.Module:
+    """The model, with gradients that are averaged over the processes if there are several.
+
+    Args:
+        model: The model.
+        ranks: The processes.
+        options: ESPnet's options: `unused_parameters`, `gradient_as_bucket_view` and `ddp_comm_hook`.
+    """
+    if ranks.alone:
+        return model
+    devices = [torch.cuda.current_device()] if options.ngpu else None
+    averaged = DistributedDataParallel(
+        model,
+        device_ids=devices,
+        find_unused_parameters=options.unused_parameters,
+        gradient_as_bucket_view=options.gradient_as_bucket_view,
+    )
+    if options.ddp_comm_hook is not None:  # fp16_compress_hook or bf16_compress_hook
+        averaged.register_comm_hook(None, getattr(default_hooks, options.ddp_comm_hook))
+    return averaged

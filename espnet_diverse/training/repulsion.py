@@ -7,29 +7,26 @@ and all other parameters keep their gradients. The gradients of particles become
 
     grad_i = -epsilon phi_i
 
-in each optimizer step of ESPnet's trainer, after gradients have been accumulated, averaged over processes and unscaled,
-and before they are clipped. phi is therefore that of the whole step, whatever `accum_grad`, the scale of the loss and
-the number of processes are. Noise is drawn once for each step from its number and the seed, so that it is the same in
-all processes and in a resumed run.
+in each optimizer step, after gradients have been accumulated and averaged over processes, and before they are clipped.
+phi is therefore that of the whole step, whatever `accum_grad`, the scale of the loss and the number of processes are.
+Noise is drawn once for each step from its number and the seed, so that it is the same in all processes and in a resumed
+run.
 
 Adam divides epsilon out again: with it only alpha, beta and num_data have an effect.
 Cost: O(M^2) of the weights of an attention for M heads, whatever the batch is.
 """
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
-from espnet2.train import trainer as espnet_trainer
 from torch import Tensor, nn
 
 from espnet_diverse.attention import MultiHeadAttention
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.functional.particles import cosine_direction, noise_std, spos_direction, svgd_direction
-from espnet_diverse.registration import replaced_names
 from espnet_diverse.training.repulsion_options import WITHOUT_NOISE, RepulsionOptions
 
 
@@ -45,39 +42,6 @@ class HeadedAttention(Protocol):
 
     def head_weights(self) -> Mapping[str, Tensor]:
         """Weights whose rows are divided among the heads, one after another, by projection: q, k or v."""
-
-
-@contextmanager
-def repelled(model: nn.Module, options: espnet_trainer.TrainerOptions) -> Iterator[None]:
-    """Repel the heads of `model` in each optimizer step of ESPnet's trainer while the block runs.
-
-    ESPnet calls a function of its own between unscaling and clipping, to add noise to gradients if `grad_noise` is set.
-    This function is replaced; it still adds that noise.
-
-    Args:
-        model: The model that is trained.
-        options: Options of the trainer, with `repulsion`, the result of `read_repulsion`.
-
-    Raises:
-        ConfigError: The model has no head that could be repelled.
-    """
-    if options.repulsion is None:
-        yield
-        return
-    repulsion = Repulsion(model, options.repulsion, options.seed)
-    noisy, add_gradient_noise = options.grad_noise, espnet_trainer.add_gradient_noise
-
-    def change_gradients(model: nn.Module, iteration: int, **how) -> None:
-        if noisy:
-            add_gradient_noise(model, iteration, **how)
-        repulsion(iteration)
-
-    options.grad_noise = True
-    try:
-        with replaced_names(espnet_trainer, add_gradient_noise=change_gradients):
-            yield
-    finally:
-        options.grad_noise = noisy
 
 
 class Repulsion:

@@ -18,6 +18,7 @@ from espnet_diverse.training.config import Config, differences
 from espnet_diverse.training.data_record import saved_digests
 from espnet_diverse.training.run_data import Tokens
 from espnet_diverse.training.run_kernels import others_asked
+from espnet_diverse.training.run_state import check_version
 from espnet_diverse.training.statistics import differ
 from espnet_diverse.vocabulary import Vocabulary
 
@@ -148,10 +149,11 @@ def check_state(output_dir: Path, model: nn.Module, optimizers: Sequence[Optimiz
         Its file.
 
     Raises:
-        ModelError: It does not fit, or no checkpoint is sound.
+        ModelError: It does not fit, is of an earlier version, or no checkpoint is sound.
     """
     state, path = checkpoint.load_run(output_dir)
     try:
+        check_version(state, path)
         checkpoint.check_fit(state, path, model, optimizers, schedulers)
     except ModelError as error:
         raise ModelError(f"{error}; {_advice()}") from error

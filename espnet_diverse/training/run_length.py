@@ -1,7 +1,5 @@
 """Tells schedules that are a share of a run, such as `gamma_updates: 0.1`, how many updates the run has."""
 
-from collections.abc import Iterable
-
 from espnet2.train.trainer import TrainerOptions
 from torch import nn
 
@@ -9,14 +7,14 @@ from espnet_diverse.attention.update_counter import counters_by_share, set_updat
 from espnet_diverse.errors import ConfigError
 
 
-def tell_length_of_run(model: nn.Module, batches: Iterable, options: TrainerOptions) -> None:
+def tell_length_of_run(model: nn.Module, batches: int | None, options: TrainerOptions) -> None:
     """Tell the schedules of a model the number of updates of the run, `max_epoch` times those of an epoch.
 
     It is told anew in each epoch, so that a resumed run with another `max_epoch` goes on with its own.
 
     Args:
         model: The model that is trained.
-        batches: The batches of an epoch.
+        batches: Number of batches of an epoch; None where it is not known.
         options: The options of ESPnet's trainer.
 
     Raises:
@@ -25,11 +23,9 @@ def tell_length_of_run(model: nn.Module, batches: Iterable, options: TrainerOpti
     counters = counters_by_share(model)
     if not counters:
         return
-    try:
-        number = len(batches)  # type: ignore[arg-type]
-    except TypeError as error:
+    if batches is None:
         raise ConfigError(
             f"a schedule of {counters[0].share} is a share of the updates of the run, and with this iterator_type the "
             "number of batches is not known; give a number of updates in its place"
-        ) from error
-    set_updates_of_run(model, max(1, options.max_epoch * (number // options.accum_grad)))
+        )
+    set_updates_of_run(model, max(1, options.max_epoch * (batches // options.accum_grad)))

@@ -45,6 +45,10 @@ NOT_HERE = {  # keys of ESPnet that would be ignored, or would leave nothing to 
     **dict.fromkeys(("dry_run", "print_config"), "give --list_options to see the settings"),
     **dict.fromkeys(("sharded_ddp", "use_deepspeed", "deepspeed_config"), "training shares batches alone; remove it"),
     **dict.fromkeys(
+        ("no_forward_run", "create_graph_in_tensorboard", "wandb_model_log_interval"),
+        "the training loop does not have it; remove it",
+    ),
+    **dict.fromkeys(
         ("multiprocessing_distributed", "dist_world_size", "dist_rank", "local_rank", "dist_launcher"),
         "give --ngpu, --nproc and --num_nodes",
     ),
@@ -53,6 +57,7 @@ NOT_HERE = {  # keys of ESPnet that would be ignored, or would leave nothing to 
     ),
 }
 """Keys of ESPnet's training that this one refuses, and what to do instead."""
+_OFF = (None, False, "", -1)  # their values in ESPnet's defaults
 # ESPnet's plots take 10 seconds per epoch. The values of normalize and of fold_length (80000 samples, 150 tokens; used
 # by `batch_type: folded` only) are those of ESPnet's recipes.
 DEFAULTS = {
@@ -236,7 +241,7 @@ def check_settings(config: Config) -> None:
         if key in config:
             raise ConfigError(f"{config.origin(key)}: key {key!r} is filled in by the command line; remove it")
     for key, advice in NOT_HERE.items():
-        if config.get(key):
+        if config.get(key) not in _OFF:
             raise ConfigError(f"{config.origin(key)}: key {key!r} is not supported; {advice}")
     if not config.get("resume", True):
         said = "key 'resume' can only be true; give --restart, which deletes what the run has saved"

@@ -9,10 +9,9 @@ from espnet_diverse.attention.update_counter import (
     UpdateCounter,
     counters_by_share,
     is_share,
-    set_updates_behind,
     set_updates_of_run,
-    updates_behind,
 )
+from espnet_diverse.scope import Step, scope
 
 
 def test_counter_does_not_take_loading_for_an_update():
@@ -95,19 +94,6 @@ def test_a_run_without_updates_is_refused():
         set_updates_of_run(UpdateCounter(0.1), 0)
 
 
-def test_the_first_update_counts_although_a_checkpoint_was_loaded_before_the_next_forward_pass():
-    for updates, expected in ((0, 0), (1, 1), (2, 2)):
-        straight, weight = UpdateCounter(), torch.zeros(1)
-        for _ in range(updates):
-            straight(weight)
-            weight.add_(1)
-        resumed = UpdateCounter()
-        resumed.load_state_dict(straight.state_dict())
-        if updates:
-            set_updates_behind(resumed, True)
-        assert float(resumed(weight.clone())) == float(straight(weight)) == expected
-
-
 class Counting(torch.nn.Module):
     """A parameter and the counter of its updates."""
 
@@ -123,23 +109,24 @@ class Counting(torch.nn.Module):
             self.weight.add_(1)
 
 
-def copied_state(model):
-    """A model that goes on from a checkpoint."""
-    loaded = Counting()
-    loaded.load_state_dict(model.state_dict())
-    set_updates_behind(loaded, updates_behind(model))
-    return loaded
-
-
-@pytest.mark.parametrize("copied", [copy.deepcopy, copied_state])
 @pytest.mark.parametrize("events", ["", "f", "fu", "fuf", "fuff", "fufu", "ffuufu", "fufuf", "u", "uf"])
-def test_a_copy_counts_what_its_original_would(events, copied):
+def test_a_copy_counts_what_its_original_would(events):
     """After forward passes (f) and updates (u) in any order; some passes and updates later, both counts are equal."""
     model = Counting()
     for event in events:
         model() if event == "f" else model.update()
-    other = copied(copied(model))
+    other = copy.deepcopy(copy.deepcopy(model))
     for _ in range(3):
         assert other() == model()
         for each in (model, other):
             each.update()
+
+
+def test_the_step_of_the_scope_is_the_count():
+    counter, weight = UpdateCounter().train(), torch.zeros(1)
+    for updates in (0, 0, 3):
+        with scope(step=Step(updates, 7)), scope():
+            assert float(counter(weight)) == updates
+        weight.add_(1)
+    with scope(step=Step(9, 0)):
+        assert float(counter.eval()(weight)) == 3

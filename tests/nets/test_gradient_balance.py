@@ -7,7 +7,7 @@ from espnet_diverse.errors import ConfigError
 from espnet_diverse.nets.encoder import DiverseTransformerEncoder
 from espnet_diverse.nets.gradient_balance import STRONG, gradient_ratios, shared_matrices
 from espnet_diverse.nets.models import Diverse
-from espnet_diverse.scope import current, scope
+from espnet_diverse.scope import Step, current, scope
 from espnet_diverse.training.diagnosis import findings, monitored_parts
 from espnet_diverse.training.tasks import TASKS
 
@@ -37,7 +37,9 @@ def ratios_of(model, accumulated, optimizer, slopes):
     """The ratio that each batch reports, or None, with an update after each `accumulated` batches."""
     seen = []
     for number, slope in enumerate(slopes, start=1):
-        loss, stats, _ = model(slope * SLOPE)
+        step = Step((number - 1) // accumulated, number - 1, (number - 1) % accumulated == 0)
+        with scope(step=step):
+            loss, stats, _ = model(slope * SLOPE)
         loss.backward()
         if number % accumulated == 0:
             optimizer.step()
@@ -55,51 +57,23 @@ def test_ratios_are_those_of_the_first_batch_after_each_so_many_updates(accumula
     assert measured == [0, 2 * accumulated, 4 * accumulated]
     slopes = [1, 2, 3, 4, 5, 6] * accumulated
     assert [seen[number] for number in measured] == pytest.approx([slopes[number] for number in measured])
-    model.eval()
-    assert "gradient_kl" not in model(SLOPE)[1]
 
 
-@pytest.mark.parametrize("accumulated", [1, 2])
-@pytest.mark.parametrize("stopped", [0, 1, 2, 3])
-def test_counting_goes_on_from_a_checkpoint(stopped, accumulated):
-    """With 2 batches an update and an odd number of them before the checkpoint, the last is followed by no update."""
-    straight, first, second = (DiversePlain(balance_interval=3) for _ in range(3))
-    optimizers = [torch.optim.SGD(model.parameters(), lr=0.1) for model in (straight, first, second)]
-    epochs = [1] * stopped, [1] * (7 * accumulated - stopped)
-    expected = [ratio for epoch in epochs for ratio in ratios_of(straight, accumulated, optimizers[0], epoch)]
-    seen = ratios_of(first, accumulated, optimizers[1], epochs[0])
-    second.load_measuring_state(first.measuring_state())
-    second.load_state_dict(first.state_dict())
-    seen += ratios_of(second, accumulated, optimizers[2], epochs[1])
-    assert seen == expected and expected.count(None) == 7 * accumulated - 3
+def measures(model):
+    with scope(step=Step(0, 0)):
+        return "gradient_kl" in model(SLOPE)[1]
 
 
-@pytest.mark.parametrize("layers", [1, 100])
-def test_counting_looks_at_one_parameter_however_many_there_are(layers):
-    model = DiversePlain(balance_interval=2)
-    model.layers = nn.ModuleList(nn.Linear(1, 1) for _ in range(layers))
-    parameters, seen = model.parameters, []
-    ratios_of(model, 1, torch.optim.SGD(parameters(), lr=0.1), [1, 2])  # measures in the first batch
-    model.parameters = lambda: (seen.append(p) or p for p in parameters())
-    assert "gradient_kl" in model(SLOPE)[1] and len(seen) == 1
-
-
-def test_counting_begins_anew_from_a_checkpoint_that_counts_batches():
-    model = DiversePlain(balance_interval=3)
-    model.load_measuring_state({"batches": 4, "balance": {"batches": 4, "ratios": {"kl": torch.tensor(0.5)}}})
-    assert "gradient_kl" in model(SLOPE)[1] and "gradient_kl" not in model(SLOPE)[1]
-
-
-def test_nothing_is_measured_without_an_interval_in_evaluation_or_without_gradients():
-    assert "gradient_kl" in DiversePlain()(SLOPE)[1]
-    assert "gradient_kl" not in DiversePlain(balance_interval=0)(SLOPE)[1]
-    assert "gradient_kl" not in DiversePlain().eval()(SLOPE)[1]
+def test_nothing_is_measured_without_an_interval_a_step_or_gradients_or_in_evaluation():
+    assert measures(DiversePlain()) and "gradient_kl" not in DiversePlain()(SLOPE)[1]
+    assert not measures(DiversePlain(balance_interval=0))
+    assert not measures(DiversePlain().eval())
     with torch.no_grad():
-        assert "gradient_kl" not in DiversePlain()(SLOPE)[1]
+        assert not measures(DiversePlain())
     compiled = DiversePlain()
     compiled.layer = nn.Linear(1, 1)
     compiled.layer.compile(backend="eager")
-    assert "gradient_kl" not in compiled(SLOPE)[1]
+    assert not measures(compiled)
 
 
 @pytest.mark.parametrize("interval", [-1, 2.5])
@@ -225,7 +199,8 @@ def test_training_warns_of_losses_as_strong_as_they_once_were_and_not_at_the_str
         text[torch.arange(text.size(1)) >= lengths[:, None]] = -1
         batch = {name: text.clone() for name in ("text", "src_text")}
         torch.manual_seed(seed)
-        stats = model(**batch, text_lengths=lengths, src_text_lengths=lengths.clone())[1]
+        with scope(step=Step(0, 0)):
+            stats = model(**batch, text_lengths=lengths, src_text_lengths=lengths.clone())[1]
         ratios = {name: float(value) for name, value in stats.items() if name.startswith("gradient_")}
         strongest[factor], warned[factor] = max(ratios.values()), findings(ratios, monitored_parts(model))
     assert strongest[1.0] < STRONG / 3 and not warned[1.0], strongest

@@ -17,10 +17,10 @@ def killed(pid):
 
 def killing_workers(draw, seconds, marks):
     """Kill a worker of each pass at a random moment before its last batch; a byte of `marks` is written for each."""
-    begin = LoaderBatches.begin
+    begin = LoaderBatches._begin
 
-    def begin_with_alarm(batches):
-        begin(batches)
+    def begin_with_alarm(batches, number):
+        begin(batches, number)
         if batches.again or not batches._workers:
             return
 
@@ -33,4 +33,4 @@ def killing_workers(draw, seconds, marks):
         signal.signal(signal.SIGALRM, kill)
         signal.setitimer(signal.ITIMER_REAL, draw.uniform(1e-6, seconds))
 
-    LoaderBatches.begin = begin_with_alarm
+    LoaderBatches._begin = begin_with_alarm

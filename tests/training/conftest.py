@@ -35,8 +35,8 @@ def after(monkeypatch):
     def at(step, action, rank=1):
         steps, check = iter(range(1, 10**6)), NonFiniteBatches.check
 
-        def counted(self, batches):
-            check(self, batches)
+        def counted(*parts):
+            check(*parts)
             first = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0"
             if next(steps) == step and first and os.environ.get("RANK", str(rank)) == str(rank):
                 action()

@@ -176,9 +176,9 @@ def test_at_the_end_of_training_each_criterion_has_its_own_average(model_dir):
     stats = checkpoint.load(model_dir / "checkpoint.pth")["reporter"]["stats"]
     reporter = SimpleNamespace(stats=stats, has=lambda phase, name: name != "cer")
     criteria = [*CRITERIA, ["valid", "cer", "min"]]
-    averaging.average_best(output_dir=model_dir, reporter=reporter, best_model_criterion=criteria, nbest=[1, 2])
+    averaging.average_best(model_dir, reporter, criteria, 2)
     assert checkpoint.load(model_dir / "valid.acc.ave.pth")["w"] == parameter(2, 4)
     assert checkpoint.load(model_dir / "valid.loss.ave.pth")["w"] == parameter(3, 4)
     assert not (model_dir / "valid.cer.ave.pth").exists()
-    averaging.average_best(model_dir, reporter, CRITERIA, [1], suffix="till5epoch")
+    averaging.average_best(model_dir, reporter, CRITERIA, 1, "till5epoch")
     assert checkpoint.load(model_dir / "valid.acc.ave.till5epoch.pth")["count"] == 2

@@ -183,7 +183,7 @@ def test_sampled_batches_come_from_the_data_directory(written):
     factory = row_batches(args, options, "train", lambda *given, **named: None)
     assert list(factory.dataset.ids) == IDS
     expected = listed(sampler(5, sort_batch="descending").generate(5))
-    assert listed(factory.build_iter(epoch=2).batch_sampler) == expected
+    assert listed(factory.build_iter(epoch=2).batch_sampler.batches) == expected
 
 
 def test_batches_are_shuffled_as_espnet_shuffles_them(written):
@@ -194,9 +194,9 @@ def test_batches_are_shuffled_as_espnet_shuffles_them(written):
     limits = {name: OPTIONS[name] for name in ("type", "batch_size", "batch_bins", "fold_lengths", "min_batch_size")}
     espnets = list(build_batch_sampler(shape_files=options.shape_files, sort_batch="descending", **limits))
     theirs = SequenceIterFactory(dataset=None, batches=espnets, seed=3, shuffle=True)
-    ours = listed(factory.build_iter(epoch=2).batch_sampler)
+    ours = listed(factory.build_iter(epoch=2).batch_sampler.batches)
     assert ours == [list(batch) for batch in theirs.build_iter(epoch=2).batch_sampler]
-    assert ours != listed(factory.build_iter(epoch=3).batch_sampler)
+    assert ours != listed(factory.build_iter(epoch=3).batch_sampler.batches)
 
 
 def test_processes_share_batches_that_are_large_enough(written, monkeypatch):
@@ -241,7 +241,7 @@ def test_an_utterance_takes_a_few_bytes_of_memory(written):
     tracemalloc.start()
     try:
         factory = row_batches(args, options, "train", lambda *given, **named: None)
-        batches = factory.build_iter(epoch=1).batch_sampler
+        batches = factory.build_iter(epoch=1).batch_sampler.batches
         taken = tracemalloc.get_traced_memory()[1] / rows
     finally:
         tracemalloc.stop()

@@ -3,6 +3,7 @@
 import copy
 from collections import OrderedDict
 from datetime import timedelta
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,7 +17,8 @@ from torch.optim import lr_scheduler
 from espnet_diverse.attention.update_counter import UpdateCounter
 from espnet_diverse.errors import ModelError
 from espnet_diverse.training import checkpoint
-from espnet_diverse.training.run_state import Position, RunState, generator_states, statistics_of
+from espnet_diverse.training.epoch_batches import Position
+from espnet_diverse.training.run_state import RunState, statistics_of
 
 NAN = float("nan")
 
@@ -37,8 +39,8 @@ def run_of(folder, kind=torch.optim.Adam, scheduler=WarmupLR, steps=2, **options
         optimizer.step()
         if schedule is not None and not isinstance(schedule, lr_scheduler.ReduceLROnPlateau):
             schedule.step()
-    state = RunState(folder, net, [optimizer], [schedule])
-    state.reporter = Reporter(epoch=2)
+    updates = SimpleNamespace(model=net, optimizers=[optimizer], schedulers=[schedule], made=steps)
+    state = RunState(folder, updates, Reporter(epoch=2))
     phase = {"loss": np.float64(2.0), "acc": NAN, "time": timedelta(seconds=3), "total_count": 6}
     state.reporter.stats = {1: {"train": phase, "valid": {**phase, "time": {"__timedelta_seconds__": 3.0}}}}
     return state
@@ -49,7 +51,7 @@ def position():
     reporter.register({"loss": torch.tensor(0.5), "acc": None}, torch.tensor(2.0))
     reporter.register({"lr": 0.5})
     reporter.next()
-    return Position(2, 3, 7, True, statistics_of(reporter), [generator_states()])
+    return Position(2, 3, 7, 1, statistics_of(reporter))
 
 
 @pytest.fixture(scope="module")
@@ -80,16 +82,14 @@ def test_what_training_saves_is_allowed(name, steps, tmp_path):
     kind, scheduler, options = OPTIMIZERS[name]
     run_of(tmp_path, kind, scheduler, steps, **options).save_position(position())
     again = run_of(tmp_path, kind, scheduler, 0, **options)
-    state = again.load(tmp_path / checkpoint.CHECKPOINT, "cpu")
-    again.optimizers[0].load_state_dict(state["optimizers"][0])
-    assert len(state["optimizers"][0]["state"]) == (3 if name == "adagrad" else 0 if steps == 0 or name == "sgd" else 2)
-    if scheduler:
-        again.schedulers[0].load_state_dict(state["schedulers"][0])
+    assert again.restore("cpu").batches == 3 and again.updates.made == steps
+    state = again.optimizers[0].state_dict()
+    assert len(state["state"]) == (3 if name == "adagrad" else 0 if steps == 0 or name == "sgd" else 2)
 
 
 def test_a_run_without_the_fused_form_goes_on_without_it(tmp_path):
     run_of(tmp_path, fused=False).save_position(position())
-    run_of(tmp_path, fused=True).load(tmp_path / checkpoint.CHECKPOINT, "cpu")
+    run_of(tmp_path, fused=True).restore("cpu")
 
 
 def held(*path):
@@ -105,9 +105,7 @@ def held(*path):
 
 ADAM = ("optimizers", 0, "state", 0)
 GROUP = ("optimizers", 0, "param_groups", 0)
-RANDOM = ("within_epoch", "generators", 0)
 STATS = ("reporter", "stats", 1, "train")
-KEYS = torch.zeros(624, dtype=torch.int64)
 FAULTS = [  # place, value, and what is said
     (("reporter", "epoch"), "../x", "reporter.epoch is '../x'; allowed is a whole number of at least 0"),
     (("reporter", "epoch"), -1, "reporter.epoch is -1; "),
@@ -163,9 +161,8 @@ FAULTS = [  # place, value, and what is said
     (("schedulers", 0, "optimizer"), 3, "a key of schedulers[0] is 'optimizer'; "),
     (("scaler",), {"scale": "x"}, "scaler['scale'] is 'x'; "),
     (("base_learning_rates",), [[0.1, 0.1]], "base_learning_rates[0] is a list of 2; allowed is a list of 1"),
-    (("updates_behind",), [True, False], "updates_behind is a list of 2; allowed is a list of 1"),
-    (("measuring",), {"batches": -1, "balance": {}}, "measuring.batches is -1; "),
-    (("measuring",), {"batches": 1, "balance": {"updates": 0.5}}, "measuring.balance.updates is 0.5; "),
+    (("updates",), -1, "updates is -1; "),
+    (("updates",), 0.5, "updates is 0.5; "),
     (("within_epoch", "epoch"), 0, "within_epoch.epoch is 0; "),
     (("within_epoch", "more"), 0, "a key of within_epoch is 'more'; "),
     (
@@ -174,11 +171,8 @@ FAULTS = [  # place, value, and what is said
         "statistics.stats['loss'][0] is a tensor of float64 (1,); allowed is ",
     ),
     (("within_epoch", "statistics", "stats"), {"loss": 3}, "within_epoch.statistics.stats['loss'] is 3; "),
-    (("within_epoch", "generators"), [], "within_epoch.generators is a list of 0; "),
-    ((*RANDOM, "python"), (3, (0,) * 3, None), "generators[0].python[1] is a tuple of 3; "),
-    ((*RANDOM, "numpy"), ("MT19937", KEYS, 10**6, 0, 0.0), "generators[0].numpy[2] is 1000000; allowed is a whole"),
-    ((*RANDOM, "numpy"), ("MT19937", KEYS[:3], 0, 0, 0.0), "generators[0].numpy[1] is a tensor of int64 (3,); "),
-    ((*RANDOM, "torch"), torch.zeros(16, dtype=torch.uint8), "generators[0].torch is a tensor of uint8 (16,); "),
+    (("within_epoch", "processes"), 0, "within_epoch.processes is 0; "),
+    (("within_epoch", "digest"), 2**70, "within_epoch.digest is "),
 ]
 
 
@@ -191,7 +185,7 @@ def test_a_value_that_is_not_allowed_is_refused_with_its_place(path, value, said
     run = run_of(tmp_path / "run")
     before = {name: each.clone() for name, each in run.model.state_dict().items()}
     with pytest.raises(ModelError) as error:
-        run.load(tmp_path / "run" / "checkpoint.pth", "cpu")
+        run.restore("cpu")
     message = str(error.value)
     assert message.startswith(f"{tmp_path / 'run' / 'checkpoint.pth'}: ") and said in message and "\n" not in message
     assert message.isprintable() and len(message) < 600
@@ -203,13 +197,12 @@ def test_a_value_that_is_not_allowed_is_refused_with_its_place(path, value, said
 
 def test_keys_of_other_versions_are_left_alone(sound, tmp_path):
     state = copy.deepcopy(sound)
-    for key in ("base_learning_rates", "updates_behind", "within_epoch"):
-        del state[key]
+    del state["within_epoch"]
     state |= {"added later": "x"}
     state["schedulers"][0]["verbose"] = "deprecated"
     del state["optimizers"][0]["param_groups"][0]["decoupled_weight_decay"]
     checkpoint.save(state, tmp_path / "checkpoint.pth")
-    run_of(tmp_path).load(tmp_path / "checkpoint.pth", "cpu")
+    assert run_of(tmp_path).restore("cpu") is None
 
 
 WEIGHTS = {

@@ -52,17 +52,6 @@ def test_a_row_says_how_many_epochs_there_are_and_what_is_left(capsys):
     assert len(header) == len(second) == len(third)
 
 
-def test_a_table_that_goes_on_prints_what_it_is_told_of_its_epochs(capsys):
-    table = EpochTable(epochs=2)
-    for epoch in (1, 2):
-        run_epoch(table, epoch)
-    for said in ("", "no epoch is left"):
-        capsys.readouterr()
-        resumed = EpochTable(ended=lambda reporter, said=said: said and f"{said} after {reporter.get_epoch()}")
-        resumed.load_state_dict(table.state_dict())
-        assert capsys.readouterr().out == (f"{said} after 2\n" if said else "")
-
-
 def test_the_memory_of_a_gpu_is_a_column(capsys):
     table = EpochTable([SDMA])
     table.set_epoch(1)

@@ -77,14 +77,14 @@ def test_a_signal_to_one_process_ends_all_of_them(run, tmp_path, after, capfd):
     after(3, lambda: os.kill(os.getpid(), signal.SIGINT))
     assert train(run, tmp_path / "exp", *TWO, nproc=2) == 75
     assert "train: SIGINT: saved in epoch 1 after 4 batches; the" in capfd.readouterr().err.splitlines()[-1]
-    assert len(checkpoint.load(tmp_path / "exp" / checkpoint.CHECKPOINT)["within_epoch"]["generators"]) == 2
+    assert checkpoint.load(tmp_path / "exp" / checkpoint.CHECKPOINT)["within_epoch"]["processes"] == 2
 
 
 def test_a_kill_loses_the_work_since_the_last_save_within_the_epoch(straight, run, tmp_path, after):
     after(5, lambda: os.kill(os.getpid(), signal.SIGKILL))
     assert train(run, tmp_path / "exp", *TWO, nproc=2) == 0
     log = (tmp_path / "exp" / "train.log").read_text()
-    assert "(restart 1)" in log and "The training was resumed using" in log
+    assert "(restart 1)" in log and "training is resumed from" in log
     check_same(tmp_path / "exp", straight)
 
 
@@ -107,17 +107,19 @@ def test_another_number_of_processes_shares_the_rest_of_the_epoch(
     monkeypatch.undo()
     assert train(tiny_run, tmp_path / "exp", *EXACT, nproc=then) == 0
     log = (tmp_path / "exp" / "train.log").read_text()
-    goes_on = f"train epoch 1 of 2: {then} processes go on with what {before} began; they share the rest of the batches"
-    assert goes_on in log and "all of the epoch is trained again" not in log
+    resumed = f"train epoch 1 of 2: {then} processes resume a run of {before}: they share the rest of the batches"
+    assert resumed in log and "all of the epoch is trained again" not in log
     check_same(tmp_path / "exp", exact, rtol=1e-4, atol=1e-5)
 
 
 def test_a_batch_that_is_not_finite_is_listed_once_and_whole(run, tmp_path, monkeypatch):
-    fault = NonFiniteBatches._fault
+    check = NonFiniteBatches.check
     monkeypatch.setattr(non_finite, "SHARE", 1.0)
-    monkeypatch.setattr(
-        NonFiniteBatches, "_fault", lambda bad, steps: "the loss" if steps.done == 2 else fault(bad, steps)
-    )
+
+    def checked(bad, batch, loss, *rest):
+        check(bad, batch, float("nan") if batch.number == 1 else loss, *rest)
+
+    monkeypatch.setattr(NonFiniteBatches, "check", checked)
     listed = []
     for nproc in (1, 2):
         assert train(run, tmp_path / str(nproc), *TWO, "max_epoch=1", nproc=nproc) == 0

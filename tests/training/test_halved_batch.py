@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from espnet_diverse.training.halved_batch import in_halves
+from espnet_diverse.scope import Step, scope
+from espnet_diverse.training.halved_batch import Halvable, in_halves
 from espnet_diverse.training.tasks import TASKS
 
 TOKENS = ["<blank>", "<unk>", "a", "b", "<sos/eos>"]
@@ -75,10 +76,11 @@ def results(model, output):
 @pytest.mark.parametrize("kind", MODELS)
 def test_halves_are_the_whole(kind):
     model = MODELS[kind]()
-    batch, forward = batch_of(model), model.forward
-    whole = results(model, forward(**batch))
-    state, model = model, MODELS[kind]()
-    halves = results(model, in_halves(model, model.forward, batch, alone=True))
+    batch = batch_of(model)
+    with scope(step=Step(0, 0)):
+        whole = results(model, Halvable(model)(batch))
+        model = MODELS[kind]()
+        halves = results(model, Halvable(model)(batch, halved=True))
     assert halves.keys() == whole.keys() and len(whole) > 20
     measured = {
         name for name in whole if name.startswith(("stats gradient_", "stats clusters", "stats collapsed", "stats acc"))
@@ -89,7 +91,6 @@ def test_halves_are_the_whole(kind):
             continue
         same = halves[name].reshape(-1).double(), whole[name].detach().reshape(-1).double()
         torch.testing.assert_close(*same, rtol=1e-5, atol=1e-7, msg=lambda said, name=name: f"{name}: {said}")
-    assert model.measuring_state()["batches"] == state.measuring_state()["batches"] == 1
 
 
 class Shared(torch.nn.Module):
@@ -106,7 +107,7 @@ class Shared(torch.nn.Module):
 
 def test_gradients_that_are_one_tensor_stay_apart():
     model, batch = Shared(), {"x": torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])}
-    (3 * in_halves(model, model.forward, batch, alone=True)[0]).backward()
+    (3 * in_halves(model, batch, alone=True)[0]).backward()
     assert model.a.grad.tolist() == model.b.grad.tolist() == [9.0, 12.0] and model.unused.grad is None
 
 
@@ -115,7 +116,7 @@ def test_halves_in_bfloat16_have_gradients_for_all_parameters():
     model = recogniser().float()
     batch = {key: x.float() if key == "speech" else x for key, x in batch_of(model).items()}
     with torch.autocast("cpu", torch.bfloat16):
-        whole, halves = model(**batch)[0], in_halves(model, model.forward, batch, alone=True)[0]
+        whole, halves = model(**batch)[0], in_halves(model, batch, alone=True)[0]
     whole_gradients, gradients = (
         torch.autograd.grad(loss, model.parameters(), allow_unused=True) for loss in (whole, halves)
     )

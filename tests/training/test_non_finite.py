@@ -8,24 +8,24 @@ from espnet2.train.reporter import SubReporter
 
 from espnet_diverse.errors import TrainingError
 from espnet_diverse.training import non_finite
+from espnet_diverse.training.epoch_batches import Batch
 from espnet_diverse.training.non_finite import NonFiniteBatches
 
 
 class Run:
-    """An epoch whose batches have given losses and gradient norms; NaN norms are those that ESPnet does not report."""
+    """An epoch whose batches have given losses and gradient norms."""
 
-    def __init__(self, folder, total=100, accum_grad=1):
+    def __init__(self, folder, total=100):
         self.model, self.reporter = torch.nn.Linear(1, 1), SubReporter("train", 3, 0)
-        self.bad = NonFiniteBatches(self.model, self.reporter, accum_grad, folder)
-        self.steps = SimpleNamespace(done=0, since=0, total=total, last=[])
+        self.bad = NonFiniteBatches(self.model, self.reporter, folder)
+        self.total, self.done = total, 0
 
     def step(self, loss=1.0, norm=1.0):
-        self.reporter.register({"loss": torch.tensor(loss)}, torch.tensor(1.0))
-        self.reporter.register({"optim0_lr0": 0.5} if norm != norm else {"grad_norm": norm, "optim0_lr0": 0.5})
+        self.reporter.register({"optim0_lr0": 0.5})
         self.reporter.next()
-        self.steps.done, self.steps.since = self.steps.done + 1, self.steps.since + 1
-        self.steps.last = [f"u{self.steps.done}"]
-        self.bad.check(self.steps)
+        batch = Batch([f"u{self.done + 1}"], {}, self.done, 0.0)
+        self.done += 1
+        self.bad.check(batch, loss, norm, self.total)
 
 
 def test_bad_batches_are_listed(tmp_path):
@@ -85,11 +85,8 @@ def test_a_model_that_never_had_a_finite_batch_has_not_diverged(tmp_path):
 
 
 def test_gradients_count_where_an_update_is_due():
-    run = Run(None, accum_grad=2)
-    run.reporter.register({"loss": torch.tensor(1.0)}, torch.tensor(1.0))
-    run.reporter.next()
-    run.steps.done = run.steps.since = 1
-    run.bad.check(run.steps)
+    run = Run(None)
+    run.step(norm=None)
     assert run.bad.total == 0
     run.step(norm=torch.nan)
     assert run.bad.total == 1 and run.bad.first == "the gradient is not finite, first of utterances u2"

@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch import nn
 
-from espnet_diverse.attention.update_counter import UpdateCounter
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.training.optimizers import freeze
 from espnet_diverse.training.tasks import MTTask
@@ -48,23 +47,6 @@ def trained(fused):
         model(x).square().sum().backward()
         adam.step()
     return model.weight.detach(), adam
-
-
-@pytest.mark.parametrize("options", [{}, {"fused": False}])
-def test_every_update_that_is_made_is_counted(options):
-    """A step of a `GradScaler` whose gradients are not finite is none."""
-    model = torch.nn.Linear(2, 3)
-    adam, counter = optimizer(model, lr=0.1, **options), UpdateCounter()
-    counts = []
-    for found_inf in (None, torch.zeros(()), torch.ones(()), None):
-        counts.append(int(counter(model.weight)))
-        model(torch.ones(1, 2)).sum().backward()
-        if found_inf is not None and adam.param_groups[0]["fused"]:
-            adam.found_inf, adam.grad_scale = found_inf, None
-        if found_inf is None or not found_inf or adam.param_groups[0]["fused"]:
-            adam.step()
-        adam.found_inf = None
-    assert [*counts, int(counter(model.weight))] == [0, 1, 2, 2, 3]
 
 
 def test_both_forms_train_alike():

@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from espnet_diverse.training.ranks import Ranks
-from espnet_diverse.training.run_state import generator_states
 
 
 def in_two(function, folder):
@@ -47,14 +46,3 @@ def test_two_processes_agree(tmp_path):
 def test_values_of_different_sizes_are_gathered(tmp_path, values):
     gathered = in_two(lambda ranks: ranks.gathered(values[ranks.own]), tmp_path)
     assert gathered == (list(values), list(values))
-
-
-def test_states_of_generators_are_gathered(tmp_path):
-    def draw(ranks):
-        torch.manual_seed(ranks.own)
-        states = ranks.gathered(generator_states())
-        torch.set_rng_state(states[1]["torch"])
-        return float(torch.rand(()))
-
-    first, second = in_two(draw, tmp_path)
-    assert first == second

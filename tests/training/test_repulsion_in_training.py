@@ -1,4 +1,4 @@
-"""Repulsion inside ESPnet's trainer, in one process and two, and by the command of a user."""
+"""Repulsion in updates, in one process and two, and by the command of a user."""
 
 import copy
 import socket
@@ -8,27 +8,18 @@ from datetime import timedelta
 import pytest
 import torch
 import yaml
-from espnet2.train import trainer as espnet_trainer
-from espnet2.train.distributed_utils import DistributedOption
 from espnet2.train.reporter import SubReporter
 from references import repulsion as oracle
 from references.placed_attentions import HEADS, SIZE, Net
 from torch import distributed, nn
 
 from espnet_diverse.bin.main import main
-from espnet_diverse.training import checkpoint
-from espnet_diverse.training.repulsion import repelled
+from espnet_diverse.training import checkpoint, updates
+from espnet_diverse.training.ranks import Ranks
 from espnet_diverse.training.tasks import ASRTask
-from espnet_diverse.training.trainer import Trainer
+from espnet_diverse.training.trainer import Loop, Trainer
 
 TIME, CLIP = 3, 20.0
-
-
-class CPUScaler(espnet_trainer.GradScaler):
-    """ESPnet's scaler of the loss, on a CPU."""
-
-    def __init__(self):
-        torch.amp.GradScaler.__init__(self, "cpu", init_scale=65536.0)
 
 
 def batches(number):
@@ -36,25 +27,15 @@ def batches(number):
     return torch.randn(number, 4, TIME, SIZE, generator=torch.Generator().manual_seed(5), dtype=torch.double)
 
 
-def trained(net, data, count=0, scaler=None, model=None, shared=False, **changes):
-    """Train `net` for an epoch with ESPnet's loop and SGD; the trainer has made `count` iterations before."""
+def trained(net, data, count=0, ranks=None, **changes):
+    """Train `net` for an epoch with SGD; the trainer has seen `count` batches before."""
     args = ASRTask.get_parser().parse_args([])
     args.output_dir, args.grad_clip = "", CLIP
     args.repulsion = changes.pop("repulsion", None)
-    options = replace(Trainer.build_options(args), **changes)
-    with repelled(net, options):
-        idle = Trainer.train_one_epoch(
-            model=model or net,
-            iterator=[([f"utterance{i}"], {"x": x}) for i, x in enumerate(data)],
-            optimizers=[torch.optim.SGD(net.parameters(), lr=0.5)],
-            schedulers=[None],
-            scaler=scaler,
-            reporter=SubReporter("train", 1, count),
-            summary_writer=None,
-            options=options,
-            distributed_option=DistributedOption(distributed=shared),
-        )
-    assert not idle
+    options = replace(Trainer.build_options(args), best_model_criterion=[], **changes)
+    loop = Loop(net, [torch.optim.SGD(net.parameters(), lr=0.5)], [None], options, ranks)
+    batches = [([f"utterance{i}"], {"x": x}) for i, x in enumerate(data)]
+    loop.train_epoch(batches, SubReporter("train", 1, count))
     return {name: value.detach().clone() for name, value in net.state_dict().items()}
 
 
@@ -79,7 +60,6 @@ def close(ours, expected):
         torch.testing.assert_close(value, expected[name], rtol=0, atol=1e-12, msg=lambda text, name=name: name + text)
 
 
-@pytest.mark.parametrize("scaled", [False, True], ids=["plain", "scaled"])
 @pytest.mark.parametrize("accum", [1, 2])
 @pytest.mark.parametrize(
     ("section", "changed"),
@@ -90,13 +70,11 @@ def close(ours, expected):
     ],
     ids=["absolute", "relative", "clipped"],
 )
-def test_a_step_of_espnets_trainer_is_the_formula(section, changed, accum, scaled):
-    """Unscale, repel, clip, step: with gradients of `accum` batches and a loss that is scaled by 65536."""
+def test_an_update_is_the_formula(section, changed, accum):
+    """Repel, clip, step: with gradients of `accum` batches."""
     net, data = Net(), 3 * batches(accum)
     expected = by_hand(net, data, **changed)
-    scaler = CPUScaler() if scaled else None
-    close(trained(net, data, scaler=scaler, accum_grad=accum, repulsion={"epsilon": 0.1} | section), expected)
-    assert scaler is None or scaler.get_scale() == 65536.0
+    close(trained(net, data, accum_grad=accum, repulsion={"epsilon": 0.1} | section), expected)
 
 
 @pytest.mark.parametrize("method", ["spos", "sgld"])
@@ -105,7 +83,7 @@ def test_noise_is_drawn_once_for_each_step(method):
     section = {"method": method, "beta": 4.0, "num_data": 10}
     two, one = Net(), Net()
     together = batches(2).flatten(0, 1).unsqueeze(0)
-    accumulated = trained(two, batches(2), accum_grad=2, scaler=CPUScaler(), repulsion=section)
+    accumulated = trained(two, batches(2), accum_grad=2, repulsion=section)
     close(accumulated, trained(one, together, count=1, repulsion=section))
     other, weight = trained(Net(), together, count=2, repulsion=section), "encoders.0.self_attn.linear_q.weight"
     assert not torch.equal(other[weight], accumulated[weight])
@@ -122,8 +100,8 @@ def process(rank, folder, data):
     )
     for section in TWO_PROCESSES:
         net = Net()
-        parallel = nn.parallel.DistributedDataParallel(net)
-        weights = trained(net, data[:, rank::2], model=parallel, shared=True, accum_grad=2, repulsion=section)
+        ranks = Ranks(torch.device("cpu"))
+        weights = trained(net, data[:, rank::2], ranks=ranks, accum_grad=2, repulsion=section)
         torch.save(weights, folder / f"{section['method']}.{rank}.pth")
     distributed.destroy_process_group()
 
@@ -150,11 +128,11 @@ def test_espnets_gradient_noise_is_still_added(monkeypatch):
     def noise(model, iteration, **how):
         added.append((iteration, how))
 
-    monkeypatch.setattr(espnet_trainer, "add_gradient_noise", noise)
+    monkeypatch.setattr(updates, "add_gradient_noise", noise)
     trained(Net(), batches(2), grad_noise=True, repulsion={})
     assert [iteration for iteration, _ in added] == [1, 2] and added[0][1]["duration"] == 100
     trained(Net(), batches(2), repulsion={})
-    assert len(added) == 2 and espnet_trainer.add_gradient_noise is noise
+    assert len(added) == 2
 
 
 def train(run, model_dir, *changes):

@@ -1,55 +1,38 @@
-"""A checkpoint within an epoch restores what it was made of."""
+"""A checkpoint restores what it was made of."""
 
-import random
-from dataclasses import replace
+from types import SimpleNamespace
 
-import numpy as np
 import pytest
 import torch
 from espnet2.train.reporter import Reporter, SubReporter
 
-from espnet_diverse.attention.update_counter import UpdateCounter
-from espnet_diverse.errors import TrainingError
+from espnet_diverse.errors import ModelError, TrainingError
 from espnet_diverse.training import checkpoint
-from espnet_diverse.training.run_state import (
-    Names,
-    Position,
-    RunState,
-    check_finite,
-    generator_states,
-    restore_generators,
-    restore_statistics,
-    statistics_of,
-)
+from espnet_diverse.training.epoch_batches import Position
+from espnet_diverse.training.run_state import RunState, check_finite, restore_statistics, statistics_of
 
 
-def draws():
-    return random.random(), float(np.random.rand()), float(np.random.randn()), float(torch.rand(()))
-
-
-def state_of(folder, lr=0.1, weight=1.0):
-    """The state of a run of a model with one parameter."""
+def state_of(folder, lr=0.1, weight=1.0, scheduled=True, criteria=()):
+    """The state of a run of a model with one parameter, after two epochs."""
     model = torch.nn.Linear(1, 1)
     model.weight.data.fill_(weight)
     optimizer = torch.optim.SGD(model.parameters(), lr=lr)
-    state = RunState(folder, model, [optimizer], [torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)])
-    state.reporter = Reporter(epoch=2)
-    state.reporter.stats = {epoch: {"train": {"loss": 4.0 - epoch, "total_count": epoch}} for epoch in (1, 2)}
+    schedules = [torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5) if scheduled else None]
+    reporter = Reporter(epoch=2)
+    reporter.stats = {epoch: {"train": {"loss": 4.0 - epoch, "total_count": epoch}} for epoch in (1, 2)}
+    updates = SimpleNamespace(model=model, optimizers=[optimizer], schedulers=schedules, made=5)
+    return RunState(folder, updates, reporter, criteria)
+
+
+def fresh(folder, **options):
+    """The state of the same run when it is begun."""
+    state = state_of(folder, **options)
+    state.reporter, state.updates.made = Reporter(), 0
     return state
 
 
 def position():
-    reporter = SubReporter("train", 2, 7)
-    return Position(2, 3, 7, True, statistics_of(reporter), [generator_states()])
-
-
-def test_generators_come_back_from_a_file(tmp_path):
-    np.random.randn()  # leaves a second value for the next call
-    torch.save(generator_states(), tmp_path / "s.pth")
-    expected = draws()
-    assert draws() != expected
-    restore_generators(torch.load(tmp_path / "s.pth"))
-    assert draws() == expected
+    return Position(2, 3, 7, 1, statistics_of(SubReporter("train", 2, 7)))
 
 
 def test_statistics_come_back_and_go_on(tmp_path):
@@ -71,65 +54,32 @@ def test_statistics_come_back_and_go_on(tmp_path):
     assert (straight.count, straight.total_count) == (second.count, second.total_count) == (4, 14)
 
 
-def test_a_position_is_saved_with_the_epochs_before_and_taken_once(tmp_path):
-    state = state_of(tmp_path)
-    state.save_position(position())
-    again = state_of(tmp_path)
-    loaded = again.load(tmp_path / checkpoint.CHECKPOINT, "cpu")
-    assert loaded["reporter"] == {"stats": {1: {"train": {"loss": 3.0, "total_count": 1}}}, "epoch": 1}
-    assert loaded.keys() == {"model", "reporter", "optimizers", "schedulers", "scaler"}
-    assert again.take_position(2).batches == 3 and again.take_position(2) is None
-    again.load(tmp_path / checkpoint.CHECKPOINT, "cpu")
-    assert again.take_position(3) is None
+def test_a_position_is_saved_with_the_epochs_before(tmp_path):
+    state_of(tmp_path, weight=3.0).save_position(position())
+    saved = checkpoint.load(tmp_path / checkpoint.CHECKPOINT)
+    assert {"model", "reporter", "optimizers", "schedulers", "scaler"} <= saved.keys()  # as ESPnet's
+    again = fresh(tmp_path)
+    assert again.restore("cpu") == position()
+    assert again.reporter.get_epoch() == 1 and again.reporter.stats == {1: {"train": {"loss": 3.0, "total_count": 1}}}
+    assert again.updates.made == 5 and float(again.model.weight) == 3
     assert not list(tmp_path.glob("*epoch.pth"))
 
 
-@pytest.mark.parametrize(
-    ("epoch", "updated", "expected"), [(1, False, 0), (1, True, 1), (2, False, 1), (2, True, 1), (None, None, 1)]
-)
-def test_a_former_checkpoint_is_taken_for_one_after_an_update_unless_none_was_made(tmp_path, epoch, updated, expected):
-    """It does not say whether that was counted; between epochs, where it has no position, there was one."""
-    state = state_of(tmp_path)
-    state.model = torch.nn.ModuleList([torch.nn.Linear(1, 1), UpdateCounter()])
-    path = tmp_path / checkpoint.CHECKPOINT
-    state.save_position(replace(position(), epoch=epoch or 1, updated=bool(updated)))
-    former = checkpoint.load(path)
-    assert former.pop("updates_behind") == [False]
-    if epoch is None:
-        del former["within_epoch"]
-    checkpoint.save(former, path)
-    state.model.load_state_dict(state.load(path, "cpu")["model"])
-    state.take_position(epoch or 1)
-    assert float(state.model[1](state.model[0].weight)) == expected
+def test_without_a_checkpoint_a_run_begins(tmp_path):
+    assert fresh(tmp_path).restore("cpu") is None
 
 
-def test_training_on_a_cpu_leaves_the_gpus_of_the_machine_alone(monkeypatch):
-    used = []
-    for name in ("get_rng_state_all", "get_rng_state"):  # either of which begins to use the GPU
-        monkeypatch.setattr(torch.cuda, name, used.append)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    states = generator_states()
-    restore_generators(states)
-    assert states["cuda"] == used == []
-
-
-@pytest.mark.parametrize(("saved", "expected"), [([7], 7), ([5, 6], 6), ([3, 4, 5], 4)])
-def test_the_generator_is_that_of_the_gpu_of_the_process(monkeypatch, saved, expected):
-    """However many GPUs the machine shows; former checkpoints have the states of all of them."""
-    states = {**generator_states(), "cuda": [torch.tensor([number]) for number in saved]}
-    set_to = []
-    for name, value in (("is_initialized", True), ("current_device", 1), ("get_rng_state", torch.tensor([7]))):
-        monkeypatch.setattr(torch.cuda, name, lambda value=value: value)
-    monkeypatch.setattr(torch.cuda, "set_rng_state", lambda state: set_to.append(int(state)))
-    restore_generators(states)
-    assert set_to == [expected] and [int(state) for state in generator_states()["cuda"]] == [7]
-
-
-def test_the_scale_of_the_loss_is_saved_within_an_epoch(tmp_path):
-    state = state_of(tmp_path)
-    state.scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
-    state.save_position(position())
-    assert state_of(tmp_path).load(tmp_path / checkpoint.CHECKPOINT, "cpu")["scaler"]["scale"] == 8
+@pytest.mark.parametrize("within", [True, False])
+def test_a_checkpoint_of_an_earlier_version_is_refused(tmp_path, within):
+    """It went on with other random numbers; a run within an epoch had their states."""
+    state_of(tmp_path).save_position(position())
+    former = checkpoint.load(tmp_path / checkpoint.CHECKPOINT)
+    del former["updates"]
+    former |= {"updates_behind": [], "measuring": {"batches": 1}}
+    former["within_epoch"] = {"epoch": 2, "batches": 3, "names": 7, "generators": []} if within else None
+    checkpoint.save(former, tmp_path / checkpoint.CHECKPOINT)
+    with pytest.raises(ModelError, match=r"checkpoint\.pth: was saved by version 0\.2\.0 or earlier, or by ESPnet"):
+        fresh(tmp_path).restore("cpu")
 
 
 def test_what_is_not_finite_is_not_saved(tmp_path):
@@ -142,55 +92,39 @@ def test_what_is_not_finite_is_not_saved(tmp_path):
 
 def test_another_learning_rate_scales_that_of_the_checkpoint(tmp_path, caplog):
     state_of(tmp_path).save_position(position())
-    state = state_of(tmp_path, lr=0.3).load(tmp_path / checkpoint.CHECKPOINT, "cpu")
-    group = state["optimizers"][0]["param_groups"][0]
+    state = fresh(tmp_path, lr=0.3)
+    state.restore("cpu")
+    group = state.optimizers[0].param_groups[0]
     assert group["lr"] == pytest.approx(0.3) and group["initial_lr"] == pytest.approx(0.3)
-    assert state["schedulers"][0]["base_lrs"] == [0.3]
+    assert state.schedulers[0].base_lrs == [0.3]
     assert "learning rates go on with base [[0.3]] in place of [[0.1]]" in caplog.text
-    same = state_of(tmp_path).load(tmp_path / checkpoint.CHECKPOINT, "cpu")
-    assert same["optimizers"][0]["param_groups"][0]["lr"] == 0.1
+    same = fresh(tmp_path)
+    same.restore("cpu")
+    assert same.optimizers[0].param_groups[0]["lr"] == 0.1
 
 
 def test_another_learning_rate_needs_no_scheduler(tmp_path):
-    for lr in (0.1, 0.3):
-        state = state_of(tmp_path, lr=lr)
-        state.schedulers = [None]
-        if lr == 0.1:
-            state.save_position(position())
-    loaded = state.load(tmp_path / checkpoint.CHECKPOINT, "cpu")
-    assert loaded["optimizers"][0]["param_groups"][0]["lr"] == pytest.approx(0.3) and loaded["schedulers"] == [None]
+    state_of(tmp_path, scheduled=False).save_position(position())
+    state = fresh(tmp_path, lr=0.3, scheduled=False)
+    state.restore("cpu")
+    assert state.optimizers[0].param_groups[0]["lr"] == pytest.approx(0.3)
 
 
 def test_weights_of_the_last_epoch_are_written_if_they_are_not_there(tmp_path):
-    state = state_of(tmp_path)
-    whole = {
-        "model": state.model.state_dict(),
-        "reporter": state.reporter.state_dict(),
-        "optimizers": [optimizer.state_dict() for optimizer in state.optimizers],
-        "schedulers": [scheduler.state_dict() for scheduler in state.schedulers],
-    }
-    state.save(whole, tmp_path / checkpoint.CHECKPOINT)
-    state.load(tmp_path / checkpoint.CHECKPOINT, "cpu")
+    state_of(tmp_path).save_epoch(keep=1)
+    (tmp_path / "2epoch.pth").unlink()
+    assert fresh(tmp_path).restore("cpu") is None
     assert checkpoint.load(tmp_path / "2epoch.pth")["weight"] == 1
 
 
-def test_names_tell_orders_and_borders_apart():
-    digests = set()
-    for batches in ([["a", "b"], ["c"]], [["a"], ["b", "c"]], [["b", "a"], ["c"]], [["a", "b", "c"]]):
-        names = Names()
-        for batch in batches:
-            names.add(batch)
-        digests.add(names.value)
-    assert len(digests) == 4
-
-
-def test_the_names_of_several_processes_are_those_of_one():
-    batches = [["a", "b", "c", "d"], ["e", "f", "g"]]
-
-    def value(rank, count):
-        names = Names((rank, count))
-        for batch in batches:
-            names.add(batch[rank::count])
-        return names.value
-
-    assert value(0, 1) == value(0, 2) + value(1, 2) == sum(value(rank, 3) for rank in range(3)) > 2**32
+def test_an_epoch_leaves_the_weights_of_the_best_and_the_last_and_links_to_them(tmp_path):
+    for epoch, loss in enumerate((3.0, 1.0, 4.0, 2.0, 5.0), start=1):
+        state = state_of(tmp_path, weight=float(epoch), criteria=[("train", "loss", "min"), ("valid", "acc", "max")])
+        losses = (3.0, 1.0, 4.0, 2.0, 5.0)[:epoch]
+        state.reporter.set_epoch(epoch)
+        state.reporter.stats = {number: {"train": {"loss": each}} for number, each in enumerate(losses, start=1)}
+        state.save_epoch(keep=2)
+        assert losses[-1] == loss and (tmp_path / "latest.pth").readlink().name == f"{epoch}epoch.pth"
+    assert sorted(path.name for path in tmp_path.glob("*epoch.pth")) == ["2epoch.pth", "4epoch.pth", "5epoch.pth"]
+    assert (tmp_path / "train.loss.best.pth").readlink().name == "2epoch.pth"
+    assert not (tmp_path / "valid.acc.best.pth").exists()  # which no epoch has measured

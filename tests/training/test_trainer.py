@@ -64,12 +64,12 @@ def test_a_run_whose_epochs_are_all_trained_says_so(max_epoch, patience, said):
     reporter = Reporter(epoch=3)
     reporter.stats = {epoch: {"valid": {"loss": float(epoch)}} for epoch in (1, 2, 3)}
     options = SimpleNamespace(max_epoch=max_epoch, patience=patience, early_stopping_criterion=("valid", "loss", "min"))
-    told = trainer._ended(options, reporter)
+    told = trainer.ended(options, reporter)
     assert told.startswith(said) and bool(told) == bool(said)
     assert options.max_epoch == max_epoch
     options.early_stopping_criterion = ("valid", "acc", "max")  # one that the run has had another of before
     options.max_epoch = 9
-    assert trainer._ended(options, reporter) == ""
+    assert trainer.ended(options, reporter) == ""
 
 
 def test_the_console_shows_progress_and_a_table_and_the_log_the_rest(tiny_run, tmp_path, capfd):
