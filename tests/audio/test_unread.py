@@ -95,7 +95,7 @@ def test_an_mp3_that_libsndfile_stops_within_is_refused(pieces, tmp_path):
     frames = int.from_bytes(mono[count : count + 4], "big")
     mono[count : count + 4] = (frames + 58).to_bytes(4, "big")
     (tmp_path / "x.mp3").write_bytes(mono + stereo)
-    with pytest.raises(DataError, match=r"x\.mp3: libsndfile does not decode \d+ bytes in it; it is damaged, or a part"):
+    with pytest.raises(DataError, match=r"x\.mp3: libsndfile does not decode \d+ bytes in it; it is damaged, "):
         read_audio(tmp_path / "x.mp3")
 
 
