@@ -44,7 +44,7 @@ KNOWN = {
             "stage_cache.StageRecord._stored: ValueError",
         ),
         *("targets._written: ValueError", "targets._written: ValueError", "task_services._has_words: UserError"),
-        "validate._is_list_of_faults: ValueError",
+        *("unread._read_last: ValueError", "validate._is_list_of_faults: ValueError", "worker._threads: ValueError"),
     ],
     "it is of a number or a text of JSON, and the next lines refuse its value": [
         *("groups.read_sizes: ValueError", "data_record.saved_digests: ValueError"),

@@ -16,12 +16,10 @@ Samples are float32 in [-1, 1); the channels of a recording are averaged. A rate
 What a file needs is decided in `reading`:
 
     libsndfile      wav, flac, mp3, ogg, opus, sph and more: header checks and decoding
-    media           m4a, mp4, webm, wma, amr and aac, converted by ffmpeg
+    media           m4a, mp4, webm, wma, amr and aac, and what `unread` and `ogg` find, converted by ffmpeg
     ark             entries of Kaldi's arks, such as wav.1.ark:1234
-    unsized         mp3 and flac whose length header is missing or wrong
-    concatenated    several mp3 or ogg recordings in one file
-    ogg             checksums of pages and ends of streams
-    riff            bytes that the header of an uncompressed file leaves out
+    unread          files that libsndfile does not read to their end: lengths that are missing or wrong, joined files
+    ogg             checksums of pages, ends of streams, and several recordings in one file
 
 No reader trusts the length in a header: memory grows with the samples that a file really holds.
 """

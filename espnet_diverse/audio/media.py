@@ -1,4 +1,4 @@
-"""Conversion of m4a, mp4, webm, wma, amr and aac, which libsndfile cannot read, by ffmpeg.
+"""Conversion by ffmpeg of what libsndfile cannot read: m4a, mp4, webm, wma, amr, aac, and what `unread` and `ogg` find.
 
 The format is detected from the first bytes and given to ffmpeg: left to guess, it would also open playlists, which name
 other files. It is called without a shell and may read nothing but the file.
@@ -18,10 +18,17 @@ _DURATION = re.compile(r"Duration: (\d+):(\d+):([\d.]+)")
 
 
 class MediaFormat(NamedTuple):
-    """A file format: its name in messages, and ffmpeg's name of its demuxer."""
+    """A file format.
+
+    Attributes:
+        title: Name in messages.
+        demuxer: ffmpeg's name of its demuxer.
+        is_strict: Whether any error of ffmpeg is one of the file. In an mp3 tags between recordings are errors, too.
+    """
 
     title: str
     demuxer: str
+    is_strict: bool = True
 
 
 _MP4 = MediaFormat("MPEG-4 (m4a, mp4, mov)", "mov")
@@ -55,7 +62,7 @@ def convert(
     Args:
         path: Path of the file.
         name: Name of the file in error messages.
-        kind: Format of the file, from `media_format`.
+        kind: Format of the file.
         wav: Path of the wav file to write.
         rate: Sampling rate of the wav file in Hz.
         at_most: Seconds to convert; the whole file where not given.
@@ -66,18 +73,22 @@ def convert(
     program = _program()
     if program is None:
         what = f"is {kind.title}, which only ffmpeg reads, and no ffmpeg is installed"
-        remedy = "install ffmpeg or espnet_diverse[media], or convert the file to wav, flac, mp3, ogg or opus"
+        remedy = "install ffmpeg or espnet_diverse[media], or convert it elsewhere: ffmpeg -i X Y.wav"
         raise DataError(f"{name}: {what}; {remedy}")
     source = ("-protocol_whitelist", "file", "-f", kind.demuxer, "-i", f"file:{path.absolute()}", "-map", "0:a:0")
+    strict = ("-xerror",) if kind.is_strict else ()
     limit = () if at_most is None else ("-t", f"{at_most:g}")
-    # The 32-bit header of wav holds at most 37 hours: RF64 holds more.
-    target = ("-ac", "1", "-ar", str(rate), "-c:a", "pcm_s16le", "-f", "wav", "-rf64", "auto", "-y", f"file:{wav}")
-    command = [program, "-nostdin", "-hide_banner", "-nostats", "-v", "level+info", "-xerror", *source, *limit, *target]
+    # Each recording of a file may begin at time 0: samples get the time of their number. The 32-bit header of wav holds
+    # at most 37 hours: RF64 holds more.
+    samples = ("-af", "asetpts=N/SR/TB", "-ac", "1", "-ar", str(rate), "-c:a", "pcm_s16le")
+    target = (*samples, "-f", "wav", "-rf64", "auto", "-y", f"file:{wav}")
+    command = [program, "-nostdin", "-hide_banner", "-nostats", "-v", "level+info", *strict, *source, *limit, *target]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
     log = done.stderr.decode("utf-8", "replace")
     fault = _fault(log, done.returncode, wav, rate, at_most)
     if fault:
-        raise DataError(f"{name}: ffmpeg cannot read this {kind.title} file ({fault}); get it again")
+        what = f"ffmpeg cannot read it as {kind.title} ({fault})"
+        raise DataError(f"{name}: {what}; get it again, or convert it: ffmpeg -i X Y.wav")
 
 
 def _fault(log: str, code: int, wav: Path, rate: int, at_most: float | None) -> str | None:

@@ -1,9 +1,9 @@
 """The reader of audio files, for preparation, decoding and transcription alike.
 
 libsndfile decodes most files directly: wav, flac, mp3, ogg, opus, sph and more, and entries of arks. Other files are
-first converted to a temporary mono wav of the rate that is wanted: m4a, mp4, webm, wma, amr and aac by ffmpeg
-(`media.convert`), and files that have a wrong or no length header or several recordings in them by
-`unsized.write_joined`.
+first converted by ffmpeg to a temporary mono wav of the rate that is wanted (`media.convert`): m4a, mp4, webm, wma, amr
+and aac, and what libsndfile does not read to its end, because its length is missing or wrong or it holds several
+recordings.
 """
 
 import tempfile
@@ -26,15 +26,15 @@ from espnet_diverse.audio.libsndfile import (
     open_sound,
     sound_info,
 )
-from espnet_diverse.audio.media import convert, media_format
+from espnet_diverse.audio.media import MediaFormat, convert, media_format
 from espnet_diverse.audio.ogg import check_ogg
 from espnet_diverse.audio.resampling import RATE, resample
-from espnet_diverse.audio.riff import unread_bytes
 from espnet_diverse.audio.segments import Segment, segment_fault
-from espnet_diverse.audio.unsized import find_unsized, write_joined
+from espnet_diverse.audio.unread import unread_bytes, unread_format
 from espnet_diverse.errors import DataError
 
 TEMPORARY_PREFIX = "espnet_diverse_"
+_CHAINED_OGG = MediaFormat("concatenated ogg", "ogg")
 
 
 @dataclass(frozen=True)
@@ -97,10 +97,8 @@ class AudioFile:
             return channels_cancel(sound, self.name, start, wanted)
 
     def unread_bytes(self) -> int:
-        """Return the number of bytes after the samples that the header leaves out; see `riff`."""
-        entry = ark_entry(self.path)
-        with ArkPart(entry, self.name) if entry else self.path.open("rb") as file:
-            return unread_bytes(file)
+        """Return the number of bytes after the samples that the header leaves out; see `unread`."""
+        return unread_bytes(self.path, self.name)
 
     def check_header(self) -> None:
         """Refuse a file whose header leaves samples out.
@@ -195,14 +193,10 @@ def _decodable(path: Path, name: str, stack: ExitStack, rate: int, at_most: floa
     if entry:
         with ArkPart(entry, name) as part:
             return path, part.kind
-    check_ogg(path, name)
-    kind = media_format(path)
-    unsized = find_unsized(path) if kind is None else None
-    if kind is None and unsized is None:
+    is_chained = check_ogg(path, name)
+    kind = _CHAINED_OGG if is_chained else media_format(path) or unread_format(path, name)
+    if kind is None:
         return path, ""
     wav = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=TEMPORARY_PREFIX)), "audio.wav")
-    if kind is not None:
-        convert(path, name, kind, wav, rate, at_most)
-        return wav, kind.title
-    write_joined(path, unsized.parts, name, wav, rate, at_most)
-    return wav, unsized.title
+    convert(path, name, kind, wav, rate, at_most)
+    return wav, kind.title

@@ -20,7 +20,7 @@ def add_cluster(parser: argparse.ArgumentParser) -> None:
         "--cluster",
         metavar="NAME_OR_FILE",
         default="",
-        help="spread the work over a cluster: local, slurm, ssh or kubernetes of conf/cluster, or a YAML file; needs "
+        help="spread the work over a cluster: local or slurm of conf/cluster, or a YAML file; needs "
         f"the extra cluster{place} (default: this machine alone)",
     )
 

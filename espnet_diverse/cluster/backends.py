@@ -5,6 +5,7 @@ cluster that is started here are therefore encrypted with a key that is made for
 a local cluster listens on 127.0.0.1 only, and there is no dashboard. A scheduler that runs already has its own rules.
 """
 
+import importlib
 import logging
 import tempfile
 from collections.abc import Callable, Iterator
@@ -13,17 +14,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from espnet_diverse.cluster.configuration import (
-    BatchOptions,
+    DASK_CLASSES,
     ClusterOptions,
-    KubernetesOptions,
+    DaskOptions,
     LocalOptions,
     SchedulerOptions,
-    SSHOptions,
+    SlurmOptions,
 )
 from espnet_diverse.errors import ClusterError, ConfigError, UserError
 
 if TYPE_CHECKING:
-    from dask_jobqueue.core import JobQueueCluster
+    from dask_jobqueue import SLURMCluster
     from distributed import Client, Security
 
 _LOCAL = "127.0.0.1"
@@ -109,79 +110,65 @@ def _local(options: LocalOptions) -> Iterator[AbstractContextManager]:
 
 
 @contextmanager
-def _batch(options: BatchOptions) -> Iterator[AbstractContextManager]:
-    with batch_cluster(options) as cluster:
+def _slurm(options: SlurmOptions) -> Iterator[AbstractContextManager]:
+    with slurm_cluster(options) as cluster:
         # Jobs that end, at their time limit for example, are replaced.
         cluster.adapt(minimum_jobs=options.workers, maximum_jobs=options.workers)
         yield cluster
 
 
-def batch_cluster(options: BatchOptions) -> "JobQueueCluster":
-    """A cluster of a batch system, which has no jobs yet."""
-    import dask_jobqueue
+def slurm_cluster(options: SlurmOptions) -> "SLURMCluster":
+    """A cluster of Slurm, which has no jobs yet."""
+    from dask_jobqueue import SLURMCluster
 
-    classes = {"slurm": "SLURMCluster", "pbs": "PBSCluster", "sge": "SGECluster", "lsf": "LSFCluster"}
-    account = "project" if options.kind in ("sge", "lsf") else "account"
-    keys_dir = _private(options.keys_dir)
+    keys = _for_jobs(options.keys_dir)
     Path(options.log_dir).mkdir(parents=True, exist_ok=True)
-    return getattr(dask_jobqueue, classes[options.kind])(
+    return SLURMCluster(
         cores=options.cores,
-        processes=1,
         memory=options.memory,
         walltime=options.walltime,
         queue=options.queue,
-        **{account: options.account},
+        account=options.account,
         job_extra_directives=options.directives,
         job_script_prologue=options.prologue,
         interface=options.interface,
         log_directory=options.log_dir,
         python=options.python,
-        worker_extra_args=_ONE_THREAD,
-        protocol="tls://",
-        security=_new_keys(),
-        shared_temp_directory=str(keys_dir),
-        scheduler_options=dict(_NO_DASHBOARD),
+        **keys,
     )
 
 
+def _for_jobs(keys_dir: str) -> dict[str, Any]:
+    """The arguments that every class of dask-jobqueue gets."""
+    return {
+        "processes": 1,
+        "worker_extra_args": _ONE_THREAD,
+        "protocol": "tls://",
+        "security": _new_keys(),
+        "shared_temp_directory": str(_private(keys_dir)),
+        "scheduler_options": dict(_NO_DASHBOARD),
+    }
+
+
 @contextmanager
-def _ssh(options: SSHOptions) -> Iterator[AbstractContextManager]:
-    """The scheduler runs in this process. Workers on other machines read the keys of the run from a shared folder."""
-    import dask
-    from distributed import Scheduler, SpecCluster
-    from distributed.deploy.ssh import Worker
-
-    with tempfile.TemporaryDirectory(dir=_private(options.keys_dir)) as folder:
-        keys, settings = _written(_new_keys(), Path(folder))
-        of_worker = {"nthreads": 1, "memory_limit": options.memory or 0, **_NO_DASHBOARD}
-        worker = {
-            "connect_options": options.connect,
-            "kwargs": {**of_worker, "n_workers": options.workers},
-            "remote_python": options.python,
-        }
-        workers = {host: {"cls": Worker, "options": {"address": host, **worker}} for host in options.hosts}
-        where = {"interface": options.interface} if options.interface else {}
-        scheduler = {"protocol": "tls://", "security": keys, **_NO_DASHBOARD, **where}
-        with (
-            dask.config.set(settings),
-            SpecCluster(workers, {"cls": Scheduler, "options": scheduler}, security=keys) as cluster,
-        ):
-            yield cluster
-
-
-def _kubernetes(options: KubernetesOptions) -> AbstractContextManager:
-    try:
-        from dask_kubernetes.operator import KubeCluster, make_cluster_spec
-    except ImportError as error:
-        raise ConfigError("a cluster of kind kubernetes needs dask-kubernetes: pip install dask-kubernetes") from error
-
-    spec = make_cluster_spec("espnet-diverse", options.image, options.workers, options.resources)
-    pods = [spec["spec"][part]["spec"] for part in ("worker", "scheduler")]
-    for pod in pods:
-        pod["volumes"] = options.volumes
-        pod["containers"][0]["volumeMounts"] = options.mounts
-    pods[0]["containers"][0]["args"] += _ONE_THREAD
-    return KubeCluster(custom_cluster_spec=spec, namespace=options.namespace)
+def _dask(options: DaskOptions) -> Iterator[AbstractContextManager]:
+    """A cluster of one of Dask's other classes, with the arguments of the configuration."""
+    module = DASK_CLASSES[options.kind]
+    with ExitStack() as stack:
+        ours: dict[str, Any] = {}
+        if module == "dask_jobqueue":
+            ours = _for_jobs(options.keys_dir)
+        elif module == "distributed":
+            ours = {"security": _in_files(_private(options.keys_dir), stack)}
+        if taken := sorted(ours.keys() & options.options):
+            raise ConfigError(f"options of {options.kind}: {taken[0]} is set by this command; remove it")
+        make = getattr(importlib.import_module(module), options.kind)
+        cluster = stack.enter_context(make(**options.options, **ours))
+        if module == "dask_jobqueue":
+            cluster.adapt(minimum=options.workers, maximum=options.workers)
+        elif module != "distributed":  # the hosts of ssh are in the options
+            cluster.scale(options.workers)
+        yield cluster
 
 
 def _scheduler(options: SchedulerOptions) -> AbstractContextManager:
@@ -194,10 +181,9 @@ def _scheduler(options: SchedulerOptions) -> AbstractContextManager:
 
 _STARTS: dict[str, Callable[[Any], AbstractContextManager]] = {
     "local": _local,
-    **dict.fromkeys(("slurm", "pbs", "sge", "lsf"), _batch),
-    "ssh": _ssh,
-    "kubernetes": _kubernetes,
+    "slurm": _slurm,
     "scheduler": _scheduler,
+    **dict.fromkeys(DASK_CLASSES, _dask),
 }
 
 
@@ -221,18 +207,20 @@ def _private(folder: str) -> Path:
     return path
 
 
-def _written(keys: "Security", folder: Path) -> tuple["Security", dict[str, str]]:
-    """The same certificate and key in files, and the settings by which Dask finds them in other processes."""
+def _in_files(folder: Path, stack: ExitStack) -> "Security":
+    """New keys in files, which Dask finds by settings that its processes inherit; both last as long as `stack`."""
+    import dask
     from distributed import Security
 
-    paths = {"cert": folder / "cert.pem", "key": folder / "key.pem"}
+    keys = _new_keys()
+    place = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=folder)))
+    paths = {"cert": place / "cert.pem", "key": place / "key.pem"}
     for name, value in (("cert", keys.tls_worker_cert), ("key", keys.tls_worker_key)):
         paths[name].touch(mode=0o600)
         paths[name].write_text(value, encoding="utf-8")
-    settings = {"distributed.comm.tls.ca-file": str(paths["cert"])}
+    settings = {"distributed.comm.tls.ca-file": str(paths["cert"]), "distributed.comm.require-encryption": True}
+    settings["distributed.comm.default-scheme"] = "tls"
     for role in ("scheduler", "worker", "client"):
         settings |= {f"distributed.comm.tls.{role}.{name}": str(path) for name, path in paths.items()}
-    names = {
-        f"tls_{role}_{name}": str(path) for role in ("scheduler", "worker", "client") for name, path in paths.items()
-    }
-    return Security(tls_ca_file=str(paths["cert"]), **names), settings
+    stack.enter_context(dask.config.set(settings))
+    return Security()  # of the settings

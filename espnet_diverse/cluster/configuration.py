@@ -50,15 +50,15 @@ class LocalOptions(ClusterOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BatchOptions(ClusterOptions):
-    """Jobs of a batch system (Slurm, PBS, SGE, LSF), one worker each.
+class SlurmOptions(ClusterOptions):
+    """Jobs of Slurm, one worker each.
 
     Attributes:
         cores: CPUs of a job. A worker computes in one thread, so more serve only GPU jobs that come with several.
         memory: Memory of a job.
-        walltime: Time limit of a job, as the batch system writes it; a job that ends is replaced.
-        queue: Queue, or partition.
-        account: Account or project that is charged.
+        walltime: Time limit of a job, such as 24:00:00; a job that ends is replaced.
+        queue: Partition.
+        account: Account that is charged.
         directives: Further options of the job, as after #SBATCH.
         prologue: Shell lines before the worker starts, such as `module load cuda`.
         interface: Network interface that workers reach this machine by, such as ib0; by default that of its address.
@@ -81,43 +81,16 @@ class BatchOptions(ClusterOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SSHOptions(ClusterOptions):
-    """Machines reached by ssh; `workers` is the number of workers on each.
+class DaskOptions(ClusterOptions):
+    """A cluster of Dask that is named by its class, one of `DASK_CLASSES`.
 
     Attributes:
-        hosts: Names of the machines.
-        connect: Arguments of asyncssh.connect, such as username or client_keys.
-        memory: Memory of a worker.
-        interface: Network interface that workers reach this machine by; by default that of its address.
-        python: Python of the workers, of the same environment; by default that of this process.
+        options: Arguments of the class.
         keys_dir: Folder of a shared file system for the keys of a run, which nobody else may read.
     """
 
-    hosts: list[str]
-    connect: dict[str, Any] = field(default_factory=dict)
-    memory: str | None = None
-    interface: str | None = None
-    python: str = sys.executable
+    options: dict[str, Any] = field(default_factory=dict)
     keys_dir: str = "~/.cache/espnet_diverse/keys"
-
-
-@dataclass(frozen=True, kw_only=True)
-class KubernetesOptions(ClusterOptions):
-    """Pods, by the operator of dask-kubernetes.
-
-    Attributes:
-        image: Container image with this package and its extra `cluster`.
-        namespace: Namespace of the pods.
-        resources: Resources of a pod, in the words of Kubernetes: requests and limits.
-        volumes: Volumes of the shared file system, in the words of Kubernetes.
-        mounts: Where pods have these volumes; the paths must be those of this machine.
-    """
-
-    image: str
-    namespace: str = "default"
-    resources: dict[str, Any] = field(default_factory=dict)
-    volumes: list[dict] = field(default_factory=list)
-    mounts: list[dict] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,12 +108,18 @@ class SchedulerOptions(ClusterOptions):
     key_file: str | None = None
 
 
+DASK_CLASSES = {
+    **dict.fromkeys(("HTCondorCluster", "LSFCluster", "MoabCluster", "OARCluster", "PBSCluster"), "dask_jobqueue"),
+    "SGECluster": "dask_jobqueue",
+    "SSHCluster": "distributed",
+    "KubeCluster": "dask_kubernetes.operator",
+}
+"""The module of each class of Dask that may be a kind."""
 KINDS: dict[str, type[ClusterOptions]] = {
     "local": LocalOptions,
-    **dict.fromkeys(("slurm", "pbs", "sge", "lsf"), BatchOptions),
-    "ssh": SSHOptions,
-    "kubernetes": KubernetesOptions,
+    "slurm": SlurmOptions,
     "scheduler": SchedulerOptions,
+    **dict.fromkeys(DASK_CLASSES, DaskOptions),
 }
 """Kinds of clusters and their options."""
 _MEMORY = re.compile(r"[1-9][0-9]*(\.[0-9]+)? ?[kMGT]i?B")
@@ -180,23 +159,20 @@ def _check(name: str, hint: object, value: object) -> None:
         raise OptionError(name, f"{name} is {value!r}; give {allowed}")
     if name == "memory" and value is not None and not _MEMORY.fullmatch(value):
         raise OptionError(name, f"{name} is {value!r}; give a number and a unit, such as 4GB")
-    if name == "hosts" and not value:
-        raise OptionError(name, f"{name} is {value!r}; give {allowed}, at least one")
 
 
 def _is_text(value: object) -> bool:
     return isinstance(value, str) and bool(value.strip())
 
 
-def _is_list_of(kind: type, value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(item, kind) for item in value)
+def _is_list_of_texts(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
 _ALLOWED = {
     int: ("a whole number, 1 or more", lambda value: type(value) is int and value >= 1),
     str: ("a text", _is_text),
     str | None: ("a text, in quotes where it has colons or digits only, or null", lambda x: x is None or _is_text(x)),
-    list[str]: ("a list of texts", lambda value: _is_list_of(str, value)),
-    list[dict]: ("a list of mappings", lambda value: _is_list_of(dict, value)),
+    list[str]: ("a list of texts", _is_list_of_texts),
     dict[str, Any]: ("a mapping", lambda value: isinstance(value, dict)),
 }

@@ -51,8 +51,11 @@ class Setup:
         """Check that this process sees the files of the client and has its packages; change to its directory.
 
         Raises:
-            ClusterError: The directory does not exist here, a file has another content, or a package another version.
+            ClusterError: The worker has several threads, the directory does not exist here, a file has another content,
+                or a package another version.
         """
+        if (threads := _threads()) > 1:
+            raise ClusterError(f"has {threads} threads of Dask; give each worker one, as --nthreads 1 does")
         try:
             os.chdir(self.directory)
         except OSError as error:
@@ -89,6 +92,14 @@ def _loaded(setup: Setup) -> Any:
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(1)  # as in the processes of --nj: threads change the order of sums
     return loaded
+
+
+def _threads() -> int:
+    """Number of threads of the worker of Dask that this is in; 1 elsewhere."""
+    try:
+        return sys.modules["distributed"].get_worker().state.nthreads
+    except (KeyError, ValueError):
+        return 1
 
 
 def versions() -> dict[str, str]:

@@ -17,14 +17,13 @@ def ogg(tmp_path, request):
     return path
 
 
-def test_whole_and_concatenated_files_pass(ogg, tmp_path):
-    check_ogg(ogg, "x")
-    content = ogg.read_bytes()
-    for more in (content, b"TAG" + bytes(125)):
+def test_whole_files_pass_and_concatenated_ones_are_told_apart(ogg, tmp_path):
+    content, tag = ogg.read_bytes(), b"TAG" + bytes(125)
+    for more, is_chained in ((b"", False), (content, True), (tag, False), (tag + content, True)):
         ogg.write_bytes(content + more)
-        check_ogg(ogg, "x")
+        assert check_ogg(ogg, "x") == is_chained
     (tmp_path / "b").write_bytes(b"RIFF")
-    check_ogg(tmp_path / "b", "x")
+    assert not check_ogg(tmp_path / "b", "x")
 
 
 def test_every_flip_and_every_cut_is_found(ogg):

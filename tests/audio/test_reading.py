@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import soundfile
 import soxr
-from references.converted_audio import HERTZ, KINDS, SECONDS, encoded, run_ffmpeg
+from references.converted_audio import HERTZ, KINDS, SECONDS
 from references.data_fixtures import check_audio
 
 from espnet_diverse.audio.reading import inspect_audio, open_file, read_at, read_audio
@@ -95,15 +95,6 @@ def test_training_reads_what_transcription_reads(tmp_path, kind):
 
 
 @pytest.mark.usefixtures("ffmpeg")
-def test_an_mp3_of_constant_bit_rate_without_its_length_keeps_its_samples(tmp_path):
-    """libsndfile estimates the length of such a file well enough; reading gives exactly its samples."""
-    (tmp_path / "x.wav").write_bytes(encoded(rate=44_100, format="WAV"))
-    run_ffmpeg("-i", tmp_path / "x.wav", "-b:a", "64k", "-write_xing", "0", tmp_path / "x.mp3")
-    whole, rate = soundfile.read(tmp_path / "x.mp3", dtype="float32")
-    assert inspect_audio(tmp_path / "x.mp3").converted_from == "mp3 without its length"
-    np.testing.assert_array_equal(read_audio(tmp_path / "x.mp3")[0], resample(whole, rate))
-
-
 def test_files_converted_for_reading_leave_nothing_behind(tmp_path, monkeypatch):
     path = KINDS["concatenated ogg"][0](tmp_path)
     (tmp_path / "temporary").mkdir()

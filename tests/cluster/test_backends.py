@@ -1,22 +1,15 @@
-"""Clusters of each kind, as far as they go without a batch system, other machines or Kubernetes."""
+"""Clusters of each kind, as far as they go without a batch system or other machines."""
 
 import ssl
 import stat
 import sys
-import types
-from dataclasses import replace
+from contextlib import ExitStack
 
 import pytest
 
 from espnet_diverse.cluster import backends
-from espnet_diverse.cluster.backends import batch_cluster, started
-from espnet_diverse.cluster.configuration import (
-    BatchOptions,
-    KubernetesOptions,
-    LocalOptions,
-    SchedulerOptions,
-    SSHOptions,
-)
+from espnet_diverse.cluster.backends import slurm_cluster, started
+from espnet_diverse.cluster.configuration import DaskOptions, LocalOptions, SchedulerOptions, SlurmOptions
 from espnet_diverse.errors import ClusterError, ConfigError
 
 LOCAL = LocalOptions(kind="local", workers=1)
@@ -54,9 +47,9 @@ def test_what_the_block_raises_comes_out_as_it_is(monkeypatch):
 
 
 @pytest.fixture
-def batch(tmp_path, monkeypatch):
+def slurm(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    return BatchOptions(
+    return SlurmOptions(
         kind="slurm",
         memory="3GB",
         walltime="01:00:00",
@@ -69,43 +62,62 @@ def batch(tmp_path, monkeypatch):
     )
 
 
-@pytest.mark.parametrize(
-    ("kind", "lines"),
-    [
-        ("slurm", ["#SBATCH -p long", "#SBATCH -A speech", "#SBATCH -t 01:00:00", "#SBATCH --gres=gpu:1"]),
-        ("pbs", ["#PBS -q long", "#PBS -A speech", "#PBS -l walltime=01:00:00", "#PBS --gres=gpu:1"]),
-        ("sge", ["#$ -q long", "#$ -P speech", "#$ -l h_rt=01:00:00", "#$ --gres=gpu:1"]),
-        ("lsf", ["#BSUB -q long", '#BSUB -P "speech"', "#BSUB -W 01:00:00", "#BSUB --gres=gpu:1"]),
-    ],
-)
-def test_a_job_has_the_options_of_the_site_and_its_keys_are_private(batch, tmp_path, kind, lines):
-    with batch_cluster(replace(batch, kind=kind)) as cluster:
-        script = cluster.job_script()
-        for line in [*lines, "module load cuda"]:
-            assert line in script.splitlines()
-        (command,) = [line for line in script.splitlines() if line.startswith("/opt/bin/python ")]
-        assert "--nthreads 1 --no-dashboard" in command and f"--tls-key {tmp_path}/keys/" in command
-        keys = list((tmp_path / "keys").iterdir())
-        assert len(keys) == 3 and {stat.S_IMODE(path.stat().st_mode) for path in keys} == {0o600}
-        assert stat.S_IMODE((tmp_path / "keys").stat().st_mode) == 0o700
+def check_keys(cluster, keys_dir, python):
+    """A job starts one worker of one thread, with keys that only their owner may read."""
+    (command,) = [line for line in cluster.job_script().splitlines() if line.startswith(f"{python} ")]
+    assert "--nthreads 1 --no-dashboard" in command and f"--tls-key {keys_dir}/" in command
+    keys = list(keys_dir.iterdir())
+    assert len(keys) == 3 and {stat.S_IMODE(path.stat().st_mode) for path in keys} == {0o600}
+    assert stat.S_IMODE(keys_dir.stat().st_mode) == 0o700
+
+
+def test_a_job_has_the_options_of_the_site_and_its_keys_are_private(slurm, tmp_path):
+    with slurm_cluster(slurm) as cluster:
+        lines = ["#SBATCH -p long", "#SBATCH -A speech", "#SBATCH -t 01:00:00", "#SBATCH --gres=gpu:1"]
+        assert {*lines, "module load cuda"} <= {*cluster.job_script().splitlines()}
+        check_keys(cluster, tmp_path / "keys", "/opt/bin/python")
     assert (tmp_path / "exp" / ".cluster").is_dir()
 
 
-def test_a_folder_of_keys_that_others_may_read_is_refused(batch, tmp_path):
-    (tmp_path / "keys").mkdir(mode=0o755)
-    message = rf"^keys_dir {tmp_path}/keys: others may read it, and keys are written to it; chmod 700 {tmp_path}/keys$"
-    with pytest.raises(ConfigError, match=message), started(batch):
+def test_a_class_of_dask_gets_its_options_and_private_keys(tmp_path, monkeypatch):
+    import dask_jobqueue
+
+    asked = []
+    monkeypatch.setattr(dask_jobqueue.PBSCluster, "adapt", lambda _, **limits: asked.append(limits))
+    given = {"cores": 1, "memory": "3GB", "queue": "long"}
+    options = DaskOptions(kind="PBSCluster", workers=3, options=given, keys_dir=str(tmp_path / "keys"))
+    with started(options) as client:
+        assert client.scheduler.address.startswith("tls://") and asked == [{"minimum": 3, "maximum": 3}]
+        assert "#PBS -q long" in client.cluster.job_script().splitlines()
+        check_keys(client.cluster, tmp_path / "keys", sys.executable)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"security": None}, "^options of PBSCluster: security is set by this command; remove it$"),
+        ({"cores": 1}, r"^the cluster \(PBSCluster\) does not start: .*memory"),
+        ({"cores": 1, "memory": "1GB", "quee": "x"}, r"^the cluster \(PBSCluster\) does not start: .*'quee'"),
+    ],
+)
+def test_faults_of_the_options_of_a_class_are_one_line(tmp_path, given, said):
+    options = DaskOptions(kind="PBSCluster", options=given, keys_dir=str(tmp_path / "keys"))
+    with pytest.raises((ClusterError, ConfigError), match=said), started(options):
         pass
 
 
-def test_a_machine_that_ssh_does_not_reach_is_one_line(tmp_path):
-    options = SSHOptions(
-        kind="ssh", hosts=["127.0.0.1"], connect={"port": 1, "known_hosts": None}, keys_dir=str(tmp_path / "keys")
-    )
-    with (
-        pytest.raises(ClusterError, match=r"^the cluster \(ssh\) does not start: .*(refused|Connect)"),
-        started(options),
-    ):
+def test_a_folder_of_keys_that_others_may_read_is_refused(slurm, tmp_path):
+    (tmp_path / "keys").mkdir(mode=0o755)
+    message = rf"^keys_dir {tmp_path}/keys: others may read it, and keys are written to it; chmod 700 {tmp_path}/keys$"
+    with pytest.raises(ConfigError, match=message), started(slurm):
+        pass
+
+
+def test_a_machine_that_ssh_does_not_reach_is_one_line_and_no_key_stays(tmp_path):
+    given = {"hosts": ["127.0.0.1", "127.0.0.1"], "connect_options": {"port": 1, "known_hosts": None}}
+    options = DaskOptions(kind="SSHCluster", options=given, keys_dir=str(tmp_path / "keys"))
+    message = r"^the cluster \(SSHCluster\) does not start: .*(refused|Connect)"
+    with pytest.raises(ClusterError, match=message), started(options):
         pass
     assert list((tmp_path / "keys").iterdir()) == []
 
@@ -123,45 +135,27 @@ def test_a_scheduler_that_runs_is_used_and_left_running():
 def test_an_encrypted_scheduler_is_reached_with_the_keys_of_the_configuration(tmp_path):
     from distributed import LocalCluster
 
-    keys, _ = backends._written(backends._new_keys(), tmp_path)
-    cert, key = str(tmp_path / "cert.pem"), str(tmp_path / "key.pem")
-    with LocalCluster(
-        n_workers=1, processes=False, protocol="tls://", security=keys, dashboard_address="127.0.0.1:0"
-    ) as cluster:
+    with ExitStack() as stack:
+        security = backends._in_files(tmp_path, stack)
+        paths = sorted(tmp_path.rglob("*.pem"))
+        assert {stat.S_IMODE(path.stat().st_mode) for path in paths} == {0o600}
+        cluster = stack.enter_context(
+            LocalCluster(
+                n_workers=1, processes=False, protocol="tls://", security=security, dashboard_address="127.0.0.1:0"
+            )
+        )
+        cert, key = map(str, paths)
         options = SchedulerOptions(
             kind="scheduler", address=cluster.scheduler_address, ca_file=cert, cert_file=cert, key_file=key
         )
         with started(options) as client:
             assert client.submit(abs, -1).result() == 1
-    assert {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()} == {0o600}
 
 
-def test_pods_get_the_image_the_volumes_and_one_thread(monkeypatch):
-    made = {}
-
-    def spec(name, image, n_workers, resources):
-        pods = {part: {"spec": {"containers": [{"args": ["run"], "image": image}]}} for part in ("worker", "scheduler")}
-        return {"spec": pods, "given": (name, n_workers, resources)}
-
-    operator = types.ModuleType("dask_kubernetes.operator")
-    operator.make_cluster_spec, operator.KubeCluster = spec, lambda **options: made.update(options)
-    monkeypatch.setitem(sys.modules, "dask_kubernetes", types.ModuleType("dask_kubernetes"))
-    monkeypatch.setitem(sys.modules, "dask_kubernetes.operator", operator)
-    volumes, mounts = [{"name": "data"}], [{"name": "data", "mountPath": "/data"}]
-    options = KubernetesOptions(kind="kubernetes", image="i:1", namespace="us", volumes=volumes, mounts=mounts)
-    backends._kubernetes(options)
-    pods = made["custom_cluster_spec"]["spec"]
-    assert made["namespace"] == "us" and made["custom_cluster_spec"]["given"] == ("espnet-diverse", 2, {})
-    assert pods["worker"]["spec"]["volumes"] == pods["scheduler"]["spec"]["volumes"] == volumes
-    (container,) = pods["worker"]["spec"]["containers"]
-    assert container["image"] == "i:1" and container["volumeMounts"] == mounts
-    assert container["args"][:4] == ["run", "--nthreads", "1", "--no-dashboard"]
-
-
-def test_without_the_package_for_kubernetes_the_error_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "dask_kubernetes.operator", None)
-    options = KubernetesOptions(kind="kubernetes", image="i:1")
-    with pytest.raises(ConfigError, match="needs dask-kubernetes: pip install dask-kubernetes$"), started(options):
+def test_without_the_package_for_kubernetes_the_error_says_so(monkeypatch):
+    monkeypatch.setitem(sys.modules, "dask_kubernetes", None)
+    message = r"^a cluster of kind KubeCluster needs the package dask_kubernetes"
+    with pytest.raises(ConfigError, match=message), started(DaskOptions(kind="KubeCluster")):
         pass
 
 

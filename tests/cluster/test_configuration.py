@@ -26,15 +26,15 @@ def test_the_shared_configurations_are_valid_and_named_after_their_kind(path):
 
 
 def test_a_site_changes_some_keys_of_a_shared_configuration(write):
-    options = read_cluster("slurm,./" + write("queue: long\nworkers: 32\nkind: pbs"))
-    assert (options.kind, options.queue, options.workers, options.memory) == ("pbs", "long", 32, "4GB")
+    options = read_cluster("slurm,./" + write("queue: long\nworkers: 32"))
+    assert (options.kind, options.queue, options.workers, options.memory) == ("slurm", "long", 32, "4GB")
     assert options.python == sys.executable and options.retries == 5
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("kind: slrm", "^site.yaml:1: kind of cluster 'slrm' is unknown; known: local slurm pbs sge lsf ssh kuber"),
+        ("kind: slrm", "^site.yaml:1: kind of cluster 'slrm' is unknown; known: local slurm scheduler HTCondorCl"),
         ("workers: 2", "^site.yaml: kind of cluster None is unknown; known: local "),
         ("kind: [local]", r"^site.yaml:1: kind of cluster \['local'\] is unknown"),
         ("kind: slurm\nquee: long", "^site.yaml:2: key 'quee' is unknown; did you mean 'queue'\\?$"),
@@ -45,16 +45,12 @@ def test_a_site_changes_some_keys_of_a_shared_configuration(write):
         ("kind: slurm\nmemory: 4 gigs", "^site.yaml:2: memory is '4 gigs'; give a number and a unit, such as 4GB$"),
         ("kind: slurm\nqueue: ' '", "^site.yaml:2: queue is ' '; give a text"),
         ("kind: slurm\ndirectives: --x", "^site.yaml:2: directives is '--x'; give a list of texts$"),
-        ("kind: ssh\nworkers: 1", "^site.yaml:1: a cluster of kind ssh needs hosts; add it$"),
-        ("kind: ssh\nhosts: [a, 1]", r"^site.yaml:2: hosts is \['a', 1\]; give a list of texts$"),
-        ("kind: ssh\nhosts: []", r"^site.yaml:2: hosts is \[\]; give a list of texts, at least one$"),
-        ("kind: ssh\nhosts: [a]\nconnect: me", "^site.yaml:3: connect is 'me'; give a mapping$"),
-        (
-            "kind: kubernetes\nimage: x\nmounts: [/data]",
-            r"^site.yaml:3: mounts is \['/data'\]; give a list of mappings$",
-        ),
+        ("kind: os.system", "^site.yaml:1: kind of cluster 'os.system' is unknown"),
+        ("kind: PBSCluster\noptions: me", "^site.yaml:2: options is 'me'; give a mapping$"),
+        ("kind: PBSCluster\nqueue: x", "^site.yaml:2: key 'queue' is unknown"),
+        ("kind: scheduler", "^site.yaml:1: a cluster of kind scheduler needs address; add it$"),
         ("kind: scheduler\naddress: 5", "^site.yaml:2: address is 5; give a text$"),
-        ("kind: local\nkind: ssh", "^site.yaml:2: key 'kind' is already on line 1; keep one$"),
+        ("kind: local\nkind: slurm", "^site.yaml:2: key 'kind' is already on line 1; keep one$"),
     ],
 )
 def test_a_fault_is_named_with_file_and_line(write, text, said):
@@ -63,5 +59,5 @@ def test_a_fault_is_named_with_file_and_line(write, text, said):
 
 
 def test_an_unknown_name_lists_the_shared_ones(write):
-    with pytest.raises(ConfigError, match=r"'condor' is not found in .*; . has: kubernetes local slurm ssh$"):
+    with pytest.raises(ConfigError, match=r"'condor' is not found in .*; . has: local slurm$"):
         read_cluster("condor")

@@ -1,7 +1,9 @@
 """Checks of a worker before it loads, and that it loads once."""
 
 from functools import partial
+from types import SimpleNamespace
 
+import distributed
 import pytest
 import torch
 from references.cluster_work import double, load, load_nothing
@@ -64,6 +66,12 @@ def test_a_worker_refuses_other_files_versions_and_folders(setup, tmp_path, monk
         ClusterError, match=r": has no folder \S+/gone \(No such file or directory\); run the command in"
     ):
         Work(made, double, [1])()
+
+
+def test_a_worker_of_several_threads_is_refused(setup, monkeypatch):
+    monkeypatch.setattr(distributed, "get_worker", lambda: SimpleNamespace(state=SimpleNamespace(nthreads=4)))
+    with pytest.raises(ClusterError, match=r": has 4 threads of Dask; give each worker one, as --nthreads 1 does$"):
+        Work(setup(), double, [1])()
 
 
 def test_errors_keep_their_text_and_become_a_class_that_is_sent(setup, tmp_path):

@@ -1,8 +1,8 @@
 """Commands in wav.scp, such as `flac -c -d -s one.flac | sox -t wav - -r 16000 -t wav - |`, run without a shell.
 
-Only what cannot write or run anything else is run: programs of `PROGRAMS` with the options listed there, which read one
-file and write to standard output. A program is found by its name on the PATH; the folder that a command gives is not
-used, because it could be part of the data. Everything else is refused.
+Only what cannot write or run anything else is run: commands of one of the forms in `FORMS`, which read one file and
+write to standard output. A program is found by its name on the PATH; the folder that a command gives is not used,
+because it could be part of the data. Everything else is refused.
 """
 
 import re
@@ -12,60 +12,43 @@ import subprocess
 import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 
 from espnet_diverse.errors import DataError
 
-_VALUE = re.compile(r"[\w.:=%+,-]*")  # of an option: no file elsewhere, no command
-_NUMBER = re.compile(r"-|-[A-Za-z]|[-+=]?[\d.:,-]*\d[A-Za-z%]?")  # of an effect of sox
-_EFFECTS = ("remix", "rate", "channels", "gain", "norm", "vol", "speed", "trim", "dither", "highpass", "lowpass", "pad")
-_FORMATS = ("wav", "flac", "mp3", "ogg", "au", "aiff")
-_STDOUT = ("-", "pipe:1", "pipe:")
+_END = "\n"  # of each word in the forms; words hold no line break
+_VALUE = rf"[\w.:=%+,-]*{_END}"  # of an option: no file elsewhere, no command
+_NUMBER = rf"(?:[-+=]?[\d.:,-]*\d[A-Za-z%]?|\-[A-Za-z]?){_END}"  # of an effect of sox
+_FILE = rf"(?P<file>-|[^-\n][^\n]*){_END}"
+_STDOUT = rf"(?:-|pipe:1?){_END}"
+_SOX = rf"(?:(?:-V[01]|-[qGDR]){_END}|(?:-[trbcev]|--rate|--bits|--channels|--encoding|--type){_END}{_VALUE})*"
+_EFFECT = rf"(?:remix|rate|channels|gain|norm|vol|speed|trim|dither|highpass|lowpass|pad){_END}"
+_FFMPEG = (
+    rf"(?:(?:-nostdin|-hide_banner|-nostats|-vn|-sn|-dn|-y){_END}|-f{_END}(?:wav|flac|mp3|ogg|au|aiff){_END}"
+    rf"|(?:-ac|-ar|-ab|-b:a|-acodec|-c:a|-codec:a|-loglevel|-v|-ss|-to|-t){_END}{_VALUE})*"
+)
+_DECODES = r"(?=(?:.*\n)*-(?:[cs]*d|\-decode))"
+_TO_STDOUT = r"(?=(?:.*\n)*-(?:[ds]*c|\-stdout))"
+
+
+def _options(options: str) -> str:
+    """The form of options before and after the file, which is left out where standard input is read."""
+    return rf"(?:{options})*(?:{_FILE}(?:{options})*)?"
+
+
+FORMS = {
+    "cat": rf"(?:{_FILE})?",
+    "zcat": rf"(?:{_FILE})?",
+    "gunzip": _TO_STDOUT + _options(rf"(?:-c|--stdout){_END}"),
+    "gzip": _TO_STDOUT + _DECODES + _options(rf"(?:-[cd]+){_END}"),
+    "sph2pipe": _options(rf"(?:-[pua]{_END}|-[fcts]{_END}{_VALUE})"),
+    "flac": _TO_STDOUT + _DECODES + _options(rf"(?:-[cds]+|--decode|--stdout|--silent){_END}"),
+    "sox": rf"{_SOX}{_FILE}{_SOX}{_STDOUT}(?:{_EFFECT}(?:{_NUMBER})*)*",
+    "ffmpeg": rf"{_FFMPEG}-i{_END}{_FILE}{_FFMPEG}{_STDOUT}",
+}
+"""The words after each program, each with a line break."""
 _PLAYLISTS = (".m3u", ".pls")  # which sox takes as lists of files and commands
 _GUARD = {"ffmpeg": ("-nostdin", "-protocol_whitelist", "file,pipe")}  # no terminal, and no network in what it reads
-
-
-@dataclass(frozen=True)
-class Program:
-    """Options that a program may be given.
-
-    Attributes:
-        flags: Options without a value.
-        valued: Options with a value.
-        needed: Flags that it must be given, without which it would write a file.
-        writes: Whether its output is an argument, which must be standard output.
-    """
-
-    flags: tuple[str, ...] = ()
-    valued: tuple[str, ...] = ()
-    needed: tuple[str, ...] = ()
-    writes: bool = False
-
-
-PROGRAMS = {
-    "cat": Program(),
-    "zcat": Program(),
-    "gunzip": Program(flags=("-c", "--stdout"), needed=("-c",)),
-    "gzip": Program(flags=("-c", "-d", "-dc", "-cd"), needed=("-c", "-d")),
-    "sph2pipe": Program(flags=("-p", "-u", "-a"), valued=("-f", "-c", "-t", "-s")),
-    "flac": Program(
-        flags=("-c", "-d", "-s", "-cd", "-dc", "-cds", "-dcs", "-scd", "-sdc", "--decode", "--stdout", "--silent"),
-        needed=("-c", "-d"),
-    ),
-    "sox": Program(
-        flags=("-V0", "-V1", "-q", "-G", "-D", "-R"),
-        valued=("-t", "-r", "-b", "-c", "-e", "-v", "--rate", "--bits", "--channels", "--encoding", "--type"),
-        writes=True,
-    ),
-    "ffmpeg": Program(
-        flags=("-nostdin", "-hide_banner", "-nostats", "-vn", "-sn", "-dn"),
-        valued=("-i", "-f", "-ac", "-ar", "-acodec", "-c:a", "-codec:a", "-loglevel", "-v", "-ss", "-to", "-t"),
-        needed=("-i",),
-        writes=True,
-    ),
-}
-_LONG = {"--stdout": "-c", "--decode": "-d"}
 
 
 class _RefusedError(Exception):
@@ -148,63 +131,23 @@ def _located(value: str, command: Sequence[str]) -> list[str]:
 def _check(command: list[str], first: bool) -> None:
     """Refuse a command that is not run. The file that it reads becomes an absolute path."""
     name = Path(command[0]).name if command else ""
-    if name not in PROGRAMS:
-        raise _RefusedError(f"{name or 'nothing'} is not among the programs that are run, {', '.join(PROGRAMS)}")
-    program = PROGRAMS[name]
-    files, given = _arguments(name, program, command)
-    silent = not (files or first or program.writes)  # it reads standard input without saying so
-    if not given.issuperset(program.needed) or len(files) != 1 + program.writes and not silent:
-        raise _RefusedError(f"{name} must read one file and write to standard output")
-    if program.writes and command[files.pop()] not in _STDOUT:
-        raise _RefusedError(f"{name} must write to standard output, -")
-    if files:
-        _locate_input(command, files[0], first)
-
-
-def _arguments(name: str, program: Program, command: Sequence[str]) -> tuple[list[int], set[str]]:
-    """The places of the files in a command, and its options, each letter of joined flags by itself."""
-    files, given, places = [], set(), iter(range(1, len(command)))
-    for place in places:
-        word = command[place]
-        if word in program.flags:
-            given |= {_LONG.get(word, word), *(f"-{letter}" for letter in word[1:] if not word.startswith("--"))}
-        elif word in program.valued and place + 1 < len(command):
-            given.add(word)
-            value = next(places)
-            if word == "-i":
-                files.append(value)
-            elif not _allows(name, word, command[value]):
-                raise _RefusedError(f"{name} is given {word} {command[value]}, which is not allowed")
-        elif word.startswith("-") and word not in _STDOUT:
-            raise _RefusedError(f"{name} is given {word}, which is not among the options that are allowed")
-        elif len(files) <= program.writes:
-            files.append(place)
-        elif name == "sox" and _are_effects(command[place:]):
-            break
-        else:
-            raise _RefusedError(f"{name} is given {' '.join(command[place:])}, which is not allowed")
-    return files, given
-
-
-def _allows(name: str, option: str, value: str) -> bool:
-    """Return whether an option may have a value."""
-    return bool(_VALUE.fullmatch(value)) and ((name, option) != ("ffmpeg", "-f") or value in _FORMATS)
-
-
-def _are_effects(words: list[str]) -> bool:
-    """Return whether words are effects of sox and their numbers."""
-    return words[0] in _EFFECTS and all(word in _EFFECTS or _NUMBER.fullmatch(word) for word in words)
-
-
-def _locate_input(command: list[str], place: int, first: bool) -> None:
-    """Make the file that a command reads an absolute path."""
-    word = command[place]
+    if name not in FORMS:
+        raise _RefusedError(f"{name or 'nothing'} is not among the programs that are run, {', '.join(FORMS)}")
+    rest = "".join(f"{word}{_END}" for word in command[1:])
+    found = re.fullmatch(FORMS[name], rest)
+    if found is None or rest.count(_END) != len(command) - 1:
+        options = " ".join(dict.fromkeys(re.findall(r"(?<=[:|\n])--?[\w:\[\]]+", FORMS[name]))) or "none"
+        form = f"it must read one file and write to standard output; its options may be {options}"
+        raise _RefusedError(f"{name} is not run with {' '.join(command[1:]) or 'nothing'}: {form}")
+    word = found["file"]
     if not first:
-        if word not in ("-", "pipe:0"):
+        if word not in (None, "-", "pipe:0"):
             raise _RefusedError(f"{word} is read in place of what the command before it writes")
         return
+    if word is None:
+        raise _RefusedError(f"{name} must read one file")
     if "|" in word or word.lower().endswith(_PLAYLISTS):
         raise _RefusedError(f"{word} could name other files or commands")
     if not Path(word).is_file():
         raise _RefusedError(f"there is no file {word}")
-    command[place] = str(Path(word).absolute())
+    command[1 + rest[: found.start("file")].count(_END)] = str(Path(word).absolute())

@@ -1,0 +1,142 @@
+"""Files that libsndfile does not read to their end: it believes their headers, and does not say what it leaves out.
+
+libsndfile reads the last sample that it knows of; then its position in the file is compared with the size of the file.
+"""
+
+import io
+import re
+from contextlib import suppress
+from mmap import ACCESS_READ, mmap
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import soundfile
+
+from espnet_diverse.audio.ark import ArkPart, ark_entry
+from espnet_diverse.audio.media import MediaFormat
+from espnet_diverse.errors import DataError
+
+_LEAST = 1024  # bytes; writers pad
+_TAG = 128  # bytes of an ID3v1 tag, which ends many an mp3
+_PADDING = 3 * 1152  # samples; the last frames of an mp3 may hold nothing that its header counts
+_MOST_SAMPLES = 1 << 50  # libsndfile gives more for a flac without a length
+_MOST_BEFORE = 2 * 1441  # bytes of the frames that libsndfile reads when it opens an mp3
+_COUNT = re.compile(rb"(?:Xing|Info)\0\0\0[\x01\x03\x05\x07\x09\x0b\x0d\x0f](?!\0{4})|VBRI")
+_FLAC = re.compile(rb"fLaC[\x00\x80]\0\0\x22")
+_SIZE = re.compile(rb"(?:Xing|Info)\0\0\0[\x03\x07\x0b\x0f].{4}(.{4})", re.DOTALL)
+_MOST_SIDE_INFO = 36  # bytes of a frame before its count
+_CHUNKS: dict[bytes, tuple[int, Literal["little", "big"]]] = {
+    b"RIFF": (4, "little"),
+    b"RF64": (4, "little"),
+    b"RIFX": (4, "big"),
+    b"FORM": (4, "big"),
+    b"caff": (8, "big"),
+    b".snd": (0, "big"),  # which has no chunks
+}
+"""By the first bytes of an uncompressed file: bytes and order of the length of a chunk."""
+
+
+class _Last(NamedTuple):
+    """The last sample: whether it is there, and the position in the file after opening it and after that sample."""
+
+    is_there: bool
+    opened: int
+    position: int
+
+
+def unread_format(path: Path, name: str | Path) -> MediaFormat | None:
+    """Detect an mp3 or flac that libsndfile would cut short; None for other files.
+
+    Args:
+        path: Path of the file.
+        name: Name of the file in error messages.
+
+    Raises:
+        DataError: An mp3 is damaged, or one of several recordings in it is truncated.
+    """
+    with path.open("rb", buffering=0) as file:
+        if file.read(4) in _CHUNKS:
+            return None
+        file.seek(0)
+        try:
+            sound = soundfile.SoundFile(file.fileno(), closefd=False)
+        except RuntimeError:  # which reading the file reports
+            return None
+        with sound:
+            if sound.format not in ("FLAC", "MP3"):
+                return None
+            if sound.frames > _MOST_SAMPLES:
+                return MediaFormat("flac without its length", "flac")
+            is_flac, samples, last = sound.format == "FLAC", max(1, sound.frames), _read_last(sound, file)
+        with mmap(file.fileno(), 0, access=ACCESS_READ) as data:
+            left = len(data) - last.position
+            if is_flac:
+                is_longer = last.is_there and left > _LEAST or _FLAC.search(data, 4)
+                return MediaFormat("flac longer than its length", "flac") if is_longer else None
+            if not _COUNT.search(data, max(0, last.opened - _MOST_BEFORE), last.opened):
+                return MediaFormat("mp3 without its length", "mp3", is_strict=False)
+            if left <= _TAG + _PADDING * (last.position - last.opened) / samples:
+                return None
+            if not last.is_there:
+                what = f"libsndfile does not decode {left} bytes in it; it is damaged, or a part has another rate"
+                raise DataError(f"{name}: {what}: get it again, or convert it: ffmpeg -i X Y.wav")
+            _check_sizes(data, name)
+            return MediaFormat("concatenated mp3", "mp3", is_strict=False)
+
+
+def unread_bytes(path: Path, name: str | Path) -> int:
+    """Number of bytes after the samples of a wav, aiff, au or caf that belong to no chunk; 0 for other files.
+
+    A recorder that was cut off, or two files joined, leave a length in the header that is shorter than the samples.
+    Other chunks may follow the samples, such as a title.
+
+    Args:
+        path: Path of the file, or an entry of an ark.
+        name: Name of the file in error messages.
+    """
+    entry = ark_entry(path)
+    with ArkPart(entry, name) if entry else path.open("rb", buffering=0) as file:
+        mark = file.read(4)
+        if mark not in _CHUNKS:
+            return 0
+        file.seek(0)
+        with soundfile.SoundFile(file if entry else file.fileno(), closefd=False) as sound:
+            last = _read_last(sound, file)
+        size = file.seek(0, io.SEEK_END)
+        left = size - _end_of_chunks(file, last.position, size, mark)
+    return left if last.is_there and left >= _LEAST else 0
+
+
+def _read_last(sound: soundfile.SoundFile, file: io.RawIOBase) -> _Last:
+    opened, is_there = file.tell(), False
+    with suppress(RuntimeError, ValueError):  # ValueError: of soundfile, where libsndfile loses its position
+        sound.seek(sound.frames - 1)
+        is_there = len(sound.read(1)) == 1
+    return _Last(is_there, opened, file.tell())
+
+
+def _check_sizes(data: mmap, name: str | Path) -> None:
+    """Compare the sizes in the headers of mp3 recordings with where the next one begins."""
+    found = list(_SIZE.finditer(data))
+    limits = [*(one.start() for one in found[1:]), len(data)]
+    for number, (one, limit) in enumerate(zip(found, limits, strict=True), start=1):
+        size, there = int.from_bytes(one[1], "big"), limit - one.start()
+        if size > there + _MOST_SIDE_INFO:
+            what = f"recording {number} of {len(found)} has about {there} of {size} bytes"
+            raise DataError(f"{name}: {what}; the file is truncated, get it again")
+
+
+def _end_of_chunks(file: io.RawIOBase, at: int, size: int, mark: bytes) -> int:
+    """The byte after the chunks that begin at `at`."""
+    width, order = _CHUNKS[mark]
+    is_even = mark != b"caff"
+    at += at % 2 * is_even
+    while width and at + 4 + width <= size:
+        file.seek(at)
+        chunk = file.read(4 + width)
+        end = at + len(chunk) + int.from_bytes(chunk[4:], order)
+        is_name = chunk[:4] not in _CHUNKS and chunk[:4].isascii() and chunk[:4].decode("ascii").isprintable()
+        if not is_name or end > size:
+            break
+        at = end + end % 2 * is_even
+    return at
