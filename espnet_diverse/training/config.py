@@ -26,7 +26,6 @@ from espnet_diverse.option_checks import (
     check_names,
     hint,
     nearest,
-    present_keys,
     with_present_names,
 )
 from espnet_diverse.training.yaml_lines import kind, parse
@@ -168,11 +167,13 @@ def save(config: dict, path: str | Path) -> None:
 def load(path: Path) -> dict:
     """Read the configuration of a run, as `save`, ESPnet2 or ESPnet3 wrote it, with the task that it leaves out.
 
+    Options of version 0.1.0 get their present names.
+
     Raises:
         ModelError: The file cannot be read, is not a mapping in YAML, or is larger or deeper than a configuration; or
             the file of its tokens, which ESPnet3 names, is not found or not UTF-8.
     """
-    config = read_yaml(path, str(path), "copy the file again")
+    config = with_present_names(read_yaml(path, str(path), "copy the file again"))
     if config.get("task") != _ESPNET3:
         return {"task": told_task(config)} | config
     tokens = config.get("token_list")
@@ -251,8 +252,7 @@ def _read(path: Path) -> tuple[dict, dict[tuple[str, ...], str]]:
         raise ConfigError(
             f"{shown}: the file is {kind(mapping)}; a configuration fragment is a mapping of keys to values"
         )
-    origins = {present_keys(keys): f"{shown}:{line}" for keys, line in lines.items()}
-    return with_present_names(mapping, shown), origins
+    return mapping, {keys: f"{shown}:{line}" for keys, line in lines.items()}
 
 
 def _apply(config: Config, override: str) -> None:
@@ -275,7 +275,7 @@ def _apply(config: Config, override: str) -> None:
             raise ConfigError(f"{shown}: {where} and has no keys below it; set {keys[depth - 1]} itself")
     for key in reversed(keys):
         value = {key: value}
-    config.add(with_present_names(value, shown), {present_keys(path): origin for path, origin in origins.items()})
+    config.add(value, origins)
 
 
 def _merged(old: object, new: object) -> object:
