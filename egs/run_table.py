@@ -132,12 +132,10 @@ def read_results(path: Path) -> list[dict[str, str]]:
 
 def keep_results(path: Path, rows: Iterable[Mapping[str, object]]) -> None:
     """Add rows to the file of results, or put them in the place of those of the same run and set; all or none."""
-    lines = ["\t".join(str(row[column]) for column in COLUMNS) for row in rows]
     with file_lock(path):
-        fresh = {tuple(line.split("\t")[:4]) for line in lines}
-        before = ["\t".join(row.values()) for row in read_results(path)]
-        kept = [line for line in before if tuple(line.split("\t")[:4]) not in fresh]
-        write_text(path, "".join(f"{line}\n" for line in ("\t".join(COLUMNS), *kept, *lines)))
+        kept = {tuple(str(row[name]) for name in COLUMNS[:4]): row for row in (*read_results(path), *rows)}
+        lines = ["\t".join(str(row[name]) for name in COLUMNS) for row in kept.values()]
+        write_text(path, "".join(f"{line}\n" for line in ("\t".join(COLUMNS), *lines)))
 
 
 def missing(runs: Sequence[Run], results: Sequence[Mapping[str, str]]) -> list[Run]:
