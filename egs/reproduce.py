@@ -18,45 +18,173 @@ and 1 when all runs that are left have failed.
 
 import argparse
 import fnmatch
-import json
+import os
+import shutil
 import signal
-import statistics
 import subprocess
 import sys
-import time
-from collections.abc import Iterator, Sequence
+import threading
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
-from job_pool import Job, Pool
-from run_table import EGS, PERPLEXITY, SYNTHETIC, Run, keep_results, missing, read_results, read_runs, unknown
+from run_table import (
+    EGS,
+    PERPLEXITY,
+    SYNTHETIC,
+    Run,
+    commit_of_code,
+    keep_results,
+    markdown,
+    missing,
+    read_results,
+    read_runs,
+    scores,
+    unknown,
+)
 
-from espnet_diverse.machine import cpu_model
-
+GRACE = 60.0
+"""Seconds until what was asked to stop is killed. Training needs at most 25 to end an update and save."""
+FINISHED = (0, 2)  # 2: some utterances were skipped
 STOPPED = 75  # EX_TEMPFAIL: call again
 INTERRUPTED = 130
 
 
-def main() -> int:
-    """Run the command line."""
-    args = arguments()
-    known, results = read_runs(args.table), read_results(args.results)
-    runs = [run for run in known if fnmatch.fnmatch(run.label, args.only)]
-    if not runs:
-        sys.exit(f"error: no run of {args.table} matches --only '{args.only}'; `list` shows all")
-    if others := unknown(known, results):
-        print(f"notice: {args.results} has scores of {' '.join(others)}, which {args.table} lacks", file=sys.stderr)
-    waiting = missing(runs, results)
-    if args.action != "run":
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # end in silence where `| head` has seen enough
-    if args.action == "table":
-        print("\n".join(markdown(runs, results)))
+class Programs:
+    """The commands that run at this moment, each in a process group of its own.
+
+    Attributes:
+        stopped: Whether all were asked to stop, after which no other one starts.
+    """
+
+    def __init__(self):
+        self.stopped = False
+        self._running: set[subprocess.Popen] = set()
+        self._lock = threading.RLock()  # a signal may come while another one is handled
+
+    def run(self, command: Sequence[str], folder: Path, log: Path) -> int:
+        """Run a command in a folder, on one thread unless OMP_NUM_THREADS is set, until all its programs have closed
+        their output, which is added to a log; its exit code."""
+        settings = {"cwd": folder, "env": {"OMP_NUM_THREADS": "1", **os.environ}, "start_new_session": True}
+        with self._lock:
+            if self.stopped:
+                return STOPPED
+            process = subprocess.Popen(command, bufsize=0, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **settings)
+            self._running.add(process)
+        with process.stdout, log.open("ab", buffering=0) as file:
+            shutil.copyfileobj(process.stdout, file)
+        with self._lock:
+            self._running.remove(process)
+        return process.wait()
+
+    def stop(self, number: int = signal.SIGTERM) -> None:
+        """Send a signal to all programs, and kill after `GRACE` seconds those that still run."""
+        self.stopped = True
+        self._send(number)
+        killer = threading.Timer(GRACE, self._send, [signal.SIGKILL])
+        killer.daemon = True
+        killer.start()
+
+    def _send(self, number: int) -> None:
+        with self._lock:
+            for process in self._running:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, number)
+
+
+class Walk:
+    """Runs that are made, several at a time.
+
+    Args:
+        args: Options of the command line.
+        waiting: The runs.
+    """
+
+    def __init__(self, args: argparse.Namespace, waiting: Sequence[Run]):
+        self.args, self.waiting = args, waiting
+        if args.jobs < 1:
+            sys.exit(f"error: --jobs {args.jobs} is no number of runs; give 1 or more")
+        for pair in args.corpus:
+            if "=" not in pair:
+                sys.exit(f"error: --corpus {pair} is not NAME=DIR")
+        pairs = [pair.split("=", 1) for pair in args.corpus]
+        self.corpora = {name: str(Path(folder).absolute()) for name, folder in pairs}  # recipes run in their folders
+        for run in waiting:
+            name = run.shared["corpus"]
+            if name not in {SYNTHETIC, *self.corpora}:
+                sys.exit(f"error: {run.label} needs a corpus; give --corpus {name}=DIR, or leave it out by --only")
+        self._programs = Programs()
+        self._preparing = threading.Lock()
+        self._interrupted = False
+
+    def work(self) -> int:
+        """Make them, print how many are done, and return the exit code."""
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            if signal.getsignal(number) != signal.SIG_IGN:  # as a shell sets it for programs in its background
+                signal.signal(number, self._handle)
+        if self.args.minutes is not None:
+            timer = threading.Timer(60 * self.args.minutes, self._programs.stop)
+            timer.daemon = True
+            timer.start()
+        with ThreadPoolExecutor(self.args.jobs) as pool:
+            codes = Counter(pool.map(self._make, self.waiting))
+        left = len(self.waiting) - codes[0]
+        print(f"{codes[0]} runs done, {left} left")
+        return INTERRUPTED if left and self._interrupted else STOPPED if codes[STOPPED] else min(left, 1)
+
+    def _handle(self, number: int, _frame: object) -> None:
+        self._interrupted |= number == signal.SIGINT
+        self._programs.stop(number)
+
+    def _make(self, run: Run) -> int:
+        """Make a run, unless another call has made it meanwhile; 0, `STOPPED` or 1 as it is done, stopped or failed."""
+        log = run.folder.with_name(f"{run.folder.name}.log")  # not with_suffix: names such as alpha_0.001 have a dot
+        try:
+            code = self._commands(run, log)
+        except (OSError, LookupError, TypeError, ValueError) as error:  # in what a command wrote; the others go on
+            print(f"{run.label}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+            code = 1
+        if code in (0, STOPPED) or self._programs.stopped:
+            return code and STOPPED
+        print(f"error: {run.label} failed; its log is {log}", file=sys.stderr, flush=True)
+        return 1
+
+    def _commands(self, run: Run, log: Path) -> int:
+        if self._programs.stopped or not missing([run], read_results(self.args.results)):
+            return STOPPED * self._programs.stopped
+        print(f"{run.label}: log {log}", flush=True)
+        log.parent.mkdir(parents=True, exist_ok=True)
+        options, commit = self.args.recipe_options.split(), commit_of_code(self.args.results)
+
+        def execute(*more: str) -> int:
+            code = self._programs.run(run.command(self.corpora, *options, *more), run.recipe, log)
+            return 0 if code in FINISHED else code
+
+        with self._preparing:  # of data that the runs of an experiment share
+            code = execute("--stop_stage", "tokens")
+        code = code or execute()
+        for comparison in [] if code else _comparisons(run):
+            code = code or execute(*comparison)
+        if code:
+            return code
+        rows = list(scores(run, commit))
+        keep_results(self.args.results, rows)
+        shown = ", ".join(f"{row['set']} {row['score']}" for row in rows)
+        print(f"{run.label}: {shown} (expected: {run.settings.get('expected', 'not said')})", flush=True)
         return 0
-    if args.action == "list":
-        for run in runs:
-            print("waiting" if run in waiting else "done   ", run.label, run.settings.get("expected", ""), sep="  ")
-        return 0
-    return Walk(args, waiting).work()
+
+
+def _comparisons(run: Run) -> list[Sequence[str]]:
+    """Options that score a run once more, against the baseline of the same seed, where that was decoded before."""
+    found = []
+    for data_set in run.shared["sets"] if run.shared["metric"] != PERPLEXITY else ():
+        baseline = run.decoded(run.shared["baseline"], data_set) / "text"
+        if run.name != run.shared["baseline"] and baseline.is_file():
+            options = f"{run.shared.get('score_options', '')} --baseline {baseline.relative_to(run.recipe)}"
+            found.append(("--stage", "score", "--test_sets", data_set, "--score_options", options))
+    return found
 
 
 def arguments() -> argparse.Namespace:
@@ -75,124 +203,24 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-class Walk:
-    """The commands of the runs that are to be made, and the scores of those that are done.
-
-    Args:
-        args: Options of the command line.
-        waiting: The runs.
-    """
-
-    def __init__(self, args: argparse.Namespace, waiting: Sequence[Run]):
-        self.args = args
-        if args.jobs < 1:
-            sys.exit(f"error: --jobs {args.jobs} is no number of runs; give 1 or more")
-        for pair in args.corpus:
-            if "=" not in pair:
-                sys.exit(f"error: --corpus {pair} is not NAME=DIR")
-        pairs = [pair.split("=", 1) for pair in args.corpus]
-        self.corpora = {name: str(Path(folder).absolute()) for name, folder in pairs}  # recipes run in their folders
-        for run in waiting:
-            name = run.shared["corpus"]
-            if name not in {SYNTHETIC, *self.corpora}:
-                sys.exit(f"error: {run.label} needs a corpus; give --corpus {name}=DIR, or leave it out by --only")
-        self.jobs = [Job(run.label, run.recipe, log_of(run), self._commands(run)) for run in waiting]
-
-    def work(self) -> int:
-        """Make them, print how many are done, and return the exit code."""
-        minutes = float("inf") if self.args.minutes is None else self.args.minutes
-        pool = Pool(self.args.jobs, time.monotonic() + 60 * minutes)
-        pool.work(self.jobs)
-        for job in self.jobs:
-            if job.state == "failed":
-                print(f"error: {job.name} failed; its log is {job.log}", file=sys.stderr)
-        left = sum(job.state != "done" for job in self.jobs)
-        print(f"{len(self.jobs) - left} runs done, {left} left")
-        if left and signal.SIGINT in pool.signals:
-            return INTERRUPTED
-        return STOPPED if any(job.state not in ("done", "failed") for job in self.jobs) else min(left, 1)
-
-    def _commands(self, run: Run) -> Iterator[list[str]]:
-        """The commands of a run, none if another call has made it meanwhile. The first prepares the data that the runs
-        of an experiment share."""
-        if not missing([run], read_results(self.args.results)):
-            return
-        options, commit = self.args.recipe_options.split(), _commit(self.args.results)
-        yield run.command(self.corpora, *options, "--stop_stage", "tokens")
-        yield run.command(self.corpora, *options)
-        for comparison in _comparisons(run):
-            yield run.command(self.corpora, *options, *comparison)
-        self._keep_scores(run, commit)
-
-    def _keep_scores(self, run: Run, commit: str) -> None:
-        rows = list(scores(run, commit))
-        keep_results(self.args.results, rows)
-        shown = ", ".join(f"{row['set']} {row['score']}" for row in rows)
-        print(f"{run.label}: {shown} (expected: {run.settings.get('expected', 'not said')})", flush=True)
-
-
-def _comparisons(run: Run) -> Iterator[Sequence[str]]:
-    """Options that score a run once more, against the baseline of the same seed, where that was decoded before."""
-    for data_set in run.shared["sets"] if run.shared["metric"] != PERPLEXITY else ():
-        baseline = run.decoded(run.shared["baseline"], data_set) / "text"
-        if run.name != run.shared["baseline"] and baseline.is_file():
-            options = f"{run.shared.get('score_options', '')} --baseline {baseline.relative_to(run.recipe)}"
-            yield "--stage", "score", "--test_sets", data_set, "--score_options", options
-
-
-def log_of(run: Run) -> Path:
-    """The log of a run."""
-    return run.folder.with_name(f"{run.folder.name}.log")  # not with_suffix: names such as alpha_0.001 have a dot
-
-
-def _commit(results: Path) -> str:
-    """The commit of the code, with -dirty where other files than the results differ from it."""
-
-    def git(*words: str) -> str:
-        return subprocess.run(["git", "-C", EGS, *words], capture_output=True, text=True).stdout.rstrip()
-
-    root = Path(git("rev-parse", "--show-toplevel"))
-    changed = [root / line[3:] for line in git("status", "--porcelain", "--untracked-files=no").splitlines()]
-    return git("describe", "--always") + "-dirty" * any(path.resolve() != results.resolve() for path in changed)
-
-
-def scores(run: Run, commit: str) -> Iterator[dict[str, Any]]:
-    """Rows of the results of a finished run."""
-    metric = run.shared["metric"]
-    for data_set in run.shared["sets"]:
-        score, p_value = _score_of(run, data_set)
-        yield {
-            **{"experiment": run.experiment, "run": run.name, "seed": run.seed, "set": data_set, "metric": metric},
-            **{"score": f"{score:.2f}", "p": p_value, "commit": commit, "processor": cpu_model()},
-        }
-
-
-def _score_of(run: Run, data_set: str) -> tuple[float, str]:
-    """Score of a run on a set, and the p-value of its difference from the baseline, where they were compared."""
-    folder, metric = run.decoded(run.name, data_set), run.shared["metric"]
-    if metric == PERPLEXITY:
-        return json.loads((folder / "perplexity.json").read_text(encoding="utf-8"))[metric], ""
-    found = json.loads((folder / "score.json").read_text(encoding="utf-8"))["metrics"][metric]
-    part = found["averages"][run.shared["row"]] if "row" in run.shared else found["overall"]
-    return part["score"], f"{part['baseline']['p_value']:.3f}" if "baseline" in part else ""
-
-
-def markdown(runs: Sequence[Run], results: Sequence[dict[str, str]]) -> Iterator[str]:
-    """Yield the lines of a table for each experiment: mean, standard deviation and number of seeds of each set."""
-    for experiment in dict.fromkeys(run.experiment for run in runs):
-        shared = next(run.shared for run in runs if run.experiment == experiment)
-        yield f"| {experiment} | {' | '.join(shared['sets'])} | seeds |"
-        yield "|---" * (len(shared["sets"]) + 2) + "|"
-        for name in dict.fromkeys(run.name for run in runs if run.experiment == experiment):
-            rows = [row for row in results if (row["experiment"], row["run"]) == (experiment, name)]
-            cells = [_cell([float(row["score"]) for row in rows if row["set"] == s]) for s in shared["sets"]]
-            yield f"| {name} | {' | '.join(cells)} | {len({row['seed'] for row in rows})} |"
-
-
-def _cell(values: Sequence[float]) -> str:
-    if len(values) < 2:
-        return f"{values[0]:.1f}" if values else ""
-    return f"{statistics.mean(values):.1f} ± {statistics.stdev(values):.1f}"
+def main() -> int:
+    """Run the command line."""
+    args = arguments()
+    known, results = read_runs(args.table), read_results(args.results)
+    runs = [run for run in known if fnmatch.fnmatch(run.label, args.only)]
+    if not runs:
+        sys.exit(f"error: no run of {args.table} matches --only '{args.only}'; `list` shows all")
+    if others := unknown(known, results):
+        print(f"notice: {args.results} has scores of {' '.join(others)}, which {args.table} lacks", file=sys.stderr)
+    waiting = missing(runs, results)
+    if args.action == "run":
+        return Walk(args, waiting).work()
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # end in silence where `| head` has seen enough
+    listed = [
+        f"{'waiting' if run in waiting else 'done   '}  {run.label}  {run.settings.get('expected', '')}" for run in runs
+    ]
+    print("\n".join(listed if args.action == "list" else markdown(runs, results)))
+    return 0
 
 
 if __name__ == "__main__":

@@ -1,7 +1,11 @@
 """The table of runs, `reproduce.yaml`, and that of their scores, `reproduce.tsv`."""
 
+import csv
+import json
+import statistics
+import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +14,7 @@ import yaml
 
 from espnet_diverse.data.atomic_files import write_text
 from espnet_diverse.data.locks import file_lock
+from espnet_diverse.machine import cpu_model
 
 EGS = Path(__file__).resolve().parent
 COLUMNS = ("experiment", "run", "seed", "set", "metric", "score", "p", "commit", "processor")
@@ -109,42 +114,28 @@ def _check_keys(given: dict, known: set[str], where: str) -> None:
 
 
 def read_results(path: Path) -> list[dict[str, str]]:
-    """Read the scores of the finished runs, a row for each set. Half of a last line, whose writer was killed, is left
-    out with a notice."""
+    """Read the scores of the finished runs, a row for each set."""
     if not path.is_file():
         return []
-    *lines, rest = path.read_text(encoding="utf-8").split("\n")
-    if rest.count("\t") + 1 == len(COLUMNS):
-        lines.append(rest)
-    elif rest:
-        print(f"notice: {path}: its last line is not whole, so it is left out: {rest[:60]}", file=sys.stderr)
-    rows = [dict(zip(COLUMNS, line.split("\t"), strict=False)) for line in lines]
-    for number, row in enumerate(rows, start=1):
-        if fault := _fault(row, number == 1, lines[number - 1].count("\t") + 1):
-            sys.exit(f"error: {path}:{number}: {fault}; mend or delete the line")
-    return rows[1:]
-
-
-def _fault(row: Mapping[str, str], is_header: bool, cells: int) -> str:
-    if is_header:
-        return "" if tuple(row.values()) == COLUMNS else f"is not the line of titles {' '.join(COLUMNS)}"
-    if cells != len(COLUMNS):
-        return f"has {cells} cells, not {len(COLUMNS)}"
-    try:
-        int(row["seed"]), float(row["score"])
-    except ValueError:
-        return f"seed {row['seed']!r} or score {row['score']!r} is no number"
-    return ""
+    rows = csv.DictReader(path.read_text(encoding="utf-8").splitlines(), delimiter="\t", quoting=csv.QUOTE_NONE)
+    found = []
+    for row in rows:
+        try:
+            int(row["seed"]), float(row["score"])
+        except (KeyError, TypeError, ValueError):
+            row = {}
+        if tuple(row) != COLUMNS or None in row.values():
+            sys.exit(f"error: {path}:{rows.line_num}: not a row of {' '.join(COLUMNS)}; mend or delete the line")
+        found.append(row)
+    return found
 
 
 def keep_results(path: Path, rows: Iterable[Mapping[str, object]]) -> None:
     """Add rows to the file of results, or put them in the place of those of the same run and set; all or none."""
-    lines = ["\t".join(str(row[column]) for column in COLUMNS) for row in rows]
     with file_lock(path):
-        fresh = {tuple(line.split("\t")[:4]) for line in lines}
-        before = ["\t".join(row.values()) for row in read_results(path)]
-        kept = [line for line in before if tuple(line.split("\t")[:4]) not in fresh]
-        write_text(path, "".join(f"{line}\n" for line in ("\t".join(COLUMNS), *kept, *lines)))
+        kept = {tuple(str(row[name]) for name in COLUMNS[:4]): row for row in (*read_results(path), *rows)}
+        lines = ["\t".join(str(row[name]) for name in COLUMNS) for row in kept.values()]
+        write_text(path, "".join(f"{line}\n" for line in ("\t".join(COLUMNS), *lines)))
 
 
 def missing(runs: Sequence[Run], results: Sequence[Mapping[str, str]]) -> list[Run]:
@@ -160,3 +151,53 @@ def unknown(runs: Sequence[Run], results: Sequence[Mapping[str, str]]) -> list[s
     known = {run.label for run in runs}
     labels = dict.fromkeys(f"{row['experiment']}/{row['run']}/{row['seed']}" for row in results)
     return [label for label in labels if label not in known]
+
+
+def commit_of_code(results: Path) -> str:
+    """The commit of the code, with -dirty where other files than the results differ from it."""
+
+    def git(*words: str) -> str:
+        return subprocess.run(["git", "-C", EGS, *words], capture_output=True, text=True).stdout.rstrip()
+
+    root = Path(git("rev-parse", "--show-toplevel"))
+    changed = [root / line[3:] for line in git("status", "--porcelain", "--untracked-files=no").splitlines()]
+    return git("describe", "--always") + "-dirty" * any(path.resolve() != results.resolve() for path in changed)
+
+
+def scores(run: Run, commit: str) -> Iterator[dict[str, Any]]:
+    """Rows of the results of a finished run."""
+    metric = run.shared["metric"]
+    for data_set in run.shared["sets"]:
+        score, p_value = _score_of(run, data_set)
+        yield {
+            **{"experiment": run.experiment, "run": run.name, "seed": run.seed, "set": data_set, "metric": metric},
+            **{"score": f"{score:.2f}", "p": p_value, "commit": commit, "processor": cpu_model()},
+        }
+
+
+def _score_of(run: Run, data_set: str) -> tuple[float, str]:
+    """Score of a run on a set, and the p-value of its difference from the baseline, where they were compared."""
+    folder, metric = run.decoded(run.name, data_set), run.shared["metric"]
+    if metric == PERPLEXITY:
+        return json.loads((folder / "perplexity.json").read_text(encoding="utf-8"))[metric], ""
+    found = json.loads((folder / "score.json").read_text(encoding="utf-8"))["metrics"][metric]
+    part = found["averages"][run.shared["row"]] if "row" in run.shared else found["overall"]
+    return part["score"], f"{part['baseline']['p_value']:.3f}" if "baseline" in part else ""
+
+
+def markdown(runs: Sequence[Run], results: Sequence[dict[str, str]]) -> Iterator[str]:
+    """Yield the lines of a table for each experiment: mean, standard deviation and number of seeds of each set."""
+    for experiment in dict.fromkeys(run.experiment for run in runs):
+        shared = next(run.shared for run in runs if run.experiment == experiment)
+        yield f"| {experiment} | {' | '.join(shared['sets'])} | seeds |"
+        yield "|---" * (len(shared["sets"]) + 2) + "|"
+        for name in dict.fromkeys(run.name for run in runs if run.experiment == experiment):
+            rows = [row for row in results if (row["experiment"], row["run"]) == (experiment, name)]
+            cells = [_cell([float(row["score"]) for row in rows if row["set"] == s]) for s in shared["sets"]]
+            yield f"| {name} | {' | '.join(cells)} | {len({row['seed'] for row in rows})} |"
+
+
+def _cell(values: Sequence[float]) -> str:
+    if len(values) < 2:
+        return f"{values[0]:.1f}" if values else ""
+    return f"{statistics.mean(values):.1f} ± {statistics.stdev(values):.1f}"

@@ -4,6 +4,10 @@ Every message says what is wrong (with the value, file, line or utterance), what
 line prints the message as one line and exits with `exit_code`; it shows a traceback only with `--debug`.
 """
 
+import importlib
+from collections.abc import Iterable
+from types import ModuleType
+
 
 class UserError(ValueError):
     """Base class: an input is wrong, and the user can correct it."""
@@ -39,3 +43,27 @@ class InterruptedRunError(UserError):
 
 class ClusterError(UserError):
     """A cluster cannot be started or was lost, or its workers do not see what the client sees."""
+
+
+def abridged(items: Iterable[str], most: int = 5, separator: str = ", ") -> str:
+    """The first items of a list for a message, and the number of the others."""
+    items = list(items)
+    more = f" and {len(items) - most} more" if len(items) > most else ""
+    return separator.join(items[:most]) + more
+
+
+def optional_package(name: str, what: str, extra: str) -> ModuleType:
+    """Import a package that an extra of this one installs.
+
+    Args:
+        name: Name of the package.
+        what: What needs it, for the message.
+        extra: Name of the extra.
+
+    Raises:
+        ConfigError: It is not installed.
+    """
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise ConfigError(f"{what} needs {name}; run: pip install 'espnet_diverse[{extra}]'") from error

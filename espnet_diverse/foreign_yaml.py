@@ -1,4 +1,4 @@
-"""YAML of other people: small, flat documents, whose shape is checked before a value is made of them.
+"""YAML of users and of other people: small, flat documents, whose shape is checked before a value is made of them.
 
 A few lines of YAML can expand beyond the memory (aliases, merge keys), a number in base 60 takes time that grows with
 the square of its length, and deep nesting overflows the stack of a parser. So the events of the document are counted
@@ -6,21 +6,25 @@ first, which builds nothing; what passes is then read with safe constructors.
 """
 
 import re
+from collections.abc import Callable
 from errno import EINVAL
 from pathlib import Path
 
 import yaml
 
-from espnet_diverse.errors import DataError, ModelError
+from espnet_diverse.errors import ConfigError, DataError, ModelError
 
 MOST_BYTES = 1 << 20
 MOST_VALUES = 200_000
 """Values of a document, those of an alias counted wherever it stands; a vocabulary of 50,000 tokens is 50,000."""
 MOST_DEPTH = 20
+_MOST_OF_A_CORPUS = 1 << 26, 5_000_000
+"""Bytes and values of a list of the utterances of a corpus; that of 100,000 has 12 MB and 1.3 million values."""
 _LONGEST_NUMBER = 100
 _NUMBER = re.compile(r"[-+0-9_:.]+")
 _SHOWN = 200
 _FAST = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_MERGE = "tag:yaml.org,2002:merge"
 
 YAML_ERRORS = (yaml.YAMLError, ValueError, RecursionError, OverflowError, LookupError, AttributeError)
 """Errors of PyYAML for a text that it cannot read. The last two are of a tag and a value that do not fit, as in
@@ -32,14 +36,28 @@ class _Loader(_FAST):
 
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
         for key, _ in node.value:
-            if key.tag == "tag:yaml.org,2002:merge":
+            if key.tag == _MERGE:
                 raise yaml.constructor.ConstructorError(None, None, "merge keys are not allowed", key.start_mark)
+
+
+class _OwnLoader(yaml.SafeLoader):
+    """Safe YAML of a user, in which 1e-3 is a number, as in YAML 1.2; PyYAML alone reads it as text."""
+
+
+_OwnLoader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"), list("-+.0123456789")
+)
 
 
 def shortened(value: object) -> str:
     """A value as it is shown in messages, at most 200 characters."""
     text = str(value) if isinstance(value, str | Path) else repr(value)
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
+
+
+def kind(content: object) -> str:
+    """The kind of value in a file that should be a mapping, for messages."""
+    return "empty" if content is None else f"a {type(content).__name__}"
 
 
 def problem(error: Exception) -> str:
@@ -73,8 +91,7 @@ def read_yaml(path: Path, shown: str, todo: str = "download the file again") -> 
     except OSError as error:
         raise ModelError(f"{shown} cannot be read ({error.strerror}); give the directory of a trained model") from error
     try:
-        _check_shape(text)
-        mapping = _Loader(text).get_single_data()
+        mapping = _load(text, _Loader)
     except YAML_ERRORS as error:
         raise ModelError(f"{shown} is not valid YAML ({_reason(error)}); {todo}") from error
     if not isinstance(mapping, dict):
@@ -83,16 +100,58 @@ def read_yaml(path: Path, shown: str, todo: str = "download the file again") -> 
     return mapping
 
 
-def parse_yaml(content: str | bytes, shown: str) -> object:
-    """The value of a YAML text, of any size and shape; `shown` names the text in messages.
+def read_list(path: Path, shown: str) -> object:
+    """Read the list of utterances of a corpus; `shown` names the file in messages.
 
     Raises:
-        DataError: The text is not valid YAML; the message is one line.
+        FileNotFoundError: There is no such file.
+        DataError: It is too large or too deep, or not valid YAML; the message is one line.
     """
+    most_bytes, most_values = _MOST_OF_A_CORPUS
+    if (size := path.stat().st_size) > most_bytes:
+        raise DataError(f"{shown} has {size} bytes; at most {most_bytes} are allowed")
     try:
-        return yaml.safe_load(content)
+        return _load(path.read_bytes(), _Loader, most_values=most_values)
     except YAML_ERRORS as error:
         raise DataError(f"{shown} is not valid YAML ({_reason(error)})") from error
+
+
+def parse_own(text: str, shown: str) -> tuple[object, dict[tuple[str, ...], int]]:
+    """Parse a YAML text that a user writes.
+
+    Args:
+        text: The text; numbers such as 1e-3 are floats, as in YAML 1.2.
+        shown: Name of the text in messages.
+
+    Returns:
+        The value, and the line of each path of keys.
+
+    Raises:
+        ConfigError: The text is not valid YAML, too large or too deep, or a key is not text or occurs twice in a
+            mapping.
+    """
+    lines: dict[tuple[str, ...], int] = {}
+    try:
+        return _load(text, _OwnLoader, lambda node: _check_node(node, (), lines, shown)), lines
+    except ConfigError:
+        raise
+    except yaml.reader.ReaderError as error:  # has a place in the text, and no mark
+        line, what = text.count("\n", 0, error.position) + 1, f"the character U+{ord(text[error.position]):04X}"
+        raise ConfigError(f"{shown}:{line}: not valid YAML: {what} is not allowed; remove it") from error
+    except YAML_ERRORS as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"{shown}:{mark.line + 1}" if mark else shown
+        raise ConfigError(f"{where}: not valid YAML: {problem(error)}") from error
+
+
+def _load(text: str | bytes, loader: type, check: Callable | None = None, most_values: int = MOST_VALUES) -> object:
+    """The value of a document whose shape is allowed, after a check of its node; one of `YAML_ERRORS` otherwise."""
+    _check_shape(text, loader, most_values)
+    reading = loader(text)
+    node = reading.get_single_node()
+    if check is not None:
+        check(node)  # before merge keys are replaced
+    return None if node is None else reading.construct_document(node)
 
 
 def _reason(error: Exception) -> str:
@@ -102,12 +161,12 @@ def _reason(error: Exception) -> str:
     return f"{said} in line {mark.line + 1}" if mark else said
 
 
-def _check_shape(text: str) -> None:
+def _check_shape(text: str | bytes, loader: type, most_values: int) -> None:
     """Count the values of a document; ValueError for one that is too large, too deep or refers to itself."""
     open_from: list[tuple[str | None, int]] = []  # anchor and count of values at the start of each open collection
     sizes: dict[str, int] = {}
     count = 0
-    for event in yaml.parse(text, Loader=_FAST):
+    for event in yaml.parse(text, Loader=loader):
         if isinstance(event, yaml.CollectionEndEvent):
             anchor, start = open_from.pop()
             if anchor:
@@ -127,5 +186,29 @@ def _check_shape(text: str) -> None:
             count += sizes[event.anchor]
         if len(open_from) > MOST_DEPTH:
             raise ValueError(f"nested deeper than {MOST_DEPTH} levels")
-        if count > MOST_VALUES:
-            raise ValueError(f"more than {MOST_VALUES} values, with what aliases repeat")
+        if count > most_values:
+            raise ValueError(f"more than {most_values} values, with what aliases repeat")
+
+
+def _check_node(node: yaml.Node | None, keys: tuple[str, ...], lines: dict[tuple[str, ...], int], shown: str) -> None:
+    """Check that keys are text and occur once in their mapping; add the line of each key to `lines`."""
+    if isinstance(node, yaml.SequenceNode):
+        for item in node.value:
+            _check_node(item, (*keys, "[]"), lines, shown)
+    if not isinstance(node, yaml.MappingNode):
+        return
+    seen: dict[str, int] = {}
+    # Merges first: a key that stands beside a merge replaces the one that is merged.
+    for name, value in sorted(node.value, key=lambda pair: pair[0].tag != _MERGE):
+        line = name.start_mark.line + 1
+        if name.tag == _MERGE:
+            for merged in reversed(value.value) if isinstance(value, yaml.SequenceNode) else [value]:
+                _check_node(merged, keys, lines, shown)
+            continue
+        if name.tag != "tag:yaml.org,2002:str":
+            raise ConfigError(f"{shown}:{line}: key {name.value!r} is not text; put it in quotes")
+        if name.value in seen:
+            raise ConfigError(f"{shown}:{line}: key {name.value!r} is already on line {seen[name.value]}; keep one")
+        seen[name.value] = line
+        lines[(*keys, name.value)] = line
+        _check_node(value, (*keys, name.value), lines, shown)

@@ -1,20 +1,14 @@
-"""Checks of the options of a configuration: their names, former names of renamed options, and their values."""
+"""Checks of the options of a configuration: their names and their values."""
 
 import difflib
-import logging
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import Field, field, fields
-from functools import cache
 from typing import Any
 
 from espnet_diverse.errors import ConfigError
 
-RENAMED = {"tasks": "conditions", "default_task": "default_condition"}
-"""Present name of each option that had another name in earlier versions."""
-_RENAMED_IN = {
-    "selection": frozenset(RENAMED),
-    **dict.fromkeys(("model_conf", "adapter", "start_tag"), frozenset({"tasks"})),
-}  # former names by the section that has the option; elsewhere they are unknown options
+_FORMER = {"tasks": "conditions", "default_task": "default_condition"}
+_FORMER_IN = ("selection", "model_conf", "adapter", "start_tag")
 
 
 class OptionError(ConfigError):
@@ -45,7 +39,7 @@ class UnknownOptionError(OptionError):
 
 
 def read[Options](kind: type[Options], given: Mapping[str, Any], owner: str) -> Options:
-    """Build the dataclass `kind` from options by name; former names are accepted with a warning.
+    """Build the dataclass `kind` from options by name.
 
     Args:
         kind: Dataclass of options.
@@ -54,11 +48,8 @@ def read[Options](kind: type[Options], given: Mapping[str, Any], owner: str) -> 
 
     Raises:
         UnknownOptionError: An option is not a field of `kind`.
-        ConfigError: An option is given under its former name and its present one.
     """
-    known = [option.name for option in fields(kind)]
-    given = renamed(given, known, owner)
-    check_names(given, known, owner)
+    check_names(given, [option.name for option in fields(kind)], owner)
     return kind(**given)
 
 
@@ -100,45 +91,13 @@ def nearest(name: str, known: Collection[str], similarity: float = 0.6) -> str |
     return next(iter(difflib.get_close_matches(name, known, n=1, cutoff=similarity)), None)
 
 
-def renamed(options: Mapping[str, Any], known: Collection[str], owner: str) -> dict[str, Any]:
-    """`options` with the present names of renamed options; warns of each former name once in a process.
-
-    Args:
-        options: Options by name.
-        known: Names of the options that exist; a former name of another option is left as it is.
-        owner: What has the options, as messages name it.
-
-    Raises:
-        ConfigError: An option is given under both names.
-    """
-    former = {old: new for old, new in RENAMED.items() if old in options and new in known}
-    for old, new in former.items():
-        _check_former(old, options, owner)
-        _warn(f"{owner}: option {old!r} is now called {new!r}; the former name is still read")
-    return {former.get(name, name): value for name, value in options.items()}
-
-
-def with_present_names(config: Mapping[str, Any], origin: str) -> dict[str, Any]:
-    """A configuration in which all renamed options have their present names; warns once where it had former ones.
-
-    Args:
-        config: The configuration of a run or model, or a fragment of one.
-        origin: Origin of the configuration for messages, for example its path.
-
-    Raises:
-        ConfigError: An option is given under both names.
-    """
-    former = list(_former_names(config, (), origin))
-    if not former:
-        return dict(config)
-    listed = ", ".join(f"{'.'.join(keys)} -> {RENAMED[keys[-1]]}" for keys in former)
-    _warn(f"{origin}: former names of options are still read; they are now called: {listed}")
-    return _renamed_below(config, ())
-
-
-def present_keys(keys: tuple[str, ...]) -> tuple[str, ...]:
-    """A path of keys with the present names of renamed options."""
-    return tuple(RENAMED[key] if _is_former(key, keys[:i]) else key for i, key in enumerate(keys))
+def with_present_names(config: Mapping[str, Any], section: str = "") -> dict[str, Any]:
+    """A section of the configuration of a model, in which options of version 0.1.0 have their present names."""
+    former = _FORMER if section in _FORMER_IN else {}
+    return {
+        former.get(key, key): with_present_names(value, key) if isinstance(value, Mapping) else value
+        for key, value in config.items()
+    }
 
 
 def one_of(*choices: str) -> Any:
@@ -185,37 +144,3 @@ def check(option: Field, value: Any) -> None:
 def is_number(value: Any) -> bool:
     """Return whether `value` is an int or a float; a bool and NaN are neither."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and value == value
-
-
-def _former_names(options: Mapping[str, Any], keys: tuple[str, ...], origin: str) -> Iterator[tuple[str, ...]]:
-    """Paths of keys that are former names."""
-    for key, value in options.items():
-        if _is_former(key, keys):
-            _check_former(key, options, f"{origin}: {'.'.join(keys)}")
-            yield (*keys, key)
-        elif isinstance(value, Mapping):
-            yield from _former_names(value, (*keys, str(key)), origin)
-
-
-def _renamed_below(options: Mapping[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
-    return {
-        RENAMED[key] if _is_former(key, keys) else key: (
-            _renamed_below(value, (*keys, str(key))) if isinstance(value, Mapping) else value
-        )
-        for key, value in options.items()
-    }
-
-
-def _is_former(key: str, section: tuple[str, ...]) -> bool:
-    """Return whether `key` is the former name of an option of a section, given by its path of keys."""
-    return bool(section) and key in _RENAMED_IN.get(section[-1], ())
-
-
-def _check_former(old: str, options: Mapping[str, Any], owner: str) -> None:
-    if RENAMED[old] in options:
-        raise ConfigError(f"{owner}: {old} is the former name of {RENAMED[old]}; give {RENAMED[old]} alone")
-
-
-@cache  # attention modules are built many times from one configuration
-def _warn(message: str) -> None:
-    logging.warning(message)

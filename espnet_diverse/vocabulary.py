@@ -21,7 +21,7 @@ from sentencepiece import SentencePieceProcessor
 
 from espnet_diverse.data.atomic_files import check_no_file
 from espnet_diverse.data.characters import clean_text
-from espnet_diverse.errors import ConfigError, DataError, ModelError
+from espnet_diverse.errors import ConfigError, DataError, ModelError, abridged
 from espnet_diverse.foreign_sentencepiece import read_model
 from espnet_diverse.foreign_yaml import read_yaml, shortened
 from espnet_diverse.pretrained_tokenizer import FILE, PretrainedTokenizer, read_tokenizer
@@ -63,8 +63,7 @@ class Coverage:
         unknown = sum(self.unknown.values())
         total = f"{self.characters} characters, {unknown} of them unknown ({len(self.unknown)} different)"
         listed = [f"{_describe(character)} {count}x" for character, count in self.unknown.items()]
-        more = ["..."] if len(listed) > 20 else []
-        return f"{total}: {', '.join(listed[:20] + more)}" if listed else total
+        return f"{total}: {abridged(listed, 20)}" if listed else total
 
 
 def _describe(character: str) -> str:

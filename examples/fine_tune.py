@@ -31,7 +31,7 @@ def main(trained: Path, data: Path, output: Path, *options: str) -> None:
     # All parameters are copied. With `file:encoder:encoder` it would be those of the encoder alone.
     weights = trained / "valid.acc.ave.pth"
     run("train", *common, "--init_param", weights, "--stats_dir", output / "stats", "--output_dir", output)
-    run("average", "--model_dir", output, "--number", 3)
+    run("average", output, "--number", 3)
 
 
 if __name__ == "__main__":

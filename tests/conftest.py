@@ -94,7 +94,7 @@ def train_run(root: Path, config: list[str]) -> TinyRun:
     assert main(["stats", *run.config, *run.data(), "--output_dir", str(run.stats_dir)]) == 0
     paths = ["--stats_dir", str(run.stats_dir), "--output_dir", str(run.model_dir)]
     assert main(["train", *run.config, *run.data(), *paths]) == 0
-    assert main(["average", "--model_dir", str(run.model_dir), "--number", "2"]) == 0
+    assert main(["average", str(run.model_dir), "--number", "2"]) == 0
     return run
 
 

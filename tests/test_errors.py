@@ -1,12 +1,14 @@
 """Errors that a user can correct."""
 
+import json
+
 import pytest
 
 from espnet_diverse import errors
 from espnet_diverse.bin.main import run_command
-from espnet_diverse.errors import InterruptedRunError, UserError
+from espnet_diverse.errors import ConfigError, InterruptedRunError, UserError, abridged, optional_package
 
-KINDS = [kind for kind in vars(errors).values() if isinstance(kind, type)]
+KINDS = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, Exception)]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -28,3 +30,14 @@ def test_the_command_line_exits_with_the_code_of_the_error(monkeypatch, capsys):
     monkeypatch.setattr(tokens, "run", fail)
     assert run_command("tokens", ["--text", "a", "--output_dir", "b"]) == 7
     assert capsys.readouterr().err == "espnet-diverse tokens: error: the disk is full\n"
+
+
+def test_long_lists_are_abridged():
+    assert abridged("abcde") == "a, b, c, d, e"
+    assert abridged(map(str, range(8)), 2, " ") == "0 1 and 6 more"
+
+
+def test_a_package_that_is_missing_is_named_with_its_extra():
+    assert optional_package("json", "this test", "none") is json
+    with pytest.raises(ConfigError, match=r"^x needs no_such_package; run: pip install 'espnet_diverse\[extra\]'$"):
+        optional_package("no_such_package", "x", "extra")

@@ -60,7 +60,7 @@ def test_a_core_of_ones_own_trains_and_decodes(tiny_run, tmp_path):
     scale = state["encoder.encoders.0.self_attn.core.scale"]
     assert scale.shape == (2, 1, 1)
     assert not torch.equal(scale, torch.full_like(scale, 8.0))  # that of the YAML file, which has learned
-    model = ["--model_dir", run_dir, "--model_file", "1epoch.pth"]
+    model = [run_dir, "--model_file", "1epoch.pth"]
     decoding = ["--data_dir", tiny_run.test_dir, "--output_dir", tmp_path / "decode", "--set", "beam_size=2"]
     done = example("own_core.py", "decode", *model, *decoding)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""YAML of other people: what is a small flat document, and what is refused before a value is made of it."""
+"""YAML: what is a small flat document, what is refused before a value is made of it, and the lines of keys."""
 
 import os
 import time
@@ -6,8 +6,8 @@ from itertools import pairwise
 
 import pytest
 
-from espnet_diverse.errors import ModelError
-from espnet_diverse.foreign_yaml import read_yaml, shortened
+from espnet_diverse.errors import ConfigError, DataError, ModelError
+from espnet_diverse.foreign_yaml import kind, parse_own, read_list, read_yaml, shortened
 
 BOMB = "a: &a [x]\n" + "".join(f"{b}: &{b} [{', '.join([f'*{a}'] * 10)}]\n" for a, b in pairwise("abcdefghi"))
 """10^8 values in 400 characters."""
@@ -83,3 +83,62 @@ def test_what_is_no_file_is_named(tmp_path):
 def test_values_in_messages_are_short():
     assert shortened("short") == "short" and shortened([1, "a"]) == "[1, 'a']"
     assert len(shortened("x" * 10**6)) == len(shortened(["x"] * 10**5)) == 200
+
+
+def test_the_list_of_a_corpus_has_limits_of_its_own(tmp_path):
+    path = tmp_path / "train.yaml"
+    path.write_text("- {wav: a.wav, offset: 1.5}\n" * 50_000)
+    assert len(read_list(path, "its content")) == 50_000
+    path.write_text(BOMB)
+    with pytest.raises(DataError, match=r"^its content is not valid YAML \(more than 5000000 values"):
+        read_list(path, "its content")
+    with path.open("w") as file:
+        file.truncate((1 << 26) + 1)
+    with pytest.raises(DataError, match="^its content has 67108865 bytes; at most 67108864 are allowed$"):
+        read_list(path, "its content")
+
+
+def test_what_a_user_writes_has_the_limits_of_foreign_files():
+    with pytest.raises(ConfigError, match="^a.yaml: not valid YAML: more than 200000 values"):
+        parse_own(BOMB, "a.yaml")
+
+
+def test_the_line_of_every_key_is_returned():
+    value, lines = parse_own("a: 1e-3\nb:\n  c: [{d: x}]\n", "a.yaml")
+    assert value == {"a": 1e-3, "b": {"c": [{"d": "x"}]}}
+    assert lines == {("a",): 1, ("b",): 2, ("b", "c"): 3, ("b", "c", "[]", "d"): 3}
+    assert parse_own("", "a.yaml") == (None, {})
+
+
+def test_a_fault_is_one_line_with_the_line_of_the_text():
+    with pytest.raises(ConfigError, match=r"^a\.yaml:2: not valid YAML: [^\n]+$"):
+        parse_own("a: 1\n\tb: 2\n", "a.yaml")
+
+
+def test_content_that_is_not_a_mapping_is_described():
+    assert [kind(content) for content in (None, [1], "x")] == ["empty", "a list", "a str"]
+
+
+def test_deep_nesting_and_impossible_dates_are_one_line():
+    with pytest.raises(ConfigError, match=r"^a\.yaml: not valid YAML: nested deeper than 20 levels$"):
+        parse_own("[" * 50, "a.yaml")
+    with pytest.raises(ConfigError, match=r"^a\.yaml: not valid YAML: month must be in 1..12$"):
+        parse_own("a: 2020-99-99", "a.yaml")
+
+
+@pytest.mark.parametrize("value", ["!!bool x", "!!int ''", "!!timestamp x"])
+def test_a_value_that_does_not_fit_its_tag_is_one_line(value):
+    with pytest.raises(ConfigError, match=r"^a\.yaml: not valid YAML: a value does not fit its tag$"):
+        parse_own(f"a: {value}", "a.yaml")
+
+
+@pytest.mark.parametrize(("text", "code"), [("a: 1\nb: x\x1b", "001B"), ("a: 1\n\0", "0000"), ("\n\ud800", "D800")])
+def test_a_character_that_yaml_does_not_allow_is_named_with_its_line(text, code):
+    with pytest.raises(ConfigError, match=rf"^a\.yaml:2: not valid YAML: the character U\+{code} is not allowed"):
+        parse_own(text, "a.yaml")
+
+
+def test_keys_that_are_merged_have_the_line_where_they_are_written():
+    value, lines = parse_own("x: &x\n  a: 1\n  b: 2\ny:\n  b: 3\n  <<: *x\nz:\n  <<: [{c: 1}, *x]\n", "a.yaml")
+    assert value["y"] == {"a": 1, "b": 3} and value["z"] == {"c": 1, "a": 1, "b": 2}
+    assert [lines["y", key] for key in "ab"] == [2, 5] and [lines["z", key] for key in "cab"] == [8, 2, 3]

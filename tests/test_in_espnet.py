@@ -44,7 +44,7 @@ def test_a_model_with_nets_of_espnet_is_read_by_its_speech2text(tiny_run, tmp_pa
     settings = [f"--set={key}={value}" for key, value in OVERRIDES.items() if ".attention." not in key]
     run = tiny_run._replace(config=["--config", "model/tiny", *settings], model_dir=tmp_path / "exp")
     assert train(run, run.model_dir, *nets) == 0
-    assert main(["average", "--model_dir", str(run.model_dir), "--number", "1"]) == 0
+    assert main(["average", str(run.model_dir), "--number", "1"]) == 0
     archive = tmp_path / "model.zip"
     assert main(["pack", str(run.model_dir), "--output", str(archive), "--weights", "pth", "--license", "mit"]) == 0
     search = ["--beam_size", "3", "--ctc_weight", "0.3", "--output_dir", str(tmp_path / "decode")]

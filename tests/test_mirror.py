@@ -1,36 +1,34 @@
-"""Tests mirror the package: espnet_diverse/<part>/<module>.py is tested in tests/<part>/test_<module>.py."""
+"""Tests of public modules have their names: espnet_diverse/a/b.py is tested in tests/a/test_b.py.
 
-import re
-from pathlib import Path
+A module is public if it is a command, or more than one module imports it and its name begins with no underscore.
+"""
 
-from espnet_diverse.corpora.synthetic.grammar import LANGUAGES
+import ast
+from collections import Counter
 
-TESTS = Path(__file__).parent
-PACKAGE = TESTS.parent / "espnet_diverse"
-MODULES = {str(path.relative_to(PACKAGE)) for path in PACKAGE.rglob("*.py") if path.name != "__init__.py"}
-ELSEWHERE = {f"corpora/synthetic/grammar/{language}.py": "corpora/synthetic/test_grammar.py" for language in LANGUAGES}
-"""Modules without a file of their own, and the file that tests them: the sentences of all languages are one test."""
+from references.markdown import ROOT
 
+from espnet_diverse.bin.main import COMMANDS
 
-def mirrored(module: str) -> Path:
-    """Path of the tests of a module, if it has a file of its own."""
-    return TESTS / Path(module).parent / f"test_{Path(module).name}"
+PACKAGE = ROOT / "espnet_diverse"
+MODULES = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in PACKAGE.rglob("*.py")}
 
 
-def names_of_tests(path: Path) -> list[str]:
-    """Names of the tests in a file."""
-    return re.findall(r"^def (test_\w+)", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
+def imported(path):
+    """Modules of the package that a module imports."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            yield from (names & MODULES.keys()) or {node.module} & MODULES.keys()
 
 
-def test_every_module_has_its_file_of_tests():
-    lacking = [module for module in MODULES - ELSEWHERE.keys() if not mirrored(module).is_file()]
+def test_every_public_module_has_its_file_of_tests():
+    importers = Counter(name for path in MODULES.values() for name in set(imported(path)))
+    commands = {f"espnet_diverse.bin.{command}" for command in COMMANDS}
+    public = {
+        name for name in MODULES if importers[name] > 1 and not name.rsplit(".", 1)[-1].startswith("_")
+    } | commands
+    assert len(public) > 100
+    files = {name: PACKAGE.parent / "tests" / MODULES[name].relative_to(PACKAGE) for name in public}
+    lacking = [name for name, path in files.items() if not path.with_name(f"test_{path.name}").is_file()]
     assert not lacking, f"no tests/<subpackage>/test_<module>.py for {sorted(lacking)}"
-    empty = [module for module in MODULES - ELSEWHERE.keys() if not names_of_tests(mirrored(module))]
-    assert not empty, f"no test in the files of {sorted(empty)}"
-
-
-def test_exceptions_are_needed_and_their_tests_import_them():
-    for module, file in ELSEWHERE.items():
-        assert module in MODULES and not mirrored(module).exists(), module
-        package = ".".join(["espnet_diverse", *Path(module).parent.parts])
-        assert f"from {package} import " in (TESTS / file).read_text(encoding="utf-8"), module

@@ -142,7 +142,7 @@ def test_coverage_of_spaces_by_a_vocabulary_without_them():
 def test_coverage_shows_twenty_characters_at_most():
     text = "".join(map(chr, range(0x4E00, 0x4E00 + 21)))
     report = str(Vocabulary.train(["a"], "char").coverage([text]))
-    assert report.endswith("U+4E13 专 1x, ...")
+    assert report.endswith("U+4E13 专 1x and 1 more")
     assert str(Vocabulary.train(["a"], "char").coverage(["a"])) == "1 characters, 0 of them unknown (0 different)"
 
 

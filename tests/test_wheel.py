@@ -128,10 +128,10 @@ def test_a_wheel_trains_decodes_packs_and_transcribes_in_an_empty_folder(wheel, 
     command("tokens", "--text", "train/text", "--output_dir", "tokens")
     command("stats", *config, *data, "--output_dir", "exp/stats")
     command("train", *config, *data, "--stats_dir", "exp/stats", "--output_dir", "exp/sdma")
-    command("average", "--model_dir", "exp/sdma")
+    command("average", "exp/sdma")
     decode = ["--config", "decode/joint", "--set=beam_size=2", "--output_dir", "exp/sdma/test"]
-    assert "decoded 2 of 2" in command("decode", "--model_dir", "exp/sdma", "--data_dir", "test", *decode)
-    command("pack", "--model_dir", "exp/sdma", "--output", "sdma.zip")
+    assert "decoded 2 of 2" in command("decode", "exp/sdma", "--data_dir", "test", *decode)
+    command("pack", "exp/sdma", "--output", "sdma.zip")
     out = ["--beam_size", "2", "--output_dir", "transcripts", "--output_format", "json"]
     command("transcribe", "sdma.zip", "test/test-00.wav", *out)
     assert (work / "transcripts" / "test-00.json").is_file()

@@ -131,7 +131,7 @@ stage_number() {
 stage_data() {
     local source=(--download)
     [[ -z $corpus ]] || source=(--corpus "$corpus" ${corpus_size:+--size "$corpus_size"})
-    [[ -z $corpus_dir ]] || source=(--corpus_dir "$corpus_dir")
+    [[ -z $corpus_dir ]] || source=("$corpus_dir")
     # shellcheck disable=SC2086 # speed_perturb and prepare_options hold several words
     local/data.sh "${source[@]}" --download_dir downloads --output_dir "$data_dir" \
         --speed_perturb ${speed_perturb:-1.0} --nj "$nj" ${cluster:+--cluster "$cluster"} $prepare_options
@@ -167,10 +167,10 @@ stage_train() {
     espnet-diverse train "${training[@]}" --set "seed=$seed" --stats_dir "$exp_dir/stats" --output_dir "$exp_dir" \
         ${init_param:+--init_param "$init_param"} "${processes[@]}" $train_options
     [[ $node_rank == 0 ]] || return 0
-    espnet-diverse average --model_dir "$exp_dir" --metric "$average_metric" --number "$average_number"
+    espnet-diverse average "$exp_dir" --metric "$average_metric" --number "$average_number"
 }
 stage_decode() {
-    local name model=(--model_dir "$exp_dir" --model_file "$average_metric.ave.pth")
+    local name model=("$exp_dir" --model_file "$average_metric.ave.pth")
     for name in $test_sets; do
         if [[ $task == lm ]]; then
             espnet-diverse perplexity "${model[@]}" --data_dir "$data_dir/$name" --output_dir "$decode_dir/$name" \
@@ -194,7 +194,7 @@ stage_score() {
             --results "$exp_dir/RESULTS.md"
     done
     [[ $task == mt ]] ||
-        espnet-diverse figure --model_dir "$exp_dir" --data_dir "$data_dir/$name" --output_dir "$exp_dir/figures"
+        espnet-diverse figure "$exp_dir" --data_dir "$data_dir/$name" --output_dir "$exp_dir/figures"
 }
 
 experiment_tag() { # such as aishell_small_sdma_train: the data, the fragments, changes, and the seed if it is not 0

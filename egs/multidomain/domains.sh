@@ -10,7 +10,7 @@ stage_data() {
     for domain in mtedx covost2 europarl; do
         corpus_name=${domain/europarl/europarl_st} more=${domain}_options source=(--download)
         [[ -z $corpus ]] || source=(--corpus "$corpus" ${corpus_size:+--size "$corpus_size"})
-        [[ -z $corpus_dir ]] || source=(--corpus_dir "$corpus_dir/$corpus_name")
+        [[ -z $corpus_dir ]] || source=("$corpus_dir/$corpus_name")
         # shellcheck disable=SC2086 # the options hold several words
         local/data.sh "$corpus_name" "${source[@]}" --download_dir "downloads/$corpus_name" \
             --output_dir "$data_dir/$domain" --speed_perturb ${speed_perturb:-1.0} --nj "$nj" ${cluster:+--cluster "$cluster"} \

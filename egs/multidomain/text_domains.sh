@@ -9,7 +9,7 @@ stage_data() {
     for word in $domains; do
         domain=${word%%=*} corpus_name=${word#*=} source=(--download)
         [[ -z $corpus ]] || source=(--corpus "$corpus" ${corpus_size:+--size "$corpus_size"})
-        [[ -z $corpus_dir ]] || source=(--corpus_dir "$corpus_dir/$domain")
+        [[ -z $corpus_dir ]] || source=("$corpus_dir/$domain")
         # shellcheck disable=SC2086 # the options hold several words
         local/data.sh "$corpus_name" "${source[@]}" --download_dir "downloads/$corpus_name" \
             --output_dir "$data_dir/$domain" --nj "$nj" --pairs "$direction" $prepare_options

@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
     from espnet_diverse.data.targets import check_prepared
 
     _check(args)
-    device = options.device(args)
+    device = args.device
     data = read_data_dir(args.data_dir)
     if args.out_of_domain_dir:  # so that a wrong name is refused before the long pass
         read_data_dir(args.out_of_domain_dir)

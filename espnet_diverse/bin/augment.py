@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
 
     check(args, {})  # a wrong option is refused before anything is written
     if not args.cluster:
-        check_device(options.device(args))
+        check_device(args.device)
     check_prepared(args.output_dir)
     sentences = Monolingual.of(read_data_dir(args.data_dir))
     work = args.output_dir / "translation"  # keeps the model's input and output for inspection

@@ -12,8 +12,7 @@ OPENS_PACKED_MODELS = True  # it refuses them
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this command."""
-    parser.add_argument("model", nargs="?", metavar="MODEL", help="directory of the run")
-    parser.add_argument("--model_dir", type=Path, metavar="DIR", help="another spelling of MODEL")
+    parser.add_argument("model_dir", type=Path, metavar="MODEL", help="directory of the run")
     parser.add_argument(
         "--metric",
         help="criterion of best_model_criterion that ranks the epochs; valid.epoch takes the last (default: valid.acc, "

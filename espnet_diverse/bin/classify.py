@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
     from espnet_diverse.training.espnet_command import logged
 
     with logged(args.output_dir / "classify.log"):
-        classifier = Classifier(args.model_dir, args.model_file, options.device(args))
+        classifier = Classifier(args.model_dir, args.model_file, args.device)
         numbers = classify(classifier, args.data_dir, args.output_dir)
     if args.results:
         name = "/".join(args.output_dir.resolve().parts[-2:])

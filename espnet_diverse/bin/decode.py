@@ -59,7 +59,7 @@ def check(args: argparse.Namespace, before: Mapping[str, argparse.Namespace]) ->
 
 def run(args: argparse.Namespace) -> int:
     """Decode; 2 where an utterance could not be decoded."""
-    search_options, device = options.search_options(args), options.device(args)  # before the import of ESPnet
+    search_options, device = options.search_options(args), args.device  # before the import of ESPnet
     check_nj(args.nj)
     if args.compile and args.nj > 1:
         raise ConfigError(f"--compile and --nj {args.nj} cannot be combined; give one of them")

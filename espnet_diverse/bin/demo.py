@@ -31,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
     from espnet_diverse.transcription.segmentation_options import SegmentationOptions
 
     limits, segmentation = Limits(args.max_seconds, args.max_megabytes), SegmentationOptions(args.vad)
-    how = {"device": options.device(args), "precision": args.precision, "compile": args.compile}
+    how = {"device": args.device, "precision": args.precision, "compile": args.compile}
     how["fusion"] = options.fusion(args)
     with Server(args.port, limits) as server:  # a port in use is reported before the model is loaded
         from espnet_diverse.demo.task_services import load_service

@@ -45,7 +45,7 @@ def _of_utterance(args: argparse.Namespace) -> list[Path]:
 
     if (args.data_dir / "feats.scp").is_file() and _reads_features(args):
         return []
-    device = options.device(args)
+    device = args.device
     data = read_data_dir(args.data_dir)
     utterance = args.utterance or min(data.text)
     from espnet_diverse.analysis.heads import draw, head_maps

@@ -15,7 +15,6 @@ from typing import NoReturn
 from espnet_diverse import __version__
 from espnet_diverse.allocator import keep_freed_memory
 from espnet_diverse.bin.kernels_option import take_kernels
-from espnet_diverse.bin.options import settle_model
 from espnet_diverse.errors import InterruptedRunError, UserError
 from espnet_diverse.option_checks import hint, nearest
 from espnet_diverse.registration import fast_start
@@ -118,7 +117,6 @@ def run_command(name: str, arguments: list[str]) -> int:
     args = parser.parse_intermixed_args(arguments)
     logging.basicConfig(format=f"espnet-diverse {name}: %(message)s")  # where the calling program has no handler
     try:
-        settle_model(args)
         take_kernels(args)
         if not getattr(module, "OPENS_PACKED_MODELS", False):
             _unpack_model(args)
@@ -164,7 +162,7 @@ def _known_command(name: str) -> str:
 
 
 def _unpack_model(args: argparse.Namespace) -> None:
-    """Replace a packed model, or a name, given as --model_dir by the directory that it is unpacked to.
+    """Replace a packed model, or a name, given as MODEL by the directory that it is unpacked to.
 
     Raises:
         ModelError: There is no such model, or it is not a sound one.

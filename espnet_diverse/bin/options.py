@@ -23,7 +23,7 @@ _SEARCH_HELP = "each can also be given as --set KEY=VALUE or in a --config file;
 
 @cache
 def notice(text: str) -> None:
-    """Print a line on an older spelling, once per process."""
+    """Print a line, once per process."""
     print(f"espnet-diverse: {text}", file=sys.stderr)
 
 
@@ -63,41 +63,19 @@ def add_model(
     parser: argparse.ArgumentParser,
     text: str = "directory of a run, a packed model, or hf:owner/name on the Hugging Face Hub",
 ) -> None:
-    """Declare a trained model: MODEL, its other spelling --model_dir, and --model_file.
-
-    `settle_model` makes one of the two spellings.
+    """Declare a trained model: MODEL and --model_file.
 
     Args:
-        parser: Parser of the command. Positional arguments that follow MODEL have the destination `sources`.
+        parser: Parser of the command.
         text: Help of MODEL.
     """
-    parser.add_argument("model", nargs="?", metavar="MODEL", help=text)
-    parser.add_argument("--model_dir", type=Path, metavar="DIR", help="another spelling of MODEL")
+    parser.add_argument("model_dir", type=Path, metavar="MODEL", help=text)
     parser.add_argument(
         "--model_file",
         metavar="FILE",
         help="weights, as a path or a name in the model directory (default: valid.acc.ave.pth, of a language model "
         "valid.loss.ave.pth, or the average by the first criterion of a run without it)",
     )
-
-
-def settle_model(args: argparse.Namespace) -> None:
-    """Replace MODEL by `args.model_dir`, where the command has a model.
-
-    Raises:
-        ConfigError: The model is missing, or is given in both spellings.
-    """
-    if not hasattr(args, "model"):
-        return
-    positional = vars(args).pop("model")
-    if args.model_dir is not None and positional is not None:
-        if not hasattr(args, "sources"):
-            raise ConfigError(f"MODEL {positional} and --model_dir {args.model_dir} are both given; give one of them")
-        args.sources = [positional, *args.sources]
-    elif positional is not None:
-        args.model_dir = Path(positional)
-    elif args.model_dir is None:
-        raise ConfigError("no model is given; give MODEL or --model_dir DIR")
 
 
 def add_search_options(parser: argparse.ArgumentParser, searches: Sequence[str] = SEARCHES, **defaults: object) -> None:
@@ -112,16 +90,9 @@ def add_search_options(parser: argparse.ArgumentParser, searches: Sequence[str] 
     for option in fields(Options):
         declaration = declared(option, defaults.get(option.name))
         if option.name == "search":
-            declaration |= {"type": _present_search, "choices": searches}
+            declaration["choices"] = searches
         group.add_argument(f"--{option.name}", **declaration)
     add_config(group, required=False)
-
-
-def _present_search(name: str) -> str:
-    if name == "beam":  # of earlier versions of `augment`
-        notice("--search beam is an older spelling; use --search batched")
-        return "batched"
-    return name
 
 
 def search_options(args: argparse.Namespace, **defaults: object) -> Options:
@@ -204,8 +175,7 @@ def fusion(args: argparse.Namespace) -> "Fusion":
 def add_device_options(parser: argparse.ArgumentParser, precision: bool = True) -> None:
     """Declare the device options, with --precision and --compile if `precision`; `device` reads the device."""
     group = parser.add_argument_group("device options")
-    group.add_argument("--device", metavar="cpu|cuda|cuda:N", help="device to compute on (default: cpu)")
-    group.add_argument("--ngpu", type=int, choices=(0, 1), help=argparse.SUPPRESS)  # older spelling
+    group.add_argument("--device", default="cpu", metavar="cpu|cuda|cuda:N", help="device to compute on (default: cpu)")
     add_kernels(group)
     if precision:
         group.add_argument(
@@ -215,21 +185,6 @@ def add_device_options(parser: argparse.ArgumentParser, precision: bool = True) 
             help="precision of linear layers; int8 only on the CPU (default: float32)",
         )
         group.add_argument("--compile", action="store_true", help="compile the encoder layers first")
-
-
-def device(args: argparse.Namespace) -> str:
-    """The device given by the options of `add_device_options`.
-
-    Raises:
-        ConfigError: --device and --ngpu contradict each other.
-    """
-    if args.ngpu is None:
-        return args.device or "cpu"
-    named = "cuda" if args.ngpu else "cpu"
-    if args.device is not None and args.device.partition(":")[0] != named:
-        raise ConfigError(f"--device {args.device} and --ngpu {args.ngpu} contradict each other; give --device alone")
-    notice(f"--ngpu {args.ngpu} is an older spelling; use --device {named}")
-    return args.device or named
 
 
 def add_segmentation_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:

@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
     from espnet_diverse.training.espnet_command import logged
 
     with logged(args.output_dir / "perplexity.log"):
-        scorer = Scorer(args.model_dir, args.model_file, options.device(args))
+        scorer = Scorer(args.model_dir, args.model_file, args.device)
         numbers = perplexity(scorer, args.data_dir, args.output_dir, options.conditions(args))
     if args.results:
         name = "/".join(args.output_dir.resolve().parts[-2:])

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from espnet_diverse.bin.options import notice
 from espnet_diverse.data.utf8 import read_utf8
 from espnet_diverse.errors import ConfigError, UserError
 
@@ -27,15 +26,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="stage cache, with one record per finished stage (default: .stamps beside FILE)",
     )
-    parser.add_argument("--stamps_dir", dest="cache_dir", type=_older_cache, help=argparse.SUPPRESS)
     # A plan that run.sh makes and deletes: its name and lines say nothing to a user.
     parser.add_argument("--generated", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--dry_run", action="store_true", help="only print the commands that would run now")
-
-
-def _older_cache(path: str) -> Path:
-    notice(f"--stamps_dir {path} is an older spelling; use --cache_dir {path}")
-    return Path(path)
 
 
 def run(args: argparse.Namespace) -> int:

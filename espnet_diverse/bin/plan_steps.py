@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from espnet_diverse.bin.main import COMMANDS, Parser, command_parser, run_command
-from espnet_diverse.bin.options import settle_model
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.stage_cache import StageRecord, is_data_directory
 
@@ -68,7 +67,6 @@ class Subcommand:
             raise ConfigError(f"{shlex.join(argv)}: no such command; known: {' '.join(COMMANDS)}")
         self._module, self._parser = command_parser(argv[1], _Parser)
         self._args = self._parser.parse_intermixed_args(argv[2:])
-        settle_model(self._args)
         self.always = not (hasattr(self._module, "inputs") or hasattr(self._module, "outputs"))
         self._paths("inputs")  # may raise ConfigError, for example for an unknown configuration fragment
 

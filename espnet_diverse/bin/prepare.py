@@ -32,7 +32,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "directory or file of manifests (lhotse); a data directory or a folder of several (kaldi). Paths of audio are "
         "relative to the table, and in wav.scp and manifests of lhotse to the working directory",
     )
-    parser.add_argument("--corpus_dir", type=Path, metavar="SOURCE", help="another spelling of SOURCE")
     parser.add_argument(
         "--corpus", choices=["synthetic"], help="generate a small synthetic corpus in the official layout instead"
     )
@@ -139,8 +138,7 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
 
 def inputs(args: argparse.Namespace) -> list[Path]:
     """The directory or file of the corpus, if it is given."""
-    source = args.source or args.corpus_dir
-    return [source] if source else []
+    return [args.source] if args.source else []
 
 
 def outputs(args: argparse.Namespace) -> list[Path]:
@@ -264,14 +262,11 @@ def _corpus_dir(args: argparse.Namespace, corpus: ModuleType, selection: "Select
     from espnet_diverse.corpora import download_corpus
     from espnet_diverse.errors import ConfigError
 
-    if sum(map(bool, (args.source, args.corpus_dir, args.corpus, args.download))) != 1:
-        raise ConfigError(
-            "no unique corpus is given; give exactly one of --corpus_dir DIR, --corpus synthetic and --download, "
-            "or SOURCE in place of --corpus_dir"
-        )
+    if sum(map(bool, (args.source, args.corpus, args.download))) != 1:
+        raise ConfigError("no unique corpus is given; give exactly one of SOURCE, --corpus synthetic and --download")
     downloads = args.download_dir or args.output_dir.absolute().parent / "downloads"
-    if source := args.source or args.corpus_dir:
-        return corpus.convert(source, downloads, selection) if hasattr(corpus, "convert") else source
+    if args.source:
+        return corpus.convert(args.source, downloads, selection) if hasattr(corpus, "convert") else args.source
     if args.download:
         return download_corpus(corpus, downloads, selection)
     from espnet_diverse.corpora.synthetic import load_generator

@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     from espnet_diverse.training.tasks import read_config
 
     nbest = read_nbest(args.decode_dir / "nbest.jsonl")
-    conditions, device = options.conditions(args), options.device(args)
+    conditions, device = options.conditions(args), args.device
     task = read_config(args.model_dir / "config.yaml").get("task", "asr")
     scorer: TextScorer
     if task in TEXT_TASKS:

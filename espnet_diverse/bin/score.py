@@ -155,11 +155,12 @@ def _name(hypothesis: Path) -> str:
 
 def _unknown(zero_shot: list[str], rows: dict) -> list[str]:
     """A note on zero-shot rows that do not exist: a set need not have them, but a name may be misspelt."""
-    from espnet_diverse.scoring.texts import abridge
+    from espnet_diverse.errors import abridged
 
     known = {*rows, *(group.direction for group in rows.values())}
     unknown = [name for name in zero_shot if name not in known]
-    return [f"zero-shot rows that do not exist: {abridge(unknown)}; known: {abridge(rows, 20)}"] if unknown else []
+    missing, known = abridged(unknown, separator=" "), abridged(rows, 20, " ")
+    return [f"zero-shot rows that do not exist: {missing}; known: {known}"] if unknown else []
 
 
 def _write(args: argparse.Namespace, report: "Report", notes: list[str]) -> None:

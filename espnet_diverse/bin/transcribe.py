@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 TASKS = ("asr", "st", "s2t", "s2t_ctc")
 OPENS_PACKED_MODELS = True
-_OLDER_TASKS = {"transcribe": "asr", "translate": "st"}
 _MANY = ("txt", "trn")  # formats in which several recordings can be printed
 _OF_WORDS = ("json", "srt", "vtt", "all")  # formats that the times of words change
 
@@ -51,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "names the columns: path language target_language domain, or other names of `prepare table`; paths are "
         "relative to the table, in wav.scp and from standard input (-) to the working directory",
     )
-    parser.add_argument("--task", type=_task, choices=TASKS, help="required task of the model (default: any)")
+    parser.add_argument("--task", choices=TASKS, help="required task of the model (default: any)")
     options.add_conditions(parser)
     out = parser.add_argument_group("output")
     out.add_argument("--output_dir", type=Path, metavar="DIR", help="directory for one file per recording and format")
@@ -76,12 +75,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_stream_options(parser)
 
 
-def _task(name: str) -> str:
-    if name in _OLDER_TASKS:
-        options.notice(f"--task {name} is an older spelling; use --task {_OLDER_TASKS[name]}")
-    return _OLDER_TASKS.get(name, name)
-
-
 def run(args: argparse.Namespace) -> int:
     """Transcribe; 2 where a recording could not be read, an error where none could."""
     from espnet_diverse.errors import ConfigError
@@ -98,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
     if args.output_dir is None and (args.output_format == "all" or args.output_format not in _MANY and recordings[1:]):
         many = f" of {len(recordings)} recordings" if recordings[1:] else ""
         raise ConfigError(f"--output_format {args.output_format}{many} needs --output_dir, the directory to write to")
-    search_options, device = options.search_options(args), options.device(args)
+    search_options, device = options.search_options(args), args.device
     segmentation = SegmentationOptions(vad=args.vad, whole=args.no_segmentation)
     if args.output_dir is not None:
         _check_outputs(recordings, args)

@@ -46,7 +46,7 @@ def check_stream_options(args: argparse.Namespace) -> None:
 def run_stream(args: argparse.Namespace) -> int:
     """Print texts until the stream ends; an interrupt ends it as well."""
     _check(args)
-    search_options, device, fusion = options.search_options(args), options.device(args), options.fusion(args)
+    search_options, device, fusion = options.search_options(args), args.device, options.fusion(args)
     from espnet_diverse.audio.interrupts import Interrupts
     from espnet_diverse.audio.live import open_live
     from espnet_diverse.inference import SegmentationOptions, StreamRecognizer  # takes seconds

@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
 
     if args.text and args.sources:
         raise ConfigError(f"both --text and the file {args.sources[0]} are given; give one of them")
-    search_options, device = options.search_options(args, **_DEFAULTS), options.device(args)
+    search_options, device = options.search_options(args, **_DEFAULTS), args.device
     inputs = ["text"] if args.text else args.sources or [_STDIN]
     outputs = _outputs(args, inputs)
     from espnet_diverse.inference import Translator

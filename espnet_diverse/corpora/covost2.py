@@ -40,8 +40,8 @@ SETS = ("train", "dev", "test")
 OPTIONS = ("task", "languages", "pairs", "zero_shot", "transcripts")
 NO_DOWNLOAD = (
     "Common Voice is available on request at https://commonvoice.mozilla.org (CoVoST 2 uses release 4); the tables "
-    "of CoVoST 2 are at https://github.com/facebookresearch/covost: unpack both to DIR/<language> and give "
-    "--corpus_dir DIR"
+    "of CoVoST 2 are at https://github.com/facebookresearch/covost: unpack both to DIR/<language> and give DIR, to "
+    "run.sh as --corpus_dir DIR"
 )
 INTO_ENGLISH = (
     *("fr", "de", "es", "ca", "it", "ru", "zh", "pt", "fa", "et", "mn"),

@@ -24,7 +24,7 @@ from espnet_diverse.corpora.shared.converted import converted_folder
 from espnet_diverse.corpora.shared.splits import set_of
 from espnet_diverse.data.atomic_files import staged_directory, write_parts
 from espnet_diverse.data.characters import safe_name
-from espnet_diverse.errors import ConfigError, DataError
+from espnet_diverse.errors import DataError, optional_package
 from espnet_diverse.progress import progress
 
 SETS = table.SETS
@@ -53,7 +53,7 @@ def convert(source: Path, target_dir: Path, selection: Selection = EVERYTHING) -
         ConfigError: The library is not installed.
         DataError: There is no such dataset.
     """
-    splits = _load(_library(), source)
+    splits = _load(optional_package("datasets", "prepare hf", "hf"), source)
     wanted = selection.wanted(SETS)
     several = len(splits) > 1
     if several and selection.sets:
@@ -136,11 +136,3 @@ def _undecoded(datasets: ModuleType, dataset: Any) -> Any:
         if isinstance(feature, datasets.Audio):
             dataset = dataset.cast_column(name, datasets.Audio(decode=False))
     return dataset
-
-
-def _library() -> ModuleType:
-    try:
-        import datasets
-    except ImportError as error:
-        raise ConfigError("prepare hf needs datasets; run: pip install 'espnet_diverse[hf]'") from error
-    return datasets

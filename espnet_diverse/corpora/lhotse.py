@@ -21,7 +21,7 @@ from espnet_diverse.corpora import EVERYTHING, Selection, table
 from espnet_diverse.corpora.shared.table_files import Row, Table
 from espnet_diverse.data.faults import Fault
 from espnet_diverse.data.kaldi import DataDir
-from espnet_diverse.errors import ConfigError, DataError
+from espnet_diverse.errors import DataError, optional_package
 
 SETS = table.SETS
 OPTIONS = table.OPTIONS
@@ -51,7 +51,7 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
     if not found:
         wanted = "supervisions_train.jsonl.gz and recordings_train.jsonl.gz, or cuts_train.jsonl.gz"
         raise DataError(f"{source}: there are no manifests of lhotse; the names are such as {wanted}")
-    library = _library()
+    library = optional_package("lhotse", "prepare lhotse", "lhotse")
     rows = Table(source)
     for path, name in found:
         split = {"split": name["split"]} if name["split"] and len(found) > 1 else {}
@@ -164,11 +164,3 @@ def _load(library: ModuleType, path: Path) -> list[Any]:
     except (ValueError, KeyError, TypeError, AttributeError, OSError, EOFError) as error:
         what = " ".join(str(error).split())[:200]
         raise DataError(f"{path}: lhotse cannot read it ({type(error).__name__}: {what}); write it again") from error
-
-
-def _library() -> ModuleType:
-    try:
-        import lhotse
-    except ImportError as error:
-        raise ConfigError("prepare lhotse needs lhotse; run: pip install 'espnet_diverse[lhotse]'") from error
-    return lhotse

@@ -40,7 +40,7 @@ from espnet_diverse.data.kaldi import DataDir
 from espnet_diverse.data.normalisation import for_wer, without_notes
 from espnet_diverse.data.tables import entry_faults, parse_segment, scan_lines
 from espnet_diverse.errors import ConfigError, DataError
-from espnet_diverse.foreign_yaml import parse_yaml
+from espnet_diverse.foreign_yaml import read_list
 
 SETS = ("train", "dev", "test")
 OPTIONS = ("task", "languages", "pairs", "zero_shot", "transcripts")
@@ -246,7 +246,7 @@ class _Split:
 def _yaml_rows(path: Path) -> tuple[list[tuple[str, str, str]], list[Fault]]:
     """Rows of `segments` made from a yaml list; utterances are numbered within their talk, from 0000."""
     try:
-        entries = parse_yaml(path.read_bytes(), "its content")
+        entries = read_list(path, "its content")
     except FileNotFoundError:
         return [], [Fault(str(path), None, "no such file, and no file segments beside it; get the corpus again")]
     except DataError as error:

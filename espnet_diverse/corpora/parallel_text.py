@@ -1,6 +1,6 @@
 """Parallel text in plain files: line n of one file is the translation of line n of the other.
 
-`espnet-diverse prepare parallel_text --corpus_dir DIR` reads a folder of such files, plain or as .gz:
+`espnet-diverse prepare parallel_text DIR` reads a folder of such files, plain or as .gz:
 
     <split>.<language>                the same text in several languages: train.de train.en train.fr
     <split>.<src>-<tgt>.<language>    text of one pair of languages: train.de-en.de train.de-en.en
@@ -26,7 +26,7 @@ from espnet_diverse.errors import DataError
 SETS = ("train", "dev", "test")
 TABLES = ("src_text", "text")
 OPTIONS = ("languages", "pairs", "zero_shot", "case", "segmentation")
-NO_DOWNLOAD = "parallel_text has no download; give --corpus_dir DIR with train.de, train.en and so on"
+NO_DOWNLOAD = "parallel_text has no download; give a folder with train.de, train.en and so on"
 STEMS = {"train": ("train",), "dev": ("dev", "valid", "val"), "test": ("test",)}
 _CODE = r"[a-z]{2,3}(?:-[A-Z]{2})?"
 _NAME = re.compile(rf"(?P<stem>.+?)(?:\.(?P<pair>{_CODE}-{_CODE}))?\.(?P<language>{_CODE})(?:\.gz)?")

@@ -29,7 +29,7 @@ from espnet_diverse.corpora.shared.table_files import Table, read_table_file
 from espnet_diverse.corpora.shared.table_rows import Entry, RowReader
 from espnet_diverse.data.faults import Fault, refuse
 from espnet_diverse.data.kaldi import DataDir
-from espnet_diverse.errors import DataError
+from espnet_diverse.errors import DataError, abridged
 
 OPTIONS = ("task", "transcripts", "columns", "split_by", "split_shares", "split_seed")
 NO_DOWNLOAD = "a table has no download; give its file: prepare table FILE, or run.sh --corpus_dir FILE"
@@ -100,8 +100,7 @@ def _notice_shared_speakers(table: Table, entries: Iterable[Entry]) -> None:
         sets.setdefault(_speaker(entry), set()).add(entry.set)
     shared = sorted(speaker for speaker, names in sets.items() if len(names) > 1)
     if shared:
-        listed = ", ".join(shared[:5]) + (f" and {len(shared) - 5} more" if len(shared) > 5 else "")
-        log.warning("notice: %s: speakers in several sets: %s", table.path, listed)
+        log.warning("notice: %s: speakers in several sets: %s", table.path, abridged(shared))
 
 
 def _data_dir(table: Table, entries: Sequence[Entry], translates: bool) -> DataDir:

@@ -9,9 +9,7 @@ from espnet_diverse.data.kaldi import DataTables, leave_out, scan_tables, source
 from espnet_diverse.data.repetitions import in_both
 from espnet_diverse.data.table_views import Without, lacking
 from espnet_diverse.data.targets import check_prepared, check_target, check_unread, mark_prepared
-from espnet_diverse.errors import DataError
-
-_NAMED = 5  # utterances
+from espnet_diverse.errors import DataError, abridged
 
 
 def write_fixed(
@@ -55,9 +53,8 @@ def left_out(source: Path, faults: Sequence[Fault], actions: Mapping[str, str] =
         return ""
     data, _ = scan_tables(source, source_of(source))
     names = list(_reasons(data, dropped))
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     first = "" if all(actions[fault.kind] != "refuse" for fault in faults) else ", once the other faults are mended"
-    return f"leaves out {len(names)} of {len(data.by_utterance())} utterances{first}: {' '.join(names[:_NAMED])}{more}"
+    return f"leaves out {len(names)} of {len(data.by_utterance())} utterances{first}: {abridged(names, separator=' ')}"
 
 
 def _reasons(data: DataTables, dropped: Sequence[Fault]) -> dict[str, str]:

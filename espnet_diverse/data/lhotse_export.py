@@ -4,7 +4,6 @@ import tempfile
 from array import array
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 
 from espnet_diverse.audio.reading import inspect_audio
 from espnet_diverse.audio.segments import Segment
@@ -12,7 +11,7 @@ from espnet_diverse.data.faults import refuse
 from espnet_diverse.data.kaldi import DataTables, column, scan_tables
 from espnet_diverse.data.table_views import in_order, items_in_order
 from espnet_diverse.data.threads import iterate_in_threads
-from espnet_diverse.errors import ConfigError, DataError
+from espnet_diverse.errors import DataError, optional_package
 
 
 def manifest_paths(data_dir: Path, output_dir: Path) -> list[Path]:
@@ -35,7 +34,7 @@ def export(data_dir: Path, output_dir: Path, nj: int = 4) -> list[Path]:
         ConfigError: The library is not installed.
         DataError: The data directory is faulty or has no audio, or audio needs a conversion.
     """
-    library = _library()
+    library = optional_package("lhotse", "export lhotse", "lhotse")
     data, faults = scan_tables(data_dir)
     refuse(faults)
     kinds = (library.RecordingSet, library.Recording), (library.SupervisionSet, library.SupervisionSegment)
@@ -113,11 +112,3 @@ def _supervision(data: DataTables, utterance: str, segment: Segment, seconds: fl
 
 def _value(data: DataTables, table: str, utterance: str) -> str | None:
     return data.conditions.get(table, {}).get(utterance)
-
-
-def _library() -> ModuleType:
-    try:
-        import lhotse
-    except ImportError as error:
-        raise ConfigError("export lhotse needs lhotse; run: pip install 'espnet_diverse[lhotse]'") from error
-    return lhotse

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from espnet_diverse.conditions import CONDITIONS
 from espnet_diverse.errors import ConfigError, DataError
-from espnet_diverse.option_checks import check_names, renamed
+from espnet_diverse.option_checks import check_names
 from espnet_diverse.scope import current
 
 
@@ -114,9 +114,7 @@ def read_options(kind: type, option: str, given: Mapping[str, object]):
     Raises:
         ConfigError: An option is unknown, or `by` is missing.
     """
-    known = [field.name for field in fields(kind)]
-    given = renamed(given, known, option)
-    check_names(given, known, option)
+    check_names(given, [field.name for field in fields(kind)], option)
     if not given.get("by"):
         raise ConfigError(f"{option}.by is missing; choose from: {' '.join(CONDITIONS)}")
     return kind(**given)

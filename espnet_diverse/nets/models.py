@@ -22,7 +22,7 @@ from espnet_diverse.nets.gradient_balance import gradient_ratios, is_due
 from espnet_diverse.nets.label_smoothing import replace_losses
 from espnet_diverse.nets.processes import token_count
 from espnet_diverse.nets.replace_attention import signature_with
-from espnet_diverse.option_checks import is_number, renamed
+from espnet_diverse.option_checks import is_number
 from espnet_diverse.scope import current, scope
 from espnet_diverse.upstream.layers import LabelSmoothingLoss, th_accuracy
 
@@ -56,7 +56,6 @@ class Diverse:
     end_tokens = 1
 
     def __init__(self, *args, auxiliary_factor: float = 1.0, balance_interval: int = 500, **options):
-        options = renamed(options, ["conditions"], "model_conf")
         conditions = options.pop("conditions", None)
         super().__init__(*args, **options)
         self.conditions = conditions or {}

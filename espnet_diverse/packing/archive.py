@@ -8,7 +8,6 @@ Unpacking makes the directory of a run, in which every file has its usual name.
 """
 
 import logging
-import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -22,7 +21,7 @@ from espnet_diverse.foreign_config import OF_THE_MACHINE, check_config, named_fi
 from espnet_diverse.foreign_yaml import read_yaml, shortened
 from espnet_diverse.hub import OR_NAME, fetched, name_of
 from espnet_diverse.machine import cache_folder
-from espnet_diverse.packing.run_files import make_vocabularies
+from espnet_diverse.packing.run_files import copy_file, make_vocabularies
 from espnet_diverse.stage_cache import digest
 from espnet_diverse.training.config import save
 from espnet_diverse.training.model_files import INSIDE, NGRAM, weights_name
@@ -173,13 +172,13 @@ def _arrange(members: Members, folder: Path) -> None:
     for section, key in named_files(config):
         path = members.member(section[key], key)
         section[key] = place(key, path)
-        _copy(path, folder / section[key])
+        copy_file(path, folder / section[key])
     weights = members.weights()
     suffix = ".safetensors" if weights.name == SAFETENSORS else ".pth"
-    _copy(weights, folder / Path(weights_name(config)).with_suffix(suffix))
+    copy_file(weights, folder / Path(weights_name(config)).with_suffix(suffix))
     _arrange_vocabulary(members, config, folder)
     if (members.folder / CARD).is_file():
-        _copy(members.folder / CARD, folder / CARD)
+        copy_file(members.folder / CARD, folder / CARD)
     save(config, folder / "config.yaml")
     if members.task != "lm":
         _arrange_language_model(members, config, folder)
@@ -192,7 +191,7 @@ def _arrange_language_model(members: Members, config: Mapping, folder: Path) -> 
         (folder / INSIDE).mkdir()
         _arrange(Members(members.model, members.folder, "lm"), folder / INSIDE)
     elif has_ngram and config.get("decoder") != "transducer":  # whose search takes none
-        _copy(members.member(members.files[NGRAM_FILE], NGRAM_FILE), folder / INSIDE / NGRAM)
+        copy_file(members.member(members.files[NGRAM_FILE], NGRAM_FILE), folder / INSIDE / NGRAM)
         return
     if has_ngram:
         write_text(folder / _UNUSED, "n-gram model\n")
@@ -209,13 +208,8 @@ def _arrange_vocabulary(members: Members, config: Mapping, folder: Path) -> None
         for name in VOCABULARY:
             path = members.config().parent / part / name
             if path.is_file():
-                _copy(path, folder / part / name)
+                copy_file(path, folder / part / name)
     make_vocabularies(config, folder)
-
-
-def _copy(source: Path, target: Path) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(source, target)
 
 
 def _unzip(model: Path, folder: Path) -> None:

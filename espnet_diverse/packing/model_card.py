@@ -44,12 +44,12 @@ print(Translator("{file}").translate("...").text)
 """
 _PERPLEXITY = """\
 ```sh
-espnet-diverse perplexity --model_dir {file} --data_dir DATA_DIR --output_dir OUTPUT_DIR
+espnet-diverse perplexity {file} --data_dir DATA_DIR --output_dir OUTPUT_DIR
 ```
 """
 _CLASSES = """\
 ```sh
-espnet-diverse classify --model_dir {file} --data_dir DATA_DIR --output_dir OUTPUT_DIR
+espnet-diverse classify {file} --data_dir DATA_DIR --output_dir OUTPUT_DIR
 ```
 """
 _USE = {"mt": _TEXT, "lm": _PERPLEXITY, "cls": _CLASSES}

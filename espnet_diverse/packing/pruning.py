@@ -21,7 +21,6 @@ from espnet_diverse.nets import DECODERS, ENCODERS, LANGUAGE_MODELS, PROMPTED_EN
 from espnet_diverse.nets.condition_rows import ConditionRows
 from espnet_diverse.nets.start_tag import TaggedEmbedding
 from espnet_diverse.nets.subsampling import GATED
-from espnet_diverse.option_checks import with_present_names
 from espnet_diverse.packing.run_files import write_model
 from espnet_diverse.scope import scope
 from espnet_diverse.training.condition_names import names_of_conditions
@@ -88,7 +87,7 @@ def prune_model(model: nn.Module, conditions: Mapping[str, str]) -> None:
 
 def pruned_config(config: Mapping, model: nn.Module) -> dict:
     """The configuration of a run after `prune_model`: `config` without the options of head selection and tags."""
-    config = copy.deepcopy(with_present_names(config, "config.yaml"))
+    config = copy.deepcopy(dict(config))
     for part, nets in _NETS.items():
         section = config.get(f"{part}_conf") or {}
         for key in ("attention", "cross_attention"):

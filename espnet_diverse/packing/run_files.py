@@ -57,13 +57,13 @@ def copy_files(config: dict, model_dir: Path, folder: Path) -> None:
     for place in (Path(), Path("src_tokens")):
         for name in _VOCABULARY:
             if (model_dir / place / name).is_file():
-                _copy(model_dir / place / name, folder / place / name)
+                copy_file(model_dir / place / name, folder / place / name)
     for section, key in named_files(config):
         source = Path(section[key])
         inside = source.resolve().is_relative_to(model_dir.resolve())
         beside = "src_tokens" if key == "src_bpemodel" else ""  # both may have the name bpe.model
         place = source.resolve().relative_to(model_dir.resolve()) if inside else Path(beside, source.name)
-        _copy(source, folder / place)
+        copy_file(source, folder / place)
         section[key] = str(place)
     make_vocabularies(config, folder)
 
@@ -83,7 +83,8 @@ def make_vocabularies(config: Mapping, folder: Path) -> None:
                 Vocabulary(str(config.get(f"{prefix}token_type")), list(map(str, tokens)), model).save(place)
 
 
-def _copy(source: Path, target: Path) -> None:
+def copy_file(source: Path, target: Path) -> None:
+    """Copy a file, and make the folder of the target."""
     target.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(source, target)
 

@@ -3,12 +3,13 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from espnet_diverse.errors import abridged
 from espnet_diverse.scoring.alignment import Alignment
 from espnet_diverse.scoring.error_rate import ErrorRate
 from espnet_diverse.scoring.evaluate import Row, to_dict
 from espnet_diverse.scoring.metric import Metric
 from espnet_diverse.scoring.table import cells, table
-from espnet_diverse.scoring.texts import Corpus, abridge
+from espnet_diverse.scoring.texts import Corpus
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class Report:
             if system.missing:
                 notes.append(
                     f"{system.name}: {len(system.missing)} of {len(system.texts)} references have no hypothesis and "
-                    f"count as deleted: {abridge(system.missing)}"
+                    f"count as deleted: {abridged(system.missing, separator=' ')}"
                 )
         return notes
 

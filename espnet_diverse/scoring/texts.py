@@ -1,11 +1,11 @@
 """References and the hypotheses of one or two systems, in the same order."""
 
 import sys
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from espnet_diverse.data.table_views import Joined, Same
-from espnet_diverse.errors import DataError
+from espnet_diverse.errors import DataError, abridged
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def system_of(name: str, references: Mapping[str, str], hypotheses: Mapping[str,
     """
     if strangers := [utterance for utterance in hypotheses if utterance not in references]:
         raise DataError(
-            f"{name}: hypotheses without a reference ({len(strangers)}): {abridge(strangers)}; "
+            f"{name}: hypotheses without a reference ({len(strangers)}): {abridged(strangers, separator=' ')}; "
             "score against the text of the same data directory"
         )
     texts: Collection[str]
@@ -70,10 +70,3 @@ def system_of(name: str, references: Mapping[str, str], hypotheses: Mapping[str,
     else:  # tables of files are sorted, and are read as the texts are needed
         texts = Joined([Same(references, ""), hypotheses]).values()
     return System(name, texts, tuple(utterance for utterance in references if utterance not in hypotheses))
-
-
-def abridge(names: Iterable[str], limit: int = 5) -> str:
-    """The first `limit` names, and the number of the others."""
-    names = list(names)
-    more = f" and {len(names) - limit} more" if len(names) > limit else ""
-    return " ".join(names[:limit]) + more

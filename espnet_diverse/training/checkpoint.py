@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from espnet_diverse.errors import ModelError
+from espnet_diverse.errors import ModelError, abridged
 from espnet_diverse.training import checkpoint_schema
 from espnet_diverse.training.checkpoint_archive import check_archive
 from espnet_diverse.training.file_digest import SAFETENSORS, add_digest, check_digest, safetensors_with_digest
@@ -37,7 +37,6 @@ _ALLOWED = [
     *(type(np.dtype(name)) for name in ("float64", "float32", "int64", "int32", "bool")),
     datetime.timedelta,
 ]
-_NAMED = 5
 _MOVED = {".out.0.": ".out.", ".out.1.": ".pos_enc."}
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 CHECKPOINT = "checkpoint.pth"
@@ -245,7 +244,7 @@ def misfits(model: nn.Module, state: dict[str, Tensor]) -> str:
         if name in state and state[name].shape != tensor.shape
     ]
     faults = {"missing": missing, "extra": extra, "of another shape": reshaped}
-    return "; ".join(f"{len(names)} {what}: {_abridged(names)}" for what, names in faults.items() if names)
+    return "; ".join(f"{len(names)} {what}: {abridged(names)}" for what, names in faults.items() if names)
 
 
 def with_present_parameters(state: Mapping[str, Tensor], expected: Collection[str]) -> dict[str, Tensor]:
@@ -262,7 +261,3 @@ def with_present_parameters(state: Mapping[str, Tensor], expected: Collection[st
             present = present if present in expected else name.replace(former, moved)
         found[present if present in expected and present not in state else name] = value
     return found
-
-
-def _abridged(names: list[str]) -> str:
-    return ", ".join(names[:_NAMED]) + (", ..." if len(names) > _NAMED else "")

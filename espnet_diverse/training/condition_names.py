@@ -18,7 +18,7 @@ from espnet_diverse.attention.selection_options import SelectionOptions
 from espnet_diverse.conditions import CONDITIONS
 from espnet_diverse.data.tables import pack_table
 from espnet_diverse.errors import ConfigError, DataError
-from espnet_diverse.option_checks import OptionError, renamed
+from espnet_diverse.option_checks import OptionError
 from espnet_diverse.training.config import Config, located
 
 Keys = tuple[str, ...]
@@ -105,7 +105,7 @@ def fill_in_without_data(config: Config) -> None:
 
 def names_of_conditions(config: Mapping) -> Mapping[str, Sequence[str]]:
     """Values of each condition that the model of a configuration depends on, in the order of their indices."""
-    return renamed(config.get("model_conf") or {}, ["conditions"], "model_conf").get("conditions") or {}
+    return (config.get("model_conf") or {}).get("conditions") or {}
 
 
 class ConditionIndices:

@@ -19,17 +19,15 @@ from espnet_diverse.data.atomic_files import write_text
 from espnet_diverse.data.utf8 import read_utf8
 from espnet_diverse.errors import ConfigError, ModelError
 from espnet_diverse.foreign_config import told_task
-from espnet_diverse.foreign_yaml import read_yaml, shortened
+from espnet_diverse.foreign_yaml import kind, parse_own, read_yaml, shortened
 from espnet_diverse.option_checks import (
     OptionError,
     UnknownOptionError,
     check_names,
     hint,
     nearest,
-    present_keys,
     with_present_names,
 )
-from espnet_diverse.training.yaml_lines import kind, parse
 
 
 def _conf_dir() -> Path:
@@ -153,7 +151,7 @@ def located(config: Config, *section: str) -> Iterator[None]:
 
 def differences(old: dict, new: dict) -> dict[str, str]:
     """Differences between two configurations: "old -> new" by the path of keys joined by dots."""
-    before, after = (dict(_leaves(config)) for config in (old, new))
+    before, after = (dict(leaves(config)) for config in (old, new))
     keys = [key for key in {**before, **after} if (key in before, before.get(key)) != (key in after, after.get(key))]
     return {key: f"{before.get(key, 'not set')} -> {after.get(key, 'not set')}" for key in keys}
 
@@ -168,11 +166,13 @@ def save(config: dict, path: str | Path) -> None:
 def load(path: Path) -> dict:
     """Read the configuration of a run, as `save`, ESPnet2 or ESPnet3 wrote it, with the task that it leaves out.
 
+    Options of version 0.1.0 get their present names.
+
     Raises:
         ModelError: The file cannot be read, is not a mapping in YAML, or is larger or deeper than a configuration; or
             the file of its tokens, which ESPnet3 names, is not found or not UTF-8.
     """
-    config = read_yaml(path, str(path), "copy the file again")
+    config = with_present_names(read_yaml(path, str(path), "copy the file again"))
     if config.get("task") != _ESPNET3:
         return {"task": told_task(config)} | config
     tokens = config.get("token_list")
@@ -204,11 +204,11 @@ def named_file(name: str, key: str, config_file: Path) -> Path:
     raise ModelError(f"{config_file}: {key} {name} is not found, nor a copy of it in {folder}")
 
 
-def _leaves(mapping: dict, *keys: str) -> Iterator[tuple[str, object]]:
+def leaves(mapping: dict, *keys: str) -> Iterator[tuple[str, object]]:
     """The values that are not mappings, each after its path of keys joined by dots."""
     for key, value in mapping.items():
         if isinstance(value, dict) and value:
-            yield from _leaves(value, *keys, str(key))
+            yield from leaves(value, *keys, str(key))
         else:
             yield ".".join((*keys, str(key))), value
 
@@ -246,13 +246,12 @@ def _warn_of_replaced(name: str, path: Path, other: Path) -> None:
 def _read(path: Path) -> tuple[dict, dict[tuple[str, ...], str]]:
     """The mapping in a YAML file, and file and line of each of its paths of keys."""
     shown = os.path.relpath(path)
-    mapping, lines = parse(read_utf8(path, shown, error=ConfigError), shown)
+    mapping, lines = parse_own(read_utf8(path, shown, error=ConfigError), shown)
     if not isinstance(mapping, dict):
         raise ConfigError(
             f"{shown}: the file is {kind(mapping)}; a configuration fragment is a mapping of keys to values"
         )
-    origins = {present_keys(keys): f"{shown}:{line}" for keys, line in lines.items()}
-    return with_present_names(mapping, shown), origins
+    return mapping, {keys: f"{shown}:{line}" for keys, line in lines.items()}
 
 
 def _apply(config: Config, override: str) -> None:
@@ -262,7 +261,7 @@ def _apply(config: Config, override: str) -> None:
     keys = tuple(dotted.strip().split("."))
     if not equals or not all(keys):
         raise ConfigError(f"{shown}: write --set key=value or --set key.sub=value")
-    value, _ = parse(text, shown)
+    value, _ = parse_own(text, shown)
     origins = {keys: shown}
     below: object = config
     for depth, key in enumerate(keys[:-1], start=1):
@@ -275,7 +274,7 @@ def _apply(config: Config, override: str) -> None:
             raise ConfigError(f"{shown}: {where} and has no keys below it; set {keys[depth - 1]} itself")
     for key in reversed(keys):
         value = {key: value}
-    config.add(with_present_names(value, shown), {present_keys(path): origin for path, origin in origins.items()})
+    config.add(value, origins)
 
 
 def _merged(old: object, new: object) -> object:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from espnet_diverse.attention.head_selection import StaticSelection
 from espnet_diverse.attention.learned_selection import LearnedSelection
-from espnet_diverse.errors import ModelError
+from espnet_diverse.errors import ModelError, abridged
 from espnet_diverse.nets.adapter import Adapters
 from espnet_diverse.nets.start_tag import TaggedEmbedding
 from espnet_diverse.training import checkpoint
@@ -23,7 +23,6 @@ from espnet_diverse.training.condition_names import names_of_conditions
 from espnet_diverse.training.config import load
 
 Label = tuple[str, ...]
-_NAMED = 5
 # Parameters that have no row for each token, even where there are as many tokens as units: of encoders and layers.
 _WITHOUT_TOKENS = re.compile(r"(normalize|(pre|post)?encoder)\.|(.*\.)?(en|de)coders\.\d")
 _OF_SOURCE = ("frontend.", "src_", "extra_asr_decoder.")  # parameters of the source text, in translation
@@ -68,7 +67,7 @@ def initialise(
     faults |= {name: fault for name, value in given.items() if (fault := _fault(value, expected.get(name)))}
     fitting = {name: value for name, value in given.items() if name not in faults}
     if faults:
-        named = ", ".join(f"{name} {fault}" for name, fault in list(faults.items())[:_NAMED])
+        named = abridged(f"{name} {fault}" for name, fault in faults.items())
         message = f"{path}: {len(faults)} of {len(given)} parameters do not fit the model: {named}"
         if not ignore_init_mismatch:
             same = "the same configuration and vocabulary (--tokens_dir)"

@@ -1,7 +1,6 @@
 """All keys of a configuration with their values, as `espnet-diverse train --list_options` prints them."""
 
 import dataclasses
-from collections.abc import Iterator
 from math import inf
 
 import yaml
@@ -10,7 +9,7 @@ from espnet2.tasks.abs_task import AbsTask
 from espnet2.utils.get_default_kwargs import get_default_kwargs
 
 from espnet_diverse.attention import CORES, core_options
-from espnet_diverse.training.config import Config
+from espnet_diverse.training.config import Config, leaves
 from espnet_diverse.training.espnet_command import arguments, check, chosen_classes
 from espnet_diverse.training.stages import DEFAULTS, FILLED_IN, NOT_HERE
 
@@ -39,7 +38,7 @@ def list_options(task: type[AbsTask], config: Config) -> list[str]:
                 values[f"{name}_conf"][part] = _of_attention(values[f"{name}_conf"][part] or {})
     hidden = {*AbsTask.exclude_opts(), *FILLED_IN, *NOT_HERE}
     shown = {key: value for key, value in values.items() if key not in hidden}
-    return [f"{key} = {_shown(value)}" for key, value in _leaves(shown)]
+    return [f"{key} = {_shown(value)}" for key, value in leaves(shown)]
 
 
 def _of_attention(given: dict) -> dict:
@@ -48,14 +47,6 @@ def _of_attention(given: dict) -> dict:
     known = {field.name for field in dataclasses.fields(CORES[core].Options)} if core in CORES else set()
     chosen = core_options(core, {key: value for key, value in given.items() if key in known | {"preset"}})
     return {"core": core, "selection": None, "disagreement": None, **given, **dataclasses.asdict(chosen)}
-
-
-def _leaves(values: dict, prefix: str = "") -> Iterator[tuple[str, object]]:
-    for key, value in values.items():
-        if isinstance(value, dict) and value:
-            yield from _leaves(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
 
 
 def _shown(value: object) -> str:

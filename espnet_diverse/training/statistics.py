@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from espnet_diverse.audio.reading import open_file
 from espnet_diverse.data.atomic_files import check_no_file
 from espnet_diverse.data.tables import pack_table
-from espnet_diverse.errors import DataError
+from espnet_diverse.errors import DataError, abridged
 from espnet_diverse.training.audio_rate import audio_rate, reads_features
 from espnet_diverse.training.config import differences, load
 from espnet_diverse.training.run_data import existing
@@ -24,7 +24,6 @@ _WRITTEN = (
     *(f"{phase}/{name}" for phase in ("train", "valid") for name in ("*_shape", "*_shape.*", "*_stats.npz", "*_keys")),
 )
 """Files that `stats` writes, as patterns."""
-_SHOWN = 5
 _ROUNDING = 1e-7  # a variance below this share of the squared mean is one of rounding: the sums are in float32
 
 _EXACT = ("WAV", "WAVEX", "FLAC")  # containers whose headers have the exact number of samples
@@ -114,10 +113,9 @@ def check_statistics(path: Path) -> None:
     variance = square / count - mean**2
     constant = np.flatnonzero(variance <= _ROUNDING * mean**2)
     if constant.size:
-        shown = ", ".join(f"{index} ({variance.flat[index]:.3g})" for index in constant[:_SHOWN])
-        more = f" and {constant.size - _SHOWN} more" if constant.size > _SHOWN else ""
+        shown = abridged(f"{index} ({variance.flat[index]:.3g})" for index in constant)
         raise DataError(
-            f"{path}: the variance of feature {shown}{more} is zero or negative, so it cannot be normalised; check "
+            f"{path}: the variance of feature {shown} is zero or negative, so it cannot be normalised; check "
             "the audio for silence, lower n_mels, or set normalize=null"
         )
 

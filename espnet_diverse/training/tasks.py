@@ -21,7 +21,6 @@ from espnet_diverse.foreign_sentencepiece import check_file
 from espnet_diverse.nets.bert import BertFrontend
 from espnet_diverse.nets.models import DiverseSTModel
 from espnet_diverse.nets.size_limits import bounded_by
-from espnet_diverse.option_checks import with_present_names
 from espnet_diverse.pretrained_tokenizer import PretrainedTokenizer
 from espnet_diverse.progress import WithProgress
 from espnet_diverse.registration import replaced_names
@@ -285,14 +284,11 @@ def load_model(model_dir: str | Path, model_file: str | Path | None = None, devi
 def read_config(config_file: Path) -> dict:
     """Read the config.yaml of a run, see `config.load`, and locate the files that it names, see `named_file`.
 
-    Former names of options are replaced by the present ones, with a warning.
-
     Raises:
         ModelError: config.yaml or a file that it names is missing, or is refused; see `foreign_config`.
     """
     config = load(config_file)
     check_config(config, config_file, packed=False)
-    config = with_present_names(config, str(config_file))
     for section, key in named_files(config):
         section[key] = str(named_file(section[key], key, config_file))
     for prefix in ("", "src_"):  # ESPnet opens these files itself

@@ -1,46 +1,58 @@
-"""Measurements of the benchmarks: memory to the byte, and contestants that do not fit into memory."""
+"""Measurements of the benchmarks, their tables and files."""
 
-import sys
-from pathlib import Path
+import importlib
 
+import pytest
 import torch
 
-FOLDER = Path(__file__).parents[2] / "benchmarks"
 
-
-def test_peak_memory_is_counted_to_the_byte():
-    from measuring import compare
-
-    kept = torch.zeros(1000)
-    calls = {"two at a time": lambda: kept.neg().neg().neg(), "one": lambda: kept.neg()}
-    measured = compare(calls, repeats=3, device=torch.device("cpu"))
-    assert {name: one.peak for name, one in measured.items()} == {"two at a time": 8000, "one": 4000}
-    assert [len(one.seconds) for one in measured.values()] == [3, 3]
-
-
-def test_who_runs_out_of_memory_takes_no_part():
-    from measuring import compare
-
+def test_peak_memory_is_counted_to_the_byte_and_who_runs_out_of_it_takes_no_part():
     def large() -> None:
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    calls = {"large": large, "small": lambda: torch.zeros(10).neg()}
-    measured = compare(calls, repeats=2, device=torch.device("cpu"))
-    assert (measured["large"].seconds, measured["large"].cost) == ([], 0.0)
-    assert len(measured["small"].seconds) == 2 and measured["small"].cost > 0
+    kept = torch.zeros(1000)
+    calls = {"two at a time": lambda: kept.neg().neg().neg(), "one": lambda: kept.neg(), "large": large}
+    measured = importlib.import_module("measuring").compare(calls, repeats=3, device=torch.device("cpu"))
+    assert {name: one.peak for name, one in measured.items() if one.seconds} == {"two at a time": 8000, "one": 4000}
+    assert len(measured["one"].seconds) == 3 and measured["large"].cost == 0.0
 
 
 def test_the_cost_is_that_of_an_amount_of_one():
-    from measuring import Measured
-
-    assert Measured([3.0, 1.0, 8.0], amount=4.0).cost == 0.75
+    assert importlib.import_module("measuring").Measured([3.0, 1.0, 8.0], amount=4.0).cost == 0.75
 
 
-def test_the_conditions_name_command_processor_and_load(monkeypatch):
-    import measuring
+@pytest.fixture
+def row():
+    """row(table, case, seconds of each contestant, peaks): a row with these measurements."""
+    results = importlib.import_module("results")
 
-    monkeypatch.setattr(sys, "argv", ["/somewhere/benchmarks/length.py", "--seconds", "1 2"])
-    command, _, line = measuring.conditions("3 rounds", torch.device("cpu"), dtype="bfloat16")
-    assert command == "    python benchmarks/length.py --seconds '1 2'"
-    assert f"1 CPU thread(s) of {measuring.cpu_name()}, bfloat16, torch 2." in line
-    assert line.endswith(" CPUs; 3 rounds, CPU time of the process.")
+    def make(table, case, seconds, peaks=(0, 0, 0)):
+        pairs = zip(("espnet", "softmax", "sdma"), seconds, peaks, strict=False)
+        return results.Row(table, case, {name: results.Measured([one], peak) for name, one, peak in pairs})
+
+    return make
+
+
+def test_rows_are_shown_and_compared_with_those_of_a_file(row, tmp_path, capsys):
+    results = importlib.import_module("results")
+    then = [row("A step: layers", "8, 250", (0.002, 0.001), (4e6, 1e6)), row("Gone", "1, 1", (1.0,))]
+    assert results.show(iter(then), column="size") == then
+    assert capsys.readouterr().out.splitlines()[3:6] == [
+        "| size | espnet ms | softmax | espnet peak MB | softmax peak |",
+        "|---|---|---|---|---|",
+        "| 8, 250 | 2.0 | 0.50 | 4.0 | 0.25 |",
+    ]
+    results.write(tmp_path / "then.json", ["on this machine"], then)
+    assert results.read(tmp_path / "then.json") == then
+    now = [row("A step: layers", "8, 250", (4.0, 3.0, 6.0)), row("New", "1", (1.0,))]
+    assert results.compared(then, now)[2:] == [
+        "| case | softmax | sdma |",
+        "|---|---|---|",
+        "| A step: 8, 250 | 0.50, 0.75 | -, 1.50 |",
+    ]
+
+
+def test_a_lack_of_memory_ends_a_benchmark():
+    results = importlib.import_module("results")
+    with pytest.raises(SystemExit, match="too small for batch 64; give smaller --batches"):
+        results.check_memory({"single": results.Measured([1.0]), "batch 64": results.Measured()}, "smaller --batches")

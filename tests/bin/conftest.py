@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from espnet_diverse.bin.main import COMMANDS, command_parser, main
-from espnet_diverse.bin.options import settle_model
 
 SELECTIONS = (
     *("--set", "encoder_conf.attention.selection={strategy: group, pool: 4, by: [lang, domain]}"),
@@ -47,7 +46,6 @@ def translation(tiny_run, tmp_path_factory):
 def of_translation(translation):
     """Arguments that name the model of `translation` and its test set."""
     return [
-        "--model_dir",
         str(translation / "exp"),
         "--model_file",
         "1epoch.pth",
@@ -63,7 +61,6 @@ def parse():
     def parsed(command, arguments):
         module, parser = command_parser(command)
         args = parser.parse_args(arguments)
-        settle_model(args)
         return module, args
 
     return parsed

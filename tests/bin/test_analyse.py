@@ -40,7 +40,7 @@ class Reader(HTMLParser):
 
 
 def arguments(model_dir, data_dir, output_dir, *more):
-    return ["--model_dir", str(model_dir), "--data_dir", str(data_dir), "--output_dir", str(output_dir), *more]
+    return [str(model_dir), "--data_dir", str(data_dir), "--output_dir", str(output_dir), *more]
 
 
 @pytest.fixture(scope="module")

@@ -13,13 +13,13 @@ def test_back_translated_data_combines_with_other_data(tiny_translation, tmp_pat
     paths = ["--data_dir", str(mono), "--output_dir", str(tmp_path / "bt"), "--target_language", "xx"]
     search = ["--set", "beam_size=2", "--set", "minlenratio=1", "--max_ratio", "99"]
     for _ in range(2):  # what it has written itself it replaces
-        assert main(["augment", "back", "--model_dir", str(run.model_dir), *paths, *search]) == 0
+        assert main(["augment", "back", str(run.model_dir), *paths, *search]) == 0
     (tmp_path / "bt" / "text").unlink()
     (tmp_path / "bt" / "feats.scp").write_text("precious\n")
-    assert main(["augment", "back", "--model_dir", str(run.model_dir), *paths, *search]) == 1
+    assert main(["augment", "back", str(run.model_dir), *paths, *search]) == 1
     assert "bt: has feats.scp, which espnet-diverse has not written" in capsys.readouterr().err
     (tmp_path / "bt" / "feats.scp").unlink()
-    assert main(["augment", "back", "--model_dir", str(run.model_dir), *paths, *search]) == 0
+    assert main(["augment", "back", str(run.model_dir), *paths, *search]) == 0
     assert f"{tmp_path / 'bt'}: 2 pairs, 0 dropped" in capsys.readouterr().out
     data = read_data_dir(tmp_path / "bt")
     assert data.text == {"bt-m1": "abc", "bt-m2": "ddab"} and set(data.src_text) == set(data.text)
@@ -33,7 +33,7 @@ def test_back_translated_data_combines_with_other_data(tiny_translation, tmp_pat
 
 
 def named(run, data_dir, output_dir):
-    return ["--model_dir", str(run.model_dir), "--data_dir", str(data_dir), "--output_dir", str(output_dir)]
+    return [str(run.model_dir), "--data_dir", str(data_dir), "--output_dir", str(output_dir)]
 
 
 def test_after_a_kill_it_can_be_run_again(tiny_translation, tmp_path, monkeypatch):

@@ -121,7 +121,7 @@ def test_back_translation_is_that_of_one_process(tiny_translation, shared, tmp_p
 
 def test_prepared_data_is_that_of_one_process_also_if_a_worker_is_killed(data_dir, shared, tmp_path, capfd):
     options = ["--rate", "8000", "--speed_perturb", "0.9", "1.0", "--output_dir", str(tmp_path / "data")]
-    command = ["prepare", "kaldi", *options, "--set_names", "train=many", "--sets", "train", "--corpus_dir"]
+    command = ["prepare", "kaldi", "--set_names", "train=many", "--sets", "train", *options]
 
     def prepared(source, *more):
         code = main([*command, str(source.parent), *more])

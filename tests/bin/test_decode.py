@@ -71,7 +71,7 @@ def test_an_utterance_without_its_domain_is_refused(translation, of_translation,
 
 
 def test_what_a_model_without_tasks_is_given_has_no_effect(tiny_run, tmp_path, capfd):
-    arguments = ["--model_dir", str(tiny_run.model_dir), "--data_dir", str(tiny_run.test_dir)]
+    arguments = [str(tiny_run.model_dir), "--data_dir", str(tiny_run.test_dir)]
     decoded(arguments, tmp_path, "--language", "es")
     said = "WARNING: --language es has no effect: no part of this model depends on the language"
     assert capfd.readouterr().err.count(said) == 1
@@ -81,7 +81,7 @@ def test_decode_writes_text_and_says_what_it_left_out(tiny_run, tmp_path, capfd,
     wav_scp = (tiny_run.test_dir / "wav.scp").read_text()
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "wav.scp").write_text(wav_scp + "bad /no/such.wav\n")
-    arguments = ["--model_dir", str(tiny_run.model_dir), "--data_dir", str(tmp_path / "data")]
+    arguments = [str(tiny_run.model_dir), "--data_dir", str(tmp_path / "data")]
     arguments += ["--output_dir", str(tmp_path / "out"), "--config", "decode/joint", "--set", "beam_size=2"]
     assert main(["decode", *arguments]) == 2
     shown = capfd.readouterr()
@@ -158,7 +158,7 @@ def test_a_model_that_was_trained_anew_under_the_same_name_is_another(stopped, t
 
 
 def test_decode_refuses_unknown_options_and_models(tiny_run, tmp_path, capfd):
-    arguments = ["--model_dir", str(tiny_run.model_dir), "--data_dir", str(tiny_run.test_dir)]
+    arguments = [str(tiny_run.model_dir), "--data_dir", str(tiny_run.test_dir)]
     arguments += ["--output_dir", str(tmp_path / "out")]
     assert main(["decode", *arguments, "--set", "beam=2"]) == 1
     assert "--set beam=2: key 'beam' is unknown; did you mean 'beam_size'?" in capfd.readouterr().err
@@ -170,7 +170,7 @@ def test_our_search_does_not_import_espnets(tiny_run, tmp_path, monkeypatch):
     """Which takes a second."""
     for name in ("espnet_diverse.decoding.espnet_search", "espnet2.bin.asr_inference"):
         monkeypatch.setitem(sys.modules, name, None)  # an import of it fails
-    decoded(["--model_dir", str(tiny_run.model_dir), "--data_dir", str(tiny_run.test_dir)], tmp_path)
+    decoded([str(tiny_run.model_dir), "--data_dir", str(tiny_run.test_dir)], tmp_path)
 
 
 def untrained(tiny_run, folder, **changes):

@@ -56,10 +56,3 @@ def test_a_port_in_use_is_told_before_the_model_is_read(tmp_path, capsys):
         port = other.getsockname()[1]
         assert main(["demo", str(tmp_path / "no model"), "--port", str(port)]) == 1
     assert f"--port {port}: Address already in use; give another one, or 0 for any free port" in capsys.readouterr().err
-
-
-def test_contradicting_devices_are_told_before_the_port_is_opened(tmp_path, capsys):
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        port = str(other.getsockname()[1])
-        assert main(["demo", str(tmp_path), "--port", port, "--ngpu", "1", "--device", "cpu"]) == 1
-    assert "--device cpu and --ngpu 1 contradict each other; give --device alone" in capsys.readouterr().err

@@ -6,11 +6,10 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from espnet_diverse.bin.main import command_parser, main
-from espnet_diverse.bin.options import settle_model
 
 
 def test_export_writes_onnx(tiny_run, tmp_path, capfd):
-    arguments = ["--model_dir", str(tiny_run.model_dir), "--output"]
+    arguments = [str(tiny_run.model_dir), "--output"]
     assert main(["export", "onnx", *arguments, str(tmp_path / "m.onnx"), "--int8"]) == 0
     assert capfd.readouterr().out.strip() == str(tmp_path / "m.onnx") and (tmp_path / "m.onnx").stat().st_size > 1000
     assert main(["export", "onnx", *arguments, str(tmp_path / "m.pt")]) == 1
@@ -41,7 +40,6 @@ def test_export_writes_manifests_of_lhotse(data_dir, tmp_path, capfd, monkeypatc
     assert [path.read_text() for path in written] == ["a1 a2 b1", "a1 a2 b1"]
     module, parser = command_parser("export")
     args = parser.parse_intermixed_args(arguments)
-    settle_model(args)
     assert (module.inputs(args), module.outputs(args)) == ([data_dir], written)
     assert main(["export", *arguments, "--language", "de"]) == 1
     assert (

@@ -13,7 +13,7 @@ from espnet_diverse.errors import DataError
 
 
 def test_figure_draws_the_named_utterance(tiny_run, tmp_path, capfd, parse):
-    arguments = ["--model_dir", str(tiny_run.model_dir), "--data_dir", str(tiny_run.test_dir)]
+    arguments = [str(tiny_run.model_dir), "--data_dir", str(tiny_run.test_dir)]
     arguments += ["--output_dir", str(tmp_path / "figures")]
     assert main(["figure", *arguments, "--utterance", "test-01"]) == 0
     printed = capfd.readouterr().out.split()
@@ -33,7 +33,7 @@ def test_audio_is_read_at_the_rate_of_the_model(telephone_run, tiny_run, tmp_pat
         raise DataError("this is enough")
 
     monkeypatch.setattr(f"espnet_diverse.analysis.{listener}", listen)
-    arguments = [command, "--model_dir", str(telephone_run.model_dir), "--output_dir", str(tmp_path)]
+    arguments = [command, str(telephone_run.model_dir), "--output_dir", str(tmp_path)]
     for run in (telephone_run, tiny_run):
         assert main([*arguments, "--data_dir", str(run.test_dir)]) == 1
     samples, rate = soundfile.read(telephone_run.test_dir / "test-00.wav", dtype="float32")
@@ -50,7 +50,7 @@ def test_figures_of_translation_by_tasks(of_translation, tmp_path, capfd):
 
 def test_nothing_to_draw_is_no_error(tiny_run, tmp_path, monkeypatch, capfd):
     monkeypatch.setattr("espnet_diverse.analysis.heads._last", lambda *_: None)
-    arguments = ["--model_dir", str(tiny_run.model_dir), "--data_dir", str(tiny_run.test_dir)]
+    arguments = [str(tiny_run.model_dir), "--data_dir", str(tiny_run.test_dir)]
     assert main(["figure", *arguments, "--output_dir", str(tmp_path)]) == 0
     assert capfd.readouterr().out.split() == []
 
@@ -63,14 +63,14 @@ def test_a_model_of_features_is_left_out_with_a_warning(data_dir, tmp_path, capf
         (data_dir / "wav.scp").unlink()
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "config.yaml").write_text("input_size: 83\n")
-    arguments = ["--model_dir", str(tmp_path / "model"), "--data_dir", str(data_dir)]
+    arguments = [str(tmp_path / "model"), "--data_dir", str(data_dir)]
     assert main(["figure", *arguments, "--output_dir", str(tmp_path / "figures")]) == 0
     assert "its heads are not drawn, for the model reads features and not audio\n" in capfd.readouterr().err
     assert (tmp_path / "figures").is_dir()
 
 
 def test_figures_of_text_translation(tiny_translation, tmp_path, capfd):
-    arguments = ["--model_dir", str(tiny_translation.model_dir), "--data_dir", str(tiny_translation.test_dir)]
+    arguments = [str(tiny_translation.model_dir), "--data_dir", str(tiny_translation.test_dir)]
     assert main(["figure", *arguments, "--output_dir", str(tmp_path)]) == 0
     assert len(capfd.readouterr().out.split()) == 2 == len(list(tmp_path.glob("*coder.png")))
 
@@ -80,7 +80,7 @@ def test_a_segment_of_a_recording_is_drawn(tiny_run, tmp_path, capfd):
     (data / "segments").write_text("test-00 test-01 0.0 0.5\n")
     (data / "text").write_text((data / "text").read_text().split("\n")[0] + "\n")
     (data / "utt2spk").write_text("test-00 test-00\n")
-    arguments = ["--model_dir", str(tiny_run.model_dir), "--data_dir", str(data), "--output_dir", str(tmp_path / "new")]
+    arguments = [str(tiny_run.model_dir), "--data_dir", str(data), "--output_dir", str(tmp_path / "new")]
     assert main(["figure", *arguments]) == 0
     assert (tmp_path / "new" / "test-00.encoder.png").exists()
 

@@ -7,7 +7,6 @@ import pytest
 
 from espnet_diverse.bin import options, translate
 from espnet_diverse.bin.main import COMMANDS, command_parser, main
-from espnet_diverse.bin.plan_steps import make_step
 from espnet_diverse.decoding.options import Options
 from espnet_diverse.errors import ConfigError
 
@@ -23,14 +22,12 @@ OTHERS |= {"prune": ["--output_dir", "o"], "average": [], "demo": []}
 
 def parse(command, *arguments):
     _, parser = command_parser(command)
-    args = parser.parse_intermixed_args([*OTHERS[command], *map(str, arguments)])
-    options.settle_model(args)
-    return args
+    return parser.parse_intermixed_args([*OTHERS[command], *map(str, arguments)])
 
 
 @pytest.mark.parametrize("command", SEARCHING)
 def test_every_search_option_has_the_name_and_the_default_of_its_field(command, capsys):
-    args = parse(command, "--model_dir", "m")
+    args = parse(command, "m")
     defaults = translate._DEFAULTS if command == "translate" else {}
     assert options.search_options(args, **defaults) == Options(**defaults)
     assert set(defaults) <= {"batch_size"}
@@ -51,13 +48,13 @@ def test_every_search_option_has_the_name_and_the_default_of_its_field(command, 
 def test_the_three_ways_to_give_a_search_option_are_one(command, name, value, tmp_path):
     (tmp_path / "search.yaml").write_text(f"{name}: {value}\n")
     ways = [f"--{name}", value], ["--set", f"{name}={value}"], ["--config", tmp_path / "search.yaml"]
-    found = [options.search_options(parse(command, "--model_dir", "m", *way)) for way in ways]
+    found = [options.search_options(parse(command, "m", *way)) for way in ways]
     assert found == [Options(**{name: value})] * 3
 
 
 def test_the_command_line_comes_before_a_file_and_does_not_contradict_itself(tmp_path):
     (tmp_path / "search.yaml").write_text("beam_size: 7\nnbest: 3\n")
-    file = ("--model_dir", "m", "--config", tmp_path / "search.yaml")
+    file = ("m", "--config", tmp_path / "search.yaml")
     assert options.search_options(parse("decode", *file, "--beam_size", 5)) == Options(beam_size=5, nbest=3)
     twice = parse("decode", *file, "--beam_size", 5, "--set", "beam_size=5")
     assert options.search_options(twice) == Options(beam_size=5, nbest=3)
@@ -77,9 +74,6 @@ def test_options_of_sampling_need_sampling(tmp_path, capsys):
     (tmp_path / "search.yaml").write_text("beam_size: 5\nseed: 1\n")
     with pytest.raises(ConfigError, match="search.yaml:2: seed is for --search sampling; add that, or leave it out"):
         options.search_options(parse("decode", "m", "--config", tmp_path / "search.yaml"))
-    options.notice.cache_clear()
-    assert options.search_options(parse("augment", "m", "--search", "beam")) == Options()
-    assert capsys.readouterr().err == "espnet-diverse: --search beam is an older spelling; use --search batched\n"
 
 
 def test_a_wrong_value_is_told_with_its_origin(tmp_path):
@@ -121,51 +115,22 @@ def test_segmentation_has_choices_and_a_group(command):
 
 
 @pytest.mark.parametrize("command", READING)
-def test_a_model_has_two_spellings(command):
-    assert parse(command, "exp/a") == parse(command, "--model_dir", "exp/a")
+def test_the_model_is_a_positional_argument(command, capsys):
     assert parse(command, "exp/a").model_dir == Path("exp/a")
-    with pytest.raises(ConfigError, match="no model is given; give MODEL or --model_dir DIR"):
+    with pytest.raises(SystemExit, match="1"):
         parse(command)
-    if command not in ("transcribe", "translate"):
-        with pytest.raises(ConfigError, match="MODEL exp/a and --model_dir exp/b are both given; give one of them"):
-            parse(command, "exp/a", "--model_dir", "exp/b")
+    assert "the following arguments are required: MODEL" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", ["transcribe", "translate"])
-def test_files_follow_either_spelling_of_the_model(command):
-    first = parse(command, "exp/a", "./b", "--nbest", 2, "-")
-    second = parse(command, "--model_dir", "exp/a", "./b", "--nbest", 2, "-")
-    assert first == second and (first.model_dir, first.sources) == (Path("exp/a"), ["./b", "-"])
+def test_files_follow_the_model(command):
+    args = parse(command, "exp/a", "./b", "--nbest", 2, "-")
+    assert (args.model_dir, args.sources) == (Path("exp/a"), ["./b", "-"])
 
 
-def test_every_command_that_reads_a_model_takes_both_spellings():
+def test_no_other_command_reads_a_model():
     actions = {name: {action.dest for action in command_parser(name)[1]._actions} for name in COMMANDS}
     assert {name for name, there in actions.items() if "model_dir" in there} == set(READING)
-    assert all("model" in actions[name] for name in READING)
-
-
-def test_a_plan_takes_both_spellings(tmp_path):
-    steps = [
-        make_step("decode", ["espnet-diverse", "decode", *OTHERS["decode"], *model])
-        for model in (["exp/a"], ["--model_dir", "exp/a"])
-    ]
-    assert steps[0].record(tmp_path).path == steps[1].record(tmp_path).path
-    assert steps[0]._args == steps[1]._args
-
-
-def test_the_device_has_one_spelling_and_an_older_one(capsys):
-    options.notice.cache_clear()
-    assert options.device(parse("decode", "m")) == options.device(parse("analyse", "m")) == "cpu"
-    assert options.device(parse("translate", "m", "--device", "cuda:1")) == "cuda:1"
-    assert capsys.readouterr().err == ""
-    assert options.device(parse("perplexity", "m", "--ngpu", 0)) == "cpu"
-    assert capsys.readouterr().err == "espnet-diverse: --ngpu 0 is an older spelling; use --device cpu\n"
-    assert "--ngpu" not in command_parser("decode")[1].format_help()
-    assert options.device(parse("decode", "m", "--ngpu", 1)) == options.device(parse("demo", "m", "--ngpu", 1))
-    assert capsys.readouterr().err == "espnet-diverse: --ngpu 1 is an older spelling; use --device cuda\n"
-    assert options.device(parse("decode", "m", "--ngpu", 1, "--device", "cuda:1")) == "cuda:1"
-    with pytest.raises(ConfigError, match="--device cpu and --ngpu 1 contradict each other; give --device alone"):
-        options.device(parse("decode", "m", "--ngpu", 1, "--device", "cpu"))
 
 
 @pytest.mark.parametrize("command", ["decode", "transcribe", "translate", "perplexity"])
@@ -174,7 +139,7 @@ def test_a_device_that_is_not_there_is_refused(command, tmp_path, capsys):
     arguments = ["--data_dir", "d", "--output_dir", str(tmp_path / "out")]
     if command in ("transcribe", "translate"):
         arguments = ["a.wav"] if command == "transcribe" else []
-    assert main([command, "--model_dir", str(tmp_path), *arguments, "--device", "cuda:99"]) == 1
+    assert main([command, str(tmp_path), *arguments, "--device", "cuda:99"]) == 1
     assert "error: device 'cuda:99' is not possible on this machine; possible: cpu" in capsys.readouterr().err
 
 
@@ -185,7 +150,7 @@ def test_the_model_file_is_a_name_in_the_run_or_a_path_or_left_to_the_task(tmp_p
     options.add_model(parser)
 
     def read(*arguments):
-        first, *others = options.model_inputs(parser.parse_args(["--model_dir", str(tmp_path), *arguments]))
+        first, *others = options.model_inputs(parser.parse_args([str(tmp_path), *arguments]))
         assert first == tmp_path / "config.yaml"
         return others
 

@@ -8,7 +8,7 @@ import pytest
 from espnet_diverse.bin.main import main
 from espnet_diverse.data.kaldi import DataDir, write_data_dir
 
-MODEL = ["--model_dir", "exp", "--model_file", "model.safetensors"]
+MODEL = ["exp", "--model_file", "model.safetensors"]
 DATA = ["--data_dir", "data/train"]
 TRAINING = ["--config", "model/tiny", "--train_dir", "data/train", "--valid_dir", "data/dev", "--tokens_dir", "texts"]
 

@@ -1,4 +1,4 @@
-"""The commands pack and export, and --model_dir as a packed model."""
+"""The commands pack and export, and a packed model as MODEL."""
 
 import zipfile
 
@@ -18,7 +18,7 @@ def cache(tmp_path, monkeypatch):
 def packed(tiny_run, tmp_path, capfd):
     path = tmp_path / "model.zip"
     facts = ["--name", "Tones", "--license", "cc0-1.0", "--languages", "zxx", "--data", "Tones of four letters."]
-    assert main(["pack", "--model_dir", str(tiny_run.model_dir), "--output", str(path), *facts]) == 0
+    assert main(["pack", str(tiny_run.model_dir), "--output", str(path), *facts]) == 0
     assert capfd.readouterr().out.strip() == str(path)
     return path
 
@@ -32,7 +32,7 @@ def test_a_packed_model_has_its_card_and_both_kinds_of_weights(packed):
 
 
 def test_other_commands_take_it(tiny_run, packed, tmp_path, capfd):
-    model = ["--model_dir", str(packed)]
+    model = [str(packed)]
     data = ["--data_dir", str(tiny_run.test_dir), "--output_dir", str(tmp_path / "out")]
     assert main(["figure", *model, *data]) == 0
     assert (tmp_path / "out" / "test-00.encoder.png").is_file()
@@ -43,7 +43,7 @@ def test_other_commands_take_it(tiny_run, packed, tmp_path, capfd):
     expected = checkpoint.load(tiny_run.model_dir / "valid.acc.ave.pth")
     assert all(torch.equal(found[name], tensor) for name, tensor in expected.items())
     (tmp_path / "no.zip").write_text("no")
-    assert main(["decode", "--model_dir", str(tmp_path / "no.zip"), *data]) == 1
+    assert main(["decode", str(tmp_path / "no.zip"), *data]) == 1
     assert (
         "error: " in (said := capfd.readouterr().err) and "no.zip: is not a packed model, which is a zip file" in said
     )

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from espnet_diverse.bin.main import command_parser, run_command
-from espnet_diverse.bin.options import notice
+from espnet_diverse.bin.main import run_command
 from espnet_diverse.errors import DataError
 
 COPY = "copy\tespnet-diverse fake --source a --target b"
@@ -210,20 +209,11 @@ def test_a_missing_plan_or_program_is_one_line(fake, capfd):
     assert "espnet-diverse plan: error: no_such_program cannot be run" in capfd.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("option", "said"),
-    [
-        ("--cache_dir", ""),
-        ("--stamps_dir", "--stamps_dir exp/.stamps is an older spelling; use --cache_dir exp/.stamps"),
-    ],
-)
-def test_the_stage_cache_is_where_it_is_asked_for(fake, option, said, capsys):
-    notice.cache_clear()
-    plan(COPY, options=(option, "exp/.stamps"))
+def test_the_stage_cache_is_where_it_is_asked_for(fake, capsys):
+    plan(COPY, options=("--cache_dir", "exp/.stamps"))
     assert len(list(Path("exp/.stamps").iterdir())) == 1
     assert not Path(".stamps").exists()
-    assert capsys.readouterr().err == (f"espnet-diverse: {said}\n" if said else "")
-    assert "--stamps_dir" not in command_parser("plan")[1].format_help()
+    assert capsys.readouterr().err == ""
 
 
 def test_help_is_quick_and_imports_nothing_heavy():
@@ -253,7 +243,7 @@ def test_preparation_names_its_corpus_and_its_sets():
 
     parser = argparse.ArgumentParser()
     prepare.add_arguments(parser)
-    args = parser.parse_args(["aishell", "--corpus_dir", "release", "--output_dir", "data"])
+    args = parser.parse_args(["aishell", "release", "--output_dir", "data"])
     assert prepare.inputs(args) == [Path("release")]
     tables = ("wav.scp", "text")
     assert prepare.outputs(args) == [Path("data", name, table) for name in ("train", "dev", "test") for table in tables]

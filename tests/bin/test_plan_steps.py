@@ -18,7 +18,7 @@ def test_a_plan_runs_a_stage_again_for_another_archive_under_the_same_name(tiny_
     (tmp_path / "model.zip").write_bytes(b"first")
     (tmp_path / "out").mkdir()
     arguments = ["--data_dir", str(tiny_run.test_dir), "--output_dir", str(tmp_path / "out")]
-    step = make_step("look", ["espnet-diverse", "figure", "--model_dir", str(tmp_path / "model.zip"), *arguments])
+    step = make_step("look", ["espnet-diverse", "figure", str(tmp_path / "model.zip"), *arguments])
     step.record(tmp_path / "stamps").save(0)
     assert step.record(tmp_path / "stamps").reason() is None
     (tmp_path / "model.zip").write_bytes(b"second")

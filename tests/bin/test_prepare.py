@@ -41,9 +41,7 @@ def prepare(tmp_path, corpus_dir):
     """prepare(*options) -> exit code of the command on the tree, into tmp_path/data."""
 
     def run(*options: str) -> int:
-        return main(
-            ["prepare", "aishell", "--corpus_dir", str(corpus_dir), "--output_dir", str(tmp_path / "data"), *options]
-        )
+        return main(["prepare", "aishell", str(corpus_dir), "--output_dir", str(tmp_path / "data"), *options])
 
     return run
 
@@ -158,7 +156,7 @@ def test_all_faults_are_listed_on_request(tmp_path, corpus_dir, prepare, capsys)
     [
         (["--nj", "0"], "--nj 0: must be 1 or more"),
         (["--train_utterances", "0"], "--train_utterances 0: must be 1 or more"),
-        (["--download"], "give exactly one of --corpus_dir DIR, --corpus synthetic and --download"),
+        (["--download"], "give exactly one of SOURCE, --corpus synthetic and --download"),
         (["--on_missing", "skip"], "on_missing 'skip': must be error or drop"),
         (["--max_seconds", "0.01"], "limits of 0.1 and 0.01 seconds"),
     ],
@@ -210,7 +208,7 @@ def test_selection_reaches_the_corpus(tmp_path, monkeypatch):
 
     monkeypatch.setattr(mtedx, "prepare", prepare)
     options = ["--task", "st", "--pairs", "es-en", "fr-en", "--zero_shot", "pt-es", "--transcripts", "written"]
-    base = ["prepare", "mtedx", "--corpus_dir", str(tmp_path), "--output_dir", str(tmp_path / "data")]
+    base = ["prepare", "mtedx", str(tmp_path), "--output_dir", str(tmp_path / "data")]
     assert main([*base, *options, "--on_missing", "drop"]) == 1
     assert main([*base, "--languages", "ar", "de"]) == 1
     assert chosen == [
@@ -235,7 +233,7 @@ def test_help_imports_nothing_heavy():
     code = "import sys; from espnet_diverse.bin.main import main\ntry: main(['prepare', '--help'])\n"
     code += "finally: print(*{'numpy', 'soundfile', 'torch'} & set(sys.modules), file=sys.stderr)"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "--corpus_dir" in answer.stdout
+    assert "SOURCE" in answer.stdout
     assert answer.stderr.strip() == ""
 
 
@@ -258,7 +256,7 @@ def test_some_sets_under_other_names(tmp_path, corpus_dir, prepare, capsys):
         ),
         (["--sets", "test", "--train_utterances", "1"], "--train_utterances is for the set train, and --sets has only"),
         (["--columns", "text=a"], "corpus aishell has no option --columns; it has --on_missing --sets --set_names"),
-        (["elsewhere"], "give exactly one of --corpus_dir DIR"),
+        (["--corpus", "synthetic"], "give exactly one of SOURCE"),
     ],
 )
 def test_bad_sets_and_sources(prepare, capsys, options, what):

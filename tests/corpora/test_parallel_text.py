@@ -74,7 +74,7 @@ def test_text_that_was_not_tokenised_stays():
 
 
 def test_the_command_writes_directories_of_text(tree, tmp_path, capsys):
-    argv = ["prepare", "parallel_text", "--corpus_dir", str(tree), "--output_dir", str(tmp_path / "data")]
+    argv = ["prepare", "parallel_text", str(tree), "--output_dir", str(tmp_path / "data")]
     for _ in range(2):  # a second time in its place
         assert main([*argv, "--pairs", "de-en", "--case", "lower", "--speed_perturb", "1.0"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "test: 1 sentences, 0 dropped"

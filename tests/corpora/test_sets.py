@@ -67,8 +67,8 @@ def only_test(corpus, tmp_path):
 
 
 NO_DOWNLOAD = {
-    "covost2": "Common Voice is available on request .* and give --corpus_dir DIR$",
-    "parallel_text": "^parallel_text has no download; give --corpus_dir DIR with train.de, train.en and so on$",
+    "covost2": "Common Voice is available on request .* and give DIR, to run.sh as --corpus_dir DIR$",
+    "parallel_text": "^parallel_text has no download; give a folder with train.de, train.en and so on$",
     "table": "^a table has no download; give its file: prepare table FILE, or run.sh --corpus_dir FILE$",
     "hf": "^hf has no dataset of its own; give its name or folder: prepare hf NAME_OR_DIR$",
     "lhotse": "^lhotse has no corpus of its own; give its manifests: prepare lhotse DIR$",

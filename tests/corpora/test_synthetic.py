@@ -19,7 +19,7 @@ def test_speakers_and_voices_of_the_splits_are_disjoint(names):
 
 def test_no_synthetic_corpus_for_this_corpus():
     assert load_generator("mtedx") is mtedx
-    with pytest.raises(ConfigError, match="^there is no synthetic corpus for mls; give --corpus_dir$"):
+    with pytest.raises(ConfigError, match="^there is no synthetic corpus for mls; give the folder of its release$"):
         load_generator("mls")
 
 

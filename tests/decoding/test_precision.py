@@ -144,14 +144,14 @@ def test_without_a_compiler_nothing_is_compiled(tiny_run, monkeypatch):
 )
 def test_the_command_refuses_what_does_not_go_together(tiny_run, tmp_path, capsys, options, said):
     paths = ["--data_dir", str(tiny_run.test_dir), "--output_dir", str(tmp_path)]
-    assert main(["decode", "--model_dir", str(tiny_run.model_dir), *paths, *options]) == 1
+    assert main(["decode", str(tiny_run.model_dir), *paths, *options]) == 1
     assert said in capsys.readouterr().err
 
 
 def test_the_command_decodes_in_8_bits(tiny_run, tmp_path):
     paths = ["--data_dir", str(tiny_run.test_dir), "--output_dir", str(tmp_path / "command")]
     options = ["--precision", "int8", "--set", "beam_size=2"]
-    assert main(["decode", "--model_dir", str(tiny_run.model_dir), *paths, *options]) == 0
+    assert main(["decode", str(tiny_run.model_dir), *paths, *options]) == 0
     search = load_predictor(tiny_run.model_dir, options=Options(beam_size=2), precision="int8")
     decode(search, tiny_run.test_dir, tmp_path / "function")
     scores = [(tmp_path / name / "score").read_text() for name in ("command", "function")]

@@ -28,7 +28,7 @@ def wordy(tiny_translation):
 def test_a_data_directory_is_decoded(tiny_translation, tmp_path, capsys):
     run = tiny_translation
     paths = ["--data_dir", str(run.test_dir), "--output_dir", str(tmp_path)]
-    assert main(["decode", "--model_dir", str(run.model_dir), *paths, "--set", "beam_size=3"]) == 0
+    assert main(["decode", str(run.model_dir), *paths, "--set", "beam_size=3"]) == 0
     assert "decoded 5 of 5 utterances (0 failed" in (said := capsys.readouterr().out) and "audio" not in said
     numbers = json.loads((tmp_path / "decode.json").read_text())
     assert numbers["utterances"] == 5 and "real_time_factor" not in numbers

@@ -113,7 +113,7 @@ def fused(tiny_translation, tiny_bert, tmp_path_factory):
     paths = ["--stats_dir", str(root / "stats"), "--output_dir", str(root / "exp")]
     assert main(["train", *arguments, *paths, "--set", "max_epoch=1"]) == 0
     assert main(["train", *arguments, *paths, "--allow_changed", "max_epoch"]) == 0  # goes on after the first
-    assert main(["average", "--model_dir", str(root / "exp"), "--number", "2"]) == 0
+    assert main(["average", str(root / "exp"), "--number", "2"]) == 0
     shutil.rmtree(copied)  # a trained model stands alone
     return root / "exp"
 
@@ -143,7 +143,7 @@ def test_a_fused_model_decodes_without_the_encoder_it_came_from(fused, tiny_tran
     paths = ["--data_dir", str(tiny_translation.test_dir), "--output_dir", str(tmp_path / "out")]
     moved = shutil.copytree(fused, tmp_path / "moved")
     options = ["--set", "beam_size=3", "--set", "minlenratio=0.5", "--set", f"search={search}"]
-    assert main(["decode", "--model_dir", str(moved), *paths, *options]) == 0
+    assert main(["decode", str(moved), *paths, *options]) == 0
     assert all(read_table(tmp_path / "out" / "text").values())
 
 
@@ -169,7 +169,7 @@ def test_a_text_that_is_too_long_costs_no_other(fused, tmp_path):
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "src_text").write_text(f"a {'a' * 30}\nb abc\n")
     paths = ["--data_dir", str(tmp_path / "data"), "--output_dir", str(tmp_path / "out"), "--set", "minlenratio=1"]
-    assert main(["decode", "--model_dir", str(fused), *paths]) == 2
+    assert main(["decode", str(fused), *paths]) == 2
     failures = yaml.safe_load((tmp_path / "out" / "failures.json").read_text())
     assert list(failures) == ["a"] and "a text has 30 tokens and the pretrained encoder reads 18" in failures["a"]
 

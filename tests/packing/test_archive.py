@@ -29,7 +29,7 @@ BLANK, UNKNOWN, SENTENCE = "<blank>", "<unk>", "<sos/eos>"
 
 def decoded(model, data_dir, output_dir):
     """Texts and scores that the command gives."""
-    arguments = ["--model_dir", str(model), "--data_dir", str(data_dir), "--output_dir", str(output_dir), *SEARCH]
+    arguments = [str(model), "--data_dir", str(data_dir), "--output_dir", str(output_dir), *SEARCH]
     assert main(["decode", *arguments]) == 0
     return [(output_dir / name).read_text() for name in ("text", "score")]
 
@@ -81,7 +81,7 @@ def test_both_vocabularies_of_a_translation_are_packed(tiny_translation, tmp_pat
 
 
 def decoded_text(model, data_dir, output_dir):
-    arguments = ["--model_dir", str(model), "--data_dir", str(data_dir), "--output_dir", str(output_dir)]
+    arguments = [str(model), "--data_dir", str(data_dir), "--output_dir", str(output_dir)]
     assert main(["decode", *arguments, "--set", "beam_size=2"]) == 0
     return (output_dir / "text").read_text()
 

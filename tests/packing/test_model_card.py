@@ -38,8 +38,8 @@ SCORE = {
 PLAN = """\
 stats\tespnet-diverse stats --output_dir exp/run/stats
 train\tespnet-diverse train --output_dir exp/run
-decode\tespnet-diverse decode --model_dir exp/run --output_dir exp/run/decode/test
-decode\tespnet-diverse decode --model_dir exp/run --output_dir exp/run/decode/dev
+decode\tespnet-diverse decode exp/run --output_dir exp/run/decode/test
+decode\tespnet-diverse decode exp/run --output_dir exp/run/decode/dev
 score\tespnet-diverse score --hypothesis exp/run/decode/test/text
 """
 
@@ -125,7 +125,7 @@ def test_sets_that_were_decoded_twice_are_told_apart(run):
 
 
 def test_commands_of_sets_without_scores_are_left_out(run):
-    other = "decode\tespnet-diverse decode --model_dir exp/run --output_dir exp/run/decode/test{}\n"
+    other = "decode\tespnet-diverse decode exp/run --output_dir exp/run/decode/test{}\n"
     (run / "plan.tsv").write_text(PLAN + "".join(map(other.format, ("2", "-other", "_short", ".clean"))))
     assert sum("decode/test" in line for line in made(run)[2]["Commands"].splitlines()) == 2
 

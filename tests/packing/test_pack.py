@@ -59,7 +59,7 @@ def test_a_classifier_is_packed(tiny_classifier, tmp_path):
     assert load_model(model_dir, task="cls")[0].classifier.labels == ["yy", "zz"]
     card = (model_dir / "README.md").read_text()
     assert "pipeline_tag: text-classification" in card and "| classifier | self_attentive, 3 heads |" in card
-    assert "espnet-diverse classify --model_dir model.zip" in card
+    assert "espnet-diverse classify model.zip" in card
 
 
 def test_a_multitask_model_of_ctc_is_opened_both_ways(tmp_path, monkeypatch):

@@ -81,13 +81,13 @@ def train(root: Path, train_dir: Path, valid_dir: Path, *changes: str) -> Path:
     arguments = ["--config", "model/tiny,attention/sdma", *settings, *data]
     assert main(["stats", *arguments, "--output_dir", str(root / "stats")]) == 0
     assert main(["train", *arguments, "--stats_dir", str(root / "stats"), "--output_dir", str(root / "exp")]) == 0
-    assert main(["average", "--model_dir", str(root / "exp")]) == 0
+    assert main(["average", str(root / "exp")]) == 0
     return root / "exp"
 
 
 def decoded(model: Path, data_dir: Path, output: Path, *options: str) -> dict[str, str]:
     """Decode; the contents of text and score."""
-    given = ["--model_dir", str(model), "--data_dir", str(data_dir), "--output_dir", str(output)]
+    given = [str(model), "--data_dir", str(data_dir), "--output_dir", str(output)]
     assert main(["decode", *given, *options]) == 0
     return {name: (output / name).read_text() for name in ("text", "score")}
 

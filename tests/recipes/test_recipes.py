@@ -2,7 +2,6 @@
 
 import re
 import shlex
-from pathlib import Path
 
 import pytest
 from references.plans import commands, value
@@ -92,14 +91,14 @@ def test_help_has_what_the_recipe_assigns_itself():
 def test_values_arrive_as_they_were_given(recipe, name):
     plan = commands(recipe("--corpus_dir", f"/{name}", "--tag", name, "--set", f"a.b={name}"))
     argv = {command: argv for _, (_, command, *argv) in plan}
-    assert value(argv["prepare"], "--corpus_dir") == f"/{name}"
+    assert f"/{name}" in argv["prepare"]
     assert value(argv["train"], "--set") == f"a.b={name}"
     assert value(argv["train"], "--output_dir") == f"exp/{name}"
 
 
 def test_the_corpus_folder_is_relative_to_the_caller(recipe, tmp_path):
     _, prepare = commands(recipe("--corpus_dir", "my data", "--stop_stage", "1", cwd=tmp_path))[0]
-    assert Path(value(prepare, "--corpus_dir")) == tmp_path / "my data"
+    assert str(tmp_path / "my data") in prepare
 
 
 def test_fragments_of_several_options_are_joined_in_order(recipe):
@@ -146,10 +145,10 @@ def test_data_comes_from_one_source(recipe):
     for options, source in (
         ([], ["--download"]),
         (["--corpus", "synthetic"], ["--corpus", "synthetic"]),
-        (["--corpus_dir", "/x"], ["--corpus_dir", "/x"]),
+        (["--corpus_dir", "/x"], ["/x"]),
     ):
         _, argv = commands(recipe(*options, "--stop_stage", "1"))[0]
-        assert [word for word in argv if word in ("--download", "--corpus", "--corpus_dir")] == source[:1]
+        assert [word for word in argv if word in ("--download", "--corpus", "/x")] == source[:1]
         assert shlex.join(source) in shlex.join(argv)
 
 

@@ -7,7 +7,7 @@ import pytest
 from espnet_diverse.data.tables import pack_table
 from espnet_diverse.errors import DataError
 from espnet_diverse.scoring.error_rate import ErrorRate
-from espnet_diverse.scoring.texts import Corpus, System, abridge, system_of
+from espnet_diverse.scoring.texts import Corpus, System, system_of
 
 
 def test_missing_hypotheses_are_empty_and_listed():
@@ -26,11 +26,6 @@ def test_languages_are_known_of_some():
     corpus = Corpus({"a": "", "b": ""}, System("s", ("", "")), languages={"b": "de", "x": "fr"})
     assert corpus.language_list() == ["", "de"]
     assert corpus.systems() == [corpus.system]
-
-
-def test_abridge():
-    assert abridge(["a", "b"]) == "a b" and abridge("abcde") == "a b c d e"
-    assert abridge(map(str, range(8))) == "0 1 2 3 4 and 3 more"
 
 
 def test_texts_of_files_are_those_of_dicts_and_are_not_kept(tmp_path):

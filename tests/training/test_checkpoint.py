@@ -166,6 +166,6 @@ def test_weights_must_fit_exactly():
         checkpoint.load_strict(model, bad, "bad.pth")
     assert str(error.value) == (
         "bad.pth does not fit the model of its configuration; parameters 1 missing: 1.weight; "
-        "6 extra: extra.0, extra.1, extra.2, extra.3, extra.4, ...; 1 of another shape: 0.bias (4,) for (3,)"
+        "6 extra: extra.0, extra.1, extra.2, extra.3, extra.4 and 1 more; 1 of another shape: 0.bias (4,) for (3,)"
     )
     assert torch.equal(model.state_dict()["0.bias"], good["0.bias"])

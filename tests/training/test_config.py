@@ -196,16 +196,6 @@ def test_unknown_keys_name_where_they_came_from_and_what_was_meant(write):
     check_keys(merge([], ["encoder=b"]), {"q"}, "model_conf", "sub")
 
 
-def test_former_names_of_options_become_the_present_ones_with_their_origins(write):
-    a = write("a.yaml", "model_conf:\n  tasks: {lang: [de]}\n")
-    config = merge([a], ["encoder_conf.attention.selection.default_task.lang=de"])
-    assert config["model_conf"] == {"conditions": {"lang": ["de"]}}
-    assert config["encoder_conf"] == {"attention": {"selection": {"default_condition": {"lang": "de"}}}}
-    assert config.origin("model_conf", "conditions", "lang") == "a.yaml:2"
-    given = config.origin("encoder_conf", "attention", "selection", "default_condition", "lang")
-    assert given == "--set encoder_conf.attention.selection.default_task.lang=de"
-
-
 def test_origin_is_the_last_that_set_the_key(write):
     a, b = write("a.yaml", "x: {y: 1, z: {w: 1}}"), write("b.yaml", "\nx: {y: 2}")
     config = merge([a, b], ["x.v.u=1"])

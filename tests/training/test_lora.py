@@ -103,7 +103,7 @@ def test_a_run_with_an_adapter_goes_on_and_is_used(tiny_run, tmp_path):
     exp, settings = tmp_path / "exp", [*FROZEN, f"init_param=[{tiny_run.model_dir}/valid.acc.ave.pth]"]
     assert train(tiny_run, exp, *settings, "max_epoch=1") == 0
     assert train(tiny_run, exp, *settings, "max_epoch=2", allow=["max_epoch"]) == 0
-    assert main(["average", "--model_dir", str(exp), "--number", "1"]) == 0
+    assert main(["average", str(exp), "--number", "1"]) == 0
     base = checkpoint.load_weights(tiny_run.model_dir / "valid.acc.ave.pth")
     model, _ = load_model(exp)
     model.train()  # without the products

@@ -65,6 +65,6 @@ def test_a_run_with_memory_trains_and_decodes(tiny_run, tmp_path):
     assert main(["train", *config, *tiny_run.data(), *paths]) == 0
     assert yaml.safe_load((tmp_path / "config.yaml").read_text())["encoder_conf"]["memory"]["kind"] == "cdt"
     assert "memory_diversity" in (tmp_path / "train.log").read_text()
-    decoded = ["--model_dir", str(tmp_path), "--model_file", "1epoch.pth", "--data_dir", str(tiny_run.test_dir)]
+    decoded = [str(tmp_path), "--model_file", "1epoch.pth", "--data_dir", str(tiny_run.test_dir)]
     assert main(["decode", *decoded, "--output_dir", str(tmp_path / "decode")]) == 0
     assert len((tmp_path / "decode" / "text").read_text().splitlines()) == 3

@@ -149,13 +149,13 @@ def test_a_language_model_selects_heads_by_language(tiny_translation, tmp_path):
     found = {}
     for name in ("yy", "zz"):
         scored = ["--data_dir", str(data), "--output_dir", str(tmp_path / name), "--target_language", name]
-        model_file = ["--model_dir", str(tmp_path / "exp"), "--model_file", "apart.pth"]
+        model_file = [str(tmp_path / "exp"), "--model_file", "apart.pth"]
         assert main(["perplexity", *model_file, *scored]) == 0
         found[name] = yaml.safe_load((tmp_path / name / "perplexity.json").read_text())["perplexity"]
     assert abs(found["yy"] - found["zz"]) > 1e-4 * found["yy"]
     prune(tmp_path / "exp", tmp_path / "pruned", {"tgtlang": "zz"}, "apart.pth")
     scored = ["--data_dir", str(data), "--output_dir", str(tmp_path / "plain")]
-    assert main(["perplexity", "--model_dir", str(tmp_path / "pruned"), "--model_file", "apart.pth", *scored]) == 0
+    assert main(["perplexity", str(tmp_path / "pruned"), "--model_file", "apart.pth", *scored]) == 0
     plain = yaml.safe_load((tmp_path / "plain" / "perplexity.json").read_text())["perplexity"]
     assert plain == pytest.approx(found["zz"], rel=1e-5)
     assert yaml.safe_load((tmp_path / "pruned" / "config.yaml").read_text())["lm"] == "transformer"
@@ -167,12 +167,12 @@ def test_a_language_model_trains_and_its_last_epochs_are_averaged(tiny_translati
     assert main(["stats", *arguments, "--output_dir", str(tmp_path / "stats")]) == 0
     paths = ["--stats_dir", str(tmp_path / "stats"), "--output_dir", str(tmp_path / "exp")]
     assert main(["train", *arguments, *paths]) == 0
-    assert main(["average", "--model_dir", str(tmp_path / "exp"), "--metric", "valid.epoch", "--number", "2"]) == 0
+    assert main(["average", str(tmp_path / "exp"), "--metric", "valid.epoch", "--number", "2"]) == 0
     states = [torch.load(tmp_path / "exp" / f"{name}.pth") for name in ("1epoch", "2epoch", "valid.epoch.ave")]
     weight = [state["lm.decoder.weight"] for state in states]
     torch.testing.assert_close(weight[2], (weight[0] + weight[1]) / 2)
     scored = ["--data_dir", str(tiny_translation.test_dir), "--output_dir", str(tmp_path / "exp" / "test")]
-    model = ["--model_dir", str(tmp_path / "exp"), "--model_file", "valid.epoch.ave.pth"]
+    model = [str(tmp_path / "exp"), "--model_file", "valid.epoch.ave.pth"]
     results = tmp_path / "RESULTS.md"
     assert main(["perplexity", *model, *scored, "--results", str(results)]) == 0
     assert "|exp/test|5|" in results.read_text()

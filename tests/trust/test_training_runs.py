@@ -285,5 +285,5 @@ def test_altered_files(name, full, straight, tiny_run, tmp_path, tell, capfd):
         shutil.copytree(tiny_run.tokens_dir, folder / "tokens", dirs_exist_ok=True)
         arguments = ["--data_dir", str(tiny_run.test_dir), "--output_dir", str(tmp_path / "decoded")]
         capfd.readouterr()
-        assert main(["decode", "--model_dir", str(folder), *arguments]) == 1
+        assert main(["decode", str(folder), *arguments]) == 1
         assert f"{name}: the file is damaged" in capfd.readouterr().err.splitlines()[-1]

@@ -66,7 +66,7 @@ def load_generator(corpus: str) -> ModuleType:
     try:
         return importlib.import_module(f"{__name__}.{corpus}")
     except ModuleNotFoundError as error:
-        raise ConfigError(f"there is no synthetic corpus for {corpus}; give --corpus_dir") from error
+        raise ConfigError(f"there is no synthetic corpus for {corpus}; give the folder of its release") from error
 
 
 def utterances(languages: Sequence[str], split: str, count: int, seed: int, speakers: Sequence[str]) -> list[Utterance]:

@@ -1,0 +1,132 @@
+"""Each benchmark: its options, and one run at a tiny size whose table is complete. Times are not judged."""
+
+import importlib
+import json
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import soundfile
+from references.streaming import RATE, tones, write_run
+
+from espnet_diverse.data.kaldi import read_data_dir
+
+FOLDER = Path(__file__).parents[2] / "benchmarks"
+HELPERS = {"growth_data", "measuring", "modules", "results", "training_step"}
+"""Modules that benchmarks share, which are no programs."""
+BENCHMARKS = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem not in HELPERS)
+
+
+def pieces(*words):
+    """Name, module and options of each benchmark of cpu.sh or gpu.sh."""
+    listed = subprocess.run(
+        ["bash", FOLDER / words[0], "--list", *words[1:]], capture_output=True, text=True, check=True
+    )
+    for line in listed.stdout.splitlines():
+        name, _, command = line.partition(": ")
+        _, path, *options = shlex.split(command)
+        yield name, Path(path).stem, options
+
+
+def rows_of(printed):
+    """Cells of the lines of the tables in Markdown."""
+    lines = [line for line in printed.splitlines() if line.startswith("| ")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_help_is_printed(name, capsys):
+    with pytest.raises(SystemExit, match="0"):
+        importlib.import_module(name).main(["--help"])
+    assert "usage: " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("script", ["cpu.sh", "gpu.sh"])
+def test_benchmarks_accept_the_options_of_their_pieces(script, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    found = list(pieces(script))
+    assert len(found) >= 8
+    for name, module, options in found:
+        benchmark = importlib.import_module(module)
+        read = getattr(benchmark, "arguments", None) or benchmark._arguments
+        assert read(options).output == Path(f"DIR/{name}.json"), name
+
+
+@pytest.mark.parametrize(("name", "module", "options"), pieces("cpu.sh", "--tiny"), ids=lambda value: str(value)[:15])
+def test_a_piece_of_the_cpu_runs_at_a_tiny_size(name, module, options, tmp_path, capsys):
+    options = [word.replace("DIR/", f"{tmp_path}/") for word in options]
+    options += ["--stages", "validate", "tokens"] if name == "growth" else []
+    importlib.import_module(module).main(options)
+    content = json.loads((tmp_path / f"{name}.json").read_text(encoding="utf-8"))
+    if name == "growth":
+        assert all(one["done"] and one["peak"] > 1e7 and one["seconds"] > 0 for one in content)
+    else:
+        measured = [one for row in content["rows"] for one in row["measured"].values()]
+        assert measured and all(one["seconds"] and min(one["seconds"]) > 0 for one in measured)
+    rows = rows_of(capsys.readouterr().out)
+    assert len(rows) > 1 and all(rows[1])
+    if module == "decoding":  # the searches agree in texts and scores
+        found, _, pairs = rows[-1][-2].partition("/")
+        assert found == pairs > "0" and float(rows[-1][-1]) < 1e-4
+
+
+def test_ratios_are_compared_with_those_of_an_earlier_file(tmp_path, capsys):
+    options = ["--units", "4", "--heads", "3", "--sentences", "2", "--time", "5", "--repeats", "1"]
+    for name in ("--output", "--compare"):
+        importlib.import_module("classification").main([*options, name, str(tmp_path / "then.json")])
+    *_, head, row = rows_of(capsys.readouterr().out)
+    assert head == ["case", "frobenius", "svgd", "spos", "sgld"]
+    assert all(len(cell.split(", ")) == 2 for cell in row[1:])  # then, and now
+
+
+def test_streaming_agrees_with_espnet_and_with_whole_recordings(tmp_path, capsys):
+    run = write_run(tmp_path / "run", block_size=40, hop_size=16, look_ahead=16)
+    for table in ("wav.scp", "text"):
+        (tmp_path / table).write_text("".join(f"{name} {tmp_path / name}.wav\n" for name in "ab"))
+    for seed, name in enumerate("ab"):
+        soundfile.write(tmp_path / f"{name}.wav", tones(0.9, seed), RATE)
+    options = ["--model_dir", str(run), "--data_dir", str(tmp_path), "--beam_size", "2", "--utterances", "2"]
+    importlib.import_module("streaming").main(options)
+    _, *rows = rows_of(capsys.readouterr().out)
+    assert [row[0] for row in rows] == ["ESPnet", "no repetitions", "blockwise", "ours"]
+    assert [row[5] for row in rows[1:3]] == ["2/2", "2/2"] and rows[3][6] == "2/2"
+
+
+def test_hotwords_are_taken_out_of_training_and_counted(tiny_run, tmp_path, capsys):
+    hotwords = importlib.import_module("hotwords")
+    for name, texts in {"train": ["abc", "bca", "cd", "ad"], "dev": ["abd", "cd"], "test": ["cab", "da"]}.items():
+        (tmp_path / name).mkdir()
+        for table, value in {"text": "{}", "wav.scp": "a.wav", "utt2spk": name}.items():
+            rows = [f"{name}-{number} {value.format(text)}\n" for number, text in enumerate(texts)]
+            (tmp_path / name / table).write_text("".join(rows))
+    hotwords.main(["split", str(tmp_path), str(tmp_path / "made"), "--words", "ab"])
+    made = {name: read_data_dir(tmp_path / "made" / name).text for name in ("train", "dev", "rare", "common")}
+    texts = {name: sorted(text.values()) for name, text in made.items()}
+    assert texts == {"train": ["ad", "bca", "cd"], "dev": ["cd"], "rare": ["abc", "cab"], "common": ["da"]}
+
+    data, word = tmp_path / "data", (tiny_run.test_dir / "text").read_text().split()[1][:2]
+    for name in ("train", "rare", "common"):
+        shutil.copytree(tiny_run.test_dir, data / name)
+    options = ["measure", str(tiny_run.model_dir), str(data), "--words", word, "--weights", "0", "50"]
+    capsys.readouterr()
+    hotwords.main([*options, "--distractors", "3", "--set", "minlenratio=-3", "maxlenratio=-6"])
+    _, without, strong = rows_of(capsys.readouterr().out)
+    assert (without[0], strong[0]) == ("0", "50") and int(strong[5]) > int(without[5])
+
+
+def test_trained_runs_are_compared_with_the_first(tiny_translation, tmp_path, capsys):
+    for number, name in enumerate(("mine_softmax_1", "mine_window_of_4_1")):
+        shutil.copytree(tiny_translation.model_dir, tmp_path / name)
+        (tmp_path / name / "decode" / "test").mkdir(parents=True)
+        summary = {"metrics": {"bleu": {"overall": {"score": 20.25 + number}}}}
+        (tmp_path / name / "decode" / "test" / "score.json").write_text(json.dumps(summary))
+    runs = [str(path) for path in sorted(tmp_path.iterdir())]
+    options = ["--set", "test", "--data_dir", str(tiny_translation.test_dir.parent), "--metric", "bleu"]
+    options += ["--batches", "2", "--utterances", "3", "--beam_size", "2", "--repeats", "1"]
+    importlib.import_module("trained_runs").main([*runs, *options, "--plot", str(tmp_path / "runs.png")])
+    *_, first, second = rows_of(capsys.readouterr().out)
+    assert first[:2] == ["softmax", "20.2"] and second[:2] == ["window_of_4", "21.2"]
+    assert first[2:5] == second[2:5] and first[5:] == ["1.00"] * 3 and second[6] == "1.00"
+    assert (tmp_path / "runs.png").stat().st_size > 5000
