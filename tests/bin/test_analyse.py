@@ -6,21 +6,18 @@ import shutil
 import subprocess
 import sys
 from html.parser import HTMLParser
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 import yaml
-from matplotlib.figure import Figure
 from references.espnet_models import write_model
+from references.figures import PNG, leave_pictures_empty
 from references.owsm_ctc import write_ctc_model
 
 from espnet_diverse.analysis import heads, report
 from espnet_diverse.bin import analyse
 from espnet_diverse.bin.main import main
-
-PNG = b"\x89PNG\r\n\x1a\n"
 
 
 class Reader(HTMLParser):
@@ -46,9 +43,9 @@ def arguments(model_dir, data_dir, output_dir, *more):
 
 
 def skip_pictures(patch):
-    """Neither draw nor compute a t-SNE, which takes longer than all else; `analysed` has both."""
+    """Neither draw nor compute a t-SNE; `analysed` has both."""
     patch.setattr(report, "embed", lambda queries: queries[..., :2])
-    patch.setattr(Figure, "savefig", lambda figure, path, **options: Path(path).write_bytes(PNG))
+    leave_pictures_empty(patch)
 
 
 @pytest.fixture
