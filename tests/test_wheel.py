@@ -81,6 +81,12 @@ def environment(folder: Path, *installed) -> Path:
     return folder / "bin"
 
 
+@pytest.fixture(scope="module")
+def installed(wheel, tmp_path_factory) -> Path:
+    """The bin of an environment with the wheel."""
+    return environment(tmp_path_factory.mktemp("installed") / "venv", wheel)
+
+
 def run_all(bin_dir: Path, commands: list[list[str]], cwd: Path) -> str:
     """Run commands of espnet-diverse by `espnet-diverse plan`, in one process that imports ESPnet once."""
     lines = [f"{words[0]}\t{shlex.join(['espnet-diverse', *words])}\n" for words in commands]
@@ -118,14 +124,14 @@ def test_a_wheel_holds_the_package_its_fragments_and_its_page_and_no_tests(wheel
 
 
 @pytest.mark.slow
-def test_a_wheel_trains_decodes_packs_and_transcribes_in_an_empty_folder(wheel, tmp_path):
-    bin_dir, work = environment(tmp_path / "venv", wheel), tmp_path / "work"
+def test_a_wheel_trains_decodes_packs_and_transcribes_in_an_empty_folder(installed, tmp_path):
+    work = tmp_path / "work"
     work.mkdir()
-    where = run(bin_dir / "python", "-c", "import espnet_diverse; print(espnet_diverse.__file__)", cwd=work)
-    assert Path(where.strip()).is_relative_to(tmp_path / "venv")
+    where = run(installed / "python", "-c", "import espnet_diverse; print(espnet_diverse.__file__)", cwd=work)
+    assert Path(where.strip()).is_relative_to(installed.parent)
 
     def command(name, *arguments):
-        return run(bin_dir / "espnet-diverse", name, *arguments, cwd=work)
+        return run(installed / "espnet-diverse", name, *arguments, cwd=work)
 
     assert command("--version").strip() == f"espnet-diverse {__version__}"
     for name, count in (("train", 8), ("valid", 3), ("test", 2)):
@@ -142,16 +148,16 @@ def test_a_wheel_trains_decodes_packs_and_transcribes_in_an_empty_folder(wheel, 
         ["decode", "--model_dir", "exp/sdma", "--data_dir", "test", *decode],
         ["pack", "--model_dir", "exp/sdma", "--output", "sdma.zip"],
     ]
-    assert "decoded 2 of 2" in run_all(bin_dir, steps, work)
+    assert "decoded 2 of 2" in run_all(installed, steps, work)
     out = ["--beam_size", "2", "--output_dir", "transcripts", "--output_format", "json"]
     command("transcribe", "sdma.zip", "test/test-00.wav", *out)
     assert (work / "transcripts" / "test-00.json").is_file()
 
 
 @pytest.mark.slow
-def test_a_wheel_leads_from_a_table_to_a_transcript(wheel, tmp_path):
+def test_a_wheel_leads_from_a_table_to_a_transcript(installed, tmp_path):
     """The commands of docs/own_data.md for those who have no recipes, with one epoch."""
-    bin_dir, work = environment(tmp_path / "venv", wheel), tmp_path / "work"
+    work = tmp_path / "work"
     (work / "recordings").mkdir(parents=True)
     write_data_dir(work / "tones", 20)
     texts = dict(line.split() for line in (work / "tones" / "text").read_text(encoding="utf-8").splitlines())
@@ -165,10 +171,10 @@ def test_a_wheel_leads_from_a_table_to_a_transcript(wheel, tmp_path):
     names = [line.split()[1] for line in steps]
     assert names == ["prepare", "tokens", "stats", "train", "average", "transcribe"]
     *training, transcription = [line.replace("max_epoch=30", "max_epoch=1").split()[1:] for line in steps]
-    said = run_all(bin_dir, training, work)
+    said = run_all(installed, training, work)
     assert "\ntrain: 16 utterances" in said and "2 recordings of 8000 Hz converted to 16 kHz mono" in said
     assert (work / "exp" / "own" / "valid.acc.ave.pth").is_file()
-    assert len(run(bin_dir / "espnet-diverse", *transcription, cwd=work).splitlines()) <= 1
+    assert len(run(installed / "espnet-diverse", *transcription, cwd=work).splitlines()) <= 1
 
 
 def test_an_editable_installation_finds_the_fragments_of_the_repository(sources, tmp_path):
