@@ -10,15 +10,18 @@ export OMP_NUM_THREADS ?= 1
 # Where it is set, every process compiles its modules anew, 4 seconds of torch and ESPnet.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo test test-cpu test-3.13 test-version cluster-test lint docs trust bench clean
+.PHONY: demo test recipes test-cpu test-3.13 test-version cluster-test lint docs trust bench clean
 
 demo: $(VENV)/.ready  ## Train and score an SDMA transformer on a synthetic corpus like Aishell-1; 3 to 8 minutes on two cores.
 	egs/aishell/asr1/run.sh --corpus synthetic
 
 # Files in the order of their names: by default those with few tests, which are long ones, come last, and one core waits.
-test: $(VENV)/.ready lint  ## All tests, 20 to 30 minutes on two cores.
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not trust" --ignore tests/trust
+test: $(VENV)/.ready lint  ## All tests but those of `make recipes`, 15 minutes on two cores.
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not trust and not recipes" --ignore tests/trust
 	$(BIN)/python -m pytest -m "not trust" tests/trust  # alone: they fork, which is safe in a process without threads
+
+recipes: $(VENV)/.ready  ## The recipes that `make test` leaves out, from an empty folder to scores; 6 minutes on two cores.
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m recipes tests/recipes
 
 # Tests of results that could depend on the CPU: its kernels choose the order of a sum by the shapes of their operands.
 CPU_TESTS := tests/decoding tests/nets/test_encoder.py tests/nets/test_decoder.py tests/nets/test_language_model.py \

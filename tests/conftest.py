@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import signal
+import sys
 from pathlib import Path
 from typing import NamedTuple
 
@@ -62,6 +63,14 @@ class TinyRun(NamedTuple):
         ]
 
 
+@pytest.fixture(autouse=True)
+def no_curves(request, monkeypatch):
+    """Training draws no learning curves, which takes longer than a tiny model does; test_trainer.py has them."""
+    stages = sys.modules.get("espnet_diverse.training.stages")
+    if stages is not None and request.path.name != "test_trainer.py":
+        monkeypatch.setattr(stages, "draw_curves", lambda run: None)
+
+
 def write_data_dir(path: Path, count: int, seed: int, rate: int = RATE) -> Path:
     """A data directory of `count` utterances: three letters each, a tone for each letter, and noise."""
     path.mkdir(parents=True)
@@ -88,12 +97,15 @@ def write_data_dir(path: Path, count: int, seed: int, rate: int = RATE) -> Path:
 def train_run(root: Path, config: list[str]) -> TinyRun:
     """Train with the sets train and valid and the vocabulary tokens of the folder `root`, and average, in root/exp."""
     from espnet_diverse.bin.main import main
+    from espnet_diverse.training import stages
 
     sets, exp = [root / name for name in ("train", "valid", "test")], root / "exp"
     run = TinyRun(*sets, root / "tokens", exp / "stats", exp, config)
     assert main(["stats", *run.config, *run.data(), "--output_dir", str(run.stats_dir)]) == 0
     paths = ["--stats_dir", str(run.stats_dir), "--output_dir", str(run.model_dir)]
-    assert main(["train", *run.config, *run.data(), *paths]) == 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stages, "draw_curves", lambda run: None)
+        assert main(["train", *run.config, *run.data(), *paths]) == 0
     assert main(["average", str(run.model_dir), "--number", "2"]) == 0
     return run
 

@@ -1,21 +1,38 @@
-"""The scripts of examples/ run as a user runs them, on tiny models."""
+"""The scripts of examples/ run as a user runs them, on tiny models; but for one, in the process of the tests."""
 
+import runpy
+import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import soundfile
 import torch
 from conftest import OVERRIDES
-from references.markdown import ROOT, printed, run
+from references.markdown import ROOT, captured, printed, run
 from references.speech import write_speech
+
+from espnet_diverse.attention import registry
 
 EXAMPLES = ROOT / "examples"
 SCRIPTS = sorted(EXAMPLES.glob("*.py"))
 
 
-def example(name, *arguments, cwd: Path = ROOT):
-    return run([sys.executable, EXAMPLES / name, *arguments], cwd)
+@pytest.fixture
+def example(monkeypatch):
+    """A function that runs a script; what one registers is gone afterwards."""
+
+    def start(name, *arguments):
+        monkeypatch.setattr(registry, "_registered", {})
+        monkeypatch.setattr(sys, "argv", words := [str(EXAMPLES / name), *map(str, arguments)])
+        code = 0
+        with captured() as (shown, said):
+            try:
+                runpy.run_path(words[0], run_name="__main__")
+            except SystemExit as end:
+                code = end.code or 0
+        return subprocess.CompletedProcess(words, code, shown.getvalue(), said.getvalue())
+
+    return start
 
 
 def settings(**changes):
@@ -35,7 +52,8 @@ def test_every_script_is_run_here():
 def test_transcribe_prints_segments_and_what_cannot_be_read(tiny_run, tmp_path):
     recording = write_speech(tmp_path / "talk.wav", "good morning to all of you")
     (tmp_path / "torn.wav").write_bytes(b"RIFF")
-    done = example("transcribe.py", tiny_run.model_dir, recording, tmp_path / "torn.wav")
+    script = [sys.executable, EXAMPLES / "transcribe.py"]
+    done = run([*script, tiny_run.model_dir, recording, tmp_path / "torn.wav"])
     assert done.returncode == 2, done.stderr
     first, segment, *_ = printed(done).splitlines()
     seconds = soundfile.info(recording).duration
@@ -45,16 +63,16 @@ def test_transcribe_prints_segments_and_what_cannot_be_read(tiny_run, tmp_path):
     assert "Traceback" not in done.stderr
 
 
-def train(tiny_run, output, *more):
+def train(example, tiny_run, output, *more):
     """Train for an epoch with the core of the example."""
     config = ["--config", f"model/tiny,{EXAMPLES / 'own_core.yaml'}", *settings(max_epoch=1)]
     paths = ["--stats_dir", tiny_run.stats_dir, "--output_dir", output]
     return example("own_core.py", "train", *config, *more, *tiny_run.data(), *paths)
 
 
-def test_a_core_of_ones_own_trains_and_decodes(tiny_run, tmp_path):
+def test_a_core_of_ones_own_trains_and_decodes(example, tiny_run, tmp_path):
     run_dir = tmp_path / "exp"
-    done = train(tiny_run, run_dir)
+    done = train(example, tiny_run, run_dir)
     assert done.returncode == 0, done.stderr
     state = torch.load(run_dir / "1epoch.pth", weights_only=True)
     scale = state["encoder.encoders.0.self_attn.core.scale"]
@@ -67,21 +85,21 @@ def test_a_core_of_ones_own_trains_and_decodes(tiny_run, tmp_path):
     assert len((tmp_path / "decode" / "text").read_text().splitlines()) == 3
 
 
-def test_a_core_of_ones_own_is_refused_by_a_conformer(tiny_run, tmp_path):
-    done = train(tiny_run, tmp_path / "exp", "--set", "encoder=diverse_conformer")
+def test_a_core_of_ones_own_is_refused_by_a_conformer(example, tiny_run, tmp_path):
+    done = train(example, tiny_run, tmp_path / "exp", "--set", "encoder=diverse_conformer")
     assert done.returncode == 1
     assert "attention 'cosine' does not support relative position" in done.stderr
     assert "Traceback" not in done.stderr
     assert not list(tmp_path.glob("exp/*.pth"))
 
 
-def test_a_core_of_ones_own_is_refused_by_a_decoder(tiny_run, tmp_path):
-    done = train(tiny_run, tmp_path / "exp", "--set", "decoder_conf.attention.core=cosine")
+def test_a_core_of_ones_own_is_refused_by_a_decoder(example, tiny_run, tmp_path):
+    done = train(example, tiny_run, tmp_path / "exp", "--set", "decoder_conf.attention.core=cosine")
     assert done.returncode == 1
     assert "attention 'cosine' does not support c" in done.stderr  # causal attention, or cached decoding
 
 
-def test_fine_tuning_begins_with_the_trained_weights(tiny_run, tmp_path):
+def test_fine_tuning_begins_with_the_trained_weights(example, tiny_run, tmp_path):
     data = tmp_path / "data"
     data.mkdir()
     (data / "train").symlink_to(tiny_run.valid_dir)

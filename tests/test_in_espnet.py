@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 
+import pytest
 import yaml
 from conftest import OVERRIDES
 from espnet2.main_funcs.pack_funcs import unpack
@@ -15,56 +16,77 @@ from references.train_command import train
 
 from espnet_diverse.bin.main import main
 
-WITHOUT_US = "import sys; sys.modules['espnet_diverse'] = None\n"
-SPEECH2TEXT = """
-import json, soundfile
-from espnet2.bin.asr_inference import Speech2Text
-given, paths = json.loads(sys.argv[1]), sys.argv[2:]
-search = Speech2Text(**given, lm_weight=0.0, beam_size=3, ctc_weight=0.3)
-print(json.dumps([search(soundfile.read(path, dtype="float32")[0])[0][0] for path in paths]))
+ALONE = """
+import json, sys
+sys.modules["espnet_diverse"] = None
+given = json.loads(sys.argv[1])
+import soundfile
+from espnet2.bin import asr_inference, cli, s2t_inference
+search = asr_inference.Speech2Text(**given["files"], lm_weight=0.0, beam_size=3, ctc_weight=0.3)
+texts = [search(soundfile.read(path, dtype="float32")[0])[0][0] for path in given["recordings"]]
+search = s2t_inference.Speech2Text(*given["multitask"])
+long = [text for _, _, text in search.decode_long(given["audio"], lang_sym="<eng>", task_sym="<asr>")]
+print(json.dumps([texts, long]))
+sys.exit(cli.main(given["command"]))
 """
-DECODE_LONG = """
-from espnet2.bin.s2t_inference import Speech2Text
-search, audio = Speech2Text(*sys.argv[1:3]), sys.argv[3]
-print(*(text for _, _, text in search.decode_long(audio, lang_sym="<eng>", task_sym="<asr>")))
-"""
-TRANSCRIBE = "from espnet2.bin.cli import main; sys.exit(main())"
+"""What ESPnet reads without this package, in one process, as its import takes 14 seconds."""
 
 
-def espnet(code, *arguments, cwd=None):
-    """What a program of ESPnet prints last, in a process that cannot import this package."""
-    command = [sys.executable, "-c", WITHOUT_US + code, *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=cwd)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()[-1]
-
-
-def test_a_model_with_nets_of_espnet_is_read_by_its_speech2text(tiny_run, tmp_path):
+@pytest.fixture(scope="module")
+def run(tiny_run, tmp_path_factory):
+    """A run with nets of ESPnet, packed in its folder as model.zip and decoded in its folder as decode."""
+    folder = tmp_path_factory.mktemp("nets of espnet") / "exp"
     nets = ["encoder=transformer", "decoder=transformer", "model=espnet", "max_epoch=1"]
     settings = [f"--set={key}={value}" for key, value in OVERRIDES.items() if ".attention." not in key]
-    run = tiny_run._replace(config=["--config", "model/tiny", *settings], model_dir=tmp_path / "exp")
-    assert train(run, run.model_dir, *nets) == 0
-    assert main(["average", str(run.model_dir), "--number", "1"]) == 0
-    archive = tmp_path / "model.zip"
-    assert main(["pack", str(run.model_dir), "--output", str(archive), "--weights", "pth", "--license", "mit"]) == 0
-    search = ["--beam_size", "3", "--ctc_weight", "0.3", "--output_dir", str(tmp_path / "decode")]
-    assert main(["decode", str(run.model_dir), "--data_dir", str(run.test_dir), *search]) == 0
-    lines = (tmp_path / "decode" / "text").read_text().splitlines()
-    files = {key: str(path) for key, path in unpack(str(archive), str(tmp_path / "unpacked")).items()}
-    audio = [line.split(maxsplit=1)[1] for line in (run.test_dir / "wav.scp").read_text().splitlines()]
-    found = json.loads(espnet(SPEECH2TEXT, json.dumps(files), *audio))
-    assert found == [line.partition(" ")[2] for line in lines] and len(found) == 3
+    run = tiny_run._replace(config=["--config", "model/tiny", *settings], model_dir=folder)
+    assert train(run, folder, *nets) == 0
+    assert main(["average", str(folder), "--number", "1"]) == 0
+    packing = ["--output", str(folder / "model.zip"), "--weights", "pth", "--license", "mit"]
+    assert main(["pack", str(folder), *packing]) == 0
+    search = ["--beam_size", "3", "--ctc_weight", "0.3", "--output_dir", str(folder / "decode")]
+    assert main(["decode", str(folder), "--data_dir", str(run.test_dir), *search]) == 0
+    return run
 
 
-def test_a_packed_multitask_model_is_read_by_espnet_transcribe(tmp_path):
-    model = Model("202611", "s2t_e_branchformer")
-    data = write_utterances(tmp_path / "data", TEST.values(), ["eng"] * len(TEST))
-    folder = shutil.copytree(model.root, tmp_path / "root", symlinks=True) / "exp" / model.name
+@pytest.fixture(scope="module")
+def multitask(tmp_path_factory):
+    """A folder with a recording, a multitask model, and that model as this package packs it."""
+    model, root = Model("202611", "s2t_e_branchformer"), tmp_path_factory.mktemp("multitask")
+    write_utterances(root / "data", TEST.values(), ["eng"] * len(TEST))
+    folder = shutil.copytree(model.root, root / "root", symlinks=True) / "exp" / model.name
     config = yaml.safe_load((folder / "config.yaml").read_text())
     config["encoder_conf"]["input_layer"] = "conv2d"  # the default, which espnet transcribe asks for
     (folder / "config.yaml").write_text(yaml.safe_dump(config))
-    archive, audio = tmp_path / "ours.zip", data / "t1.wav"
-    assert main(["pack", str(folder), "--output", str(archive), "--weights", "pth", "--license", "mit"]) == 0
-    said = espnet(TRANSCRIBE, "transcribe", "--language", "eng", "--device", "cpu", "--model", archive, audio)
-    files = [f"exp/{model.name}/{name}" for name in ("config.yaml", model.kind.weights)]
-    assert said == espnet(DECODE_LONG, *files, audio, cwd=tmp_path / "root") != ""
+    packing = ["--output", str(root / "ours.zip"), "--weights", "pth", "--license", "mit"]
+    assert main(["pack", str(folder), *packing]) == 0
+    return root, [f"exp/{model.name}/{name}" for name in ("config.yaml", model.kind.weights)]
+
+
+@pytest.fixture(scope="module")
+def alone(run, multitask, tmp_path_factory):
+    """Texts of the packed run, the text of the multitask model, and what `espnet transcribe` prints for its pack."""
+    root, files = multitask
+    audio, archive = str(root / "data" / "t1.wav"), str(root / "ours.zip")
+    unpacked = unpack(str(run.model_dir / "model.zip"), str(tmp_path_factory.mktemp("unpacked")))
+    given = {
+        "files": {key: str(path) for key, path in unpacked.items()},
+        "recordings": [line.split(maxsplit=1)[1] for line in (run.test_dir / "wav.scp").read_text().splitlines()],
+        "multitask": files,
+        "audio": audio,
+        "command": ["transcribe", "--language", "eng", "--device", "cpu", "--model", archive, audio],
+    }
+    command = [sys.executable, "-c", ALONE, json.dumps(given)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=root / "root")
+    assert done.returncode == 0, done.stderr
+    *_, found, said = done.stdout.splitlines()
+    return *json.loads(found), said
+
+
+def test_a_model_with_nets_of_espnet_is_read_by_its_speech2text(run, alone):
+    lines = (run.model_dir / "decode" / "text").read_text().splitlines()
+    assert alone[0] == [line.partition(" ")[2] for line in lines] and len(lines) == 3
+
+
+def test_a_packed_multitask_model_is_read_by_espnet_transcribe(alone):
+    _, long, said = alone
+    assert said == " ".join(long) != ""

@@ -7,8 +7,10 @@ import sys
 
 import pytest
 import yaml
-from references.markdown import ROOT, blocks, lines, plan, printed, recipe_lines, run
+from references.markdown import ROOT, blocks, lines, printed, recipe_lines, run, run_here
+from references.recipes import planned
 from references.speech import write_speech
+from test_docs import load
 
 README = ROOT / "README.md"
 TEXT = README.read_text(encoding="utf-8")
@@ -29,11 +31,11 @@ def test_make_targets_exist(line):
 @pytest.mark.parametrize(("folder", "line"), recipe_lines(README))
 def test_recipe_commands_plan(folder, line, tmp_path):
     """The recipe itself runs from end to end in tests/recipes/test_end_to_end.py."""
-    assert "[train] espnet-diverse train" in plan(folder, line, tmp_path)
+    assert "[train] espnet-diverse train" in planned(folder, line, tmp_path)
 
 
 def run_line(line, places, cwd):
-    done = run([str(places.get(word, word)) for word in shlex.split(line)], cwd)
+    done = run_here([str(places.get(word, word)) for word in shlex.split(line)], cwd)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -99,12 +101,11 @@ def test_the_yaml_builds():
     assert type(decoder.decoders[0].src_attn.core).__name__ == "SDMA"
 
 
-def test_the_python_runs(tiny_run):
+def test_the_python_runs(tiny_run, tmp_path):
     (block,) = [block for block in blocks(README, "python") if "speech2text" in block]
     block = block.replace('"exp/sdma/', f'"{tiny_run.model_dir}/')
-    done = run([sys.executable, "-c", block + "\nprint(type(speech2text.asr_model).__name__)"], ROOT / "tests")
-    assert done.returncode == 0, done.stderr
-    assert printed(done) == "DiverseASRModel"
+    speech2text = load(block, tmp_path / "block.py").speech2text
+    assert type(speech2text.asr_model).__name__ == "DiverseASRModel"
 
 
 def test_links_lead_somewhere():

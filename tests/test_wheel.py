@@ -3,6 +3,7 @@
 import importlib.metadata
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -80,6 +81,19 @@ def environment(folder: Path, *installed) -> Path:
     return folder / "bin"
 
 
+@pytest.fixture(scope="module")
+def installed(wheel, tmp_path_factory) -> Path:
+    """The bin of an environment with the wheel."""
+    return environment(tmp_path_factory.mktemp("installed") / "venv", wheel)
+
+
+def run_all(bin_dir: Path, commands: list[list[str]], cwd: Path) -> str:
+    """Run commands of espnet-diverse by `espnet-diverse plan`, in one process that imports ESPnet once."""
+    lines = [f"{words[0]}\t{shlex.join(['espnet-diverse', *words])}\n" for words in commands]
+    (cwd / "plan.tsv").write_text("".join(lines), encoding="utf-8")
+    return run(bin_dir / "espnet-diverse", "plan", "plan.tsv", cwd=cwd)
+
+
 def write_data_dir(folder: Path, count: int) -> None:
     """A data directory of `count` utterances: three letters each, and a tone for each letter."""
     folder.mkdir()
@@ -110,14 +124,14 @@ def test_a_wheel_holds_the_package_its_fragments_and_its_page_and_no_tests(wheel
 
 
 @pytest.mark.slow
-def test_a_wheel_trains_decodes_packs_and_transcribes_in_an_empty_folder(wheel, tmp_path):
-    bin_dir, work = environment(tmp_path / "venv", wheel), tmp_path / "work"
+def test_a_wheel_trains_decodes_packs_and_transcribes_in_an_empty_folder(installed, tmp_path):
+    work = tmp_path / "work"
     work.mkdir()
-    where = run(bin_dir / "python", "-c", "import espnet_diverse; print(espnet_diverse.__file__)", cwd=work)
-    assert Path(where.strip()).is_relative_to(tmp_path / "venv")
+    where = run(installed / "python", "-c", "import espnet_diverse; print(espnet_diverse.__file__)", cwd=work)
+    assert Path(where.strip()).is_relative_to(installed.parent)
 
     def command(name, *arguments):
-        return run(bin_dir / "espnet-diverse", name, *arguments, cwd=work)
+        return run(installed / "espnet-diverse", name, *arguments, cwd=work)
 
     assert command("--version").strip() == f"espnet-diverse {__version__}"
     for name, count in (("train", 8), ("valid", 3), ("test", 2)):
@@ -125,22 +139,25 @@ def test_a_wheel_trains_decodes_packs_and_transcribes_in_an_empty_folder(wheel, 
     changes = [f"--set={key}={value}" for key, value in TRAINING.items()]
     config = ["--config", "model/tiny,attention/sdma", *changes]
     data = ["--train_dir", "train", "--valid_dir", "valid", "--tokens_dir", "tokens"]
-    command("tokens", "--text", "train/text", "--output_dir", "tokens")
-    command("stats", *config, *data, "--output_dir", "exp/stats")
-    command("train", *config, *data, "--stats_dir", "exp/stats", "--output_dir", "exp/sdma")
-    command("average", "exp/sdma")
     decode = ["--config", "decode/joint", "--set=beam_size=2", "--output_dir", "exp/sdma/test"]
-    assert "decoded 2 of 2" in command("decode", "exp/sdma", "--data_dir", "test", *decode)
-    command("pack", "exp/sdma", "--output", "sdma.zip")
+    steps = [
+        ["tokens", "--text", "train/text", "--output_dir", "tokens"],
+        ["stats", *config, *data, "--output_dir", "exp/stats"],
+        ["train", *config, *data, "--stats_dir", "exp/stats", "--output_dir", "exp/sdma"],
+        ["average", "exp/sdma"],
+        ["decode", "exp/sdma", "--data_dir", "test", *decode],
+        ["pack", "exp/sdma", "--output", "sdma.zip"],
+    ]
+    assert "decoded 2 of 2" in run_all(installed, steps, work)
     out = ["--beam_size", "2", "--output_dir", "transcripts", "--output_format", "json"]
     command("transcribe", "sdma.zip", "test/test-00.wav", *out)
     assert (work / "transcripts" / "test-00.json").is_file()
 
 
 @pytest.mark.slow
-def test_a_wheel_leads_from_a_table_to_a_transcript(wheel, tmp_path):
+def test_a_wheel_leads_from_a_table_to_a_transcript(installed, tmp_path):
     """The commands of docs/own_data.md for those who have no recipes, with one epoch."""
-    bin_dir, work = environment(tmp_path / "venv", wheel), tmp_path / "work"
+    work = tmp_path / "work"
     (work / "recordings").mkdir(parents=True)
     write_data_dir(work / "tones", 20)
     texts = dict(line.split() for line in (work / "tones" / "text").read_text(encoding="utf-8").splitlines())
@@ -153,13 +170,11 @@ def test_a_wheel_leads_from_a_table_to_a_transcript(wheel, tmp_path):
     steps = [line for line in blocks(ROOT / "docs" / "own_data.md", "sh")[-1].splitlines() if line]
     names = [line.split()[1] for line in steps]
     assert names == ["prepare", "tokens", "stats", "train", "average", "transcribe"]
-    said = []
-    for line in steps:
-        words = [word.replace("max_epoch=30", "max_epoch=1") for word in line.split()[1:]]
-        said.append(run(bin_dir / "espnet-diverse", *words, cwd=work))
-    assert said[0].startswith("train: 16 utterances") and "2 recordings of 8000 Hz converted to 16 kHz mono" in said[0]
+    *training, transcription = [line.replace("max_epoch=30", "max_epoch=1").split()[1:] for line in steps]
+    said = run_all(installed, training, work)
+    assert "\ntrain: 16 utterances" in said and "2 recordings of 8000 Hz converted to 16 kHz mono" in said
     assert (work / "exp" / "own" / "valid.acc.ave.pth").is_file()
-    assert len(said[-1].splitlines()) <= 1
+    assert len(run(installed / "espnet-diverse", *transcription, cwd=work).splitlines()) <= 1
 
 
 def test_an_editable_installation_finds_the_fragments_of_the_repository(sources, tmp_path):

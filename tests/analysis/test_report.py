@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 import torch
+from references.figures import leave_pictures_empty
 
 from espnet_diverse.analysis import report
 from espnet_diverse.analysis.collect import Observation
@@ -44,8 +45,9 @@ def surveyed(clusters, count=3):
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    """Queries lie on the plane as they come, without t-SNE."""
+    """Queries lie on the plane as they come, without t-SNE, and pictures are empty; they are tested beside `plots`."""
     monkeypatch.setattr(report, "embed", lambda queries: queries[..., :2])
+    leave_pictures_empty(monkeypatch)
 
 
 @pytest.mark.parametrize("clusters", [True, False])

@@ -12,13 +12,12 @@ import pytest
 import torch
 import yaml
 from references.espnet_models import write_model
+from references.figures import PNG, leave_pictures_empty
 from references.owsm_ctc import write_ctc_model
 
 from espnet_diverse.analysis import heads, report
 from espnet_diverse.bin import analyse
 from espnet_diverse.bin.main import main
-
-PNG = b"\x89PNG\r\n\x1a\n"
 
 
 class Reader(HTMLParser):
@@ -43,6 +42,17 @@ def arguments(model_dir, data_dir, output_dir, *more):
     return [str(model_dir), "--data_dir", str(data_dir), "--output_dir", str(output_dir), *more]
 
 
+def skip_pictures(patch):
+    """Neither draw nor compute a t-SNE; `analysed` has both."""
+    patch.setattr(report, "embed", lambda queries: queries[..., :2])
+    leave_pictures_empty(patch)
+
+
+@pytest.fixture
+def no_pictures(monkeypatch):
+    skip_pictures(monkeypatch)
+
+
 @pytest.fixture(scope="module")
 def analysed(tiny_run, tmp_path_factory):
     output_dir = tmp_path_factory.mktemp("analysis") / "out"
@@ -65,6 +75,7 @@ def softmax_dir(tiny_run, tmp_path_factory):
     return model_dir
 
 
+@pytest.mark.usefixtures("no_pictures")
 @pytest.mark.parametrize("kind", ["ctc", "multitask_ctc"])
 def test_a_model_of_ctc_alone_as_espnet_leaves_it(tiny_run, tmp_path, kind, capfd):
     folder = write_model(tmp_path / "exp", kind) if kind == "ctc" else write_ctc_model(tmp_path / "exp")
@@ -79,6 +90,7 @@ def test_a_model_of_ctc_alone_as_espnet_leaves_it(tiny_run, tmp_path, kind, capf
     assert "the model has CTC alone, and tokens are predicted by a decoder" in capfd.readouterr().err
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_the_language_of_a_prompt_changes_what_heads_see(tiny_run, tmp_path):
     folder, seen = write_ctc_model(tmp_path / "exp"), []
     for options in ([], ["--language", "deu"], ["--language", "nolang"]):
@@ -129,6 +141,7 @@ def test_page_numbers_and_arrays_agree(analysed):
     assert arrays["cross_example_semantic"].shape == arrays["cross_example_attention"].shape == (1, 2, 4, 18)
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_softmax_has_no_clusters_and_the_page_says_so(softmax_dir, tiny_run, tmp_path, capfd):
     (tmp_path / "ablation.tsv").write_text("of another model")
     assert main(["analyse", *arguments(softmax_dir, tiny_run.test_dir, tmp_path, "--utterances", "2")]) == 0
@@ -151,7 +164,9 @@ def on_request(tiny_run, tmp_path_factory):
     audio = (folder / "other" / "wav.scp").read_text().replace("valid-01.wav", "no_such.wav")
     (folder / "other" / "wav.scp").write_text(audio)
     asked = ["--ablate_heads", "loss", "--calibration", "--out_of_domain_dir", str(folder / "other")]
-    assert main(["analyse", *arguments(tiny_run.model_dir, tiny_run.test_dir, folder / "out", *asked)]) == 2
+    with pytest.MonkeyPatch.context() as patch:
+        skip_pictures(patch)
+        assert main(["analyse", *arguments(tiny_run.model_dir, tiny_run.test_dir, folder / "out", *asked)]) == 2
     return folder / "out"
 
 
@@ -179,8 +194,8 @@ def test_calibration_in_and_out_of_domain_on_request(on_request, analysed):
     assert "calibration" not in json.loads((analysed / "analysis.json").read_text())
 
 
-def test_text_translation_is_analysed_too(tiny_translation, tmp_path, monkeypatch):
-    monkeypatch.setattr(report, "embed", lambda queries: queries[..., :2])  # without t-SNE
+@pytest.mark.usefixtures("no_pictures")
+def test_text_translation_is_analysed_too(tiny_translation, tmp_path):
     asked = ["--beam_size", "2", "--ablate_heads", "bleu", "--calibration", "--utterances", "2"]
     assert main(["analyse", *arguments(tiny_translation.model_dir, tiny_translation.test_dir, tmp_path, *asked)]) == 0
     numbers = json.loads((tmp_path / "analysis.json").read_text())
@@ -208,6 +223,7 @@ def test_options_without_their_use_are_refused(tiny_run, tmp_path, capfd, option
     assert said in capfd.readouterr().err and not (tmp_path / "out" / "analysis.html").exists()
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_an_utterance_that_cannot_be_read_is_left_out(softmax_dir, tiny_run, tmp_path, capfd):
     data_dir = tmp_path / "data"
     shutil.copytree(tiny_run.test_dir, data_dir)
@@ -224,6 +240,7 @@ def test_an_utterance_that_cannot_be_read_is_left_out(softmax_dir, tiny_run, tmp
     assert "none of 1 utterances could be analysed; first test-00: /no/such.wav" in capfd.readouterr().err
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_the_figure_utterance_is_the_one_named(softmax_dir, tiny_run, tmp_path, capfd, monkeypatch):
     monkeypatch.setattr(heads, "_has", lambda font, characters: "a" not in characters)  # a font without this letter
     chosen = arguments(softmax_dir, tiny_run.test_dir, tmp_path, "--utterances", "1", "--figure_utterance")
@@ -256,6 +273,7 @@ def test_help_imports_nothing_heavy():
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_the_analysis_shows_whose_heads_are_whose(of_translation, tmp_path):
     assert main(["analyse", *of_translation, "--output_dir", str(tmp_path), "--utterances", "1"]) == 0
     heads = json.loads((tmp_path / "analysis.json").read_text())["heads"]

@@ -1,15 +1,19 @@
 """figure: pictures of the heads on one utterance, and of head selection in training."""
 
 import shutil
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 import soundfile
+from references.figures import leave_pictures_empty
 
 from espnet_diverse.bin.main import main
 from espnet_diverse.errors import DataError
+
+
+@pytest.fixture
+def no_pictures(monkeypatch):
+    leave_pictures_empty(monkeypatch)
 
 
 def test_figure_draws_the_named_utterance(tiny_run, tmp_path, capfd, parse):
@@ -41,6 +45,7 @@ def test_audio_is_read_at_the_rate_of_the_model(telephone_run, tiny_run, tmp_pat
     assert rate == 8000 and {len(speech) for speech in heard} == {6000}
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_figures_of_translation_by_tasks(of_translation, tmp_path, capfd):
     assert main(["figure", *of_translation, "--output_dir", str(tmp_path), "--language", "es"]) == 0
     names = ["test-00.decoder.png", "test-00.encoder.png", "head_selection.png"]
@@ -69,12 +74,14 @@ def test_a_model_of_features_is_left_out_with_a_warning(data_dir, tmp_path, capf
     assert (tmp_path / "figures").is_dir()
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_figures_of_text_translation(tiny_translation, tmp_path, capfd):
     arguments = [str(tiny_translation.model_dir), "--data_dir", str(tiny_translation.test_dir)]
     assert main(["figure", *arguments, "--output_dir", str(tmp_path)]) == 0
     assert len(capfd.readouterr().out.split()) == 2 == len(list(tmp_path.glob("*coder.png")))
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_a_segment_of_a_recording_is_drawn(tiny_run, tmp_path, capfd):
     data = shutil.copytree(tiny_run.test_dir, tmp_path / "test")
     (data / "segments").write_text("test-00 test-01 0.0 0.5\n")
@@ -87,9 +94,8 @@ def test_a_segment_of_a_recording_is_drawn(tiny_run, tmp_path, capfd):
 
 def test_without_data_it_draws_head_selection_in_training(translation, tiny_run, tmp_path, capfd, parse):
     arguments = ["figure", str(translation / "exp"), "--output_dir", str(tmp_path / "new")]
-    command = [sys.executable, "-m", "espnet_diverse.bin.main", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout.split() == [str(tmp_path / "new" / "head_selection.png")]
+    assert main(arguments) == 0
+    assert capfd.readouterr().out.split() == [str(tmp_path / "new" / "head_selection.png")]
     assert (tmp_path / "new" / "head_selection.png").stat().st_size > 5000
     module, args = parse("figure", arguments[1:])
     assert args.data_dir is None and None not in module.inputs(args)

@@ -69,7 +69,15 @@ def with_pool(size, *more):
     ]
 
 
-@pytest.mark.parametrize("encoder", ENCODERS)
+@pytest.fixture(scope="module", params=ENCODERS)
+def of_espnet(request, tmp_path_factory):
+    """The directory of a model of ESPnet, the model, and what it is after adoption without a change."""
+    root = tmp_path_factory.mktemp(request.param)
+    folder, trained = write_espnets(root / "exp", request.param)
+    adopt(folder, root / "softmax", merge([]))
+    return folder, trained, load_model(root / "softmax")[0]
+
+
 @pytest.mark.parametrize(
     ("fragments", "options"),
     [
@@ -83,13 +91,12 @@ def with_pool(size, *more):
         (["attention/sdma", "heads/group"], with_pool(4)),
     ],
 )
-def test_the_model_begins_as_that_of_espnet(tmp_path, encoder, fragments, options):
-    folder, trained = write_espnets(tmp_path / "exp", encoder)
-    adopt(folder, tmp_path / "softmax", merge([]))
+def test_the_model_begins_as_that_of_espnet(tmp_path, of_espnet, fragments, options):
+    folder, trained, softmax = of_espnet
     done = adopt(folder, tmp_path / "new", merge(fragments, options), write_languages(tmp_path / "data"))
     assert done.weights == tmp_path / "new" / "valid.acc.ave.pth"
     assert done.difference < 1e-5  # ESPnet's softmax rounds otherwise than the fused kernel
-    softmax, adopted = (load_model(tmp_path / name)[0] for name in ("softmax", "new"))
+    adopted, _ = load_model(tmp_path / "new")
     assert type(adopted.encoder).__name__.startswith("Diverse")
     conditions = adopted.conditions
     languages = ["ar", "de", "el"]

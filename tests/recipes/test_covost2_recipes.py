@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 
-@pytest.mark.slow
+@pytest.mark.recipes
 def test_recognition_then_translation(recipes, run_tiny):
     languages = ["--prepare_options", "--languages de en zh", "--test_sets", "test"]
     recognition = run_tiny("covost2/asr1", *languages)

@@ -5,7 +5,7 @@ import json
 import pytest
 
 
-@pytest.mark.slow
+@pytest.mark.recipes
 @pytest.mark.parametrize(
     ("recipe", "metric", "options", "rows", "averages"),
     [

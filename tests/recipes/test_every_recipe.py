@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from references.recipes import PROGRAM, ROOT, STAGES, bash
+from references.recipes import PROGRAM, ROOT, STAGES, bash, dry_run
 
-from espnet_diverse.bin.main import run_command
 from espnet_diverse.training.config import merge
 
 RECIPES = sorted(path.parent for path in (ROOT / "egs").glob("*/*/run.sh"))
@@ -21,28 +20,6 @@ SCRIPTS = sorted(path for path in (ROOT / "egs").rglob("*.s[hb]*") if path.is_fi
 @lru_cache
 def help_of(*argv: str | Path) -> str:
     return bash(*argv, "--help").stdout
-
-
-@pytest.fixture
-def dry_run(tmp_path, monkeypatch, capsys):
-    """dry_run(folder, argv): what a recipe prints. Its plan is checked in this process, which has imported PyTorch."""
-    program = tmp_path / "programs" / PROGRAM.name
-    program.parent.mkdir()
-    program.write_text('#!/usr/bin/env bash\n[[ $1 == plan && ${*:3} == *--dry_run ]] && cat "$2"\n')
-    program.chmod(0o755)
-
-    def run(folder: Path, argv: list[str]) -> str:
-        plan = tmp_path / "plan.tsv"
-        result = bash(*argv, "--dry_run", cwd=folder, programs=program.parent)
-        assert result.returncode == 0, result.stderr
-        plan.write_text(result.stdout)
-        monkeypatch.chdir(folder)
-        code = run_command("plan", [str(plan), "--cache_dir", "exp/.stamps", "--generated", "--dry_run"])
-        said = capsys.readouterr()
-        assert code == 0, said.err
-        return said.out
-
-    return run
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: str(path.relative_to(ROOT)))
@@ -113,10 +90,10 @@ class TestEveryRecipe:
         files = {path.name for path in folder.glob("conf/*.yaml")}
         assert set(re.findall(r"conf/(\w+\.yaml)", readme)) == files
 
-    def test_commands_of_the_readme_make_a_plan(self, folder, dry_run):
+    def test_commands_of_the_readme_make_a_plan(self, folder, tmp_path):
         readme = (folder / "README.md").read_text()
         lines = [shlex.split(line, comments=True) for line in re.findall(r"^\./run\.sh.*$", readme, flags=re.MULTILINE)]
         assert len(lines) >= 3
         for argv in lines:
-            plan = dry_run(folder, [*argv, "--stop_stage", "decode"])
+            plan = dry_run(folder, [*argv, "--stop_stage", "decode"], tmp_path)
             assert re.search(r"^\[decode\] espnet-diverse (decode|perplexity|classify) ", plan, re.MULTILINE)

@@ -13,7 +13,7 @@ def recognition(run_tiny):
     return run_tiny("mtedx/asr1", "--prepare_options", "--languages ar es it", "--test_sets", "test")
 
 
-@pytest.mark.slow
+@pytest.mark.recipes
 def test_recognition_scores_every_language(recipes, recognition):
     assert recognition.returncode == 0, recognition.stderr[-2000:]
     folder = recipes / "egs/mtedx/asr1"
@@ -27,7 +27,7 @@ def test_recognition_scores_every_language(recipes, recognition):
     )
 
 
-@pytest.mark.slow
+@pytest.mark.recipes
 def test_translation_starts_from_the_recogniser_and_scores_zero_shot_directions(recipes, recognition, run_tiny):
     assert recognition.returncode == 0, recognition.stderr[-2000:]
     directions = ["--prepare_options", "--pairs es-en --zero_shot it-en", "--score_options", "--zero_shot it-en"]

@@ -34,7 +34,7 @@ def selection_tasks(folder):
     return config["encoder_conf"]["attention"]["selection"]["conditions"]
 
 
-@pytest.mark.slow
+@pytest.mark.recipes
 def test_recognition_in_ten_languages(run_domains):
     folder, metrics = run_domains("asr1", "conf/domain.yaml")
     sets = {name: read_data_dir(folder / "data/synthetic" / name) for name in ("train", "dev", "test")}
@@ -49,7 +49,7 @@ def test_recognition_in_ten_languages(run_domains):
     assert selection_tasks(folder) == {"domain": DOMAINS}
 
 
-@pytest.mark.slow
+@pytest.mark.recipes
 def test_translation_by_language_and_domain(run_domains):
     """A zero-shot direction of mTEDx that another domain trains."""
     options = ["--mtedx_options", "--pairs es-en pt-en --zero_shot it-en", "--covost2_options", "--pairs es-en zh-en"]

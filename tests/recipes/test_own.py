@@ -48,7 +48,7 @@ def write_down(table: Path, spoken: dict[str, str]) -> None:
         csv.writer(file).writerows([header, *([name, spoken[name]] for name, _ in rows)])
 
 
-@pytest.mark.slow
+@pytest.mark.recipes
 def test_five_commands_lead_from_recordings_to_a_transcript(clone, tmp_path):
     enter, *steps = commands()
     folder = clone / enter.removeprefix("cd ")

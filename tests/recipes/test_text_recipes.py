@@ -49,14 +49,13 @@ def scores(folder, name="test"):
     return json.loads((folder / f"exp/tiny/quick/{name}/score.json").read_text())["metrics"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("recipe", "test_set", "metrics"),
     [
-        ("iwslt14", "test", ["bleu", "chrf"]),
-        ("wmt14", "test", ["bleu", "compound_bleu", "chrf"]),
-        ("wmt17", "test", ["bleu", "chrf"]),
-        ("multi30k", "test_2016_flickr", ["bleu", "chrf", "ter"]),
+        pytest.param("iwslt14", "test", ["bleu", "chrf"], marks=pytest.mark.slow),
+        pytest.param("wmt14", "test", ["bleu", "compound_bleu", "chrf"], marks=pytest.mark.recipes),
+        pytest.param("wmt17", "test", ["bleu", "chrf"], marks=pytest.mark.recipes),
+        pytest.param("multi30k", "test_2016_flickr", ["bleu", "chrf", "ter"], marks=pytest.mark.recipes),
     ],
 )
 def test_one_direction(run_text, recipe, test_set, metrics):
@@ -69,7 +68,7 @@ def test_one_direction(run_text, recipe, test_set, metrics):
     assert (folder / "data/synthetic/src_tokens/tokens.txt").exists() == bool(separate)
 
 
-@pytest.mark.slow
+@pytest.mark.recipes
 def test_many_to_one_by_source_language(run_text):
     folder = run_text("tatoeba/mt1", SIZE, "--test_sets", "test", "--prepare_options", "--pairs de-en fr-en zh-en")
     config = yaml.safe_load((folder / "exp/tiny/config.yaml").read_text())
@@ -79,7 +78,7 @@ def test_many_to_one_by_source_language(run_text):
     assert "AVG" in scores(folder)["bleu"]["averages"]
 
 
-@pytest.mark.slow
+@pytest.mark.recipes
 def test_domains(run_text):
     folder = run_text("multidomain/mt1", SIZE, "--test_sets", "test", "--prepare_options", "--case lower")
     domains = ["captions", "news", "tatoeba", "ted"]
@@ -89,7 +88,7 @@ def test_domains(run_text):
     assert sorted(scores(folder)["bleu"]["rows"]) == domains
 
 
-@pytest.mark.slow
+@pytest.mark.recipes
 def test_translation_in_one_pass(run_text):
     size = SIZE | {"decoder_conf.flow.latent": 8, "decoder_conf.flow.steps": 1}
     folder = run_text("multi30k/nar1", size, "--test_sets", "dev")
@@ -100,7 +99,7 @@ def test_translation_in_one_pass(run_text):
     assert {"acc", "acc_posterior", "kl", "nll_length"} <= stats["valid"].keys()
 
 
-@pytest.mark.slow
+@pytest.mark.recipes
 def test_language_model(run_text):
     size = {"lm_conf.layer": 1, "lm_conf.att_unit": 32, "lm_conf.unit": 64, "max_epoch": 1}
     folder = run_text("wikitext103/lm1", size, "--test_sets", "test")
@@ -109,7 +108,7 @@ def test_language_model(run_text):
     assert 1 < numbers["perplexity"] < numbers["word_perplexity"]
 
 
-@pytest.mark.slow
+@pytest.mark.recipes
 def test_classification(run_text):
     size = {"max_epoch": 1, "num_iters_per_epoch": 2, "classifier_conf.heads": 2}
     few = ["--prepare_options", "--pairs en-de en-fr --train_utterances 16"]

@@ -1,12 +1,15 @@
 """Blocks and commands of Markdown files, for the tests that hold documentation to what the code does."""
 
+import contextlib
+import io
 import os
 import re
-import shlex
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+
+from espnet_diverse.bin.plan_steps import Subcommand
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -39,12 +42,20 @@ def run(argv: Sequence[str | Path], cwd: Path = ROOT) -> subprocess.CompletedPro
     return subprocess.run(list(map(str, argv)), cwd=cwd, env=environment, capture_output=True, text=True, check=False)
 
 
-def plan(folder: str, line: str, somewhere: Path) -> str:
-    """What a call of a recipe would run; `/path/to/...` becomes `somewhere`."""
-    words = [str(somewhere) if word.startswith("/path/to") else word for word in shlex.split(line)]
-    done = run([*words, *([] if "--dry_run" in words else ["--dry_run"])], ROOT / folder)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+@contextlib.contextmanager
+def captured() -> Iterator[tuple[io.StringIO, io.StringIO]]:
+    """What this process writes to standard output and standard error."""
+    shown, said = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(shown), contextlib.redirect_stderr(said):
+        yield shown, said
+
+
+def run_here(argv: Sequence[str | Path], cwd: Path) -> subprocess.CompletedProcess:
+    """Run a command of espnet-diverse in this process, which has imported ESPnet, as a plan runs it."""
+    words = list(map(str, argv))
+    with contextlib.chdir(cwd), captured() as (shown, said):
+        code = Subcommand("page", words).run()
+    return subprocess.CompletedProcess(words, code, shown.getvalue(), said.getvalue())
 
 
 def printed(done: subprocess.CompletedProcess) -> str:

@@ -1,8 +1,10 @@
 """`import espnet_diverse` registers names with ESPnet through one finder, and does nothing else."""
 
 import json
+import re
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -41,24 +43,54 @@ print("STATE", json.dumps({{
 """
 
 
-def state_after(imports: str) -> dict:
-    """What ESPnet offers, and what the process looks like, in a fresh process that begins with `imports`."""
-    code = STATE.format(imports=imports)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+def state_after(imports: str, then: str = "", *arguments: str | Path, cwd: Path | None = None) -> tuple[dict, str]:
+    """What ESPnet offers, and what the process looks like, in a fresh process that begins with `imports`.
+
+    An import of ESPnet as it is takes 14 seconds, so the same process does what else is tested in one.
+
+    Returns:
+        The state, and what the process prints as it goes on with `then`.
+    """
+    command = [sys.executable, "-c", STATE.format(imports=imports) + then, *map(str, arguments)]
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    return json.loads(next(line for line in done.stdout.splitlines() if line.startswith("STATE"))[len("STATE") :])
+    state, _, rest = done.stdout.partition("STATE")[2].partition("\n")
+    return json.loads(state), rest
 
 
 @pytest.fixture(scope="module")
 def plain():
     """ESPnet without this package."""
-    return state_after("")
+    return state_after("")[0]
+
+
+RECOGNISE = """
+from pathlib import Path
+from espnet2.bin.asr_inference import Speech2Text
+import soundfile
+model_dir, audio = sys.argv[1:]
+search = Speech2Text(f"{model_dir}/config.yaml", f"{model_dir}/valid.acc.ave.pth", lm_weight=0.0, beam_size=2)
+text, *_ = search(soundfile.read(audio, dtype="float32")[0])[0]
+print("RECOGNISED", type(search.asr_model.encoder).__name__, text, *Path().iterdir())
+"""
+CONFIGURE = """
+import runpy
+sys.argv = ["asr_train", "--encoder", "diverse_conformer", "--print_config"]
+runpy.run_module("espnet2.bin.asr_train", run_name="__main__", alter_sys=True)
+"""
 
 
 @pytest.fixture(scope="module")
-def registered():
+def registered_and_used(tiny_run, tmp_path_factory):
+    """ESPnet after `import espnet_diverse`, and what its recogniser and `asr_train --print_config` print then."""
+    folder, given = tmp_path_factory.mktemp("elsewhere"), (tiny_run.model_dir, tiny_run.test_dir / "test-00.wav")
+    return state_after("import espnet_diverse", RECOGNISE + CONFIGURE, *given, cwd=folder)
+
+
+@pytest.fixture(scope="module")
+def registered(registered_and_used):
     """ESPnet after `import espnet_diverse`."""
-    return state_after("import espnet_diverse")
+    return registered_and_used[0]
 
 
 def test_espnets_tables_hold_its_own_classes_and_ours(plain, registered):
@@ -87,36 +119,14 @@ def test_the_import_changes_nothing_else_of_the_process(plain, registered):
     assert registered["typechecked"] == plain["typechecked"]
 
 
-def test_espnets_own_command_knows_our_names():
-    code = (
-        "import espnet_diverse, runpy, sys\n"
-        "sys.argv = ['asr_train', '--encoder', 'diverse_conformer', '--print_config']\n"
-        "runpy.run_module('espnet2.bin.asr_train', run_name='__main__', alter_sys=True)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "encoder: diverse_conformer" in done.stdout and "conv_channels: 1024" in done.stdout
+def test_espnets_own_command_knows_our_names(registered_and_used):
+    assert "encoder: diverse_conformer" in registered_and_used[1] and "conv_channels: 1024" in registered_and_used[1]
 
 
-RECOGNISE = """
-import sys
-import espnet_diverse
-from espnet2.bin.asr_inference import Speech2Text
-import soundfile
-model_dir, audio = sys.argv[1:]
-search = Speech2Text(f"{model_dir}/config.yaml", f"{model_dir}/valid.acc.ave.pth", lm_weight=0.0, beam_size=2)
-assert type(search.asr_model.encoder).__name__ == "DiverseTransformerEncoder"
-text, *_ = search(soundfile.read(audio, dtype="float32")[0])[0]
-assert set(text) <= set("abcd")
-"""
-
-
-def test_espnets_own_recognizer_loads_our_model_from_another_directory(tiny_run, tmp_path):
-    audio = tiny_run.test_dir / "test-00.wav"
-    command = [sys.executable, "-c", RECOGNISE, str(tiny_run.model_dir), str(audio)]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert list(tmp_path.iterdir()) == []
+def test_espnets_own_recognizer_loads_our_model_from_another_directory(registered_and_used):
+    (line,) = re.findall("^RECOGNISED (.*)$", registered_and_used[1], re.MULTILINE)
+    encoder, _, text = line.partition(" ")
+    assert encoder == "DiverseTransformerEncoder" and set(text) <= set("abcd")  # and no file is written where it runs
 
 
 def test_tasks_that_were_imported_before_are_served_at_once(monkeypatch):
