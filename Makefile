@@ -26,7 +26,7 @@ recipes: $(VENV)/.ready  ## The recipes that `make test` leaves out, from an emp
 # Tests of results that could depend on the CPU: its kernels choose the order of a sum by the shapes of their operands.
 CPU_TESTS := tests/decoding tests/nets/test_encoder.py tests/nets/test_decoder.py tests/nets/test_language_model.py \
 	tests/transcription/test_bad_audio.py tests/transcription/test_recordings.py tests/test_inference.py \
-	tests/bin/test_translate.py tests/bin/test_augment.py
+	tests/bin/use/test_translate.py tests/bin/data/test_augment.py
 
 # With the kernels of two older CPUs; in the second run every number of rows has an order of its own.
 test-cpu: $(VENV)/.ready  ## Some tests again with the kernels of other CPUs, 2 minutes on two cores.

@@ -32,7 +32,9 @@ def main(argv: list[str] | None = None) -> None:
     conditions = measuring.conditions("ratios of medians", device, args.threads, args.dtype)
     print(*conditions, sep="\n", flush=True)
     count = len(modules.MODES) * len(args.times) + len(args.steps)
-    from espnet_diverse.training.precision import without_cudnn_attention  # here, so that `--help` does not wait for it
+    from espnet_diverse.training.loop.precision import (
+        without_cudnn_attention,  # here, so that `--help` does not wait for it
+    )
 
     with without_cudnn_attention():  # as in training
         rows = results.show(progress(_compare(args), "benchmark", count, "comparison"))

@@ -50,8 +50,8 @@ def _calls(args: argparse.Namespace) -> dict[str, Callable[[], None]]:
 
 
 def _build(args: argparse.Namespace, frobenius: float):
+    from espnet_diverse.nets.classification.sentence_classifier import SelfAttentiveClassifier
     from espnet_diverse.nets.models import DiverseClassificationModel
-    from espnet_diverse.nets.sentence_classifier import SelfAttentiveClassifier
 
     torch.manual_seed(0)
     size = {"embed_dim": args.units, "hidden_size": args.units, "pooling_width": args.units, "heads": args.heads}

@@ -78,8 +78,8 @@ class EspnetBatches:
 
     def batch(self, sources: Sequence[np.ndarray], conditions: Sequence[dict]) -> list[list]:
         """The n-best texts of each utterance, best first."""
-        from espnet_diverse.decoding.quiet import quiet
-        from espnet_diverse.decoding.results import Text
+        from espnet_diverse.decoding.directory.results import Text
+        from espnet_diverse.decoding.espnet.quiet import quiet
 
         with quiet():
             found = self.speech2text.batch_decode(list(sources))
@@ -130,7 +130,7 @@ def _contestants(
     args: argparse.Namespace, theirs: Path, ours: Path, entries: Sequence[str], **options
 ) -> dict[str, Contestant]:
     # Imported here, so that `--help` does not wait for ESPnet.
-    from espnet_diverse.decoding.espnet_search import load_search
+    from espnet_diverse.decoding.espnet.espnet_search import load_search
     from espnet_diverse.decoding.options import Options
     from espnet_diverse.decoding.predictor import load_predictor
 
@@ -185,8 +185,8 @@ def _save_config(args: argparse.Namespace, folder: Path) -> argparse.Namespace:
     """Write and return the configuration of a model of ESPnet, or of ours with the same parameters."""
     from espnet2.utils.yaml_no_alias_safe_dump import yaml_no_alias_safe_dump
 
-    from espnet_diverse.training.config import merge
-    from espnet_diverse.training.tasks import TASKS
+    from espnet_diverse.runs.config import merge
+    from espnet_diverse.runs.tasks import TASKS
 
     if folder.name == "espnet":
         parts = [*ESPNET, *SDPA, f"model={_ESPNET_MODELS[args.task]}"]
@@ -208,7 +208,7 @@ def _save_config(args: argparse.Namespace, folder: Path) -> argparse.Namespace:
 
 
 def _build(args: argparse.Namespace, options: argparse.Namespace) -> torch.nn.Module:
-    from espnet_diverse.training.tasks import TASKS
+    from espnet_diverse.runs.tasks import TASKS
 
     torch.manual_seed(0)
     model = TASKS[args.task].build_model(options)

@@ -56,8 +56,8 @@ _LIST = """
 import sys
 from pathlib import Path
 from espnet_diverse.decoding.condition_ids import KnownConditions
-from espnet_diverse.decoding.decode_dir import list_jobs
-from espnet_diverse.decoding.utterances import Description
+from espnet_diverse.decoding.directory.decode_dir import list_jobs
+from espnet_diverse.decoding.directory.utterances import Description
 jobs = list_jobs(Description("cpu", KnownConditions(), sys.argv[3], 1, 1000), Path(sys.argv[1]), {})
 assert sum(1 for job in jobs if not job.fault) == int(sys.argv[2])
 """

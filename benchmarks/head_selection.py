@@ -20,7 +20,7 @@ import training_step
 from torch import Tensor, nn
 
 from espnet_diverse.attention import MultiHeadAttention, build_attention
-from espnet_diverse.attention.head_gather import AllHeads
+from espnet_diverse.attention.selection.head_gather import AllHeads
 from espnet_diverse.functional.masks import lengths_to_mask
 from espnet_diverse.progress import progress
 from espnet_diverse.registration import fast_start

@@ -65,8 +65,8 @@ def split(source: Path, target: Path, words: Sequence[str]) -> None:
     Raises:
         ValueError: A word has a character that the remaining training text lacks.
     """
-    from espnet_diverse.data.combining import Part, combine
     from espnet_diverse.data.kaldi import DataDir, keep_utterances, read_data_dir, write_data_dir
+    from espnet_diverse.data.writing.combining import Part, combine
 
     def having(data: DataDir, wanted: bool) -> DataDir:
         kept = [name for name, text in data.text.items() if any(word in text for word in words) == wanted]

@@ -8,7 +8,7 @@ on a GPU (between two synchronisations), the wall clock.
 
 Page faults: whether freed memory is returned to the operating system depends on its place in the heap. To allocate it
 again costs a page fault per 4 kB, up to a quarter of the time of a training step, with variation between runs.
-`espnet_diverse.allocator`, which our programs use, avoids this for all contestants.
+`espnet_diverse.cpu.allocator`, which our programs use, avoids this for all contestants.
 
 Memory: the peak of the memory that a call allocates in addition to what was allocated before it: activations and
 gradients, but not parameters and optimizer states. On a GPU it is counted by PyTorch's allocator. On a CPU it is the
@@ -36,8 +36,8 @@ from pathlib import Path
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from espnet_diverse.allocator import IN_TRAINING, keep_freed_memory
-from espnet_diverse.machine import cpu_model
+from espnet_diverse.cpu.allocator import IN_TRAINING, keep_freed_memory
+from espnet_diverse.cpu.machine import cpu_model
 
 
 @dataclass

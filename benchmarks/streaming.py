@@ -110,9 +110,9 @@ def _load(args: argparse.Namespace) -> tuple[dict[str, Contestant], dict[str, Ca
     """The contestants, what they are compared with on whole utterances, and the model's sampling rate."""
     from espnet2.bin.asr_inference_streaming import Speech2TextStreaming
 
-    from espnet_diverse.decoding.block_search import load_block_search
     from espnet_diverse.decoding.options import Options
     from espnet_diverse.decoding.predictor import load_predictor
+    from espnet_diverse.decoding.streaming.block_search import load_block_search
 
     options = {"beam_size": args.beam_size, "ctc_weight": args.ctc_weight}
     config, weights = args.model_dir / "config.yaml", args.model_dir / args.model_file

@@ -170,7 +170,7 @@ def _measures(args: Namespace) -> dict[str, dict[str, float]]:
 
 def _diversity(folder: Path) -> float:
     """Diversity of the slots on the validation set in the last epoch; not a number without a memory."""
-    from espnet_diverse.training import checkpoint
+    from espnet_diverse.runs import checkpoint
 
     epochs = checkpoint.load(folder / checkpoint.CHECKPOINT)["reporter"]["stats"]
     return epochs[max(epochs)]["valid"].get("memory_diversity", math.nan)
@@ -183,7 +183,7 @@ def _redundancy(folder: Path, args: Namespace) -> dict[str, tuple[float, float]]
     from espnet_diverse.data.kaldi import read_data_dir
     from espnet_diverse.decoding.condition_ids import condition_indices, known_conditions
     from espnet_diverse.errors import ModelError
-    from espnet_diverse.vocabulary import Vocabulary
+    from espnet_diverse.text.vocabulary import Vocabulary
 
     data = read_data_dir(args.data_dir / args.set)
     model, rate = load(folder)
@@ -201,7 +201,7 @@ def _step(folder: Path, args: Namespace) -> tuple[Callable[[], None], int]:
     """A function that trains a model with the weights of a run on some batches, and its number of parameters."""
     from espnet2.train.distributed_utils import DistributedOption
 
-    from espnet_diverse.training.tasks import TASKS, load_model
+    from espnet_diverse.runs.tasks import TASKS, load_model
 
     task = TASKS[args.task]
     model, options = load_model(folder, task=args.task)
@@ -223,7 +223,7 @@ def _decoding(folder: Path, args: Namespace) -> Callable[[], None]:
     from espnet_diverse.decoding.condition_ids import condition_indices
     from espnet_diverse.decoding.options import Options
     from espnet_diverse.decoding.predictor import load_predictor
-    from espnet_diverse.vocabulary import Vocabulary
+    from espnet_diverse.text.vocabulary import Vocabulary
 
     data = read_data_dir(args.data_dir / args.set)
     search = load_predictor(folder, options=Options(beam_size=args.beam_size))
@@ -240,7 +240,7 @@ def _decoding(folder: Path, args: Namespace) -> Callable[[], None]:
 def _perplexity(folder: Path, args: Namespace) -> Callable[[], object]:
     """A function that scores some texts of the set by the language model of a run, in one batch."""
     from espnet_diverse.data.tables import read_table
-    from espnet_diverse.decoding.perplexity import Scorer
+    from espnet_diverse.decoding.directory.perplexity import Scorer
 
     scorer = Scorer(folder)
     texts = list(read_table(args.data_dir / args.set / "text").values())[: args.utterances]

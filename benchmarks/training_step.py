@@ -61,8 +61,8 @@ def build(attention: list[str], overrides: list[str]) -> tuple[nn.Module, torch.
     """A model with the fragments of `attention` and changed values, and its optimizer."""
     # Imported here, so that `--help` does not wait for ESPnet.
     from espnet_diverse.attention import set_updates_of_run
-    from espnet_diverse.training.config import merge
-    from espnet_diverse.training.tasks import ASRTask
+    from espnet_diverse.runs.config import merge
+    from espnet_diverse.runs.tasks import ASRTask
 
     parser = ASRTask.get_parser()
     parser.set_defaults(**merge(["model/transformer_6x6", *attention, "update/adam_noam_25k"], overrides))
@@ -110,7 +110,7 @@ def step_of(
         change_gradients: Called before gradients are clipped.
         ours: Whether linear maps and dropouts are those of our `train`, or those of PyTorch as in ESPnet's trainer.
     """
-    from espnet_diverse.training.cpu_layers import fast_on_cpu
+    from espnet_diverse.training.loop.cpu_layers import fast_on_cpu
 
     model.to(device).train()
 

@@ -87,7 +87,7 @@ def random_data(folder: Path, args: argparse.Namespace) -> None:
     target about the same. A token is a character.
     """
     from espnet_diverse.bin.main import main as command
-    from espnet_diverse.vocabulary import Vocabulary
+    from espnet_diverse.text.vocabulary import Vocabulary
 
     random = np.random.default_rng(0)
     characters = [chr(0x4E00 + index) for index in range(args.characters)]
@@ -146,7 +146,7 @@ def contestant(name: str, args: argparse.Namespace) -> tuple:
     from espnet2.tasks.mt import MTTask
     from espnet2.train.distributed_utils import DistributedOption
 
-    from espnet_diverse.training.tasks import TASKS
+    from espnet_diverse.runs.tasks import TASKS
 
     kind, _, use_amp = name.partition(", ")
     task = TASKS["mt"] if kind == "ours" else MTTask
@@ -180,8 +180,8 @@ def lengths_of(shape_file: Path) -> dict[str, int]:
 
 def configuration(name: str, args: argparse.Namespace) -> dict:
     """Arguments of ESPnet's training command."""
-    from espnet_diverse.training.config import merge
-    from espnet_diverse.vocabulary import Vocabulary
+    from espnet_diverse.runs.config import merge
+    from espnet_diverse.text.vocabulary import Vocabulary
 
     config = copy.deepcopy(dict(merge(args.config.split(","))))
     if name != "ours":
@@ -217,8 +217,8 @@ def round_of(task: type, options: argparse.Namespace, model: nn.Module, optimize
     from espnet2.train.distributed_utils import DistributedOption
     from espnet2.train.reporter import Reporter
 
-    from espnet_diverse.training.precision import mixed_precision
-    from espnet_diverse.training.trainer import Loop
+    from espnet_diverse.training.loop.precision import mixed_precision
+    from espnet_diverse.training.loop.trainer import Loop
 
     parts = {"optimizers": [optimizer], "schedulers": [None]}
     options.output_dir = gettempdir()  # of a list of batches that are not finite

@@ -15,7 +15,7 @@ def reference() -> str:
     from espnet_diverse.bin.main import COMMANDS
 
     return "\n".join(
-        f"### {name}\n\n{_sentence(text)}\n\n```text\n{_help(name)}```\n" for name, text in COMMANDS.items()
+        f"### {name}\n\n{_sentence(text)}\n\n```text\n{_help(name)}```\n" for name, (_, text) in COMMANDS.items()
     )
 
 

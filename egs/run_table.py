@@ -12,9 +12,9 @@ from typing import Any
 
 import yaml
 
-from espnet_diverse.data.atomic_files import write_text
-from espnet_diverse.data.locks import file_lock
-from espnet_diverse.machine import cpu_model
+from espnet_diverse.cpu.machine import cpu_model
+from espnet_diverse.data.files.atomic_files import write_text
+from espnet_diverse.data.files.locks import file_lock
 
 EGS = Path(__file__).resolve().parent
 COLUMNS = ("experiment", "run", "seed", "set", "metric", "score", "p", "commit", "processor")

@@ -22,10 +22,10 @@ from espnet_diverse.audio.live import open_live
 from espnet_diverse.audio.sources import Source
 from espnet_diverse.conditions import values_by_condition
 from espnet_diverse.decoding.condition_ids import completed, indices_of, warn_of_unused
-from espnet_diverse.decoding.fusion import Fusion
-from espnet_diverse.decoding.grouping import grouped
+from espnet_diverse.decoding.directory.grouping import grouped
 from espnet_diverse.decoding.options import SPEECH_SEARCHES, TRANSLATION_SEARCHES, Options
 from espnet_diverse.decoding.predictor import load_predictor
+from espnet_diverse.decoding.search.fusion import Fusion
 from espnet_diverse.errors import ConfigError, ModelError
 from espnet_diverse.packing.archive import unpacked
 from espnet_diverse.transcription.recordings import Request, Transcription
@@ -188,7 +188,9 @@ class StreamRecognizer:
         fusion: Fusion | None = None,
         conditions: Mapping[str, str] | None = None,
     ):
-        from espnet_diverse.decoding.block_search import load_block_search  # imports what only streaming needs
+        from espnet_diverse.decoding.streaming.block_search import (
+            load_block_search,  # imports what only streaming needs
+        )
 
         self.segmentation = segmentation or SegmentationOptions()
         self.segmentation.detector()  # raises ConfigError where it is not installed, before the model is loaded

@@ -14,7 +14,7 @@ from itertools import chain
 from pathlib import Path
 
 from espnet_diverse.audio.ark import file_size
-from espnet_diverse.data.atomic_files import write_text
+from espnet_diverse.data.files.atomic_files import write_text
 
 
 class StageRecord:

@@ -112,7 +112,7 @@ def train_run(root: Path, config: list[str]) -> TinyRun:
 
 def train_tiny(root: Path, rate: int, **changes: str) -> TinyRun:
     """A run of two epochs with SDMA in every attention, averaged, on audio at `rate`."""
-    from espnet_diverse.vocabulary import Vocabulary
+    from espnet_diverse.text.vocabulary import Vocabulary
 
     Vocabulary.train(["abcd"], "char").save(root / "tokens")
     for name, count, seed in (("train", 12, 1), ("valid", 4, 2), ("test", 3, 3)):
@@ -179,7 +179,7 @@ def write_text_dir(path: Path, count: int, seed: int) -> Path:
 @pytest.fixture(scope="session")
 def tiny_translation(tmp_path_factory) -> TinyRun:
     """A text translation run of two epochs, averaged; its vocabularies are one for each side."""
-    from espnet_diverse.vocabulary import Vocabulary
+    from espnet_diverse.text.vocabulary import Vocabulary
 
     root = tmp_path_factory.mktemp("translation")
     Vocabulary.train(["abcdABCD"], "char").save(root / "tokens")

@@ -254,7 +254,7 @@ def test_the_configuration_of_the_attentions_builds():
 
 
 def test_the_head_selection_of_the_page_is_possible():
-    from espnet_diverse.attention.selection_options import selection_options
+    from espnet_diverse.attention.selection.selection_options import selection_options
 
     (block,) = blocks(PAGES["conditions"], "yaml")
     for section in yaml.safe_load(block).values():

@@ -19,7 +19,7 @@ def test_each_kind_is_a_user_error_which_callers_may_catch_as_a_value_error(kind
 
 
 def test_the_command_line_exits_with_the_code_of_the_error(monkeypatch, capsys):
-    from espnet_diverse.bin import tokens
+    from espnet_diverse.bin.data import tokens
 
     class FullError(UserError):
         exit_code = 7

@@ -23,7 +23,7 @@ from espnet_diverse.analysis.teacher_forcing import load, source_vocabulary, tar
 from espnet_diverse.bin.main import main
 from espnet_diverse.data.kaldi import read_data_dir
 from espnet_diverse.decoding.condition_ids import known_conditions
-from espnet_diverse.decoding.perplexity import Scorer
+from espnet_diverse.decoding.directory.perplexity import Scorer
 from espnet_diverse.decoding.predictor import load_predictor
 from espnet_diverse.errors import UserError
 

@@ -17,8 +17,8 @@ from references.tones import tones
 
 from espnet_diverse.bin.main import main
 from espnet_diverse.registration.transducer_loss import transducer_loss
-from espnet_diverse.training.model_files import INSIDE, NGRAM
-from espnet_diverse.vocabulary import Vocabulary
+from espnet_diverse.runs.model_files import INSIDE, NGRAM
+from espnet_diverse.text.vocabulary import Vocabulary
 
 pytestmark = pytest.mark.usefixtures("cache")
 CASES = [*MODELS, "multitask_ctc", "bpe", "lm", "ngram"]

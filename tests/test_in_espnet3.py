@@ -14,7 +14,7 @@ from conftest import write_data_dir
 from references.markdown import ROOT, blocks, lines
 
 from espnet_diverse.bin.main import main
-from espnet_diverse.training.tasks import load_model
+from espnet_diverse.runs.tasks import load_model
 
 pytestmark = pytest.mark.slow
 PAGE = ROOT / "docs" / "in_espnet3.md"

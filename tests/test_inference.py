@@ -15,7 +15,7 @@ from references.streaming import write_run
 from references.tones import tones
 
 from espnet_diverse.audio.resampling import resample
-from espnet_diverse.decoding.decode_dir import decode
+from espnet_diverse.decoding.directory.decode_dir import decode
 from espnet_diverse.decoding.options import Options
 from espnet_diverse.decoding.predictor import load_predictor
 from espnet_diverse.errors import ConfigError, DataError, ModelError

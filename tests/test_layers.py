@@ -169,7 +169,7 @@ def test_files_functions_and_constructors_are_small(path):
         ("attention", "from espnet_diverse.progress import progress"),
         ("attention", "def f():\n    import espnet2.asr"),
         ("attention", "from espnet_diverse import nets"),
-        ("nets", "import espnet_diverse.training.config"),
+        ("nets", "import espnet_diverse.runs.config"),
         ("nets", "from espnet2.legacy.nets.beam_search import BeamSearch"),
         ("upstream", "import espnet_diverse.nets"),
         ("corpora", "import torch.nn"),
@@ -178,7 +178,7 @@ def test_files_functions_and_constructors_are_small(path):
         ("training", "from espnet_diverse.bin.main import main"),
         ("training", "from tests.references import x"),
         ("progress", "import espnet2"),
-        ("stage_cache", "from espnet_diverse.training import config"),
+        ("stage_cache", "from espnet_diverse.runs import config"),
     ],
 )
 def test_an_import_that_goes_up_is_found(here, source):

@@ -18,7 +18,7 @@ def row(folder, name):
 @pytest.mark.parametrize("stem", CORES)
 def test_a_core_has_its_module_its_fragment_and_its_row(stem):
     """In the decoder the fragment selects the core for those attentions that it supports."""
-    assert CORES[stem].__module__ == f"espnet_diverse.attention.{stem}" and row("", stem)
+    assert CORES[stem].__module__ == f"espnet_diverse.attention.cores.{stem}" and row("", stem)
     fragment = yaml.safe_load((ROOT / "conf" / "attention" / f"{stem}.yaml").read_text("utf-8"))
     uses = {"attention": "causal", "cross_attention": "cross_attention"}
     expected = [name for name, use in uses.items() if CORES[stem].supports.missing([use, "cached_decoding"]) is None]

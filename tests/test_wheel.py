@@ -179,7 +179,7 @@ def test_a_wheel_leads_from_a_table_to_a_transcript(installed, tmp_path):
 
 def test_an_editable_installation_finds_the_fragments_of_the_repository(sources, tmp_path):
     bin_dir = environment(tmp_path / "venv", "--editable", sources)
-    code = "from espnet_diverse.training.config import find; print(find(['model/tiny'])[0])"
+    code = "from espnet_diverse.runs.config import find; print(find(['model/tiny'])[0])"
     found = Path(run(bin_dir / "python", "-c", code, cwd=tmp_path).strip())
     assert found.samefile(sources / "conf" / "model" / "tiny.yaml")
 

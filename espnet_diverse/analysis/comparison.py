@@ -9,8 +9,8 @@ from pathlib import Path
 
 from espnet_diverse.analysis.collect import attentions
 from espnet_diverse.errors import ConfigError, DataError, ModelError
+from espnet_diverse.runs.tasks import TASKS, read_config
 from espnet_diverse.scoring.score_file import read_metrics, rows_of
-from espnet_diverse.training.tasks import TASKS, read_config
 
 OVERALL = "all"
 

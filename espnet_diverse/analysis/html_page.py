@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
 
-from espnet_diverse.data.atomic_files import write_text
+from espnet_diverse.data.files.atomic_files import write_text
 
 _STYLE = """
 body { font: 16px/1.5 sans-serif; max-width: 76rem; margin: 2rem auto; padding: 0 1rem; color: #222; background: #fff; }

@@ -8,19 +8,19 @@ from dataclasses import dataclass, field
 import numpy as np
 from espnet2.train.abs_espnet_model import AbsESPnetModel
 
-from espnet_diverse.analysis.attention_distance import SELF_ATTENTION, AttentionDistance
-from espnet_diverse.analysis.clusters import ClusterUse
 from espnet_diverse.analysis.collect import Observation, observe
-from espnet_diverse.analysis.query_map import QuerySample
-from espnet_diverse.analysis.redundancy import Redundancy
+from espnet_diverse.analysis.measures.attention_distance import SELF_ATTENTION, AttentionDistance
+from espnet_diverse.analysis.measures.clusters import ClusterUse
+from espnet_diverse.analysis.measures.query_map import QuerySample
+from espnet_diverse.analysis.measures.redundancy import Redundancy
 from espnet_diverse.analysis.samples import read_source
 from espnet_diverse.audio.resampling import RATE
 from espnet_diverse.data.kaldi import DataDir
 from espnet_diverse.decoding.token_text import TokenText
 from espnet_diverse.errors import ConfigError, DataError, ModelError
 from espnet_diverse.progress import progress
+from espnet_diverse.text.vocabulary import Vocabulary
 from espnet_diverse.upstream.layers import TooShortUttError
-from espnet_diverse.vocabulary import Vocabulary
 
 
 @dataclass

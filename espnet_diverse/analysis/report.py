@@ -8,13 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from espnet_diverse.analysis import attention_distance, clusters, head_sharing, redundancy
 from espnet_diverse.analysis.collect import KINDS, Observation
-from espnet_diverse.analysis.head_sharing import Ownership
-from espnet_diverse.analysis.heads import HeadMaps, draw, drawable
-from espnet_diverse.analysis.html_page import Page
-from espnet_diverse.analysis.measurements import Survey
-from espnet_diverse.analysis.plots import (
+from espnet_diverse.analysis.figures.heads import HeadMaps, draw, drawable
+from espnet_diverse.analysis.figures.plots import (
     draw_clusters,
     draw_pairs,
     draw_picks,
@@ -22,10 +18,14 @@ from espnet_diverse.analysis.plots import (
     draw_queries,
     draw_sharing,
 )
-from espnet_diverse.analysis.query_map import embed, separation
+from espnet_diverse.analysis.html_page import Page
+from espnet_diverse.analysis.measurements import Survey
+from espnet_diverse.analysis.measures import attention_distance, clusters, head_sharing, redundancy
+from espnet_diverse.analysis.measures.head_sharing import Ownership
+from espnet_diverse.analysis.measures.query_map import embed, separation
 from espnet_diverse.analysis.sections import Section
-from espnet_diverse.data.atomic_files import staged_directory, staged_file, write_text
-from espnet_diverse.data.targets import mark_prepared
+from espnet_diverse.data.files.atomic_files import staged_directory, staged_file, write_text
+from espnet_diverse.data.files.targets import mark_prepared
 from espnet_diverse.progress import progress
 
 PICTURES = "pictures"

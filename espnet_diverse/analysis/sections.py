@@ -7,13 +7,13 @@ from typing import Protocol
 
 from numpy.typing import NDArray
 
-from espnet_diverse.analysis import calibration
-from espnet_diverse.analysis.ablation_plot import axis_label, draw_drop_histogram, draw_drops
-from espnet_diverse.analysis.calibration import Calibration
-from espnet_diverse.analysis.calibration_plot import draw_entropy_cdf, draw_reliability
 from espnet_diverse.analysis.collect import KINDS
-from espnet_diverse.analysis.head_ablation import HeadAblation
+from espnet_diverse.analysis.figures.ablation_plot import axis_label, draw_drop_histogram, draw_drops
+from espnet_diverse.analysis.figures.calibration_plot import draw_entropy_cdf, draw_reliability
 from espnet_diverse.analysis.html_page import Page
+from espnet_diverse.analysis.measures import calibration
+from espnet_diverse.analysis.measures.calibration import Calibration
+from espnet_diverse.analysis.measures.head_ablation import HeadAblation
 
 CALIBRATION_TERMS = (
     (

@@ -8,15 +8,15 @@ import torch
 from espnet2.train.abs_espnet_model import AbsESPnetModel
 from numpy.typing import NDArray
 
-from espnet_diverse.decoding.multitask_ctc import EncoderPrompt, PromptedModel
+from espnet_diverse.decoding.espnet.multitask_ctc import EncoderPrompt, PromptedModel
 from espnet_diverse.decoding.options import is_non_autoregressive
-from espnet_diverse.decoding.teacher_forcing import reads_tokens
+from espnet_diverse.decoding.search.teacher_forcing import reads_tokens
 from espnet_diverse.decoding.token_text import TokenText
 from espnet_diverse.errors import ModelError
+from espnet_diverse.runs.audio_rate import required_rate
+from espnet_diverse.runs.tasks import load_model, read_config
 from espnet_diverse.scope import scope
-from espnet_diverse.training.audio_rate import required_rate
-from espnet_diverse.training.tasks import load_model, read_config
-from espnet_diverse.vocabulary import Vocabulary
+from espnet_diverse.text.vocabulary import Vocabulary
 
 TASKS = ("asr", "st", "mt", "s2t_ctc")
 
@@ -28,7 +28,7 @@ def load(
 
     Args:
         model_dir: Directory of the run.
-        model_file: File with the weights, as in `training.tasks.load_model`.
+        model_file: File with the weights, as in `runs.tasks.load_model`.
         device: "cpu", "cuda" or "cuda:N".
 
     Raises:

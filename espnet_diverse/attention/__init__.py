@@ -16,9 +16,9 @@ from typing import Any
 from espnet_diverse.attention.core import Core, Heads, Inputs, KVCache, Stream
 from espnet_diverse.attention.disagreement import build_disagreement
 from espnet_diverse.attention.inspection import AuxiliaryLoss, Diagnosis, HeadMap, Inspection, Monitored
-from espnet_diverse.attention.learned_selection import build_selection
 from espnet_diverse.attention.multi_head import MultiHeadAttention
 from espnet_diverse.attention.registry import CORES, check_uses, core_class, known_cores, register_core
+from espnet_diverse.attention.selection.learned_selection import build_selection
 from espnet_diverse.attention.supports import EVERYTHING, Supports
 from espnet_diverse.attention.update_counter import set_updates_of_run
 from espnet_diverse.option_checks import OptionError, check_names

@@ -15,10 +15,10 @@ from torch import Tensor, nn
 
 from espnet_diverse.attention.core import Core, Heads, Inputs, KVCache, Stream
 from espnet_diverse.attention.disagreement import Disagreement
-from espnet_diverse.attention.head_gather import AllHeads, split_heads
-from espnet_diverse.attention.head_selection import HeadSelection
 from espnet_diverse.attention.parts import by_parts, is_long, slices
 from espnet_diverse.attention.relative_position import PositionTerm
+from espnet_diverse.attention.selection.head_gather import AllHeads, split_heads
+from espnet_diverse.attention.selection.head_selection import HeadSelection
 from espnet_diverse.attention.uncompiled import Uncompiled
 from espnet_diverse.scope import current
 

@@ -4,17 +4,17 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import overload
 
-from espnet_diverse.attention.bigbird import BigBird
 from espnet_diverse.attention.core import Core
-from espnet_diverse.attention.lambda_attention import LambdaAttention
-from espnet_diverse.attention.linformer import Linformer
-from espnet_diverse.attention.luna import Luna
-from espnet_diverse.attention.random_features import RandomFeatures
-from espnet_diverse.attention.sdma import SDMA
-from espnet_diverse.attention.sma import SMA
-from espnet_diverse.attention.softmax import Softmax
+from espnet_diverse.attention.cores.bigbird import BigBird
+from espnet_diverse.attention.cores.lambda_attention import LambdaAttention
+from espnet_diverse.attention.cores.linformer import Linformer
+from espnet_diverse.attention.cores.luna import Luna
+from espnet_diverse.attention.cores.random_features import RandomFeatures
+from espnet_diverse.attention.cores.sdma import SDMA
+from espnet_diverse.attention.cores.sma import SMA
+from espnet_diverse.attention.cores.softmax import Softmax
+from espnet_diverse.attention.cores.window import Window
 from espnet_diverse.attention.supports import USES, Supports
-from espnet_diverse.attention.window import Window
 from espnet_diverse.option_checks import OptionError, hint
 
 CORES: dict[str, type[Core]] = {

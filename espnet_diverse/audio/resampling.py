@@ -7,7 +7,7 @@ import soxr
 from numpy.typing import NDArray
 
 RATE = 16_000
-"""The usual rate of prepared audio and of models in Hz; `training.audio_rate` reads that of a model."""
+"""The usual rate of prepared audio and of models in Hz; `runs.audio_rate` reads that of a model."""
 
 
 def resample(samples: NDArray, rate: float, speed: float = 1.0, target_rate: int = RATE) -> NDArray:

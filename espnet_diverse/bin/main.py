@@ -13,37 +13,40 @@ from pathlib import Path
 from typing import NoReturn
 
 from espnet_diverse import __version__
-from espnet_diverse.allocator import keep_freed_memory
-from espnet_diverse.bin.kernels_option import take_kernels
+from espnet_diverse.bin.options.kernels_option import take_kernels
+from espnet_diverse.cpu.allocator import keep_freed_memory
 from espnet_diverse.errors import InterruptedRunError, UserError
 from espnet_diverse.option_checks import hint, nearest
 from espnet_diverse.registration import fast_start
 
 COMMANDS = {
-    "prepare": "read a corpus and write Kaldi data directories",
-    "validate": "check data directories and list all of their faults",
-    "combine": "combine data directories into one and note their domains",
-    "augment": "translate monolingual text into additional training data",
-    "tokens": "build the vocabulary of a data directory",
-    "stats": "collect feature statistics and shapes",
-    "train": "train a model",
-    "average": "average the best checkpoints of a training run",
-    "prune": "reduce a model with head selection to one language or domain",
-    "adopt": "make a softmax model one with another attention or head selection, with its weights",
-    "pack": "pack a model into one file with a model card",
-    "export": "export a model as safetensors or ONNX, or data to lhotse",
-    "decode": "decode a data directory",
-    "rescore": "rank n-best hypotheses again with a language model or another model",
-    "transcribe": "transcribe audio files, folders or standard input",
-    "translate": "translate text line by line",
-    "demo": "serve a local web page: transcribe or translate, and plot attention heads",
-    "score": "score hypotheses against references",
-    "classify": "classify texts; writes classes, confidences, accuracy and calibration",
-    "perplexity": "compute the perplexity of texts under a language model",
-    "plan": "run the stages of a recipe in one process and skip finished ones",
-    "figure": "plot the attention heads of a model on one utterance, and head selection in training",
-    "analyse": "measure redundancy, clusters and queries of attention heads; writes an HTML report",
-    "compare": "compare runs by size, tokens per second and scores by language; writes a table and a plot",
+    "prepare": ("data.prepare", "read a corpus and write Kaldi data directories"),
+    "validate": ("data.validate", "check data directories and list all of their faults"),
+    "combine": ("data.combine", "combine data directories into one and note their domains"),
+    "augment": ("data.augment", "translate monolingual text into additional training data"),
+    "tokens": ("data.tokens", "build the vocabulary of a data directory"),
+    "stats": ("train.stats", "collect feature statistics and shapes"),
+    "train": ("train.train", "train a model"),
+    "average": ("train.average", "average the best checkpoints of a training run"),
+    "prune": ("train.prune", "reduce a model with head selection to one language or domain"),
+    "adopt": ("train.adopt", "make a softmax model one with another attention or head selection, with its weights"),
+    "pack": ("train.pack", "pack a model into one file with a model card"),
+    "export": ("data.export", "export a model as safetensors or ONNX, or data to lhotse"),
+    "decode": ("use.decode", "decode a data directory"),
+    "rescore": ("use.rescore", "rank n-best hypotheses again with a language model or another model"),
+    "transcribe": ("use.transcribe", "transcribe audio files, folders or standard input"),
+    "translate": ("use.translate", "translate text line by line"),
+    "demo": ("use.demo", "serve a local web page: transcribe or translate, and plot attention heads"),
+    "score": ("report.score", "score hypotheses against references"),
+    "classify": ("use.classify", "classify texts; writes classes, confidences, accuracy and calibration"),
+    "perplexity": ("use.perplexity", "compute the perplexity of texts under a language model"),
+    "plan": ("train.plan", "run the stages of a recipe in one process and skip finished ones"),
+    "figure": ("report.figure", "plot the attention heads of a model on one utterance, and head selection in training"),
+    "analyse": ("report.analyse", "measure redundancy, clusters and queries of attention heads; writes an HTML report"),
+    "compare": (
+        "report.compare",
+        "compare runs by size, tokens per second and scores by language; writes a table and a plot",
+    ),
 }
 
 _NO_READER = 141  # the exit code of a program that ends by SIGPIPE
@@ -85,7 +88,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def _parser() -> argparse.ArgumentParser:
-    lines = "\n".join(f"  {name:<10} {text}" for name, text in COMMANDS.items())
+    lines = "\n".join(f"  {name:<10} {text}" for name, (_, text) in COMMANDS.items())
     parser = Parser(
         prog="espnet-diverse",
         description="Diverse attention for ESPnet.",
@@ -104,7 +107,7 @@ def command_parser(name: str, parser_class: type[argparse.ArgumentParser] = Pars
     Every subcommand module has `add_arguments(parser)` and `run(args) -> int`. A module whose `run` opens packed
     models itself sets `OPENS_PACKED_MODELS`.
     """
-    module = importlib.import_module(f"espnet_diverse.bin.{name}")
+    module = importlib.import_module(f"espnet_diverse.bin.{COMMANDS[name][0]}")
     parser = parser_class(prog=f"espnet-diverse {name}", description=module.__doc__)
     module.add_arguments(parser)
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
@@ -176,7 +179,7 @@ def _unpack_model(args: argparse.Namespace) -> None:
 
 
 def _check_outputs(outputs: list[Path], inputs: list[Path]) -> None:
-    from espnet_diverse.data.targets import check_outputs
+    from espnet_diverse.data.files.targets import check_outputs
 
     check_outputs(outputs, inputs)
 
@@ -200,7 +203,7 @@ def main(arguments: list[str] | None = None) -> int:
     130 interrupted, 141 nobody reads the output any more.
     """
     if "_ARGCOMPLETE" in os.environ:
-        from espnet_diverse.bin.completion import complete
+        from espnet_diverse.bin.options.completion import complete
 
         complete(COMMANDS, command_parser)
     _settle_streams()

@@ -15,7 +15,7 @@ from typing import Any, get_type_hints
 
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.option_checks import OptionError
-from espnet_diverse.training.config import CONF_DIR, check_keys, located, merge
+from espnet_diverse.runs.config import CONF_DIR, check_keys, located, merge
 
 SHARED = CONF_DIR / "cluster"
 """The shared configurations, one for each kind of cluster that has something to choose."""

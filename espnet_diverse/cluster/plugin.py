@@ -4,7 +4,7 @@ import logging
 
 from distributed import Worker, WorkerPlugin
 
-from espnet_diverse.allocator import keep_freed_memory
+from espnet_diverse.cpu.allocator import keep_freed_memory
 from espnet_diverse.registration import fast_start
 
 

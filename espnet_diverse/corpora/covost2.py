@@ -31,7 +31,7 @@ from espnet_diverse.corpora import EVERYTHING, Selection, split_pair
 from espnet_diverse.corpora.shared.directions import refuse_untrained, spoken_languages, translated_directions
 from espnet_diverse.corpora.shared.tsv import read_tsv
 from espnet_diverse.data.characters import clean_text
-from espnet_diverse.data.faults import Fault, refuse
+from espnet_diverse.data.checks.faults import Fault, refuse
 from espnet_diverse.data.kaldi import DataDir
 from espnet_diverse.data.normalisation import for_wer
 from espnet_diverse.errors import DataError

@@ -29,9 +29,9 @@ from espnet_diverse.corpora import EVERYTHING, Selection, split_pair
 from espnet_diverse.corpora.shared.directions import refuse_untrained, spoken_languages, translated_directions
 from espnet_diverse.corpora.shared.download import download as fetch
 from espnet_diverse.corpora.shared.download import unpack
-from espnet_diverse.data.atomic_files import staged_directory
 from espnet_diverse.data.characters import safe_name
-from espnet_diverse.data.faults import Fault, refuse
+from espnet_diverse.data.checks.faults import Fault, refuse
+from espnet_diverse.data.files.atomic_files import staged_directory
 from espnet_diverse.data.kaldi import DataDir
 from espnet_diverse.data.normalisation import for_wer
 from espnet_diverse.data.tables import entry_faults, parse_segment, scan_lines

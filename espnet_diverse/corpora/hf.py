@@ -22,8 +22,8 @@ from espnet_diverse.corpora import EVERYTHING, Selection, table
 from espnet_diverse.corpora.shared.columns import COLUMNS
 from espnet_diverse.corpora.shared.converted import converted_folder
 from espnet_diverse.corpora.shared.splits import set_of
-from espnet_diverse.data.atomic_files import staged_directory, write_parts
 from espnet_diverse.data.characters import safe_name
+from espnet_diverse.data.files.atomic_files import staged_directory, write_parts
 from espnet_diverse.errors import DataError, optional_package
 from espnet_diverse.progress import progress
 

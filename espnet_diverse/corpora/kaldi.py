@@ -28,8 +28,8 @@ from espnet_diverse.corpora import EVERYTHING, Selection
 from espnet_diverse.corpora.shared.converted import converted_folder
 from espnet_diverse.corpora.shared.pipes import parse_pipe, run_pipe
 from espnet_diverse.corpora.shared.splits import SETS, SPLITS, connected, draw_sets
-from espnet_diverse.data.atomic_files import staged_directory
-from espnet_diverse.data.faults import Fault, refuse
+from espnet_diverse.data.checks.faults import Fault, refuse
+from espnet_diverse.data.files.atomic_files import staged_directory
 from espnet_diverse.data.kaldi import DataTables, keep_utterances, leave_out, scan_tables
 from espnet_diverse.data.table_views import Joined, Mapped, lacking
 from espnet_diverse.data.tables import COLUMNS, EMPTY_TRANSCRIPT, scan_packed, scan_table, write_table

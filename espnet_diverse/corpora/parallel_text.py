@@ -19,7 +19,7 @@ from pathlib import Path
 from espnet_diverse.corpora import EVERYTHING, Selection, split_pair
 from espnet_diverse.corpora.shared.bitext import Files, Reader
 from espnet_diverse.corpora.shared.directions import refuse_untrained, translated_directions
-from espnet_diverse.data.faults import refuse
+from espnet_diverse.data.checks.faults import refuse
 from espnet_diverse.data.kaldi import DataDir
 from espnet_diverse.errors import DataError
 

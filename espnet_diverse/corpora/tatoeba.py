@@ -24,7 +24,7 @@ from espnet_diverse.corpora.parallel_text import Layout, chosen, complete, exist
 from espnet_diverse.corpora.shared.bitext import Files, Pair, Reader
 from espnet_diverse.corpora.shared.directions import refuse_names, translated_directions
 from espnet_diverse.corpora.shared.release import fetch_release
-from espnet_diverse.data.faults import refuse
+from espnet_diverse.data.checks.faults import refuse
 from espnet_diverse.data.kaldi import DataDir
 
 SETS = ("train", "dev", "test")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from espnet_diverse.data.characters import LONGEST_ID, guess_encoding
-from espnet_diverse.data.faults import Fault
+from espnet_diverse.data.checks.faults import Fault
 
 LONGEST_LINE = 1_000_000
 """Bytes of a line. A longer one is a file whose line ends are lost, and would take the tokenizer hours."""

@@ -14,11 +14,11 @@ from pathlib import Path
 
 from torch import nn
 
-from espnet_diverse.attention.head_selection import HeadSelection
+from espnet_diverse.attention.selection.head_selection import HeadSelection
 from espnet_diverse.conditions import CONDITIONS
 from espnet_diverse.data.tables import pack_table
 from espnet_diverse.errors import DataError
-from espnet_diverse.training.condition_names import condition_table
+from espnet_diverse.runs.condition_names import condition_table
 
 
 @dataclass(frozen=True)

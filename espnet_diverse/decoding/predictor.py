@@ -12,30 +12,30 @@ from torch import Tensor, nn
 from espnet_diverse.audio.features import read_features
 from espnet_diverse.audio.reading import read_at
 from espnet_diverse.audio.segments import Segment
-from espnet_diverse.decoding.beam import Hypothesis
-from espnet_diverse.decoding.build_search import build_search
 from espnet_diverse.decoding.condition_ids import known_conditions
-from espnet_diverse.decoding.encoding import Encoded, check_parts
-from espnet_diverse.decoding.espnet_beam import ESPnetBeamSearch, TransducerSearch
-from espnet_diverse.decoding.fusion import Fusion, language_model_of, load_language_model
-from espnet_diverse.decoding.greedy import GreedySearch
-from espnet_diverse.decoding.hotwords import load_hotwords
-from espnet_diverse.decoding.long_audio import check_long_audio, features_of_blocks
-from espnet_diverse.decoding.multitask import DecoderPrompt
-from espnet_diverse.decoding.multitask_ctc import PROMPTS, encoding_of
-from espnet_diverse.decoding.ngram import NgramScorer
+from espnet_diverse.decoding.directory.results import Prediction, Text
+from espnet_diverse.decoding.encoder.encoding import Encoded, check_parts
+from espnet_diverse.decoding.encoder.long_audio import check_long_audio, features_of_blocks
+from espnet_diverse.decoding.encoder.precision import check_device, check_precision, set_precision
+from espnet_diverse.decoding.espnet.espnet_beam import ESPnetBeamSearch, TransducerSearch
+from espnet_diverse.decoding.espnet.multitask import DecoderPrompt
+from espnet_diverse.decoding.espnet.multitask_ctc import PROMPTS, encoding_of
 from espnet_diverse.decoding.options import SEARCHED_TASKS, Options, check_search, has_ctc, text_task, usual_ctc_weight
-from espnet_diverse.decoding.precision import check_device, check_precision, set_precision
-from espnet_diverse.decoding.results import Prediction, Text
-from espnet_diverse.decoding.sampling import SamplingSearch
-from espnet_diverse.decoding.search import BeamSearch
+from espnet_diverse.decoding.search.beam import Hypothesis
+from espnet_diverse.decoding.search.beam_search import BeamSearch
+from espnet_diverse.decoding.search.build_search import build_search
+from espnet_diverse.decoding.search.fusion import Fusion, language_model_of, load_language_model
+from espnet_diverse.decoding.search.greedy import GreedySearch
+from espnet_diverse.decoding.search.hotwords import load_hotwords
+from espnet_diverse.decoding.search.ngram import NgramScorer
+from espnet_diverse.decoding.search.sampling import SamplingSearch
 from espnet_diverse.decoding.token_text import TokenText
 from espnet_diverse.errors import ConfigError
+from espnet_diverse.runs.audio_rate import audio_rate, required_rate
+from espnet_diverse.runs.model_files import find_weights
+from espnet_diverse.runs.tasks import TASKS, read_config
 from espnet_diverse.scope import scope
-from espnet_diverse.training.audio_rate import audio_rate, required_rate
-from espnet_diverse.training.model_files import find_weights
-from espnet_diverse.training.precision import compile_layers
-from espnet_diverse.training.tasks import TASKS, read_config
+from espnet_diverse.training.loop.precision import compile_layers
 
 _BATCH_FRAMES = 24_000  # of features: 240 seconds of 10 ms
 

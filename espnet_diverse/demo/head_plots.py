@@ -6,8 +6,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from espnet_diverse.analysis.collect import KINDS, Observation
-from espnet_diverse.analysis.heads import HeadMaps, draw
-from espnet_diverse.analysis.plots import draw_posteriors
+from espnet_diverse.analysis.figures.heads import HeadMaps, draw
+from espnet_diverse.analysis.figures.plots import draw_posteriors
 from espnet_diverse.errors import ConfigError
 
 

@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 from espnet_diverse.audio.libsndfile import RATES
 from espnet_diverse.audio.resampling import resample_blocks
 from espnet_diverse.conditions import CONDITIONS, values_by_condition
-from espnet_diverse.decoding.block_search import BlockSearch, check_stream_options, check_streaming
 from espnet_diverse.decoding.condition_ids import completed, indices_of
-from espnet_diverse.decoding.fusion import Fusion
-from espnet_diverse.decoding.ngram import NgramScorer
+from espnet_diverse.decoding.espnet.shared_attention import share_attention
 from espnet_diverse.decoding.predictor import Predictor
-from espnet_diverse.decoding.shared_attention import share_attention
+from espnet_diverse.decoding.search.fusion import Fusion
+from espnet_diverse.decoding.search.ngram import NgramScorer
+from espnet_diverse.decoding.streaming.block_search import BlockSearch, check_stream_options, check_streaming
 from espnet_diverse.demo.controls import whole
 from espnet_diverse.demo.limits import Limits
 from espnet_diverse.demo.uploads import Refusal, RefusedError

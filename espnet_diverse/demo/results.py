@@ -17,7 +17,7 @@ from espnet_diverse.decoding.predictor import Predictor
 from espnet_diverse.demo.controls import whole
 from espnet_diverse.demo.head_plots import Sides, head_pictures
 from espnet_diverse.errors import ConfigError, DataError, ModelError
-from espnet_diverse.training.tasks import load_model
+from espnet_diverse.runs.tasks import load_model
 
 _KEPT = 4  # results
 

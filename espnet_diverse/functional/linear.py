@@ -3,7 +3,7 @@
     y = x W^T + b,    dL/dx = dL/dy W,    dL/dW = (dL/dy)^T x,    dL/db = sum of the rows of dL/dy
 
 PyTorch computes float32 products with MKL. oneDNN, also a part of PyTorch, is faster on some CPUs and for some sizes
-(`nets/linear_kernels.py` measures which). Both sum in float32, in different orders.
+(`cpu/linear_kernels.py` measures which). Both sum in float32, in different orders.
 For inference oneDNN also takes weights in its own memory layout, see `arranged`.
 """
 

@@ -13,7 +13,7 @@ def in_full_precision(x: Tensor) -> Tensor:
 def linear_in_full_precision(linear: nn.Module, x: Tensor) -> Tensor:
     """Apply a linear map to x (..., in) -> (..., out) in float32 at least, where autocast does not say otherwise.
 
-    A layer that has replaced an `nn.Linear` for inference (`decoding/precision.py`) has a precision of its own.
+    A layer that has replaced an `nn.Linear` for inference (`decoding/encoder/precision.py`) has a precision of its own.
     """
     if not isinstance(linear, nn.Linear):
         return linear(in_full_precision(x))

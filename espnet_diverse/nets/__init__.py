@@ -4,7 +4,7 @@ They are its encoders, decoder and language model with our attention, and fronte
 speech.
 """
 
-from espnet_diverse.nets.bert import BertFrontend
+from espnet_diverse.contrib.flowseq import FlowDecoder
 from espnet_diverse.nets.decoder import DiverseTransformerDecoder
 from espnet_diverse.nets.encoder import (
     DiverseBranchformerEncoder,
@@ -15,10 +15,10 @@ from espnet_diverse.nets.encoder import (
     DiverseEBranchformerEncoder,
     DiverseTransformerEncoder,
 )
-from espnet_diverse.nets.flow import FlowDecoder
-from espnet_diverse.nets.fused_frontend import FusedFrontends
+from espnet_diverse.nets.frontends.bert import BertFrontend
+from espnet_diverse.nets.frontends.fused_frontend import FusedFrontends
+from espnet_diverse.nets.frontends.speech_frontend import HuggingFaceFrontend
 from espnet_diverse.nets.language_model import DiverseTransformerLM
-from espnet_diverse.nets.speech_frontend import HuggingFaceFrontend
 
 ENCODERS = {
     "diverse_transformer": DiverseTransformerEncoder,

@@ -17,7 +17,7 @@ from espnet_diverse.conditions import CONDITIONS
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.functional.sentence_ends import add_sos_eos
 from espnet_diverse.nets.adapter import freeze_base
-from espnet_diverse.nets.classification_model import ClassificationModel
+from espnet_diverse.nets.classification.classification_model import ClassificationModel
 from espnet_diverse.nets.gradient_balance import gradient_ratios, is_due
 from espnet_diverse.nets.label_smoothing import replace_losses
 from espnet_diverse.nets.processes import token_count

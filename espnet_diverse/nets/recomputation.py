@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterable
 
 from torch import nn
 
-from espnet_diverse.attention.head_selection import HeadSelection
 from espnet_diverse.attention.inspection import Monitored
+from espnet_diverse.attention.selection.head_selection import HeadSelection
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.nets.condition_rows import ConditionRows
 

@@ -14,19 +14,19 @@ import torch
 from torch import Tensor, nn
 
 from espnet_diverse.attention import MultiHeadAttention
-from espnet_diverse.attention.learned_selection import LearnedSelection
-from espnet_diverse.data.targets import check_prepared
+from espnet_diverse.attention.selection.learned_selection import LearnedSelection
+from espnet_diverse.data.files.targets import check_prepared
 from espnet_diverse.decoding.options import MULTITASK
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.nets import DECODERS, ENCODERS, LANGUAGE_MODELS, PROMPTED_ENCODERS
 from espnet_diverse.nets.start_tag import TaggedEmbedding
 from espnet_diverse.packing.comparison import largest_difference
 from espnet_diverse.packing.run_files import write_model
+from espnet_diverse.runs.condition_names import fill_in, names_of_conditions
+from espnet_diverse.runs.config import Config
+from espnet_diverse.runs.model_files import find_weights
+from espnet_diverse.runs.tasks import TASKS, load_model, read_config
 from espnet_diverse.training import espnet_command
-from espnet_diverse.training.condition_names import fill_in, names_of_conditions
-from espnet_diverse.training.config import Config
-from espnet_diverse.training.model_files import find_weights
-from espnet_diverse.training.tasks import TASKS, load_model, read_config
 
 _NETS = {"encoder": ENCODERS | PROMPTED_ENCODERS, "decoder": DECODERS, "lm": LANGUAGE_MODELS}
 _FIRST = 0.0, -2.302585092994046  # logits of the heads that a subset begins with, and of the others: log 1 and log 0.1

@@ -15,16 +15,16 @@ from pathlib import Path, PurePosixPath
 from zipfile import is_zipfile
 
 from espnet_diverse.corpora.shared.release import unzip
-from espnet_diverse.data.atomic_files import write_text
+from espnet_diverse.cpu.machine import cache_folder
+from espnet_diverse.data.files.atomic_files import write_text
 from espnet_diverse.errors import DataError, ModelError
-from espnet_diverse.foreign_config import OF_THE_MACHINE, check_config, named_files, told_task
-from espnet_diverse.foreign_yaml import read_yaml, shortened
-from espnet_diverse.hub import OR_NAME, fetched, name_of
-from espnet_diverse.machine import cache_folder
 from espnet_diverse.packing.run_files import copy_file, make_vocabularies
+from espnet_diverse.runs.config import save
+from espnet_diverse.runs.model_files import INSIDE, NGRAM, weights_name
 from espnet_diverse.stage_cache import digest
-from espnet_diverse.training.config import save
-from espnet_diverse.training.model_files import INSIDE, NGRAM, weights_name
+from espnet_diverse.untrusted.foreign_config import OF_THE_MACHINE, check_config, named_files, told_task
+from espnet_diverse.untrusted.foreign_yaml import read_yaml, shortened
+from espnet_diverse.untrusted.hub import OR_NAME, fetched, name_of
 
 META = "meta.yaml"
 SAFETENSORS = "model.safetensors"

@@ -13,10 +13,10 @@ from torch import nn
 
 from espnet_diverse.conditions import CONDITIONS
 from espnet_diverse.errors import DataError
+from espnet_diverse.runs.audio_rate import audio_rate
+from espnet_diverse.runs.condition_names import names_of_conditions
+from espnet_diverse.runs.frontends import pretrained_encoders
 from espnet_diverse.scoring.score_file import read_metrics, rows_of
-from espnet_diverse.training.audio_rate import audio_rate
-from espnet_diverse.training.condition_names import names_of_conditions
-from espnet_diverse.training.frontends import pretrained_encoders
 
 _WHAT = {
     "asr": ("Speech recognition", "automatic-speech-recognition"),

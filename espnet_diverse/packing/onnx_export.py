@@ -31,8 +31,8 @@ from espnet_diverse.attention import MultiHeadAttention
 from espnet_diverse.conditions import CONDITIONS
 from espnet_diverse.decoding.condition_ids import known_conditions
 from espnet_diverse.errors import ConfigError, ModelError
-from espnet_diverse.nets.fused_frontend import FusedFrontends
-from espnet_diverse.nets.speech_frontend import HuggingFaceFrontend
+from espnet_diverse.nets.frontends.fused_frontend import FusedFrontends
+from espnet_diverse.nets.frontends.speech_frontend import HuggingFaceFrontend
 from espnet_diverse.onnx_runtime import import_onnxruntime
 from espnet_diverse.scope import scope
 

@@ -12,14 +12,14 @@ import torch
 import yaml
 
 import espnet_diverse
-from espnet_diverse.data.atomic_files import staged_file
+from espnet_diverse.data.files.atomic_files import staged_file
 from espnet_diverse.errors import ConfigError
-from espnet_diverse.foreign_config import OF_THE_MACHINE, named_files
 from espnet_diverse.packing.archive import CARD, META, NAMES, NGRAM_FILE, SAFETENSORS, VOCABULARY, place
 from espnet_diverse.packing.model_card import Facts, card
-from espnet_diverse.training import checkpoint
-from espnet_diverse.training.model_files import INSIDE, NGRAM, find_weights
-from espnet_diverse.training.tasks import load_model, read_config
+from espnet_diverse.runs import checkpoint
+from espnet_diverse.runs.model_files import INSIDE, NGRAM, find_weights
+from espnet_diverse.runs.tasks import load_model, read_config
+from espnet_diverse.untrusted.foreign_config import OF_THE_MACHINE, named_files
 
 WEIGHTS = {"both": (".pth", ".safetensors"), "pth": (".pth",), "safetensors": (".safetensors",)}
 """Suffixes of the weights by choice; ESPnet only reads .pth."""

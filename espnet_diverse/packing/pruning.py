@@ -15,17 +15,17 @@ from torch import nn
 
 from espnet_diverse.attention import MultiHeadAttention
 from espnet_diverse.conditions import CONDITIONS
-from espnet_diverse.data.targets import check_prepared
+from espnet_diverse.data.files.targets import check_prepared
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.nets import DECODERS, ENCODERS, LANGUAGE_MODELS, PROMPTED_ENCODERS
 from espnet_diverse.nets.condition_rows import ConditionRows
 from espnet_diverse.nets.start_tag import TaggedEmbedding
 from espnet_diverse.nets.subsampling import GATED
 from espnet_diverse.packing.run_files import write_model
+from espnet_diverse.runs.condition_names import names_of_conditions
+from espnet_diverse.runs.model_files import find_weights
+from espnet_diverse.runs.tasks import load_model, read_config
 from espnet_diverse.scope import scope
-from espnet_diverse.training.condition_names import names_of_conditions
-from espnet_diverse.training.model_files import find_weights
-from espnet_diverse.training.tasks import load_model, read_config
 
 _NETS = {"encoder": ENCODERS | PROMPTED_ENCODERS, "decoder": DECODERS, "lm": LANGUAGE_MODELS}
 _PLAIN_MODEL = {"asr": "espnet", "st": "espnet", "mt": "mt", "s2t": "espnet", "s2t_ctc": "espnet_ctc", "lm": "lm"}

@@ -7,13 +7,13 @@ from pathlib import Path
 
 from torch import nn
 
-from espnet_diverse.data.atomic_files import staged_directory
-from espnet_diverse.data.targets import mark_prepared
+from espnet_diverse.data.files.atomic_files import staged_directory
+from espnet_diverse.data.files.targets import mark_prepared
 from espnet_diverse.errors import UserError
-from espnet_diverse.foreign_config import named_files
-from espnet_diverse.training import checkpoint
-from espnet_diverse.training.config import save
-from espnet_diverse.vocabulary import Vocabulary
+from espnet_diverse.runs import checkpoint
+from espnet_diverse.runs.config import save
+from espnet_diverse.text.vocabulary import Vocabulary
+from espnet_diverse.untrusted.foreign_config import named_files
 
 _VOCABULARY = ("tokens.txt", "tokens.yaml", "bpe.model", "tokenizer.json")
 
@@ -27,7 +27,8 @@ def write_model(model: nn.Module, config: dict, model_dir: Path, weights: Path, 
         model: The model.
         config: Its configuration, in which the names of files become those of the copies.
         model_dir: Directory of the run that it is made from.
-        weights: File to write the weights to, in the directory of the model, which `data.targets.check_prepared` has
+        weights: File to write the weights to, in the directory of the model, which `data.files.targets.check_prepared`
+        has
             let through.
         command: The command.
 

@@ -39,6 +39,7 @@ def register(module: ModuleType, task: str) -> None:
     Raises:
         TypeError: One of our classes is not of the type that the table demands.
     """
+    from espnet_diverse.contrib.flowseq.model import FlowMTModel
     from espnet_diverse.nets import (
         DECODERS,
         ENCODERS,
@@ -48,7 +49,6 @@ def register(module: ModuleType, task: str) -> None:
         TEXT_FRONTENDS,
         TRANSLATION_DECODERS,
     )
-    from espnet_diverse.nets.flow.model import FlowMTModel
     from espnet_diverse.nets.models import MODELS
 
     tables = {

@@ -4,7 +4,8 @@ Most of the time that a command takes to start is spent on packages that ESPnet 
 
 - Packages that serve a single feature (`LAZY`) are executed when they are used.
 - transformers is hidden from the modules `WITHOUT_TRANSFORMERS` while they are executed; ESPnet then works without its
-  wrappers of Hugging Face models. Everything else, such as our `nets/pretrained.py`, imports transformers as usual.
+  wrappers of Hugging Face models. Everything else, such as our `nets/frontends/pretrained.py`, imports transformers as
+  usual.
 - What a module takes from a large package and seldom uses (`SELDOM_USED`: numba and scipy.stats in the alignment of
   speech synthesis) is imported when it is used.
 - The mel filters of ESPnet's features are computed by `mel_filters`, with the same result as librosa's, which imports

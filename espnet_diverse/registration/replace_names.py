@@ -19,7 +19,7 @@ def replaced_names(module: ModuleType, **values: object) -> Iterator[None]:
 
     Blocks of one thread may nest. Blocks of several threads for the same module wait for each other; if they
     overlapped, the last to end would restore what another one had set. Nobody waits for a training: a second thread
-    that trains is refused before, see `training/run_lock.py`.
+    that trains is refused before, see `training/checkpoints/run_lock.py`.
 
     Args:
         module: The module of ESPnet.

@@ -5,7 +5,7 @@
 with the counts summed over the corpus. jiwer finds an alignment of each sentence with the minimum number of errors; if
 there are several, sclite may choose one with other numbers of substitutions, deletions and insertions. For an empty
 reference, all units of the hypothesis are insertions. References and hypotheses are normalised by
-`espnet_diverse.vocabulary.normalise`; letter case and punctuation are scored unless `normalisation` is "wer".
+`espnet_diverse.text.vocabulary.normalise`; letter case and punctuation are scored unless `normalisation` is "wer".
 """
 
 import importlib.metadata
@@ -20,7 +20,7 @@ from espnet_diverse.errors import ConfigError
 from espnet_diverse.scoring.alignment import Pairs
 from espnet_diverse.scoring.metric import Metric
 from espnet_diverse.scoring.significance import Bootstrap
-from espnet_diverse.vocabulary import normalise
+from espnet_diverse.text.vocabulary import normalise
 
 UNITS = {"char": "CER", "word": "WER"}
 NORMALISATIONS = ("none", "wer")

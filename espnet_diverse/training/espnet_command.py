@@ -19,19 +19,19 @@ from torch.optim import Optimizer
 
 from espnet_diverse.attention import core_class, core_options
 from espnet_diverse.attention.disagreement import disagreement_options
-from espnet_diverse.attention.selection_options import selection_options
+from espnet_diverse.attention.selection.selection_options import selection_options
+from espnet_diverse.contrib.flowseq import FlowOptions
 from espnet_diverse.errors import ConfigError, TrainingError, UserError
 from espnet_diverse.nets import DECODERS, ENCODERS, LANGUAGE_MODELS, PROMPTED_ENCODERS
 from espnet_diverse.nets.adapter import AdapterOptions
 from espnet_diverse.nets.condition_rows import read_options
-from espnet_diverse.nets.flow import FlowOptions
 from espnet_diverse.nets.memory import MEMORIES, memory_options
 from espnet_diverse.nets.start_tag import StartTagOptions
 from espnet_diverse.option_checks import read as read_dataclass
 from espnet_diverse.registration import replaced_names
-from espnet_diverse.training.config import Config, check_keys, located
-from espnet_diverse.training.frontends import check_frontend
-from espnet_diverse.training.lora import check_adapter
+from espnet_diverse.runs.config import Config, check_keys, located
+from espnet_diverse.runs.frontends import check_frontend
+from espnet_diverse.runs.lora import check_adapter
 
 
 @contextmanager
@@ -118,8 +118,8 @@ def check(task: type[abs_task.AbsTask], config: Config) -> None:
 
 def _check_task(config: Config, known: Mapping) -> None:
     """Check that a configuration is not one of another task, whose keys this one lacks."""
-    from espnet_diverse.training.run_data import DATA
-    from espnet_diverse.training.tasks import TASKS  # which imports this module
+    from espnet_diverse.runs.tasks import TASKS  # which imports this module
+    from espnet_diverse.training.data.run_data import DATA
 
     for key in config:
         if key in known:

@@ -12,29 +12,38 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
 
-from espnet_diverse.data.atomic_files import check_no_file, staged_directory, staged_file
+from espnet_diverse.data.files.atomic_files import check_no_file, staged_directory, staged_file
 from espnet_diverse.data.tables import pack_table
 from espnet_diverse.data.threads import Workers
 from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.progress import progress
-from espnet_diverse.training import espnet_command, resumption, run_kernels
-from espnet_diverse.training.audio_rate import audio_rate, reads_features
-from espnet_diverse.training.batches import read_sampling
-from espnet_diverse.training.checkpoint import CHECKPOINT
-from espnet_diverse.training.condition_names import condition_table, fill_in
-from espnet_diverse.training.config import Config, located, save
-from espnet_diverse.training.criteria import check_forms
-from espnet_diverse.training.data_record import DataRecord
-from espnet_diverse.training.feature_sums import sums_on
-from espnet_diverse.training.learning_curves import draw_curves
-from espnet_diverse.training.non_finite import NAME as NONFINITE
-from espnet_diverse.training.number_checks import check_numbers
-from espnet_diverse.training.processes import Processes, run
+from espnet_diverse.runs.audio_rate import audio_rate, reads_features
+from espnet_diverse.runs.checkpoint import CHECKPOINT
+from espnet_diverse.runs.condition_names import condition_table, fill_in
+from espnet_diverse.runs.config import Config, located, save
+from espnet_diverse.runs.criteria import check_forms
+from espnet_diverse.runs.tasks import TASKS
+from espnet_diverse.training import espnet_command
+from espnet_diverse.training.checkpoints import resumption, run_kernels
+from espnet_diverse.training.checkpoints.data_record import DataRecord
+from espnet_diverse.training.checkpoints.run_lock import one_run, run_lock
+from espnet_diverse.training.config.number_checks import check_numbers
+from espnet_diverse.training.data.batches import read_sampling
+from espnet_diverse.training.data.feature_sums import sums_on
+from espnet_diverse.training.data.run_data import (
+    FOLD_LENGTH,
+    PREFIX,
+    RunData,
+    Tokens,
+    check_data,
+    check_inputs,
+    existing,
+)
+from espnet_diverse.training.data.statistics import check_features, check_source, check_statistics, check_target
+from espnet_diverse.training.distributed.processes import Processes, run
+from espnet_diverse.training.loop.learning_curves import draw_curves
+from espnet_diverse.training.loop.non_finite import NAME as NONFINITE
 from espnet_diverse.training.repulsion_options import read_repulsion
-from espnet_diverse.training.run_data import FOLD_LENGTH, PREFIX, RunData, Tokens, check_data, check_inputs, existing
-from espnet_diverse.training.run_lock import one_run, run_lock
-from espnet_diverse.training.statistics import check_features, check_source, check_statistics, check_target
-from espnet_diverse.training.tasks import TASKS
 
 FILLED_IN = (
     *("output_dir", "ngpu", "collect_stats", "task"),

@@ -18,9 +18,9 @@ from torchaudio.functional import TokenSpan, forced_align, merge_tokens
 
 from espnet_diverse.decoding.frame_times import FrameTimes
 from espnet_diverse.errors import ConfigError
+from espnet_diverse.text.vocabulary import SPACE
 from espnet_diverse.transcription.cjk import CJK_LETTER
 from espnet_diverse.transcription.result import Word
-from espnet_diverse.vocabulary import SPACE
 
 _WORD_START = "▁"  # marks the first piece of a word in sentencepiece
 

@@ -18,8 +18,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from espnet_diverse.data.atomic_files import write_text
-from espnet_diverse.decoding.results import rounded_score
+from espnet_diverse.data.files.atomic_files import write_text
+from espnet_diverse.decoding.directory.results import rounded_score
 from espnet_diverse.transcription.result import Segment, Transcript
 
 CUE_COLUMNS = 84  # two lines of 42

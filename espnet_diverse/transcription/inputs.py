@@ -18,11 +18,11 @@ from espnet_diverse.audio.reading import open_file
 from espnet_diverse.audio.sources import STDIN
 from espnet_diverse.conditions import CONDITIONS
 from espnet_diverse.corpora.shared.columns import COLUMNS as TABLE_COLUMNS
-from espnet_diverse.data.faults import Fault, refuse
+from espnet_diverse.data.checks.faults import Fault, refuse
 from espnet_diverse.data.lines import numbered_lines
 from espnet_diverse.data.tables import read_table
 from espnet_diverse.errors import DataError
-from espnet_diverse.training.condition_names import condition_table
+from espnet_diverse.runs.condition_names import condition_table
 
 _LIBSNDFILE = "wav flac mp3 ogg oga opus sph aif aiff au caf w64 rf64"
 _FFMPEG = "m4a mp4 mov 3gp webm mkv mka aac wma amr"

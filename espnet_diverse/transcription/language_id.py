@@ -18,9 +18,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from espnet_diverse.decoding.ctc_prefix import IMPOSSIBLE
 from espnet_diverse.decoding.options import SAME_LANGUAGE_TASKS, Options
 from espnet_diverse.decoding.predictor import Predictor
+from espnet_diverse.decoding.search.ctc_prefix import IMPOSSIBLE
 
 _TEMPERATURE = 0.1  # of greatest likelihood on the dev sets of three models of seven and ten languages
 

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from espnet_diverse.audio.sources import Audio, Source, open_audio
 from espnet_diverse.decoding.condition_ids import KnownConditions, completed, indices_of, warn_of_unused
+from espnet_diverse.decoding.directory.grouping import each_result, grouped
 from espnet_diverse.decoding.frame_times import frame_times
-from espnet_diverse.decoding.grouping import each_result, grouped
 from espnet_diverse.decoding.options import MULTITASK, SAME_LANGUAGE_TASKS, Options
 from espnet_diverse.decoding.predictor import Prediction, Predictor
 from espnet_diverse.transcription.alignment import align_words, check_ctc

@@ -18,7 +18,7 @@ from espnet_diverse.transcription.endpointing import UtterancePart, utterances
 from espnet_diverse.transcription.segmentation_options import SegmentationOptions
 
 if TYPE_CHECKING:  # it imports what only streaming needs
-    from espnet_diverse.decoding.block_search import BlockSearch
+    from espnet_diverse.decoding.streaming.block_search import BlockSearch
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from espnet_diverse.audio.sources import Audio
-from espnet_diverse.decoding.long_audio import check_long_audio
+from espnet_diverse.decoding.encoder.long_audio import check_long_audio
 from espnet_diverse.decoding.options import Options
 from espnet_diverse.decoding.predictor import Predictor
 from espnet_diverse.errors import ConfigError, DataError

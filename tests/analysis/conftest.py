@@ -6,7 +6,7 @@ from espnet_diverse.analysis.samples import read_samples
 from espnet_diverse.data.kaldi import read_data_dir
 from espnet_diverse.decoding.options import Options
 from espnet_diverse.decoding.predictor import load_predictor
-from espnet_diverse.vocabulary import Vocabulary
+from espnet_diverse.text.vocabulary import Vocabulary
 
 
 def loaded(run):

@@ -5,7 +5,7 @@ import torch
 
 from espnet_diverse.analysis.collect import KINDS, attentions, observe
 from espnet_diverse.functional.semantic import semantic_mask
-from espnet_diverse.training.tasks import load_model
+from espnet_diverse.runs.tasks import load_model
 
 FRAMES = 18  # 12000 samples, a hop of 160, and two convolutions of stride 2
 TEXT = [2, 3, 4]

@@ -3,7 +3,7 @@ import yaml
 
 from espnet_diverse.analysis.comparison import System, read_system, table, to_dict
 from espnet_diverse.errors import ConfigError, DataError
-from espnet_diverse.training.tasks import load_model
+from espnet_diverse.runs.tasks import load_model
 
 SELECTION = {"strategy": "group", "pool": 4, "conditions": {"lang": ["ar", "de"]}}
 

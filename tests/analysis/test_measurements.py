@@ -5,8 +5,8 @@ from espnet_diverse.analysis import measurements as surveying
 from espnet_diverse.analysis.measurements import choose_utterances, observe_utterance, survey
 from espnet_diverse.data.kaldi import DataDir, Segment, read_data_dir
 from espnet_diverse.errors import ConfigError, DataError, ModelError
-from espnet_diverse.training.tasks import load_model
-from espnet_diverse.vocabulary import Vocabulary
+from espnet_diverse.runs.tasks import load_model
+from espnet_diverse.text.vocabulary import Vocabulary
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,8 @@ from references.figures import leave_pictures_empty
 
 from espnet_diverse.analysis import report
 from espnet_diverse.analysis.collect import Observation
-from espnet_diverse.analysis.head_ablation import HeadAblation
 from espnet_diverse.analysis.measurements import QuerySample, Survey
+from espnet_diverse.analysis.measures.head_ablation import HeadAblation
 from espnet_diverse.analysis.report import Example, write_report
 from espnet_diverse.analysis.sections import AblationSection
 from espnet_diverse.attention import HeadMap

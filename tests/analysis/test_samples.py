@@ -5,7 +5,7 @@ import soundfile
 from espnet_diverse.analysis.samples import batches, read_samples, read_speech, source_text
 from espnet_diverse.data.kaldi import DataDir, Segment, read_data_dir
 from espnet_diverse.errors import DataError
-from espnet_diverse.vocabulary import Vocabulary
+from espnet_diverse.text.vocabulary import Vocabulary
 
 
 def test_speech_and_text_are_read_as_the_search_reads_them(recognition, translated, tiny_run, tiny_translation):

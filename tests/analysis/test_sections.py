@@ -3,9 +3,9 @@ import json
 import numpy as np
 import torch
 
-from espnet_diverse.analysis.calibration import Calibration
-from espnet_diverse.analysis.head_ablation import HeadAblation
 from espnet_diverse.analysis.html_page import Page
+from espnet_diverse.analysis.measures.calibration import Calibration
+from espnet_diverse.analysis.measures.head_ablation import HeadAblation
 from espnet_diverse.analysis.sections import AblationSection, CalibrationSection
 from espnet_diverse.analysis.token_predictions import TokenPredictions
 

@@ -9,8 +9,8 @@ import yaml
 from espnet_diverse.analysis.collect import attentions
 from espnet_diverse.analysis.teacher_forcing import load, run_teacher_forced, source_vocabulary
 from espnet_diverse.errors import ModelError
+from espnet_diverse.runs.tasks import TASKS
 from espnet_diverse.scope import current, scope
-from espnet_diverse.training.tasks import TASKS
 
 TEXT = [2, 3, 4]
 

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 import torch
 
-from espnet_diverse.attention import build_attention, sdma, sma
-from espnet_diverse.attention import noise as noise_module
+from espnet_diverse.attention import build_attention
+from espnet_diverse.attention.cores import sdma, sma
+from espnet_diverse.attention.mixtures import noise as noise_module
 from espnet_diverse.functional.masks import causal, lengths_to_mask
 from espnet_diverse.scope import scope
 

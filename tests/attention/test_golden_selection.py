@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from espnet_diverse.attention import build_attention, learned_selection
+from espnet_diverse.attention import build_attention
+from espnet_diverse.attention.selection import learned_selection
 from espnet_diverse.scope import scope
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "methods"

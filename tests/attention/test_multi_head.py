@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from espnet_diverse.attention import EVERYTHING, Core, MultiHeadAttention, Supports, build_attention
-from espnet_diverse.attention.softmax import Softmax
+from espnet_diverse.attention.cores.softmax import Softmax
 from espnet_diverse.scope import scope
 
 SIZE, HEADS, WIDTH, TIME = 8, 2, 4, 5

@@ -52,7 +52,7 @@ def test_a_class_may_be_defined_again():
         (
             "sdma",
             Mean,
-            "the name 'sdma' belongs to the attention core espnet_diverse.attention.sdma.SDMA; choose another",
+            "the name 'sdma' belongs to the attention core espnet_diverse.attention.cores.sdma.SDMA; choose another",
         ),
         (
             "taken",

@@ -87,7 +87,7 @@ def fake(tmp_path, monkeypatch):
     module.add_arguments, module.run = add_arguments, run
     module.inputs, module.outputs = lambda args: [args.source], lambda args: [args.target]
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setitem(COMMANDS, "fake", "copy a file")
+    monkeypatch.setitem(COMMANDS, "fake", ("fake", "copy a file"))
     monkeypatch.setitem(sys.modules, "espnet_diverse.bin.fake", module)
     Path("a").write_text("1")
     return module

@@ -27,7 +27,7 @@ def test_help_answers_at_once(command):
 
 
 def test_every_command_is_a_module_with_help(capsys):
-    for name, text in COMMANDS.items():
+    for name, (_, text) in COMMANDS.items():
         module, _ = command_parser(name)
         assert callable(module.run) and text
     with pytest.raises(SystemExit) as stopped:
@@ -95,7 +95,7 @@ def test_only_commands_that_continue_say_so_when_they_are_interrupted(fake, caps
         raise KeyboardInterrupt
 
     fake.action = interrupt
-    monkeypatch.setitem(sys.modules, f"espnet_diverse.bin.{name}", fake)
+    monkeypatch.setitem(sys.modules, f"espnet_diverse.bin.{COMMANDS[name][0]}", fake)
     assert run_command(name, COPY) == 130
     assert capsys.readouterr().err == f"espnet-diverse {name}: interrupted{more}\n"
 

@@ -9,8 +9,8 @@ from references.converted_audio import level, run_ffmpeg
 from references.data_fixtures import tone
 
 from espnet_diverse.corpora import Selection, europarl_st
-from espnet_diverse.data.formatting import format_data
 from espnet_diverse.data.kaldi import DataDir, Segment, read_data_dir
+from espnet_diverse.data.writing.formatting import format_data
 from espnet_diverse.errors import ConfigError, DataError
 
 SPEECHES = {"train": "en.20080924.31.3-243", "dev": "en.20081013.4.1-018", "test": "en.20090112.2.3-007"}

@@ -16,10 +16,10 @@ from espnet_diverse.audio.reading import read_audio
 from espnet_diverse.audio.segments import Segment
 from espnet_diverse.bin.main import main
 from espnet_diverse.corpora import Selection, kaldi
-from espnet_diverse.data.format_audio import AudioFormat, Kept, Outcome, prefix
-from espnet_diverse.data.format_options import FormatOptions
-from espnet_diverse.data.formatting import format_data
 from espnet_diverse.data.kaldi import DataDir, keep_utterances, read_data_dir
+from espnet_diverse.data.writing.format_audio import AudioFormat, Kept, Outcome, prefix
+from espnet_diverse.data.writing.format_options import FormatOptions
+from espnet_diverse.data.writing.formatting import format_data
 from espnet_diverse.errors import ConfigError, DataError
 
 

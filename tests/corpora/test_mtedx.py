@@ -6,8 +6,8 @@ import tarfile
 import pytest
 
 from espnet_diverse.corpora import Selection, load_corpus, mtedx
-from espnet_diverse.data.formatting import format_data
 from espnet_diverse.data.kaldi import DataDir, Segment
+from espnet_diverse.data.writing.formatting import format_data
 from espnet_diverse.errors import ConfigError, DataError
 
 ST = Selection("st", pairs=("es-en",))

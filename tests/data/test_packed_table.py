@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from espnet_diverse.audio.libsndfile import AudioInfo
-from espnet_diverse.data import validate
+from espnet_diverse.data.checks import validate
+from espnet_diverse.data.checks.repetitions import DIGEST
+from espnet_diverse.data.checks.validate import find_faults
 from espnet_diverse.data.packed_table import Column, spool
-from espnet_diverse.data.repetitions import DIGEST
 from espnet_diverse.data.tables import pack_table, read_table, scan_packed, scan_table
-from espnet_diverse.data.validate import find_faults
 from espnet_diverse.errors import DataError
 
 ROWS = 5_000

@@ -9,17 +9,17 @@ import soundfile
 import torch
 import yaml
 
-from espnet_diverse.data.format_options import FormatOptions
-from espnet_diverse.data.formatting import format_data
 from espnet_diverse.data.kaldi import read_data_dir
+from espnet_diverse.data.writing.format_options import FormatOptions
+from espnet_diverse.data.writing.formatting import format_data
 from espnet_diverse.decoding.condition_ids import KnownConditions
-from espnet_diverse.decoding.decode_dir import decode
-from espnet_diverse.decoding.espnet_search import load_search
+from espnet_diverse.decoding.directory.decode_dir import decode
+from espnet_diverse.decoding.espnet.espnet_search import load_search
 from espnet_diverse.decoding.options import Options
 from espnet_diverse.decoding.predictor import load_predictor
 from espnet_diverse.errors import ConfigError, ModelError
+from espnet_diverse.runs import checkpoint
 from espnet_diverse.scope import current
-from espnet_diverse.training import checkpoint
 
 
 @pytest.mark.parametrize("changed", [{}, {"ctc_weight": 0.0}, {"batch_size": 1, "penalty": 0.1}], ids=str)

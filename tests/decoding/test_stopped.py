@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 from references.numbered import numbered
 
-from espnet_diverse.data.targets import check_no_data
+from espnet_diverse.data.files.targets import check_no_data
 from espnet_diverse.decoding.condition_ids import KnownConditions
-from espnet_diverse.decoding.decode_dir import decode
+from espnet_diverse.decoding.directory.decode_dir import decode
+from espnet_diverse.decoding.directory.results import FILES, Text
 from espnet_diverse.decoding.options import Options
 from espnet_diverse.decoding.predictor import load_predictor
-from espnet_diverse.decoding.results import FILES, Text
 from espnet_diverse.errors import DataError, UserError
 
 FORK = get_context("fork")

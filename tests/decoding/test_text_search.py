@@ -9,12 +9,12 @@ from espnet2.bin import mt_inference
 
 from espnet_diverse.bin.main import main
 from espnet_diverse.data.kaldi import read_table
-from espnet_diverse.decoding.decode_dir import decode
-from espnet_diverse.decoding.espnet_search import load_search
+from espnet_diverse.decoding.directory.decode_dir import decode
+from espnet_diverse.decoding.espnet.espnet_search import load_search
 from espnet_diverse.decoding.options import Options
 from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.registration import replaced_names
-from espnet_diverse.training.tasks import MTTask
+from espnet_diverse.runs.tasks import MTTask
 
 
 @pytest.fixture(scope="module")

@@ -15,10 +15,10 @@ from references.language_models import write_lm
 from references.streaming import RATE, TOKENS, tones, write_run
 
 from espnet_diverse.audio.resampling import resample
-from espnet_diverse.decoding.block_search import load_block_search
-from espnet_diverse.decoding.fusion import Fusion
-from espnet_diverse.decoding.ngram import NgramScorer
 from espnet_diverse.decoding.predictor import load_predictor
+from espnet_diverse.decoding.search.fusion import Fusion
+from espnet_diverse.decoding.search.ngram import NgramScorer
+from espnet_diverse.decoding.streaming.block_search import load_block_search
 from espnet_diverse.demo.limits import Limits
 from espnet_diverse.demo.live import LiveRecognition, live_recognition
 from espnet_diverse.demo.server import Server

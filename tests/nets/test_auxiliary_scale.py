@@ -3,10 +3,10 @@
 import pytest
 import torch
 
+from espnet_diverse.nets.classification.sentence_classifier import SelfAttentiveClassifier
 from espnet_diverse.nets.models import DiverseClassificationModel
-from espnet_diverse.nets.sentence_classifier import SelfAttentiveClassifier
+from espnet_diverse.runs.tasks import TASKS
 from espnet_diverse.scope import Scope
-from espnet_diverse.training.tasks import TASKS
 
 TOKENS = ["<blank>", "<unk>", "a", "b", "<sos>", "<eos>", "<sop>", "<na>", "<sos/eos>"]
 LENGTHS = torch.tensor([5, 2])

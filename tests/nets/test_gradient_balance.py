@@ -7,9 +7,9 @@ from espnet_diverse.errors import ConfigError
 from espnet_diverse.nets.encoder import DiverseTransformerEncoder
 from espnet_diverse.nets.gradient_balance import STRONG, gradient_ratios, shared_matrices
 from espnet_diverse.nets.models import Diverse
+from espnet_diverse.runs.tasks import TASKS
 from espnet_diverse.scope import Step, current, scope
-from espnet_diverse.training.diagnosis import findings, monitored_parts
-from espnet_diverse.training.tasks import TASKS
+from espnet_diverse.training.loop.diagnosis import findings, monitored_parts
 
 
 class Plain(nn.Module):

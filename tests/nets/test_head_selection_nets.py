@@ -8,12 +8,12 @@ import yaml
 from references.espnet_twin import ENCODER_CASES, SMALL, cases_of_cores
 
 from espnet_diverse.attention import CORES
-from espnet_diverse.attention.selection_options import SelectionOptions
+from espnet_diverse.attention.selection.selection_options import SelectionOptions
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.nets import DECODERS, ENCODERS
 from espnet_diverse.nets.replace_attention import Attention
+from espnet_diverse.runs.config import merge
 from espnet_diverse.scope import scope
-from espnet_diverse.training.config import merge
 
 ROOT = Path(__file__).resolve().parents[2]
 # Head selection does not fit the contextual block encoder.

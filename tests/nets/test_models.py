@@ -9,8 +9,8 @@ from references.espnet_twin import PROMPTED
 
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.nets.models import MODELS, Diverse
+from espnet_diverse.runs.tasks import TASKS
 from espnet_diverse.scope import current, scope
-from espnet_diverse.training.tasks import TASKS
 
 TOKENS = ["<blank>", "<unk>", "a", "b", "<sos>", "<eos>", "<sop>", "<na>", "<sos/eos>"]
 ENCODER = {"output_size": 8, "attention_heads": 2, "linear_units": 8, "num_blocks": 1}

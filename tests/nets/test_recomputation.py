@@ -3,9 +3,9 @@
 import pytest
 import torch
 
+from espnet_diverse.contrib.flowseq import FlowDecoder
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.nets import DECODERS, ENCODERS
-from espnet_diverse.nets.flow import FlowDecoder
 from espnet_diverse.scope import scope
 
 NAMES = {"conditions": {"lang": ["ar", "de"]}}

@@ -20,8 +20,8 @@ from espnet_diverse.errors import ModelError
 from espnet_diverse.packing.archive import _LAYOUT, _appearing, unpacked
 from espnet_diverse.packing.model_card import Facts
 from espnet_diverse.packing.pack import pack
-from espnet_diverse.training.tasks import load_model
-from espnet_diverse.vocabulary import Vocabulary
+from espnet_diverse.runs.tasks import load_model
+from espnet_diverse.text.vocabulary import Vocabulary
 
 SEARCH = ["--set", "beam_size=3", "--set", "ctc_weight=0.4"]
 BLANK, UNKNOWN, SENTENCE = "<blank>", "<unk>", "<sos/eos>"

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from espnet_diverse.packing.comparison import largest_difference
-from espnet_diverse.training.tasks import load_model
+from espnet_diverse.runs.tasks import load_model
 
 
 @pytest.mark.parametrize("run", ["tiny_run", "tiny_translation"])

@@ -14,8 +14,8 @@ from espnet_diverse.errors import ConfigError, ModelError
 from espnet_diverse.nets import ENCODERS
 from espnet_diverse.onnx_runtime import import_onnxruntime
 from espnet_diverse.packing.onnx_export import EncoderCTC, export
+from espnet_diverse.runs.tasks import load_model
 from espnet_diverse.scope import scope
-from espnet_diverse.training.tasks import load_model
 
 onnxruntime = import_onnxruntime()
 

@@ -19,9 +19,9 @@ from espnet_diverse.packing.adoption import adopt
 from espnet_diverse.packing.archive import unpacked
 from espnet_diverse.packing.model_card import Facts
 from espnet_diverse.packing.pack import WEIGHTS, pack
-from espnet_diverse.training import checkpoint
-from espnet_diverse.training.config import merge
-from espnet_diverse.training.tasks import load_model
+from espnet_diverse.runs import checkpoint
+from espnet_diverse.runs.config import merge
+from espnet_diverse.runs.tasks import load_model
 
 
 @pytest.mark.parametrize("weights", WEIGHTS)

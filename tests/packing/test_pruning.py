@@ -12,10 +12,10 @@ from espnet_diverse.bin.main import main
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.packing.comparison import _log_probabilities
 from espnet_diverse.packing.pruning import prune, prune_model
+from espnet_diverse.runs import checkpoint
+from espnet_diverse.runs.config import merge, save
+from espnet_diverse.runs.tasks import TASKS, load_model
 from espnet_diverse.scope import scope
-from espnet_diverse.training import checkpoint
-from espnet_diverse.training.config import merge, save
-from espnet_diverse.training.tasks import TASKS, load_model
 
 TOKENS = ["<blank>", "<unk>", "a", "b", "c", "d", "<sos/eos>"]
 NAMES = {"lang": ["ar", "de", "el"], "tgtlang": ["ar", "de", "el"], "domain": ["news", "talk"]}

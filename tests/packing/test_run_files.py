@@ -3,7 +3,7 @@
 import pytest
 
 from espnet_diverse.packing.run_files import copy_files, make_vocabularies
-from espnet_diverse.vocabulary import Vocabulary
+from espnet_diverse.text.vocabulary import Vocabulary
 
 CHARACTERS = ["<blank>", "<unk>", "c", "a", "b", "<sos/eos>"]
 

@@ -19,8 +19,8 @@ CHARACTERS = 4233
     ],
 )
 def test_parameters(fragments, parameters, printed):
-    from espnet_diverse.training.config import merge
-    from espnet_diverse.training.tasks import ASRTask
+    from espnet_diverse.runs.config import merge
+    from espnet_diverse.runs.tasks import ASRTask
 
     config = merge(["model/transformer_6x6", *fragments, "update/adam_noam_25k", CONF / "train.yaml"])
     parser = ASRTask.get_parser()

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from references.recipes import PROGRAM, ROOT, STAGES, bash, dry_run
 
-from espnet_diverse.training.config import merge
+from espnet_diverse.runs.config import merge
 
 RECIPES = sorted(path.parent for path in (ROOT / "egs").glob("*/*/run.sh"))
 SCRIPTS = sorted(path for path in (ROOT / "egs").rglob("*.s[hb]*") if path.is_file() and not path.is_symlink())

@@ -13,8 +13,8 @@ GERMAN, ENGLISH, SHARED = 8848, 6632, 43_770
 
 def parameters(fragments, source, target, overrides=()) -> int:
     """Number of parameters, without the biases of the output, which the paper's models do not have."""
-    from espnet_diverse.training.config import merge
-    from espnet_diverse.training.tasks import MTTask
+    from espnet_diverse.runs.config import merge
+    from espnet_diverse.runs.tasks import MTTask
 
     parser = MTTask.get_parser()
     parser.set_defaults(**merge(fragments, overrides))

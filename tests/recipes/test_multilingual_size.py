@@ -28,8 +28,8 @@ def adapter(by, conditions, **options):
 
 
 def build(task, pieces, encoder_conf, decoder_conf, fragments=()):
-    from espnet_diverse.training.config import merge
-    from espnet_diverse.training.tasks import TASKS
+    from espnet_diverse.runs.config import merge
+    from espnet_diverse.runs.tasks import TASKS
 
     config = merge(["model/transformer_12x6", *fragments])
     config.add({"encoder_conf": encoder_conf, "decoder_conf": decoder_conf}, {})

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from espnet_diverse.training.config import merge
+from espnet_diverse.runs.config import merge
 
 EGS = Path(__file__).resolve().parents[2] / "egs"
 RUNS = yaml.safe_load((EGS / "reproduce.yaml").read_text(encoding="utf-8"))

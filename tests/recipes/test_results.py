@@ -9,7 +9,7 @@ import pytest
 from references.markdown import ROOT, blocks, run
 
 from espnet_diverse.bin.main import command_parser
-from espnet_diverse.training.config import merge
+from espnet_diverse.runs.config import merge
 
 PAGES = sorted((ROOT / "egs").glob("*/*/RESULTS.md"))
 CALL = re.compile(r"(?:\./run\.sh|espnet-diverse) [^#>&;|]+")

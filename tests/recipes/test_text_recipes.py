@@ -11,7 +11,7 @@ import yaml
 
 from espnet_diverse.data.kaldi import read_data_dir
 from espnet_diverse.data.tables import read_table
-from espnet_diverse.training import checkpoint
+from espnet_diverse.runs import checkpoint
 
 SIZE = {
     **{

@@ -3,9 +3,9 @@
 import torch
 import yaml
 
-from espnet_diverse.training import checkpoint
-from espnet_diverse.training.config import save
-from espnet_diverse.training.tasks import TASKS
+from espnet_diverse.runs import checkpoint
+from espnet_diverse.runs.config import save
+from espnet_diverse.runs.tasks import TASKS
 
 RATE = 16_000
 LETTERS = ["<blank>", "<unk>", "<space>", *"abcdefgh", "<sos/eos>"]

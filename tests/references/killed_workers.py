@@ -3,7 +3,7 @@
 import os
 import signal
 
-from espnet_diverse.training.data_workers import LoaderBatches
+from espnet_diverse.training.data.data_workers import LoaderBatches
 
 
 def killed(pid):

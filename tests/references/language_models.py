@@ -2,9 +2,9 @@
 
 import torch
 
-from espnet_diverse.training import checkpoint
-from espnet_diverse.training.config import save
-from espnet_diverse.training.tasks import LMTask
+from espnet_diverse.runs import checkpoint
+from espnet_diverse.runs.config import save
+from espnet_diverse.runs.tasks import LMTask
 
 TRANSFORMER = {"embed_unit": 8, "att_unit": 16, "head": 2, "unit": 16, "layer": 1, "pos_enc": "sinusoidal"}
 RNN = {"unit": 8, "nlayers": 1}

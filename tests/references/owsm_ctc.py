@@ -7,8 +7,8 @@ import torch
 import yaml
 from espnet2.tasks.s2t_ctc import S2TTask
 
-from espnet_diverse.training import checkpoint
-from espnet_diverse.training.config import save
+from espnet_diverse.runs import checkpoint
+from espnet_diverse.runs.config import save
 
 RATE, SECONDS = 16_000, 6
 LANGUAGES = ["eng", "deu", "jpn"]

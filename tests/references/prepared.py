@@ -3,10 +3,10 @@
 from itertools import chain
 from pathlib import Path
 
-from espnet_diverse.data.format_audio import AudioFormat, Job, Spoken
-from espnet_diverse.data.format_options import FormatOptions
+from espnet_diverse.data.files.targets import mark_prepared
 from espnet_diverse.data.kaldi import DataDir, write_data_dir
-from espnet_diverse.data.targets import mark_prepared
+from espnet_diverse.data.writing.format_audio import AudioFormat, Job, Spoken
+from espnet_diverse.data.writing.format_options import FormatOptions
 
 
 def write_prepared(data: DataDir, options: FormatOptions, folder: Path, final: Path) -> None:

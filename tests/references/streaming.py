@@ -8,9 +8,9 @@ import torch
 from espnet2.bin.asr_inference_streaming import Speech2TextStreaming
 from espnet2.utils.yaml_no_alias_safe_dump import yaml_no_alias_safe_dump
 
-from espnet_diverse.decoding.block_search import BlockSearch
-from espnet_diverse.decoding.results import Text
-from espnet_diverse.training.tasks import TASKS
+from espnet_diverse.decoding.directory.results import Text
+from espnet_diverse.decoding.streaming.block_search import BlockSearch
+from espnet_diverse.runs.tasks import TASKS
 
 RATE = 16_000
 SIZE = {"output_size": 16, "attention_heads": 2, "linear_units": 32, "num_blocks": 2}

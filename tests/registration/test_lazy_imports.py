@@ -26,7 +26,7 @@ FAST = "from espnet_diverse.registration import fast_start\nfast_start()\n"
 def test_importing_the_tasks_and_espnets_recognizer_leaves_heavy_packages_out_and_says_nothing():
     said = run(
         f"{FAST}import sys\n"
-        "import espnet_diverse.training.espnet_command, espnet_diverse.training.tasks\n"
+        "import espnet_diverse.training.espnet_command, espnet_diverse.runs.tasks\n"
         "from espnet2.bin import asr_inference, mt_inference, st_inference\n"
         "heavy = ('transformers', 'inflect', 'sklearn', 'sympy', 'torch._dynamo', 'nltk.translate', 'hydra.core',\n"
         "         'numba', 'scipy.stats', 'scipy.signal._filter_design', 'librosa.filters', 'h5py._hl')\n"

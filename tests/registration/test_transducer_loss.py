@@ -6,7 +6,7 @@ import torch
 from references.espnet_models import write_model
 
 from espnet_diverse.registration.transducer_loss import RNNTLoss, transducer_loss
-from espnet_diverse.training.tasks import load_model
+from espnet_diverse.runs.tasks import load_model
 
 
 def by_hand(log_probs, labels, blank):

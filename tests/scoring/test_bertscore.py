@@ -8,7 +8,7 @@ import torch
 from transformers import AutoModel, AutoTokenizer
 
 from espnet_diverse.bin.main import main
-from espnet_diverse.nets.pretrained import Embedder
+from espnet_diverse.nets.frontends.pretrained import Embedder
 from espnet_diverse.scoring.bertscore import BertScore
 from espnet_diverse.scoring.significance import Bootstrap
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from espnet_diverse.training import elastic
-from espnet_diverse.training.non_finite import NonFiniteBatches
+from espnet_diverse.training.distributed import elastic
+from espnet_diverse.training.loop.non_finite import NonFiniteBatches
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from espnet_diverse.errors import ConfigError
+from espnet_diverse.runs.config import merge
+from espnet_diverse.runs.tasks import ASRTask, LMTask
 from espnet_diverse.training import espnet_command
-from espnet_diverse.training.config import merge
-from espnet_diverse.training.tasks import ASRTask, LMTask
 
 
 def checked(*overrides: str) -> None:

@@ -10,9 +10,10 @@ import pytest
 import torch
 from references.train_command import train
 
-from espnet_diverse.training import checkpoint, stopping
-from espnet_diverse.training.non_finite import NonFiniteBatches
-from espnet_diverse.training.run_state import RunState
+from espnet_diverse.runs import checkpoint
+from espnet_diverse.training.checkpoints.run_state import RunState
+from espnet_diverse.training.loop import stopping
+from espnet_diverse.training.loop.non_finite import NonFiniteBatches
 
 
 @pytest.fixture

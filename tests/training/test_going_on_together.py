@@ -10,8 +10,9 @@ import soundfile
 import torch
 from references.train_command import NOISELESS, train
 
-from espnet_diverse.training import checkpoint, non_finite
-from espnet_diverse.training.non_finite import NonFiniteBatches
+from espnet_diverse.runs import checkpoint
+from espnet_diverse.training.loop import non_finite
+from espnet_diverse.training.loop.non_finite import NonFiniteBatches
 
 pytestmark = pytest.mark.usefixtures("forks")
 TWO = ["batch_size=2", "accum_grad=2", "save_interval_steps=2", "keep_nbest_models=1"]  # epochs of 6 batches

@@ -8,10 +8,10 @@ import yaml
 
 from espnet_diverse.bin.main import main
 from espnet_diverse.nets.models import Diverse
+from espnet_diverse.runs import checkpoint
+from espnet_diverse.runs.tasks import load_model
 from espnet_diverse.scope import scope
-from espnet_diverse.training import checkpoint
-from espnet_diverse.training.tasks import load_model
-from espnet_diverse.vocabulary import Vocabulary
+from espnet_diverse.text.vocabulary import Vocabulary
 
 QUICK = ("--set", "max_epoch=1", "--set", "batch_size=4")
 GROUP = "{strategy: group, pool: 4}"

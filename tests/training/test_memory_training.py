@@ -6,8 +6,8 @@ import yaml
 
 from espnet_diverse.bin.main import main
 from espnet_diverse.nets.memory import MEMORIES
-from espnet_diverse.training.config import merge
-from espnet_diverse.training.tasks import TASKS
+from espnet_diverse.runs.config import merge
+from espnet_diverse.runs.tasks import TASKS
 
 TOKENS = ["<blank>", "<unk>", "a", "b", "c", "d", "<sos/eos>"]
 TEXT, LENGTHS = torch.tensor([[2, 3, 4, 5, 2, 3, 4, 5], [5, 4, 3, 0, 0, 0, 0, 0]]), torch.tensor([8, 3])

@@ -3,7 +3,7 @@
 import pytest
 
 from espnet_diverse.errors import ConfigError
-from espnet_diverse.training.config import merge
+from espnet_diverse.runs.config import merge
 from espnet_diverse.training.repulsion_options import read_repulsion
 
 

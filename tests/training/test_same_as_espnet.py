@@ -6,9 +6,9 @@ from espnet2.train import trainer as espnet_trainer
 from references.espnet_loop import ESPnetTrainer, seeded_noise
 from references.train_command import NOISELESS, train
 
-from espnet_diverse.training import checkpoint
-from espnet_diverse.training.tasks import TASKS, ASRTask
-from espnet_diverse.training.trainer import Trainer
+from espnet_diverse.runs import checkpoint
+from espnet_diverse.runs.tasks import TASKS, ASRTask
+from espnet_diverse.training.loop.trainer import Trainer
 
 pytestmark = pytest.mark.usefixtures("forks")
 WITHOUT_DROPOUT = [change for change in NOISELESS if "dropout" in change]

@@ -7,10 +7,11 @@ import soundfile
 import yaml
 
 from espnet_diverse.errors import ConfigError, DataError
-from espnet_diverse.training import run_data, stages
-from espnet_diverse.training.config import merge
-from espnet_diverse.training.run_data import RunData
-from espnet_diverse.vocabulary import Vocabulary
+from espnet_diverse.runs.config import merge
+from espnet_diverse.text.vocabulary import Vocabulary
+from espnet_diverse.training import stages
+from espnet_diverse.training.data import run_data
+from espnet_diverse.training.data.run_data import RunData
 
 
 def collect(tiny_run, train_dir, tmp_path, *overrides):

@@ -13,11 +13,11 @@ from espnet_diverse.data.kaldi import read_table
 from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.nets.models import Diverse
 from espnet_diverse.packing.pruning import prune
+from espnet_diverse.runs.config import merge
+from espnet_diverse.runs.tasks import TASKS, load_model
+from espnet_diverse.text.vocabulary import Vocabulary
 from espnet_diverse.training import stages
-from espnet_diverse.training.config import merge
-from espnet_diverse.training.run_data import RunData
-from espnet_diverse.training.tasks import TASKS, load_model
-from espnet_diverse.vocabulary import Vocabulary
+from espnet_diverse.training.data.run_data import RunData
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 import soundfile
 from references.bad_audio import KINDS, RATE, sound
 
-from espnet_diverse.bin import transcribe
+from espnet_diverse.bin.use import transcribe
 from espnet_diverse.decoding.options import Options
 from espnet_diverse.inference import Recognizer, SegmentationOptions
 from espnet_diverse.transcription.inputs import find_recordings

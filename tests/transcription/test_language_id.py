@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from espnet_diverse.decoding.condition_ids import KnownConditions
+from espnet_diverse.decoding.directory.results import Text
 from espnet_diverse.decoding.options import Options
 from espnet_diverse.decoding.predictor import Predictor
-from espnet_diverse.decoding.results import Text
-from espnet_diverse.training.config import merge
-from espnet_diverse.training.tasks import ASRTask
+from espnet_diverse.runs.config import merge
+from espnet_diverse.runs.tasks import ASRTask
 from espnet_diverse.transcription.language_id import identify_language
 
 LANGUAGES = ["ar", "de", "zh"]

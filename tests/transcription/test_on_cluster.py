@@ -1,4 +1,4 @@
-"""Windows of recordings on a cluster are those of one process; real workers run in tests/bin/test_cluster_option.py."""
+"""Windows on a cluster are those of one process; for real workers see tests/bin/options/test_cluster_option.py."""
 
 import pytest
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 from references.streaming import RATE, tones
 
-from espnet_diverse.decoding.block_search import load_block_search
 from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.streaming.block_search import load_block_search
 from espnet_diverse.errors import DataError
 from espnet_diverse.transcription.segmentation import split_speech
 from espnet_diverse.transcription.segmentation_options import SegmentationOptions

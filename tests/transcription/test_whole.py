@@ -7,7 +7,7 @@ from references.tones import tones
 
 from espnet_diverse.attention import parts
 from espnet_diverse.bin.main import main
-from espnet_diverse.decoding import long_audio
+from espnet_diverse.decoding.encoder import long_audio
 from espnet_diverse.decoding.options import Options
 from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.inference import Recognizer, Request, SegmentationOptions

@@ -25,11 +25,11 @@ from espnet_diverse.corpora.shared.tsv import read_tsv
 from espnet_diverse.data.kaldi import scan_data_dir
 from espnet_diverse.data.tables import scan_lines, scan_table
 from espnet_diverse.errors import UserError
-from espnet_diverse.foreign_config import check_config
-from espnet_diverse.foreign_sentencepiece import read_model
-from espnet_diverse.foreign_yaml import read_yaml
-from espnet_diverse.training.checkpoint import load
-from espnet_diverse.vocabulary import Vocabulary
+from espnet_diverse.runs.checkpoint import load
+from espnet_diverse.text.foreign_sentencepiece import read_model
+from espnet_diverse.text.vocabulary import Vocabulary
+from espnet_diverse.untrusted.foreign_config import check_config
+from espnet_diverse.untrusted.foreign_yaml import read_yaml
 
 ROWS = "".join(f"u{i} wert {i} zwei & drei 你好 می‌رود\n" for i in range(8)).encode()
 SEGMENTS = "".join(f"u{i} r{i // 2} {i}.25 {i + 1}.5\n" for i in range(8)).encode()

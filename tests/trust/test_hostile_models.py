@@ -18,7 +18,7 @@ from espnet_diverse.errors import UserError
 from espnet_diverse.packing.archive import unpacked
 from espnet_diverse.packing.model_card import Facts
 from espnet_diverse.packing.pack import pack
-from espnet_diverse.training.tasks import load_model
+from espnet_diverse.runs.tasks import load_model
 
 VALUES = (
     0,

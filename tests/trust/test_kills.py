@@ -9,10 +9,10 @@ import pytest
 from references.killed_steps import DONE, FAILED, in_fork, with_kill, with_room
 from torch import nn
 
-from espnet_diverse.data.targets import check_prepared
+from espnet_diverse.data.files.targets import check_prepared
 from espnet_diverse.packing.adoption import adopt
 from espnet_diverse.packing.run_files import write_model
-from espnet_diverse.training.config import merge
+from espnet_diverse.runs.config import merge
 
 TOKENS = ["<blank>", "<unk>", "a", "b", "<sos/eos>"]
 

@@ -21,7 +21,8 @@ from references.train_command import train
 
 from espnet_diverse.bin.main import main
 from espnet_diverse.errors import ModelError
-from espnet_diverse.training import checkpoint, run_state
+from espnet_diverse.runs import checkpoint
+from espnet_diverse.training.checkpoints import run_state
 
 SETTINGS = ["batch_size=6", "save_interval_steps=1", "keep_nbest_models=1", "use_tensorboard=false"]
 SHORT_AND_FULL = [pytest.param(False, id="short"), pytest.param(True, id="full", marks=pytest.mark.trust)]

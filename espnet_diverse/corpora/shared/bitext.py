@@ -9,7 +9,7 @@ from typing import NamedTuple
 from espnet_diverse.conditions import base_language
 from espnet_diverse.corpora import Selection, split_pair
 from espnet_diverse.corpora.shared.word_segmentation import segmenter
-from espnet_diverse.data.faults import Fault
+from espnet_diverse.data.checks.faults import Fault
 from espnet_diverse.data.kaldi import DataDir
 from espnet_diverse.data.tables import scan_lines
 

@@ -4,7 +4,7 @@ import logging
 
 from espnet_diverse.corpora import Selection
 from espnet_diverse.corpora.shared.table_files import Table
-from espnet_diverse.data.faults import Fault
+from espnet_diverse.data.checks.faults import Fault
 from espnet_diverse.errors import ConfigError
 
 COLUMNS: dict[str, tuple[str, ...]] = {

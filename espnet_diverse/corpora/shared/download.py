@@ -15,7 +15,7 @@ from typing import BinaryIO
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
-from espnet_diverse.data.locks import file_lock
+from espnet_diverse.data.files.locks import file_lock
 from espnet_diverse.errors import DataError
 from espnet_diverse.progress import progress
 

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
 
 from espnet_diverse.corpora.shared.download import download, unpack
-from espnet_diverse.data.atomic_files import staged_directory
+from espnet_diverse.data.files.atomic_files import staged_directory
 from espnet_diverse.errors import DataError
 
 _DAMAGED = (NotImplementedError, RuntimeError, EOFError, OSError, IndexError, ValueError)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from espnet_diverse.data.faults import Fault, refuse
+from espnet_diverse.data.checks.faults import Fault, refuse
 from espnet_diverse.data.lines import numbered_lines
 
 

@@ -12,7 +12,7 @@ from espnet_diverse.corpora import Selection
 from espnet_diverse.corpora.shared.splits import SPLITS, set_of
 from espnet_diverse.corpora.shared.table_files import Row, Table
 from espnet_diverse.data.characters import clean_text, id_fault, safe_name, text_fault
-from espnet_diverse.data.faults import Fault
+from espnet_diverse.data.checks.faults import Fault
 from espnet_diverse.data.normalisation import for_wer
 
 TODO = "or leave such rows out with --on_missing drop"

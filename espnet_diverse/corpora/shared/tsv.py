@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from espnet_diverse.data.faults import Fault, refuse
+from espnet_diverse.data.checks.faults import Fault, refuse
 from espnet_diverse.data.lines import numbered_lines
 
 _ESCAPED = re.compile(r"\\(.)")

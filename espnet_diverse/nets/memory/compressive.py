@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from espnet_diverse.attention import AuxiliaryLoss, MultiHeadAttention
-from espnet_diverse.attention.softmax import masked_softmax
+from espnet_diverse.attention.cores.softmax import masked_softmax
 from espnet_diverse.functional.compressive import pooled, reconstruction_loss
 from espnet_diverse.functional.precision import in_full_precision
 from espnet_diverse.nets.memory.base import Memory, MemoryOptions, Slots, empty, joined

@@ -6,7 +6,7 @@ import pytest
 
 from espnet_diverse.corpora import Selection
 from espnet_diverse.corpora.shared.bitext import Cleaning, Files, Pair, Reader
-from espnet_diverse.data.faults import refuse
+from espnet_diverse.data.checks.faults import refuse
 from espnet_diverse.data.kaldi import DataDir
 from espnet_diverse.errors import DataError
 

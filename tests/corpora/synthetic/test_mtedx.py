@@ -7,8 +7,8 @@ from references.data_fixtures import digests
 from espnet_diverse.corpora import Selection
 from espnet_diverse.corpora import mtedx as official_mtedx
 from espnet_diverse.corpora.synthetic import mtedx, utterances
+from espnet_diverse.data.checks.validate import validate
 from espnet_diverse.data.normalisation import for_wer
-from espnet_diverse.data.validate import validate
 from espnet_diverse.errors import DataError
 
 

@@ -1,0 +1,1 @@
+"""Figures of the measures, and of attention maps."""

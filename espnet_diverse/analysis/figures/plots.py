@@ -1,0 +1,190 @@
+"""Plots of the results of `clusters`, `query_map`, `redundancy` and `head_sharing`; colour scales begin at 0."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+from matplotlib.colors import Colormap, ListedColormap
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from espnet_diverse.analysis.figures.heads import drawable, position_name
+from espnet_diverse.analysis.measures.clusters import ClusterUse
+from espnet_diverse.analysis.measures.head_sharing import Ownership
+
+_DPI = 110
+_ROW = 0.2  # height of a labelled row of a heat map, in inches
+_SMALL = 8  # points
+
+
+def draw_pairs(title: str, matrix: NDArray, shape: tuple[int, int], path: Path) -> None:
+    """Plot the redundancy of every two heads, (N H, N H), as in Figs 10 and 11 of the SDMA paper; `shape` is (N, H)."""
+    side = max(4.5, 1.8 + _ROW * len(matrix))
+    figure = Figure(figsize=(side + 1.2, side), layout="constrained")
+    axes = figure.subplots()
+    image = axes.imshow(matrix, vmin=0.0, vmax=1.0, interpolation="nearest")
+    names = _head_names(shape)
+    axes.set_xticks(range(len(names)), names, fontsize=_SMALL, rotation=90)
+    axes.set_yticks(range(len(names)), names, fontsize=_SMALL)
+    _separate_layers(axes, shape)
+    for layer in range(1, shape[0]):
+        axes.axvline(layer * shape[1] - 0.5, color="white", linewidth=1)
+    axes.set_xlabel("layer.head")
+    axes.set_ylabel("layer.head")
+    axes.set_title(f"{title}: redundancy of heads")
+    figure.colorbar(image, ax=axes, label="redundancy of two heads, 1 − JS (bits)", shrink=0.8)
+    figure.savefig(path, dpi=_DPI)
+
+
+def draw_clusters(title: str, uses: Mapping[str, ClusterUse], path: Path) -> None:
+    """Plot cluster usage by layer and head, with perplexities beside the rows; `uses` are by what is clustered."""
+    usages = {clustered: use.usage() for clustered, use in uses.items()}
+    layers, heads = next(iter(usages.values())).shape[:2]
+    widths = [usage.shape[-1] + 8 for usage in usages.values()]
+    size = (1.5 + 0.3 * sum(widths), 1.8 + _ROW * layers * heads)
+    figure = Figure(figsize=(size[0], max(3.0, size[1])), layout="constrained")
+    figure.suptitle(f"{title}: use of clusters")
+    most = max(usage.max() for usage in usages.values())
+    panels = figure.subplots(1, len(usages), squeeze=False, width_ratios=widths)[0]
+    for axes, (clustered, usage) in zip(panels, usages.items(), strict=True):
+        rows = usage.reshape(layers * heads, -1)
+        image = axes.imshow(rows, aspect="auto", vmin=0.0, vmax=most, interpolation="nearest")
+        axes.set_yticks(range(len(rows)), _head_names((layers, heads)), fontsize=_SMALL)
+        axes.set_xticks(range(rows.shape[1]), range(1, rows.shape[1] + 1), fontsize=_SMALL)
+        _separate_layers(axes, (layers, heads))
+        axes.set_xlabel("cluster")
+        axes.set_title(clustered, fontsize="medium")
+        _label_perplexities(axes, uses[clustered])
+    panels[0].set_ylabel("layer.head")
+    figure.colorbar(image, ax=list(panels), label="share of all positions")
+    figure.savefig(path, dpi=_DPI)
+
+
+def _label_perplexities(axes: Axes, use: ClusterUse) -> None:
+    pairs = zip(use.usage_perplexity().flat, use.own_perplexity().flat, strict=True)
+    labels = [f"{usage:.2f} | {own:.2f}" for usage, own in pairs]
+    right = axes.twinx()
+    right.set_ylim(axes.get_ylim())
+    right.set_yticks(range(len(labels)), labels, fontsize=_SMALL)
+    right.set_ylabel("clusters used | clusters a position", fontsize=_SMALL)
+
+
+def draw_posteriors(
+    title: str,
+    posteriors: Mapping[str, NDArray],
+    tokens: Mapping[str, Sequence[str]],
+    path: Path,
+    heads: Sequence[int] | None = None,
+) -> None:
+    """Plot cluster probabilities of one layer on one utterance, as in Figs 6 (a) and 7 (a) of the SDMA paper.
+
+    Args:
+        title: Title of the plot.
+        posteriors: Cluster probabilities (H, T, C) by what is clustered. Each has a column, and each head a row.
+        tokens: Labels of the T positions by what is clustered, if these are tokens; others are encoder frames.
+        path: The file to write.
+        heads: Indices of the heads to draw, from 0; all by default.
+    """
+    heads = range(len(next(iter(posteriors.values())))) if heads is None else heads
+    clusters = max(values.shape[-1] for values in posteriors.values())
+    size = (1.5 + 5.5 * len(posteriors), 1.8 + len(heads) * max(1.2, 0.35 + 0.16 * clusters))
+    figure = Figure(figsize=size, layout="constrained")
+    figure.suptitle(f"{title}: cluster probabilities")
+    grid = figure.subplots(len(heads), len(posteriors), squeeze=False, sharex="col")
+    for column, (clustered, values) in zip(grid.T, posteriors.items(), strict=True):
+        for head, axes in zip(heads, column, strict=True):
+            image = axes.imshow(values[head].T, aspect="auto", vmin=0.0, vmax=1.0, interpolation="nearest")
+            axes.set_title(f"head {head + 1}: {clustered}", fontsize="medium")
+            axes.set_yticks(range(values.shape[-1]), range(1, values.shape[-1] + 1), fontsize=_SMALL)
+            axes.set_ylabel("cluster")
+        column[-1].set_xlabel(position_name(tokens[clustered]) if clustered in tokens else "encoder frame")
+        if clustered in tokens:
+            labels, font = drawable(tokens[clustered])
+            size = min(9, 240 / len(labels))
+            column[-1].set_xticks(range(len(labels)), labels, fontproperties=font, fontsize=size, rotation=90)
+    figure.colorbar(image, ax=list(grid.flat), label="cluster probability", shrink=0.6)
+    figure.savefig(path, dpi=_DPI)
+
+
+def draw_sharing(owned: Ownership, path: Path) -> None:
+    """Plot the number of heads that two languages or domains share, as in Fig. 3 of the head-selection paper."""
+    shared, most = owned.sharing(), owned.picks[0].size
+    side = max(3.5, 1.2 + 0.42 * len(shared))
+    figure = Figure(figsize=(side + 1.4, side), layout="constrained")
+    axes = figure.subplots()
+    image = axes.imshow(shared, cmap="Blues", vmin=0, vmax=most, interpolation="nearest")
+    axes.set_xticks(range(len(shared)), owned.values, fontsize=_SMALL, rotation=90)
+    axes.set_yticks(range(len(shared)), owned.values, fontsize=_SMALL)
+    for (row, column), count in np.ndenumerate(shared):
+        colour = "white" if count > 0.6 * most else "black"
+        axes.text(column, row, str(count), ha="center", va="center", fontsize=_SMALL, color=colour)
+    axes.set_title(owned.name, fontsize="medium")
+    figure.colorbar(image, ax=axes, label="heads shared, all layers", shrink=0.8)
+    figure.savefig(path, dpi=_DPI)
+
+
+def draw_picks(owned: Ownership, path: Path) -> None:
+    """Plot the heads of each language or domain: a panel for each layer, with a column for each head of the pool."""
+    values, layers, _ = owned.picks.shape
+    columns = min(layers, 6)
+    rows = -(-layers // columns)
+    size = (
+        1.4 + 0.14 * max(map(len, owned.values)) + _ROW * columns * (owned.pool + 1),
+        1 + rows * (0.7 + _ROW * values),
+    )
+    figure = Figure(figsize=size, layout="constrained")
+    figure.suptitle(f"{owned.name}: heads of each")
+    grid = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
+    for layer, axes in enumerate(grid.flat):
+        axes.set_visible(layer < layers)
+        if layer < layers:
+            mine = (owned.picks[:, layer, :, None] == np.arange(owned.pool)).any(1)
+            axes.imshow(mine, cmap="Blues", vmin=0, vmax=1.3, interpolation="nearest")
+            axes.set_title(f"layer {layer + 1}", fontsize="medium")
+            axes.set_xticks(range(owned.pool), range(1, owned.pool + 1), fontsize=_SMALL)
+            axes.set_yticks(range(values), owned.values, fontsize=_SMALL)
+            axes.set_xticks(np.arange(owned.pool + 1) - 0.5, minor=True)
+            axes.set_yticks(np.arange(values + 1) - 0.5, minor=True)
+            axes.grid(which="minor", color="white", linewidth=1)
+            axes.tick_params(which="minor", length=0)
+    figure.supxlabel("head of the pool", fontsize="medium")
+    figure.savefig(path, dpi=_DPI)
+
+
+def draw_queries(points: Mapping[str, NDArray], path: Path) -> None:
+    """Plot queries on a plane, coloured by head, as in Figs 8 and 9 of the SDMA paper.
+
+    Args:
+        points: Points (H, n, 2) by title; each title has a panel.
+        path: The file to write.
+    """
+    figure = Figure(figsize=(1 + 4.6 * len(points), 5.2), layout="constrained")
+    panels = figure.subplots(1, len(points), squeeze=False)[0]
+    most = max(len(queries) for queries in points.values())
+    colours = _colours(most)
+    for axes, (title, queries) in zip(panels, points.items(), strict=True):
+        heads = np.repeat(np.arange(len(queries)), queries.shape[1])
+        order = np.random.default_rng(0).permutation(len(heads))  # so that no head hides the others
+        x, y = queries.reshape(-1, 2)[order].T
+        axes.scatter(x, y, c=heads[order], cmap=colours, vmin=-0.5, vmax=most - 0.5, s=7, linewidths=0)
+        axes.set(title=title, xlabel="t-SNE dimension 1", ylabel="t-SNE dimension 2", xticks=[], yticks=[])
+    marks = [panels[0].scatter([], [], color=colours(head), s=40, label=f"head {head + 1}") for head in range(most)]
+    figure.legend(handles=marks, loc="outside lower center", ncols=min(most, 8), frameon=False)
+    figure.savefig(path, dpi=_DPI)
+
+
+def _colours(count: int) -> Colormap:
+    if count <= 10:
+        return ListedColormap(colormaps["tab10"].colors[:count])
+    return colormaps["turbo"].resampled(count)
+
+
+def _head_names(shape: tuple[int, int]) -> list[str]:
+    return [f"{layer}.{head}" for layer in range(1, shape[0] + 1) for head in range(1, shape[1] + 1)]
+
+
+def _separate_layers(axes: Axes, shape: tuple[int, int]) -> None:
+    for layer in range(1, shape[0]):
+        axes.axhline(layer * shape[1] - 0.5, color="white", linewidth=1)

@@ -1,0 +1,1 @@
+"""Measures of heads, clusters, queries and predictions."""

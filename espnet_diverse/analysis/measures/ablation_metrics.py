@@ -1,0 +1,90 @@
+"""Metrics of head ablation: teacher-forced loss or accuracy, or a score of decoded text.
+
+A metric gives counts of a batch. The score of a data set is computed from their sum, so each file is read once.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from espnet_diverse.analysis.samples import Sample
+from espnet_diverse.analysis.token_predictions import encode, predict_tokens
+from espnet_diverse.decoding.encoder.encoding import Encoded
+from espnet_diverse.decoding.predictor import Predictor
+from espnet_diverse.scoring.build import build_metrics
+
+TEACHER_FORCED = ("loss", "accuracy")
+DECODED = ("cer", "wer", "bleu", "chrf")
+METRICS = (*TEACHER_FORCED, *DECODED)
+LOWER_IS_BETTER = ("loss", "cer", "wer")
+
+
+class AblationMetric(Protocol):
+    """Interface of a metric."""
+
+    def encode(self, batch: Sequence[Sample]) -> Encoded | None:
+        """Run the encoder, if the metric can use its output again."""
+
+    def counts(self, batch: Sequence[Sample], encoded: Encoded | None) -> NDArray:
+        """Counts of a batch; `encoded` is what `encode` returned, or None to run the encoder anew."""
+
+    def score(self, sums: NDArray) -> float:
+        """Score of summed counts."""
+
+
+class TeacherForced:
+    """Loss in nats a token, or accuracy of tokens in percent; ends of texts are tokens.
+
+    Args:
+        predictor: The model.
+        name: One of `TEACHER_FORCED`.
+    """
+
+    def __init__(self, predictor: Predictor, name: str):
+        self.predictor, self.name = predictor, name
+
+    def encode(self, batch: Sequence[Sample]) -> Encoded:
+        """See `AblationMetric`."""
+        return encode(self.predictor, batch)
+
+    def counts(self, batch: Sequence[Sample], encoded: Encoded | None) -> NDArray:
+        """Number of tokens, and the sum of their losses or the number of correct ones."""
+        found = predict_tokens(self.predictor, batch, self.encode(batch) if encoded is None else encoded)
+        values = found.loss if self.name == "loss" else 100 * found.correct
+        return np.array([len(values), values.double().sum().item()])
+
+    def score(self, sums: NDArray) -> float:
+        """See `AblationMetric`."""
+        return float(sums[1] / sums[0])
+
+
+class Decoded:
+    """A score of the texts that the search of `predictor` finds, as `espnet-diverse score` computes it.
+
+    Args:
+        predictor: The model, with the options of the search.
+        name: One of `DECODED`.
+    """
+
+    def __init__(self, predictor: Predictor, name: str):
+        self.predictor, self.metric = predictor, build_metrics([name])[name]
+
+    def encode(self, batch: Sequence[Sample]) -> None:
+        """The search runs the encoder itself."""
+
+    def counts(self, batch: Sequence[Sample], encoded: Encoded | None) -> NDArray:
+        """Sum of the metric's counts over the batch; an utterance without a hypothesis has an empty text."""
+        found = self.predictor.batch([each.source for each in batch], [each.conditions for each in batch])
+        texts = [best[0].text if best else "" for best in found]
+        return self.metric.statistics([one.text for one in batch], texts, [one.language for one in batch]).sum(0)
+
+    def score(self, sums: NDArray) -> float:
+        """See `AblationMetric`."""
+        return float(self.metric.score(sums))
+
+
+def build_metric(predictor: Predictor, name: str) -> AblationMetric:
+    """Build a metric of `METRICS`."""
+    return TeacherForced(predictor, name) if name in TEACHER_FORCED else Decoded(predictor, name)

@@ -1,0 +1,157 @@
+"""Head ablation: how much a score drops where one head is masked in a trained model.
+
+Michel et al. 2019, "Are sixteen heads really better than one?", section 3; An et al. 2020, "Repulsive Attention:
+Rethinking Multi-head Attention as Bayesian Inference", Fig. 2, the histogram of drops. The context of one head at a
+time is 0 before the output projection (`MultiHeadAttention.head_mask`), and the data is scored again. Heads whose drop
+is near 0 are redundant. The cost is a pass over the data for each head, and of the encoder for each of its own heads.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from espnet_diverse.analysis.collect import ATTRIBUTES, KINDS, attentions
+from espnet_diverse.analysis.measures.ablation_metrics import LOWER_IS_BETTER, AblationMetric, build_metric
+from espnet_diverse.analysis.samples import Sample, batches
+from espnet_diverse.attention import MultiHeadAttention
+from espnet_diverse.decoding.predictor import Predictor
+from espnet_diverse.errors import ModelError
+from espnet_diverse.nets.replace_attention import replace_attention
+from espnet_diverse.progress import progress
+from espnet_diverse.upstream.layers import MultiHeadedAttention
+
+HEADER = ("attention", "layer", "head", "score", "drop")
+
+
+class Head(NamedTuple):
+    """A head of a model: kind of attention (a key of `collect.KINDS`), layer, and head of the pool, from 0."""
+
+    kind: str
+    layer: int
+    head: int
+
+
+@dataclass(frozen=True)
+class HeadAblation:
+    """Scores of a model with one head masked at a time.
+
+    Attributes:
+        metric: Name of the score, one of `ablation_metrics.METRICS`.
+        utterances: Number of utterances that were scored.
+        score: Score of the whole model.
+        scores: Scores without one head by kind of attention: N layers with P heads each, (N, P).
+    """
+
+    metric: str
+    utterances: int
+    score: float
+    scores: Mapping[str, NDArray]
+
+    def drops(self) -> dict[str, NDArray]:
+        """Return how much worse the score is without each head, (N, P) by kind; negative where it is better."""
+        sign = 1 if self.metric in LOWER_IS_BETTER else -1
+        return {kind: sign * (scores - self.score) for kind, scores in self.scores.items()}
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """Return the cells under `HEADER`: a row for each head; layers and heads are counted from 1."""
+        drops = self.drops()
+        return [
+            (KINDS[kind], str(layer + 1), str(head + 1), f"{score:.4f}", f"{drops[kind][layer, head]:.4f}")
+            for kind, scores in self.scores.items()
+            for (layer, head), score in np.ndenumerate(scores)
+        ]
+
+    def tsv(self) -> str:
+        """Return `rows` as a table with tabs, under a header."""
+        return "".join("\t".join(cells) + "\n" for cells in (HEADER, *self.rows()))
+
+    def summary(self) -> dict:
+        """Return the same numbers for JSON, scores and drops by layer and head."""
+        return {
+            "metric": self.metric,
+            "utterances": self.utterances,
+            "score": self.score,
+            "scores": {kind: scores.tolist() for kind, scores in self.scores.items()},
+            "drops": {kind: drops.tolist() for kind, drops in self.drops().items()},
+        }
+
+    def arrays(self) -> dict[str, NDArray]:
+        """Return the drops for npz."""
+        return {f"{kind}_{self.metric}_drop": drops for kind, drops in self.drops().items()}
+
+
+def ablate_heads(predictor: Predictor, samples: Sequence[Sample], metric: str) -> HeadAblation:
+    """Score utterances with the whole model, and with each of its heads masked.
+
+    Attention of ESPnet's own classes in `predictor` is replaced by ours, which gives the same.
+
+    Args:
+        predictor: The model, with the options of the search if the metric is one of decoded text.
+        samples: The utterances.
+        metric: One of `ablation_metrics.METRICS`.
+
+    Raises:
+        ModelError: The model has no multi-head attention.
+    """
+    modules, measure = maskable(predictor.encoding.model), build_metric(predictor, metric)
+    shapes = {kind: (len(layers), layers[0].pool) for kind, layers in modules.items()}
+    heads = [Head(kind, *place) for kind, shape in shapes.items() for place in np.ndindex(*shape)]
+    counts = [
+        np.stack(list(_counts(measure, batch, modules, heads)))
+        for batch in progress(list(batches(predictor, samples)), f"ablation of {len(heads)} heads", unit="batch")
+    ]
+    score, *others = map(measure.score, np.sum(counts, axis=0))
+    scores = {kind: np.empty(shape) for kind, shape in shapes.items()}
+    for (kind, layer, head), value in zip(heads, others, strict=True):
+        scores[kind][layer, head] = value
+    return HeadAblation(metric, len(samples), score, scores)
+
+
+def _counts(
+    measure: AblationMetric,
+    batch: Sequence[Sample],
+    modules: Mapping[str, Sequence[MultiHeadAttention]],
+    heads: Sequence[Head],
+) -> Iterator[NDArray]:
+    """Counts of a batch with the whole model, then without each head; heads of the decoder need no new encoder pass."""
+    encoded = measure.encode(batch)
+    yield measure.counts(batch, encoded)
+    for head in heads:
+        with without_head(modules[head.kind][head.layer], head.head):
+            yield measure.counts(batch, None if head.kind == "encoder" else encoded)
+
+
+@contextmanager
+def without_head(module: MultiHeadAttention, head: int) -> Iterator[None]:
+    """Mask one head of an attention, counted from 0 in the pool, inside the block."""
+    previous = module.head_mask
+    others = torch.arange(module.pool) != head
+    module.head_mask = others if previous is None else previous & others
+    try:
+        yield
+    finally:
+        module.head_mask = previous
+
+
+def maskable(model: nn.Module) -> dict[str, list[MultiHeadAttention]]:
+    """Return the attentions of a model by kind, as `collect.attentions`; ESPnet's own are replaced by ours.
+
+    Raises:
+        ModelError: There is none.
+    """
+    for layer in list(model.modules()):
+        for attribute in ATTRIBUTES:
+            theirs = getattr(layer, attribute, None)
+            if isinstance(theirs, MultiHeadedAttention) and not isinstance(theirs, MultiHeadAttention):
+                replace_attention([layer], attribute, None)
+    found = attentions(model)
+    if not found:
+        raise ModelError("neither encoder nor decoder has multi-head attention, whose heads could be masked")
+    ours = {kind: [each for each in found[kind] if isinstance(each, MultiHeadAttention)] for kind in KINDS}
+    return {kind: modules for kind, modules in ours.items() if modules}

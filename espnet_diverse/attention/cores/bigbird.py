@@ -1,0 +1,79 @@
+"""BigBird: window, global and random attention between blocks of positions.
+
+Zaheer et al. 2020, "Big Bird: Transformers for Longer Sequences", section 2 and appendix D (blocks; the variant whose
+global positions are part of the sequence).
+
+    b(i) = floor(i / S)                                                                block of a position
+    A(i) = {j : |b(i) - b(j)| <= w, or b(j) < g, or b(j) in R(b(i))},    A(i) = all j if b(i) < g
+    context_i = sum_{j in A(i)} softmax_j(q_i . k_j / sqrt(D)) v_j                     (1) of Vaswani et al. 2017
+
+R(n) are blocks drawn for block n from those of its sequence that it does not see already: its window and the global
+blocks. The paper draws from all of them at once; here each of the |R| draws is from one of as many equal parts, so that
+no block is drawn twice. The draws depend on the seed, on n and on the length of the sequence without padding, and are
+thus the same in training, in evaluation, and in every batch. In causal attention A(i) has no j > i, and R(n) are
+earlier blocks.
+
+Softmax-equivalent setting: a block that is as long as the longest sequence.
+Cost: O(T (2 w + 1 + g + |R|) S D) time, and as much memory without D; the scores of all pairs exist only where weights
+are needed. A step of cached decoding takes O(T D), because the cache keeps all keys.
+"""
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from espnet_diverse.attention.core import Core, Heads
+from espnet_diverse.attention.cores.sparse import sparse_attention
+from espnet_diverse.attention.supports import EVERYTHING
+from espnet_diverse.functional.sparse_patterns import BigBirdBlocks
+from espnet_diverse.option_checks import OptionError, check_fields
+
+
+@dataclass(frozen=True)
+class BigBirdOptions(Core.Options):
+    """Options of BigBird.
+
+    Attributes:
+        block_size: Positions S in a block; 64 in the paper.
+        window_blocks: Number w of neighbouring blocks on each side; 1 in the paper, "3 blocks" with the own one.
+        global_blocks: Number g of global blocks, the first of the sequence; 2 in the paper.
+        random_blocks: Number of random blocks |R| of each block; 3 in the paper.
+        seed: Seed of the random blocks.
+    """
+
+    block_size: int = 64
+    window_blocks: int = 1
+    global_blocks: int = 2
+    random_blocks: int = 3
+    seed: int = 0
+
+    def __post_init__(self):
+        check_fields(self)
+        if self.block_size == 0:
+            raise OptionError("block_size", "block_size 0 makes no blocks; give 1 or more")
+
+
+class BigBird(Core):
+    """Softmax attention to neighbouring, global and random blocks."""
+
+    Options = BigBirdOptions
+    options: BigBirdOptions
+    supports = replace(EVERYTHING, cross_attention=False)  # positions of two sequences are not near each other
+    linear = True
+    SOFTMAX_EQUIVALENT = {"block_size": 2**20}
+    position_in_parts = True
+
+    def __init__(
+        self, size: int, heads: int, options: BigBirdOptions | None = None, cross: bool = False, causal: bool = False
+    ):
+        super().__init__(size, heads, options, cross, causal)
+        chosen = self.options
+        blocks = chosen.window_blocks, chosen.global_blocks, chosen.random_blocks
+        self.pattern = BigBirdBlocks(chosen.block_size, *blocks, chosen.seed, causal)
+
+    def forward(self, heads: Heads) -> tuple[Tensor, Tensor | None]:
+        """Compute the context (B, H, Tq, D), and weights (B, H, Tq, Tk) if needed, else None."""
+        if torch.jit.is_tracing():
+            raise ValueError("attention 'bigbird' draws its random blocks by operations on integers that ONNX lacks")
+        return sparse_attention(heads, self.pattern)

@@ -1,0 +1,71 @@
+"""Sliding window attention, dilated or not, with global positions.
+
+Beltagy et al. 2020, "Longformer: The Long-Document Transformer", section 3.1.
+
+    A(i) = {j : |i - j| <= w r, i - j divisible by r}                                  sliding (r = 1), dilated window
+    A(i) = {j : ...} u {j < g},    A(i) = all j for i < g                              global + window
+    context_i = sum_{j in A(i)} softmax_j(q_i . k_j / sqrt(D)) v_j                     (1) of Vaswani et al. 2017
+
+In causal attention A(i) has no j > i. Global positions are projected as the others are; Longformer has projections of
+their own for them.
+
+Softmax-equivalent setting: a window that is as wide as the longest sequence.
+Cost: O(T w D) time and O(T (w + D)) memory for any dilation, and O(T g D) time for g global positions. The scores of
+all pairs exist only where weights are needed. A step of cached decoding takes O(T D), because the cache keeps all keys.
+"""
+
+from dataclasses import dataclass, replace
+
+from torch import Tensor
+
+from espnet_diverse.attention.core import Core, Heads
+from espnet_diverse.attention.cores.sparse import sparse_attention
+from espnet_diverse.attention.supports import EVERYTHING
+from espnet_diverse.functional.sparse_patterns import Sliding
+from espnet_diverse.option_checks import OptionError, check_fields
+
+
+@dataclass(frozen=True)
+class WindowOptions(Core.Options):
+    """Options of sliding window attention.
+
+    Attributes:
+        window: Number of positions w on each side that a position attends to. After subsampling by 4, 25 are a second.
+        dilation: Distance r of the positions of the window; 1 is a window without gaps.
+        global_tokens: Number g of positions, the first of the sequence, that attend to all and that all attend to.
+    """
+
+    window: int = 64
+    dilation: int = 1
+    global_tokens: int = 0
+
+    def __post_init__(self):
+        check_fields(self)
+        if self.dilation == 0:
+            raise OptionError("dilation", "dilation 0 would repeat one position; give 1 or more")
+
+
+class Window(Core):
+    """Softmax attention to the positions near a query, and to global ones."""
+
+    Options = WindowOptions
+    options: WindowOptions
+    supports = replace(EVERYTHING, cross_attention=False)  # positions of two sequences are not near each other
+    SOFTMAX_EQUIVALENT = {"window": 2**20, "dilation": 1}
+    linear = position_in_parts = True
+
+    def __init__(
+        self, size: int, heads: int, options: WindowOptions | None = None, cross: bool = False, causal: bool = False
+    ):
+        super().__init__(size, heads, options, cross, causal)
+        chosen = self.options
+        self.pattern = Sliding(chosen.window, chosen.dilation, chosen.global_tokens, causal)
+
+    @property
+    def reach(self) -> int | None:
+        """The width of the window; global positions attend to all."""
+        return None if self.options.global_tokens else self.options.window * self.options.dilation
+
+    def forward(self, heads: Heads) -> tuple[Tensor, Tensor | None]:
+        """Compute the context (B, H, Tq, D), and weights (B, H, Tq, Tk) if needed, else None."""
+        return sparse_attention(heads, self.pattern)

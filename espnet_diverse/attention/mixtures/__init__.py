@@ -1,0 +1,1 @@
+"""The mixture of Gaussians of SMA and SDMA: posteriors, noise, auxiliary losses, statistics."""

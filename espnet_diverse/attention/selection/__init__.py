@@ -1,0 +1,1 @@
+"""Head selection: heads for each language or domain, from a shared pool."""

@@ -1,0 +1,68 @@
+"""The option --cluster, which several commands share."""
+
+import argparse
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from espnet_diverse.errors import ConfigError
+
+if TYPE_CHECKING:
+    from espnet_diverse.cluster.pool import Pool
+
+
+def add_cluster(parser: argparse.ArgumentParser) -> None:
+    """Declare --cluster, after --nj where the command has that; `workers` starts it."""
+    place = ", and takes the place of --nj" if "--nj" in parser._option_string_actions else ""
+    parser.add_argument(
+        "--cluster",
+        metavar="NAME_OR_FILE",
+        default="",
+        help="spread the work over a cluster: local or slurm of conf/cluster, or a YAML file; needs "
+        f"the extra cluster{place} (default: this machine alone)",
+    )
+
+
+def check_nj(nj: int) -> None:
+    """Check the number of threads or processes of this machine that do the work without a cluster.
+
+    Raises:
+        ConfigError: It is below 1.
+    """
+    if nj < 1:
+        raise ConfigError(f"--nj {nj}: must be 1 or more")
+
+
+@contextmanager
+def workers(
+    args: argparse.Namespace, load: Callable[[], Any], files: Iterable[Path], model: bool = False
+) -> Iterator["Pool | None"]:
+    """The workers of the cluster that the option names, or None without it; they stop at the end of the block.
+
+    Args:
+        args: Parsed arguments.
+        load: What a worker loads once, see `cluster.worker.Setup`.
+        files: Files that it reads.
+        model: Whether it loads a model; then workers multiply matrices with the libraries that this process chooses.
+
+    Raises:
+        ConfigError: The configuration of the cluster is wrong, or Dask is not installed.
+        ClusterError: The cluster does not start.
+    """
+    if not args.cluster:
+        yield None
+        return
+    from espnet_diverse.cluster.backends import started
+    from espnet_diverse.cluster.configuration import read_cluster
+    from espnet_diverse.cluster.pool import Pool
+    from espnet_diverse.cluster.worker import Setup
+
+    options = read_cluster(args.cluster)
+    if model:
+        from espnet_diverse.cpu.linear_kernels import choice, load_with
+
+        load = partial(load_with, choice(), load)
+    with started(options) as client:
+        yield Pool(client, options, Setup(load, files))

@@ -1,0 +1,165 @@
+"""Measure redundancy, clusters and queries of attention heads on a data directory, and write an HTML report.
+
+For a model with head selection the report also shows which heads each language or domain uses and how many of them two
+languages share. --ablate_heads scores the data again with each head masked; --calibration compares the confidence of
+token predictions with their accuracy. Exit code 2 means that utterances were skipped.
+"""
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from espnet_diverse.bin.options import options
+from espnet_diverse.errors import ConfigError
+
+if TYPE_CHECKING:
+    from espnet_diverse.analysis.samples import Sample
+    from espnet_diverse.analysis.sections import Section
+    from espnet_diverse.decoding.predictor import Predictor
+    from espnet_diverse.decoding.token_text import TokenText
+    from espnet_diverse.text.vocabulary import Vocabulary
+
+TEACHER_FORCED, DECODED = ("loss", "accuracy"), ("cer", "wer", "bleu", "chrf")  # as in analysis.ablation_metrics
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of this command."""
+    options.add_model(parser)
+    parser.add_argument("--data_dir", type=Path, required=True, help="data directory with transcripts or translations")
+    parser.add_argument("--output_dir", type=Path, required=True, help="directory for the report, plots and numbers")
+    parser.add_argument(
+        "--utterances", type=int, metavar="N", help="number of utterances to measure, evenly spaced (default: all)"
+    )
+    parser.add_argument(
+        "--figure_utterance", metavar="ID", help="utterance whose attention maps are plotted (default: the first)"
+    )
+    parser.add_argument(
+        "--ablate_heads",
+        choices=(*TEACHER_FORCED, *DECODED),
+        help="mask one head at a time and report how much this score drops: loss or accuracy with teacher forcing, or "
+        "a score of decoded text; also written as ablation.tsv",
+    )
+    parser.add_argument(
+        "--beam_size", type=int, metavar="N", help="beam size of --ablate_heads with decoded text (default: 1)"
+    )
+    parser.add_argument(
+        "--calibration", action="store_true", help="measure ECE, OE and entropy of token predictions, and plot them"
+    )
+    parser.add_argument(
+        "--out_of_domain_dir", type=Path, metavar="DIR", help="data directory of another domain for --calibration"
+    )
+    options.add_conditions(parser)
+    options.add_device_options(parser, precision=False)
+
+
+def inputs(args: argparse.Namespace) -> list[Path]:
+    """Files and data directories that are read."""
+    other = [args.out_of_domain_dir] if args.out_of_domain_dir else []
+    return [*options.model_inputs(args), args.data_dir, *other]
+
+
+def outputs(args: argparse.Namespace) -> list[Path]:
+    """Files that are written."""
+    table = [args.output_dir / "ablation.tsv"] if args.ablate_heads else []
+    return [*(args.output_dir / f"analysis.{suffix}" for suffix in ("html", "json", "npz")), *table]
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measure, write the report and print the table of redundancy; 2 where an utterance was skipped."""
+    from espnet_diverse.data.files.targets import check_prepared
+    from espnet_diverse.data.kaldi import read_data_dir
+
+    _check(args)
+    device = args.device
+    data = read_data_dir(args.data_dir)
+    if args.out_of_domain_dir:  # so that a wrong name is refused before the long pass
+        read_data_dir(args.out_of_domain_dir)
+    from espnet_diverse.analysis.measurements import choose_utterances, observe_utterance, survey
+    from espnet_diverse.analysis.measures import redundancy
+    from espnet_diverse.analysis.measures.head_sharing import ownerships
+    from espnet_diverse.analysis.report import PICTURES, Example, write_report
+    from espnet_diverse.analysis.teacher_forcing import load, source_vocabulary, target_vocabulary
+    from espnet_diverse.decoding.condition_ids import condition_indices, known_conditions
+    from espnet_diverse.decoding.encoder.precision import check_device
+    from espnet_diverse.decoding.search.teacher_forcing import check_decoder
+    from espnet_diverse.training.espnet_command import logged
+
+    chosen = choose_utterances(data, args.utterances)
+    named = [args.figure_utterance] if args.figure_utterance else []
+    check_device(device)
+    check_prepared(args.output_dir / PICTURES, "analyse")
+    with logged(args.output_dir / "analyse.log"):
+        model, rate = load(args.model_dir, args.model_file, device)
+        if args.calibration or args.ablate_heads in TEACHER_FORCED:
+            check_decoder(model)
+        vocabulary, source = target_vocabulary(args.model_dir), source_vocabulary(args.model_dir)
+        conditions = condition_indices(
+            known_conditions(model), args.data_dir, [*chosen, *named], options.conditions(args)
+        )
+        for utterance in named:  # so that a wrong name is refused before the long pass
+            observe_utterance(model, vocabulary, data, utterance, conditions[utterance], source, rate)
+        indices = {utterance: conditions[utterance] for utterance in chosen}
+        measured = survey(model, vocabulary, data, indices, source, rate)
+        shown = args.figure_utterance or measured.utterances[0]
+        seen = observe_utterance(model, vocabulary, data, shown, conditions[shown], source, rate)
+        read = source.tokenise(data.src_text[shown]) if source else None
+        example = Example(shown, vocabulary.tokenise(data.text[shown]), seen, read)
+        title = f"Attention of {args.model_dir.resolve().name} on {args.data_dir.resolve().name}"
+        sections, skipped = _sections(args, vocabulary, device)
+        write_report(measured, example, ownerships(model), title, args.output_dir, sections)
+    print(redundancy.markdown(measured.redundancy))
+    print(args.output_dir / "analysis.html")
+    return 2 if measured.skipped or skipped else 0
+
+
+def _check(args: argparse.Namespace) -> None:
+    if args.beam_size is not None and args.ablate_heads not in DECODED:
+        raise ConfigError(f"--beam_size {args.beam_size} is for --ablate_heads {' '.join(DECODED)}; leave it out")
+    if args.beam_size is not None and args.beam_size < 1:
+        raise ConfigError(f"--beam_size {args.beam_size}: must be 1 or more")
+    if args.out_of_domain_dir and not args.calibration:
+        raise ConfigError(f"--out_of_domain_dir {args.out_of_domain_dir} is for --calibration; give that as well")
+
+
+def _sections(
+    args: argparse.Namespace, vocabulary: "Vocabulary | TokenText", device: str
+) -> tuple[list["Section"], int]:
+    """Measure what was asked for; return the sections of the report, and the number of utterances left out."""
+    table = args.output_dir / "ablation.tsv"
+    table.unlink(missing_ok=True)  # of an earlier model
+    if not (args.ablate_heads or args.calibration):
+        return [], 0
+    from espnet_diverse.analysis.measures.calibration import calibrate
+    from espnet_diverse.analysis.measures.head_ablation import ablate_heads
+    from espnet_diverse.analysis.sections import AblationSection, CalibrationSection
+    from espnet_diverse.data.files.atomic_files import write_text
+    from espnet_diverse.decoding.options import Options
+    from espnet_diverse.decoding.predictor import load_predictor
+
+    predictor = load_predictor(args.model_dir, args.model_file, Options(beam_size=args.beam_size or 1), device)
+    other = [args.out_of_domain_dir] if args.out_of_domain_dir else []
+    samples, skipped = zip(*(_read(args, path, predictor, vocabulary) for path in [args.data_dir, *other]), strict=True)
+    sections: list[Section] = []
+    if args.ablate_heads:
+        ablation = ablate_heads(predictor, samples[0], args.ablate_heads)
+        write_text(table, ablation.tsv())
+        sections.append(AblationSection(ablation))
+    if args.calibration:
+        names = ("in domain", "out of domain")[: len(samples)]
+        measured = {name: calibrate(predictor, each) for name, each in zip(names, samples, strict=True)}
+        sections.append(CalibrationSection(measured))
+    return sections, sum(map(len, skipped))
+
+
+def _read(
+    args: argparse.Namespace, data_dir: Path, predictor: "Predictor", vocabulary: "Vocabulary | TokenText"
+) -> tuple[list["Sample"], dict[str, str]]:
+    from espnet_diverse.analysis.measurements import choose_utterances
+    from espnet_diverse.analysis.samples import read_samples
+    from espnet_diverse.data.kaldi import read_data_dir
+    from espnet_diverse.decoding.condition_ids import condition_indices
+
+    data = read_data_dir(data_dir)
+    chosen = choose_utterances(data, args.utterances)
+    indices = condition_indices(predictor.conditions, data_dir, chosen, options.conditions(args))
+    return read_samples(predictor, vocabulary, data, indices)

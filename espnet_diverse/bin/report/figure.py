@@ -1,0 +1,101 @@
+"""Plot the attention heads of the last layers of a model on one utterance, and other maps that their cores report.
+
+A net whose attention gives no weights, such as luna, or an encoder with a memory, is left out with a warning, and so is
+a model that reads features (input_size).
+For a run with head selection also plot how the selection settled in training; without --data_dir, that alone.
+"""
+
+import argparse
+import logging
+from pathlib import Path
+
+from espnet_diverse.bin.options import options
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of this command."""
+    options.add_model(parser)
+    parser.add_argument("--data_dir", type=Path, help="data directory with the utterance")
+    parser.add_argument("--output_dir", type=Path, required=True, help="directory for the PNG files")
+    parser.add_argument("--utterance", help="id of the utterance (default: the first)")
+    options.add_conditions(parser)
+    options.add_device_options(parser, precision=False)
+
+
+def inputs(args: argparse.Namespace) -> list[Path]:
+    """Files and data directories that are read."""
+    return [*options.model_inputs(args), *([args.data_dir] if args.data_dir else [])]
+
+
+def outputs(args: argparse.Namespace) -> list[Path]:
+    """The directory that is written to; file names contain the utterance."""
+    return [args.output_dir]
+
+
+def run(args: argparse.Namespace) -> int:
+    """Plot, and print the paths of the figures."""
+    paths = _of_utterance(args) if args.data_dir else []
+    paths += _of_training(args, needed=args.data_dir is None)
+    print(*paths, sep="\n")
+    return 0
+
+
+def _of_utterance(args: argparse.Namespace) -> list[Path]:
+    from espnet_diverse.data.kaldi import read_data_dir
+
+    if (args.data_dir / "feats.scp").is_file() and _reads_features(args):
+        return []
+    device = args.device
+    data = read_data_dir(args.data_dir)
+    utterance = args.utterance or min(data.text)
+    from espnet_diverse.analysis.figures.heads import draw, head_maps
+    from espnet_diverse.analysis.samples import read_source
+    from espnet_diverse.analysis.teacher_forcing import load, source_vocabulary, target_vocabulary
+    from espnet_diverse.decoding.condition_ids import condition_indices, known_conditions
+    from espnet_diverse.decoding.encoder.precision import check_device
+    from espnet_diverse.training.espnet_command import logged
+
+    check_device(device)
+    with logged(args.output_dir / "figure.log"):
+        model, rate = load(args.model_dir, args.model_file, device)
+        vocabulary, of_source = target_vocabulary(args.model_dir), source_vocabulary(args.model_dir)
+        source = read_source(data, utterance, rate, of_source)
+        conditions = condition_indices(known_conditions(model), args.data_dir, [utterance], options.conditions(args))
+        maps = head_maps(model, source, vocabulary.encode(data.text[utterance]), conditions[utterance])
+        tokens = [*vocabulary.tokenise(data.text[utterance]), "<eos>"]
+        read = ["<sos>", *of_source.tokenise(data.src_text[utterance])] if of_source else None
+        paths = {net: args.output_dir / f"{utterance}.{net}.png" for net in maps}
+        for net, path in paths.items():
+            draw(maps[net], utterance, path, read if net == "encoder" else tokens, read)
+    return list(paths.values())
+
+
+def _reads_features(args: argparse.Namespace) -> bool:
+    """Return whether the model reads features, of which nothing is drawn; then a warning says so."""
+    from espnet_diverse.runs.audio_rate import reads_features
+    from espnet_diverse.runs.tasks import read_config
+    from espnet_diverse.training.espnet_command import logged
+
+    if not reads_features(read_config(args.model_dir / "config.yaml")):
+        return False
+    with logged(args.output_dir / "figure.log"):
+        logging.warning("%s: its heads are not drawn, for the model reads features and not audio", args.model_dir)
+    return True
+
+
+def _of_training(args: argparse.Namespace, needed: bool) -> list[Path]:
+    from espnet_diverse.analysis.measures.selection_history import draw_history, read_history
+    from espnet_diverse.errors import ConfigError
+
+    history = read_history(args.model_dir)
+    if history is None and needed:
+        raise ConfigError(
+            f"{args.model_dir}: no checkpoint.pth has statistics of head selection; for the heads on an utterance give "
+            "--data_dir"
+        )
+    if history is None:
+        return []
+    path = args.output_dir / "head_selection.png"
+    args.output_dir.mkdir(parents=True, exist_ok=True)
+    draw_history(history, args.model_dir.resolve().name, path)
+    return [path]

@@ -1,0 +1,188 @@
+"""Score hypotheses against references: Markdown tables, score.json, score.md and, for CER and WER, alignment.txt.
+
+Every score has a 95 % bootstrap interval. --by adds a row for each language, direction or domain, and averages of these
+rows; --baseline adds a paired bootstrap test. A reference without a hypothesis counts as deleted; the command then
+reports it and ends with exit code 2.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from espnet_diverse.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from espnet_diverse.data.packed_table import PackedTable
+    from espnet_diverse.scoring.bertscore import Embedder
+    from espnet_diverse.scoring.report import Report
+    from espnet_diverse.scoring.texts import Corpus
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of `espnet-diverse score`."""
+    parser.add_argument(
+        "--reference",
+        required=True,
+        type=Path,
+        help="reference texts, with one 'utterance text' per line; of a .trn 'text (utterance)'",
+    )
+    parser.add_argument("--hypothesis", required=True, type=Path, help="texts to score, with lines as of the reference")
+    parser.add_argument("--output_dir", required=True, type=Path, help="directory for the reports")
+    metrics = "cer wer bleu compound_bleu chrf chrf++ ter bertscore"
+    parser.add_argument("--metric", nargs="+", default=["cer"], help=f"metrics to compute, of {metrics} (default: cer)")
+    parser.add_argument("--count_spaces", action="store_true", help="count a space as a character (cer)")
+    parser.add_argument(
+        "--normalise",
+        default="none",
+        help="normalisation: none, or wer for lower case without punctuation (cer, wer; default: none)",
+    )
+    tokenize = "tokenizer: 13a, zh, char, intl or none (bleu; default: zh for Chinese, char for Japanese, else 13a)"
+    parser.add_argument("--tokenize", help=tokenize)
+    path = "directory of a pretrained encoder, or hf:owner/name (bertscore)"
+    parser.add_argument("--bert_path", metavar="PATH", help=path)
+    parser.add_argument(
+        "--bert_layer", type=int, metavar="N", help="layer of the encoder (bertscore; default: the last)"
+    )
+    by = "tables whose values become rows, such as utt2lang utt2tgtlang; a plain name is looked up beside the reference"
+    parser.add_argument("--by", nargs="+", default=[], metavar="TABLE", help=by)
+    zero_shot = "rows without training data, averaged as AVG-Z; the others are averaged as AVG-T"
+    parser.add_argument("--zero_shot", nargs="+", default=[], metavar="ROW", help=zero_shot)
+    parser.add_argument(
+        "--sizes", type=Path, help="table with 'row amount' of training data per line, for the averages High and Low"
+    )
+    parser.add_argument("--above", type=float, default=1e7, help="amount above which a row is High (default: 1e7)")
+    parser.add_argument("--baseline", type=Path, help="texts of another system, for a paired bootstrap test")
+    parser.add_argument("--samples", type=int, default=1000, help="number of bootstrap resamples (default: 1000)")
+    parser.add_argument("--seed", type=int, default=12345, help="seed of the resamples (default: 12345)")
+    parser.add_argument(
+        "--name", help="name of the table row (default: the last two directories of the hypothesis file)"
+    )
+    parser.add_argument("--results", type=Path, help="RESULTS.md to update; rows of the same name are replaced")
+
+
+def check(args: argparse.Namespace, before: "Mapping[str, argparse.Namespace]") -> None:
+    """Check the metrics and their options; see `bin/train/plan_steps.py`."""
+    from espnet_diverse.scoring.build import check_metrics
+
+    if (args.zero_shot or args.sizes) and not args.by:
+        raise ConfigError("--zero_shot and --sizes need rows; give the tables of the rows, such as --by utt2lang")
+    if args.above != args.above:
+        raise ConfigError(f"--above {args.above} is no amount of training data; give a number such as 1e7")
+    check_metrics(args.metric, args.count_spaces, args.normalise, args.tokenize, args.bert_path is not None)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Score, write the reports, print the tables; 2 where hypotheses are missing, else 0."""
+    from espnet_diverse.scoring.build import build_metrics
+    from espnet_diverse.scoring.evaluate import evaluate
+    from espnet_diverse.scoring.groups import averages, groups, read_sizes
+    from espnet_diverse.scoring.report import Report
+    from espnet_diverse.scoring.significance import Bootstrap
+
+    check(args, {})
+    metrics = build_metrics(args.metric, args.count_spaces, args.normalise, args.tokenize, _embedder(args))
+    bootstrap = Bootstrap(args.samples, args.seed)
+    _check_outputs(args)
+    tables = _tables(args)
+    corpus = _corpus(args, tables)
+    rows = groups(list(corpus.references), tables)
+    means = averages(rows, args.zero_shot, read_sizes(args.sizes) if args.sizes else None, args.above)
+    parts = {"": range(len(corpus.references))} | {name: group.indices for name, group in rows.items()}
+    scores = {name: evaluate(metric, corpus, parts, means, bootstrap) for name, metric in metrics.items()}
+    notes = _unknown(args.zero_shot, rows)
+    _write(args, Report(corpus, metrics, scores), notes)
+    return 2 if any(system.missing for system in corpus.systems()) else 0
+
+
+def _embedder(args: argparse.Namespace) -> "Callable[[], Embedder] | None":
+    """A function that loads the encoder of bertscore, if one is given."""
+    if args.bert_layer is not None and args.bert_path is None:
+        raise ConfigError(f"--bert_layer {args.bert_layer} needs an encoder; give --bert_path PATH as well")
+    if args.bert_path is None:
+        return None
+
+    def make() -> "Embedder":
+        from espnet_diverse.nets.frontends.pretrained import Embedder
+
+        return Embedder(args.bert_path, args.bert_layer)
+
+    return make
+
+
+def _check_outputs(args: argparse.Namespace) -> None:
+    """Refuse to write the reports over texts that are read."""
+    from espnet_diverse.data.files.targets import check_outputs
+
+    outputs = [args.output_dir / name for name in ("score.md", "score.json", "alignment.txt")]
+    texts = filter(None, (args.reference, args.hypothesis, args.baseline, args.sizes))
+    check_outputs([*outputs, *([args.results] if args.results else [])], texts)
+
+
+def _tables(args: argparse.Namespace) -> dict[str, "PackedTable"]:
+    """The tables of --by, by path."""
+    from espnet_diverse.conditions import TABLES
+    from espnet_diverse.data.tables import pack_table
+
+    paths = [args.reference.parent / name if "/" not in name else Path(name) for name in args.by]
+    return {str(path): pack_table(path, path.name if path.name in TABLES else "utt2domain") for path in paths}
+
+
+def _corpus(args: argparse.Namespace, tables: dict[str, "PackedTable"]) -> "Corpus":
+    """References and systems, with the languages of the references from --by or a table beside the references."""
+    from espnet_diverse.conditions import language_tables
+    from espnet_diverse.data.table_views import Joined
+    from espnet_diverse.data.tables import pack_table
+    from espnet_diverse.scoring.texts import Corpus, system_of
+
+    references = pack_table(args.reference, "reference")
+    system = system_of(args.name or _name(args.hypothesis), references, pack_table(args.hypothesis, "hypothesis"))
+    baseline = args.baseline and system_of(_name(args.baseline), references, pack_table(args.baseline, "hypothesis"))
+    languages: list[Mapping[str, str]] = []
+    translated = (args.reference.parent / "src_text").is_file()
+    for name in language_tables(args.reference.name, translated):
+        named = [table for path, table in tables.items() if Path(path).name == name]
+        beside = args.reference.parent / name
+        languages += named or ([pack_table(beside)] if beside.is_file() else [])
+    return Corpus(references, system, baseline, Joined(languages))
+
+
+def _name(hypothesis: Path) -> str:
+    return "/".join(hypothesis.resolve().parent.parts[-2:])
+
+
+def _unknown(zero_shot: list[str], rows: dict) -> list[str]:
+    """A note on zero-shot rows that do not exist: a set need not have them, but a name may be misspelt."""
+    from espnet_diverse.errors import abridged
+
+    known = {*rows, *(group.direction for group in rows.values())}
+    unknown = [name for name in zero_shot if name not in known]
+    missing, known = abridged(unknown, separator=" "), abridged(rows, 20, " ")
+    return [f"zero-shot rows that do not exist: {missing}; known: {known}"] if unknown else []
+
+
+def _write(args: argparse.Namespace, report: "Report", notes: list[str]) -> None:
+    """Write the reports; print the tables and notes."""
+    import json
+    from itertools import chain
+
+    from espnet_diverse.data.files.atomic_files import write_parts, write_text
+    from espnet_diverse.scoring.table import update_results
+
+    markdown, notes = report.markdown(), [*report.notes(), *notes]
+    files = {name: str(getattr(args, name)) for name in ("reference", "hypothesis", "baseline") if getattr(args, name)}
+    summary = {"files": files, **report.to_dict()}
+    args.output_dir.mkdir(parents=True, exist_ok=True)
+    alignments = report.alignments()
+    if first := next(alignments, ""):
+        write_parts(args.output_dir / "alignment.txt", chain([first], alignments))
+    else:
+        (args.output_dir / "alignment.txt").unlink(missing_ok=True)
+    write_text(args.output_dir / "score.md", "\n".join([markdown, *(f"{note}\n" for note in notes)]))
+    write_text(args.output_dir / "score.json", json.dumps(summary, ensure_ascii=False, indent=2) + "\n")
+    for name, metric in report.metrics.items() if args.results else ():
+        update_results(args.results, f"### {metric.name}", metric.columns, report.results(name))
+    print(markdown, end="")
+    print(*notes, sep="\n", file=sys.stderr)

@@ -1,0 +1,1 @@
+"""Commands that train models, or make them from others."""

@@ -1,0 +1,54 @@
+"""Make a trained softmax model one with another attention or head selection, to train it further from its weights.
+
+The result computes the same at first; the largest difference on random input is printed. `train --init_param
+DIR/valid.acc.ave.pth --tokens_dir DIR` trains it further, with the fragments of the trained model and after them the
+same --config and --set.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from espnet_diverse.bin.options import options
+
+_SAME = 1e-4
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of this command."""
+    options.add_model(parser)
+    options.add_config(parser, required=False)
+    parser.add_argument(
+        "--data_dir", type=Path, help="data directory with the languages or domains that parts of the model depend on"
+    )
+    parser.add_argument(
+        "--output_dir", type=Path, required=True, help="directory for config.yaml, weights and vocabulary"
+    )
+
+
+def inputs(args: argparse.Namespace) -> list[Path]:
+    """Files and data directories that are read."""
+    from espnet_diverse.runs.config import find
+
+    data = [args.data_dir] if args.data_dir else []
+    return [*find(options.fragments(args)), *options.model_inputs(args), *data]
+
+
+def outputs(args: argparse.Namespace) -> list[Path]:
+    """Files that are written."""
+    return [args.output_dir / name for name in ("config.yaml", options.model_inputs(args)[1].name)]
+
+
+def run(args: argparse.Namespace) -> int:
+    """Adopt the model, and print the path of the weights and how far its output is from that of the trained one."""
+    from espnet_diverse.runs.config import merge
+
+    changes = merge(options.fragments(args), args.set)
+    from espnet_diverse.packing.adoption import adopt
+
+    done = adopt(args.model_dir, args.output_dir, changes, args.data_dir, args.model_file)
+    print(done.weights)
+    print(f"{done.new} new parameters; largest difference of the outputs: {done.difference:.2g}")
+    if done.difference > _SAME:
+        print("notice: with this configuration the model does not begin as the trained one", file=sys.stderr)
+    return 0

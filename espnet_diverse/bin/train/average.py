@@ -1,0 +1,62 @@
+"""Average the best epochs of a training run into one model file."""
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+
+from espnet_diverse.bin.options.options import fragments
+from espnet_diverse.errors import ConfigError
+
+OPENS_PACKED_MODELS = True  # it refuses them
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of this command."""
+    parser.add_argument("model_dir", type=Path, metavar="MODEL", help="directory of the run")
+    parser.add_argument(
+        "--metric",
+        help="criterion of best_model_criterion that ranks the epochs; valid.epoch takes the last (default: valid.acc, "
+        "of a language model valid.loss, or the first one of a run without it)",
+    )
+    parser.add_argument("--number", type=int, default=5, help="number of epochs (default: 5)")
+
+
+def inputs(args: argparse.Namespace) -> list[Path]:
+    """Files that are read; the checkpoint names the epochs to average."""
+    return [args.model_dir / "checkpoint.pth"]
+
+
+def outputs(args: argparse.Namespace) -> list[Path]:
+    """The file that is written."""
+    from espnet_diverse.runs.model_files import known_config, weights_name
+
+    name = f"{args.metric}.ave.pth" if args.metric else weights_name(known_config(args.model_dir))
+    return [args.model_dir / name]
+
+
+def check(args: argparse.Namespace, before: Mapping[str, argparse.Namespace]) -> None:
+    """Check that the training before it in the plan keeps epochs by the metric; see `bin/train/plan_steps.py`.
+
+    Raises:
+        ConfigError: The metric is none of the criteria of its configuration.
+    """
+    from espnet_diverse.runs.config import merge
+
+    train = before.get("train")
+    if train is None or train.output_dir != args.model_dir or args.metric is None:
+        return
+    criteria = merge(fragments(train), train.set).get("best_model_criterion")
+    named = [f"{phase}.{name}" for phase, name, _ in criteria or ()]
+    if named and args.metric not in named:
+        raise ConfigError(f"unknown metric {args.metric!r}; best_model_criterion of this run has: {' '.join(named)}")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Average and print the path of the result."""
+    from espnet_diverse.training.checkpoints.averaging import average
+
+    if not args.model_dir.is_dir():
+        what = "is no directory of a run, which has the epochs; a packed model has one set of weights"
+        raise ConfigError(f"{args.model_dir}: {what}: average before `espnet-diverse pack`")
+    print(average(args.model_dir, args.metric, args.number))
+    return 0

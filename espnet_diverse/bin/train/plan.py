@@ -1,0 +1,138 @@
+"""Run the stages of a recipe in one Python process, skipping those that have finished.
+
+Each line of FILE has the name of a stage, a tab and a command quoted as for a shell; lines that begin with # are
+comments. Commands of espnet-diverse run in this process, so that ESPnet is imported once; others run as programs,
+without a shell. A command that fails ends the plan with its exit code. Exit code 2 of a command of espnet-diverse means
+that it finished but skipped items: the plan continues, and ends with 2.
+"""
+
+import argparse
+import shlex
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from espnet_diverse.data.utf8 import read_utf8
+from espnet_diverse.errors import ConfigError, UserError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of this command."""
+    parser.add_argument("file", metavar="FILE", type=Path, help="the plan")
+    parser.add_argument(
+        "--cache_dir",
+        type=Path,
+        metavar="DIR",
+        help="stage cache, with one record per finished stage (default: .stamps beside FILE)",
+    )
+    # A plan that run.sh makes and deletes: its name and lines say nothing to a user.
+    parser.add_argument("--generated", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--dry_run", action="store_true", help="only print the commands that would run now")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the plan; all lines, and what the commands can check by then, are checked before the first command runs."""
+    steps = _read(args.file, args.generated)
+    cache = args.cache_dir or args.file.parent / ".stamps"
+    for number, step in enumerate(steps):
+        with _named(step):
+            step.check(cache, steps[:number])
+    if args.dry_run:
+        _show(steps, cache)
+        return 0
+    for step in steps:
+        with _named(step):
+            step.check_machine(cache)
+    worst = 0
+    for step in steps:
+        code = _run_step(step, cache)
+        if code not in (0, 2):
+            return code
+        worst = max(worst, code)
+    return worst
+
+
+def _read(file: Path, generated: bool = False) -> list:
+    """Read the steps of a plan, one per line; errors name the file, unless it was generated, and the stage."""
+    from espnet_diverse.bin.train.plan_steps import make_step
+
+    try:
+        lines = read_utf8(file, f"plan {file}", error=ConfigError).split("\n")
+    except FileNotFoundError as error:
+        raise ConfigError(f"plan {file} is not found; give the path of an existing plan") from error
+    steps = []
+    for number, line in enumerate(lines, start=1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        stage, _, command = line.partition("\t")
+        try:
+            argv = shlex.split(command)
+            if not (stage.strip() and argv):
+                raise ConfigError("has no command; write the name of the stage, a tab and the command")
+            steps.append(make_step(stage.strip(), argv))
+        except ValueError as error:  # a UserError, or an unclosed quote found by shlex
+            where = "" if generated else f"{file}:{number}: "
+            raise ConfigError(f"{where}stage {stage.strip()!r}: {error}") from error
+    return steps
+
+
+@contextmanager
+def _named(step) -> Iterator[None]:
+    """Begin an error of a check with the stage."""
+    try:
+        yield
+    except UserError as error:
+        raise ConfigError(f"stage {step.stage!r}: {error}") from error
+
+
+def _show(steps: list, cache: Path) -> None:
+    """Print the commands, and which of them would run and why, also because of what one before them would write."""
+    made: list[str] = []
+    for step in steps:
+        record = step.record(cache)
+        reason = "it always runs" if step.always else record.reason()
+        if reason is None and (anew := record.made_anew(made)):
+            reason = f"its input {anew} will be made anew"
+        if reason:
+            made += record.outputs
+        _print(step, shlex.join(step.argv))
+        _print(step, f"would run: {reason}" if reason else "up to date")
+        try:
+            step.check_machine(cache)
+        except UserError as error:
+            _print(step, f"not on this machine: {error}")
+
+
+def _run_step(step, cache: Path) -> int:
+    """Run one step, unless the stage cache has it as finished; return its exit code, of now or then."""
+    record = step.record(cache)
+    if not step.always and record.reason() is None:
+        code = record.exit_code()
+        _print(step, "up to date" + _skipped(code))
+        return code
+    _print(step, shlex.join(step.argv))
+    record.clear()
+    start, code = time.monotonic(), 1
+    try:
+        code = step.run()
+    finally:  # also after an exception or interrupt, whose traceback does not name the stage
+        seconds = time.monotonic() - start
+        if code not in (0, 2):
+            _print(step, f"failed after {seconds:.0f} s with exit code {code}")
+    if code not in (0, 2):
+        return code
+    if missing := record.missing():
+        raise UserError(f"stage {step.stage!r} ended without an error but did not write {missing}")
+    if not step.always:
+        record.save(code)
+    _print(step, f"done in {seconds:.0f} s" + _skipped(code))
+    return code
+
+
+def _print(step, text: str) -> None:
+    print(f"[{step.stage}] {text}", flush=True)
+
+
+def _skipped(code: int) -> str:
+    return ", some items skipped" if code else ""

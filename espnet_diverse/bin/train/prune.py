@@ -1,0 +1,37 @@
+"""Reduce a model with head selection to one language or domain: its heads become plain attention.
+
+If no other class of this package is left in the model, ESPnet loads it without this package. The result is used as any
+other model is.
+"""
+
+import argparse
+from pathlib import Path
+
+from espnet_diverse.bin.options import options
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of this command."""
+    options.add_model(parser)
+    options.add_conditions(parser)
+    parser.add_argument(
+        "--output_dir", type=Path, required=True, help="directory for config.yaml, weights and vocabulary"
+    )
+
+
+def inputs(args: argparse.Namespace) -> list[Path]:
+    """Files that are read."""
+    return options.model_inputs(args)
+
+
+def outputs(args: argparse.Namespace) -> list[Path]:
+    """Files that are written."""
+    return [args.output_dir / name for name in ("config.yaml", options.model_inputs(args)[1].name)]
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prune and print the path of the weights."""
+    from espnet_diverse.packing.pruning import prune
+
+    print(prune(args.model_dir, args.output_dir, options.conditions(args), args.model_file))
+    return 0

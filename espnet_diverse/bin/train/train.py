@@ -1,0 +1,143 @@
+"""Train a model with ESPnet's trainer; an interrupted run continues where it was last saved."""
+
+import argparse
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from espnet_diverse.bin.options import options
+from espnet_diverse.bin.options.kernels_option import add_kernels
+from espnet_diverse.cpu.allocator import IN_TRAINING, keep_freed_memory
+from espnet_diverse.errors import ModelError
+
+if TYPE_CHECKING:
+    from espnet_diverse.training.distributed.processes import Processes
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of this command."""
+    options.add_config(parser)
+    options.add_data(parser)
+    parser.add_argument("--stats_dir", type=Path, required=True, help="directory that `espnet-diverse stats` wrote")
+    parser.add_argument("--output_dir", type=Path, required=True, help="directory of the run, for example exp/<tag>")
+    parser.add_argument(
+        "--init_param",
+        nargs="+",
+        default=[],
+        metavar="MODEL:PART:PART",
+        help="pretrained parameters to start from, for example exp/asr/valid.acc.ave.pth:encoder:encoder",
+    )
+    parser.add_argument(
+        "--allow_changed",
+        nargs="+",
+        default=[],
+        metavar="WHAT",
+        help="continue a run with another value of these keys, such as max_epoch or optim_conf.lr, or with other data, "
+        "statistics or kernels (data, statistics, kernels) than it was trained with",
+    )
+    parser.add_argument(
+        "--restart", action="store_true", help="delete the checkpoints and weights in --output_dir and train anew"
+    )
+    parser.add_argument(
+        "--verify",
+        action="store_true",
+        help="read all audio to compare it with that of the run that is continued, also files with their former size "
+        "and time of change",
+    )
+    parser.add_argument(
+        "--list_options",
+        nargs="?",
+        const="",
+        metavar="A,B,C",
+        action=_ListOptions,
+        help="print all keys of --set and --config with their values in these fragments, and exit",
+    )
+    add_kernels(parser)
+    _add_processes(parser)
+
+
+def _add_processes(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("processes", "each takes a share of every batch; gradients are averaged")
+    group.add_argument("--ngpu", type=int, default=0, help="GPUs of this machine, each with a process of its own")
+    group.add_argument("--nproc", type=int, default=1, help="processes of this machine on the CPU (default: 1)")
+    group.add_argument("--num_nodes", type=int, default=1, help="machines, which all run this command (default: 1)")
+    group.add_argument("--node_rank", type=int, default=0, help="number of this machine, from 0")
+    group.add_argument(
+        "--rdzv_endpoint", default="", metavar="HOST:PORT", help="where machine 0 can be reached by the others"
+    )
+    group.add_argument("--max_restarts", type=int, default=3, help="restarts after a process was killed (default: 3)")
+
+
+class _ListOptions(argparse.Action):
+    """Keeps the fragments whose keys are printed, and makes all other arguments optional."""
+
+    def __call__(self, parser, namespace, values, option_string=None):
+        namespace.list_options = values
+        for action in parser._actions:
+            action.required = False
+
+
+def _list_options(args: argparse.Namespace) -> None:
+    from espnet_diverse.runs.config import merge
+
+    names = [name for name in args.list_options.split(",") if name]
+    config = merge([*names, *options.fragments(args)], args.set)
+    from espnet_diverse.runs.tasks import TASKS
+    from espnet_diverse.training.config.option_list import list_options
+
+    print(*list_options(TASKS[args.task], config), sep="\n")
+
+
+def inputs(args: argparse.Namespace) -> list[Path]:
+    """Files and data directories that are read."""
+    models = [Path(parameters.partition(":")[0]) for parameters in args.init_param]
+    return [*options.data_inputs(args), *options.stats_files(args.stats_dir, args.task), *models]
+
+
+def outputs(args: argparse.Namespace) -> list[Path]:
+    """Files that are written."""
+    return [args.output_dir / name for name in ("config.yaml", "train.yaml", "checkpoint.pth")]
+
+
+def check(args: argparse.Namespace, before: Mapping[str, argparse.Namespace]) -> None:
+    """Check the configuration; see `bin/train/plan_steps.py`."""
+    from espnet_diverse.training.config.early_check import check_early
+
+    check_early(options.fragments(args), args.set, args.task)
+
+
+def check_machine(args: argparse.Namespace) -> None:
+    """Check that the pretrained parameters are here and that the processes can be started."""
+    for parameters in args.init_param:
+        path = Path(parameters.partition(":")[0])
+        if not path.is_file():
+            raise ModelError(f"--init_param {parameters}: there is no file {path}; give the weights of a trained model")
+    _processes(args)
+
+
+def _processes(args: argparse.Namespace) -> "Processes":
+    from espnet_diverse.training.distributed.processes import Processes
+
+    return Processes(**{field.name: getattr(args, field.name) for field in fields(Processes)})
+
+
+def run(args: argparse.Namespace) -> int:
+    """Train, or print the keys of a configuration."""
+    if args.list_options is not None:
+        _list_options(args)
+        return 0
+    from espnet_diverse.data.files.targets import check_outputs
+    from espnet_diverse.runs.config import merge
+
+    check_outputs(outputs(args), [args.train_dir, args.valid_dir])  # the configuration may be that of the run itself
+    keep_freed_memory(IN_TRAINING)
+    config = merge(options.fragments(args), args.set)  # before the import of ESPnet, which takes seconds
+    from espnet_diverse.training.stages import train
+
+    if args.init_param:
+        config.add({"init_param": args.init_param}, {("init_param",): "--init_param"})
+    run_data = options.run_data(args)
+    how = {"allow_changed": args.allow_changed, "restart": args.restart, "verify": args.verify}
+    train(config, run_data, args.stats_dir, args.output_dir, _processes(args), **how)
+    return 0

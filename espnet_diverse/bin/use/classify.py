@@ -1,0 +1,43 @@
+"""Classify the texts of a data directory: classes and confidences, and accuracy, ECE, OE and distance of the heads."""
+
+import argparse
+from pathlib import Path
+
+from espnet_diverse.bin.options import options
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of this command."""
+    options.add_model(parser)
+    parser.add_argument("--data_dir", type=Path, required=True, help="data directory with the text, and its classes")
+    parser.add_argument(
+        "--output_dir", type=Path, required=True, help="directory for label, confidence and classification.json"
+    )
+    parser.add_argument("--results", type=Path, help="RESULTS.md to update; a row of the same name is replaced")
+    options.add_device_options(parser, precision=False)
+
+
+def inputs(args: argparse.Namespace) -> list[Path]:
+    """Files and data directories that are read."""
+    return [*options.model_inputs(args), args.data_dir]
+
+
+def outputs(args: argparse.Namespace) -> list[Path]:
+    """Files that are written."""
+    return [args.output_dir / name for name in ("label", "confidence", "classification.json")]
+
+
+def run(args: argparse.Namespace) -> int:
+    """Classify and print the measures."""
+    from espnet_diverse.decoding.directory.classification import MEASURES, Classifier, cells, classify, line
+    from espnet_diverse.scoring.table import update_results
+    from espnet_diverse.training.espnet_command import logged
+
+    with logged(args.output_dir / "classify.log"):
+        classifier = Classifier(args.model_dir, args.model_file, args.device)
+        numbers = classify(classifier, args.data_dir, args.output_dir)
+    if args.results:
+        name = "/".join(args.output_dir.resolve().parts[-2:])
+        update_results(args.results, "### Classification", ["Texts", *MEASURES.values()], {name: cells(numbers)})
+    print(line(numbers))
+    return 0

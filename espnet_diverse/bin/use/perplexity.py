@@ -1,0 +1,45 @@
+"""Compute the perplexity of the texts of a data directory under a language model, per token and per word."""
+
+import argparse
+from pathlib import Path
+
+from espnet_diverse.bin.options import options
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of this command."""
+    options.add_model(parser)
+    parser.add_argument("--data_dir", type=Path, required=True, help="data directory with the text")
+    parser.add_argument("--output_dir", type=Path, required=True, help="directory for score and perplexity.json")
+    parser.add_argument("--results", type=Path, help="RESULTS.md to update; a row of the same name is replaced")
+    options.add_conditions(parser)
+    options.add_device_options(parser, precision=False)
+
+
+def inputs(args: argparse.Namespace) -> list[Path]:
+    """Files and data directories that are read."""
+    from espnet_diverse.runs.model_files import model_files
+
+    return [*model_files(args.model_dir, args.model_file, "lm"), args.data_dir]
+
+
+def outputs(args: argparse.Namespace) -> list[Path]:
+    """Files that are written."""
+    return [args.output_dir / name for name in ("score", "perplexity.json")]
+
+
+def run(args: argparse.Namespace) -> int:
+    """Score and print the perplexity."""
+    from espnet_diverse.decoding.directory.perplexity import Scorer, line, perplexity
+    from espnet_diverse.scoring.table import update_results
+    from espnet_diverse.training.espnet_command import logged
+
+    with logged(args.output_dir / "perplexity.log"):
+        scorer = Scorer(args.model_dir, args.model_file, args.device)
+        numbers = perplexity(scorer, args.data_dir, args.output_dir, options.conditions(args))
+    if args.results:
+        name = "/".join(args.output_dir.resolve().parts[-2:])
+        cells = [f"{numbers['texts']}", *(f"{numbers[key]:.2f}" for key in ("perplexity", "word_perplexity"))]
+        update_results(args.results, "### Perplexity", ["Texts", "By token", "By word"], {name: cells})
+    print(line(numbers))
+    return 0

@@ -1,0 +1,285 @@
+"""Transcribe recordings: files of any length, rate and common format, directories, a list, or - for standard input.
+
+Long recordings are split at pauses, unless --no_segmentation is given; silence gives no text. Without --output_dir the
+transcript of one recording is printed as it is; of several recordings, one line each: the file, a tab, the text. A
+recording that cannot be read is reported and skipped, without effect on the others: exit code 2, or 1 if no recording
+could be transcribed. --stream transcribes while somebody speaks.
+"""
+
+import argparse
+import logging
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from espnet_diverse.bin.options import options
+from espnet_diverse.bin.options.cluster_option import add_cluster, workers
+from espnet_diverse.bin.use.transcribe_stream import add_stream_options, check_stream_options, run_stream
+from espnet_diverse.decoding.options import SAME_LANGUAGE_TASKS, SPEECH_SEARCHES
+
+if TYPE_CHECKING:
+    from espnet_diverse.decoding.options import Options
+    from espnet_diverse.inference import Recognizer
+    from espnet_diverse.transcription.inputs import Recording
+    from espnet_diverse.transcription.result import Transcript
+    from espnet_diverse.transcription.segmentation_options import SegmentationOptions
+
+TASKS = ("asr", "st", "s2t", "s2t_ctc")
+OPENS_PACKED_MODELS = True
+_MANY = ("txt", "trn")  # formats in which several recordings can be printed
+_OF_WORDS = ("json", "srt", "vtt", "all")  # formats that the times of words change
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of this command."""
+    from espnet_diverse.transcription.formats import FORMATS
+
+    options.add_model(parser)
+    parser.add_argument(
+        "sources", nargs="*", metavar="FILE|DIR|-", help="recordings; of a directory all files, also in subdirectories"
+    )
+    parser.add_argument(
+        "--list",
+        type=Path,
+        metavar="FILE",
+        help="a Kaldi wav.scp, or a table of path, language and domain separated by tabs; a first line `path ...` "
+        "names the columns: path language target_language domain, or other names of `prepare table`; paths are "
+        "relative to the table, in wav.scp and from standard input (-) to the working directory",
+    )
+    parser.add_argument("--task", choices=TASKS, help="required task of the model (default: any)")
+    options.add_conditions(parser)
+    out = parser.add_argument_group("output")
+    out.add_argument("--output_dir", type=Path, metavar="DIR", help="directory for one file per recording and format")
+    out.add_argument(
+        "--output_format",
+        choices=[*FORMATS, "all"],
+        default="txt",
+        help="json contains everything (default: txt)",
+    )
+    words = "times of words in json, and shorter cues in srt and vtt"
+    out.add_argument("--word_timestamps", action="store_true", help=words)
+    options.add_search_options(parser, SPEECH_SEARCHES)
+    options.add_fusion(parser)
+    options.add_device_options(parser)
+    add_cluster(parser)
+    options.add_segmentation_options(parser).add_argument(
+        "--no_segmentation",
+        action="store_true",
+        help="split no recording; those longer than 20 s are decoded by greedy CTC, at any length where the attention "
+        "of the encoder has linear cost (window, luna and others) or a memory",
+    )
+    add_stream_options(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Transcribe; 2 where a recording could not be read, an error where none could."""
+    from espnet_diverse.errors import ConfigError
+    from espnet_diverse.transcription.inputs import find_recordings
+    from espnet_diverse.transcription.segmentation_options import SegmentationOptions
+
+    check_stream_options(args)
+    if args.stream:
+        return run_stream(args)
+    if args.word_timestamps and args.output_format not in _OF_WORDS:
+        has = f"--word_timestamps changes nothing in --output_format {args.output_format}"
+        raise ConfigError(f"{has}; give one of {' '.join(_OF_WORDS)}, or leave it out")
+    recordings = find_recordings(args.sources, args.list)
+    if args.output_dir is None and (args.output_format == "all" or args.output_format not in _MANY and recordings[1:]):
+        many = f" of {len(recordings)} recordings" if recordings[1:] else ""
+        raise ConfigError(f"--output_format {args.output_format}{many} needs --output_dir, the directory to write to")
+    search_options, device = options.search_options(args), args.device
+    segmentation = SegmentationOptions(vad=args.vad, whole=args.no_segmentation)
+    if args.output_dir is not None:
+        _check_outputs(recordings, args)
+        _make_folder(args.output_dir)
+        (args.output_dir / "failures.json").unlink(missing_ok=True)
+    load = partial(_load, args, search_options, device, segmentation)
+    if not args.cluster:
+        return transcribe(load(), recordings, args)
+    from espnet_diverse.transcription.on_cluster import ClusterRecognizer
+
+    if any(recording.path == "-" for recording in recordings):
+        raise ConfigError("- is the standard input of this machine, which workers of --cluster cannot read; give files")
+    model = [args.model_dir] if args.model_dir.is_file() else options.model_inputs(args)
+    with workers(args, load, [*model, *options.fusion_inputs(args)], model=True) as pool:
+        return transcribe(ClusterRecognizer(pool), recordings, args)
+
+
+def _load(
+    args: argparse.Namespace, search_options: "Options", device: str, segmentation: "SegmentationOptions"
+) -> "Recognizer":
+    from espnet_diverse.inference import Recognizer  # takes seconds
+
+    return Recognizer(
+        args.model_dir,
+        args.model_file,
+        device=device,
+        precision=args.precision,
+        compile=args.compile,
+        segmentation=segmentation,
+        options=search_options,
+        fusion=options.fusion(args),
+    )
+
+
+def _paths(recording: "Recording", args: argparse.Namespace) -> list[Path]:
+    """The files of a recording in the output directory."""
+    return [args.output_dir / f"{recording.name}.{format}" for format in _formats(args)]
+
+
+def _check_outputs(recordings: Sequence["Recording"], args: argparse.Namespace) -> None:
+    """Refuse to write over a recording or the list of them."""
+    from espnet_diverse.data.files.targets import check_outputs
+    from espnet_diverse.transcription.inputs import files_of
+
+    outputs = [path for recording in recordings for path in _paths(recording, args)]
+    listed = [args.list] if args.list is not None else []
+    check_outputs([*outputs, args.output_dir / "failures.json"], [*files_of(recordings), *listed])
+
+
+def _make_folder(folder: Path) -> None:
+    """Make the output directory, and check that it can be written to before the work begins."""
+    from espnet_diverse.errors import ConfigError
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise ConfigError(f"--output_dir {folder}: cannot be written to ({error.strerror}); give another") from error
+
+
+def transcribe(recognizer: "Recognizer", recordings: Sequence["Recording"], args: argparse.Namespace) -> int:
+    """Transcribe recordings with a loaded model.
+
+    Args:
+        recognizer: The loaded model.
+        recordings: The recordings.
+        args: Options of this command.
+
+    Returns:
+        The exit code.
+
+    Raises:
+        ConfigError: The model does not have the required task.
+        DataError: The model does not know a language or domain, or no recording could be transcribed.
+    """
+    from espnet_diverse.transcription.inputs import printable
+
+    given = options.conditions(args)
+    _check(recognizer, args, given)
+    failures: list[tuple[str, str]] = []
+    for recording, result in _results(recognizer, recordings, args, given):
+        shown = printable(recording.path)
+        if isinstance(result, Exception):
+            failures.append((shown, _reason(shown, result, args.debug)))
+            if recordings[1:]:
+                print(f"espnet-diverse transcribe: skipped {failures[-1][1]}", file=sys.stderr, flush=True)
+            _report_earlier(recording, args)
+        else:
+            _report_language(shown, result)
+            _report_silence(shown, recording, result, args)
+            _output(recording, result, args, alone=len(recordings) == 1)
+    return _finish(failures, len(recordings), args.output_dir)
+
+
+def _check(recognizer: "Recognizer", args: argparse.Namespace, given: Mapping[str, str]) -> None:
+    from espnet_diverse.decoding.condition_ids import completed
+    from espnet_diverse.errors import ConfigError
+
+    task = recognizer.search.task
+    if args.task not in (None, task):
+        raise ConfigError(f"--task {args.task}: {args.model_dir} is a model of task {task}; give another model or task")
+    completed(recognizer.search.conditions, given, same_language=task in SAME_LANGUAGE_TASKS)
+
+
+def _results(
+    recognizer: "Recognizer", recordings: Sequence["Recording"], args: argparse.Namespace, given: Mapping[str, str]
+) -> Iterator[tuple["Recording", "Transcript | Exception"]]:
+    from espnet_diverse.inference import Request
+    from espnet_diverse.transcription.audio_progress import AudioProgress
+
+    with closing(AudioProgress([recording.path for recording in recordings])) as progress:
+        requests = [
+            Request(
+                recording.path,
+                conditions={**given, **recording.conditions},
+                on_progress=partial(progress.update, index),
+            )
+            for index, recording in enumerate(recordings)
+        ]
+        results = recognizer.transcribe_all(requests, args.word_timestamps)
+        for index, (recording, result) in enumerate(zip(recordings, results, strict=True)):
+            progress.finish(index)
+            yield recording, result
+
+
+def _reason(shown: str, error: Exception, debug: bool) -> str:
+    """The reason of a failure in one line that names the recording; a fault of ours is logged with its traceback."""
+    from espnet_diverse.errors import UserError
+    from espnet_diverse.transcription.inputs import printable
+
+    if debug or not isinstance(error, UserError | OSError):
+        logging.error("transcribing %s failed", shown, exc_info=error)
+    reason = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+    reason = printable(" ".join(reason.split()))
+    return reason if reason.startswith(shown) else f"{shown}: {reason}"
+
+
+def _report_earlier(recording: "Recording", args: argparse.Namespace) -> None:
+    """Say which transcripts of a recording that failed are there; they may be somebody's own, and stay."""
+    for path in _paths(recording, args) if args.output_dir is not None else ():
+        if path.exists():
+            print(f"espnet-diverse transcribe: {path} is from before, and stays", file=sys.stderr, flush=True)
+
+
+def _report_language(shown: str, transcript: "Transcript") -> None:
+    if transcript.language_probabilities:
+        language, probability = next(iter(transcript.language_probabilities.items()))
+        print(f"{shown}: identified language {language} ({probability:.0%})", file=sys.stderr, flush=True)
+
+
+def _report_silence(shown: str, recording: "Recording", transcript: "Transcript", args: argparse.Namespace) -> None:
+    if transcript.segments:
+        return
+    if args.no_segmentation or args.vad == "none":  # where silence is a segment without text
+        said = "too short for the model, no text"
+    elif recording.channels_cancel():
+        said = "no speech found; its channels cancel in their mean; give one of them"
+    else:
+        said = "no speech found; --vad none decodes all of it"
+    print(f"{shown}: {said}", file=sys.stderr, flush=True)
+
+
+def _formats(args: argparse.Namespace) -> list[str]:
+    from espnet_diverse.transcription.formats import FORMATS
+
+    return list(FORMATS) if args.output_format == "all" else [args.output_format]
+
+
+def _output(recording: "Recording", transcript: "Transcript", args: argparse.Namespace, alone: bool) -> None:
+    """Write or print a transcript."""
+    from espnet_diverse.transcription.formats import FORMATS, write_transcript
+    from espnet_diverse.transcription.inputs import printable
+
+    if args.output_dir is not None:
+        write_transcript(transcript, recording.name, _formats(args), args.output_dir)
+    elif alone or args.output_format != "txt":
+        print(FORMATS[args.output_format](transcript, recording.name), end="", flush=True)
+    else:
+        print(printable(recording.path), " ".join(transcript.text.split()), sep="\t", flush=True)
+
+
+def _finish(failures: Sequence[tuple[str, str]], count: int, output_dir: Path | None) -> int:
+    from espnet_diverse.decoding.directory.results import write_json
+    from espnet_diverse.errors import DataError
+
+    if output_dir is not None:
+        write_json(output_dir / "failures.json", dict(failures))
+    if len(failures) == count:
+        first = failures[0][1]
+        raise DataError(first if count == 1 else f"none of {count} recordings could be transcribed; first {first}")
+    return 2 if failures else 0

@@ -1,0 +1,148 @@
+"""`espnet-diverse transcribe --stream`: text while somebody speaks."""
+
+import argparse
+import json
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from espnet_diverse.bin.options import options
+
+if TYPE_CHECKING:
+    from espnet_diverse.transcription.streaming import StreamResult
+
+_FORMATS = ("txt", "json")
+_CLEAR = "\r\x1b[K"
+_UNKNOWN_WIDTH = 80  # of a terminal that does not tell
+
+
+def add_stream_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of streaming."""
+    group = parser.add_argument_group(
+        "streaming",
+        "With --stream the one source is a file as if it were live, or a FIFO or - with raw samples: PCM, 16-bit "
+        "little-endian, mono. The text of each utterance is printed when it ends, and on a terminal also while it is "
+        "spoken; --output_format json prints each change as a line. The encoder must be a contextual block encoder, or "
+        "diverse_transformer with a memory.",
+    )
+    group.add_argument("--stream", action="store_true", help="transcribe while somebody speaks")
+    group.add_argument("--pcm_rate", type=int, metavar="HZ", help="rate of raw samples (default: that of the model)")
+    group.add_argument("--real_time", action="store_true", help="read a file no faster than it is spoken")
+
+
+def check_stream_options(args: argparse.Namespace) -> None:
+    """Refuse options of streaming without --stream.
+
+    Raises:
+        ConfigError: One is given.
+    """
+    from espnet_diverse.errors import ConfigError
+
+    given = {"--pcm_rate": args.pcm_rate is not None, "--real_time": args.real_time}
+    for option in (name for name, is_given in given.items() if is_given and not args.stream):
+        raise ConfigError(f"{option} is for --stream; give that too, or leave it out")
+
+
+def run_stream(args: argparse.Namespace) -> int:
+    """Print texts until the stream ends; an interrupt ends it as well."""
+    _check(args)
+    search_options, device, fusion = options.search_options(args), args.device, options.fusion(args)
+    from espnet_diverse.audio.interrupts import Interrupts
+    from espnet_diverse.audio.live import open_live
+    from espnet_diverse.inference import SegmentationOptions, StreamRecognizer  # takes seconds
+    from espnet_diverse.transcription.streaming import Latencies
+
+    recognizer = StreamRecognizer(
+        args.model_dir,
+        args.model_file,
+        device=device,
+        segmentation=SegmentationOptions(vad=args.vad),
+        options=search_options,
+        fusion=fusion,
+        conditions=options.conditions(args),
+    )
+    shown, latencies, interrupts = _Printer(args.output_format), Latencies(), Interrupts()
+    rate = recognizer.search.rate
+    try:
+        # In this order: to open a FIFO may wait for its writer, which an interrupt is to end at once.
+        with open_live(args.sources[0], args.pcm_rate, rate, real_time=args.real_time) as blocks, interrupts.handled():
+            for result in recognizer.stream(interrupts.between(blocks)):
+                latencies.add(result)
+                shown.print(result)
+    except KeyboardInterrupt:
+        pass  # the usual end of a microphone; the last utterance has its text
+    finally:
+        shown.close()
+    print(f"transcribe: {latencies}", file=sys.stderr, flush=True)
+    return 0
+
+
+def _check(args: argparse.Namespace) -> None:
+    from espnet_diverse.errors import ConfigError
+
+    if args.list is not None or len(args.sources) != 1:
+        given = "--list" if args.list is not None else f"{len(args.sources)} sources"
+        raise ConfigError(f"--stream with {given} is not possible; give one file, FIFO, or - for standard input")
+    if args.output_format not in _FORMATS:
+        raise ConfigError(
+            f"--output_format {args.output_format} needs the end; with --stream give {' or '.join(_FORMATS)}"
+        )
+    refused = {
+        "--output_dir": args.output_dir is not None,
+        "--word_timestamps": args.word_timestamps,
+        "--no_segmentation": args.no_segmentation,
+        "--compile": args.compile,
+        "--cluster": bool(args.cluster),
+        f"--precision {args.precision}": args.precision != "float32",
+        f"--task {args.task}": args.task not in (None, "asr"),
+    }
+    for option in (name for name, given in refused.items() if given):
+        raise ConfigError(f"{option} is not possible with --stream; leave it out")
+
+
+class _Printer:
+    """Prints results: json lines, or texts with a line on the terminal that follows the speaker."""
+
+    def __init__(self, output_format: str):
+        self.json = output_format == "json"
+        self.follows = not self.json and sys.stderr.isatty()
+
+    def print(self, result: "StreamResult") -> None:
+        if self.json:
+            print(_json_line(result), flush=True)
+            return
+        if self.follows:
+            width = os.get_terminal_size(sys.stderr.fileno()).columns or _UNKNOWN_WIDTH
+            shown = "" if result.is_final else _end(result.text, width - 1)
+            print(_CLEAR, shown, sep="", end="", file=sys.stderr, flush=True)
+        if result.is_final and result.text:
+            print(result.text, flush=True)
+
+    def close(self) -> None:
+        if self.follows:
+            print(_CLEAR, end="", file=sys.stderr, flush=True)
+
+
+def _end(text: str, width: int) -> str:
+    """The end of a text that fits into `width` columns: a longer line could not be taken back."""
+    from espnet_diverse.transcription.formats import columns
+
+    start = len(text)
+    while start and (width := width - columns(text[start - 1])) >= 0:
+        start -= 1
+    return text[start:]
+
+
+def _json_line(result: "StreamResult") -> str:
+    from espnet_diverse.decoding.directory.results import rounded_score
+
+    fields = {
+        "type": "final" if result.is_final else "partial",
+        "start": round(result.start, 3),
+        "end": round(result.end, 3),
+        "text": result.text,
+        "score": rounded_score(result.score),
+        "heard": round(result.heard, 3),
+        "computing": round(result.computing, 3),
+    }
+    return json.dumps(fields, ensure_ascii=False, allow_nan=False)

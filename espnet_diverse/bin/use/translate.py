@@ -1,0 +1,197 @@
+"""Translate text line by line, from files or standard input to standard output or a directory.
+
+Each output line is the translation of the input line with the same number; an empty line stays empty. A file that
+cannot be read is reported and skipped, and so is a line that the model cannot translate, such as a longer one than its
+attention allows, whose output line is empty: exit code 2, or 1 if no file could be translated.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from espnet_diverse.bin.options import options
+from espnet_diverse.conditions import as_arguments
+from espnet_diverse.decoding.options import TRANSLATION_SEARCHES
+
+if TYPE_CHECKING:
+    from espnet_diverse.inference import Translation, Translator
+
+FORMATS = {"txt": "txt", "tsv": "tsv", "json": "jsonl"}  # suffix of the output file by format
+OPENS_PACKED_MODELS = True
+_DEFAULTS = {"batch_size": 32}  # lines are shorter than utterances
+_STDIN = "-"
+_WINDOW = 16  # batches, so that lines of similar length can be translated together
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of this command."""
+    options.add_model(parser, "directory of a run of text translation, a packed model, or hf:owner/name")
+    parser.add_argument(
+        "sources", nargs="*", metavar="FILE", help="text files, or - for standard input (default: standard input)"
+    )
+    parser.add_argument("--text", action="append", default=[], help="line to translate; can be repeated")
+    options.add_conditions(parser)
+    options.add_search_options(parser, TRANSLATION_SEARCHES, **_DEFAULTS)
+    options.add_fusion(parser)
+    options.add_device_options(parser)
+    out = parser.add_argument_group("output")
+    out.add_argument(
+        "--output_format",
+        choices=FORMATS,
+        default="txt",
+        help="txt: translation; tsv: source, translation and score; json: one object per line with the n-best "
+        "translations (default: txt)",
+    )
+    out.add_argument("--output_dir", type=Path, help="directory for one file per input, and failures.json")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Translate; 2 where a file or a line was skipped, 1 where all files were."""
+    from espnet_diverse.errors import ConfigError
+
+    if args.text and args.sources:
+        raise ConfigError(f"both --text and the file {args.sources[0]} are given; give one of them")
+    search_options, device = options.search_options(args, **_DEFAULTS), args.device
+    inputs = ["text"] if args.text else args.sources or [_STDIN]
+    outputs = _outputs(args, inputs)
+    from espnet_diverse.inference import Translator
+
+    how = {"device": device, "precision": args.precision, "compile": args.compile, "fusion": options.fusion(args)}
+    translator = Translator(args.model_dir, args.model_file, options=search_options, **how)
+    translator.translate("", **as_arguments(options.conditions(args)))  # refuses what fits no line
+    skipped = _Skipped()
+    for name, output in zip(inputs, outputs, strict=True):
+        try:
+            _translate(translator, _given(args.text) or _lines(name), output, args, partial(skipped.add, name))
+        except (OSError, UnicodeError) as error:
+            if isinstance(error, BrokenPipeError):
+                raise
+            skipped.add(name, None, error)
+    if args.output_dir:
+        from espnet_diverse.decoding.directory.results import write_json
+
+        write_json(args.output_dir / "failures.json", skipped)
+    return (1 if all(name in skipped for name in inputs) else 2) if skipped else 0
+
+
+class _Skipped(dict[str, str]):
+    """The reasons of what was skipped, by file, or by file and line."""
+
+    def add(self, name: str, number: int | None, error: Exception) -> None:
+        what = name if number is None else f"{name}:{number}"
+        self[what] = getattr(error, "strerror", None) or str(error)
+        print(f"espnet-diverse translate: {what} was skipped: {self[what]}", file=sys.stderr)
+
+
+def _outputs(args: argparse.Namespace, inputs: list[str]) -> list[Path | None]:
+    """Output file of each input; None is standard output."""
+    from espnet_diverse.data.files.targets import check_outputs
+    from espnet_diverse.errors import ConfigError
+
+    if args.output_dir is None:
+        return [None] * len(inputs)
+    stems = ["stdin" if name == _STDIN else Path(name).stem for name in inputs]
+    for index, stem in enumerate(stems):
+        if stem in stems[:index]:
+            first = inputs[stems.index(stem)]
+            raise ConfigError(f"{first} and {inputs[index]} would both be written to {stem}; translate them separately")
+    outputs = [args.output_dir / f"{stem}.{FORMATS[args.output_format]}" for stem in stems]
+    sources = [Path(name) for name in args.sources if name != _STDIN]
+    check_outputs([*outputs, args.output_dir / "failures.json"], sources)
+    args.output_dir.mkdir(parents=True, exist_ok=True)
+    return [*outputs]
+
+
+def _given(texts: list[str]) -> list[str]:
+    """Lines of the command line, cleaned as those of a file; a line end within one is a space."""
+    from espnet_diverse.data.characters import clean_text
+
+    return [clean_text(" ".join(text.splitlines()))[0] for text in texts]
+
+
+def _lines(name: str) -> Iterable[str]:
+    """The lines of a file, read at once, or of standard input as they arrive."""
+    if name == _STDIN:
+        return _decoded(sys.stdin.buffer)
+    with Path(name).open("rb") as file:
+        return list(_decoded(file))
+
+
+def _decoded(stream: BinaryIO) -> Iterator[str]:
+    from espnet_diverse.data.characters import clean_text
+
+    for number, line in enumerate(stream, start=1):
+        try:
+            text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError as error:
+            raise UnicodeError(f"line {number} is not UTF-8; convert the file with iconv") from error
+        yield clean_text(text.rstrip("\r\n"))[0]
+
+
+def _translate(
+    translator: "Translator",
+    lines: Iterable[str],
+    output: Path | None,
+    args: argparse.Namespace,
+    skip: Callable[[int, Exception], None],
+) -> None:
+    from espnet_diverse.data.files.atomic_files import write_text
+    from espnet_diverse.progress import progress
+
+    found = _translated(translator, lines, args, skip)
+    if output is None and sys.stdout.isatty():  # where the translations themselves show the progress
+        for line in found:
+            print(line, flush=True)
+        return
+    total = len(lines) if isinstance(lines, list) else None
+    shown = progress(found, "translate", total, "line")
+    if output is not None:
+        write_text(output, "".join(f"{line}\n" for line in shown))
+        return
+    for line in shown:
+        print(line)
+
+
+def _translated(
+    translator: "Translator", lines: Iterable[str], args: argparse.Namespace, skip: Callable[[int, Exception], None]
+) -> Iterator[str]:
+    """The output lines; `skip` is called with the number of a line that cannot be translated, and the reason."""
+    from espnet_diverse.errors import DataError
+
+    typed = not isinstance(lines, list) and sys.stdin.isatty()
+    lines, window = iter(lines), 1 if typed else _WINDOW * translator.search.batch_size
+    translate, done = partial(translator.translate, **as_arguments(options.conditions(args))), 0
+
+    def one(number: int, source: str) -> "Translation":
+        try:
+            return translate(source)
+        except DataError as error:
+            skip(number, error)
+            return translate("")
+
+    while chunk := list(islice(lines, window)):
+        try:
+            found = translate(chunk)
+        except DataError:
+            found = [one(number, source) for number, source in enumerate(chunk, done + 1)]
+        for source, translation in zip(chunk, found, strict=True):
+            yield _written(source, translation, args.output_format)
+        done += len(chunk)
+
+
+def _written(source: str, translation: "Translation", form: str) -> str:
+    from espnet_diverse.decoding.directory.results import rounded_score
+
+    if form == "txt":
+        return translation.text
+    if form == "tsv":
+        return f"{source}\t{translation.text}\t{rounded_score(translation.score):g}"
+    others = [{"text": each.text, "score": rounded_score(each.score)} for each in translation.alternatives]
+    score = rounded_score(translation.score)
+    line = {"source": source, "text": translation.text, "score": score, "alternatives": others}
+    return json.dumps(line, ensure_ascii=False)

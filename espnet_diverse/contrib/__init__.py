@@ -1,0 +1,1 @@
+"""Methods that are not attentions, and stand on their own."""

@@ -1,0 +1,92 @@
+"""Linear layers of a loaded model with oneDNN, whose weights are stored in the layout of its kernels.
+
+PyTorch computes `nn.Linear` in float32 with a library that rearranges the weights in every call, which is expensive
+where few rows are multiplied with many weights, as in beam search. oneDNN, which is part of PyTorch, accepts weights
+that were rearranged once. Layers of 128 by 128 may lose, because a call of oneDNN has more overhead: what is faster
+on this CPU is measured (`cpu/linear_kernels.py`). Results differ in the order of sums. The rearranged copy takes as
+much memory as the weights.
+"""
+
+from collections.abc import Callable, Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from espnet_diverse.attention import MultiHeadAttention
+from espnet_diverse.cpu.linear_kernels import uses_onednn
+from espnet_diverse.functional.linear import arranged, product
+from espnet_diverse.upstream.layers import PositionwiseFeedForward
+
+
+class FastLinear(nn.Linear):
+    """A linear layer that shares the parameters of another and uses oneDNN for inference in float32 on a CPU.
+
+    In all other cases, and under a compiler, it computes `nn.Linear`.
+
+    Args:
+        linear: The layer whose parameters are shared.
+        relu: Whether ReLU follows, computed in the same call.
+    """
+
+    def __init__(self, linear: nn.Linear, relu: bool = False):
+        nn.Module.__init__(self)  # no parameters of its own
+        self.in_features, self.out_features = linear.in_features, linear.out_features
+        self.weight, self.bias, self.relu = linear.weight, linear.bias, relu
+        self.arranged = arranged(linear.weight)
+        self.train(linear.training)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (..., in) -> (..., out)."""
+        if is_plain(x):
+            y = F.linear(x, self.weight, self.bias)
+            return F.relu(y) if self.relu else y
+        return product(x, self.arranged, self.bias, self.relu)
+
+
+def is_plain(x: Tensor) -> bool:
+    """Return whether to use PyTorch's own layer for x: with gradients, not in float32, on a GPU, or compiled."""
+    return torch.is_grad_enabled() or x.dtype != torch.float32 or x.is_cuda or torch.compiler.is_compiling()
+
+
+def joined(linears: Sequence[nn.Linear]) -> nn.Linear:
+    """Join linear layers with the same input into one with the outputs of all; its parameters are copies."""
+    first = linears[0]
+    one = nn.Linear(first.in_features, 1, first.bias is not None)
+    one.out_features = sum(linear.out_features for linear in linears)
+    one.weight = nn.Parameter(torch.cat([linear.weight.detach() for linear in linears]))
+    if first.bias is not None:
+        one.bias = nn.Parameter(torch.cat([linear.bias.detach() for linear in linears]))
+    return one
+
+
+def replace_linear(model: nn.Module, make: Callable[[nn.Linear], nn.Module]) -> None:
+    """Replace the linear layers of a model, in place.
+
+    The projections of attention with head selection are not replaced, because it multiplies with some of their rows,
+    nor are those of WavLM in transformers, which gives their weights to a function.
+
+    Args:
+        model: The model; its parameters do not change any more.
+        make: Makes the replacement of a linear layer.
+    """
+    for parent in list(model.modules()):
+        if type(parent).__name__ == "WavLMAttention":
+            continue
+        selective = isinstance(parent, MultiHeadAttention) and parent.selection is not None
+        for name, child in list(parent.named_children()):
+            if type(child) is nn.Linear and not (selective and name != "linear_out"):
+                setattr(parent, name, make(child))
+
+
+def speed_up(model: nn.Module) -> None:
+    """Replace the linear layers of a model by `FastLinear`, in place, where that is faster: in float32 on a CPU."""
+    replace_linear(model, lambda linear: FastLinear(linear) if _is_fit(linear.weight) else linear)
+    for module in model.modules():
+        feed_forward = isinstance(module, PositionwiseFeedForward) and isinstance(module.w_1, FastLinear)
+        if feed_forward and type(module.activation) is nn.ReLU:
+            module.w_1.relu, module.activation = True, nn.Identity().train(module.training)
+
+
+def _is_fit(weight: Tensor) -> bool:
+    return weight.dtype == torch.float32 and not weight.is_cuda and uses_onednn(weight, "search")

@@ -1,0 +1,157 @@
+"""Choice of the library that multiplies matrices on this CPU, oneDNN or MKL, by a measurement.
+
+Which one is faster depends on the CPU and on the sizes: between half of MKL's time and nearly twice as much has been
+measured. So both are timed once, for a fraction of a second, and the choice is kept in a file for each kind of CPU, so
+that all processes take the same one. oneDNN is taken unless MKL is clearly faster. A training keeps the choice that it
+began with in its own folder (`training/checkpoints/run_kernels.py`).
+"""
+
+import hashlib
+import json
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from espnet_diverse.cpu.machine import KERNELS, KERNELS_VARIABLE, cache_folder, cpu_kind
+from espnet_diverse.errors import ConfigError
+from espnet_diverse.functional.linear import AVAILABLE, arranged, linear, product
+
+_SMALL = 2**15  # weights of a layer; 128 by 128 is small, 256 by 256 is not
+_SIZES = {"small": (128, 128), "large": (256, 512)}
+_ROWS = {"training": 1024, "search": 16}
+_CLEARLY = 1.1  # times MKL's time, beyond which oneDNN is not taken
+_ROUNDS = 15
+_PLACES = [f"{place} {size}" for place in _ROWS for size in _SIZES]
+_taken: dict[str, str] = {}
+
+
+def uses_onednn(weight: Tensor, place: str) -> bool:
+    """Return whether a layer with `weight` (out, in) is to be computed by oneDNN.
+
+    Args:
+        weight: Weight of the layer.
+        place: "training": many rows, forward and backward; "search": few rows, weights that were rearranged before.
+
+    Raises:
+        ConfigError: The environment variable `KERNELS_VARIABLE` has another value than those of `KERNELS`.
+    """
+    size = "small" if weight.numel() < _SMALL else "large"
+    return AVAILABLE and (_taken or choice())[f"{place} {size}"] == "onednn"
+
+
+def choice() -> dict[str, str]:
+    """The library by place and size, such as "training small", that this process takes: asked for, or the faster one.
+
+    Raises:
+        ConfigError: The environment variable `KERNELS_VARIABLE` has another value than those of `KERNELS`.
+    """
+    library = asked()
+    if library == "auto" and AVAILABLE:
+        return chosen(_cache_file())
+    return dict.fromkeys(_PLACES, library if library != "auto" else "mkl")
+
+
+def asked() -> str:
+    """The user's choice, one of `KERNELS`.
+
+    Raises:
+        ConfigError: The environment variable `KERNELS_VARIABLE` has another value.
+    """
+    library = os.environ.get(KERNELS_VARIABLE, "auto")
+    if library not in KERNELS:
+        raise ConfigError(f"{KERNELS_VARIABLE}={library} is not allowed; give one of {' '.join(KERNELS)}")
+    return library
+
+
+@contextmanager
+def taken(choice: Mapping[str, str]) -> Iterator[None]:
+    """Take another choice than that of this process while the block runs."""
+    before = dict(_taken)
+    _taken.update(choice)
+    try:
+        yield
+    finally:
+        _taken.clear()
+        _taken.update(before)
+
+
+def load_with[Loaded](choice: Mapping[str, str], load: Callable[[], Loaded]) -> Loaded:
+    """Return `load()`, after taking the choice of another process, so that both sum in the same order."""
+    _taken.update(choice)
+    return load()
+
+
+@lru_cache
+def chosen(file: Path) -> dict[str, str]:
+    """The library by place and size, from `file`, or measured and written there; the first process that writes wins."""
+    if (found := read_choice(file)) is not None:
+        return found
+    measured = {name: _faster(*name.split()) for name in _PLACES}
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=file.parent, prefix=f".{file.name}.", encoding="utf-8") as written:
+            written.write(json.dumps(measured, indent=1))
+            written.flush()
+            try:
+                os.link(written.name, file)
+            except FileExistsError:
+                if (found := read_choice(file)) is not None:
+                    return found
+                file.unlink()  # damaged: the next process measures and writes it
+    except OSError:  # no folder that can be written: the choice holds for this process
+        pass
+    return measured
+
+
+def read_choice(file: Path) -> dict[str, str] | None:
+    """The choice in a file, the library by place and size; None if the file is missing or damaged."""
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    sound = isinstance(found, dict) and all(found.get(place) in ("onednn", "mkl") for place in _PLACES)
+    return found if sound else None
+
+
+def _cache_file() -> Path:
+    """The file of this kind of CPU and version of PyTorch."""
+    kind = "\n".join([cpu_kind(), torch.backends.cpu.get_cpu_capability(), torch.__version__])
+    return cache_folder() / f"kernels-{hashlib.sha256(kind.encode()).hexdigest()[:16]}.json"
+
+
+@torch.inference_mode(False)  # a search may be the first that asks
+@torch.enable_grad()
+def _faster(place: str, size: str) -> str:
+    """Time both libraries in turns; the shortest times decide, as other work on the machine can only lengthen them."""
+    columns, outputs = _SIZES[size]
+    generator = torch.Generator().manual_seed(0)  # the generators of training stay as they are
+    shapes = (_ROWS[place], columns), (outputs, columns), (outputs,), (_ROWS[place], outputs)
+    x, weight, bias, gradient = (torch.randn(*shape, generator=generator) for shape in shapes)
+    calls: dict[str, Callable[[], object]]
+    if place == "training":
+        parameters = [y.requires_grad_() for y in (x, weight, bias)]
+        calls = {
+            "onednn": lambda: torch.autograd.grad(linear(*parameters), parameters, gradient),
+            "mkl": lambda: torch.autograd.grad(F.linear(*parameters), parameters, gradient),
+        }
+    else:
+        rearranged = arranged(weight)
+        calls = {"onednn": lambda: product(x, rearranged, bias), "mkl": lambda: F.linear(x, weight, bias)}
+    seconds: dict[str, list[float]] = {name: [] for name in calls}
+    for call in calls.values():
+        call()
+    for _ in range(_ROUNDS):
+        for name, call in calls.items():
+            start = time.perf_counter()
+            call()
+            seconds[name].append(time.perf_counter() - start)
+    onednn, mkl = (min(seconds[name]) for name in ("onednn", "mkl"))
+    return "mkl" if onednn > _CLEARLY * mkl else "onednn"

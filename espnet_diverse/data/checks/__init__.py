@@ -1,0 +1,1 @@
+"""Checks of data directories, and mended copies."""

@@ -1,0 +1,100 @@
+"""A mended copy of a data directory, and what two directories share that should not."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from espnet_diverse.data.checks.faults import ACTIONS, Fault, refuse
+from espnet_diverse.data.checks.repetitions import in_both
+from espnet_diverse.data.files.atomic_files import staged_directory
+from espnet_diverse.data.files.targets import check_prepared, check_target, check_unread, mark_prepared
+from espnet_diverse.data.kaldi import DataTables, leave_out, scan_tables, source_of, write_data_dir
+from espnet_diverse.data.table_views import Without, lacking
+from espnet_diverse.errors import DataError, abridged
+
+
+def write_fixed(
+    source: Path, target: Path, faults: Sequence[Fault], actions: Mapping[str, str] = ACTIONS
+) -> tuple[int, int]:
+    """Write a data directory without the utterances that are to be dropped, its tables sorted and in plain form.
+
+    Args:
+        source: A data directory with audio, features or text.
+        target: Directory to write; audio is not copied, and files that are no tables of `DataDir` are left out.
+        faults: What `find_faults` found in `source`.
+        actions: What is done about each kind.
+
+    Returns:
+        Numbers of utterances kept and dropped; those dropped are listed in dropped.tsv with their reasons.
+
+    Raises:
+        DataError: A fault is to be refused, a fault that is to be dropped is not that of an utterance, no utterance is
+            left, or `target` is `source` or was not written by us. Nothing is written.
+    """
+    check_unread(target, [source])
+    check_prepared(target)
+    dropped = [fault for fault in faults if actions[fault.kind] == "drop"]
+    refuse([f for f in faults if actions[f.kind] == "refuse"] + [f for f in dropped if not isinstance(f.where, str)])
+    scp = source_of(source)
+    data, _ = scan_tables(source, scp)
+    fixed = leave_out(data, _reasons(data, dropped))
+    if not fixed.text:
+        raise DataError(f"{source}: no utterance is left of {len(data.by_utterance())}; see the list of faults")
+    check_target({target.name: fixed}, target.absolute().parent)
+    with staged_directory(target) as staging:
+        write_data_dir(fixed, staging, scp)
+        mark_prepared(staging)
+    return len(fixed.text), len(fixed.dropped)
+
+
+def left_out(source: Path, faults: Sequence[Fault], actions: Mapping[str, str] = ACTIONS) -> str:
+    """The utterances that `write_fixed` would leave out of a data directory, in one line; "" if there are none."""
+    dropped = [fault for fault in faults if actions[fault.kind] == "drop" and isinstance(fault.where, str)]
+    if not dropped:
+        return ""
+    data, _ = scan_tables(source, source_of(source))
+    names = list(_reasons(data, dropped))
+    first = "" if all(actions[fault.kind] != "refuse" for fault in faults) else ", once the other faults are mended"
+    return f"leaves out {len(names)} of {len(data.by_utterance())} utterances{first}: {abridged(names, separator=' ')}"
+
+
+def _reasons(data: DataTables, dropped: Sequence[Fault]) -> dict[str, str]:
+    """The reasons why each utterance is dropped; faults of a recording are those of all of its segments."""
+    in_recordings = {str(fault.where) for fault in dropped if data.segments and fault.file.endswith("wav.scp")}
+    by_recording: dict[str, list[str]] = {}
+    for utterance, segment in data.segments.items() if in_recordings else ():
+        if segment.recording in in_recordings:
+            by_recording.setdefault(segment.recording, []).append(utterance)
+    reasons: dict[str, str] = {}
+    for fault in dropped:
+        of_recording = data.segments and fault.file.endswith("wav.scp")
+        for utterance in by_recording.get(str(fault.where), []) if of_recording else [str(fault.where)]:
+            reasons.setdefault(utterance, fault.what)
+    return reasons
+
+
+def shared(source: Path, other: Path) -> Iterator[Fault]:
+    """Speakers and sentences of a data directory that `other`, such as the training set, has too.
+
+    Raises:
+        DataError: A table of `other` is faulty.
+    """
+    data, _ = scan_tables(source, source_of(source))
+    trained, faults = scan_tables(other, source_of(other))
+    refuse(faults)
+    speakers = set(trained.utt2spk.values()) if trained.utt2spk else trained.by_utterance()
+    for speaker in sorted(in_both(_speakers(data), speakers)):
+        yield Fault(f"{source}/utt2spk", speaker, f"this speaker is also in {other}", "shared_speaker")
+    texts = in_both(data.text.values(), trained.text.values())
+    for utterance, text in data.text.items() if texts else ():
+        if text and text in texts:
+            yield Fault(f"{source}/text", utterance, f"this sentence is also in {other}: {text[:40]!r}", "shared_text")
+
+
+def _speakers(data: DataTables) -> Collection[str]:
+    """The speakers of the utterances; an utterance itself where utt2spk has none."""
+    spoken = data.by_utterance()
+    if not data.utt2spk:
+        return spoken
+    without_utterance = set(lacking(spoken, data.utt2spk))
+    without_speaker = lacking(data.utt2spk, spoken)
+    return {*Without(data.utt2spk, without_utterance).values(), *without_speaker}

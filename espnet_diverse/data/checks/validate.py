@@ -1,0 +1,267 @@
+"""Checks of a data directory that report all of its faults in one pass.
+
+Tables are compared with each other; the header of every recording is read, and all samples where that is asked for.
+What is found has a kind, and `faults.ACTIONS` says what is done about it.
+"""
+
+import os
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from hashlib import blake2b
+from math import nan
+from pathlib import Path
+from typing import NamedTuple
+
+from espnet_diverse.audio.ark import CODED
+from espnet_diverse.audio.features import features_shape, read_features
+from espnet_diverse.audio.libsndfile import AudioInfo
+from espnet_diverse.audio.reading import open_file
+from espnet_diverse.audio.segments import segment_fault
+from espnet_diverse.data.checks.faults import Fault, decisive, refuse
+from espnet_diverse.data.checks.plausibility import CANCELLED, Limits, length_findings, measure, text_findings
+from espnet_diverse.data.checks.recording_faults import Formats, SameAudio, sound_faults
+from espnet_diverse.data.checks.repetitions import DIGEST, alike, most_of
+from espnet_diverse.data.kaldi import DataTables, column, scan_tables
+from espnet_diverse.data.table_views import in_order, items_in_order, lacking
+from espnet_diverse.data.tables import entry_faults
+from espnet_diverse.data.threads import Workers, map_in_parallel
+from espnet_diverse.errors import DataError, UserError
+
+_OFTEN = 10  # utterances of one text, if they are more than half of all
+_LIMITS = Limits()
+
+
+def validate(
+    source: DataTables | Path,
+    read_audio: bool = True,
+    nj: int | Workers = 4,
+    rate: int | None = None,
+    decode: bool = True,
+    features: int | None = None,
+) -> None:
+    """Raise one error for all faults of a data directory that are not to be warned of; return if it has none.
+
+    Args:
+        source: A data directory, on disk or in memory.
+        read_audio: Whether every audio file, or entry of feats.scp, is opened.
+        nj: Number of threads that read audio, or workers that do it.
+        rate: Sampling rate in Hz of a model that is to be trained with the data. Audio that training cannot read as it
+            is, such as m4a, several channels or another rate, is then a fault.
+        decode: Whether all samples are read, and not only headers.
+        features: Size of the features that feats.scp has in place of audio; 0 for any size. Without it audio is read.
+
+    Raises:
+        FaultsError: There are faults; its message names the first few and counts the rest, see `find_faults`.
+    """
+    faults = decisive(find_faults(source, read_audio, nj, rate, decode, features))
+    of_model = features or any(fault.kind == "rate" for fault in faults)  # which the command does not know
+    listed = isinstance(source, Path) and not of_model
+    refuse(faults, f"espnet-diverse validate {source} lists all" if listed else "")
+
+
+def find_faults(
+    source: DataTables | Path,
+    read_audio: bool = True,
+    nj: int | Workers = 4,
+    rate: int | None = None,
+    decode: bool = True,
+    features: int | None = None,
+    limits: Limits = _LIMITS,
+) -> list[Fault]:
+    """List the faults of each table, between the tables, of the audio, and of texts.
+
+    Arguments are those of `validate`; `limits` says what is expected of utterances.
+    """
+    scp = "wav.scp" if features is None else "feats.scp"
+    data: DataTables
+    if isinstance(source, DataTables):
+        data, folder, faults = source, "", _table_faults(source)
+    else:
+        data, faults = scan_tables(source, scp)
+        folder = f"{source}/"
+    faults += _key_faults(data, folder, scp)
+    heard: Mapping[str, float] = {}
+    if read_audio and features is not None:
+        faults += _feature_faults(data, folder, nj, features, decode)
+    elif read_audio:
+        found, heard = _audio_faults(data, folder, nj, rate, decode)
+        faults += found
+    faults += _utterance_faults(data, folder, heard, limits)
+    return faults
+
+
+def _table_faults(data: DataTables) -> list[Fault]:
+    """The faults that `scan_data_dir` finds in files, for tables in memory."""
+    faults = []
+    for name, table in data.tables().items():
+        if name in data.required() and not table:
+            faults.append(Fault(name, None, "is empty"))
+        faults += [Fault(name, key, what) for key, value in table.items() for what in entry_faults(name, key, value)]
+    return faults
+
+
+def _key_faults(data: DataTables, folder: str, scp: str) -> list[Fault]:
+    """Ids that are not in all tables; an empty table is reported elsewhere."""
+
+    def faults(table: str, keys: Iterable[str], what: str) -> list[Fault]:
+        return [Fault(f"{folder}{table}", key, what, "missing") for key in keys]
+
+    source = "text" if data.is_text else "segments" if data.segments else scp
+    spoken = data.by_utterance()
+    found: list[Fault] = []
+    if spoken and data.text:
+        add_or_remove = "or remove the line"
+        strange = f"transcript without audio in {source}; add it {add_or_remove}"
+        found += faults("text", lacking(spoken, data.text), strange)
+        missing = f"audio without transcript in text; add it {add_or_remove}"
+        found += faults(source, lacking(data.text, spoken), missing)
+    for name, table in (("utt2spk", data.utt2spk), ("src_text", data.src_text), *data.conditions.items()):
+        if spoken and table:
+            found += faults(name, lacking(table, spoken), "has no line in this table; add one")
+            found += faults(name, lacking(spoken, table), f"is not in {source}; remove the line")
+    if data.segments and data.wav_scp:
+        used = {segment.recording for segment in data.segments.values()}
+        unknown = {recording for recording in used if recording not in data.wav_scp}
+        of_unknown = sorted(u for u, s in data.segments.items() if s.recording in unknown) if unknown else []
+        found += faults("segments", of_unknown, "its recording is not in wav.scp; add it or remove the line")
+        unused = (recording for recording in in_order(data.wav_scp) if recording not in used)
+        found += faults("wav.scp", unused, "no segment uses this recording; remove it")
+    return found
+
+
+class _Heard(NamedTuple):
+    """Findings in a recording: its header, if it can be read, faults by kind, and what tells it apart."""
+
+    recording: str
+    info: AudioInfo | None = None
+    findings: Sequence[tuple[str, str]] = ()
+    digest: bytes = bytes(DIGEST)
+
+
+def _hear(item: tuple[str, str], rate: int | None, decode: bool) -> _Heard:
+    recording, path = item
+    if entry_faults("wav.scp", *item):  # a pipe or an empty path, which is already listed and must not be opened
+        return _Heard(recording)
+    named = blake2b(os.fsencode(path), digest_size=DIGEST).digest()
+    try:
+        with open_file(Path(path)) as file:
+            file.check_header()
+            unread = _unread(file.info, rate) if rate is not None else ""
+            findings = [("rate", f"{path}: {unread}")] if unread else []
+            if not decode:
+                return _Heard(recording, file.info, findings, named)
+            found = measure(file.blocks())
+            findings += [(kind, f"{path}: {what}") for kind, what in sound_faults(file, found)]
+            return _Heard(recording, file.info, findings, found.digest)
+    except DataError as error:
+        return _unheard(item, error)
+
+
+def _unheard(item: tuple[str, str], error: UserError) -> _Heard:
+    recording, path = item
+    return _Heard(recording, None, [("audio", str(error) if isinstance(error, DataError) else f"{path}: {error}")])
+
+
+def _audio_faults(
+    data: DataTables, folder: str, nj: int | Workers, rate: int | None, decode: bool
+) -> tuple[list[Fault], Mapping[str, float]]:
+    """Faults of every recording, and segments past the end of one; and the seconds of each utterance."""
+    hear = partial(_hear, rate=rate, decode=decode)
+    table = f"{folder}wav.scp"
+    faults: list[Fault] = []
+    formats, same, lengths, channels = Formats(), SameAudio(), array("d"), array("d")
+    for one in map_in_parallel(hear, items_in_order(data.wav_scp), nj, "check audio", _unheard):
+        faults += [Fault(table, one.recording, what, kind) for kind, what in one.findings]
+        lengths.append(nan if one.info is None else one.info.seconds)
+        if data.segments:  # a channel that a segment names must be in the file itself
+            channels.append(nan if one.info is None else 0 if one.info.is_converted else one.info.channels)
+        if one.info is not None:
+            formats.add(one.recording, one.info)
+            same.add(len(lengths) - 1, one.digest)
+    if data.segments and any(fault.what.endswith(CANCELLED) for fault in faults):
+        averaged = {segment.recording for segment in data.segments.values() if segment.channel is None}
+        faults = [fault for fault in faults if fault.where in averaged or not fault.what.endswith(CANCELLED)]
+    faults += same.faults(table, in_order(data.wav_scp))
+    if rate is None:
+        faults += formats.faults(table)
+    seconds = column(data.wav_scp, lengths)
+    if not data.segments:
+        return faults, seconds
+    counts, parts = column(data.wav_scp, channels), array("d")
+    for utterance in in_order(data.segments):
+        segment = data.segments[utterance]
+        whole = seconds.get(segment.recording)
+        past = None
+        if whole is not None:
+            count = int(counts[segment.recording])
+            past = segment_fault(segment, whole, count, is_converted=not count)
+        if past:
+            faults.append(Fault(f"{folder}segments", utterance, past, "audio"))
+        length = segment.length(whole or 0.0)
+        parts.append(length if whole is not None and length > 0 else nan)  # the others are faults of the table
+    return faults, column(data.segments, parts)
+
+
+def _utterance_faults(data: DataTables, folder: str, seconds: Mapping[str, float], limits: Limits) -> list[Fault]:
+    """Faults of lengths and texts, and ids that differ in case alone."""
+    faults: list[Fault] = []
+    table = f"{folder}{'text' if data.is_text else 'segments' if data.segments else 'wav.scp'}"
+    for utterance, length in seconds.items():
+        faults += [Fault(table, utterance, what, kind) for kind, what in length_findings(length, limits)]
+    for utterance, text in data.text.items():
+        found = text_findings(text, seconds.get(utterance), limits) if text else ()
+        faults += [Fault(f"{folder}text", utterance, what, kind) for kind, what in found]
+    text, count = most_of(data.text.values())
+    if count >= _OFTEN and count > len(data.text) / 2:
+        what = f"{count} of {len(data.text)} utterances have the text {text[:40]!r}; check the transcripts"
+        faults.append(Fault(f"{folder}text", None, what, "same_text"))
+    for utterance, first in alike(in_order(data.by_utterance()), str.casefold):
+        what = f"differs from {first} in case alone; rename it for disks that ignore case"
+        faults.append(Fault(table, utterance, what, "case"))
+    return faults
+
+
+def _feature_faults(data: DataTables, folder: str, nj: int | Workers, size: int, decode: bool) -> list[Fault]:
+    """Faults of the entries of feats.scp, which are in `wav_scp`."""
+    faults = []
+    check = partial(_feature_size, decode=decode)
+    for utterance, found, what in map_in_parallel(
+        check, items_in_order(data.wav_scp), nj, "check features", _unread_features
+    ):
+        if found is None:  # listed already
+            continue
+        size = size or found
+        if not what and found != size:
+            what = f"has features of size {found}, and {size} is expected; compute them alike"
+        faults += [Fault(f"{folder}feats.scp", utterance, what, "audio")] if what else []
+    return faults
+
+
+def _feature_size(item: tuple[str, str], decode: bool) -> tuple[str, int | None, str]:
+    """An utterance, the size of its features, and what is wrong with them; no size where that is listed already."""
+    utterance, entry = item
+    if entry_faults("feats.scp", *item):
+        return utterance, None, ""
+    try:
+        size = features_shape(entry)[1]
+        if decode:
+            read_features(entry)
+    except DataError as error:
+        return utterance, 0, str(error)
+    return utterance, size, ""
+
+
+def _unread_features(item: tuple[str, str], error: UserError) -> tuple[str, int, str]:
+    return item[0], 0, f"{item[1]}: {error}"
+
+
+def _unread(info: AudioInfo, rate: int) -> str:
+    """The reason why a model that reads `rate` Hz cannot be trained with a file; "" if it can."""
+    if info.converted_from and info.converted_from != CODED:
+        return f"training does not read {info.converted_from}; convert it with espnet-diverse prepare"
+    if (info.rate, info.channels) == (rate, 1):
+        return ""
+    has = f"has {info.rate} Hz and {info.channels} channel{'s' * (info.channels > 1)}"
+    convert = f"convert it with espnet-diverse prepare --rate {rate}, or set frontend_conf.fs to the rate of the data"
+    return f"{has}, and the model reads {rate} Hz and 1 channel; {convert}"

@@ -1,0 +1,1 @@
+"""Files that appear whole or not at all, locks, journals, and targets that may be replaced."""

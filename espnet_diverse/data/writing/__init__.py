@@ -1,0 +1,1 @@
+"""Data directories as training reads them: formatted, combined, augmented, exported."""

@@ -1,0 +1,1 @@
+"""Data directories: decoded, rescored, classified, measured by perplexity."""

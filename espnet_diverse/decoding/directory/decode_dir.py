@@ -1,0 +1,240 @@
+"""Decode a data directory: read, group into batches, search, write.
+
+The batches of `utterances.py` are the same with and without utterances that cannot be read, and for any number of
+processes or workers. (Each of several processes computes in one thread; a single process does so under
+OMP_NUM_THREADS=1.) In other batches, scores agree up to rounding: for example if a batch fails in the search and its
+utterances are searched one by one. `results.rounded_score` says which digits are written.
+
+What is decoded is written to a journal in the folder `.decoding` of the output directory, batch by batch. A call that
+is stopped or fails leaves it to the next one, which decodes what is left, in the same batches. Results take their place
+when all are there, and the folder is removed.
+"""
+
+import hashlib
+import json
+import logging
+import os
+import shutil
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import overload
+
+from espnet_diverse.cluster.pool import Pool
+from espnet_diverse.data.checks.faults import Fault, refuse
+from espnet_diverse.data.files.journal import Journal
+from espnet_diverse.data.files.locks import folder_lock
+from espnet_diverse.data.packed_table import PackedTable
+from espnet_diverse.data.table_views import Joined, Mapped
+from espnet_diverse.data.tables import entry_faults, parse_segment, scan_packed
+from espnet_diverse.decoding.condition_ids import condition_indices
+from espnet_diverse.decoding.directory.on_cluster import decode_on_cluster
+from espnet_diverse.decoding.directory.processes import decode_in_processes
+from espnet_diverse.decoding.directory.results import Result, line, replace_results, summary, write_json, write_results
+from espnet_diverse.decoding.directory.utterances import Description, Job, Search, batches_of, decode_batch, readable
+from espnet_diverse.errors import DataError
+from espnet_diverse.progress import progress
+from espnet_diverse.stage_cache import digest
+
+UNFINISHED = ".decoding"
+"""Folder in an output directory with what a call has decoded that is not finished."""
+
+
+def decode(
+    search: Search | Description,
+    data_dir: Path,
+    output_dir: Path,
+    nj: int = 1,
+    conditions: Mapping[str, str] | None = None,
+    pool: Pool | None = None,
+    made_by: str | None = None,
+) -> Collection[Result]:
+    """Decode a data directory, write the results and print a summary.
+
+    Writes text, score, nbest.jsonl if several hypotheses are asked for, failures.json (reason by utterance) and
+    decode.json (the numbers of `results.summary`). An utterance that fails does not affect the others; an utterance
+    without a hypothesis gets an empty text.
+
+    Args:
+        search: Search with a loaded model; of workers of a cluster, its description.
+        data_dir: Kaldi data directory. Its wav.scp and segments are read, its feats.scp for models that read features,
+            or its src_text for text translation, and the tables of the conditions that the model depends on.
+        output_dir: Directory to write to. Results that are there stay until all new ones take their place.
+        nj: Number of processes on the CPU; they share the loaded model.
+        conditions: Values by condition that hold for all utterances, in place of the tables.
+        pool: Workers of a cluster that have loaded the search; they take the place of `nj` processes.
+        made_by: What results depend on besides data and conditions, as a digest of the model and its options. What a
+            call with the same has decoded before it was stopped is not decoded again. With None all is decoded.
+
+    Returns:
+        Results sorted by utterance; they are in a file that is gone with them.
+
+    Raises:
+        DataError: A table is malformed, an utterance has a missing or unknown condition, no utterance could be decoded,
+            or another process decodes into the directory.
+        UserError: Processes were killed again and again.
+    """
+    jobs = list_jobs(search, data_dir, conditions or {})
+    with folder_lock(output_dir):
+        folder = output_dir / UNFINISHED
+        folder.mkdir(exist_ok=True)
+        key = os.urandom(32).hex() if made_by is None else _digest(made_by, data_dir, conditions or {})
+        with closing(Journal(folder / "journal", key)) as journal:
+            failures = _decode(search, jobs, journal, nj, pool)
+        done = Mapped(journal.table(), Result.from_json)
+        if done:
+            results = Joined([done, {utterance: Result(utterance, failure=why) for utterance, why in failures.items()}])
+            numbers = summary(results.values(), float(journal.note))
+            staged = _empty(folder / "results")
+            write_results(done, {**numbers, "device": search.device}, staged, search.nbest > 1)
+            write_json(staged / "failures.json", failures)
+            replace_results(staged, output_dir)
+        elif not (output_dir / "text").exists():
+            write_json(output_dir / "failures.json", failures)
+        shutil.rmtree(folder)
+    for utterance, failure in failures.items():
+        logging.warning("%s was not decoded: %s", utterance, failure)
+    if not done:
+        utterance, failure = next(iter(failures.items()))
+        raise DataError(f"{data_dir}: none of {len(jobs)} utterances could be decoded; first {utterance}: {failure}")
+    print(line(numbers))
+    return results.values()
+
+
+def _digest(made_by: str, data_dir: Path, conditions: Mapping[str, str]) -> str:
+    """Digest of all that results depend on; audio files count by their sizes, see `stage_cache.digest`."""
+    described = json.dumps([made_by, digest(data_dir), sorted(conditions.items())])
+    return hashlib.sha256(described.encode()).hexdigest()
+
+
+def _empty(folder: Path) -> Path:
+    """The folder, which is made, or emptied."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    return folder
+
+
+def _decode(
+    search: Search | Description, jobs: Sequence[Job], journal: Journal, nj: int, pool: Pool | None
+) -> dict[str, str]:
+    """Add the results of utterances to a journal that lacks them; return why others have none, sorted by id.
+
+    The note of the journal is the time that decoding took, in all calls, in seconds.
+    """
+    before, start = float(journal.note or 0), time.monotonic()
+    count, failures = len(jobs) - len(journal), {}
+    if journal:
+        print(f"{len(journal)} of {len(jobs)} utterances were decoded by a call that was stopped; {count} are left")
+    done = Mapped(journal.table(), Result.from_json)
+    nj = min(nj, count) if search.device == "cpu" else 1
+    batches = _results(search, _with_results(jobs, done.values()), nj, pool)
+
+    def recorded() -> Iterator[Result]:
+        for results in batches:
+            rows = [(result.utterance, result.to_json()) for result in results if result.failure is None]
+            journal.add(rows, str(before + time.monotonic() - start))
+            yield from results
+
+    for result in progress(recorded(), "decode", count, "utterance"):
+        if result.failure is not None:
+            failures[result.utterance] = result.failure
+    return dict(sorted(failures.items()))
+
+
+def _with_results(jobs: Iterable[Job], done: Iterable[Result]) -> Iterator[Job | Result]:
+    """Jobs, or their results where there are any; both are sorted by utterance."""
+    left = iter(done)
+    result = next(left, None)
+    for job in jobs:
+        if result is not None and result.utterance == job.utterance:
+            yield result
+            result = next(left, None)
+        else:
+            yield job
+
+
+def list_jobs(search: Search | Description, data_dir: Path, conditions: Mapping[str, str]) -> Sequence[Job]:
+    """List the utterances of a data directory: those of its segments, or else of the table of the inputs.
+
+    Args:
+        search: Search with a loaded model.
+        data_dir: See `decode`.
+        conditions: Values by condition that hold for all utterances, in place of the tables.
+
+    Raises:
+        DataError: A table is missing or malformed, a segment has an unknown recording, or an utterance has a missing or
+            unknown condition.
+    """
+    sources, faults = _entries(data_dir / search.table)
+    table = data_dir / "segments"
+    if search.table != "wav.scp" or not table.exists():
+        indices = condition_indices(search.conditions, data_dir, sources, conditions)
+        return _Jobs(sources, lambda name, source: Job(name, source, None, indices[name], faults.get(name, "")))
+    segments, wrong = _entries(table)
+    strange = [
+        Fault(str(table), utterance, "its recording is not in wav.scp")
+        for utterance, value in segments.items()
+        if parse_segment(value).recording not in sources and utterance not in wrong
+    ]
+    refuse(strange)
+    indices = condition_indices(search.conditions, data_dir, segments, conditions)
+
+    def job(name: str, value: str) -> Job:
+        part = parse_segment(value)
+        fault = wrong.get(name) or faults.get(part.recording, "")
+        return Job(name, sources.get(part.recording, ""), part, indices[name], fault)
+
+    return _Jobs(segments, job)
+
+
+class _Jobs(Sequence[Job]):
+    """A job for each row of a table, made when it is asked for."""
+
+    def __init__(self, table: PackedTable, make: Callable[[str, str], Job]):
+        self.table, self.make = table, make
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    @overload
+    def __getitem__(self, index: int) -> Job: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Job]: ...
+
+    def __getitem__(self, index: int | slice) -> Job | list[Job]:
+        rows = range(len(self))[index]
+        return self.make(*self.table.pair(rows)) if isinstance(rows, int) else [self[row] for row in rows]
+
+    def __iter__(self) -> Iterator[Job]:
+        return (self.make(name, value) for name, value in self.table.items())
+
+
+def _entries(path: Path) -> tuple[PackedTable, dict[str, str]]:
+    """The entries of a table, and what is wrong with some; a fault of the whole file is an error."""
+    table, faults = scan_packed(path)
+    refuse([fault for fault in faults if fault.where is None])
+    for fault in faults:
+        logging.warning("%s", fault)
+    if not faults:
+        return table, {}
+    wrong = {key: entry_faults(path.name, key, value) for key, value in table.items()}
+    return table, {key: "; ".join(whats) for key, whats in wrong.items() if whats}
+
+
+def _results(
+    search: Search | Description, jobs: Iterable[Job | Result], nj: int, pool: Pool | None
+) -> Iterator[list[Result]]:
+    """Results of the utterances that have none, in groups: those of a batch, and failures to read some before it."""
+    failed: list[Result] = []
+    if pool is not None:
+        found = decode_on_cluster(pool, search, jobs, failed)
+    else:
+        batches = batches_of(readable(search, jobs, failed), search)
+        found = map(partial(decode_batch, search), batches) if nj <= 1 else decode_in_processes(search, batches, nj)
+    for results in found:
+        yield [*results, *failed]
+        failed.clear()
+    yield failed

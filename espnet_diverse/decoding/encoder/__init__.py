@@ -1,0 +1,1 @@
+"""Encoder outputs that do not depend on the batch, of recordings of any length."""

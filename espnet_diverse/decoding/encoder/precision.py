@@ -1,0 +1,129 @@
+"""Device and precision of a loaded model: float32, or linear layers in int8 or bfloat16.
+
+float32   oneDNN with weights that are rearranged once (`fast_linear.py`); results differ in the order of sums.
+int8      PyTorch's dynamic quantisation, on a CPU: 8-bit weights with a scale for each output, 8-bit inputs with one
+          scale for a whole batch. The result of an utterance therefore depends slightly on its batch.
+bfloat16  16-bit weights and inputs of linear layers, with 8 bits of precision; on GPUs, and on CPUs that support it.
+
+Linear layers have nearly all of a transformer's computation and memory. In every precision they take and return
+float32; attention, normalisation, softmax and scores stay in float32. So do queries, keys and values of attention with
+head selection, which multiplies with the rows of selected heads; a warning says so.
+"""
+
+import logging
+import warnings
+from collections.abc import Iterable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from espnet_diverse.attention import MultiHeadAttention
+from espnet_diverse.cpu.fast_convolution import fuse_convolutions
+from espnet_diverse.cpu.fast_linear import replace_linear, speed_up
+from espnet_diverse.decoding.options import PRECISIONS
+from espnet_diverse.errors import ConfigError
+from espnet_diverse.functional.linear import arranged, has_bfloat16, product
+
+
+class Int8Linear(nn.Module):
+    """A linear layer with 8-bit weights, which takes and returns float32, for inference on a CPU.
+
+    Args:
+        linear: The layer; the greatest weight of each output becomes 127.
+    """
+
+    def __init__(self, linear: nn.Linear):
+        super().__init__()
+        self.in_features, self.out_features = linear.in_features, linear.out_features
+        weight = linear.weight.detach().float()
+        scales = weight.abs().amax(1).clamp(min=1e-30).double() / 127
+        zero_points = torch.zeros(len(scales), dtype=torch.long)
+        with warnings.catch_warnings():  # quantised tensors are to go; nothing else is as fast on a CPU without VNNI
+            warnings.simplefilter("ignore", UserWarning)
+            self.weight = torch.quantize_per_channel(weight, scales, zero_points, 0, torch.qint8)
+        bias = None if linear.bias is None else linear.bias.detach().float()
+        self.packed = torch.ops.quantized.linear_prepack(self.weight, bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (..., in) -> (..., out)."""
+        # One bit less for inputs, without which sums of 16 bits overflow on CPUs that have no VNNI.
+        return torch.ops.quantized.linear_dynamic(x, self.packed, reduce_range=True)
+
+
+class HalfLinear(nn.Module):
+    """A linear layer in bfloat16 that takes and returns float32, for inference."""
+
+    def __init__(self, linear: nn.Linear):
+        super().__init__()
+        self.in_features, self.out_features = linear.in_features, linear.out_features
+        self.bias = None if linear.bias is None else linear.bias.detach().bfloat16()
+        self.weight = linear.weight.detach().bfloat16()
+        self.is_arranged = not linear.weight.is_cuda and has_bfloat16()
+        if self.is_arranged:
+            self.weight = arranged(self.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (..., in) -> (..., out)."""
+        half = x.bfloat16()
+        multiply = product if self.is_arranged else F.linear
+        return multiply(half, self.weight, self.bias).to(x.dtype)
+
+
+def check_device(device: str) -> None:
+    """Refuse a device that this machine does not have.
+
+    Args:
+        device: "cpu", "cuda" or "cuda:N".
+
+    Raises:
+        ConfigError: It is another name, or there is no such GPU.
+    """
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    kind, _, index = device.partition(":")
+    if device != "cpu" and not (kind == "cuda" and (index or "0").isdecimal() and int(index or 0) < count):
+        there = " ".join(["cpu", *(["cuda"] if count else []), *(f"cuda:{number}" for number in range(count))])
+        raise ConfigError(f"device {device!r} is not possible on this machine; possible: {there}")
+
+
+def check_precision(precision: str, device: str, compiled: bool = False) -> None:
+    """Refuse a precision that is not possible.
+
+    Args:
+        precision: Precision of linear layers.
+        device: "cpu", "cuda" or "cuda:N".
+        compiled: Whether the encoder layers are compiled.
+
+    Raises:
+        ConfigError: The precision is unknown, or not possible on the device or with compiled layers.
+    """
+    if precision not in PRECISIONS:
+        raise ConfigError(f"precision {precision!r} is unknown; known: {' '.join(PRECISIONS)}")
+    on_cpu = str(device).startswith("cpu")
+    if precision == "int8" and not on_cpu:
+        raise ConfigError(f"precision int8 is not possible on {device}; use bfloat16 there, or device cpu")
+    if compiled and on_cpu and precision != "float32":
+        raise ConfigError(f"compile with precision {precision} is not possible on a CPU; leave one of them out")
+
+
+def set_precision(modules: Iterable[nn.Module], precision: str) -> None:
+    """Replace the linear layers of modules for inference, in place.
+
+    Args:
+        modules: Modules on one device, in float32; their parameters do not change any more.
+        precision: One of `PRECISIONS`.
+    """
+    selective = False
+    for module in modules:
+        fuse_convolutions(module)
+        if precision == "float32":
+            speed_up(module)
+        else:
+            replace_linear(module, Int8Linear if precision == "int8" else HalfLinear)
+            selective = selective or any(map(_selects, module.modules()))
+    if selective:
+        logging.warning("precision %s: projections of attention with head selection stay in float32", precision)
+
+
+def _selects(module: nn.Module) -> bool:
+    return isinstance(module, MultiHeadAttention) and module.selection is not None

@@ -1,0 +1,1 @@
+"""ESPnet's own searches, for nets without a batched one, and multitask models."""

@@ -1,0 +1,185 @@
+"""ESPnet's own searches over the encoder outputs of a batch, one utterance at a time, for nets without a batched one.
+
+The encoder, the features and the options are those of the batched search; only the hypotheses are found by ESPnet's
+code: `BeamSearch` with any decoder and any language model that ESPnet can score with, and `BeamSearchTransducer`.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from espnet2.asr.decoder.linear_decoder import LinearDecoder
+from espnet2.asr.decoder.s4_decoder import S4Decoder
+from espnet2.asr.transducer.beam_search_transducer import BeamSearchTransducer
+from torch import Tensor, nn
+
+from espnet_diverse.decoding.espnet.quiet import quiet
+from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.search.beam import Hypothesis
+from espnet_diverse.decoding.search.beam_search import of_rows
+from espnet_diverse.decoding.search.ngram import NgramScorer
+from espnet_diverse.errors import ConfigError, ModelError
+from espnet_diverse.scope import current, scope
+from espnet_diverse.upstream.search import (
+    BatchBeamSearch,
+    BatchScorerInterface,
+    BeamSearch,
+    CTCPrefixScorer,
+    LengthBonus,
+    ScorerInterface,
+)
+
+
+class ESPnetBeamSearch:
+    """ESPnet's beam search with the modules of one model. Options are arguments of a call.
+
+    Args:
+        model: Model of speech recognition, speech translation or text translation.
+        ctc: CTC module over the output text, or None.
+        language_model: Language model of any class over the same tokens, or None.
+        of_text: Whether the source is text, see `Options.greatest`.
+    """
+
+    lacks: tuple[str, ...] = ("length_penalty",)
+
+    def __init__(
+        self,
+        model: nn.Module,
+        ctc: nn.Module | None,
+        language_model: nn.Module | NgramScorer | None = None,
+        of_text: bool = False,
+    ):
+        self.model, self.of_text = model, of_text
+        self.parts = {
+            "decoder": model.decoder,
+            "ctc": None if ctc is None else CTCPrefixScorer(ctc=ctc, eos=model.eos),
+            "lm": language_model.espnets if isinstance(language_model, NgramScorer) else language_model,
+            "length_bonus": LengthBonus(len(model.token_list)),
+        }
+
+    def check(self, options: Options) -> None:
+        """Refuse options that this search does not have.
+
+        Raises:
+            ConfigError: Such an option is not 0.
+        """
+        for name in self.lacks:
+            if getattr(options, name):
+                what = f"{name} {getattr(options, name)} is not possible with {type(self.model.decoder).__name__}"
+                raise ConfigError(f"{what}, which ESPnet's search decodes; leave it out")
+
+    @torch.inference_mode()
+    def __call__(self, source: Tensor, lengths: Tensor, options: Options) -> list[list[Hypothesis]]:
+        """Search for the best hypotheses of each utterance; arguments and result are those of our `BeamSearch`."""
+        self.check(options)
+        found, conditions = [], current().conditions
+        for row, length in enumerate(lengths.tolist()):
+            ids = of_rows(conditions, torch.tensor([row], device=source.device))
+            with scope(conditions=ids, collect=False), quiet():
+                found.append(self._one(source[row, :length], options))
+        return found
+
+    def _one(self, source: Tensor, options: Options) -> list[Hypothesis]:
+        """The best hypotheses of one utterance (T, M)."""
+        search = self._search(options)
+        search.to(device=source.device).eval()
+        best = search(x=source, maxlenratio=options.maxlenratio, minlenratio=options.minlenratio)
+        return [self._hypothesis(hyp) for hyp in best[: options.nbest]]
+
+    def _hypothesis(self, hyp) -> Hypothesis:
+        """Ours of ESPnet's; one that is stopped at the greatest length may end twice."""
+        tokens = hyp.yseq[1:-1].tolist()
+        return Hypothesis(tokens[:-1] if tokens[-1:] == [self.model.eos] else tokens, float(hyp.score))
+
+    def _search(self, options: Options) -> BeamSearch:
+        weights = {
+            "decoder": 1 - options.ctc_weight,
+            "ctc": options.ctc_weight,
+            "lm": options.lm_weight,
+            "length_bonus": options.penalty,
+        }
+        search = BeamSearch(
+            scorers=self.parts,
+            weights={**dict.fromkeys(self.parts, 1.0), **weights},
+            beam_size=options.beam_size,
+            vocab_size=len(self.model.token_list),
+            sos=self.model.sos,
+            eos=self.model.eos,
+            pre_beam_score_key=None if options.ctc_weight == 1 else "full",
+        )
+        choose_class(search, self.of_text and options.maxlenratio == 0)
+        return search
+
+
+class TransducerSearch(ESPnetBeamSearch):
+    """ESPnet's beam search of a transducer (Graves 2012); a hypothesis has the score of its best alignments.
+
+    Raises:
+        ConfigError: The language model is an n-gram model.
+        ModelError: The transducer has several blanks.
+    """
+
+    lacks = ("length_penalty", "ctc_weight", "penalty", "minlenratio", "maxlenratio")
+
+    def __init__(self, model: nn.Module, language_model: nn.Module | NgramScorer | None = None):
+        super().__init__(model, None, language_model)
+        if isinstance(language_model, NgramScorer):
+            raise ConfigError("ESPnet's search of a transducer takes no n-gram model; leave --lm out")
+        if getattr(model, "transducer_multi_blank_durations", None):
+            raise ModelError("a transducer with several blanks is not supported; use one with a single blank")
+
+    def _one(self, source: Tensor, options: Options) -> list[Hypothesis]:
+        search = BeamSearchTransducer(
+            decoder=self.model.decoder,
+            joint_network=self.model.joint_network,
+            beam_size=options.beam_size,
+            lm=self.parts["lm"],
+            lm_weight=options.lm_weight,
+            nbest=options.nbest,
+        )
+        found: Sequence = search(source)
+        return [Hypothesis(list(hyp.yseq[1:]), float(hyp.score)) for hyp in found[: options.nbest]]
+
+
+def check_decoder(decoder: nn.Module | None) -> None:
+    """Refuse a decoder that makes no text token by token, or that needs ESPnet's own program; none searches by CTC.
+
+    Raises:
+        ModelError: The decoder is of such a class.
+    """
+    if decoder is None:
+        return
+    if type(decoder).score is ScorerInterface.score or isinstance(decoder, LinearDecoder | S4Decoder):
+        raise ModelError(f"{type(decoder).__name__} has no search here; ESPnet's programs may run the model")
+
+
+def choose_class(search: BeamSearch, bounded: bool) -> None:
+    """Let ESPnet's search score hypotheses together where all scorers can, as ESPnet's programs do.
+
+    Args:
+        search: ESPnet's search.
+        bounded: Whether hypotheses have the bound for text, see `Options.greatest`.
+    """
+    if all(isinstance(scorer, BatchScorerInterface) for scorer in search.full_scorers.values()):
+        search.__class__ = _BatchTextSearch if bounded else BatchBeamSearch
+    elif bounded:
+        search.__class__ = _TextSearch
+
+
+class _TextSearch(BeamSearch):
+    """ESPnet's search of text translation, hypothesis by hypothesis, for `maxlenratio` 0 with our bound for text."""
+
+    def forward(self, x, maxlenratio=0.0, minlenratio=0.0, pre_x=None):
+        bound = -Options().greatest(len(x), of_text=True)  # ESPnet takes a negative ratio as minus the number
+        return super().forward(x, bound, minlenratio, pre_x)
+
+    def post_process(self, i, maxlen, minlen, maxlenratio, running_hyps, ended_hyps):
+        running = super().post_process(i, maxlen, minlen, maxlenratio, running_hyps, ended_hyps)
+        return [] if self.end_detected(ended_hyps, i) else running  # which ESPnet detects without a bound only
+
+
+class _BatchTextSearch(BatchBeamSearch):
+    """ESPnet's search of text translation, all hypotheses together, for `maxlenratio` 0 with our bound for text."""
+
+    def _length_bounds(self, inp_lengths, maxlenratio, minlenratio):
+        _, minlens = super()._length_bounds(inp_lengths, maxlenratio, minlenratio)
+        return [Options().greatest(length, of_text=True) for length in inp_lengths], minlens

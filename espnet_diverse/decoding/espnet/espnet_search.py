@@ -1,0 +1,165 @@
+"""Joint CTC/attention decoding by ESPnet's own beam search, one utterance at a time.
+
+Watanabe et al. 2017, "Hybrid CTC/attention architecture for end-to-end speech recognition", section IV: hypotheses are
+ranked by (1 - ctc_weight) log p_attention + ctc_weight log p_ctc + penalty * length. Speech translation is decoded in
+the same way: its text is the translation, and few models have CTC over it. Text translation has no CTC.
+"""
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import torch
+from espnet2.bin import asr_inference, mt_inference, st_inference
+from numpy.typing import NDArray
+
+from espnet_diverse.audio.features import read_features
+from espnet_diverse.audio.reading import read_at
+from espnet_diverse.audio.segments import Segment
+from espnet_diverse.decoding.condition_ids import KnownConditions, known_conditions
+from espnet_diverse.decoding.directory.results import Text
+from espnet_diverse.decoding.encoder.precision import check_device
+from espnet_diverse.decoding.espnet.espnet_beam import choose_class
+from espnet_diverse.decoding.espnet.quiet import quiet
+from espnet_diverse.decoding.options import Options, check_search, has_ctc, text_task, usual_ctc_weight
+from espnet_diverse.decoding.search.fusion import Fusion, language_model_files, language_model_of
+from espnet_diverse.decoding.search.ngram import NgramScorer, is_ngram
+from espnet_diverse.errors import ConfigError
+from espnet_diverse.registration import replaced_names
+from espnet_diverse.runs.audio_rate import audio_rate, required_rate
+from espnet_diverse.runs.model_files import find_weights
+from espnet_diverse.runs.tasks import TASKS, read_config
+from espnet_diverse.scope import scope
+
+_CLASSES = {"asr": asr_inference.Speech2Text, "st": st_inference.Speech2Text, "mt": mt_inference.Text2Text}
+
+
+class Search:
+    """ESPnet's beam search with one model.
+
+    Args:
+        speech2text: ESPnet's `Speech2Text` of speech recognition or translation, or its `Text2Text`.
+        conditions: The conditions that the model depends on.
+        rate: Sampling rate in Hz of the audio that the model reads; None for text and features.
+
+    Attributes:
+        device: "cpu", "cuda" or "cuda:N".
+        table: Table of the data directory that names the inputs.
+        batch_size: 1; utterances are searched one at a time.
+        batch_frames: 0.
+        nbest: Number of hypotheses that are asked for.
+    """
+
+    table = "wav.scp"
+    batch_size, batch_frames = 1, 0
+
+    def __init__(self, speech2text, conditions: KnownConditions, rate: int | None):
+        self.speech2text = speech2text
+        self.conditions, self.rate = conditions, rate
+        self.device, self.nbest = speech2text.device, speech2text.nbest
+
+    def __call__(self, source: NDArray, conditions: Mapping[str, int]) -> list[tuple]:
+        """Decode one utterance.
+
+        Args:
+            source: What `read` returned.
+            conditions: Condition indices of the utterance.
+
+        Returns:
+            The n-best hypotheses as ESPnet returns them: text, tokens, token indices and ESPnet's hypothesis.
+        """
+        ids = {condition: torch.tensor([index], device=self.device) for condition, index in conditions.items()}
+        with scope(conditions=ids, collect=False), quiet():
+            return self.speech2text(source)
+
+    def batch(self, sources: Sequence[NDArray], conditions: Sequence[Mapping[str, int]]) -> list[list[Text]]:
+        """The n-best texts of each utterance, best first."""
+        found = map(self, sources, conditions)
+        return [[Text(text, tokens, float(hyp.score)) for text, tokens, _, hyp in best] for best in found]
+
+    def read(self, value: str, segment: Segment | None = None) -> tuple[NDArray, float]:
+        """Read an audio file or a segment: samples (T,) float32 at the model's rate, and the duration in seconds."""
+        return read_at(Path(value), self.rate, segment)
+
+
+class FeatureSearch(Search):
+    """ESPnet's beam search with a model that reads features."""
+
+    table = "feats.scp"
+
+    def read(self, value: str, segment: Segment | None = None) -> tuple[NDArray, float]:
+        """Read an entry of feats.scp: features (T, F) float32, and 0 seconds."""
+        return read_features(value), 0.0
+
+
+class TextSearch(Search):
+    """ESPnet's beam search of text translation.
+
+    With `maxlenratio` 0 ESPnet allows as many tokens as the source has, which truncates translations. Here the maximum
+    is twice as many plus 10, and the search stops when hypotheses no longer improve, as it does for speech.
+    """
+
+    table = "src_text"
+
+    def __init__(self, speech2text: mt_inference.Text2Text, conditions: KnownConditions):
+        super().__init__(speech2text, conditions, None)
+        self.preprocess = TASKS["mt"].build_preprocess_fn(speech2text.mt_train_args, train=False)
+        if speech2text.maxlenratio == 0:
+            choose_class(speech2text.beam_search, bounded=True)
+
+    def read(self, value: str, segment: Segment | None = None) -> tuple[NDArray, float]:
+        """Token indices (T,) of a text, and 0 seconds."""
+        return self.preprocess("", {"src_text": value})["src_text"], 0.0
+
+
+def load_search(
+    model_dir: Path,
+    model_file: str | Path | None = None,
+    options: Options | None = None,
+    device: str = "cpu",
+    fusion: Fusion | None = None,
+    features: bool = False,
+) -> Search:
+    """Load a model for ESPnet's search; all its weights must fit. Its task is that of its config.yaml.
+
+    Args:
+        model_dir: Directory of the run.
+        model_file: Weights, see `find_weights`.
+        options: Search options.
+        device: "cpu", "cuda" or "cuda:N".
+        fusion: Language model of any class, see `load_predictor`; this search has no hotwords.
+        features: Whether a model that reads features in place of audio is allowed.
+
+    Raises:
+        ConfigError: The device does not exist, the options ask for CTC and the model was trained without it, the model
+            is non-autoregressive, or hotwords are given.
+        ModelError: A file is missing or damaged, the weights do not fit the configuration, or the model reads features
+            or writes no text.
+    """
+    check_device(device)
+    config_file = Path(model_dir) / "config.yaml"
+    config = read_config(config_file)
+    task = text_task(config, config_file)
+    weights = find_weights(Path(model_dir), model_file, config)
+    rate = None if task == "mt" else audio_rate(config) if features else required_rate(config)
+    fusion = fusion or Fusion()
+    if fusion.hotwords is not None:
+        raise ConfigError("search=espnet has no hotwords; set search=batched, or leave them out")
+    folder, lm = language_model_of(Path(model_dir), fusion, "espnet"), {}
+    if folder is not None and is_ngram(folder):
+        NgramScorer(folder, [])  # refuses a file that cannot be read
+        lm = {"ngram_file": str(folder)}
+    elif folder is not None:
+        lm = dict(zip(("lm_train_config", "lm_file"), language_model_files(folder, fusion.weights), strict=True))
+    has = has_ctc(config, task), folder is not None, usual_ctc_weight(config, task)
+    options = (options or Options()).resolved(*has)
+    check_search(config, options)
+    given = options.for_espnet() | ({"ngram_weight": options.lm_weight} if "ngram_file" in lm else {})
+    cls = _CLASSES[task]
+    ours = {f"{task.upper()}Task": TASKS[task], "LMTask": TASKS["lm"]}
+    with replaced_names(sys.modules[cls.__module__], **ours):
+        speech2text = cls(config_file, weights, device=device, **lm, **given)
+    conditions = known_conditions(getattr(speech2text, f"{task}_model"))
+    if task == "mt":
+        return TextSearch(speech2text, conditions)
+    return (FeatureSearch if rate is None else Search)(speech2text, conditions, rate)

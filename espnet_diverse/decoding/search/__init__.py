@@ -1,0 +1,1 @@
+"""Batched search: beams, CTC prefixes, language models, hotwords, sampling."""

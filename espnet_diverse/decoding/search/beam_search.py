@@ -1,0 +1,244 @@
+"""Joint CTC/attention beam search over a batch of utterances.
+
+Watanabe et al. 2017, "Hybrid CTC/attention architecture for end-to-end speech recognition", section IV. A hypothesis is
+ranked by
+
+    (1 - ctc_weight) log p_attention + ctc_weight log p_ctc + lm_weight log p_lm + penalty * length
+
+and a bonus for hotwords, where there are any (`hotwords.py`).
+
+Each step extends every hypothesis by its 1.5 * beam_size best tokens without CTC, and by <eos>; CTC scores these
+candidates, and the best of all extensions form the next beam. An utterance ends at its maximum length, when no
+hypothesis is left, or when longer hypotheses no longer improve (equation (50) of the paper). These are the rules of
+ESPnet's `BatchBeamSearch`, with the same hypotheses and scores. In addition an utterance ends as soon as its n-best
+hypotheses are certain, which saves half of the steps of a model that is not sure where to end.
+
+With hotwords the candidates are those of a search without, and half as many more with the bonus; and while the beam is
+chosen, an unfinished phrase counts for half of what it has gained. Otherwise beginnings of phrases, which hold a bonus
+that they may lose, push the right hypotheses out of a narrow beam. The scores of hypotheses have the whole bonus.
+
+No step loops over utterances, hypotheses or frames. Completed utterances leave the batch.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.search.beam import Beam, Choice, Hypothesis
+from espnet_diverse.decoding.search.ctc_prefix import CTCPrefixScorer
+from espnet_diverse.decoding.search.hotwords import HotwordScorer
+from espnet_diverse.decoding.search.ngram import NgramScorer
+from espnet_diverse.decoding.search.prefix_tree import PrefixScorer
+from espnet_diverse.decoding.search.scorers import DecoderScorer, LanguageModelScorer
+from espnet_diverse.errors import ConfigError
+from espnet_diverse.functional.masks import lengths_to_mask
+from espnet_diverse.scope import current, scope
+
+_PRE_BEAM = 1.5
+_DOUBT = 0.5
+"""Share of the gain of an unfinished phrase that does not count while the beam is chosen."""
+_Weighted = tuple[float, PrefixScorer | NgramScorer | HotwordScorer]
+
+
+class BeamSearch:
+    """Beam search with the modules of one model. Options are arguments of a call, so calls do not affect each other.
+
+    Args:
+        decoder: Attention decoder; None searches by CTC alone, with `ctc_weight` 1.
+        ctc: ESPnet's CTC module, or None where `ctc_weight` is always 0.
+        eos: Index of <sos/eos>.
+        language_model: ESPnet's transformer language model over the same tokens, or ours, or an n-gram model.
+        hotwords: Scorer of hotwords, or None.
+        of_text: Whether the source is text, see `Options.greatest`.
+        sos: Index of <sos> of a model in which it differs from <eos>.
+
+    Attributes:
+        scorers: The decoder's scorer, where there is a decoder, then that of a transformer language model.
+
+    Raises:
+        ModelError: The decoder or the language model is of a class that batched search does not support.
+    """
+
+    def __init__(
+        self,
+        decoder: nn.Module | None,
+        ctc: nn.Module | None,
+        eos: int,
+        language_model: nn.Module | NgramScorer | None = None,
+        hotwords: HotwordScorer | None = None,
+        of_text: bool = False,
+        sos: int | None = None,
+    ):
+        self.eos, self.sos, self.ctc, self.hotwords, self.of_text = eos, sos, ctc, hotwords, of_text
+        self.decoder = None if decoder is None else DecoderScorer(decoder)
+        self.language_model = language_model
+        if isinstance(language_model, nn.Module):
+            self.language_model = LanguageModelScorer(language_model)
+        self.scorers = [each for each in (self.decoder, self.language_model) if isinstance(each, PrefixScorer)]
+        self.vocabulary = (ctc.ctc_lo if decoder is None else decoder.output_layer).out_features
+
+    @torch.inference_mode()
+    def __call__(self, source: Tensor, lengths: Tensor, options: Options) -> list[list[Hypothesis]]:
+        """Search for the best hypotheses of each utterance.
+
+        Args:
+            source: Encoder output (B, T, M).
+            lengths: Number of frames of each utterance (B,), T for at least one.
+            options: Search options; `ctc_weight` and, with a language model, `lm_weight` are numbers.
+
+        The open scope holds the condition ids of the utterances, (B,) or (1,).
+
+        Returns:
+            Hypotheses of each utterance, best first; an empty list where all ended before the minimum length.
+
+        Raises:
+            ConfigError: `options.ctc_weight` needs a decoder or a CTC module that is missing.
+        """
+        self.check(options)
+        ratio = options.minlenratio
+        found = self._search(source, lengths, options, ratio)
+        while ratio >= 0.1 and not all(found):  # ESPnet tries again with shorter hypotheses
+            ratio -= 0.1
+            rows = torch.tensor([row for row, best in enumerate(found) if not best], device=lengths.device)
+            with scope(conditions=of_rows(current().conditions, rows), collect=False):
+                again = self._search(source[rows], lengths[rows], options, ratio)
+            for row, best in zip(rows.tolist(), again, strict=True):
+                found[row] = best
+        return found
+
+    def check(self, options: Options) -> None:
+        """Refuse options that need a part which this search does not have.
+
+        Raises:
+            ConfigError: `options.ctc_weight` needs a decoder or a CTC module that is missing.
+        """
+        weight = options.ctc_weight
+        if weight and self.ctc is None:
+            raise ConfigError(f"ctc_weight {weight} needs CTC, which this search does not have; set ctc_weight=0")
+        if weight < 1 and self.decoder is None:
+            raise ConfigError(f"ctc_weight {weight} needs a decoder, and this search has CTC alone; set ctc_weight=1")
+
+    def _weighted_scorers(self, options: Options) -> Sequence[_Weighted]:
+        """Scorers with non-zero weights."""
+        weighted = [
+            (1 - options.ctc_weight, self.decoder),
+            (options.lm_weight, self.language_model),
+            (options.hotword_weight, self.hotwords),
+        ]
+        return [(weight, scorer) for weight, scorer in weighted if weight and scorer is not None]
+
+    def _search(self, source: Tensor, lengths: Tensor, options: Options, minlenratio: float) -> list[list[Hypothesis]]:
+        bonus = 0.0 if self.hotwords is None else options.hotword_weight * self.hotwords.greatest
+        bounds = token_bounds(options, lengths, self.of_text, minlenratio)
+        beam = Beam(*bounds, self.eos, options, bonus, self.sos)
+        scorers, mask = self._weighted_scorers(options), source_mask(source, lengths)
+        for _, scorer in scorers:
+            scorer.begin(source, mask)
+        ctc = CTCPrefixScorer(self.ctc.log_softmax(source), lengths, self.eos) if options.ctc_weight else None
+        conditions = current().conditions
+        while True:
+            with scope(conditions=of_rows(conditions, beam.rows), collect=False):
+                choice = self._choose(beam, scorers, ctc)
+            kept, choice = beam.advance(choice)
+            if not len(beam.rows):
+                return beam.found
+            for _, scorer in scorers:
+                if kept is not None:
+                    scorer.keep(kept)
+                scorer.extend(choice.parents)
+            if ctc:
+                if kept is not None:
+                    ctc.keep(kept)
+                ctc.extend(choice.parents, choice.tokens, choice.ctc)
+
+    def _choose(self, beam: Beam, scorers: Sequence[_Weighted], ctc: CTCPrefixScorer | None) -> Choice:
+        """The best hypotheses that are one token longer."""
+        options, shape = beam.options, (*beam.tokens.shape, self.vocabulary)
+        rank = beam.scores.new_full(shape, options.penalty, dtype=torch.float32)
+        gain = doubt = None
+        for weight, scorer in scorers:
+            if isinstance(scorer, HotwordScorer):
+                gain, doubt = _bonus(scorer, weight, beam)
+            else:
+                rank.add_(scorer.score(beam.tokens), alpha=weight)
+        candidates = None
+        if ctc:
+            candidates = self._candidates(rank, gain, options)
+            rank[..., 0] = -torch.inf  # with CTC's finite score a blank would fill a beam that has room for all tokens
+        if gain is not None:
+            rank.add_(gain)
+        total = _at(rank, candidates) + beam.scores.unsqueeze(-1)
+        ctc_scores = None
+        if ctc:
+            ctc_scores = ctc.score(candidates)
+            total = total.add(ctc_scores, alpha=options.ctc_weight)
+        trusted = total if doubt is None else total - _at(doubt, candidates)
+        return _best(total, trusted, candidates, ctc_scores, options.beam_size)
+
+    def _candidates(self, rank: Tensor, gain: Tensor | None, options: Options) -> Tensor | None:
+        """Tokens that CTC scores (B, W, K); None where it scores the whole vocabulary."""
+        size = int(_PRE_BEAM * options.beam_size)
+        if options.ctc_weight == 1 or size >= self.vocabulary:
+            return None
+        best = rank.topk(size).indices
+        if gain is not None:  # tokens of hotwords get room of their own, and take it from no other
+            others, room = (rank + gain).scatter_(-1, best, -torch.inf), min(-(-size // 2), self.vocabulary - size)
+            best = torch.cat([best, others.topk(room).indices], -1)
+        eos = best.new_full((*best.shape[:2], 1), self.eos)
+        return torch.cat([best.masked_fill(best == self.eos, 0), eos], -1)  # <eos> once; blank is impossible
+
+
+def _bonus(hotwords: HotwordScorer, weight: float, beam: Beam) -> tuple[Tensor, Tensor]:
+    """Bonus of the next token, and what is left out of it while the beam is chosen, (B, W, V) each."""
+    gain, unfinished = weight * hotwords.score(beam.tokens), weight * hotwords.unfinished()
+    ends = beam.at_greatest()[:, None, None]
+    return gain - unfinished * ends, _DOUBT * unfinished * ~ends
+
+
+def _at(x: Tensor, candidates: Tensor | None) -> Tensor:
+    """Values (B, W, V) of the candidates (B, W, K); all of them where there are none."""
+    return x if candidates is None else x.gather(-1, candidates)
+
+
+def _best(
+    total: Tensor, trusted: Tensor, candidates: Tensor | None, ctc_scores: Tensor | None, beam_size: int
+) -> Choice:
+    """The best of all extensions by the scores `trusted` (B, W, K), with their scores `total`, -> (B, beam size)."""
+    flat = total.flatten(1)
+    scores, index = trusted.flatten(1).topk(min(beam_size, flat.size(1)))
+    if trusted is not total:
+        scores, order = flat.gather(1, index).sort(dim=1, descending=True)
+        index = index.gather(1, order)
+    parents = index // total.size(-1)
+    tokens = index % total.size(-1) if candidates is None else candidates.flatten(1).gather(1, index)
+    ctc = scores if ctc_scores is None else ctc_scores.flatten(1).gather(1, index)
+    return Choice(scores, parents, tokens, ctc)
+
+
+def token_bounds(
+    options: Options, lengths: Tensor, of_text: bool, minlenratio: float | None = None
+) -> tuple[Tensor, Tensor]:
+    """Minimum and maximum number of tokens of a hypothesis, (B,) each.
+
+    Args:
+        options: Search options.
+        lengths: Number of encoder frames of each utterance (B,).
+        of_text: Whether the source is text, see `Options.greatest`.
+        minlenratio: Replaces `options.minlenratio` where it is given.
+    """
+    frames = lengths.tolist()
+    least = lengths.new_tensor([options.least(count, minlenratio) for count in frames])
+    return least, lengths.new_tensor([options.greatest(count, of_text) for count in frames])
+
+
+def source_mask(source: Tensor, lengths: Tensor) -> Tensor | None:
+    """Mask of the frames of `source` (B, T, M) that are not padding, (B, 1, T); None where there is no padding."""
+    alike = bool((lengths == source.size(1)).all())
+    return None if alike else lengths_to_mask(lengths, source.size(1)).unsqueeze(1)
+
+
+def of_rows(conditions: Mapping[str, Tensor], rows: Tensor) -> dict[str, Tensor]:
+    """Condition ids of the given rows of a batch; ids of shape (1,) hold for all rows and stay."""
+    return {condition: ids if len(ids) == 1 else ids[rows] for condition, ids in conditions.items()}

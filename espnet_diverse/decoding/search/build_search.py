@@ -1,0 +1,102 @@
+"""The search of a loaded model, by its options and its decoder."""
+
+import logging
+
+from torch import nn
+
+from espnet_diverse.contrib.flowseq import FlowDecoder
+from espnet_diverse.contrib.flowseq.one_pass import OnePassSearch
+from espnet_diverse.decoding.espnet.espnet_beam import ESPnetBeamSearch, TransducerSearch, check_decoder
+from espnet_diverse.decoding.espnet.multitask import DecoderPrompt, MultitaskSearch
+from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.search.beam_search import BeamSearch
+from espnet_diverse.decoding.search.greedy import GreedySearch
+from espnet_diverse.decoding.search.hotwords import HotwordScorer
+from espnet_diverse.decoding.search.ngram import NgramScorer
+from espnet_diverse.decoding.search.sampling import SamplingSearch
+from espnet_diverse.errors import ConfigError, NoBatchedSearchError
+
+Search = BeamSearch | ESPnetBeamSearch | GreedySearch | OnePassSearch | SamplingSearch
+
+
+def build_search(
+    model: nn.Module,
+    ctc: nn.Module | None,
+    options: Options,
+    of_text: bool,
+    language_model: nn.Module | NgramScorer | None = None,
+    hotwords: HotwordScorer | None = None,
+    prompt: DecoderPrompt | None = None,
+) -> Search:
+    """Build the search that options and model ask for; ESPnet's where ours does not support a net, with one warning.
+
+    Args:
+        model: Model of speech recognition, speech translation or text translation.
+        ctc: CTC module over the output text, or None.
+        options: Search options, resolved.
+        of_text: Whether the source is text, see `Options.greatest`.
+        language_model: Language model over the same tokens, or None.
+        hotwords: Scorer of hotwords, or None.
+        prompt: Prompts of a multitask model with a decoder; None for another model.
+
+    Raises:
+        ConfigError: The model translates in one pass, and there is a language model or a hotword; or it takes ESPnet's
+            search, and there is a hotword, or an option that this search lacks; or the decoder cannot be sampled from.
+        ModelError: The decoder is of a class that ESPnet's search does not support either.
+    """
+    if isinstance(model.decoder, FlowDecoder):
+        if language_model is not None or hotwords is not None:
+            raise ConfigError("a non-autoregressive model has neither language model nor hotwords; leave them out")
+        return OnePassSearch(model.decoder, model.eos)
+    if options.search == "greedy" and prompt is None:
+        return GreedySearch(ctc)
+    if options.search == "sampling" and prompt is None:
+        return _sampling(model, of_text)
+    try:
+        return _batched(model, ctc, options, of_text, language_model, hotwords, prompt)
+    except NoBatchedSearchError as error:
+        reason = str(error).partition(";")[0]
+    if options.search != "batched" or hotwords is not None:
+        what = "hotwords are" if hotwords is not None else f"search={options.search} is"
+        raise ConfigError(f"{what} not possible: {reason}; leave it out")
+    search = _espnets(model, ctc, of_text, language_model, prompt)
+    search.check(options)
+    logging.warning("%s: ESPnet's is used, one utterance at a time", reason)
+    return search
+
+
+def _sampling(model: nn.Module, of_text: bool) -> SamplingSearch:
+    try:
+        return SamplingSearch(model.decoder, model.eos, of_text)
+    except NoBatchedSearchError as error:
+        raise ConfigError("search=sampling needs a transformer decoder; set search=batched") from error
+
+
+def _batched(
+    model: nn.Module,
+    ctc: nn.Module | None,
+    options: Options,
+    of_text: bool,
+    language_model: nn.Module | NgramScorer | None,
+    hotwords: HotwordScorer | None,
+    prompt: DecoderPrompt | None,
+) -> BeamSearch:
+    if prompt is not None:
+        raise NoBatchedSearchError("a multitask model has no batched search")
+    decoder = None if options.ctc_weight == 1 else model.decoder  # which may be of a class without batched search
+    return BeamSearch(decoder, ctc, model.eos, language_model, hotwords, of_text, model.sos)
+
+
+def _espnets(
+    model: nn.Module,
+    ctc: nn.Module | None,
+    of_text: bool,
+    language_model: nn.Module | NgramScorer | None,
+    prompt: DecoderPrompt | None,
+) -> ESPnetBeamSearch:
+    if prompt is not None:
+        return MultitaskSearch(model, prompt, language_model)
+    if getattr(model, "use_transducer_decoder", False):
+        return TransducerSearch(model, language_model)
+    check_decoder(model.decoder)
+    return ESPnetBeamSearch(model, ctc, language_model, of_text)

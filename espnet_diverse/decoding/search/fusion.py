@@ -1,0 +1,103 @@
+"""Shallow fusion: a language model and hotwords beside the model in a beam search."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from torch import nn
+
+from espnet_diverse.decoding.condition_ids import KnownConditions, known_conditions
+from espnet_diverse.decoding.options import LM_SEARCHES
+from espnet_diverse.decoding.search.ngram import NgramScorer, is_ngram, is_usable
+from espnet_diverse.errors import ModelError
+from espnet_diverse.runs.model_files import INSIDE, NGRAM, find_weights
+from espnet_diverse.runs.tasks import load_model, read_config
+
+
+@dataclass(frozen=True)
+class Fusion:
+    """Files of what is added to a search.
+
+    Attributes:
+        language_model: Directory of a run of task lm, over the same tokens as the model, or a file of KenLM.
+        weights: Its weights, as a path or a name in the directory; by default valid.loss.ave.pth.
+        hotwords: File with a phrase a line.
+    """
+
+    language_model: Path | None = None
+    weights: str | Path | None = None
+    hotwords: Path | None = None
+
+
+def language_model_of(model_dir: Path, fusion: Fusion, search: str) -> Path | None:
+    """The language model to use: the one that is named, else the model's own if the search takes one.
+
+    Args:
+        model_dir: Directory of the run of the model.
+        fusion: What the user names.
+        search: The option `search`.
+
+    Returns:
+        The directory of a run, a file of KenLM, or None.
+    """
+    own = model_dir / INSIDE
+    if fusion.language_model is not None or search not in LM_SEARCHES:
+        return fusion.language_model
+    if (own / "config.yaml").is_file():
+        return own
+    return own / NGRAM if (own / NGRAM).is_file() and is_usable(own / NGRAM) else None
+
+
+def language_model_files(model_dir: Path, weights: str | Path | None = None) -> tuple[Path, Path]:
+    """Paths of config.yaml and of the weights of a language model.
+
+    Raises:
+        ModelError: A file is missing or damaged, or the model is not a language model.
+    """
+    config = model_dir / "config.yaml"
+    of_run = read_config(config)
+    if (task := of_run.get("task")) != "lm":
+        raise ModelError(f"{model_dir}: is a model of task {task}, not a language model; give a run of task lm")
+    return config, find_weights(model_dir, weights, of_run)
+
+
+def load_language_model(
+    model_dir: Path,
+    weights: str | Path | None,
+    tokens: Sequence[str],
+    conditions: KnownConditions,
+    device: str = "cpu",
+) -> nn.Module | NgramScorer:
+    """Load a language model for a search.
+
+    Args:
+        model_dir: Directory of its run, or a file of KenLM.
+        weights: Its weights, see `Fusion`.
+        tokens: Tokens of the model that is searched with.
+        conditions: The conditions that this model depends on.
+        device: "cpu", "cuda" or "cuda:N".
+
+    Raises:
+        ConfigError: The file is one of KenLM, and kenlm is not installed.
+        ModelError: A file is missing or damaged, the model is not a language model, or has other tokens, or depends on
+            conditions that the model does not know.
+    """
+    if is_ngram(model_dir):
+        return NgramScorer(model_dir, list(tokens))
+    _, path = language_model_files(model_dir, weights)
+    model, args = load_model(model_dir, path, device, "lm")
+    theirs = list(args.token_list)
+    if theirs != list(tokens):
+        at = next((i for i, pair in enumerate(zip(theirs, tokens, strict=False)) if pair[0] != pair[1]), None)
+        differ = f"{len(theirs)} tokens and the model {len(tokens)}"
+        if at is not None and len(theirs) == len(tokens):
+            differ = f"{theirs[at]!r} as token {at} and the model {tokens[at]!r}"
+        raise ModelError(f"{model_dir}: the language model has {differ}; train it with the vocabulary of the model")
+    for condition, names in known_conditions(model).names.items():
+        if conditions.names.get(condition) != names:
+            own = " ".join(conditions.names.get(condition, ())) or "none"
+            raise ModelError(
+                f"{model_dir}: the language model knows the {condition} {' '.join(names)}, and the model {own}; "
+                "train both with the same values"
+            )
+    return model.lm.eval()

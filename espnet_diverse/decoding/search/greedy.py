@@ -1,0 +1,42 @@
+"""Greedy CTC decoding of a batch of utterances.
+
+Graves et al. 2006, "Connectionist Temporal Classification", section 3.2: the most probable label of every frame, with
+repeated labels merged and blanks taken out. The score is the log probability of that path.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from espnet_diverse.attention.parts import slices
+from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.search.beam import Hypothesis
+from espnet_diverse.functional.masks import lengths_to_mask
+
+
+class GreedySearch:
+    """Search by the CTC module of a model alone; called as `BeamSearch` is.
+
+    Args:
+        ctc: ESPnet's CTC module.
+    """
+
+    def __init__(self, ctc: nn.Module):
+        self.ctc = ctc
+
+    @torch.inference_mode()
+    def __call__(self, source: Tensor, lengths: Tensor, options: Options) -> list[list[Hypothesis]]:
+        """One hypothesis for each utterance.
+
+        Args:
+            source: Encoder output (B, T, M).
+            lengths: Number of frames of each utterance (B,).
+            options: Search options; none of them affects greedy search.
+        """
+        found = [self.ctc.log_softmax(source[:, part]).max(-1) for part in slices(source.size(1))]
+        best, labels = (torch.cat(parts, dim=1) for parts in zip(*found, strict=True))
+        valid = lengths_to_mask(lengths, source.size(1))
+        new = labels != torch.nn.functional.pad(labels[:, :-1], (1, 0))  # the first unless it is blank, index 0
+        kept = valid & new & (labels != 0)
+        scores = best.double().masked_fill(~valid, 0.0).sum(1).tolist()
+        tokens = labels[kept].split(kept.sum(1).tolist())
+        return [[Hypothesis(each.tolist(), score)] for each, score in zip(tokens, scores, strict=True)]

@@ -1,0 +1,194 @@
+"""A transformer over all hypotheses of a batch of utterances, one position per step, with cached keys and values.
+
+The hypotheses of an utterance share most of their prefixes: they are paths of a tree that grows by W nodes per step.
+Keys and values of a node are computed once and never moved; when the beam is pruned, only the table of the nodes in
+each hypothesis's prefix changes. The W hypotheses are W queries over the nodes of their utterance, so that the batch of
+every attention is the batch of utterances: source keys are not copied for each hypothesis, condition ids are those of
+the utterances, and nodes that several hypotheses share are read once. Nodes that are in no prefix any more are removed
+from time to time.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from espnet_diverse.attention import KVCache, MultiHeadAttention
+from espnet_diverse.cpu.fast_linear import joined, speed_up
+from espnet_diverse.nets.replace_attention import replace_attention
+from espnet_diverse.scope import current, scope
+
+_TIDY_EVERY = 16
+"""Steps between removals of unused nodes: a removal copies the others; without it attention masks the unused nodes."""
+
+_COMBINATIONS_KEPT = 8
+"""Maximum number of combinations of values of conditions whose selected heads are cached as plain attention."""
+
+
+class Attention(nn.Module):
+    """Attention of one layer; its own parameters are copies and not part of the model.
+
+    Args:
+        own: Self-attention.
+        source: Cross-attention, None where the layer has none.
+        joint: Linear layer that projects queries, keys and values of self-attention together. By default it is made
+            from `own`, except with head selection, which multiplies with some of the rows.
+    """
+
+    def __init__(self, own: MultiHeadAttention, source: MultiHeadAttention | None, joint: nn.Module | None = None):
+        super().__init__()
+        self.own, self.source, self.joint = own, source, joint
+        if joint is None and own.selection is None:
+            self.joint = joined([own.linear_q, own.linear_k, own.linear_v])
+
+    def selects(self) -> bool:
+        """Return whether heads are selected by condition."""
+        return any(part is not None and part.selection is not None for part in (self.own, self.source))
+
+    def masks_heads(self) -> bool:
+        """Return whether heads are masked, which may change from one batch to the next."""
+        return any(part is not None and part.head_mask is not None for part in (self.own, self.source))
+
+    def of_values(self) -> "Attention":
+        """Plain attention with the heads that the values of conditions in the open scope select.
+
+        Selecting them again at each step is slow.
+        """
+        one = Attention(self.own.pruned(), None if self.source is None else self.source.pruned(), self.joint)
+        speed_up(one)
+        return one
+
+
+class _Nodes:
+    """Cached keys and values of one layer at all nodes, (B, H, N, ...) each; the storage grows by doubling."""
+
+    def __init__(self):
+        self.count = 0
+        self.store: KVCache | None = None
+
+    def add(self, new: KVCache) -> KVCache:
+        """Append (B, H, W, ...) and return all (B, H, N, ...)."""
+        total = self.count + new.k.size(2)
+        if self.store is None:
+            self.store = each(lambda x: x[:, :, :0], new)
+        if total > self.store.k.size(2):
+            self.store = each(lambda x: F.pad(x, (0, 0, 0, max(64, total))), self.store)
+        for x, y in zip(self.store, new, strict=True):
+            if x is not None:
+                x[:, :, self.count : total] = y
+        self.count = total
+        return self._used()
+
+    def select(self, nodes: Tensor) -> None:
+        """Keep the nodes (B, N') of each utterance."""
+        index = nodes[:, None, :, None]
+        self.store = each(lambda x: x.gather(2, index.expand(*x.shape[:2], -1, x.size(-1))), self._used())
+        self.count = nodes.size(1)
+
+    def keep(self, rows: Tensor) -> None:
+        """Keep the utterances `rows`."""
+        self.store = each(lambda x: x[rows], self._used())
+
+    def _used(self) -> KVCache:
+        return each(lambda x: x[:, :, : self.count], self.store)
+
+
+class PrefixScorer:
+    """log p(token | hypothesis) by a transformer for W hypotheses of each of B utterances.
+
+    Args:
+        layers: Layers with `self_attn`, and perhaps `src_attn`, ESPnet's or ours; ESPnet's are replaced by ours.
+
+    Attributes:
+        attention: Attention of each layer.
+    """
+
+    def __init__(self, layers: Iterable[nn.Module]):
+        self.layers = list(layers)
+        for layer in self.layers:
+            for name in ("self_attn", "src_attn"):
+                if not isinstance(getattr(layer, name, None), MultiHeadAttention | None):
+                    replace_attention([layer], name, None, causal=name == "self_attn")  # ours gives the same result
+        self.attention = nn.ModuleList(
+            Attention(layer.self_attn, getattr(layer, "src_attn", None)) for layer in self.layers
+        )
+        self._of_combination: dict[tuple[tuple[str, int], ...], list[Attention]] = {}
+
+    def begin(self) -> None:
+        """Start a new batch of utterances, whose condition ids are in the open scope."""
+        self.step = 0
+        self.chosen = self._choose()
+        self.nodes = [_Nodes() for _ in self.layers]
+        self.behind: Tensor | None = None  # (B, W, N): whether a node is in the hypothesis's prefix
+
+    def score(self, tokens: Tensor) -> Tensor:
+        """Log probabilities (B, W, V) of the next token, given the last token of each hypothesis (B, W)."""
+        own = torch.eye(tokens.size(1), dtype=torch.bool, device=tokens.device).expand(len(tokens), -1, -1)
+        own = self._visible(own, tokens)
+        self.behind = own if self.behind is None else torch.cat([self.behind, own], -1)
+        x = self._embed(tokens)
+        for index, layer in enumerate(self.layers):
+            x = self._layer(layer, index, x)
+        self.step += 1
+        return self._output(x).log_softmax(-1)
+
+    def extend(self, parents: Tensor) -> None:
+        """Replace the hypotheses by extensions of the hypotheses `parents` (B, W)."""
+        self.behind = self.behind.gather(1, parents.unsqueeze(-1).expand(-1, -1, self.behind.size(-1)))
+        if self.step % _TIDY_EVERY == 0:
+            needed = self.behind.any(1)
+            count = int(needed.sum(1).max())
+            nodes = needed.to(torch.uint8).argsort(dim=1, descending=True, stable=True)[:, :count]
+            self.behind = self.behind.gather(2, nodes.unsqueeze(1).expand(-1, self.behind.size(1), -1))
+            for layer in self.nodes:
+                layer.select(nodes)
+
+    def keep(self, rows: Tensor) -> None:
+        """Keep only the utterances `rows`."""
+        self.behind = self.behind[rows]
+        for layer in self.nodes:
+            layer.keep(rows)
+
+    def _visible(self, own: Tensor, tokens: Tensor) -> Tensor:
+        return own
+
+    def _embed(self, tokens: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def _layer(self, layer: nn.Module, index: int, x: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def _output(self, x: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def _self_attention(self, index: int) -> Callable[[Tensor], Tensor]:
+        def attend(x: Tensor) -> Tensor:
+            attention = self.chosen[index]
+            q, new = attention.own.project_qkv(x, attention.joint)
+            return attention.own.attend_cached(q, x, self.nodes[index].add(new), self.behind, self.step + 1)
+
+        return attend
+
+    def _choose(self) -> Sequence[Attention]:
+        """Attention of each layer; plain attention where all utterances have the same selected heads."""
+        if not any(attention.selects() for attention in self.attention):
+            return self.attention
+        if any(attention.masks_heads() for attention in self.attention):
+            return self.attention  # a pruned copy would keep the mask
+        values = {condition: ids.unique().tolist() for condition, ids in current().conditions.items()}
+        if any(len(ids) > 1 for ids in values.values()):
+            return self.attention
+        combination = tuple((condition, *ids) for condition, ids in values.items())
+        if combination not in self._of_combination:
+            if len(self._of_combination) == _COMBINATIONS_KEPT:
+                self._of_combination.clear()
+            alike = {condition: ids[:1] for condition, ids in current().conditions.items()}  # for batches of any size
+            with scope(alike, collect=False):
+                self._of_combination[combination] = [attention.of_values() for attention in self.attention]
+        return self._of_combination[combination]
+
+
+def each(function: Callable[[Tensor], Tensor], cache: KVCache) -> KVCache:
+    """Apply `function` to each tensor of a cache."""
+    return KVCache(*(None if x is None else function(x) for x in cache))

@@ -1,0 +1,122 @@
+"""Scorers of hypotheses besides CTC: an attention decoder and a language model."""
+
+from collections.abc import Callable
+
+import torch
+from espnet2.asr.decoder.transformer_decoder import TransformerDecoder
+from espnet2.lm.transformer_lm import TransformerLM
+from torch import Tensor, nn
+
+from espnet_diverse.decoding.search.prefix_tree import PrefixScorer, each
+from espnet_diverse.errors import NoBatchedSearchError
+from espnet_diverse.upstream.layers import DecoderLayer, EncoderLayer, PositionalEncoding
+
+
+class DecoderScorer(PrefixScorer):
+    """Scores of an attention decoder.
+
+    Args:
+        decoder: ESPnet's transformer decoder, or ours.
+
+    Raises:
+        NoBatchedSearchError: The decoder is of another class.
+    """
+
+    def __init__(self, decoder: nn.Module):
+        if not isinstance(decoder, TransformerDecoder) or not isinstance(decoder.embed[0], nn.Embedding):
+            raise NoBatchedSearchError(f"{type(decoder).__name__} has no batched search; use search=espnet")
+        super().__init__(decoder.decoders)
+        self.decoder = decoder
+
+    def begin(self, source: Tensor, mask: Tensor | None) -> None:
+        """Start a new batch with encoder output `source` (B, T, M); `mask` (B, 1, T) is False at padding."""
+        super().begin()
+        self.mask = mask
+        self.source = [attention.source.cache_kv(source) for attention in self.chosen]
+
+    def keep(self, rows: Tensor) -> None:
+        """See `PrefixScorer.keep`."""
+        super().keep(rows)
+        self.mask = None if self.mask is None else self.mask[rows]
+        self.source = [each(lambda x: x[rows], cache) for cache in self.source]
+
+    def _embed(self, tokens: Tensor) -> Tensor:
+        embedding, position = self.decoder.embed
+        if self.step == 0:  # where our start tag replaces <sos/eos>
+            return _positioned(embedding(tokens), position, 0)
+        return _positioned(nn.Embedding.forward(embedding, tokens), position, self.step)
+
+    def _layer(self, layer: DecoderLayer, index: int, x: Tensor) -> Tensor:
+        def look(x: Tensor) -> Tensor:
+            attention, source = self.chosen[index].source, self.source[index]
+            return attention.attend_cached(attention.project_query(x), x, source, self.mask, source.k.size(2))
+
+        before = layer.normalize_before
+        joins = (layer.concat_linear1, layer.concat_linear2) if layer.concat_after else (None, None)
+        x = _residual(x, layer.norm1, self._self_attention(index), before, joins[0])
+        x = _residual(x, layer.norm2, look, before, joins[1])
+        x = _residual(x, layer.norm3, layer.feed_forward, before)
+        return layer.adapter(x) if hasattr(layer, "adapter") else x
+
+    def _output(self, x: Tensor) -> Tensor:
+        return self.decoder.output_layer(self.decoder.after_norm(x) if self.decoder.normalize_before else x)
+
+
+class LanguageModelScorer(PrefixScorer):
+    """Scores of a language model.
+
+    Args:
+        model: ESPnet's transformer language model, or ours.
+
+    Raises:
+        NoBatchedSearchError: The language model is of another class, or has a memory.
+    """
+
+    def __init__(self, model: nn.Module):
+        if not isinstance(model, TransformerLM):
+            raise NoBatchedSearchError(f"{type(model).__name__} has no batched search; use search=espnet")
+        if getattr(model, "by_segments", False):
+            raise NoBatchedSearchError("a language model with a memory has no batched search; use search=espnet")
+        super().__init__(model.encoder.encoders)
+        self.model = model
+
+    def begin(self, source: Tensor, mask: Tensor | None) -> None:
+        """Start a new batch with the utterances of `source` (B, T, M), whose content is not used."""
+        super().begin()
+
+    def _visible(self, own: Tensor, tokens: Tensor) -> Tensor:
+        return own & (tokens != 0).unsqueeze(1)  # in ESPnet's language models padding has the index of blank
+
+    def _embed(self, tokens: Tensor) -> Tensor:
+        *layers, position = self.model.encoder.embed
+        x = self.model.embed(tokens)
+        for layer in layers:
+            x = layer(x)
+        return _positioned(x, position, self.step)
+
+    def _layer(self, layer: EncoderLayer, index: int, x: Tensor) -> Tensor:
+        before, join = layer.normalize_before, layer.concat_linear if layer.concat_after else None
+        x = _residual(x, layer.norm1, self._self_attention(index), before, join)
+        return _residual(x, layer.norm2, layer.feed_forward, before)
+
+    def _output(self, x: Tensor) -> Tensor:
+        encoder = self.model.encoder
+        return self.model.decoder(encoder.after_norm(x) if encoder.normalize_before else x)
+
+
+def _residual(
+    x: Tensor, norm: nn.Module, inner: Callable[[Tensor], Tensor], before: bool, join: nn.Module | None = None
+) -> Tensor:
+    """Residual connection of ESPnet's layers around `inner`."""
+    normed = norm(x) if before else x
+    y = inner(normed)
+    x = x + (y if join is None else join(torch.cat([normed, y], -1)))
+    return x if before else norm(x)
+
+
+def _positioned(x: Tensor, position: nn.Module, step: int) -> Tensor:
+    """Add the sinusoid of position `step` to x (B, W, M); without position encoding x is unchanged."""
+    if not isinstance(position, PositionalEncoding):
+        return x
+    position.extend_pe(x.new_empty(1, step + 1))
+    return x * position.xscale + position.pe[:, step]

@@ -1,0 +1,51 @@
+"""Teacher forcing: what an attention decoder predicts for each token of given texts, from the tokens before it."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
+
+from espnet_diverse.decoding.encoder.encoding import Encoded
+from espnet_diverse.decoding.predictor import Predictor
+from espnet_diverse.errors import ModelError
+from espnet_diverse.functional.sentence_ends import add_sos_eos
+from espnet_diverse.scope import scope
+
+
+def check_decoder(model: nn.Module) -> None:
+    """Refuse a model that predicts no tokens.
+
+    Raises:
+        ModelError: The model has CTC alone, or is a transducer.
+    """
+    if not reads_tokens(model):
+        what = "CTC alone" if getattr(model, "decoder", None) is None else "a transducer"
+        raise ModelError(
+            f"the model has {what}, and tokens are predicted by a decoder; give one with an attention decoder"
+        )
+
+
+def reads_tokens(model: nn.Module) -> bool:
+    """Return whether a model has a decoder that predicts each token of a text; a transducer has none."""
+    return getattr(model, "decoder", None) is not None and not getattr(model, "use_transducer_decoder", False)
+
+
+@torch.inference_mode()
+def token_log_probs(predictor: Predictor, encoded: Encoded, texts: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
+    """Run the decoder over the token indices of B texts.
+
+    Returns:
+        Log probabilities (n, V) at the n tokens of all texts, each with its end, one text after the other; and these
+        tokens (n,).
+    """
+    model, device = predictor.encoding.model, predictor.device
+    check_decoder(model)
+    tokens = [torch.tensor(text, dtype=torch.long, device=device) for text in texts]
+    lengths = torch.tensor([len(text) + 1 for text in texts], device=device)
+    padded = pad_sequence(tokens, batch_first=True, padding_value=model.ignore_id)
+    read, written = add_sos_eos(padded, model.sos, model.eos, model.ignore_id)
+    with scope(encoded.conditions, collect=False):
+        scores, _ = model.decoder(encoded.output, encoded.lengths, read, lengths)
+    inside = written != model.ignore_id
+    return scores[inside].float().log_softmax(-1), written[inside]

@@ -1,0 +1,1 @@
+"""Recognition while somebody speaks."""

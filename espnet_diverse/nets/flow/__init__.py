@@ -1,5 +1,0 @@
-"""FlowSeq: non-autoregressive translation through latent variables whose prior is a normalising flow."""
-
-from espnet_diverse.nets.flow.decoder import FlowDecoder, FlowOptions
-
-__all__ = ["FlowDecoder", "FlowOptions"]

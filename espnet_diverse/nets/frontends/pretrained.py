@@ -1,0 +1,189 @@
+"""Pretrained text encoders of Hugging Face, read as safetensors from a folder or the Hub. No code of a model is run."""
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import nn
+from torch.nn.utils.rnn import pad_sequence
+
+from espnet_diverse.errors import ConfigError, UserError
+from espnet_diverse.functional.masks import lengths_to_mask
+from espnet_diverse.nets.frontends.pretrained_config import OPTIONS, checked
+from espnet_diverse.text.pretrained_tokenizer import PretrainedTokenizer, read_tokenizer
+from espnet_diverse.untrusted.hub import encoder_folder
+
+_HEADS = ("pooler",)
+"""Parts after the embeddings of tokens, which are not used."""
+_NEEDED = "give a folder with config.json, model.safetensors and tokenizer.json, or hf:owner/name"
+
+
+def read_config(model: str | Path) -> dict:
+    """Read the architecture of an encoder as plain data, from which `build` builds it.
+
+    Args:
+        model: Folder of the encoder, or hf:owner/name.
+
+    Raises:
+        ConfigError: The folder or its config.json cannot be read, or the architecture is not allowed.
+        ModelError: The files of hf:owner/name cannot be fetched.
+    """
+    file = encoder_folder(model) / "config.json"
+    config = read_json(file)
+    return checked({name: value for name, value in config.items() if name in ("model_type", *OPTIONS)}, file)
+
+
+def build(config: dict) -> Any:
+    """Build an encoder with random weights.
+
+    Args:
+        config: Architecture, the result of `read_config`, or of `to_diff_dict` of transformers in earlier versions.
+
+    Raises:
+        ConfigError: The architecture has a type, option or value that is not allowed.
+    """
+    config = checked(config, "bert_config")
+    with reading(config["model_type"]) as transformers:
+        known = transformers.AutoConfig.for_model(**config)
+        return _without_heads(transformers.AutoModel.from_config(known, trust_remote_code=False))
+
+
+def load(model: str | Path) -> Any:
+    """Load a trained encoder in evaluation mode.
+
+    Args:
+        model: Folder of the encoder, or hf:owner/name.
+
+    Raises:
+        ConfigError: The encoder cannot be read, is not stored as safetensors, or lacks parameters.
+        ModelError: The files of hf:owner/name cannot be fetched.
+    """
+    folder = encoder_folder(model)
+    config = read_config(folder)
+    options = {"local_files_only": True, "trust_remote_code": False, "use_safetensors": True}
+    with reading(model) as transformers:
+        transformers.utils.logging.disable_progress_bar()
+        known = transformers.AutoConfig.for_model(**config)
+        encoder, found = transformers.AutoModel.from_pretrained(
+            str(folder), config=known, output_loading_info=True, **options
+        )
+    missing = [name for name in found["missing_keys"] if not name.startswith(_HEADS)]
+    if missing:
+        raise ConfigError(f"{model}: model.safetensors lacks {len(missing)} parameters, first {missing[0]}")
+    return _without_heads(encoder).float()
+
+
+def positions(encoder: Any) -> int:
+    """Return the greatest number of tokens that an encoder reads, including the special tokens around a text."""
+    table = getattr(getattr(encoder, "embeddings", None), "position_embeddings", None)
+    if isinstance(table, nn.Embedding):  # positions of RoBERTa begin after padding
+        return table.num_embeddings - (0 if table.padding_idx is None else table.padding_idx + 1)
+    return encoder.config.max_position_embeddings
+
+
+class Embedder:
+    """Embeds the tokens of texts by one layer of a trained encoder.
+
+    Args:
+        model: Folder of the encoder, or hf:owner/name.
+        layer: Index of the layer: 0 is the input of the encoder, 1 its first layer; None is the last layer.
+
+    Attributes:
+        name: Name of the encoder and index of the layer.
+
+    Raises:
+        ConfigError: The encoder cannot be read, or has no such layer.
+    """
+
+    batch_size = 32
+
+    def __init__(self, model: str | Path, layer: int | None = None):
+        self.encoder, self.tokenizer = load(model), PretrainedTokenizer(read_tokenizer(model))
+        count = self.encoder.config.num_hidden_layers
+        if layer is not None and not 0 <= layer <= count:
+            raise ConfigError(f"layer {layer} is not allowed; {model} has layers 0, its input, to {count}")
+        self.layer = count if layer is None else layer
+        self.name = f"model:{Path(model).name}|layer:{self.layer}"
+
+    @torch.inference_mode()
+    def __call__(self, texts: Sequence[str]) -> list[NDArray]:
+        """Compute unit-length embeddings (N, D) of the N tokens of each text, without the special tokens around it.
+
+        Texts are truncated to the length that the encoder reads. The order of the texts changes only rounding errors.
+        """
+        limit = positions(self.encoder)
+        ids = [self.tokenizer.encode_with_special_tokens(text) for text in texts]
+        ids = [row if len(row) <= limit else [*row[: limit - 1], row[-1]] for row in ids]
+        found: list = [None] * len(ids)
+        order = sorted(range(len(ids)), key=lambda index: len(ids[index]))
+        for begin in range(0, len(ids), self.batch_size):
+            batch = order[begin : begin + self.batch_size]
+            rows = [torch.tensor(ids[index]) for index in batch]
+            mask = lengths_to_mask(torch.tensor([len(row) for row in rows]), len(rows[-1])).long()
+            given = pad_sequence(rows, batch_first=True)
+            states = self.encoder(input_ids=given, attention_mask=mask, output_hidden_states=True).hidden_states
+            unit = F.normalize(states[self.layer], dim=-1)
+            for index, row, x in zip(batch, rows, unit, strict=True):
+                found[index] = x[1 : len(row) - 1].numpy()
+        return found
+
+
+def read_json(file: Path, needed: str = _NEEDED) -> dict:
+    """Read a configuration of transformers as plain data.
+
+    Args:
+        file: The file.
+        needed: What a folder must have, for messages.
+
+    Raises:
+        ConfigError: The file cannot be read, or is no mapping.
+    """
+    try:
+        config = json.loads(file.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise ConfigError(f"{file}: cannot be read ({_one_line(error)}); {needed}") from error
+    if not isinstance(config, dict):
+        raise ConfigError(f"{file}: is not the configuration of a model; {needed}")
+    return config
+
+
+@contextmanager
+def reading(model: str | Path | None, extra: str = "bert", needed: str = _NEEDED) -> Iterator[ModuleType]:
+    """Import transformers, and turn its errors into a `ConfigError` of one line.
+
+    Args:
+        model: What is read, for messages.
+        extra: Extra of this package that has transformers, for messages.
+        needed: What a folder must have, for messages.
+    """
+    try:
+        import transformers
+        from huggingface_hub.errors import StrictDataclassError
+        from safetensors import SafetensorError
+    except ImportError as error:
+        raise ConfigError(
+            f"a pretrained encoder needs the package transformers; install espnet_diverse[{extra}]"
+        ) from error
+    try:
+        yield transformers
+    except (KeyError, OSError, RuntimeError, SafetensorError, StrictDataclassError, ValueError) as error:
+        if isinstance(error, UserError):
+            raise
+        raise ConfigError(f"{model}: cannot be read as a pretrained encoder ({_one_line(error)}); {needed}") from error
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())
+
+
+def _without_heads(encoder: nn.Module) -> nn.Module:
+    for name in _HEADS:
+        if hasattr(encoder, name):
+            setattr(encoder, name, None)
+    return encoder.eval()

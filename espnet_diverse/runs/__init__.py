@@ -1,0 +1,1 @@
+"""A trained model on disk: configuration, weights, digests, tasks, names of conditions."""

@@ -1,0 +1,263 @@
+"""Checkpoint files: written atomically, read without running code that they contain, and loaded strictly.
+
+A file whose name ends in .safetensors has that format, which holds nothing but named tensors. Every file has a digest
+of its content (`file_digest.py`), which is checked when it is read.
+
+A run keeps two generations of its state, `CHECKPOINT` and the one saved before it, `PREVIOUS`.
+"""
+
+import datetime
+import errno
+import logging
+import os
+import pickle
+import shutil
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from io import BytesIO
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+import safetensors.torch
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from espnet_diverse.errors import ModelError, abridged
+from espnet_diverse.runs import checkpoint_schema
+from espnet_diverse.runs.checkpoint_archive import check_archive
+from espnet_diverse.runs.file_digest import SAFETENSORS, add_digest, check_digest, safetensors_with_digest
+from espnet_diverse.runs.schema import MisfitError
+
+# Besides tensors and plain containers, ESPnet's checkpoints hold the statistics of its reporter.
+_ALLOWED = [
+    np.float64().__reduce__()[0],  # the scalar constructor, which NumPy 2 moved to another module
+    np.dtype,
+    *(type(np.dtype(name)) for name in ("float64", "float32", "int64", "int32", "bool")),
+    datetime.timedelta,
+]
+_MOVED = {".out.0.": ".out.", ".out.1.": ".pos_enc."}
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+CHECKPOINT = "checkpoint.pth"
+PREVIOUS = "checkpoint.previous.pth"
+
+
+def save(state: object, path: str | Path, former: str | Path | None = None) -> None:
+    """Write `state` atomically: after a crash or a power failure, either the old or the new file is there, complete.
+
+    Args:
+        state: What is saved.
+        path: The file.
+        former: Where a file that is at `path` already is kept, on the same file system; by default it is replaced.
+
+    Raises:
+        ModelError: There is no room for the file; what was at `path` is still there.
+    """
+    path = Path(path)
+    temporary = path.with_name(f".{path.name}.tmp{os.getpid()}")
+    content = BytesIO()
+    write(state, content, path.suffix)
+    try:
+        with temporary.open("wb") as file:
+            file.write(content.getbuffer())
+            file.flush()
+            os.fsync(file.fileno())
+        if former is not None and path.exists():
+            _keep(path, Path(former))
+        temporary.replace(path)
+    except OSError as error:
+        if error.errno not in _NO_ROOM:
+            raise
+        temporary.unlink(missing_ok=True)
+        raise ModelError(_without_room(path, content.getbuffer().nbytes, error.strerror)) from error
+    finally:
+        temporary.unlink(missing_ok=True)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _keep(path: Path, former: Path) -> None:
+    """Keep a file as `former` too, so that there is one at `path` at any time, where the file system has hard links.
+
+    Processes that train together start again by themselves when one was killed, and begin anew without a checkpoint.
+    """
+    second = former.with_name(f".{former.name}.tmp{os.getpid()}")
+    second.unlink(missing_ok=True)
+    try:
+        second.hardlink_to(path)
+    except OSError:
+        path.replace(former)
+        return
+    second.replace(former)
+    second.unlink(missing_ok=True)  # it stays where both were one file already, as after a kill
+
+
+def _without_room(path: Path, size: int, reason: str) -> str:
+    free = shutil.disk_usage(path.parent).free
+    lack = f"{size - free} bytes are missing" if free < size else "a quota or limit of this process is lower"
+    there = "what was saved before is as it was" if path.exists() else "nothing of it is left"
+    return (
+        f"{path}: cannot be written ({reason}): it takes {size} bytes, {free} are free, {lack}; {there}: make room and "
+        "give the same command again"
+    )
+
+
+def write(state: object, file: BinaryIO, suffix: str = ".pth") -> None:
+    """Write `state` and its digest in the format of files that end in `suffix`; `file` can be read, and is empty."""
+    if suffix != SAFETENSORS:
+        torch.save(state, file)
+        add_digest(file)
+        return
+    # The format does not allow tensors that share memory, such as tied embeddings, so they are copied.
+    tensors = {name: tensor.detach().clone().contiguous() for name, tensor in state.items()}
+    file.write(safetensors_with_digest(tensors))
+
+
+def load(path: str | Path, device: str | torch.device = "cpu") -> dict:
+    """Read weights, or the state of a run: tensors, plain containers and ESPnet's statistics.
+
+    Of a checkpoint of Lightning, with which ESPnet3 trains, only the weights are read.
+
+    Raises:
+        ModelError: The file is missing, damaged or altered, is not a checkpoint, holds other objects, which could run
+            code, or a value that is not allowed at its place, see `checkpoint_schema`.
+    """
+    try:
+        check_digest(Path(path))
+        if Path(path).suffix == SAFETENSORS:
+            tensors = safetensors.torch.load(Path(path).read_bytes())
+            return {name: tensor.to(device) for name, tensor in tensors.items()}
+        check_archive(Path(path))
+        with torch.serialization.safe_globals(_ALLOWED):
+            state = torch.load(path, map_location=device, weights_only=True)
+    except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
+        raise ModelError(f"{path}: cannot be read ({error.strerror})") from error
+    except pickle.UnpicklingError as error:
+        raise ModelError(f"{path}: is not a checkpoint or holds objects that are not allowed in one") from error
+    except ModelError:
+        raise
+    except MemoryError as error:
+        raise ModelError(f"{path}: the memory of this machine is too small to read it") from error
+    except Exception as error:  # the restricted unpickler meets damage with any of them, such as IndexError
+        raise ModelError(f"{path}: the file is damaged; use another checkpoint or train again") from error
+    if not isinstance(state, dict):
+        raise ModelError(f"{path}: holds a {type(state).__name__}, not the named parameters of a model")
+    if isinstance(state.get("state_dict"), dict):
+        state = {"model": state["state_dict"]}
+    with _named(path):
+        checkpoint_schema.check_content(state)
+    return state
+
+
+def load_weights(path: str | Path, device: str | torch.device = "cpu") -> dict[str, Tensor]:
+    """Read the parameters and buffers of a model from a file that has nothing else, or a checkpoint of its training.
+
+    Raises:
+        ModelError: As `load` raises it, or there are no weights in the checkpoint.
+    """
+    state = load(path, device)
+    if checkpoint_schema.is_state(state):
+        if "model" not in state:
+            todo = "give a file of weights beside it, such as 1epoch.pth"
+            raise ModelError(f"{path}: holds the state of a run without the parameters of a model; {todo}")
+        state = state["model"]
+    return {name: tensor.detach() for name, tensor in state.items()}
+
+
+def load_run(run: Path, device: str | torch.device = "cpu") -> tuple[dict, Path]:
+    """The newest sound state that a run has saved, and its file; says so if that is not the newest.
+
+    Raises:
+        ModelError: No file of a state is sound; the message is that of the newest.
+    """
+    newest, previous = run / CHECKPOINT, run / PREVIOUS
+    try:
+        return load(newest, device), newest
+    except ModelError as error:
+        try:
+            state = load(previous, device)
+        except ModelError:
+            raise error from None
+        logging.warning("%s; taken instead: %s, which was saved before it", error, previous.name)
+        return state, previous
+
+
+def check_fit(
+    state: Mapping, source: str | Path, model: nn.Module, optimizers: Sequence[Optimizer], schedulers: Sequence
+) -> None:
+    """Check that the state of a run fits its training, before any of it is used.
+
+    Args:
+        state: The state, as `load` returns it.
+        source: The file that it was read from, for messages.
+        model: The model.
+        optimizers: Its optimizers.
+        schedulers: Schedulers of their learning rates, or None for each.
+
+    Raises:
+        ModelError: Parameters are missing, unknown or of another shape, or a value is not allowed at its place.
+    """
+    if faults := misfits(model, state.get("model", {})):
+        raise ModelError(f"{source}: does not fit the model of this configuration; parameters {faults}")
+    with _named(source):
+        checkpoint_schema.check_fit(state, model, optimizers, schedulers)
+
+
+@contextmanager
+def _named(source: str | Path) -> Iterator[None]:
+    """Name the file in errors of a schema."""
+    try:
+        yield
+    except MisfitError as error:
+        raise ModelError(f"{source}: {error}; the file is not as training writes it, use another one") from error
+
+
+def load_strict(model: nn.Module, state: dict[str, Tensor], source: str | Path) -> None:
+    """Load `state` into `model`; both must have the same parameters and buffers.
+
+    Args:
+        model: The model that the configuration builds.
+        state: Parameters and buffers by name.
+        source: The file that `state` was read from, for messages.
+
+    Raises:
+        ModelError: Parameters are missing, unknown or of another shape; the message lists them.
+    """
+    if faults := misfits(model, state):
+        raise ModelError(f"{source} does not fit the model of its configuration; parameters {faults}")
+    model.load_state_dict(state)
+
+
+def misfits(model: nn.Module, state: dict[str, Tensor]) -> str:
+    """Parameters and buffers of `state` that are missing, unknown or of another shape than in `model`, as text."""
+    expected = model.state_dict()
+    state = with_present_parameters(state, expected)
+    missing = [name for name in expected if name not in state]
+    extra = [name for name in state if name not in expected]
+    reshaped = [
+        f"{name} {tuple(state[name].shape)} for {tuple(tensor.shape)}"
+        for name, tensor in expected.items()
+        if name in state and state[name].shape != tensor.shape
+    ]
+    faults = {"missing": missing, "extra": extra, "of another shape": reshaped}
+    return "; ".join(f"{len(names)} {what}: {abridged(names)}" for what, names in faults.items() if names)
+
+
+def with_present_parameters(state: Mapping[str, Tensor], expected: Collection[str]) -> dict[str, Tensor]:
+    """Parameters by the names that they have since ESPnet 202611, which moved those at the end of subsampling.
+
+    Args:
+        state: Parameters and buffers by name.
+        expected: Names in the model that reads them.
+    """
+    found = {}
+    for name, value in state.items():
+        present = name
+        for former, moved in _MOVED.items():
+            present = present if present in expected else name.replace(former, moved)
+        found[present if present in expected and present not in state else name] = value
+    return found

@@ -1,0 +1,246 @@
+"""Allowed content of files of weights and of run states, which becomes file names, sizes, indices and memory.
+
+`check_content` looks at a file by itself, `check_fit` compares a state with the model and its training. Both come
+before any of it is used.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from itertools import chain
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from espnet_diverse.runs.schema import (
+    Check,
+    MisfitError,
+    dense,
+    described,
+    exactly,
+    fields,
+    finite,
+    like,
+    name,
+    number,
+    optional,
+    row,
+    sequence,
+    table,
+    tensor,
+    whole,
+)
+
+_SHARED = 4  # times that an element may be in weights on average, such as that of tied embeddings
+
+
+def _statistic(value: Any, place: str) -> None:
+    """Check a statistic of an epoch; ESPnet adds the time that it took, once as an object, now as a mapping."""
+    if isinstance(value, dict):
+        fields({"__timedelta_seconds__": finite(0)}, closed=True)(value, place)
+    elif not isinstance(value, timedelta):
+        number(value, place)
+
+
+def _phase(value: Any, place: str) -> None:
+    table(name, _statistic)(value, place)
+    fields({}, {"total_count": whole()})(value, place)
+
+
+def _numbers_of_batches(value: dict, place: str) -> None:
+    """Check the statistics of the batches of an epoch so far, see `run_state.statistics_of`."""
+    fields({"count": whole(), "total_count": whole(), "stats": table(name, row(dense, optional(dense)))}, closed=True)(
+        value, place
+    )
+    column = _column(value["count"])
+    table(name, row(column, optional(column)))(value["stats"], f"{place}.stats")
+
+
+def _column(length: int) -> Check:
+    """A tensor of `length` numbers in double precision, which may be NaN."""
+
+    def check(value: Tensor, place: str) -> None:
+        dense(value, place)
+        if value.dtype != torch.float64 or value.shape != (length,):
+            raise MisfitError(place, described(value), f"a tensor of float64 ({length},)")
+
+    return check
+
+
+def _anything(_value: Any, _place: str) -> None:
+    """Allow a value that is looked at elsewhere."""
+
+
+_WEIGHTS = table(name, dense)
+_POSITION = fields(
+    {
+        "epoch": whole(1),
+        "batches": whole(1),
+        "digest": whole(),
+        "processes": whole(1),
+        "statistics": _numbers_of_batches,
+    },
+    closed=True,
+)
+_OPTIMIZER = fields(
+    {
+        "state": table(whole(), table(name, _anything)),
+        "param_groups": sequence(fields({"params": sequence(whole()), "lr": finite(0)}), least=1),
+    }
+)
+_STATE = {
+    "model": _WEIGHTS,
+    "reporter": fields({"stats": table(whole(1), table(name, _phase))}, {"epoch": whole()}),
+    "optimizers": sequence(_OPTIMIZER),
+    "schedulers": sequence(optional(table(name, _anything))),
+    "scaler": optional(table(name, finite())),
+    "within_epoch": optional(table(name, _anything)),  # earlier versions had others
+    "base_learning_rates": optional(sequence(sequence(finite(0), least=1))),
+    "updates": optional(whole()),
+}
+"""Checks by key of the state of a run: those of ESPnet's, and of ours, which former and ESPnet's checkpoints lack."""
+
+
+def is_state(content: Mapping) -> bool:
+    """Return whether a file holds the state of a run, and not weights."""
+    return any(key in _STATE and not isinstance(content[key], Tensor) for key in content)
+
+
+def check_content(content: Mapping) -> None:
+    """Check what a file holds: weights, or the state of a run.
+
+    Raises:
+        MisfitError: A value is not allowed.
+    """
+    if is_state(content):
+        fields({}, _STATE)(content, "")
+        weights = content.get("model", {})
+    else:
+        _WEIGHTS(content, "weights")
+        weights = content
+    memory = {each.untyped_storage().data_ptr(): each.untyped_storage().nbytes() for each in weights.values()}
+    size = sum(each.numel() * each.element_size() for each in weights.values())
+    if size > _SHARED * sum(memory.values()):
+        raise MisfitError(
+            "the size of the weights", f"{size} bytes", f"{_SHARED} times their memory, {sum(memory.values())}"
+        )
+
+
+def check_fit(state: Mapping, model: nn.Module, optimizers: Sequence[Optimizer], schedulers: Sequence) -> None:
+    """Check that the state of a run fits its training; parameters are compared by `checkpoint.misfits`.
+
+    Args:
+        state: What `check_content` has passed.
+        model: The model.
+        optimizers: Its optimizers.
+        schedulers: Schedulers of their learning rates, or None for each.
+
+    Raises:
+        MisfitError: A value is not allowed.
+    """
+    rates = row(*(sequence(finite(0), len(optimizer.param_groups)) for optimizer in optimizers))
+    fields(
+        {
+            "model": _anything,
+            "reporter": _of_last_epoch,
+            "optimizers": row(*map(_of_optimizer, optimizers)),
+            "schedulers": row(*map(_of_scheduler, schedulers)),
+        },
+        {"base_learning_rates": optional(rates), "within_epoch": optional(_POSITION)},
+    )(state, "")
+
+
+def _of_last_epoch(value: Mapping, place: str) -> None:
+    """Check that the statistics of epochs say where training goes on."""
+    fields({"epoch": whole()})(value, place)
+    last = value["epoch"]
+    table(name, fields({"total_count": whole()}))(value["stats"].get(last, {}), f"{place}.stats[{last}]")
+
+
+def _of_scheduler(scheduler: Any) -> Check:
+    """The attributes of a scheduler, of any version of PyTorch; none that would hide a method."""
+    if scheduler is None:
+        return _anything  # which is not used
+    known = scheduler.state_dict()
+
+    def check(value: Any, place: str) -> None:
+        fields({}, {key: like(each) for key, each in known.items()})(value, place)
+        for key in value:
+            if key not in known and hasattr(scheduler, key):
+                raise MisfitError(f"a key of {place}", described(key), " ".join(known))
+
+    return check
+
+
+def _of_optimizer(optimizer: Optimizer) -> Check:
+    """The options of an optimizer, and for each parameter what it keeps of it: kinds, shapes and types."""
+    present = optimizer.state_dict()["param_groups"]
+    groups = [index for index, group in enumerate(optimizer.param_groups) for _ in group["params"]]
+    parameters = list(chain.from_iterable(group["params"] for group in optimizer.param_groups))
+
+    def check(value: dict, place: str) -> None:
+        row(*map(_of_group, present))(value["param_groups"], f"{place}.param_groups")
+        layouts = _Layouts(type(optimizer), value["param_groups"], f"{place}.param_groups")
+        for index, kept in value["state"].items():
+            here = f"{place}.state[{index}]"
+            if index >= len(parameters):
+                raise MisfitError(
+                    f"a key of {place}.state", str(index), f"the number of one of {len(parameters)} parameters"
+                )
+            if kept:  # else the first update makes it
+                layouts.check(kept, here, groups[index], parameters[index])
+
+    return check
+
+
+def _of_group(present: Mapping) -> Check:
+    """The options of a group of parameters, of any version of PyTorch, and the numbers of the parameters."""
+    return fields(
+        {"params": row(*map(exactly, present["params"]))},
+        {key: like(each) for key, each in present.items() if key != "params"},
+    )
+
+
+class _Layouts:
+    """The state that an optimizer keeps of a parameter, found by a step of a like one with few elements.
+
+    Args:
+        kind: Class of the optimizer.
+        groups: Options of its groups, as they were saved.
+        place: Where they are in the file.
+    """
+
+    def __init__(self, kind: type[Optimizer], groups: Sequence[Mapping], place: str):
+        self.kind, self.groups, self.place = kind, groups, place
+        self._found: dict[tuple, Mapping | None] = {}
+
+    def check(self, kept: object, place: str, group: int, parameter: Tensor) -> None:
+        """Check what was saved of a parameter of a group."""
+        shape = tuple(range(2, 2 + parameter.dim()))
+        key = group, shape, parameter.dtype, parameter.device
+        if key not in self._found:
+            self._found[key] = self._layout(*key)
+        if (layout := self._found[key]) is not None:
+            fields({name: _entry(each, shape, parameter) for name, each in layout.items()}, closed=True)(kept, place)
+
+    def _layout(self, group: int, shape: tuple, dtype: torch.dtype, device: torch.device) -> Mapping | None:
+        options = {key: each for key, each in self.groups[group].items() if key != "params"}
+        parameter = nn.Parameter(torch.zeros(shape, dtype=dtype, device=device))
+        parameter.grad = torch.zeros_like(parameter)
+        try:
+            optimizer = self.kind([{**options, "params": [parameter]}])
+            optimizer.step()
+        except Exception as error:  # of any class, as options have no checks of their own
+            if not self.kind.__module__.startswith("torch.optim."):
+                return None  # it may need a GPU
+            said = f"a group with which {self.kind.__name__} makes no step ({' '.join(str(error).split()):.200})"
+            raise MisfitError(f"{self.place}[{group}]", said, "its options") from error
+        return dict(optimizer.state[parameter])
+
+
+def _entry(template: object, shape: tuple, parameter: Tensor) -> Check:
+    """The state of `parameter` in place of that of a parameter of a shape."""
+    if not isinstance(template, Tensor):
+        return like(template)
+    return tensor(template.dtype, tuple(parameter.shape if template.shape == shape else template.shape))

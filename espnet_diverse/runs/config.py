@@ -1,0 +1,285 @@
+"""Configuration: YAML fragments merged left to right into the one mapping that ESPnet reads.
+
+    merge(["model/transformer_6x6", "attention/sdma", "./conf/train.yaml"], ["optim_conf.lr=1e-3"])
+
+A fragment has ESPnet's keys and nothing else. Mappings are merged; lists and scalars of a later fragment replace those
+of an earlier one. The file and line (or `--set`) of every key is kept, so that errors can name it.
+"""
+
+import logging
+import os
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+
+import yaml
+
+from espnet_diverse.data.files.atomic_files import write_text
+from espnet_diverse.data.utf8 import read_utf8
+from espnet_diverse.errors import ConfigError, ModelError
+from espnet_diverse.option_checks import (
+    OptionError,
+    UnknownOptionError,
+    check_names,
+    hint,
+    nearest,
+    with_present_names,
+)
+from espnet_diverse.untrusted.foreign_config import told_task
+from espnet_diverse.untrusted.foreign_yaml import kind, parse_own, read_yaml, shortened
+
+
+def _conf_dir() -> Path:
+    """Folder of the shared fragments: inside the package in a wheel, beside the package in a repository."""
+    package = Path(__file__).resolve().parents[1]
+    inside = package / "conf"
+    return inside if inside.is_dir() else package.parent / "conf"
+
+
+CONF_DIR = _conf_dir()
+"""The shared fragments, a folder for each kind: adapter, attention, cluster, decode, heads, losses, memory, model,
+repulsion, sampling, tag, update."""
+
+_ESPNET3 = "espnet3.systems.esp2_asr.task.ASRTask"  # `task` in a run of ESPnet3; a copy of ESPnet2's task
+
+
+class Config(dict):
+    """A merged configuration that keeps the origins of its keys."""
+
+    def __init__(self):
+        super().__init__()
+        self._origins: dict[tuple[str, ...], str] = {}
+
+    def origin(self, *keys: str) -> str:
+        """File and line, or `--set` argument, of the key with the path `keys`, or else of the nearest key above it."""
+        while keys and keys not in self._origins:
+            keys = keys[:-1]
+        return self._origins.get(keys, "configuration")
+
+    def extend(self, other: "Config") -> None:
+        """Merge another configuration, with its origins, into this one."""
+        self.add(other, other._origins)
+
+    def add(self, mapping: dict, origins: dict[tuple[str, ...], str]) -> None:
+        """Merge `mapping`, whose paths of keys have the given `origins`, into this configuration."""
+        self.update(_merged(self, mapping))
+        self._origins.update(origins)
+
+
+def merge(
+    fragments: Iterable[str | Path], overrides: Iterable[str] = (), search: Sequence[str | Path] | None = None
+) -> Config:
+    """Merge `fragments` left to right, then apply `overrides`.
+
+    Args:
+        fragments: Names of fragments, see `find`.
+        overrides: `key.sub=value` arguments of `--set`; values are YAML, except that 1e-3 is a number.
+        search: Folders with fragments, see `find`.
+
+    Raises:
+        ConfigError: A fragment is not found, is not a YAML mapping or has a key twice, an override is malformed, or a
+            section (`encoder_conf`) is no mapping.
+    """
+    config = Config()
+    for path in find(fragments, search):
+        config.add(*_read(path))
+    for override in overrides:
+        _apply(config, override)
+    for key, section in config.items():
+        if key.endswith("_conf") and not isinstance(section, dict | None):
+            what = f"{key} is {shortened(repr(section))}"
+            raise ConfigError(f"{config.origin(key)}: {what}; give a mapping of options")
+    return config
+
+
+def find(fragments: Iterable[str | Path], search: Sequence[str | Path] | None = None) -> list[Path]:
+    """Paths of the named fragments.
+
+    Args:
+        fragments: File names with or without `.yaml`, for example `model/tiny` or `./conf/train.yaml`.
+        search: Folders in which relative names are looked up, in this order; by default the working directory, then
+            `CONF_DIR`. A warning names a file that takes the place of one in a later folder.
+
+    Raises:
+        ConfigError: A fragment is in none of the folders; the message lists their fragments.
+    """
+    folders = [Path(), CONF_DIR] if search is None else [Path(folder) for folder in search]
+    return [_find_one(str(name), folders) for name in fragments]
+
+
+def check_keys(config: Config, known: Collection[str], *section: str) -> None:
+    """Check that all keys of a section are known.
+
+    Args:
+        config: The merged configuration.
+        known: Keys that are allowed.
+        section: Path of keys of the section, for example "encoder_conf"; by default the whole configuration.
+
+    Raises:
+        ConfigError: A key is unknown; the message names its file and line and the most similar known key.
+    """
+    mapping = config
+    for key in section:
+        mapping = mapping.get(key) or {}
+    with located(config, *section):
+        check_names(mapping, sorted(known), ".".join(section))
+
+
+@contextmanager
+def located(config: Config, *section: str) -> Iterator[None]:
+    """Make errors about options in a section of a configuration name the file and line that the option came from.
+
+    Args:
+        config: The merged configuration.
+        section: Path of keys of the section whose options are checked or read in the block.
+
+    Raises:
+        ConfigError: In place of any ValueError or TypeError of the block.
+    """
+    try:
+        yield
+    except UnknownOptionError as error:
+        keys = (*section, error.name)
+        message = f"key {'.'.join(keys)!r} is unknown; {hint(error.name, error.known, error.owner)}"
+        raise ConfigError(f"{config.origin(*keys)}: {message}") from error
+    except (TypeError, ValueError) as error:
+        keys = (*section, error.name) if isinstance(error, OptionError) else section
+        where = [config.origin(*keys), *([".".join(section)] if section else [])]
+        raise ConfigError(f"{': '.join(where)}: {error}") from error
+
+
+def differences(old: dict, new: dict) -> dict[str, str]:
+    """Differences between two configurations: "old -> new" by the path of keys joined by dots."""
+    before, after = (dict(leaves(config)) for config in (old, new))
+    keys = [key for key in {**before, **after} if (key in before, before.get(key)) != (key in after, after.get(key))]
+    return {key: f"{before.get(key, 'not set')} -> {after.get(key, 'not set')}" for key in keys}
+
+
+def save(config: dict, path: str | Path) -> None:
+    """Write `config` as YAML to `path`, atomically; its folder is created."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_text(path, yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True))
+
+
+def load(path: Path) -> dict:
+    """Read the configuration of a run, as `save`, ESPnet2 or ESPnet3 wrote it, with the task that it leaves out.
+
+    Options of version 0.1.0 get their present names.
+
+    Raises:
+        ModelError: The file cannot be read, is not a mapping in YAML, or is larger or deeper than a configuration; or
+            the file of its tokens, which ESPnet3 names, is not found or not UTF-8.
+    """
+    config = with_present_names(read_yaml(path, str(path), "copy the file again"))
+    if config.get("task") != _ESPNET3:
+        return {"task": told_task(config)} | config
+    tokens = config.get("token_list")
+    if isinstance(tokens, str):
+        text = read_utf8(named_file(tokens, "token_list", path), error=ModelError)
+        tokens = [line.rstrip() for line in text.removesuffix("\n").split("\n")]  # rstrip: as ESPnet
+    return {**config, "task": "asr", "token_list": tokens}
+
+
+def named_file(name: str, key: str, config_file: Path) -> Path:
+    """Path of a file that the config.yaml of a run names.
+
+    The name is absolute, or relative to the directory in which ESPnet was started. A copy in the directory of
+    config.yaml is preferred, so that a run that was moved or copied needs no other files.
+
+    Args:
+        name: The name.
+        key: Key of config.yaml that has it, for messages.
+        config_file: Path of config.yaml.
+
+    Raises:
+        ModelError: There is no such file.
+    """
+    folder = config_file.resolve().parent
+    beside = [folder.joinpath(*Path(name).parts[-2:]), folder / Path(name).name]  # with its folder, or without
+    for path in (*beside, Path(name), *(parent / name for parent in folder.parents)):
+        if path.is_file():
+            return path
+    raise ModelError(f"{config_file}: {key} {name} is not found, nor a copy of it in {folder}")
+
+
+def leaves(mapping: dict, *keys: str) -> Iterator[tuple[str, object]]:
+    """The values that are not mappings, each after its path of keys joined by dots."""
+    for key, value in mapping.items():
+        if isinstance(value, dict) and value:
+            yield from leaves(value, *keys, str(key))
+        else:
+            yield ".".join((*keys, str(key))), value
+
+
+def _find_one(name: str, folders: list[Path]) -> Path:
+    if not name.strip():
+        raise ConfigError("a configuration fragment has an empty name; separate the names by single commas")
+    candidates = (next(filter(Path.is_file, (folder / name, folder / f"{name}.yaml")), None) for folder in folders)
+    if found := [path for path in candidates if path is not None]:
+        for other in {path.resolve() for path in found} - {found[0].resolve()}:
+            _warn_of_replaced(name, found[0].resolve(), other)
+        return found[0]
+    inside = Path(name).parent
+    there = sorted({path.stem for folder in folders for path in (folder / inside).glob("*.yaml")})
+    shared = sorted({f"{path.parent.name}/{path.stem}" for folder in folders for path in folder.glob("*/*.yaml")})
+    stem = name.removesuffix(".yaml")
+    alike = [one for one in shared if one.endswith(f"/{stem}")]
+    if near := nearest(Path(stem).name, there) if there else nearest(stem, shared):
+        alike.append(str(inside / near) if there else near)
+    if alike:
+        known = f"did you mean {alike[0]}?"
+    elif there:
+        known = f"{inside} has: {' '.join(there)}"
+    else:
+        known = f"known: {' '.join(shared) or 'none'}"
+    looked = " and ".join(str(folder.resolve()) for folder in folders)
+    raise ConfigError(f"configuration fragment {name!r} is not found in {looked}; {known}")
+
+
+@cache  # a command may look up its fragments several times
+def _warn_of_replaced(name: str, path: Path, other: Path) -> None:
+    logging.warning("configuration fragment %s: %s is used instead of %s", name, path, other)
+
+
+def _read(path: Path) -> tuple[dict, dict[tuple[str, ...], str]]:
+    """The mapping in a YAML file, and file and line of each of its paths of keys."""
+    shown = os.path.relpath(path)
+    mapping, lines = parse_own(read_utf8(path, shown, error=ConfigError), shown)
+    if not isinstance(mapping, dict):
+        raise ConfigError(
+            f"{shown}: the file is {kind(mapping)}; a configuration fragment is a mapping of keys to values"
+        )
+    return mapping, {keys: f"{shown}:{line}" for keys, line in lines.items()}
+
+
+def _apply(config: Config, override: str) -> None:
+    """Apply one override, `key.sub=value`."""
+    shown = f"--set {override}"
+    dotted, equals, text = override.partition("=")
+    keys = tuple(dotted.strip().split("."))
+    if not equals or not all(keys):
+        raise ConfigError(f"{shown}: write --set key=value or --set key.sub=value")
+    value, _ = parse_own(text, shown)
+    origins = {keys: shown}
+    below: object = config
+    for depth, key in enumerate(keys[:-1], start=1):
+        below = below.get(key)
+        if below is None:
+            origins.update({keys[:made]: shown for made in range(depth, len(keys))})
+            break
+        if not isinstance(below, dict):
+            where = f"{'.'.join(keys[:depth])} is {below!r} ({config.origin(*keys[:depth])})"
+            raise ConfigError(f"{shown}: {where} and has no keys below it; set {keys[depth - 1]} itself")
+    for key in reversed(keys):
+        value = {key: value}
+    config.add(value, origins)
+
+
+def _merged(old: object, new: object) -> object:
+    """`new` merged into `old`, as a copy: with YAML aliases, mappings and lists are shared, also in a saved file."""
+    if isinstance(new, dict):
+        base = old if isinstance(old, dict) else {}
+        return {**base, **{key: _merged(base.get(key), value) for key, value in new.items()}}
+    return [_merged(None, item) for item in new] if isinstance(new, list) else new

@@ -1,0 +1,115 @@
+"""Checks of `best_model_criterion`, `early_stopping_criterion` and `val_scheduler_criterion`."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeGuard
+
+from espnet_diverse.errors import ConfigError, TrainingError
+from espnet_diverse.runs.config import Config
+
+_OF_EPOCHS = {"epoch": 1, "total_count": 1}  # statistics of validation that no batch has
+_WITHOUT_ACCURACY = ("lm", "s2t_ctc")  # tasks whose models report none
+_PARTS = "with PHASE train or valid, NAME that of a statistic"
+
+
+def check_forms(config: Config) -> None:
+    """Check the criteria of a configuration by their form, before training.
+
+    Raises:
+        ConfigError: A criterion is not a phase, a name and a mode; the message has its origin, value and what is
+            allowed.
+    """
+    criterion = f"[PHASE, NAME, MODE] {_PARTS} and MODE min or max"
+    _check(config, "early_stopping_criterion", _is_criterion, f"{criterion}, such as [valid, loss, min]")
+    _check(config, "val_scheduler_criterion", _is_statistic, f"[PHASE, NAME] {_PARTS}, such as [valid, loss]")
+    several = f"a list of {criterion}, such as [[valid, acc, max]]"
+    _check(config, "best_model_criterion", are_criteria, several)
+
+
+def are_criteria(given: object) -> bool:
+    """Return whether `given` is a list of criteria: phase, name and mode of each."""
+    return _is_list(given) and all(map(_is_criterion, given))
+
+
+def preferred_metrics(config: Mapping) -> list[str]:
+    """The criteria by which epochs are ranked where none is given, and their averages chosen: the first that there is.
+
+    Args:
+        config: Configuration of a run, or nothing but its `task`.
+
+    Returns:
+        Phases and names, such as valid.acc: that of the task, if the run keeps epochs by it or by none; then those of
+        the run, of validation first.
+    """
+    own = "valid.loss" if config.get("task") in _WITHOUT_ACCURACY else "valid.acc"
+    criteria = config.get("best_model_criterion")
+    named = [f"{phase}.{name}" for phase, name, _ in criteria] if are_criteria(criteria) else []
+    return sorted(named or [own], key=lambda metric: (metric != own, not metric.startswith("valid.")))
+
+
+def _check(config: Config, key: str, allowed: Callable[[object], bool], advice: str) -> None:
+    if key in config and not allowed(config[key]):
+        raise ConfigError(f"{config.origin(key)}: {key} is {config[key]!r:.100}; give {advice}")
+
+
+def _is_criterion(given: object) -> bool:
+    return _is_list(given) and len(given) == 3 and _is_statistic(given[:2]) and given[2] in ("min", "max")
+
+
+def _is_statistic(given: object) -> bool:
+    return _is_list(given) and len(given) == 2 and given[0] in ("train", "valid") and _is_name(given[1])
+
+
+def _is_name(given: object) -> bool:
+    """Return whether `given` may be the name of a statistic, and with it part of the name of a file."""
+    return isinstance(given, str) and re.fullmatch(r"[^/\\\s]{1,100}", given) is not None and given.isprintable()
+
+
+def _is_list(given: object) -> TypeGuard[Sequence]:
+    return isinstance(given, list | tuple)
+
+
+def check_criteria(
+    stats: Mapping[str, Mapping[str, float]], best: Sequence[Sequence[str]], stopping: Sequence[str] | None = None
+) -> None:
+    """Check that at least one criterion can choose the best epochs, without which no weights would be averaged.
+
+    Args:
+        stats: Statistics of an epoch by phase ("train", "valid") and name.
+        best: `best_model_criterion`: phase, name and mode of each; those of ESPnet's defaults may be missing.
+        stopping: `early_stopping_criterion`, if training may end early.
+
+    Raises:
+        TrainingError: None of `best`, or not `stopping`, is among the statistics.
+    """
+
+    def known(criterion: Sequence[str]) -> bool:
+        return criterion[1] in stats.get(criterion[0], {})
+
+    for option, criteria in (
+        ("best_model_criterion", best),
+        ("early_stopping_criterion", [stopping] if stopping else []),
+    ):
+        if criteria and not any(map(known, criteria)):
+            named = " ".join(f"{criterion[0]}.{criterion[1]}" for criterion in criteria)
+            there = " ".join(f"{phase}.{name}" for phase in sorted(stats, reverse=True) for name in stats[phase])
+            raise TrainingError(f"{option}: an epoch has no {named}; it has {there}")
+
+
+def expected_statistics(names: Iterable[str]) -> dict[str, Mapping]:
+    """The statistics of an epoch that those of a batch let expect, for `check_criteria` before an epoch is trained.
+
+    Models give the same names in training and in validation, with None for what they measure in one of them alone.
+    Those of training may be of anything, such as learning rates.
+
+    Args:
+        names: Names of the statistics of a batch.
+    """
+    return {"train": _Any(), "valid": {**dict.fromkeys(names), **_OF_EPOCHS}}
+
+
+class _Any(dict):
+    """Statistics that are not known yet: any name may be among them."""
+
+    def __contains__(self, name: object) -> bool:
+        return True

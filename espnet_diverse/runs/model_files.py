@@ -1,0 +1,99 @@
+"""Files of a trained model; none is loaded, and neither PyTorch nor ESPnet is imported."""
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from espnet_diverse.errors import ModelError
+from espnet_diverse.runs.config import load
+from espnet_diverse.runs.criteria import preferred_metrics
+
+INSIDE = "language_model"
+"""Folder of a language model in the directory of a run: that of a packed model of ESPnet is unpacked to it."""
+NGRAM = "ngram.bin"
+"""N-gram model in that folder, in any format of KenLM, which knows them by their content."""
+
+
+_AVERAGE = re.compile(r"(?P<metric>[^/]+)\.ave(?:_(?P<number>\d{1,9})best)?\.(?:pth|safetensors)")
+_UNNUMBERED = 10**9  # a link to the one with the greatest number, or the only one
+
+
+def weights_name(config: Mapping) -> str:
+    """Name of the weights that commands use by default, in the directory of a run with this configuration."""
+    return f"{preferred_metrics(config)[0]}.ave.pth"
+
+
+def find_weights(model_dir: Path, model_file: str | Path | None = None, config: Mapping | None = None) -> Path:
+    """Path of `model_file`, given as a path or as a name in `model_dir`; by default an average of the run.
+
+    That is the first one that is there, in the order of `preferred_metrics`: `METRIC.ave.pth`, or else ESPnet's
+    `METRIC.ave_Nbest.pth` with the greatest N, as in a repository of models that has no links. Averages by one other
+    metric are taken where there are no others. If `model_dir` has no such .pth file, its file of the same name that
+    ends in .safetensors comes before the path.
+
+    Args:
+        model_dir: Directory of the run.
+        model_file: Weights, as a path or a name.
+        config: Configuration of the run; by default its config.yaml is read, if `model_file` is not given.
+
+    Raises:
+        ModelError: There is neither, and the message lists the model files of the directory; or config.yaml is missing
+            or damaged.
+    """
+    if model_file:
+        name = str(model_file)
+        candidates = [*_in_folder(model_dir, name), Path(model_file)]
+    else:
+        config = load(model_dir / "config.yaml") if config is None else config
+        name, candidates = weights_name(config), _averages(model_dir, preferred_metrics(config))
+    for path in candidates:
+        if path.is_file():
+            return path
+    files = (path.name for suffix in ("pth", "safetensors", "ckpt") for path in model_dir.glob(f"*.{suffix}"))
+    present = " ".join(sorted(files)) or "none"
+    raise ModelError(f"{model_dir / name}: no such model file; model files there: {present}")
+
+
+def _averages(model_dir: Path, metrics: Sequence[str]) -> list[Path]:
+    """Averages in a directory by each of `metrics`, best first; those by another metric if that is the only one."""
+    found: dict[str, dict[int, Path]] = {}
+    for path in model_dir.glob("*.ave*"):
+        if name := _AVERAGE.fullmatch(path.name):
+            number = _UNNUMBERED if name["number"] is None else int(name["number"])
+            if path.suffix == ".pth" or number not in found.get(name["metric"], {}):
+                found.setdefault(name["metric"], {})[number] = path
+    named = metrics if len(found) != 1 else found
+    return [path for metric in named for _, path in sorted(found.get(metric, {}).items(), reverse=True)]
+
+
+def _in_folder(model_dir: Path, name: str) -> list[Path]:
+    path = model_dir / name
+    return [path, path.with_suffix(".safetensors")] if path.suffix == ".pth" else [path]
+
+
+def model_files(model_dir: Path, model_file: str | Path | None = None, task: str | None = None) -> list[Path]:
+    """Files that a command reads of a model: config.yaml, the weights, and those of its own language model.
+
+    Args:
+        model_dir: Directory of the run; it may be missing, for example before training.
+        model_file: Weights, see `find_weights`.
+        task: Name of the task where config.yaml does not tell it.
+    """
+    config, own = model_dir / "config.yaml", model_dir / INSIDE
+    known = {"task": task} | known_config(model_dir)
+    try:
+        weights = find_weights(model_dir, model_file, known)
+    except ModelError:  # not trained yet, or the command will say what is wrong
+        weights = Path(model_file or weights_name(known))
+        weights = weights if weights.parent.parts else model_dir / weights
+    if (own / "config.yaml").is_file():
+        return [config, weights, *model_files(own, task="lm")]
+    return [config, weights, *([own / NGRAM] if (own / NGRAM).is_file() else [])]
+
+
+def known_config(model_dir: Path) -> dict:
+    """The configuration of a run, or nothing where it cannot be read, for example before training."""
+    try:
+        return load(model_dir / "config.yaml")
+    except ModelError:
+        return {}

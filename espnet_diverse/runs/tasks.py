@@ -1,0 +1,299 @@
+"""ESPnet's tasks with our trainer and models, and strict loading; an import registers our classes in its tables."""
+
+import logging
+from argparse import ArgumentParser, Namespace
+from functools import partial
+from math import ceil
+from pathlib import Path
+
+import torch
+from espnet2.tasks import abs_task, asr, lm, mt, s2t, s2t_ctc, st
+from espnet2.tasks.abs_task import AbsTask
+from espnet2.text.build_tokenizer import build_tokenizer
+from espnet2.train import preprocessor
+from espnet2.train.abs_espnet_model import AbsESPnetModel
+from torch import nn
+
+from espnet_diverse.conditions import CONDITIONS
+from espnet_diverse.errors import ConfigError, ModelError
+from espnet_diverse.nets.frontends.bert import BertFrontend
+from espnet_diverse.nets.models import DiverseSTModel
+from espnet_diverse.nets.size_limits import bounded_by
+from espnet_diverse.progress import WithProgress
+from espnet_diverse.registration import replaced_names
+from espnet_diverse.registration.lazy_imports import explain_missing_transformers
+from espnet_diverse.registration.transducer_loss import transducer_loss
+from espnet_diverse.runs import checkpoint
+from espnet_diverse.runs.classification import ClassificationTask
+from espnet_diverse.runs.condition_names import ConditionIndices, names_of_conditions
+from espnet_diverse.runs.config import load, named_file
+from espnet_diverse.runs.frontends import check_frontend, described, standalone
+from espnet_diverse.runs.lora import add_adapter, check_whole, create_adapter
+from espnet_diverse.runs.model_files import find_weights
+from espnet_diverse.text.foreign_sentencepiece import check_file
+from espnet_diverse.text.pretrained_tokenizer import PretrainedTokenizer
+from espnet_diverse.training.checkpoints.initialisation import initialise
+from espnet_diverse.training.data.batches import row_batches
+from espnet_diverse.training.loop.optimizers import FusedOptimizers
+from espnet_diverse.training.loop.trainer import Trainer
+from espnet_diverse.untrusted.foreign_config import check_config, named_files
+
+
+class _TaskMixin(FusedOptimizers):
+    """Methods that our tasks share; before a task of ESPnet in the bases."""
+
+    trainer = Trainer
+    name: str
+
+    @classmethod
+    def add_task_arguments(cls, parser: ArgumentParser) -> None:
+        """Declare ESPnet's arguments and ours, of which `task` goes into config.yaml for commands that read a run."""
+        super().add_task_arguments(parser)
+        parser.add_argument("--task", default=cls.name)
+        parser.add_argument("--sampling", default=None)
+        parser.add_argument("--compile", default=False)
+        parser.add_argument("--repulsion", default=None)
+        parser.add_argument("--save_interval_steps", type=int, default=0)
+
+    @classmethod
+    def optional_data_names(cls, train: bool = True, inference: bool = False) -> tuple[str, ...]:
+        """ESPnet's names of optional data, and the conditions."""
+        return (*super().optional_data_names(train, inference), *CONDITIONS)
+
+    @classmethod
+    def build_preprocess_fn(cls, args: Namespace, train: bool):
+        """ESPnet's preprocessor; it also turns values of conditions into indices if the model depends on any.
+
+        Raises:
+            ConfigError: A package that the preprocessor needs is missing.
+        """
+        try:
+            preprocess = super().build_preprocess_fn(args, train)
+        except ImportError as error:
+            said = explain_missing_transformers(" ".join(str(error).split()))
+            raise ConfigError(f"the preprocessor of this configuration cannot be built: {said}") from error
+        names = names_of_conditions(vars(args))
+        return ConditionIndices(preprocess, names) if names else preprocess
+
+    @classmethod
+    def build_sequence_iter_factory(cls, args: Namespace, iter_options, mode: str):
+        """See `row_batches`; ESPnet's own for what that lacks: folded batches by utt2category, several tasks."""
+        folder = Path(iter_options.data_path_and_name_and_type[0][0]).parent
+        by_category = iter_options.batch_type == "folded" and (folder / "utt2category").exists()
+        if args.multi_task_dataset or by_category and not args.sampling:
+            return super().build_sequence_iter_factory(args=args, iter_options=iter_options, mode=mode)
+        return row_batches(args, iter_options, mode, cls.check_task_requirements)
+
+    @classmethod
+    def main_worker(cls, args: Namespace) -> None:
+        """Run one process of ESPnet's command, with our `initialise` for `init_param` and our `create_adapter`."""
+        # ESPnet puts the tokens into the arguments when it builds the model.
+        load_pretrained_model = partial(initialise, config=vars(args))
+        with replaced_names(abs_task, load_pretrained_model=load_pretrained_model, create_adapter=create_adapter):
+            super().main_worker(args)
+
+    @classmethod
+    def build_model(cls, args: Namespace) -> AbsESPnetModel:
+        """Build the model of a configuration, which gets the architectures of pretrained encoders.
+
+        Raises:
+            ConfigError: The constructor of a part refuses a value, or a package that it needs is missing.
+        """
+        check_frontend(vars(args))
+        try:
+            with transducer_loss():
+                model = super().build_model(args)
+        except Exception as error:  # of any class: constructors divide by values and index with them
+            if isinstance(error, ConfigError | ModelError):
+                raise
+            said = " ".join(str(error).split()) or "a part of it refuses a value; --debug shows which"
+            if isinstance(error, ImportError):
+                said = explain_missing_transformers(said)
+            raise ConfigError(f"the model of this configuration cannot be built: {said}") from error
+        if (frontend := getattr(model, "frontend", None)) is not None:
+            args.frontend_conf = described(args.frontend_conf, frontend)
+        return model
+
+    @classmethod
+    def build_whole_model(cls, args: Namespace) -> AbsESPnetModel:
+        """Build the model of a configuration with its adapter, which ESPnet's command adds by itself.
+
+        Raises:
+            ConfigError: See `build_model` and `lora.create_adapter`.
+        """
+        model = cls.build_model(args)
+        add_adapter(model, vars(args))
+        return model
+
+    @classmethod
+    def build_model_from_file(cls, config_file=None, model_file=None, device: str = "cpu"):
+        """Load a trained model strictly and safely.
+
+        ESPnet's own loader accepts files with missing parameters, and runs code that a file may contain.
+
+        Args:
+            config_file: The config.yaml of a run; by default that in the directory of `model_file`.
+            model_file: Weights; None returns the model as it was initialised.
+            device: "cpu" or "cuda".
+
+        Returns:
+            The model and the arguments that it was trained with.
+
+        Raises:
+            ConfigError: The model cannot be built, see `build_whole_model`.
+            ModelError: A file is missing or damaged, or the weights do not fit the configuration.
+        """
+        config_file = Path(config_file or Path(model_file).parent / "config.yaml")
+        logging.info("loading %s, %s", config_file, model_file)
+        args = Namespace(**read_config(config_file))
+        if model_file is None:
+            return cls.build_whole_model(args).to(device), args
+        with bounded_by(state := checkpoint.load_weights(model_file), model_file):
+            model = cls.build_whole_model(args)
+        check_whole(vars(args), state, model, model_file)
+        checkpoint.load_strict(model, state, model_file)
+        return model.to(device), args
+
+    @classmethod
+    def build_streaming_iterator(cls, data_path_and_name_and_type, *args, mode=None, batch_size=1, **kwargs):
+        """ESPnet's iterator over data files; shows progress when statistics are collected."""
+        loader = super().build_streaming_iterator(
+            data_path_and_name_and_type, *args, mode=mode, batch_size=batch_size, **kwargs
+        )
+        if mode is None:
+            return loader
+        with Path(data_path_and_name_and_type[0][0]).open(encoding="utf-8") as file:
+            total = ceil(sum(1 for _ in file) / batch_size)
+        return WithProgress(loader, f"stats {mode}", total, "step")
+
+
+class ASRTask(_TaskMixin, asr.ASRTask):
+    """Speech recognition."""
+
+    name = "asr"
+
+
+class STTask(_TaskMixin, st.STTask):
+    """Speech translation; ESPnet hard-codes the model class, so its name is replaced while the model is built."""
+
+    name = "st"
+    models = {"diverse": DiverseSTModel}
+
+    @classmethod
+    def add_task_arguments(cls, parser: ArgumentParser) -> None:
+        """As in the other tasks, and `model`, so that a fragment of conf/model serves every task."""
+        super().add_task_arguments(parser)
+        parser.add_argument("--model", default="diverse")
+
+    @classmethod
+    def build_model(cls, args: Namespace) -> AbsESPnetModel:
+        """As in the other tasks."""
+        with replaced_names(st, ESPnetSTModel=DiverseSTModel):
+            return super().build_model(args)
+
+
+def _build_tokenizer(token_type: str, bpemodel: str | None = None, **options):
+    """Replacement of ESPnet's `build_tokenizer`, whose pretrained tokenizers are folders that may refer to code."""
+    if token_type == "hugging_face":
+        return PretrainedTokenizer(Path(bpemodel).read_bytes())
+    return build_tokenizer(token_type=token_type, bpemodel=bpemodel, **options)
+
+
+class MTTask(_TaskMixin, mt.MTTask):
+    """Text translation."""
+
+    name = "mt"
+
+    @classmethod
+    def build_model(cls, args: Namespace) -> AbsESPnetModel:
+        """As in the other tasks, with embeddings of variance 1 / width.
+
+        Vaswani et al. 2017, "Attention is all you need", section 3.4, multiply embeddings by the square root of the
+        width. ESPnet does so too, but draws them with variance 1: they would hide the positions, and as shared weights
+        of the output give an initial loss of tens of nats.
+
+        Raises:
+            ConfigError: As in the other tasks, or one of model and decoder is `flow` and the other is not.
+        """
+        if args.decoder == "flow" and args.model != "flow":
+            raise ConfigError(f"decoder flow does not fit model {args.model}; set model: flow")
+        model = super().build_model(args)
+        embeddings = {module.weight for module in model.modules() if isinstance(module, nn.Embedding)}
+        with torch.no_grad():
+            for weight in embeddings:
+                weight.mul_(weight.size(1) ** -0.5)
+        if isinstance(model.frontend, BertFrontend):  # after every initialisation, which would overwrite it
+            model.frontend.load_pretrained()
+        return model
+
+    @classmethod
+    def build_preprocess_fn(cls, args: Namespace, train: bool):
+        """As in the other tasks; a pretrained tokenizer is read from a single file."""
+        with replaced_names(preprocessor, build_tokenizer=_build_tokenizer):
+            return super().build_preprocess_fn(args, train)
+
+
+class LMTask(_TaskMixin, lm.LMTask):
+    """Language modelling."""
+
+    name = "lm"
+
+
+class CLSTask(_TaskMixin, ClassificationTask):
+    """Classification of text."""
+
+    name = "cls"
+
+
+class S2TTask(_TaskMixin, s2t.S2TTask):
+    """Multitask speech to text."""
+
+    name = "s2t"
+
+
+class S2TCTCTask(_TaskMixin, s2t_ctc.S2TTask):
+    """Multitask speech to text by CTC alone."""
+
+    name = "s2t_ctc"
+
+
+_TASKS = (ASRTask, STTask, MTTask, LMTask, CLSTask, S2TTask, S2TCTCTask)
+TASKS: dict[str, type[AbsTask]] = {task.name: task for task in _TASKS}
+
+
+def load_model(model_dir: str | Path, model_file: str | Path | None = None, device: str = "cpu", task: str = "asr"):
+    """Load the model of a run; works from any working directory.
+
+    Args:
+        model_dir: Directory of the run; it may have been moved.
+        model_file: Weights, see `find_weights`.
+        device: "cpu" or "cuda".
+        task: Name of the task, a key of `TASKS`.
+
+    Returns:
+        The model, in training mode as ESPnet builds it, or with an adapter (`use_adapter`) in evaluation, and the
+        arguments that it was trained with.
+
+    Raises:
+        ModelError: A file is missing or damaged, or the weights do not fit the configuration.
+    """
+    folder = Path(model_dir)
+    return TASKS[task].build_model_from_file(folder / "config.yaml", find_weights(folder, model_file), device)
+
+
+def read_config(config_file: Path) -> dict:
+    """Read the config.yaml of a run, see `config.load`, and locate the files that it names, see `named_file`.
+
+    Raises:
+        ModelError: config.yaml or a file that it names is missing, or is refused; see `foreign_config`.
+    """
+    config = load(config_file)
+    check_config(config, config_file, packed=False)
+    for section, key in named_files(config):
+        section[key] = str(named_file(section[key], key, config_file))
+    for prefix in ("", "src_"):  # ESPnet opens these files itself
+        if config.get(f"{prefix}token_type") == "bpe" and config.get(f"{prefix}bpemodel"):
+            check_file(Path(config[f"{prefix}bpemodel"]))
+    if config.get("frontend_conf"):
+        config["frontend_conf"] = standalone(config, config_file)
+    return config

@@ -1,0 +1,1 @@
+"""Vocabularies, tokenizers and their training."""

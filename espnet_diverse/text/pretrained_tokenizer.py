@@ -1,0 +1,119 @@
+"""The tokenizer of a pretrained Hugging Face encoder, such as BERT (Devlin et al. 2019), as a vocabulary.
+
+The tokenizer is read from `tokenizer.json`; no code of a model is executed. Its token list in ESPnet's format is
+
+    <blank> <unk> <all tokens by their ids, except the unknown token of the tokenizer> <sos/eos>
+"""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from types import ModuleType
+
+from espnet_diverse.errors import ConfigError, DataError
+from espnet_diverse.untrusted.hub import encoder_folder
+
+FILE = "tokenizer.json"
+
+
+class PretrainedTokenizer:
+    """A tokenizer with the methods of ESPnet's tokenizers and of sentencepiece.
+
+    Args:
+        model: Content of a tokenizer.json.
+
+    Attributes:
+        tokens: Tokens by their ids, without the unknown token. Tokens that cannot be a line of ESPnet's token list are
+            renamed to <token-ID> and are then unknown.
+
+    Raises:
+        DataError: `model` is not a tokenizer of Hugging Face.
+    """
+
+    def __init__(self, model: bytes):
+        tokenizers = _tokenizers()
+        try:
+            self._tokenizer = tokenizers.Tokenizer.from_buffer(model)
+        except ValueError as error:
+            raise DataError(f"{FILE} is not a tokenizer of Hugging Face; make the vocabulary again") from error
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
+        ids = sorted((index, token) for token, index in self._tokenizer.get_vocab(with_added_tokens=True).items())
+        self._unknown = _unknown(json.loads(model)["model"], dict(ids))
+        self._ids = [index for index, token in ids if token != self._unknown]
+        self.tokens = [_listed(index, token) for index, token in ids if token != self._unknown]
+
+    def encode(self, text: str, out_type: type = str) -> list[str]:
+        """Tokens of `text`; unknown tokens are kept as text."""
+        encoded = self._tokenizer.encode(text, add_special_tokens=False)
+        spans = zip(encoded.tokens, encoded.offsets, strict=True)
+        return [text[begin:end] if token == self._unknown else token for token, (begin, end) in spans]
+
+    text2tokens = encode
+
+    def decode(self, tokens: Iterable[str]) -> str:
+        """Text of tokens; unknown tokens are left out."""
+        ids = [self._tokenizer.token_to_id(token) for token in tokens]
+        return self._tokenizer.decode([index for index in ids if index is not None])
+
+    tokens2text = decode
+
+    def encode_with_special_tokens(self, text: str) -> list[int]:
+        """The encoder's indices of the tokens of `text`, with its special tokens at the begin and end."""
+        return self._tokenizer.encode(text).ids
+
+    def ids(self) -> list[int]:
+        """The encoder's index for each entry of the token list, followed by its index of the end of a sentence.
+
+        <blank> and <sos/eos> get the index of the begin of a sentence, BERT's [CLS]; the end is BERT's [SEP].
+
+        Raises:
+            ConfigError: The tokenizer does not put one special token at each end of a sentence.
+        """
+        special = self.encode_with_special_tokens("")
+        if len(special) != 2:
+            raise ConfigError(
+                f"the tokenizer adds {len(special)} special tokens to a sentence; it must add 2, as BERT does"
+            )
+        begin, end = special
+        unknown = begin if self._unknown is None else self._tokenizer.token_to_id(self._unknown)
+        return [begin, unknown, *self._ids, begin, end]
+
+
+def read_tokenizer(model: str | Path) -> bytes:
+    """Content of the tokenizer.json of a model.
+
+    Args:
+        model: Folder of the model, or hf:owner/name.
+
+    Raises:
+        ConfigError: There is no such folder, or it has no tokenizer.json.
+        ModelError: The files of hf:owner/name cannot be fetched.
+    """
+    file = encoder_folder(model) / FILE
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        todo = "write it with save_pretrained of the model's AutoTokenizer"
+        raise ConfigError(f"{file}: cannot be read ({error.strerror}); {todo}") from error
+
+
+def _tokenizers() -> ModuleType:
+    try:
+        import tokenizers
+    except ImportError as error:
+        raise ConfigError(
+            "a pretrained tokenizer needs the package tokenizers; install espnet_diverse[bert]"
+        ) from error
+    return tokenizers
+
+
+def _unknown(model: dict, tokens: dict[int, str]) -> str | None:
+    """The unknown token of a tokenizer, whose model gives it by text or by index."""
+    index = model.get("unk_id")
+    return model.get("unk_token") if index is None else tokens[index]
+
+
+def _listed(index: int, token: str) -> str:
+    unsafe = not token or token != token.strip() or token in ("<blank>", "<unk>", "<sos/eos>")
+    return f"<token-{index}>" if unsafe else token

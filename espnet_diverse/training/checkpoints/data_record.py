@@ -1,0 +1,210 @@
+"""A record of the data of a run, by which a run that goes on is seen to have the same without reading all audio again.
+
+data.json in the folder of a run has digests: of a table of text that of its content; of a table of audio, such as
+train/wav.scp, that of the ids and the sizes of the files, and as "train/wav.scp, audio content" that of headers and
+parts of the content, without paths, so that a corpus may be moved. Beside it, train.wav.scp.npz has 24 bytes for each
+file, the time of its last change and a digest. A file is read again where its size or this time is another; all are
+where the table is another one, or `--verify` asks for it.
+"""
+
+import json
+import time
+import zipfile
+import zlib
+from collections.abc import Mapping
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+
+from espnet_diverse.audio.ark import ark_entry, file_status, without_frames
+from espnet_diverse.data.files.atomic_files import staged_file, write_text
+from espnet_diverse.data.tables import pack_table
+from espnet_diverse.errors import DataError
+from espnet_diverse.progress import progress
+from espnet_diverse.runs.config import Config
+from espnet_diverse.stage_cache import digest
+
+FILE = "data.json"
+_SAMPLE = 4096  # bytes of a header, and of the middle of a file
+_DIGEST = 16  # bytes
+_SETTLED = 2_000_000_000  # ns after its last change, within which the clock of a file system may miss a second one
+
+
+class DataRecord:
+    """The data that a run is to read, and what it has recorded of them.
+
+    Args:
+        config: The configuration with the paths of the data filled in.
+        output_dir: Directory of the run; None for one that begins anew, which has recorded nothing.
+        checked: What audio is checked for, such as the sampling rate; a record of another check does not say that the
+            audio is sound.
+        read_all: Whether all audio is read, also what has not changed.
+    """
+
+    def __init__(self, config: Config, output_dir: Path | None, checked: str = "", read_all: bool = False):
+        self._texts: dict[str, Path] = {}
+        self._tables: dict[str, Path] = {}
+        for phase in ("train", "valid"):
+            for file, _, kind in config[f"{phase}_data_path_and_name_and_type"]:
+                of_kind = self._texts if kind == "text" else self._tables
+                of_kind[f"{phase}/{Path(file).name}"] = Path(file)
+        self._output_dir, self._checked, self._read_all = output_dir, checked, read_all
+        try:
+            self._known = saved_digests(output_dir) if output_dir else {}
+        except DataError:  # which `check_unchanged` says where the run is continued
+            self._known = {}
+
+    def is_unchanged(self) -> bool:
+        """Return whether the data are those of the record, which were checked, by sizes and times of audio files."""
+        if not self._known or self._read_all:
+            return False
+        try:
+            texts = all(self._known.get(name) == value for name, value in self._of_texts.items())
+            return texts and not any(audio.stale.any() or audio.checked != self._checked for audio in self._audio)
+        except (DataError, OSError):  # checking the data says what is wrong
+            return False
+
+    def digests(self) -> dict[str, str]:
+        """Return SHA-256 digests of the tables by phase and name, such as train/text; audio that changed is read."""
+        found = dict(self._of_texts)
+        for audio in self._audio:
+            former = f"{audio.name}, audio"  # of a version whose digest is that of all files in a row
+            chain = sha256() if former in self._known and _content(audio.name) not in self._known else None
+            audio.read(chain)
+            found |= {audio.name: audio.listed, _content(audio.name): audio.content()}
+            if chain is not None:
+                found[former] = chain.hexdigest()
+        return found
+
+    def save(self, digests: Mapping[str, str], output_dir: Path) -> None:
+        """Write the record to the directory of a run, with what `digests` has returned."""
+        for audio in self._audio:
+            audio.save(output_dir, self._checked)
+        write_text(output_dir / FILE, json.dumps(digests, indent=1) + "\n")
+
+    @cached_property
+    def _of_texts(self) -> dict[str, str]:
+        return {name: str(digest(path)) for name, path in self._texts.items()}
+
+    @cached_property
+    def _audio(self) -> "list[_Audio]":
+        found = [_Audio(name, path) for name, path in self._tables.items()]
+        for audio in found:
+            if self._output_dir and not self._read_all:
+                audio.compare(self._output_dir, self._known)
+        return found
+
+
+def saved_digests(output_dir: Path) -> dict[str, str]:
+    """Return the digests that a run has, none if it has no file of them.
+
+    Raises:
+        DataError: The file is damaged.
+    """
+    path = output_dir / FILE
+    if not path.is_file():
+        return {}
+    try:
+        saved = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        saved = None
+    if not isinstance(saved, dict):
+        raise DataError(
+            f"{path}: is damaged, so the data of the run cannot be compared; delete it to go on without that, "
+            "or give another --output_dir"
+        )
+    return saved
+
+
+def _content(name: str) -> str:
+    """Key of the digest of the audio of a table."""
+    return f"{name}, audio content"
+
+
+class _Audio:
+    """The audio files or entries of arks of a table, N of them; made, it knows sizes and times and has read nothing.
+
+    Args:
+        name: Phase and name of the table.
+        path: The table.
+
+    Attributes:
+        listed: Digest of ids and sizes.
+        stale: Whether each file is to be read, (N,) bool.
+        checked: What the recorded audio was checked for.
+    """
+
+    def __init__(self, name: str, path: Path):
+        self.name, self.checked = name, ""
+        self._path, self._began = path, time.time_ns()
+        self._table = str(digest(path))
+        self._entries = pack_table(path)
+        self._modified = np.zeros(len(self._entries), np.int64)
+        hasher = sha256()
+        for row, (utterance, file) in enumerate(self._entries.items()):
+            size, self._modified[row] = file_status(file)
+            hasher.update(f"{utterance} {size}\n".encode())
+        self.listed = hasher.hexdigest()
+        self.stale = np.ones(len(self._entries), bool)
+        self._contents = np.zeros((len(self._entries), _DIGEST), np.uint8)
+
+    def compare(self, output_dir: Path, known: Mapping[str, str]) -> None:
+        """Take over what a run has recorded of files that have not changed, if the record is that of this table."""
+        try:
+            with np.load(output_dir / self._file) as arrays:
+                record = {name: arrays[name] for name in ("modified", "contents", "of")}
+        except (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile, zlib.error):
+            return  # all is read then, and compared with data.json
+        table, listed, checked = (str(value) for value in record["of"])
+        fits = record["modified"].shape == self._modified.shape and record["contents"].shape == self._contents.shape
+        if not fits or (table, listed) != (self._table, self.listed) or known.get(self.name) != listed:
+            return
+        if sha256(record["contents"].tobytes()).hexdigest() == known.get(_content(self.name)):
+            self._contents, self.checked = record["contents"], checked
+            self.stale = record["modified"] != self._modified
+
+    def read(self, chain=None) -> None:
+        """Read the files that are to be read; with `chain`, a hash, they are added to it in the form of version 0.1."""
+        rows = np.flatnonzero(self.stale)
+        if not len(rows):
+            return
+        every = len(rows) == len(self._entries)
+        found = self._entries.pairs() if every else map(self._entries.pair, rows)
+        for row, (utterance, file) in zip(rows, progress(found, f"digest {self.name}", len(rows), "file"), strict=True):
+            whole = without_frames(file)
+            frames, samples = file.removeprefix(whole), _samples(whole)
+            content = sha256(b"".join([frames.encode(), *samples])).digest()[:_DIGEST]
+            self._contents[row] = np.frombuffer(content, np.uint8)
+            for sample in samples if chain is not None else ():
+                chain.update(f"{utterance}{frames}".encode() + sample)
+
+    def content(self) -> str:
+        """Return the digest of the digests of all files."""
+        return sha256(self._contents.tobytes()).hexdigest()
+
+    def save(self, output_dir: Path, checked: str) -> None:
+        """Write the record, unless it is there."""
+        if not self.stale.any() and self.checked == checked:
+            return
+        # A file that has just changed may change again without another time.
+        modified = np.where(self._modified > self._began - _SETTLED, -1, self._modified)
+        of = np.array([self._table, self.listed, checked])
+        with staged_file(output_dir / self._file) as partial:
+            np.savez(partial, modified=modified, contents=self._contents, of=of)
+
+    @property
+    def _file(self) -> str:
+        return f"{self.name.replace('/', '.')}.npz"
+
+
+def _samples(path: str) -> list[bytes]:
+    """The beginning of a file or of an entry of an ark, and the middle of a file."""
+    entry = ark_entry(path)
+    samples = []
+    with (entry.path if entry else Path(path)).open("rb", buffering=_SAMPLE) as file:
+        for place in [entry.offset] if entry else [0, file.seek(0, 2) // 2]:
+            file.seek(place)
+            samples.append(file.read(_SAMPLE))
+    return samples

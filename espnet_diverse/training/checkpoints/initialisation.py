@@ -1,0 +1,159 @@
+"""Initialising parts of a model from a trained model, for example the encoder of speech translation from recognition.
+
+Parameters of a language or domain are copied by its name: the trained model may have more of them, in another order.
+"""
+
+import logging
+import re
+from collections.abc import Iterator, Mapping
+from itertools import product
+from pathlib import Path
+from types import MappingProxyType
+
+import torch
+from torch import Tensor, nn
+
+from espnet_diverse.attention.selection.head_selection import StaticSelection
+from espnet_diverse.attention.selection.learned_selection import LearnedSelection
+from espnet_diverse.errors import ModelError, abridged
+from espnet_diverse.nets.adapter import Adapters
+from espnet_diverse.nets.start_tag import TaggedEmbedding
+from espnet_diverse.runs import checkpoint
+from espnet_diverse.runs.condition_names import names_of_conditions
+from espnet_diverse.runs.config import load
+
+Label = tuple[str, ...]
+# Parameters that have no row for each token, even where there are as many tokens as units: of encoders and layers.
+_WITHOUT_TOKENS = re.compile(r"(normalize|(pre|post)?encoder)\.|(.*\.)?(en|de)coders\.\d")
+_OF_SOURCE = ("frontend.", "src_", "extra_asr_decoder.")  # parameters of the source text, in translation
+
+
+def initialise(
+    init_param: str,
+    model: nn.Module,
+    ignore_init_mismatch: bool = False,
+    map_location: str | torch.device = "cpu",
+    config: Mapping = MappingProxyType({}),
+) -> None:
+    """Copy parameters of a trained model; replacement of ESPnet's `load_pretrained_model`.
+
+    Parameters that the trained model does not have, for example those of adapters, keep their values.
+
+    Args:
+        init_param: `file:source:target:excluded`, for example `exp/asr/valid.acc.ave.pth:encoder:encoder`. Parameters
+            of the file below the name `source` are copied to those of the model below the name `target`, except
+            parameters whose names begin with one of `excluded` (separated by commas). Everything after the file may be
+            omitted.
+        model: The model whose parameters are set.
+        ignore_init_mismatch: Whether to skip, with a warning, parameters that the model lacks or has in another shape.
+        map_location: Device to which the file is loaded.
+        config: Configuration of the model, whose `token_list` and `src_token_list` are compared with those of the
+            trained model.
+
+    Raises:
+        ModelError: The file or the config.yaml in its directory is damaged, the file is missing, a name is unknown,
+            parameters do not fit, or those of tokens are for another vocabulary.
+    """
+    path, source, target, excluded = (init_param.split(":") + [""] * 3)[:4]
+    state = checkpoint.load_weights(path, map_location)
+    skipped = tuple(excluded.split(",")) if excluded else ()
+    state = {name: value for name, value in state.items() if not name.startswith(skipped)}
+    expected = _under(target, model.state_dict(), "the model")
+    part = model.get_submodule(target)
+    trained = _trained_config(Path(path))
+    given = checkpoint.with_present_parameters(_under(source, state, path), expected)
+    given, faults = _by_condition(part, given, names_of_conditions(trained))
+    faults |= _of_other_tokens(given, target, trained, config)
+    faults |= {name: fault for name, value in given.items() if (fault := _fault(value, expected.get(name)))}
+    fitting = {name: value for name, value in given.items() if name not in faults}
+    if faults:
+        named = abridged(f"{name} {fault}" for name, fault in faults.items())
+        message = f"{path}: {len(faults)} of {len(given)} parameters do not fit the model: {named}"
+        if not ignore_init_mismatch:
+            same = "the same configuration and vocabulary (--tokens_dir)"
+            raise ModelError(f"{message}; take {same}, exclude them, or set ignore_init_mismatch")
+        logging.warning(message)
+    if not fitting:
+        raise ModelError(f"init_param {init_param}: no parameter of {path} fits the model")
+    part.load_state_dict(expected | fitting)
+    for module in part.modules():
+        if isinstance(module, LearnedSelection):
+            module.mark_start()
+    kept = [name for name in expected if name not in fitting]
+    logging.info("init_param %s: %d set, %d as they were: %s", init_param, len(fitting), len(kept), " ".join(kept))
+
+
+def _under(prefix: str, state: Mapping[str, Tensor], where: str) -> dict[str, Tensor]:
+    """Parameters of `state` below the name `prefix`, which is removed from their names; all if it is empty."""
+    if not prefix:
+        return dict(state)
+    found = {name.removeprefix(f"{prefix}."): value for name, value in state.items() if name.startswith(f"{prefix}.")}
+    if not found:
+        parts = " ".join(dict.fromkeys(name.partition(".")[0] for name in state))
+        raise ModelError(f"init_param: {where} has nothing under the name {prefix!r}; it has: {parts}")
+    return found
+
+
+def _fault(value: Tensor, expected: Tensor | None) -> str | None:
+    if expected is None:
+        return "(not in the model)"
+    return None if value.shape == expected.shape else f"{tuple(value.shape)} for {tuple(expected.shape)}"
+
+
+def _trained_config(path: Path) -> dict:
+    """The configuration of a trained model, from the config.yaml in its directory, if any."""
+    config_file = path.parent / "config.yaml"
+    return load(config_file) if config_file.exists() else {}
+
+
+def _of_other_tokens(given: Mapping[str, Tensor], target: str, trained: Mapping, config: Mapping) -> dict[str, str]:
+    """Faults of parameters with a row for each token, where the vocabulary has others, or in another order."""
+    faults = {}
+    for key, of_source in (("token_list", False), ("src_token_list", True)):
+        old, new = trained.get(key), config.get(key)
+        if not isinstance(old, list) or not isinstance(new, list) or list(map(str, old)) == list(map(str, new)):
+            continue
+        for name, value in given.items():
+            full = f"{target}.{name}" if target else name
+            has_tokens = value.dim() > 0 and len(value) == len(old) and not _WITHOUT_TOKENS.match(full)
+            if has_tokens and full.startswith(_OF_SOURCE) == of_source:
+                faults[name] = "(of other tokens)"
+    return faults
+
+
+def _by_condition(
+    part: nn.Module, given: dict[str, Tensor], known: Mapping[str, list[str]]
+) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """`given` with rows in the order of `part`, and the faults of parameters for which that is not possible."""
+    given, faults = dict(given), {}
+    for name, conditions, labels in _condition_rows(part):
+        if name not in given or not set(conditions) <= set(known):
+            continue
+        rows = list(product(*(known[condition] for condition in conditions)))
+        missing = [label for label in labels if label not in rows]
+        if missing:
+            faults[name] = f"(knows no {' '.join(missing[0])}, but {', '.join(map(' '.join, rows))})"
+        elif len(given[name]) == len(rows):
+            given[name] = given[name][[rows.index(label) for label in labels]]
+    for name, module in part.named_modules():
+        if isinstance(module, StaticSelection):
+            different = [
+                condition
+                for condition in module.names
+                if known.get(condition, module.names[condition]) != module.names[condition]
+            ]
+            faults |= {f"{name}": f"(families of {condition} {' '.join(known[condition])})" for condition in different}
+    return given, faults
+
+
+def _condition_rows(part: nn.Module) -> Iterator[tuple[str, list[str], list[Label]]]:
+    """Parameters with a row for each value of conditions: their name, the conditions, and the label of each row."""
+    for name, module in part.named_modules():
+        if isinstance(module, LearnedSelection):
+            for condition, names in module.names.items():
+                yield f"{name}.logits_{condition}", [condition], [(value,) for value in names]
+        if isinstance(module, Adapters):
+            for parameter, _ in module.named_parameters():
+                yield f"{name}.{parameter}", module.rows.by, module.rows.labels
+        if isinstance(module, TaggedEmbedding):
+            yield f"{name}.start.weight", module.rows.by, module.rows.labels

@@ -1,0 +1,67 @@
+"""The library that multiplies the matrices of a run on a CPU, as its folder has it.
+
+The libraries round in different orders, so a run goes on with the one that it began with, on all of its machines and in
+all of its processes, whatever a measurement finds there (`cpu/linear_kernels.py`).
+"""
+
+import json
+import logging
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+
+from espnet_diverse.cpu import linear_kernels
+from espnet_diverse.data.files.atomic_files import write_text
+from espnet_diverse.errors import DataError
+
+FILE = "kernels.json"
+"""File in the folder of a run: the library by place and size, as `linear_kernels.choice` returns it."""
+
+
+def others_asked(output_dir: Path) -> list[str]:
+    """The library that the user asks for, if the run in `output_dir` does not train with it everywhere.
+
+    Raises:
+        ConfigError: The environment asks for an unknown library.
+        DataError: The file of the run is damaged.
+    """
+    asked, kept = linear_kernels.asked(), _kept(output_dir)
+    return [asked] if kept and asked != "auto" and _of_training(kept) != {asked} else []
+
+
+def keep(output_dir: Path, resumed: bool) -> None:
+    """Write which library the run takes: what the user asks for, or that of before, or the faster one.
+
+    Args:
+        output_dir: Directory of the run.
+        resumed: Whether the run goes on, with what its file has.
+    """
+    kept = _kept(output_dir) if resumed and linear_kernels.asked() == "auto" else None
+    kept = kept or linear_kernels.choice()
+    write_text(output_dir / FILE, json.dumps(kept, indent=1) + "\n")
+    if "onednn" in _of_training(kept) and not linear_kernels.AVAILABLE:
+        lacks = (
+            "its kernels are onednn, which this PyTorch lacks; those of mkl, which round in another order, are taken"
+        )
+        logging.warning("%s: %s", output_dir, lacks)
+
+
+def taken_of(output_dir: Path) -> AbstractContextManager[None]:
+    """Take the library of a run while the block runs; one that began on GPUs has none."""
+    kept = _kept(output_dir)
+    return linear_kernels.taken(kept) if kept else nullcontext()
+
+
+def _of_training(kept: dict[str, str]) -> set[str]:
+    return {library for place, library in kept.items() if place.startswith("training ")}
+
+
+def _kept(output_dir: Path) -> dict[str, str] | None:
+    path = output_dir / FILE
+    if not path.is_file():
+        return None
+    if (kept := linear_kernels.read_choice(path)) is None:
+        raise DataError(
+            f"{path}: is damaged, so the run cannot go on with its kernels; delete it to go on with those of now, or "
+            "give another --output_dir"
+        )
+    return kept

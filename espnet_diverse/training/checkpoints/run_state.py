@@ -1,0 +1,209 @@
+"""State of a training: saved and restored after each epoch, as in ESPnet, within an epoch, and on a stop.
+
+A checkpoint is one of ESPnet with the number of updates and the base learning rates; one within an epoch also has a
+`Position`: how many batches are done, and their statistics. A run goes on at the next batch without reading those that
+are done, and bit for bit on a CPU, because random numbers depend on the place alone (`seeds.py`). With another number
+of processes the rest of the batches is dealt to these.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import torch
+from espnet2.train.reporter import Average, Reporter, SubReporter, WeightedAverage
+from torch import nn
+
+from espnet_diverse.data.files.atomic_files import staged_file
+from espnet_diverse.errors import ModelError, TrainingError
+from espnet_diverse.runs import checkpoint
+from espnet_diverse.runs.lora import merged
+from espnet_diverse.training.checkpoints.averaging import rank_epochs
+from espnet_diverse.training.loop.epoch_batches import Position
+from espnet_diverse.training.loop.updates import Updates
+
+_POSITION, _RATES, _UPDATES = "within_epoch", "base_learning_rates", "updates"
+
+
+class RunState:
+    """The parts of a run that its checkpoints hold.
+
+    Args:
+        output_dir: Directory of the run.
+        updates: What makes the updates, with model, optimizers and schedulers.
+        reporter: ESPnet's reporter of the run.
+        criteria: `best_model_criterion`: phase, name and mode of each.
+    """
+
+    def __init__(self, output_dir: Path, updates: Updates, reporter: Reporter, criteria: Sequence[Sequence[str]] = ()):
+        self.output_dir, self.updates, self.reporter, self.criteria = output_dir, updates, reporter, criteria
+        self.model, self.optimizers, self.schedulers = updates.model, updates.optimizers, updates.schedulers
+        self._rates = [[_base_rate(group) for group in optimizer.param_groups] for optimizer in self.optimizers]
+
+    def save_position(self, position: Position) -> None:
+        """Save a checkpoint within an epoch.
+
+        Raises:
+            ModelError: There is no room for it.
+            TrainingError: A parameter is not finite.
+        """
+        check_finite(self.model, position.epoch)
+        stats = {epoch: phases for epoch, phases in self.reporter.stats.items() if epoch < position.epoch}
+        with merged(self.model):
+            self._save({"stats": stats, "epoch": position.epoch - 1}, {_POSITION: asdict(position)})
+
+    def save_epoch(self, keep: int) -> None:
+        """Save the checkpoint and the weights of an epoch, make the links, and remove weights that are not kept.
+
+        Args:
+            keep: Number of the best epochs by each criterion whose weights are kept, besides the last.
+
+        Raises:
+            ModelError: There is no room for them.
+        """
+        record = self.reporter.state_dict()
+        self._save(record, {})
+        checkpoint.save(self.model.state_dict(), self._weights(record["epoch"]))
+        self._link(record)
+        kept = {epoch for ranked in self._ranked(record["stats"]).values() for epoch in ranked[:keep]}
+        removed = [self._weights(epoch) for epoch in range(1, record["epoch"]) if epoch not in kept]
+        for path in removed:
+            path.unlink(missing_ok=True)
+
+    def _save(self, record: Mapping, own: Mapping) -> None:
+        """Save a checkpoint as ESPnet does, and keep the one before it."""
+        state = {
+            "model": self.model.state_dict(),
+            "reporter": record,
+            "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
+            "schedulers": [scheduler and scheduler.state_dict() for scheduler in self.schedulers],
+            "scaler": None,
+            _RATES: self._rates,
+            _UPDATES: self.updates.made,
+        }
+        path = self.output_dir / checkpoint.CHECKPOINT
+        checkpoint.save({**state, **own}, path, former=path.with_name(checkpoint.PREVIOUS))
+
+    def restore(self, device: str | torch.device) -> Position | None:
+        """Restore the state of the last checkpoint, and write the files of its epoch that a kill prevented.
+
+        Learning rates are those of the configuration, if these are others than when the checkpoint was saved.
+
+        Returns:
+            The position within an epoch where the run goes on; None between epochs and without a checkpoint.
+
+        Raises:
+            ModelError: The checkpoint is damaged, or does not fit; see `checkpoint` and `check_version`.
+        """
+        path = self.output_dir / checkpoint.CHECKPOINT
+        if not path.exists():
+            return None
+        state = checkpoint.load(path, device)
+        check_version(state, path)
+        checkpoint.check_fit(state, path, self.model, self.optimizers, self.schedulers)
+        _rescale(state, state[_RATES], self._rates)
+        self.model.load_state_dict(dict(state["model"]))  # without what PyTorch notes beside it
+        self.reporter.load_state_dict(state["reporter"])
+        parts, saved_parts = (*self.optimizers, *self.schedulers), (*state["optimizers"], *state["schedulers"])
+        for part, saved in zip(parts, saved_parts, strict=True):
+            if part is not None:
+                part.load_state_dict(saved)
+        self.updates.made = state[_UPDATES]
+        logging.info("training is resumed from %s", path)
+        if position := state.get(_POSITION):
+            return Position(**position)
+        weights = self._weights(state["reporter"]["epoch"])
+        if not weights.is_file():
+            checkpoint.save(dict(state["model"]), weights)
+        self._link(state["reporter"])
+        return None
+
+    def _weights(self, epoch: int) -> Path:
+        return self.output_dir / f"{epoch}epoch.pth"
+
+    def _ranked(self, stats: Mapping) -> dict[str, list[int]]:
+        """Epochs from best to worst by each criterion."""
+        return {f"{phase}.{name}": rank_epochs(stats, f"{phase}.{name}", mode) for phase, name, mode in self.criteria}
+
+    def _link(self, record: Mapping) -> None:
+        """Make the links to the last and the best epochs."""
+        links = {"latest": record["epoch"]}
+        links |= {f"{metric}.best": ranked[0] for metric, ranked in self._ranked(record["stats"]).items() if ranked}
+        for name, epoch in links.items():
+            link, weights = self.output_dir / f"{name}.pth", self._weights(epoch)
+            if weights.is_file() and link.resolve() != weights.resolve():
+                with staged_file(link) as partial:  # one at a time, of several processes
+                    partial.symlink_to(weights.name)
+
+
+def check_version(state: Mapping, source: str | Path) -> None:
+    """Check that a checkpoint is of this version's loop, which draws other random numbers than those before.
+
+    Args:
+        state: The checkpoint.
+        source: Its file, for messages.
+
+    Raises:
+        ModelError: It is of an earlier version or of ESPnet.
+    """
+    if _UPDATES not in state:
+        raise ModelError(
+            f"{source}: was saved by version 0.2.0 or earlier, or by ESPnet, and this version would draw other random "
+            "numbers; finish the run with that version, or start another one from its weights with init_param"
+        )
+
+
+def check_finite(model: nn.Module, epoch: int) -> None:
+    """Check that parameters and buffers are finite, before they are saved.
+
+    Raises:
+        TrainingError: One is not; the message names it.
+    """
+    for name, tensor in model.state_dict().items():
+        if tensor.is_floating_point() and not torch.isfinite(tensor).all():
+            raise TrainingError(
+                f"epoch {epoch}: {name} is no longer finite, and was not saved; training diverged: lower the learning "
+                "rate or check the data"
+            )
+
+
+def statistics_of(reporter: SubReporter) -> dict:
+    """The statistics of the batches of an epoch so far, as tensors."""
+    stats = {}
+    for name, values in reporter.stats.items():
+        numbers = torch.tensor([value.value for value in values], dtype=torch.float64)
+        weighted = isinstance(values[0], WeightedAverage)
+        weights = torch.tensor([value.weight for value in values], dtype=torch.float64) if weighted else None
+        stats[name] = (numbers, weights)
+    return {"count": reporter.count, "total_count": reporter.total_count, "stats": stats}
+
+
+def restore_statistics(reporter: SubReporter, statistics: Mapping) -> None:
+    """Give the reporter of an epoch the statistics of batches that were done before."""
+    reporter.count, reporter.total_count = statistics["count"], statistics["total_count"]
+    for name, (numbers, weights) in statistics["stats"].items():
+        if weights is None:
+            reporter.stats[name] = [Average(number) for number in numbers.tolist()]
+        else:
+            pairs = zip(numbers.tolist(), weights.tolist(), strict=True)
+            reporter.stats[name] = [WeightedAverage(number, weight) for number, weight in pairs]
+
+
+def _base_rate(group: Mapping) -> float:
+    return float(group.get("initial_lr", group["lr"]))
+
+
+def _rescale(state: dict, old: Sequence[Sequence[float]], new: Sequence[Sequence[float]]) -> None:
+    """Change the learning rates in a checkpoint in place: those of now, and the base rates of the schedulers."""
+    if old == new:
+        return
+    pairs = zip(state["optimizers"], state["schedulers"], old, new, strict=True)
+    for optimizer, scheduler, before, after in pairs:
+        for group, former, present in zip(optimizer["param_groups"], before, after, strict=True):
+            for key in ("lr", "initial_lr"):
+                if key in group:
+                    group[key] *= present / former
+        if scheduler and "base_lrs" in scheduler:
+            scheduler["base_lrs"] = list(after)
+    logging.warning("learning rates go on with base %s in place of %s", new, old)

@@ -1,0 +1,1 @@
+"""Checks of the configuration of a training, and the list of its options."""

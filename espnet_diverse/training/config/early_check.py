@@ -1,0 +1,29 @@
+"""Checks of a configuration that need no data: a misspelt key must not be found after hours."""
+
+import copy
+from collections.abc import Iterable
+
+from espnet_diverse.runs.condition_names import fill_in_without_data
+from espnet_diverse.runs.config import merge
+from espnet_diverse.runs.tasks import TASKS
+from espnet_diverse.training import espnet_command
+from espnet_diverse.training.stages import DEFAULTS, check_settings
+
+
+def check_early(fragments: Iterable[str], overrides: Iterable[str], task: str) -> None:
+    """Check the configuration of `stats` and `train` as far as it does not depend on the data.
+
+    Args:
+        fragments: Fragments, as for `merge`.
+        overrides: Values of --set.
+        task: Name of the task, a key of `TASKS`.
+
+    Raises:
+        ConfigError: The configuration is wrong.
+    """
+    config = merge(fragments, overrides)
+    check_settings(config)
+    filled = copy.deepcopy(config)
+    filled.add({key: value for key, value in DEFAULTS.items() if key not in config}, {})
+    fill_in_without_data(filled)
+    espnet_command.check(TASKS[task], filled)

@@ -1,0 +1,59 @@
+"""All keys of a configuration with their values, as `espnet-diverse train --list_options` prints them."""
+
+import dataclasses
+from math import inf
+
+import yaml
+from espnet2.asr.ctc import CTC
+from espnet2.tasks.abs_task import AbsTask
+from espnet2.utils.get_default_kwargs import get_default_kwargs
+
+from espnet_diverse.attention import CORES, core_options
+from espnet_diverse.runs.config import Config, leaves
+from espnet_diverse.training.espnet_command import arguments, check, chosen_classes
+from espnet_diverse.training.stages import DEFAULTS, FILLED_IN, NOT_HERE
+
+_ATTENTIONS = ("attention", "cross_attention")
+
+
+def list_options(task: type[AbsTask], config: Config) -> list[str]:
+    """Return a line `key.sub = value` for each option of the classes that a configuration chooses.
+
+    Args:
+        task: Task of the model.
+        config: The configuration; it may be empty.
+
+    Raises:
+        ConfigError: The configuration is wrong.
+    """
+    check(task, config)
+    values = Config()
+    values.update(vars(arguments(task, DEFAULTS | config)))
+    classes = chosen_classes(task, values) | ({"ctc": CTC} if "ctc_conf" in values else {})
+    for name, chosen in classes.items():
+        defaults = {key: value for key, value in (get_default_kwargs(chosen) or {}).items() if key not in values}
+        values[f"{name}_conf"] = {**defaults, **(values.get(f"{name}_conf") or {})}
+        for part in _ATTENTIONS if chosen.__module__.startswith("espnet_diverse.") else ():
+            if part in values[f"{name}_conf"]:
+                values[f"{name}_conf"][part] = _of_attention(values[f"{name}_conf"][part] or {})
+    hidden = {*AbsTask.exclude_opts(), *FILLED_IN, *NOT_HERE}
+    shown = {key: value for key, value in values.items() if key not in hidden}
+    return [f"{key} = {_shown(value)}" for key, value in leaves(shown)]
+
+
+def _of_attention(given: dict) -> dict:
+    """The options of an attention with the defaults of its core."""
+    core = given.get("core", "softmax")
+    known = {field.name for field in dataclasses.fields(CORES[core].Options)} if core in CORES else set()
+    chosen = core_options(core, {key: value for key, value in given.items() if key in known | {"preset"}})
+    return {"core": core, "selection": None, "disagreement": None, **given, **dataclasses.asdict(chosen)}
+
+
+def _shown(value: object) -> str:
+    """The value as YAML in one line, which --set reads back."""
+    text = yaml.safe_dump(_plain(value), default_flow_style=True, width=inf)
+    return text.strip().removesuffix("...").strip()
+
+
+def _plain(value: object) -> object:
+    return [_plain(each) for each in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,1 @@
+"""Data of a training: statistics, batches, and the processes that read them."""

@@ -1,0 +1,192 @@
+"""Collect statistics on workers: ESPnet's `collect_stats`, whose batches workers read and reduce to shapes and sums.
+
+ESPnet adds the sums of every utterance to a total, in order. The batches here are ESPnet's, as padding may change the
+last digits of features, and the client adds the sums of every utterance in the same order: all files are the same.
+Workers get the lines of the tables, so that they need not read tables of millions of lines.
+"""
+
+import json
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from itertools import tee
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from espnet2.fileio.datadir_writer import DatadirWriter
+from espnet2.tasks import abs_task
+from espnet2.torch_utils.set_all_random_seed import set_all_random_seed
+from torch.utils.data import DataLoader
+
+from espnet_diverse.data.threads import Workers
+from espnet_diverse.errors import ClusterError, ConfigError, UserError
+from espnet_diverse.progress import WithProgress
+from espnet_diverse.registration import replaced_names
+from espnet_diverse.runs.tasks import TASKS
+from espnet_diverse.training import espnet_command
+
+Row = tuple[str, ...]
+"""The lines of an utterance, one of each table."""
+
+
+def sums_on(workers: Workers, task: str, config: Mapping) -> AbstractContextManager[None]:
+    """Within this context, ESPnet's command that collects statistics does so on workers.
+
+    Args:
+        workers: The workers.
+        task: Name of the task, a key of `TASKS`.
+        config: The configuration of the command.
+    """
+    return replaced_names(abs_task, collect_stats=partial(_collect, workers, task, json.dumps(config)))
+
+
+class Sums(NamedTuple):
+    """A batch: shapes of its data by name, and by name of the features count, sum and sum of squares, by utterance."""
+
+    shapes: dict[str, list[str]]
+    sums: dict[str, list[tuple[int, Any, Any]]]
+
+
+@dataclass(frozen=True)
+class BatchSums:
+    """Work of a process on the rows of a batch; it can be pickled.
+
+    Attributes:
+        task: Name of the task.
+        config: The configuration of ESPnet's command, as JSON.
+        entries: ESPnet's name and type of each table.
+        has_features: Whether features are computed.
+    """
+
+    task: str
+    config: str
+    entries: tuple[tuple[str, str], ...]
+    has_features: bool = True
+
+    def __call__(self, rows: Sequence[Row]) -> Sums:
+        """Read a batch and compute its shapes and sums."""
+        loaded = _loaded(self.task, self.config)
+        with tempfile.TemporaryDirectory() as folder:
+            tables = []
+            for (name, kind), lines in zip(self.entries, zip(*rows, strict=True), strict=True):
+                (path := Path(folder) / name).write_text("".join(lines), encoding="utf-8")
+                tables.append((str(path), name, kind))
+            _, batch = next(iter(loaded.loader(tables, len(rows))))
+        shapes = {name: _shapes(batch, name) for name in batch if not name.endswith("_lengths")}
+        if not self.has_features:
+            return Sums(shapes, {})
+        with torch.no_grad():
+            features = loaded.model.collect_feats(**batch)
+        return Sums(shapes, {name: list(_sums(features, name)) for name in features})
+
+
+class _Loaded:
+    """Objects with which a process reads batches and computes features."""
+
+    def __init__(self, task: str, config: str):
+        self.task = TASKS[task]
+        self.args = espnet_command.arguments(self.task, json.loads(config))
+        set_all_random_seed(self.args.seed)
+        self.model = self.task.build_model(self.args).to(dtype=getattr(torch, self.args.train_dtype))
+        self.preprocess = self.task.build_preprocess_fn(self.args, train=False)
+        self.collate = self.task.build_collate_fn(self.args, train=False)
+
+    def loader(self, tables: list[tuple[str, str, str]], size: int) -> DataLoader:
+        return self.task.build_streaming_iterator(
+            tables,
+            self.preprocess,
+            self.collate,
+            batch_size=size,
+            dtype=self.args.train_dtype,
+            num_workers=0,
+            allow_variable_data_keys=self.args.allow_variable_data_keys,
+        )
+
+
+@lru_cache(maxsize=1)
+def _loaded(task: str, config: str) -> _Loaded:
+    return _Loaded(task, config)
+
+
+def _shapes(batch: Mapping[str, torch.Tensor], name: str) -> list[str]:
+    lengths = batch.get(f"{name}_lengths")
+    each = (data if lengths is None else data[: lengths[place]] for place, data in enumerate(batch[name]))
+    return [",".join(map(str, data.shape)) for data in each]
+
+
+def _sums(features: Mapping[str, torch.Tensor], name: str) -> Iterator[tuple[int, Any, Any]]:
+    """Number of rows, sum and sum of squares of each utterance without padding; without lengths it has one row."""
+    lengths = features.get(f"{name}_lengths")
+    for place, data in enumerate(features[name].cpu().numpy()):
+        rows = data[None] if lengths is None else data[: lengths[place]]
+        yield len(rows), rows.sum(0), (rows**2).sum(0)
+
+
+def _collect(
+    workers: Workers,
+    task: str,
+    config: str,
+    *,
+    model: torch.nn.Module | None,
+    train_iter: WithProgress,
+    valid_iter: WithProgress,
+    output_dir: Path,
+    write_collected_feats: bool,
+    **_,
+) -> None:
+    """A replacement of ESPnet's function, with its arguments, that writes the same files.
+
+    Raises:
+        ConfigError: The features themselves are to be written.
+        ClusterError: Workers are lost, or killed by some utterances.
+    """
+    if write_collected_feats:
+        raise ConfigError("write_collected_feats is for a single process; leave it out, or --cluster")
+    for shown, mode in ((train_iter, "train"), (valid_iter, "valid")):
+        tables = shown.items.dataset.path_name_type_list
+        function = BatchSums(task, config, tuple((name, kind) for _, name, kind in tables), model is not None)
+        with ExitStack() as stack:
+            files = [stack.enter_context(Path(path).open(encoding="utf-8")) for path, _, _ in tables]
+            sent, own = tee(_batches(zip(*files, strict=True), shown.items))
+            found = WithProgress(workers.map(function, sent), shown.name, shown.total, shown.unit)
+            _write(zip(own, found, strict=True), output_dir / mode)
+
+
+def _batches(rows: Iterator[Row], loader: DataLoader) -> Iterator[list[Row]]:
+    """The batches of a loader in its order: its processes take rows in turns."""
+    waiting: list[list[Row]] = [[] for _ in range(max(1, loader.num_workers))]
+    for number, row in enumerate(rows):
+        batch = waiting[number % len(waiting)]
+        batch.append(row)
+        if len(batch) == loader.batch_size:
+            yield batch[:]
+            batch.clear()
+    yield from filter(None, waiting)
+
+
+def _write(batches: Iterator[tuple[list[Row], Sums | UserError]], folder: Path) -> None:
+    """Add the sums of all utterances in order, and write the files of a set."""
+    totals: dict[str, list] = {}
+    names: list[str] = []
+    with DatadirWriter(folder) as writer:
+        for rows, found in batches:
+            keys = [row[0].split(maxsplit=1)[0] for row in rows]
+            if isinstance(found, UserError):
+                raise ClusterError(f"utterances {' '.join(keys)}: {found}")
+            names = list(found.shapes)
+            for name, shapes in found.shapes.items():
+                for key, shape in zip(keys, shapes, strict=True):
+                    writer[f"{name}_shape"][key] = shape
+            for name, sums in found.sums.items():
+                total = totals.setdefault(name, [0, 0, 0])
+                for each in sums:
+                    for place, value in enumerate(each):
+                        total[place] += value
+    for name, (count, total, squares) in totals.items():
+        np.savez(folder / f"{name}_stats.npz", count=count, sum=total, sum_square=squares)
+    for file, listed in (("batch_keys", names), ("stats_keys", list(totals))):
+        (folder / file).write_text("\n".join(listed) + "\n", encoding="utf-8")

@@ -1,0 +1,1 @@
+"""The training loop: updates, epochs, and what may go wrong in them."""

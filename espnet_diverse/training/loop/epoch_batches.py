@@ -1,0 +1,147 @@
+"""The batches of an epoch, from any position, in groups that make one update each."""
+
+import logging
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from types import TracebackType
+
+from espnet_diverse.progress import progress
+from espnet_diverse.training.data.data_workers import Item, LoaderBatches, Tensors
+from espnet_diverse.training.data.row_dataset import RowLoader
+from espnet_diverse.training.distributed.ranks import Ranks
+
+_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A batch of this process.
+
+    Attributes:
+        utterances: Names of its utterances.
+        tensors: Arguments of the model.
+        number: Number of batches of the epoch before it.
+        seconds: Time for which it was waited.
+    """
+
+    utterances: list[str]
+    tensors: Tensors
+    number: int
+    seconds: float
+
+    def described(self) -> str:
+        """Its utterances and their lengths, for a message."""
+        return f"{named(self.utterances)}, of lengths {_lengths(self.tensors)}"
+
+
+@dataclass(frozen=True)
+class Position:
+    """A place within an epoch, between two updates.
+
+    Attributes:
+        epoch: Number of the epoch.
+        batches: Number of batches that are done.
+        digest: Digest of all batches of the epoch, see `EpochBatches.digest`.
+        processes: Number of processes that share the batches.
+        statistics: `run_state.statistics_of` the epoch so far.
+    """
+
+    epoch: int
+    batches: int
+    digest: int
+    processes: int
+    statistics: dict
+
+
+class EpochBatches:
+    """The batches of an epoch; shows progress, and survives the loss of a data worker.
+
+    A context manager: its end gives up the data workers.
+
+    Args:
+        loader: The batches, with the names of their utterances.
+        name: What progress is shown as.
+        ranks: The processes that share the batches; by default one.
+        position: Where the epoch goes on; None for its beginning.
+
+    Attributes:
+        position: Where the epoch goes on; None for its beginning, also where its batches are not those of before.
+        done: Number of batches that were read and are no longer needed.
+    """
+
+    def __init__(self, loader: Iterable[Item], name: str, ranks: Ranks | None = None, position: Position | None = None):
+        self.loader, self.name, self.ranks = loader, name, ranks or Ranks()
+        self._digest: int | None = None
+        self.position = self._checked(position) if position else None
+        self.done = self.position.batches if self.position else 0
+        self._batches = LoaderBatches(loader, name, self.done)
+
+    def __enter__(self) -> "EpochBatches":
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self._batches.close()
+
+    @property
+    def total(self) -> int | None:
+        """Number of batches of the epoch, if it is known."""
+        return len(self.loader) if hasattr(self.loader, "__len__") else None
+
+    @property
+    def digest(self) -> int:
+        """Digest of the rows of all batches of the epoch in all processes; 0 where they are not known before."""
+        if self._digest is None:
+            own = self.loader.batch_sampler.digest() if isinstance(self.loader, RowLoader) else 0
+            self._digest = self.ranks.total(own)
+        return self._digest
+
+    def groups(self, size: int) -> Iterator[list[Batch]]:
+        """Yield the batches in groups of `size`; the last group may have fewer.
+
+        A group is read as a whole before its first batch is computed, so that the random numbers of reading and of
+        computing do not depend on each other's order. It ends where one of the processes has no more batches.
+        """
+        source = iter(progress(self._read(), self.name, self.total, "step", done=self.done))
+        left = True
+        while left:
+            group: list[Batch] = []
+            while left and len(group) < size:
+                batch = next(source, None)
+                left = not self.ranks.largest(batch is None)
+                if left and batch is not None:
+                    group.append(batch)
+            if group:
+                yield group
+                self.done += len(group)
+
+    def _read(self) -> Iterator[Batch]:
+        while True:
+            number, start = self._batches.number, time.perf_counter()
+            item = next(self._batches, None)
+            if item is None:
+                return
+            yield Batch(*item, number, time.perf_counter() - start)
+
+    def _checked(self, position: Position) -> Position | None:
+        """The position, if the epoch has the batches of before."""
+        if self.digest != position.digest:
+            logging.warning("%s: its batches are not those of before; all of the epoch is trained again", self.name)
+            return None
+        if (before := position.processes) != self.ranks.count:
+            said = "%s: %d processes resume a run of %d: they share the rest of the batches, and draw other noise"
+            logging.warning(said, self.name, self.ranks.count, before)
+        return position
+
+
+def named(utterances: list[str]) -> str:
+    """Names of utterances for a message; after the first few their number."""
+    more = f" and {len(utterances) - _SHOWN} more" if len(utterances) > _SHOWN else ""
+    return f"utterances {' '.join(utterances[:_SHOWN])}{more}"
+
+
+def _lengths(tensors: Tensors) -> str:
+    found = {key.removesuffix("_lengths"): value for key, value in tensors.items() if key.endswith("_lengths")}
+    return ", ".join(f"{key} {' '.join(map(str, value.tolist()[:_SHOWN]))}" for key, value in found.items())

@@ -1,0 +1,106 @@
+"""Batches whose loss or gradients are not finite: they are listed, and too many of them end training.
+
+No update is made with such a batch, and training continues, so a fault in the data would be met in every epoch.
+"""
+
+import math
+import re
+from itertools import zip_longest
+from pathlib import Path
+
+import torch
+from espnet2.train.reporter import SubReporter
+from torch import nn
+
+from espnet_diverse.errors import TrainingError
+from espnet_diverse.training.distributed.ranks import Ranks
+from espnet_diverse.training.loop.epoch_batches import Batch, named
+
+NAME = "nonfinite_batches.txt"
+IN_A_ROW = 10
+SHARE = 0.1
+"""Training ends after this number of batches in a row, or this share of the batches of an epoch, that are not finite"""
+_GROWTH = 10.0  # a model whose largest parameter grew by more within an epoch has diverged
+
+
+class NonFiniteBatches:
+    """Counts the batches of an epoch whose loss or gradients are not finite.
+
+    Args:
+        model: The model that is trained.
+        reporter: ESPnet's reporter of the epoch.
+        output_dir: Directory of the run, which gets the list `NAME`; None for no list.
+        ranks: The processes that share the batches; by default one. The first of them writes the list.
+
+    Attributes:
+        first: Names of the utterances of the first such batch, after what was not finite; "" if all were.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        reporter: SubReporter,
+        output_dir: Path | None = None,
+        ranks: Ranks | None = None,
+    ):
+        self.model, self.reporter, self.output_dir = model, reporter, output_dir
+        self.ranks = ranks or Ranks()
+        self.first, self.total, self.in_a_row, self.finite = "", 0, 0, 0
+        self._largest = _largest(model)
+
+    def check(self, batch: Batch, loss: float, gradient: float | None, total: int | None) -> None:
+        """Look at a batch after its update.
+
+        Args:
+            batch: The batch.
+            loss: Its loss.
+            gradient: Norm of the gradients of the update whose last batch it is; None for other batches.
+            total: Number of batches of the epoch; None where it is not known.
+
+        Raises:
+            TrainingError: Too many batches are not finite.
+        """
+        what = _fault(loss, gradient)
+        if what is None:
+            self.in_a_row, self.finite = 0, self.finite + 1
+            return
+        self.total, self.in_a_row = self.total + 1, self.in_a_row + 1
+        utterances = self._of_all(batch.utterances)
+        self.first = self.first or f"{what} is not finite, first of {named(utterances)}"
+        epoch, step = self.reporter.get_epoch(), batch.number + 1
+        if self.output_dir and self.ranks.own == 0:
+            with (self.output_dir / NAME).open("a", encoding="utf-8") as file:
+                file.write(f"epoch {epoch} step {step}, {what}: {' '.join(utterances)}\n")
+        many = total is not None and self.total > SHARE * total
+        if many or self.in_a_row >= IN_A_ROW:
+            raise TrainingError(f"epoch {epoch}, step {step}: {self.explain()}")
+
+    def _of_all(self, share: list[str]) -> list[str]:
+        """The utterances of a batch, of which process r of n has r, r + n, ... Losses and gradients are means over the
+        processes, so that all of them find the same batches."""
+        rounds = zip_longest(*self.ranks.gathered(share))
+        return [utterance for each in rounds for utterance in each if utterance is not None]
+
+    def explain(self) -> str:
+        """The values that were not finite, with advice."""
+        listed = f"; {self.output_dir / NAME} lists all such batches" if self.output_dir else ""
+        stats = self.reporter.stats.items()
+        rates = [value[-1].value for name, value in stats if re.fullmatch(r"optim\d+_lr\d+", name)]
+        if self.finite and not _largest(self.model) <= _GROWTH * self._largest:
+            rate = f" {rates[0]:g}" if rates else ""
+            return f"training diverged: the learning rate{rate} is too high, lower optim_conf.lr; {self.first}{listed}"
+        return f"{self.first}; check their audio and transcripts, or lower the learning rate{listed}"
+
+
+def _fault(loss: float, gradient: float | None) -> str | None:
+    """What is not finite; None if all is."""
+    if not math.isfinite(loss):
+        return "the loss"
+    return None if gradient is None or math.isfinite(gradient) else "the gradient"
+
+
+def _largest(model: nn.Module) -> float:
+    """The largest magnitude of a parameter, or NaN."""
+    return max(
+        (float(torch.linalg.vector_norm(p.detach(), torch.inf)) for p in model.parameters() if p.numel()), default=0
+    )

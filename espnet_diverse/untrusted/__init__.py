@@ -1,0 +1,1 @@
+"""Safe reading of what other people wrote: YAML, configurations of models, models by name."""

@@ -1,0 +1,122 @@
+"""Masking heads one at a time: what is found where the importance of each head is known."""
+
+import shutil
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from torch import nn
+
+from espnet_diverse.analysis.collect import KINDS, attentions
+from espnet_diverse.analysis.measures.head_ablation import HEADER, HeadAblation, ablate_heads, maskable, without_head
+from espnet_diverse.analysis.samples import batches
+from espnet_diverse.analysis.token_predictions import encode, predict_tokens
+from espnet_diverse.attention import MultiHeadAttention, build_attention
+from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.predictor import Predictor, load_predictor
+from espnet_diverse.errors import ModelError
+from espnet_diverse.runs.tasks import load_model
+
+WIDTH = 8  # of a head of the tiny models
+
+
+def changed(run, task, kind, head, important=False):
+    """The model of a run, in which an attention does not read one head; and, where asked for, the other head more."""
+    model, args = load_model(run.model_dir, task=task)
+    weight = attentions(model)[kind][0].linear_out.weight.data.unflatten(1, (2, WIDTH))
+    weight[:, head] = 0
+    if important:
+        weight[:, 1 - head] *= 5
+    return Predictor(model, args, task, Options(beam_size=1))
+
+
+def loss(predictor, samples):
+    (batch,) = batches(predictor, samples)
+    return predict_tokens(predictor, batch, encode(predictor, batch)).loss.double().mean().item()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_head_that_is_not_read_drops_nothing(recognition, tiny_run, kind):
+    predictor, samples = changed(tiny_run, "asr", kind, 0, important=True), recognition[1]
+    found = ablate_heads(predictor, samples, "loss")
+    drops = found.drops()
+    assert {kind: each.shape for kind, each in drops.items()} == dict.fromkeys(KINDS, (1, 2))
+    assert drops[kind][0, 0] == pytest.approx(0, abs=1e-6)
+    assert abs(drops[kind][0, 1]) > 1e-3
+    assert found.score == pytest.approx(loss(predictor, samples)) and found.utterances == 3
+
+
+def test_each_score_is_that_of_a_model_that_does_not_read_the_head(translated, tiny_translation):
+    predictor, samples = translated
+    found = ablate_heads(predictor, samples, "loss")
+    for kind, scores in found.scores.items():
+        for head in range(2):
+            without = changed(tiny_translation, "mt", kind, head)
+            assert scores[0, head] == pytest.approx(loss(without, samples), abs=1e-5)
+    assert found.score == pytest.approx(loss(predictor, samples))  # nothing stays masked
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "cer", "bleu"])
+def test_accuracy_and_scores_of_decoded_text(recognition, tiny_run, metric):
+    predictor, samples = changed(tiny_run, "asr", "cross", 1), recognition[1][:1]
+    found = ablate_heads(predictor, samples, metric)
+    assert found.scores["cross"][0, 1] == pytest.approx(found.score)
+    assert all(np.isfinite(each).all() for each in found.scores.values())
+
+
+def test_a_drop_is_positive_where_the_score_is_worse():
+    scores = {"encoder": np.array([[30.0, 20.0]]), "cross": np.array([[25.0, 40.0]])}
+    errors, points = (HeadAblation(metric, 1, 25.0, scores) for metric in ("wer", "bleu"))
+    np.testing.assert_array_equal(errors.drops()["encoder"], [[5.0, -5.0]])
+    np.testing.assert_array_equal(points.drops()["cross"], [[0.0, -15.0]])
+    lines = [line.split("\t") for line in errors.tsv().splitlines()]
+    assert tuple(lines[0]) == HEADER and len(lines) == 5
+    assert lines[4] == ["decoder cross-attention", "1", "2", "40.0000", "15.0000"]
+    assert errors.summary()["drops"]["encoder"] == [[5.0, -5.0]]
+    np.testing.assert_array_equal(errors.arrays()["cross_wer_drop"], [[0.0, 15.0]])
+
+
+def test_a_mask_ends_with_its_block():
+    module = build_attention("softmax", 8, 4)
+    with without_head(module, 2):
+        with without_head(module, 0):
+            assert module.head_mask.tolist() == [False, True, False, True]
+        assert module.head_mask.tolist() == [True, True, False, True]
+        with pytest.raises(RuntimeError, match="inside"), without_head(module, 1):
+            raise RuntimeError("inside")
+        assert module.head_mask.tolist() == [True, True, False, True]
+    assert module.head_mask is None
+
+
+def test_all_heads_of_a_pool_are_masked():
+    selection = {"strategy": "subset", "pool": 6, "conditions": {"lang": ["de"]}}
+    module = build_attention("softmax", 8, 4, selection=selection)
+    with without_head(module, 5):
+        assert module.head_mask.tolist() == [True] * 5 + [False]
+
+
+def test_attention_of_espnet_is_replaced(tiny_run, recognition, tmp_path):
+    """A model of ESPnet's own nets loses the same by each head as ours with the same weights."""
+    shutil.copytree(tiny_run.model_dir, tmp_path, dirs_exist_ok=True, ignore=shutil.ignore_patterns("stats"))
+    config = yaml.safe_load((tmp_path / "config.yaml").read_text())
+    for section, net in (("encoder", "transformer"), ("decoder", "transformer")):
+        config[section] = net
+        for name in ("attention", "cross_attention"):
+            config[f"{section}_conf"].pop(name, None)
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(config))
+    weights = torch.load(tmp_path / "valid.acc.ave.pth", weights_only=True)
+    torch.save({k: v for k, v in weights.items() if ".core." not in k}, tmp_path / "valid.acc.ave.pth")
+    predictor, samples = load_predictor(tmp_path), recognition[1]
+    theirs = attentions(predictor.encoding.model)["encoder"]
+    assert not any(isinstance(module, MultiHeadAttention) for module in theirs)
+    before = loss(predictor, samples)
+    found = ablate_heads(predictor, samples, "loss")
+    assert found.score == pytest.approx(before, abs=1e-5)
+    assert all(abs(each).min() > 1e-6 for each in found.drops().values())
+    assert not any(module.training for module in predictor.encoding.model.modules())
+
+
+def test_a_model_without_attention_is_refused():
+    with pytest.raises(ModelError, match="neither encoder nor decoder has multi-head attention, whose heads could"):
+        maskable(nn.Linear(1, 1))

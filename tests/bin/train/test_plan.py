@@ -1,0 +1,251 @@
+"""The plan: stages run once, in order, in one process, and leave nothing behind in it."""
+
+import argparse
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from espnet_diverse.bin.main import run_command
+from espnet_diverse.errors import DataError
+
+COPY = "copy\tespnet-diverse fake --source a --target b"
+
+
+def names() -> list[str]:
+    return sorted(path.name for path in Path().iterdir())
+
+
+def plan(*lines: str, options: tuple[str, ...] = ()) -> int:
+    Path("plan.tsv").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return run_command("plan", ["plan.tsv", *options])
+
+
+def test_a_finished_stage_is_a_no_op(fake, capfd):
+    assert plan("# copies a file", "", COPY) == 0
+    first = capfd.readouterr().out.splitlines()
+    assert first == ["[copy] espnet-diverse fake --source a --target b", "[copy] done in 0 s"]
+    assert plan(COPY) == 0
+    assert capfd.readouterr().out == "[copy] up to date\n"
+    assert fake.calls == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "line", "calls"),
+    [
+        (lambda: Path("a").write_text("2"), COPY, 2),
+        (lambda: Path("b").unlink(), COPY, 2),
+        (lambda: None, COPY + " --rate 0.7", 2),
+        (lambda: None, COPY + " --rate 0.5", 1),
+        (lambda: None, COPY + " --nj 4 --debug", 1),
+        (lambda: None, "copy\tespnet-diverse fake --target=b --source=a", 1),
+    ],
+    ids=["input", "output", "option", "default given", "resources", "other spelling"],
+)
+def test_what_runs_a_stage_again(fake, change, line, calls):
+    plan(COPY)
+    change()
+    assert plan(line) == 0
+    assert fake.calls == calls
+    assert Path("b").read_text() == Path("a").read_text()
+
+
+def test_a_changed_output_runs_the_stages_behind_it_again(fake):
+    chain = (COPY, "again\tespnet-diverse fake --source b --target c")
+    plan(*chain)
+    Path("a").write_text("2")
+    assert plan(*chain) == 0
+    assert (fake.calls, Path("c").read_text()) == (4, "2")
+
+
+def test_a_module_that_declares_nothing_always_runs(fake, capfd):
+    del fake.inputs, fake.outputs
+    plan(COPY)
+    assert plan(COPY, options=("--dry_run",)) == 0
+    assert capfd.readouterr().out.endswith("[copy] would run: it always runs\n")
+    plan(COPY)
+    assert fake.calls == 2
+    assert not Path(".stamps").exists()
+
+
+def test_dry_run_shows_the_plan_and_runs_nothing(fake, capfd):
+    other = "note\ttouch 'a file'"
+    assert plan(COPY, other, options=("--dry_run",)) == 0
+    assert capfd.readouterr().out.splitlines() == [
+        "[copy] espnet-diverse fake --source a --target b",
+        "[copy] would run: not finished before",
+        "[note] touch 'a file'",
+        "[note] would run: not finished before",
+    ]
+    assert (fake.calls, names()) == (0, ["a", "plan.tsv"])
+    plan(COPY)
+    capfd.readouterr()
+    plan(COPY, options=("--dry_run",))
+    assert capfd.readouterr().out.endswith("[copy] up to date\n")
+
+
+def test_dry_run_names_the_stages_behind_one_that_would_run(fake, capfd):
+    chain = (
+        COPY,
+        "again\tespnet-diverse fake --source b --target c",
+        "other\tespnet-diverse fake --source d --target e",
+    )
+    Path("d").write_text("1")
+    plan(*chain)
+    Path("a").write_text("2")
+    capfd.readouterr()
+    plan(*chain, options=("--dry_run",))
+    assert capfd.readouterr().out.splitlines()[1::2] == [
+        "[copy] would run: a changed",
+        "[again] would run: its input b will be made anew",
+        "[other] up to date",
+    ]
+
+
+def test_the_first_failure_stops_the_plan_and_leaves_no_stamp(fake, capfd):
+    def fail():
+        raise DataError("utterance x has no audio")
+
+    fake.action = fail
+    assert plan(COPY, "later\ttouch later") == 1
+    captured = capfd.readouterr()
+    assert captured.out.endswith("[copy] failed after 0 s with exit code 1\n")
+    assert captured.err == "espnet-diverse fake: error: utterance x has no audio\n"
+    assert not Path("later").exists()
+    fake.action = lambda: None
+    assert plan(COPY) == 0
+    assert fake.calls == 2
+
+
+def test_a_failed_second_run_is_not_taken_for_the_finished_first(fake):
+    plan(COPY)
+    Path("a").write_text("2")
+    fake.action = lambda: sys.exit("a library gives up")
+    assert plan(COPY) == 1
+    Path("a").write_text("1")
+    fake.action = lambda: None
+    assert plan(COPY) == 0
+    assert (fake.calls, Path("b").read_text()) == (3, "1")
+
+
+def test_an_unexpected_exception_names_the_stage(fake, capfd):
+    fake.action = lambda: 1 / 0
+    with pytest.raises(ZeroDivisionError):
+        plan(COPY)
+    assert "[copy] failed after 0 s" in capfd.readouterr().out
+
+
+def test_items_left_out_do_not_stop_the_plan_and_are_remembered(fake, capfd):
+    fake.code = 2
+    assert plan(COPY, "later\ttouch later") == 2
+    assert Path("later").exists()
+    assert "[copy] done in 0 s, some items skipped\n" in capfd.readouterr().out
+    assert plan(COPY) == 2
+    assert capfd.readouterr().out == "[copy] up to date, some items skipped\n"
+
+
+def test_a_stage_that_does_not_write_what_it_promised_fails(fake, capfd):
+    fake.action = lambda: Path("b").unlink()
+    assert plan(COPY) == 1
+    assert "stage 'copy' ended without an error but did not write b\n" in capfd.readouterr().err
+    assert not Path(".stamps").exists()
+
+
+def test_other_programs_run_once_until_an_argument_that_is_a_file_changes(fake, capfd):
+    Path("a b").write_text("first\n")
+    cat = "show\tcat 'a b'"
+    plan(cat)
+    plan(cat)
+    assert capfd.readouterr().out.count("first\n") == 1
+    Path("a b").write_text("second\n")
+    plan(cat)
+    assert "second\n" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("copy espnet-diverse fake", "stage 'copy espnet-diverse fake': has no command; write the name of the stage"),
+        ("copy\t", "stage 'copy': has no command"),
+        ("copy\tcat 'x", "No closing quotation"),
+        ("copy\tespnet-diverse fakes", "espnet-diverse fakes: no such command; known: prepare"),
+        ("copy\tespnet-diverse", "espnet-diverse: no such command"),
+        ("copy\tespnet-diverse fake --source a", "espnet-diverse fake: the following arguments are required: --target"),
+        ("copy\tespnet-diverse fake --source a --target b --nj x", "argument --nj: invalid int value: 'x'"),
+        ("copy\tespnet-diverse fake --help", "espnet-diverse fake: "),
+    ],
+)
+def test_a_faulty_line_is_refused_before_anything_runs(fake, capfd, line, message):
+    assert plan(COPY, line) == 1
+    error = capfd.readouterr().err
+    assert error.startswith("espnet-diverse plan: error: plan.tsv:2: stage 'copy")
+    assert message in error
+    assert fake.calls == 0
+
+
+def test_a_plan_in_another_encoding_is_named(tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    Path("plan.tsv").write_bytes(b"copy\tcp a \xe4\n")
+    assert run_command("plan", ["plan.tsv"]) == 1
+    said = "espnet-diverse plan: error: plan plan.tsv: not UTF-8 at byte 10; save the file as UTF-8\n"
+    assert capfd.readouterr().err == said
+
+
+def test_inputs_may_refuse_arguments_before_anything_runs(fake, capfd):
+    def refuse(args):
+        raise DataError(f"{args.source} is odd")
+
+    fake.inputs = refuse
+    assert plan("first\ttouch first", COPY) == 1
+    assert "plan.tsv:2: stage 'copy': a is odd" in capfd.readouterr().err
+    assert not Path("first").exists()
+
+
+def test_a_missing_plan_or_program_is_one_line(fake, capfd):
+    assert run_command("plan", ["nowhere.tsv"]) == 1
+    assert "plan nowhere.tsv is not found; give the path" in capfd.readouterr().err
+    assert plan("x\tno_such_program 1") == 1
+    assert "espnet-diverse plan: error: no_such_program cannot be run" in capfd.readouterr().err
+
+
+def test_the_stage_cache_is_where_it_is_asked_for(fake, capsys):
+    plan(COPY, options=("--cache_dir", "exp/.stamps"))
+    assert len(list(Path("exp/.stamps").iterdir())) == 1
+    assert not Path(".stamps").exists()
+    assert capsys.readouterr().err == ""
+
+
+def test_help_is_quick_and_imports_nothing_heavy():
+    code = (
+        "import sys; from espnet_diverse.bin.main import main\ntry: main(['plan', '--help'])\nexcept SystemExit: pass\n"
+    )
+    code += "print(sorted({'torch', 'numpy', 'yaml', 'espnet2'} & set(sys.modules)))"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "--dry_run" in result.stdout
+    assert result.stdout.endswith("[]\n")
+
+
+def test_a_real_command_declares_what_it_reads_and_writes(tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    Path("text").write_text("a 你好\n", encoding="utf-8")
+    tokens = "tokens\tespnet-diverse tokens --text text --output_dir tokens --type char"
+    assert plan(tokens) == 0
+    assert plan(tokens) == 0
+    assert capfd.readouterr().out.endswith("[tokens] up to date\n")
+    Path("text").write_text("a 你们好\n", encoding="utf-8")
+    assert plan(tokens) == 0
+    assert "们" in Path("tokens/tokens.txt").read_text(encoding="utf-8")
+
+
+def test_preparation_names_its_corpus_and_its_sets():
+    from espnet_diverse.bin.data import prepare
+
+    parser = argparse.ArgumentParser()
+    prepare.add_arguments(parser)
+    args = parser.parse_args(["aishell", "release", "--output_dir", "data"])
+    assert prepare.inputs(args) == [Path("release")]
+    tables = ("wav.scp", "text")
+    assert prepare.outputs(args) == [Path("data", name, table) for name in ("train", "dev", "test") for table in tables]
+    args = parser.parse_args(["aishell", "--corpus", "synthetic", "--output_dir", "data"])
+    assert prepare.inputs(args) == []

@@ -1,0 +1,146 @@
+"""The command `translate`: lines in, lines out."""
+
+import io
+import json
+import sys
+from types import SimpleNamespace
+
+import pytest
+import torch
+import yaml
+
+from espnet_diverse.bin.main import main
+from espnet_diverse.decoding.directory.decode_dir import decode
+from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.predictor import Predictor, load_predictor
+from espnet_diverse.errors import DataError
+from espnet_diverse.runs.tasks import TASKS
+
+BEAM = ["--beam_size", "3", "--batch_size", "8"]
+
+
+@pytest.fixture(scope="module")
+def decoded(tiny_translation, tmp_path_factory):
+    """Source, text and score of the test data, by the decode command's own function."""
+    run = tiny_translation
+    search = load_predictor(run.model_dir, options=Options(beam_size=3))
+    results = decode(search, run.test_dir, tmp_path_factory.mktemp("decoded"))
+    sources = [line.split()[1] for line in (run.test_dir / "src_text").read_text().splitlines()]
+    return [(source, one.text, one.score) for source, one in zip(sources, results, strict=True)]
+
+
+@pytest.fixture
+def translate(tiny_translation, monkeypatch):
+    """Run the command with lines on standard input."""
+
+    def run(*arguments, stdin=b""):
+        stream = io.BytesIO(stdin)
+        monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=stream, isatty=lambda: False))
+        return main(["translate", str(tiny_translation.model_dir), *map(str, arguments), *BEAM])
+
+    return run
+
+
+def test_a_line_of_the_output_is_that_of_the_input(translate, decoded, capsys):
+    stdin = "\r\n".join(["\ufeff" + decoded[0][0], "", *(source for source, _, _ in decoded[1:])]).encode()
+    assert translate(stdin=stdin) == 0
+    out, err = capsys.readouterr()
+    assert out.splitlines() == [decoded[0][1], "", *(text for _, text, _ in decoded[1:])]
+    assert f"translate: {len(decoded) + 1} lines" in err
+
+
+def test_lines_in_one_language_by_its_heads(tiny_translation, tmp_path, capsys):
+    config = yaml.safe_load((tiny_translation.model_dir / "config.yaml").read_text())
+    conditions = {"conditions": {"tgtlang": ["de", "en"]}}
+    selection = {"strategy": "group", "pool": 4, "by": ["tgtlang"], **conditions}
+    config["decoder_conf"]["attention"] |= {"selection": selection}
+    config["model_conf"] |= conditions
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(config))
+    model, _ = TASKS["mt"].build_model_from_file(tmp_path / "config.yaml")
+    torch.save(model.state_dict(), tmp_path / "valid.acc.ave.pth")
+    texts, found = ["abc", "dcba", "ab"], []
+    for lines in (texts, *([text] for text in texts)):
+        given = ["--target_language", "de", *(option for text in lines for option in ("--text", text))]
+        assert main(["translate", str(tmp_path), *given, "--output_format", "tsv", *BEAM]) == 0
+        found += [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+    for (*together, score), (*alone, expected) in zip(found[:3], found[3:], strict=True):
+        assert together == alone and float(score) == pytest.approx(float(expected), abs=1e-3)
+
+
+def test_texts_of_the_command_line(translate, decoded, capsys):
+    assert translate("--text", decoded[0][0], "--text", decoded[1][0], "--output_format", "tsv") == 0
+    rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+    for (source, text, score), row in zip(decoded, rows, strict=False):
+        assert row[:2] == [source, text] and float(row[2]) == pytest.approx(score, abs=1e-3)
+    assert len(rows) == 2
+
+
+def test_texts_of_the_command_line_are_cleaned_as_those_of_a_file(translate, capsys):
+    tsv = ("--output_format", "tsv")
+    assert translate(*tsv, stdin="a  b\nc d\n\u00e4\n".encode()) == 0
+    expected = capsys.readouterr().out
+    assert translate("--text", " a\tb", "--text", "c\u200b\nd", "--text", "a\u0308", *tsv) == 0
+    assert capsys.readouterr().out == expected and len(expected.splitlines()) == 3
+
+
+def test_json_has_the_best_of_each_line(translate, decoded, capsys):
+    assert translate("--text", decoded[0][0], "--output_format", "json", "--nbest", "2") == 0
+    line = json.loads(capsys.readouterr().out)
+    assert (line["source"], line["text"]) == decoded[0][:2]
+    assert len(line["alternatives"]) == 2
+    assert line["alternatives"][0] == {"text": line["text"], "score": line["score"]}
+    assert line["score"] >= line["alternatives"][1]["score"]
+
+
+def test_a_bad_file_costs_no_good_one(translate, decoded, tmp_path, capsys):
+    for name, content in (("a", b"abc\ncd\n"), ("latin", b"ab\n\xe9t\xe9\n"), ("b", b"dcba\n")):
+        (tmp_path / f"{name}.txt").write_bytes(content)
+    good, bad = [tmp_path / "a.txt", tmp_path / "b.txt"], [tmp_path / "latin.txt", tmp_path / "gone.txt"]
+    assert translate(*good, "--output_dir", tmp_path / "clean") == 0
+    assert translate(good[0], *bad, good[1], "--output_dir", tmp_path / "out") == 2
+    for name in ("a.txt", "b.txt"):
+        assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "clean" / name).read_bytes() != b""
+    assert len((tmp_path / "out" / "a.txt").read_text().splitlines()) == 2
+    failures = json.loads((tmp_path / "out" / "failures.json").read_text())
+    assert failures == {
+        str(bad[0]): "line 2 is not UTF-8; convert the file with iconv",
+        str(bad[1]): "No such file or directory",
+    }
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["a.txt", "b.txt", "failures.json"]
+    assert f"translate: {bad[1]} was skipped: No such file or directory" in capsys.readouterr().err
+    assert translate(*bad) == 1
+
+
+def test_a_line_that_cannot_be_translated_costs_no_other(translate, tmp_path, monkeypatch, capsys):
+    find = Predictor.find
+
+    def short(self, sources, *others, **options):
+        if max(map(len, sources)) > 5:  # four letters and <sos/eos>
+            raise DataError("attention 'linformer' supports at most 5 positions; shorten the input")
+        return find(self, sources, *others, **options)
+
+    (tmp_path / "a.txt").write_text("ab\nabcd\n")
+    assert translate(tmp_path / "a.txt", "--output_dir", tmp_path / "out") == 0
+    short_ones = (tmp_path / "out" / "a.txt").read_text().splitlines()
+    monkeypatch.setattr(Predictor, "find", short)
+    (tmp_path / "a.txt").write_text("ab\nabcdabcd\nabcd\n")
+    assert translate(tmp_path / "a.txt", "--output_dir", tmp_path / "out") == 2
+    assert (tmp_path / "out" / "a.txt").read_text().splitlines() == [short_ones[0], "", short_ones[1]]
+    reason = "attention 'linformer' supports at most 5 positions; shorten the input"
+    assert json.loads((tmp_path / "out" / "failures.json").read_text()) == {f"{tmp_path / 'a.txt'}:2": reason}
+    assert f"espnet-diverse translate: {tmp_path / 'a.txt'}:2 was skipped: {reason}\n" in capsys.readouterr().err
+
+
+def test_two_inputs_do_not_share_an_output(translate, tmp_path, capsys):
+    assert translate("x/a.txt", "y/a.txt", "--output_dir", tmp_path) == 1
+    assert "x/a.txt and y/a.txt would both be written to a; translate them separately" in capsys.readouterr().err
+
+
+def test_text_and_files_exclude_each_other(translate, capsys):
+    assert translate("a.txt", "--text", "ab") == 1
+    assert "both --text and the file a.txt are given; give one of them" in capsys.readouterr().err
+
+
+def test_a_model_of_speech_is_refused(tiny_run, capsys):
+    assert main(["translate", str(tiny_run.model_dir), "--text", "ab"]) == 1
+    assert "reads speech, not text; use Recognizer, or espnet-diverse transcribe" in capsys.readouterr().err

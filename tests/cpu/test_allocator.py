@@ -1,0 +1,35 @@
+"""Freed memory is kept: a tensor of 40 MB that is made again costs no page faults, unless the user asked otherwise."""
+
+import platform
+import subprocess
+import sys
+
+import pytest
+
+CODE = """
+import resource, torch
+from espnet_diverse.cpu.allocator import IN_TRAINING, keep_freed_memory
+done = keep_freed_memory(IN_TRAINING) if {keep} else False
+for number in range(40):  # until the heap has found its form
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    torch.ones(10 * 2**20)
+print(done, resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+def faults(keep: bool, **environment: str) -> tuple[str, int]:
+    command = [sys.executable, "-c", CODE.format(keep=keep)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    told, count = done.stdout.split()
+    return told, int(count)
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc can be asked to")
+def test_freed_memory_is_kept():
+    assert faults(keep=False)[1] > 4000
+    told, count = faults(keep=True)
+    assert told == "True" and count < 100
+
+
+def test_what_the_user_has_set_stays():
+    assert faults(keep=True, MALLOC_TRIM_THRESHOLD_="1000000")[0] == "False"

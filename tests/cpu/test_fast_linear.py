@@ -1,0 +1,56 @@
+import copy
+
+import torch
+from torch import nn
+
+from espnet_diverse.attention import build_attention
+from espnet_diverse.cpu.fast_linear import FastLinear, speed_up
+from espnet_diverse.upstream.layers import PositionwiseFeedForward
+
+
+def test_results_and_parameters_stay():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(24, 40), nn.ReLU(), nn.Linear(40, 8, bias=False)).eval()
+    before = copy.deepcopy(model)
+    speed_up(model)
+    assert isinstance(model[0], FastLinear) and not model[0].training
+    assert model.state_dict().keys() == before.state_dict().keys()
+    assert model[0].weight is dict(model.named_parameters())["0.weight"]
+    for shape in ((1, 24), (5, 7, 24), (3, 200, 24)):
+        x = torch.randn(shape)
+        with torch.inference_mode():
+            torch.testing.assert_close(model(x), before(x), rtol=1e-5, atol=1e-5)
+
+
+def test_gradients_and_other_precision_take_pytorchs_own():
+    model = nn.Sequential(nn.Linear(6, 4))
+    speed_up(model)
+    model(torch.randn(2, 6)).sum().backward()
+    assert model[0].weight.grad is not None
+    with torch.no_grad():
+        assert model.double()(torch.randn(2, 6).double()).dtype == torch.float64
+
+
+def test_projections_of_selected_heads_stay_as_they_are():
+    selection = {"strategy": "static", "pool": 4, "conditions": {"lang": ["ar", "de"]}}
+    model = nn.Sequential(build_attention("softmax", 16, 2, selection=selection), build_attention("softmax", 16, 2))
+    speed_up(model)
+    assert type(model[0].linear_q) is nn.Linear and type(model[0].linear_out) is FastLinear
+    assert type(model[1].linear_q) is FastLinear
+
+
+def test_a_model_in_double_precision_is_left_alone():
+    model = nn.Sequential(nn.Linear(6, 4)).double()
+    speed_up(model)
+    assert type(model[0]) is nn.Linear
+
+
+def test_relu_of_a_feed_forward_is_computed_with_its_first_layer():
+    torch.manual_seed(0)
+    model = nn.Sequential(PositionwiseFeedForward(24, 40, 0.1), PositionwiseFeedForward(24, 40, 0.1, nn.SiLU())).eval()
+    before, x = copy.deepcopy(model), torch.randn(5, 7, 24)
+    speed_up(model)
+    assert type(model[0].activation) is nn.Identity and type(model[1].activation) is nn.SiLU
+    with torch.inference_mode():
+        torch.testing.assert_close(model(x), before(x), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(model(x), before(x), rtol=0, atol=0)  # with gradients PyTorch's own

@@ -1,0 +1,102 @@
+"""The library of linear maps: measured once for a CPU, the same for all processes, or what the user asks for."""
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+
+from espnet_diverse.cpu import linear_kernels
+from espnet_diverse.cpu.linear_kernels import chosen, uses_onednn
+from espnet_diverse.cpu.machine import KERNELS_VARIABLE
+from espnet_diverse.errors import ConfigError
+from espnet_diverse.functional.linear import AVAILABLE
+
+PLACES = ["training small", "training large", "search small", "search large"]
+pytestmark = pytest.mark.skipif(not AVAILABLE, reason="this PyTorch has no oneDNN")
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    """A cache of the test's own, and measurements that find MKL faster for small layers in training alone."""
+    monkeypatch.setenv("ESPNET_DIVERSE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv(KERNELS_VARIABLE, "auto")
+    measured = []
+
+    def faster(place, size):
+        measured.append(f"{place} {size}")
+        return "mkl" if (place, size) == ("training", "small") else "onednn"
+
+    monkeypatch.setattr(linear_kernels, "_faster", faster)
+    monkeypatch.setattr(linear_kernels, "_taken", {})
+    chosen.cache_clear()
+    yield measured
+    chosen.cache_clear()
+
+
+def test_what_is_faster_is_measured_once_for_all_processes(cache):
+    weights = torch.zeros(128, 128), torch.zeros(512, 256)
+    found = [uses_onednn(weight, place) for place in ("training", "search") for weight in weights]
+    assert found == [False, True, True, True] and cache == PLACES
+    chosen.cache_clear()  # as another process
+    assert not uses_onednn(weights[0], "training") and cache == PLACES
+    file = linear_kernels._cache_file()
+    assert json.loads(file.read_text()) == dict.fromkeys(PLACES, "onednn") | {"training small": "mkl"}
+    assert [path.name for path in file.parent.iterdir()] == [file.name]
+
+
+def test_a_damaged_file_is_measured_again(cache):
+    file = linear_kernels._cache_file()
+    file.parent.mkdir()
+    file.write_text('{"training small": "abacus"}')
+    assert chosen(file)["training small"] == "mkl" and cache == PLACES
+    chosen.cache_clear()
+    assert chosen(file)["training small"] == "mkl"
+    chosen.cache_clear()
+    assert chosen(file) and cache == 2 * PLACES
+
+
+def test_processes_that_measure_at_once_agree(cache, monkeypatch, tmp_path):
+    """Each finds something else; the first that writes wins."""
+    turns = iter(["mkl", "onednn"] * 4 * 8)
+    monkeypatch.setattr(linear_kernels, "_faster", lambda *_: next(turns))
+    with ThreadPoolExecutor(8) as threads:
+        found = list(threads.map(lambda _: chosen.__wrapped__(tmp_path / "kernels.json"), range(8)))
+    assert all(one == json.loads((tmp_path / "kernels.json").read_text()) for one in found)
+
+
+def test_a_cache_that_cannot_be_written_is_done_without(tmp_path, cache):
+    (tmp_path / "file").touch()
+    assert chosen(tmp_path / "file" / "kernels.json")["search small"] == "onednn" and cache == PLACES
+
+
+@pytest.mark.parametrize(("asked", "expected"), [("onednn", True), ("mkl", False)])
+def test_the_user_may_choose(asked, expected, monkeypatch, cache):
+    monkeypatch.setenv(KERNELS_VARIABLE, asked)
+    assert uses_onednn(torch.zeros(2, 2), "search") is expected and not cache
+    monkeypatch.setenv(KERNELS_VARIABLE, "blas")
+    with pytest.raises(ConfigError, match="ESPNET_DIVERSE_KERNELS=blas is not allowed; give one of auto onednn mkl"):
+        uses_onednn(torch.zeros(2, 2), "search")
+
+
+def test_workers_take_the_choice_of_their_command(monkeypatch, cache):
+    theirs = dict.fromkeys(PLACES, "mkl") | {"search small": "onednn"}
+    assert linear_kernels.load_with(theirs, lambda: "model") == "model"
+    assert uses_onednn(torch.zeros(2, 2), "search") and not uses_onednn(torch.zeros(512, 256), "search") and not cache
+
+
+@pytest.mark.parametrize("place", ["training", "search"])
+def test_a_real_measurement_may_come_in_the_middle_of_a_search(place, monkeypatch):
+    monkeypatch.undo()
+    with torch.inference_mode():
+        assert linear_kernels._faster(place, "small") in ("onednn", "mkl")
+
+
+@pytest.mark.parametrize("place", ["training", "search"])
+def test_a_real_measurement_leaves_the_generator_alone(place, monkeypatch):
+    monkeypatch.undo()
+    torch.manual_seed(1)
+    expected = torch.rand(3)
+    torch.manual_seed(1)
+    assert linear_kernels._faster(place, "small") in ("onednn", "mkl")
+    assert torch.equal(torch.rand(3), expected)

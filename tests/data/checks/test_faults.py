@@ -1,0 +1,44 @@
+import re
+from pathlib import Path
+
+import pytest
+
+from espnet_diverse.data.checks.faults import ACTIONS, CHOICES, Fault, decisive, parse_actions, refuse
+from espnet_diverse.errors import ConfigError, DataError
+
+
+def test_faults_are_named_and_counted():
+    refuse([])
+    with pytest.raises(DataError, match="^text:3: bad$"):
+        refuse([Fault("text", 3, "bad")])
+    faults = [Fault("text", f"utt{number}", "bad") for number in range(5)]
+    with pytest.raises(DataError) as caught:
+        refuse(faults)
+    named = "text: utt0: bad; text: utt1: bad; text: utt2: bad"
+    assert str(caught.value) == f"5 faults: {named}; and 2 more"
+    assert caught.value.faults == faults
+    with pytest.raises(DataError, match="; and 2 more .X lists all.$"):
+        refuse(faults, "X lists all")
+    with pytest.raises(DataError, match="^3 faults: [^(]*$"):
+        refuse(faults[:3], "X lists all")
+
+
+def test_actions_can_be_changed_by_kind():
+    assert parse_actions([]) == ACTIONS and set(ACTIONS.values()) <= set(CHOICES)
+    assert parse_actions(["silent=warn", "audio=drop"]) == ACTIONS | {"silent": "warn", "audio": "drop"}
+    for word in ("silent", "silent=keep", "quiet=warn", "=warn", ""):
+        with pytest.raises(ConfigError, match=f"^{word!r}: must be KIND=ACTION; kinds are table .*; actions are"):
+            parse_actions([word])
+
+
+def test_warnings_are_one_line_for_a_file_and_kind(caplog):
+    some = [Fault("text", f"u{i}", "odd", "entity") for i in range(3)] + [Fault("text", 1, "bad")]
+    assert decisive(some) == some[3:]
+    assert caplog.messages == ["notice: text: u0: odd (and 2 more of this kind, entity)"]
+    assert decisive(some, ACTIONS | {"entity": "drop"}) == some
+
+
+def test_the_documentation_has_every_kind_with_its_action():
+    page = (Path(__file__).parents[3] / "docs" / "trust.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \| (\w+) \|", page, flags=re.MULTILINE)
+    assert {kind: action for kinds, action in rows for kind in re.findall(r"\w+", kinds)} == ACTIONS

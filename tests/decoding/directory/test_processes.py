@@ -1,0 +1,98 @@
+"""Processes that decode: what they share, and what happens when they are killed or interrupted."""
+
+import os
+import signal
+import threading
+import time
+from multiprocessing import active_children
+
+import numpy as np
+import pytest
+from references.numbered import numbered
+
+from espnet_diverse.decoding.condition_ids import KnownConditions
+from espnet_diverse.decoding.directory import processes
+from espnet_diverse.decoding.directory.decode_dir import UNFINISHED, decode
+from espnet_diverse.decoding.directory.results import Text
+from espnet_diverse.errors import UserError
+
+
+class Lengths:
+    """A search that reads the number of frames from the table, and finds nothing."""
+
+    device = "cpu"
+    conditions = KnownConditions()
+    table = "wav.scp"
+    batch_size, batch_frames, nbest = 3, 100, 1
+
+    def read(self, value, segment=None):
+        return np.zeros(int(value)), 1.0
+
+    def batch(self, sources, conditions):
+        return [[] for _ in sources]
+
+
+def read(path):
+    return dict(line.partition(" ")[::2] for line in path.read_text().splitlines())
+
+
+@pytest.mark.parametrize("nj", [1, 2])
+def test_the_search_is_not_kept_in_the_main_process(tmp_path, nj):
+    before = vars(processes).keys()
+    decode(Lengths(), numbered(tmp_path / "data", [9, 8, 7]), tmp_path / "out", nj=nj)
+    assert vars(processes).keys() == before and not hasattr(processes._Worker, "search")
+
+
+class Killed(Lengths):
+    """A search that is killed at utterances of 7 frames: as often as files are in `folder`, each of which it takes."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def batch(self, sources, conditions):
+        if 7 in map(len, sources) and (left := list(self.folder.iterdir())):
+            left[0].unlink()
+            os.kill(os.getpid(), signal.SIGKILL)
+        handler = signal.getsignal(signal.SIGINT)
+        return [[Text(f"{len(source)} {handler == signal.SIG_IGN}", [], -1.0)] for source in sources]
+
+
+def test_what_a_killed_process_had_is_decoded_by_another(tmp_path, caplog):
+    folder = tmp_path / "left"
+    folder.mkdir()
+    data_dir = numbered(tmp_path / "data", range(1, 120))
+    for name in ("a", "b"):
+        (folder / name).touch()
+        decode(Killed(folder), data_dir, tmp_path / name, nj=3)
+        assert list(read(tmp_path / name / "text").values()) == [f"{frames} True" for frames in range(1, 120)]
+    assert caplog.text.count("a process of --nj 3 was killed, perhaps because memory ran out; ") == 2
+    assert "batches are tried again" in caplog.text
+
+
+def test_processes_that_are_killed_again_and_again_are_an_error(tmp_path):
+    folder = tmp_path / "left"
+    folder.mkdir()
+    for name in range(20):
+        (folder / str(name)).touch()
+    said = "a process of --nj 2 was killed, .* and another one when u006 and those after it were tried again; "
+    said += "run the same command again with a smaller --nj or --batch_size"
+    with pytest.raises(UserError, match=said):
+        decode(Killed(folder), numbered(tmp_path / "data", [1, 2, 3, 4, 5, 6, 7]), tmp_path / "out", nj=2)
+    assert [path.name for path in (tmp_path / "out").iterdir()] == [UNFINISHED] and not active_children()
+
+
+class Slow(Lengths):
+    """A search that takes minutes."""
+
+    def batch(self, sources, conditions):
+        time.sleep(300)
+
+
+def test_an_interrupt_ends_the_processes(tmp_path, request):
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored
+    request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
+    threading.Timer(2, os.kill, (os.getpid(), signal.SIGINT)).start()
+    begin = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        decode(Slow(), numbered(tmp_path / "data", [1, 2, 3, 4, 5, 6, 7]), tmp_path / "out", nj=2)
+    assert time.monotonic() - begin < 100 and not active_children()

@@ -1,0 +1,171 @@
+"""The bonus of hotwords: along sequences, and read from a file."""
+
+import itertools
+
+import pytest
+import torch
+from decoding.search.test_beam_search import batched, options
+
+from espnet_diverse.decoding.search.hotwords import HotwordScorer, read_hotwords
+from espnet_diverse.errors import DataError
+
+V, EOS = 8, 7
+
+
+def total(phrases, tokens):
+    """Sum of the bonus of the tokens of a sequence and of <eos>."""
+    scorer, gained = HotwordScorer(phrases, V), 0.0
+    scorer.begin(torch.zeros(1, 1, 1), None)
+    last = EOS
+    for token in [*tokens, EOS]:
+        gained += float(scorer.score(torch.tensor([[last]]))[0, 0, token])
+        scorer.extend(torch.tensor([[0]]))
+        last = token
+    return gained
+
+
+def covered(phrases, tokens):
+    """Number of tokens in phrases, read from left to right, for phrases of which none begins inside another."""
+    count, at = 0, 0
+    while at < len(tokens):
+        match = next((p for p in phrases if tokens[at : at + len(p)] == p), [])
+        count, at = count + len(match), at + max(1, len(match))
+    return count
+
+
+@pytest.mark.parametrize("phrases", [[[1, 2, 3]], [[1, 2], [3, 4, 5]], [[1, 2, 3], [4, 2]], [[6]]])
+def test_complete_phrases_keep_their_bonus_and_others_lose_it(phrases):
+    generator = torch.Generator().manual_seed(0)
+    for length in (0, 1, 3, 8, 20):
+        for _ in range(20):
+            tokens = torch.randint(1, V - 1, (length,), generator=generator).tolist()
+            assert total(phrases, tokens) == covered(phrases, tokens), tokens
+
+
+@pytest.mark.parametrize(
+    ("phrases", "tokens", "expected"),
+    [
+        ([[1, 1, 2]], [1, 1, 1, 2], 3),  # the third 1 is the second of a phrase that begins later
+        ([[1, 2, 1, 2, 3]], [1, 2, 1, 2, 1, 2, 3], 5),
+        ([[1, 2], [1, 2, 3, 4]], [1, 2, 3, 5], 2),  # the shorter phrase is kept
+        ([[1, 2], [1, 2, 3, 4]], [1, 2, 3, 4], 4),
+        ([[1, 2, 3], [2, 4]], [1, 2, 4], 2),
+        ([[1, 2, 3], [2]], [1, 2, 4], 1),  # a phrase inside of one that is left
+        ([[1, 2, 3], [2]], [1, 2], 1),
+        ([[1, 2, 3]], [1, 2], 0),
+    ],
+)
+def test_phrases_that_share_tokens(phrases, tokens, expected):
+    assert total(phrases, tokens) == expected
+
+
+@pytest.mark.parametrize("tokens", [[1, 2], [1, 2, 3], [1, 2, 1], [2, 4], [5], [1, 1]])
+def test_without_an_end_an_unfinished_phrase_is_taken_back_with_the_last_token(tokens):
+    phrases = [[1, 2, 3], [2, 4], [1, 2, 3, 4, 5]]
+    scorer, gained = HotwordScorer(phrases, V), 0.0
+    scorer.begin(torch.zeros(1, 1, 1), None)
+    for last, token in itertools.pairwise([EOS, *tokens]):
+        gained += float(scorer.score(torch.tensor([[last]]))[0, 0, token])
+        scorer.extend(torch.tensor([[0]]))
+    assert gained - float(scorer.unfinished()[0, 0, tokens[-1]]) == total(phrases, tokens)
+
+
+def test_no_unfinished_sequence_owes_anything():
+    phrases = [[1, 2, 3], [2, 3, 1], [1, 1], [3]]
+    for tokens in itertools.product([1, 2, 3, 4], repeat=4):
+        assert 0 <= total(phrases, list(tokens)) <= 4 * 2
+
+
+@pytest.mark.parametrize(
+    ("phrases", "greatest"), [([[1, 2, 3]], 1), ([[1, 2], [2, 3, 4]], 2), ([[1, 2, 3], [2, 3, 4], [3, 5]], 3)]
+)
+def test_the_greatest_gain_of_a_token_is_known(phrases, greatest):
+    """After the phrase 1 2, the token 3 continues the phrase 2 3 4, which began with the 2 that counts already."""
+    scorer = HotwordScorer(phrases, V)
+    scorer.begin(torch.zeros(1, 1, 1), None)
+    gains = [float(scorer.score(torch.tensor([[EOS]])).max())]
+    for tokens in itertools.product(range(1, 6), repeat=4):
+        scorer.begin(torch.zeros(1, 1, 1), None)
+        gains += [float(scorer.score(torch.tensor([[token]])).max()) for token in tokens]
+    assert max(gains) == scorer.greatest == greatest
+
+
+def test_hypotheses_of_a_batch_are_independent():
+    phrases, sequences = [[1, 2, 3], [2, 2]], torch.tensor([[[1, 2, 2], [2, 2, 1]], [[3, 1, 2], [1, 2, 3]]])
+    scorer = HotwordScorer(phrases, V)
+    scorer.begin(torch.zeros(2, 1, 1), None)
+    first = scorer.score(torch.full((2, 1), EOS))
+    scorer.extend(torch.zeros(2, 2, dtype=torch.long))  # two hypotheses from one
+    scores = [first.expand(-1, 2, -1)]
+    for step in range(3):
+        scores.append(scorer.score(sequences[..., step]))
+        scorer.extend(torch.tensor([[0, 1], [0, 1]]))
+    for b, w in itertools.product(range(2), range(2)):
+        alone = HotwordScorer(phrases, V)
+        alone.begin(torch.zeros(1, 1, 1), None)
+        for step, last in enumerate([EOS, *sequences[b, w].tolist()]):
+            assert torch.equal(alone.score(torch.tensor([[last]]))[0, 0], scores[step][b, w])
+            alone.extend(torch.tensor([[0]]))
+    scorer.extend(torch.tensor([[1, 0], [1, 0]]))
+    scorer.keep(torch.tensor([1]))
+    assert scorer.score(torch.tensor([[4, 4]])).shape == (1, 2, V)
+
+
+def encode(text):
+    return [" abc".find(letter) + 1 if letter in "abc " else 1 for letter in text]
+
+
+def test_phrases_are_read_from_a_file(tmp_path):
+    (tmp_path / "words.txt").write_text("ab\n\n  c a \n")
+    assert read_hotwords(tmp_path / "words.txt", lambda text: [ord(letter) for letter in text], 1) == [
+        [97, 98],
+        [99, 32, 97],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ("", "words.txt: has no phrase; write one a line"),
+        ("\n\n", "words.txt: has no phrase; write one a line"),
+        ("ab\nxab\n", "words.txt:2: the model's vocabulary lacks a character of 'xab'; change it"),
+    ],
+)
+def test_a_file_without_phrases_or_with_unknown_characters_is_refused(tmp_path, content, text):
+    (tmp_path / "words.txt").write_text(content)
+    with pytest.raises(DataError, match=text):
+        read_hotwords(tmp_path / "words.txt", lambda line: [1 if x == "x" else 2 for x in line], 1)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(DataError, match="gone.txt: cannot be read"):
+        read_hotwords(tmp_path / "gone.txt", encode, 1)
+
+
+@pytest.mark.parametrize("ctc_weight", [0.3, 1.0])
+def test_beginnings_of_phrases_that_nobody_completes_push_out_few_texts(build, sources, ctc_weight):
+    """Half of the tokens begin a phrase whose second token is impossible: every text has its score without hotwords."""
+    decoder, ctc = build()
+    never = 28
+    for layer in (decoder.output_layer, ctc.ctc_lo):
+        layer.bias.data[never] = -100
+    scorer = HotwordScorer([[first, never] for first in range(2, 15)], 30)
+    option = options(ctc_weight=ctc_weight, beam_size=4, nbest=1, hotword_weight=4.0)
+    plain = [best[0].score for best in batched(decoder, ctc, sources, option)]
+    found = [best[0].score for best in batched(decoder, ctc, sources, option, hotwords=scorer)]
+    assert sum(one - other for one, other in zip(plain, found, strict=True)) < 20  # 27 and 51 with the whole bonus
+
+
+def test_tokens_of_hotwords_are_candidates_of_ctc(build, sources):
+    """CTC hears the token, and the decoder has it far from its best."""
+    decoder, ctc = build()
+    token = 17
+    decoder.output_layer.bias.data[token] = -8
+    ctc.ctc_lo.bias.data[token] = 12
+    option = options(ctc_weight=0.6, beam_size=2, nbest=1, hotword_weight=3.0)
+    plain = batched(decoder, ctc, sources, option)
+    found = batched(decoder, ctc, sources, option, hotwords=HotwordScorer([[token]], 30))
+    assert not any(token in best[0].tokens for best in plain)
+    assert sum(token in best[0].tokens for best in found) >= 2
+    for hypotheses, before in zip(found, plain, strict=True):
+        assert hypotheses[0].score >= before[0].score

@@ -1,0 +1,86 @@
+"""Files that PyTorch's reader would make large or odd objects of are refused before it reads them."""
+
+import zipfile
+from collections import Counter, OrderedDict
+from datetime import timedelta
+
+import numpy as np
+import pytest
+import torch
+
+from espnet_diverse.errors import ModelError
+from espnet_diverse.runs import checkpoint
+from espnet_diverse.runs.checkpoint_archive import check_archive
+
+ODD = {
+    "sparse": lambda: torch.zeros(2, 2).to_sparse(),
+    "without data": lambda: torch.zeros(2, device="meta"),
+    "quantized": lambda: torch.quantize_per_tensor(torch.zeros(2), 0.1, 0, torch.qint8),
+    "nested": lambda: torch.nested.nested_tensor([torch.zeros(1), torch.zeros(2)]),
+}
+
+
+@pytest.mark.parametrize("kind", ODD)
+def test_tensors_that_are_not_dense_are_refused_by_name(kind, tmp_path):
+    checkpoint.save({"w": ODD[kind]()}, tmp_path / "w.pth")
+    with pytest.raises(
+        ModelError, match=r"w\.pth: .* holds objects that are not allowed in one: torch\._utils\._rebui"
+    ):
+        checkpoint.load(tmp_path / "w.pth")
+
+
+def pickled(path, content):
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("archive/data.pkl", content)
+        archive.writestr("archive/version", b"3\n")
+
+
+def test_an_array_of_any_size_is_not_made(tmp_path):
+    pickled(
+        tmp_path / "w.pth", b"\x80\x02}X\x01\x00\x00\x00wc__builtin__\nbytearray\n\x8a\x05\x00\x00\x00\x00\x10\x85Rs."
+    )
+    with pytest.raises(ModelError, match=r"not allowed in one: __builtin__\.bytearray"):
+        checkpoint.load(tmp_path / "w.pth")
+
+
+def test_names_are_shown_without_control_characters(tmp_path):
+    pickled(tmp_path / "w.pth", b"\x80\x02ca\x1b[2J\nb\n.")
+    with pytest.raises(ModelError) as error:
+        checkpoint.load(tmp_path / "w.pth")
+    assert str(error.value).isprintable() and r"a\x1b[2J.b" in str(error.value)
+
+
+def test_compressed_records_are_refused(tmp_path):
+    checkpoint.save({"w": torch.zeros(100_000)}, tmp_path / "w.pth")
+    with zipfile.ZipFile(tmp_path / "w.pth") as archive:
+        members = {info.filename: archive.read(info) for info in archive.infolist()}
+    with zipfile.ZipFile(tmp_path / "small.pth", "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    with pytest.raises(ModelError, match=r"small\.pth: its records are compressed, and training stores them as they"):
+        checkpoint.load(tmp_path / "small.pth")
+
+
+def test_records_that_share_their_bytes_are_refused(tmp_path):
+    checkpoint.save({"w": torch.zeros(1000)}, tmp_path / "w.pth")
+    with zipfile.ZipFile(tmp_path / "w.pth", "a") as archive:
+        large = max(archive.infolist(), key=lambda info: info.file_size)
+        for number in range(9):
+            again = zipfile.ZipInfo(f"archive/data/{number + 5}")
+            again.header_offset, again.file_size, again.compress_size = large.header_offset, 4000, 4000
+            again.CRC = large.CRC
+            archive.filelist.append(again)
+        archive._didModify, archive.comment = True, b""
+    with pytest.raises(ModelError, match=r"its records are larger than the file|the file is damaged"):
+        check_archive(tmp_path / "w.pth")
+
+
+@pytest.mark.parametrize("former", [False, True])
+def test_what_training_and_espnet_save_is_allowed(former, tmp_path):
+    state = {
+        "model": OrderedDict(w=torch.nn.Parameter(torch.zeros(2)), n=torch.tensor(3), b=torch.zeros(1).bfloat16()),
+        "reporter": {"stats": {1: {"valid": {"loss": np.float64(1.0), "time": timedelta(1), "n": np.int64(3)}}}},
+        "schedulers": [{"milestones": Counter([1, 5])}],
+    }
+    torch.save(state, tmp_path / "c.pth", _use_new_zipfile_serialization=not former)
+    assert checkpoint.load(tmp_path / "c.pth").keys() == state.keys()

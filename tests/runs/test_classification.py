@@ -1,0 +1,60 @@
+"""Classification of text, by the commands that a user gives: classes are learned, heads repelled, faults named."""
+
+import re
+
+import pytest
+import torch
+import yaml
+
+from espnet_diverse.bin.main import main
+from espnet_diverse.runs.tasks import TASKS, load_model
+
+
+def test_the_classes_are_learned_and_kept_with_the_model(tiny_classifier):
+    assert {path.name for path in (tiny_classifier.stats_dir / "train").iterdir()} == {"text_shape", "text_shape.char"}
+    config = yaml.safe_load((tiny_classifier.model_dir / "config.yaml").read_text())
+    assert config["classifier_conf"]["by"] == ["tgtlang"]
+    assert config["classifier_conf"]["conditions"] == config["model_conf"]["conditions"] == {"tgtlang": ["yy", "zz"]}
+    assert config["token_list"][2:-1] == sorted("abcdABCD") and config["task"] == "cls"
+    model, _ = load_model(tiny_classifier.model_dir, task="cls")
+    assert model.eval().classifier.labels == ["yy", "zz"]
+    tokens = {letter: config["token_list"].index(letter) for letter in "abAB"}
+    texts = torch.tensor([[tokens[letter] for letter in text] for text in ("aabb", "ABBA")])
+    assert model.classifier(texts, torch.tensor([4, 4])).scores.argmax(-1).tolist() == [0, 1]
+
+
+def test_the_heads_move_apart(tiny_classifier, tmp_path):
+    run, distances = tiny_classifier, {}
+    for alpha in (0.0, 1.0):
+        out = tmp_path / str(alpha)
+        paths = ["--stats_dir", str(run.stats_dir), "--output_dir", str(out)]
+        changes = ["--set", f"repulsion.alpha={alpha}", "--set", "max_epoch=1"]
+        assert main(["train", *run.config, *run.data(), *paths, *changes]) == 0
+        queries = load_model(out, "1epoch.pth", task="cls")[0].classifier.pooling.linear_v.weight
+        distances[alpha] = torch.pdist(queries).mean().item()
+    assert distances[1.0] > 1.2 * distances[0.0]
+
+
+def test_weights_are_initialised_as_asked(tiny_classifier):
+    args = TASKS["cls"].get_parser().parse_args(["--init", "xavier_uniform"])
+    args.token_list = ["<blank>", "<unk>", "a"]
+    args.classifier_conf = {"by": "lang", "conditions": {"lang": ["de", "en"]}}
+    model = TASKS["cls"].build_model(args)
+    assert not model.classifier.output.bias.any()  # ESPnet sets biases to 0 where it initialises
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("classifier_conf.by=domain", "classifier_conf: depends on domain, but .* has no table utt2domain; add it, or"),
+        ("classifier_conf.by=lang", "lang has 1 values in the training data; a classifier needs 2 or more"),
+        ("classifier_conf.head=3", "key 'classifier_conf.head' is unknown"),
+        ("model_conf.lsm_weight=0.1", "key 'model_conf.lsm_weight' is unknown"),
+        ("classifier=bow", "unknown classifier 'bow'; known: self_attentive"),
+    ],
+)
+def test_wrong_options_are_refused(tiny_classifier, tmp_path, capfd, option, said):
+    run = tiny_classifier
+    paths = ["--stats_dir", str(run.stats_dir), "--output_dir", str(tmp_path / "exp")]
+    assert main(["train", *run.config, *run.data(), *paths, "--set", option]) == 1
+    assert re.search(said, capfd.readouterr().err)

@@ -1,0 +1,155 @@
+import pytest
+import torch
+import yaml
+from torch import nn
+
+from espnet_diverse.attention import build_selection
+from espnet_diverse.errors import ModelError
+from espnet_diverse.nets.adapter import Adapters
+from espnet_diverse.nets.condition_rows import ConditionRows
+from espnet_diverse.runs import checkpoint
+from espnet_diverse.scope import scope
+from espnet_diverse.training.checkpoints.initialisation import initialise
+
+
+class Model(nn.Module):
+    """An encoder with a layer, and what belongs to each of some languages."""
+
+    def __init__(self, *languages: str, size: int = 3, strategy: str = "group"):
+        super().__init__()
+        self.encoder = nn.Module()
+        self.encoder.layer = nn.Linear(size, size)
+        self.decoder = nn.Linear(2, 2)
+        if languages:
+            conditions = {"lang": list(languages)}
+            pool = {} if strategy == "static" else {"pool": 4}
+            self.encoder.selection = build_selection({"strategy": strategy, "conditions": conditions, **pool}, 2)
+            self.encoder.adapter = Adapters(size, ConditionRows("adapter", "lang", conditions), 2)
+            nn.init.normal_(self.encoder.adapter.up_weight)
+
+
+def saved(model: Model, tmp_path, *languages: str) -> str:
+    checkpoint.save(model.state_dict(), tmp_path / "model.pth")
+    if languages:
+        config = {"model_conf": {"conditions": {"lang": list(languages)}}}
+        (tmp_path / "config.yaml").write_text(yaml.safe_dump(config))
+    return str(tmp_path / "model.pth")
+
+
+def test_a_part_is_copied_and_the_rest_stays(tmp_path):
+    trained, model = Model(), Model("de")
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    initialise(f"{saved(trained, tmp_path)}:encoder:encoder", model)
+    assert torch.equal(model.encoder.layer.weight, trained.encoder.layer.weight)
+    after = model.state_dict()
+    same = [name for name in before if torch.equal(before[name], after[name])]
+    assert set(before) - set(same) == {"encoder.layer.weight", "encoder.layer.bias"}
+
+
+def test_whole_checkpoints_and_exclusions(tmp_path):
+    trained, model = Model(), Model()
+    checkpoint.save({"model": trained.state_dict(), "optimizers": []}, tmp_path / "checkpoint.pth")
+    initialise(f"{tmp_path}/checkpoint.pth:::encoder.layer.b", model)
+    assert torch.equal(model.decoder.weight, trained.decoder.weight)
+    assert not torch.equal(model.encoder.layer.bias, trained.encoder.layer.bias)
+
+
+def test_languages_go_by_name(tmp_path):
+    trained, model = Model("ar", "de", "es"), Model("es", "ar")
+    initialise(f"{saved(trained, tmp_path, 'ar', 'de', 'es')}:encoder:encoder", model)
+    for part, name in (("selection", "logits_lang"), ("adapter", "up_weight"), ("adapter", "norm_bias")):
+        ours = getattr(getattr(model.encoder, part), name)
+        assert torch.equal(ours, getattr(getattr(trained.encoder, part), name)[[2, 0]])
+
+
+def test_logits_move_from_those_of_the_trained_model(tmp_path):
+    model = Model("es", "ar")
+    initialise(f"{saved(Model('es', 'ar'), tmp_path, 'es', 'ar')}:encoder:encoder", model)
+    with scope({"lang": torch.tensor([0])}) as shared:
+        model.encoder.selection(1)
+    assert float(shared.stats()["logit_movement"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("trained", "known", "init", "said"),
+    [
+        (Model(), (), "encodr:encoder", "model.pth has nothing under the name 'encodr'; it has: encoder decoder"),
+        (Model(), (), "encoder:encodr", "the model has nothing under the name 'encodr'; it has: encoder decoder"),
+        (Model(size=4), (), "encoder:encoder", r"2 of 2 .* do not fit the model: layer.weight \(4, 4\) for \(3, 3\), "),
+        (
+            Model(),
+            (),
+            "encoder:decoder",
+            r"layer.weight \(not in the model\), .*; take the same configuration and vocabulary",
+        ),
+        (Model("ar", "de"), ("ar", "de"), "encoder:encoder", r"selection.logits_lang \(knows no es, but ar, de\)"),
+    ],
+)
+def test_what_does_not_fit_is_refused(tmp_path, trained, known, init, said):
+    model = Model("es", "de")
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    with pytest.raises(ModelError, match=said):
+        initialise(f"{saved(trained, tmp_path, *known)}:{init}", model)
+    assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
+
+
+def test_heads_of_other_families_are_refused(tmp_path):
+    trained, model = (Model(*names, strategy="static") for names in (("ar", "de"), ("de", "es")))
+    with pytest.raises(ModelError, match=r"selection \(families of lang ar de\)"):
+        initialise(f"{saved(trained, tmp_path, 'ar', 'de')}:encoder:encoder:encoder.adapter", model)
+
+
+def test_a_mismatch_may_be_ignored_but_something_must_fit(tmp_path, caplog):
+    path, model = saved(Model("ar", "de"), tmp_path, "ar", "de"), Model("es", "de")
+    initialise(f"{path}:encoder:encoder", model, ignore_init_mismatch=True)
+    assert "knows no es" in caplog.text
+    assert torch.equal(model.encoder.layer.bias, checkpoint.load(path)["encoder.layer.bias"])
+    with pytest.raises(ModelError, match=r"no parameter of .*model\.pth fits the model"):
+        initialise(f"{path}:decoder:encoder", model, ignore_init_mismatch=True)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(ModelError, match=r"none\.pth: cannot be read \(No such file"):
+        initialise(f"{tmp_path}/none.pth:encoder:encoder", Model())
+
+
+class Writer(nn.Module):
+    """Rows for each of V tokens, of the text and of the source, and a layer and an encoder with as many."""
+
+    def __init__(self, v: int = 3):
+        super().__init__()
+        self.frontend, self.ctc, self.decoder = nn.Module(), nn.Module(), nn.Module()
+        self.frontend.embed, self.ctc.ctc_lo = nn.Embedding(v, 2), nn.Linear(2, v)
+        self.decoder.embed, self.decoder.norm = nn.Embedding(v, 2), nn.LayerNorm(2)
+        self.decoder.decoders = nn.ModuleList([nn.Linear(2, v)])
+        self.encoder = nn.Module()
+        self.encoder.embed = nn.Conv1d(1, v, 1)
+
+
+@pytest.mark.parametrize(
+    ("key", "named"),
+    [
+        (
+            "token_list",
+            "3 of 10 parameters do not fit the model: ctc.ctc_lo.weight (of other tokens), ctc.ctc_lo.bias ",
+        ),
+        ("src_token_list", "1 of 10 parameters do not fit the model: frontend.embed.weight (of other tokens); take "),
+    ],
+)
+def test_rows_of_tokens_are_not_taken_for_those_of_others(tmp_path, caplog, key, named):
+    trained, model = Writer(), Writer()
+    path = saved(trained, tmp_path)
+    config = {"token_list": ["a", "b", "c"], "src_token_list": ["a", "b", "c"]}
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(config))
+    other = config | {key: ["b", "a", "c"]}
+    with pytest.raises(ModelError) as error:
+        initialise(path, model, config=other)
+    assert named in str(error.value) and "vocabulary (--tokens_dir)" in str(error.value)
+    for part in ("decoder.decoders", "encoder"):
+        initialise(f"{path}:{part}:{part}", model, config=other)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    initialise(path, model, ignore_init_mismatch=True, config=other)
+    kept = {name for name, value in model.state_dict().items() if torch.equal(value, before[name])}
+    assert kept >= {"frontend.embed.weight"} if key == "src_token_list" else kept >= {"ctc.ctc_lo.bias"}
+    initialise(path, model, config=config)
+    assert torch.equal(model.decoder.embed.weight, trained.decoder.embed.weight)

@@ -1,0 +1,91 @@
+"""Numbers with which nothing would be trained are refused with their origin before anything is written."""
+
+import pytest
+import torch
+from references.train_command import train
+
+from espnet_diverse.bin.main import main
+from espnet_diverse.errors import ConfigError
+from espnet_diverse.runs import checkpoint
+from espnet_diverse.runs.config import CONF_DIR, merge
+from espnet_diverse.training.config.number_checks import check_numbers
+
+BAD = [
+    *(f"optim_conf.lr={value}" for value in ("0", "-1", "-1e-3", ".nan", ".inf", "fast", "true", "[0.1, 0]")),
+    *(f"max_epoch={value}" for value in ("0", "-2", ".inf", "1.5", ".nan", "many")),
+    *(f"grad_clip={value}" for value in ("0", "-5", ".nan", "-.inf", "none")),
+    *(f"accum_grad={value}" for value in ("0", "-1", "0.5", ".nan")),
+    *(f"batch_size={value}" for value in ("0", "-3", "2.5")),
+    *(f"batch_bins={value}" for value in ("0", "-100", ".nan")),
+    *("keep_nbest_models=0", "keep_nbest_models=[3, 0]", "num_iters_per_epoch=0", "patience=-1", "num_workers=-1"),
+    *("seed=-1", "seed=0.5", "grad_clip_type=0", "grad_clip_type=.nan", "log_interval=0", "save_interval_steps=-1"),
+    *(
+        "optim_conf.weight_decay=-1",
+        "optim_conf.weight_decay=1e30",
+        "optim_conf.weight_decay=.inf",
+        "optim_conf.eps=-1",
+        "optim_conf.momentum=1",
+    ),
+    *("optim_conf.betas=[0.9, 1.0]", "optim_conf.betas=[.nan, 0.9]", "scheduler_conf.warmup_steps=0"),
+    *("scheduler_conf.warmup_steps=-5", "scheduler_conf.gamma=0", "optim2_conf.lr=0"),
+]
+RUINOUS = [  # found where the model is built or first used, or by what an epoch has done to it
+    *(f"optim_conf.lr={value}" for value in ("1e30", "1e10", "1e-30", "1e-300")),
+    *("optim_conf.eps=0", "optim_conf.eps=1e30", "optim_conf.betas=[0, 0]"),
+    *("grad_clip=1e-300", "grad_clip=1e-30", "accum_grad=1000", "max_epoch=1e9", "init=nan", "train_dtype=float16"),
+    *(f"encoder_conf.dropout_rate={value}" for value in (".nan", "-1", "2")),
+    *(f"model_conf.ctc_weight={value}" for value in (".nan", "-1", "2")),
+    *(f"model_conf.lsm_weight={value}" for value in (".nan", "2")),
+    *(f"model_conf.auxiliary_factor={value}" for value in (".nan", ".inf", "-1")),
+    *("encoder_conf.output_size=0", "encoder_conf.attention_heads=3", "decoder_conf.attention_heads=0"),
+    *(f"frontend_conf.{key}=0" for key in ("n_mels", "n_fft", "hop_length", "fs")),
+    *("freeze_param=[encoder, decoder, ctc]", "no_forward_run=true", "exclude_weight_decay=maybe"),
+    "allow_variable_data_keys=1",
+]
+GOOD = ["max_epoch=1", "grad_clip=.inf", "grad_clip_type=.inf", "patience=null", "optim_conf.lr=1e-12", "patience=0"]
+GOOD += ["patience=none", "patience=None", "num_iters_per_epoch=nil", "valid_batch_bins=none", "valid_batch_size=none"]
+
+
+@pytest.mark.counted("nonsensical settings, refused by their origin before anything is written")
+@pytest.mark.parametrize("change", BAD)
+def test_nonsense_is_refused_with_origin_value_and_what_is_allowed(change):
+    with pytest.raises(ConfigError) as error:
+        check_numbers(merge([], [change]))
+    key = change.partition("=")[0]
+    assert str(error.value).startswith(f"--set {change}: {key} is ") and "; give a " in str(error.value)
+    assert len(BAD) >= 40
+
+
+@pytest.mark.counted("ruinous settings, each ended by one line and never with a model that is not finite or as before")
+@pytest.mark.parametrize("change", RUINOUS)
+def test_what_ruins_training_ends_it_in_one_line(change, tiny_run, tmp_path, capfd):
+    assert train(tiny_run, tmp_path / "exp", "max_epoch=1", change) == 1
+    said = capfd.readouterr().err
+    assert said.splitlines()[-1].startswith("espnet-diverse train: error: ") and "Traceback" not in said
+    assert not [*tmp_path.glob("exp/*epoch.pth"), *tmp_path.glob("exp/valid.*.pth")]
+
+
+@pytest.mark.parametrize("change", ["optim_conf.lr=1e-6", "encoder_conf.dropout_rate=1", "patience=0"])
+def test_what_trains_badly_still_trains(change, tiny_run, tmp_path):
+    assert train(tiny_run, tmp_path / "exp", change) == 0
+    first, second = (checkpoint.load(tmp_path / "exp" / f"{epoch}epoch.pth") for epoch in (1, 2))
+    assert all(x.isfinite().all() for x in second.values())
+    assert any(not torch.equal(first[name], second[name]) for name in first)
+
+
+@pytest.mark.parametrize("change", GOOD)
+def test_sense_passes(change):
+    check_numbers(merge([], [change]))
+
+
+def test_the_fragments_pass():
+    for path in CONF_DIR.rglob("*.yaml"):
+        if "decode" not in path.parts:
+            check_numbers(merge([path]))
+
+
+def test_nothing_is_written(tiny_run, tmp_path, capfd):
+    paths = ["--stats_dir", str(tiny_run.stats_dir), "--output_dir", str(tmp_path / "exp")]
+    assert main(["train", *tiny_run.config, *tiny_run.data(), *paths, "--set=optim_conf.lr=0"]) == 1
+    said = "error: --set optim_conf.lr=0: optim_conf.lr is 0; give a finite number above 0"
+    assert said in capfd.readouterr().err and not (tmp_path / "exp").exists()

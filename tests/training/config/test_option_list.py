@@ -1,0 +1,55 @@
+"""The list of all keys that a configuration may have."""
+
+import pytest
+
+from espnet_diverse.bin.main import main
+from espnet_diverse.runs.config import merge
+from espnet_diverse.runs.tasks import TASKS
+from espnet_diverse.training.config.option_list import list_options
+
+
+def listed(task, *fragments, changes=()):
+    return dict(line.split(" = ", 1) for line in list_options(TASKS[task], merge(list(fragments), list(changes))))
+
+
+def test_defaults_and_what_the_fragments_set():
+    found = listed("asr", "model/tiny", "attention/sdma", changes=["optim_conf.lr=0.25"])
+    assert found["optim_conf.lr"] == "0.25" and found["optim_conf.weight_decay"] == "0"
+    assert found["encoder_conf.attention.core"] == "sdma" and found["encoder_conf.attention.gamma_updates"] == "null"
+    assert found["max_epoch"] == "40" and found["ctc_conf.dropout_rate"] == "0.0" and found["resume"] == "true"
+    assert not {"output_dir", "token_list", "train_data_path_and_name_and_type", "config"} & found.keys()
+
+
+@pytest.mark.parametrize("task", ["asr", "st", "mt", "lm"])
+def test_every_key_can_be_set_to_what_is_listed(task):
+    found = listed(task)
+    changes = [f"{key}={value}" for key, value in found.items() if value not in ("null", "")]
+    again = listed(task, changes=changes)
+    assert len(changes) > 60 and [key for key, value in found.items() if value != again.get(key, "null")] == []
+
+
+def test_the_command_prints_them_without_other_arguments(capsys):
+    assert main(["train", "--task", "mt", "--list_options", "model/mt_tiny,attention/luna"]) == 0
+    assert "encoder_conf.attention.length = 32" in capsys.readouterr().out.splitlines()
+    assert main(["train", "--list_options", "attention/none"]) == 1
+    assert capsys.readouterr().err.startswith("espnet-diverse train: error: configuration fragment 'attention/none'")
+
+
+def test_a_value_of_a_wrong_type_is_one_line(capsys):
+    assert main(["train", "--list_options", "model/tiny", "--set", "max_epoch=many"]) == 1
+    assert capsys.readouterr().err == "espnet-diverse train: error: max_epoch: invalid int value: 'many'\n"
+
+
+def test_the_command_takes_other_settings_after_it(capsys, tmp_path):
+    own = tmp_path / "own.yaml"
+    own.write_text("max_epoch: 7\nseed: 3\n")
+    given = ["--list_options", "model/mt_tiny", "--task", "mt", "--config", str(own), "--set", "max_epoch=9"]
+    assert main(["train", *given]) == 0
+    found = capsys.readouterr().out.splitlines()
+    assert "max_epoch = 9" in found and "seed = 3" in found
+
+
+def test_without_it_other_arguments_are_required(capsys):
+    with pytest.raises(SystemExit, match="1"):
+        main(["train", "--task", "mt"])
+    assert "the following arguments are required: --config, --train_dir" in capsys.readouterr().err

@@ -1,0 +1,25 @@
+"""The picture of a run's learning curves."""
+
+import torch
+
+from espnet_diverse.training.loop.learning_curves import NAME, draw_curves
+
+
+def epoch(loss, **more):
+    return {"train": {"loss": loss, "optim0_lr0": 0.1 / loss, **more}, "valid": {"loss": loss + 1, "epoch": 1}}
+
+
+def test_a_panel_for_each_statistic_and_a_curve_for_each_phase(tmp_path, drawn):
+    stats = {1: epoch(4.0), 2: epoch(2.0, acc=0.25)}
+    torch.save({"reporter": {"epoch": 2, "stats": stats}}, tmp_path / "checkpoint.pth")
+    draw_curves(tmp_path)
+    assert (tmp_path / NAME).stat().st_size > 5000
+    (figure,) = drawn
+    panels = {axes.get_title(): axes for axes in figure.axes}
+    assert list(panels) == ["loss", "accuracy", "learning rate"]
+    assert all(axes.get_xlabel() == "epoch" and axes.get_ylabel() for axes in figure.axes)
+    training, validation = panels["loss"].lines
+    assert list(training.get_ydata()) == [4.0, 2.0] and list(validation.get_ydata()) == [5.0, 3.0]
+    assert [text.get_text() for text in panels["loss"].get_legend().get_texts()] == ["training", "validation"]
+    (accuracy,) = panels["accuracy"].lines
+    assert list(accuracy.get_xdata()) == [2] and panels["accuracy"].get_legend() is None

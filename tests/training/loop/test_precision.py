@@ -1,0 +1,140 @@
+import pytest
+import torch
+import yaml
+from espnet2.asr import espnet_model as asr_model
+from espnet2.beats import tokenizer
+from espnet2.beats.encoder import BeatsEncoder
+from espnet2.beats.tokenizer import BeatsRandomTokenizer
+
+from espnet_diverse.bin.main import main
+from espnet_diverse.errors import ConfigError
+from espnet_diverse.nets.encoder import DiverseTransformerEncoder
+from espnet_diverse.nets.models import DiverseASRModel
+from espnet_diverse.runs import checkpoint
+from espnet_diverse.runs.tasks import load_model
+from espnet_diverse.scope import scope
+from espnet_diverse.training.loop.precision import compile_layers, mixed_precision
+
+
+def train(run, model_dir, *changes):
+    """Train without anything random but the initial weights; return the exit code."""
+    still = [f"{part}_conf.{name}=0.0" for part in ("encoder", "decoder") for name in ("dropout_rate",)]
+    still += [f"{part}_conf.positional_dropout_rate=0.0" for part in ("encoder", "decoder")]
+    changes = [*still, *changes, "encoder_conf.attention.core=softmax", "decoder_conf.attention.core=softmax"]
+    paths = ["--stats_dir", str(run.stats_dir), "--output_dir", str(model_dir), "--allow_changed", "max_epoch"]
+    return main(["train", *run.config, *run.data(), *paths, *(f"--set={change}" for change in changes)])
+
+
+def figures(model_dir, epoch):
+    return checkpoint.load(model_dir / "checkpoint.pth")["reporter"]["stats"][epoch]
+
+
+@pytest.fixture(scope="module")
+def plain(tiny_translation, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("plain")
+    assert train(tiny_translation, folder) == 0
+    return folder
+
+
+def test_bfloat16_trains_like_float32_and_goes_on(tiny_translation, plain, tmp_path, monkeypatch):
+    types = set()
+    linear = torch.nn.functional.linear
+    monkeypatch.setattr(torch.nn.functional, "linear", lambda *a: types.add((y := linear(*a)).dtype) or y)
+    assert train(tiny_translation, tmp_path, "use_amp=true", "max_epoch=1") == 0
+    assert types == {torch.bfloat16}
+    assert train(tiny_translation, tmp_path, "use_amp=true") == 0
+    for epoch in (1, 2):
+        ours, exact = (figures(folder, epoch)["train"] for folder in (tmp_path, plain))
+        assert ours["loss"] == pytest.approx(exact["loss"], rel=0.02) and ours["loss"] != exact["loss"]
+    state = checkpoint.load(tmp_path / "2epoch.pth")
+    assert all(value.dtype in (torch.float32, torch.int64) for value in state.values())
+
+
+def test_a_compiled_run_is_the_same_and_its_model_loads_without(tiny_translation, plain, tmp_path):
+    assert train(tiny_translation, tmp_path, "compile=eager", "max_epoch=1") == 0
+    ours, theirs = (figures(folder, 1) for folder in (tmp_path, plain))
+    for phase in ("train", "valid"):
+        assert ours[phase]["loss"] == pytest.approx(theirs[phase]["loss"], rel=1e-4)
+    state = checkpoint.load(tmp_path / "1epoch.pth")
+    assert state.keys() == checkpoint.load(plain / "1epoch.pth").keys()
+    assert yaml.safe_load((tmp_path / "config.yaml").read_text())["compile"] == "eager"
+    model, _ = load_model(tmp_path, "1epoch.pth", task="mt")
+    assert model.encoder.encoders[0]._compiled_call_impl is None
+
+
+def test_compiling_keeps_losses_and_gradients():
+    torch.manual_seed(0)
+    options = {"attention_heads": 2, "linear_units": 16, "num_blocks": 1, "dropout_rate": 0.0, "input_layer": None}
+    encoder = DiverseTransformerEncoder(8, 8, attention={"core": "sdma"}, **options)
+
+    def gradients():
+        torch.manual_seed(1)  # of the noise of the queries
+        encoder.zero_grad()
+        with scope() as shared:
+            x, _, _ = encoder(torch.linspace(-1, 1, 96).sin().view(2, 6, 8), torch.tensor([6, 4]))
+            (x.square().sum() + shared.total_loss()).backward()
+        return {name: parameter.grad for name, parameter in encoder.named_parameters()}
+
+    plain = gradients()
+    compile_layers(encoder, "eager")
+    torch.testing.assert_close(gradients(), plain, rtol=1e-4, atol=1e-5)
+
+
+def test_attention_is_not_computed_by_cudnn():
+    assert torch.backends.cuda.cudnn_sdp_enabled()
+    with mixed_precision(torch.nn.Linear(1, 1), "cpu"):
+        assert not torch.backends.cuda.cudnn_sdp_enabled()
+    assert torch.backends.cuda.cudnn_sdp_enabled()
+
+
+def test_features_are_extracted_in_float32():
+    model = DiverseASRModel.__new__(DiverseASRModel)
+    torch.nn.Module.__init__(model)
+    before = asr_model.autocast
+    with mixed_precision(model, "cpu"), torch.autocast("cpu", torch.bfloat16):
+        x = torch.ones(2, 2)
+        assert (x @ x).dtype == torch.bfloat16
+        with asr_model.autocast("cuda", enabled=False):
+            assert (x @ x).dtype == torch.float32
+    assert asr_model.autocast is before
+
+
+def test_parts_of_a_model_extract_their_features_in_float32_too():
+    """ESPnet's BEATs does, and says "cuda", or nothing, as the device, which has no effect on a CPU."""
+
+    def preprocess(x):
+        seen.append((x @ x.T).dtype)
+        raise InterruptedError  # the layers behind are not here
+
+    parts, seen = [BeatsEncoder.__new__(BeatsEncoder), BeatsRandomTokenizer.__new__(BeatsRandomTokenizer)], []
+    for part in parts:
+        torch.nn.Module.__init__(part)
+    vars(parts[0]).update(min_input_length_at_16khz=0, preprocess=preprocess)
+    x = torch.ones(2, 2)
+    with mixed_precision(torch.nn.ModuleList(parts), "cpu"), torch.autocast("cpu", torch.bfloat16):
+        with pytest.raises(InterruptedError):
+            parts[0].extract_features(torch.ones(2, 3, 1))
+        with tokenizer.autocast(False):
+            seen.append((x @ x).dtype)
+        assert (x @ x).dtype == torch.bfloat16
+    assert seen == [torch.float32] * 2
+
+
+def test_a_gpu_without_bfloat16_is_refused(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: False)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "V100")
+    with (
+        pytest.raises(ConfigError, match="use_amp true is not possible: V100 has no bfloat16; set use_amp=false"),
+        mixed_precision(torch.nn.Linear(1, 1), "cuda"),
+    ):
+        pass
+
+
+def test_what_cannot_be_compiled_is_refused(monkeypatch):
+    with pytest.raises(ConfigError, match="compile 'fast' is unknown; give true, false or a backend: .*aot_eager"):
+        compile_layers(torch.nn.Linear(1, 1), "fast")
+    with pytest.raises(ConfigError, match="compile is not possible: Linear has no layers of a transformer; set false"):
+        compile_layers(torch.nn.Linear(1, 1), "eager")
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    with pytest.raises(ConfigError, match="there is no C\\+\\+ compiler no-such-compiler; install it, or set false"):
+        compile_layers(torch.nn.Linear(1, 1), True)

@@ -1,0 +1,144 @@
+"""YAML: what is a small flat document, what is refused before a value is made of it, and the lines of keys."""
+
+import os
+import time
+from itertools import pairwise
+
+import pytest
+
+from espnet_diverse.errors import ConfigError, DataError, ModelError
+from espnet_diverse.untrusted.foreign_yaml import kind, parse_own, read_list, read_yaml, shortened
+
+BOMB = "a: &a [x]\n" + "".join(f"{b}: &{b} [{', '.join([f'*{a}'] * 10)}]\n" for a, b in pairwise("abcdefghi"))
+"""10^8 values in 400 characters."""
+
+
+def test_a_mapping_is_read(tmp_path):
+    path = tmp_path / "a.yaml"
+    path.write_text("a: &x [1, x]\nb: {c: null}\nd: *x\n")
+    assert read_yaml(path, "a") == {"a": [1, "x"], "b": {"c": None}, "d": [1, "x"]}
+    path.write_text(f"token_list: [{', '.join(f'tok{i}' for i in range(60_000))}]")
+    assert len(read_yaml(path, "a")["token_list"]) == 60_000
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"- 1", "contains a list, not a mapping; get it again"),
+        (b"", "contains nothing, not a mapping; get it again"),
+        (b"a: [1", r"is not valid YAML \(.* in line 2\); get it again"),
+        (b"a: \xff", r"is not valid YAML \(not UTF-8 at byte 3\)"),
+        (b"a: \x00", "is not valid YAML"),
+        (b"a: 2020-99-99", "is not valid YAML .*month must be in 1..12"),
+        (b"lol: &a [{}]\nb: {<<: *a}\n", "is not valid YAML .*merge keys are not allowed"),
+        (b"[" * 50, r"is not valid YAML \(nested deeper than 20 levels\)"),
+        # The parser itself ends at 1,000 levels, as of PyYAML 6.0.4; the overflow of a stack is a crash before that.
+        (
+            b"[" * 50_000,
+            r"is not valid YAML \((nested deeper than 20 levels|exceeded maximum nesting depth)",
+        ),
+        (b"a: !!python/object/apply:os.getcwd []", "is not valid YAML .*could not determine a constructor"),
+        (b" " * (1 << 20) + b"a: 1", "has 1048580 bytes; at most 1048576 are allowed; check where the file is from"),
+        (BOMB.encode(), r"is not valid YAML \(more than 200000 values, with what aliases repeat\)"),
+        (b"a: &a [*a]", r"is not valid YAML \(an alias without a value before it\)"),
+        (b"a: *b", "is not valid YAML"),
+        (b"a: [" + b"0," * 300_000 + b"]", r"is not valid YAML \(more than 200000 values"),
+        (b"a: 1" + b":1" * 400_000, r"is not valid YAML \(a number of 800001 digits; 100 are allowed\)"),
+        (b"a: " + b"1" * 900_000, r"is not valid YAML \(a number of 900000 digits"),
+        (b"? [a, b]\n: 1", "is not valid YAML|contains"),
+        (b"%YAML 9.9\n---\na: 1", "is not valid YAML"),
+        (b"--- a\n--- b", "is not valid YAML"),
+        (b"a: !!binary x", "is not valid YAML"),
+        (b"a: !!bool x", r"is not valid YAML \(a value does not fit its tag\)"),
+        (b"a: !!int ''", r"is not valid YAML \(a value does not fit its tag\)"),
+        (b"a: !!timestamp x", r"is not valid YAML \(a value does not fit its tag\)"),
+    ],
+    ids=lambda value: value[:12].decode("latin-1") if isinstance(value, bytes) else "",
+)
+def test_what_is_no_harmless_mapping_is_refused_in_one_short_line_at_once(tmp_path, content, said):
+    path = tmp_path / "a.yaml"
+    path.write_bytes(content)
+    start = time.monotonic()
+    with pytest.raises(ModelError, match=f"^shown.yaml {said}") as error:
+        read_yaml(path, "shown.yaml", "get it again")
+    assert "\n" not in str(error.value) and len(str(error.value)) < 300
+    assert time.monotonic() - start < 5
+
+
+def test_what_is_no_file_is_named(tmp_path):
+    with pytest.raises(ModelError, match="^x cannot be read .No such file"):
+        read_yaml(tmp_path / "gone", "x")
+    with pytest.raises(ModelError, match="^x cannot be read .Is a directory"):
+        read_yaml(tmp_path, "x")
+    for special in ("/dev/zero", tmp_path / "pipe"):
+        path = tmp_path / "link"
+        path.unlink(missing_ok=True)
+        if special != "/dev/zero":
+            os.mkfifo(special)
+        path.symlink_to(special)
+        with pytest.raises(ModelError, match="^x cannot be read .not a regular file"):
+            read_yaml(path, "x")
+
+
+def test_values_in_messages_are_short():
+    assert shortened("short") == "short" and shortened([1, "a"]) == "[1, 'a']"
+    assert len(shortened("x" * 10**6)) == len(shortened(["x"] * 10**5)) == 200
+
+
+def test_the_list_of_a_corpus_has_limits_of_its_own(tmp_path):
+    path = tmp_path / "train.yaml"
+    path.write_text("- {wav: a.wav, offset: 1.5}\n" * 50_000)
+    assert len(read_list(path, "its content")) == 50_000
+    path.write_text(BOMB)
+    with pytest.raises(DataError, match=r"^its content is not valid YAML \(more than 5000000 values"):
+        read_list(path, "its content")
+    with path.open("w") as file:
+        file.truncate((1 << 26) + 1)
+    with pytest.raises(DataError, match="^its content has 67108865 bytes; at most 67108864 are allowed$"):
+        read_list(path, "its content")
+
+
+def test_what_a_user_writes_has_the_limits_of_foreign_files():
+    with pytest.raises(ConfigError, match="^a.yaml: not valid YAML: more than 200000 values"):
+        parse_own(BOMB, "a.yaml")
+
+
+def test_the_line_of_every_key_is_returned():
+    value, lines = parse_own("a: 1e-3\nb:\n  c: [{d: x}]\n", "a.yaml")
+    assert value == {"a": 1e-3, "b": {"c": [{"d": "x"}]}}
+    assert lines == {("a",): 1, ("b",): 2, ("b", "c"): 3, ("b", "c", "[]", "d"): 3}
+    assert parse_own("", "a.yaml") == (None, {})
+
+
+def test_a_fault_is_one_line_with_the_line_of_the_text():
+    with pytest.raises(ConfigError, match=r"^a\.yaml:2: not valid YAML: [^\n]+$"):
+        parse_own("a: 1\n\tb: 2\n", "a.yaml")
+
+
+def test_content_that_is_not_a_mapping_is_described():
+    assert [kind(content) for content in (None, [1], "x")] == ["empty", "a list", "a str"]
+
+
+def test_deep_nesting_and_impossible_dates_are_one_line():
+    with pytest.raises(ConfigError, match=r"^a\.yaml: not valid YAML: nested deeper than 20 levels$"):
+        parse_own("[" * 50, "a.yaml")
+    with pytest.raises(ConfigError, match=r"^a\.yaml: not valid YAML: month must be in 1..12$"):
+        parse_own("a: 2020-99-99", "a.yaml")
+
+
+@pytest.mark.parametrize("value", ["!!bool x", "!!int ''", "!!timestamp x"])
+def test_a_value_that_does_not_fit_its_tag_is_one_line(value):
+    with pytest.raises(ConfigError, match=r"^a\.yaml: not valid YAML: a value does not fit its tag$"):
+        parse_own(f"a: {value}", "a.yaml")
+
+
+@pytest.mark.parametrize(("text", "code"), [("a: 1\nb: x\x1b", "001B"), ("a: 1\n\0", "0000"), ("\n\ud800", "D800")])
+def test_a_character_that_yaml_does_not_allow_is_named_with_its_line(text, code):
+    with pytest.raises(ConfigError, match=rf"^a\.yaml:2: not valid YAML: the character U\+{code} is not allowed"):
+        parse_own(text, "a.yaml")
+
+
+def test_keys_that_are_merged_have_the_line_where_they_are_written():
+    value, lines = parse_own("x: &x\n  a: 1\n  b: 2\ny:\n  b: 3\n  <<: *x\nz:\n  <<: [{c: 1}, *x]\n", "a.yaml")
+    assert value["y"] == {"a": 1, "b": 3} and value["z"] == {"c": 1, "a": 1, "b": 2}
+    assert [lines["y", key] for key in "ab"] == [2, 5] and [lines["z", key] for key in "cab"] == [8, 2, 3]
