@@ -44,7 +44,7 @@ def build(model: str, attention: str, vocabulary: int) -> tuple[nn.Module, torch
     """A model of translation with one attention everywhere, gamma at 0.5, and its optimizer."""
     from espnet_diverse.attention import set_updates_of_run
     from espnet_diverse.runs.config import merge
-    from espnet_diverse.runs.tasks import TASKS
+    from espnet_diverse.training.loop.tasks import TASKS
 
     task = TASKS["mt"]
     parser = task.get_parser()

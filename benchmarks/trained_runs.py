@@ -201,7 +201,8 @@ def _step(folder: Path, args: Namespace) -> tuple[Callable[[], None], int]:
     """A function that trains a model with the weights of a run on some batches, and its number of parameters."""
     from espnet2.train.distributed_utils import DistributedOption
 
-    from espnet_diverse.runs.tasks import TASKS, load_model
+    from espnet_diverse.runs.tasks import load_model
+    from espnet_diverse.training.loop.tasks import TASKS
 
     task = TASKS[args.task]
     model, options = load_model(folder, task=args.task)

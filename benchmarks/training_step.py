@@ -62,17 +62,17 @@ def build(attention: list[str], overrides: list[str]) -> tuple[nn.Module, torch.
     # Imported here, so that `--help` does not wait for ESPnet.
     from espnet_diverse.attention import set_updates_of_run
     from espnet_diverse.runs.config import merge
-    from espnet_diverse.runs.tasks import ASRTask
+    from espnet_diverse.training.loop.tasks import TASKS
 
-    parser = ASRTask.get_parser()
+    parser = TASKS["asr"].get_parser()
     parser.set_defaults(**merge(["model/transformer_6x6", *attention, "update/adam_noam_25k"], overrides))
     args = parser.parse_args([])
     args.input_size, args.token_list = FEATURES, [f"character{i}" for i in range(CHARACTERS)]
     torch.manual_seed(0)
-    model = ASRTask.build_model(args)
+    model = TASKS["asr"].build_model(args)
     half_way(model)
     set_updates_of_run(model, 10_000)  # of schedules that are a share of a run
-    return model, ASRTask.build_optimizers(args, model)[0]
+    return model, TASKS["asr"].build_optimizers(args, model)[0]
 
 
 def batch_of(batch: int, time: int) -> dict[str, Tensor]:

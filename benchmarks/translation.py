@@ -146,7 +146,7 @@ def contestant(name: str, args: argparse.Namespace) -> tuple:
     from espnet2.tasks.mt import MTTask
     from espnet2.train.distributed_utils import DistributedOption
 
-    from espnet_diverse.runs.tasks import TASKS
+    from espnet_diverse.training.loop.tasks import TASKS
 
     kind, _, use_amp = name.partition(", ")
     task = TASKS["mt"] if kind == "ours" else MTTask

@@ -32,10 +32,10 @@ from espnet_diverse.decoding.search.sampling import SamplingSearch
 from espnet_diverse.decoding.token_text import TokenText
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.runs.audio_rate import audio_rate, required_rate
+from espnet_diverse.runs.compilation import compile_layers
 from espnet_diverse.runs.model_files import find_weights
 from espnet_diverse.runs.tasks import TASKS, read_config
 from espnet_diverse.scope import scope
-from espnet_diverse.training.loop.precision import compile_layers
 
 _BATCH_FRAMES = 24_000  # of features: 240 seconds of 10 ms
 

@@ -4,7 +4,6 @@ They are its encoders, decoder and language model with our attention, and fronte
 speech.
 """
 
-from espnet_diverse.contrib.flowseq import FlowDecoder
 from espnet_diverse.nets.decoder import DiverseTransformerDecoder
 from espnet_diverse.nets.encoder import (
     DiverseBranchformerEncoder,
@@ -30,7 +29,6 @@ ENCODERS = {
 }
 PROMPTED_ENCODERS = {"diverse_e_branchformer_ctc": DiverseEBranchformerCTCEncoder}
 DECODERS = {"diverse_transformer": DiverseTransformerDecoder}
-TRANSLATION_DECODERS = {"flow": FlowDecoder}
 LANGUAGE_MODELS = {"diverse_transformer": DiverseTransformerLM}
 SPEECH_FRONTENDS = {"huggingface": HuggingFaceFrontend, "fused": FusedFrontends}  # names of ESPnet's own
 TEXT_FRONTENDS = {"bert": BertFrontend}

@@ -24,9 +24,9 @@ from espnet_diverse.packing.comparison import largest_difference
 from espnet_diverse.packing.run_files import write_model
 from espnet_diverse.runs.condition_names import fill_in, names_of_conditions
 from espnet_diverse.runs.config import Config
+from espnet_diverse.runs.config_checks import check
 from espnet_diverse.runs.model_files import find_weights
 from espnet_diverse.runs.tasks import TASKS, load_model, read_config
-from espnet_diverse.training import espnet_command
 
 _NETS = {"encoder": ENCODERS | PROMPTED_ENCODERS, "decoder": DECODERS, "lm": LANGUAGE_MODELS}
 _FIRST = 0.0, -2.302585092994046  # logits of the heads that a subset begins with, and of the others: log 1 and log 0.1
@@ -109,7 +109,7 @@ def adopted_config(before: dict, changes: Config, data_dir: Path | None = None) 
     changed = Config()
     changed.extend(changes)  # for the origins; the rest of a configuration of ESPnet may have keys of other versions
     changed.update({key: config[key] for key in (*changes, *_NETS, "model") if key in config})
-    espnet_command.check(TASKS[task], changed)
+    check(TASKS[task], changed)
     return config
 
 

@@ -39,6 +39,7 @@ def register(module: ModuleType, task: str) -> None:
     Raises:
         TypeError: One of our classes is not of the type that the table demands.
     """
+    from espnet_diverse.contrib.flowseq import FlowDecoder
     from espnet_diverse.contrib.flowseq.model import FlowMTModel
     from espnet_diverse.nets import (
         DECODERS,
@@ -47,14 +48,13 @@ def register(module: ModuleType, task: str) -> None:
         PROMPTED_ENCODERS,
         SPEECH_FRONTENDS,
         TEXT_FRONTENDS,
-        TRANSLATION_DECODERS,
     )
     from espnet_diverse.nets.models import MODELS
 
     tables = {
         "frontend_choices": TEXT_FRONTENDS if task == "mt" else SPEECH_FRONTENDS,
         "encoder_choices": PROMPTED_ENCODERS if task == "s2t_ctc" else ENCODERS,
-        "decoder_choices": DECODERS | (TRANSLATION_DECODERS if task == "mt" else {}),
+        "decoder_choices": DECODERS | ({"flow": FlowDecoder} if task == "mt" else {}),
         "lm_choices": LANGUAGE_MODELS,
         "model_choices": {"diverse": MODELS[task]} | ({"flow": FlowMTModel} if task == "mt" else {}),
     }

@@ -1,48 +1,42 @@
-"""ESPnet's tasks with our trainer and models, and strict loading; an import registers our classes in its tables."""
+"""ESPnet's tasks with our models, and strict loading; an import registers our classes in its tables."""
 
 import logging
 from argparse import ArgumentParser, Namespace
-from functools import partial
-from math import ceil
 from pathlib import Path
 
 import torch
-from espnet2.tasks import abs_task, asr, lm, mt, s2t, s2t_ctc, st
+from espnet2.tasks import asr, lm, mt, s2t, s2t_ctc, st
 from espnet2.tasks.abs_task import AbsTask
 from espnet2.text.build_tokenizer import build_tokenizer
+from espnet2.torch_utils.initialize import initialize
 from espnet2.train import preprocessor
 from espnet2.train.abs_espnet_model import AbsESPnetModel
+from espnet2.train.class_choices import ClassChoices
 from torch import nn
 
 from espnet_diverse.conditions import CONDITIONS
 from espnet_diverse.errors import ConfigError, ModelError
+from espnet_diverse.nets.classification.sentence_classifier import CLASSIFIERS
 from espnet_diverse.nets.frontends.bert import BertFrontend
-from espnet_diverse.nets.models import DiverseSTModel
+from espnet_diverse.nets.models import DiverseClassificationModel, DiverseSTModel
 from espnet_diverse.nets.size_limits import bounded_by
-from espnet_diverse.progress import WithProgress
 from espnet_diverse.registration import replaced_names
 from espnet_diverse.registration.lazy_imports import explain_missing_transformers
 from espnet_diverse.registration.transducer_loss import transducer_loss
 from espnet_diverse.runs import checkpoint
-from espnet_diverse.runs.classification import ClassificationTask
 from espnet_diverse.runs.condition_names import ConditionIndices, names_of_conditions
 from espnet_diverse.runs.config import load, named_file
 from espnet_diverse.runs.frontends import check_frontend, described, standalone
-from espnet_diverse.runs.lora import add_adapter, check_whole, create_adapter
+from espnet_diverse.runs.lora import add_adapter, check_whole
 from espnet_diverse.runs.model_files import find_weights
 from espnet_diverse.text.foreign_sentencepiece import check_file
 from espnet_diverse.text.pretrained_tokenizer import PretrainedTokenizer
-from espnet_diverse.training.checkpoints.initialisation import initialise
-from espnet_diverse.training.data.batches import row_batches
-from espnet_diverse.training.loop.optimizers import FusedOptimizers
-from espnet_diverse.training.loop.trainer import Trainer
 from espnet_diverse.untrusted.foreign_config import check_config, named_files
 
 
-class _TaskMixin(FusedOptimizers):
-    """Methods that our tasks share; before a task of ESPnet in the bases."""
+class _TaskMixin:
+    """Methods that our tasks share; before a task of ESPnet in the bases. `training/loop/tasks.py` adds the trainer."""
 
-    trainer = Trainer
     name: str
 
     @classmethod
@@ -74,23 +68,6 @@ class _TaskMixin(FusedOptimizers):
             raise ConfigError(f"the preprocessor of this configuration cannot be built: {said}") from error
         names = names_of_conditions(vars(args))
         return ConditionIndices(preprocess, names) if names else preprocess
-
-    @classmethod
-    def build_sequence_iter_factory(cls, args: Namespace, iter_options, mode: str):
-        """See `row_batches`; ESPnet's own for what that lacks: folded batches by utt2category, several tasks."""
-        folder = Path(iter_options.data_path_and_name_and_type[0][0]).parent
-        by_category = iter_options.batch_type == "folded" and (folder / "utt2category").exists()
-        if args.multi_task_dataset or by_category and not args.sampling:
-            return super().build_sequence_iter_factory(args=args, iter_options=iter_options, mode=mode)
-        return row_batches(args, iter_options, mode, cls.check_task_requirements)
-
-    @classmethod
-    def main_worker(cls, args: Namespace) -> None:
-        """Run one process of ESPnet's command, with our `initialise` for `init_param` and our `create_adapter`."""
-        # ESPnet puts the tokens into the arguments when it builds the model.
-        load_pretrained_model = partial(initialise, config=vars(args))
-        with replaced_names(abs_task, load_pretrained_model=load_pretrained_model, create_adapter=create_adapter):
-            super().main_worker(args)
 
     @classmethod
     def build_model(cls, args: Namespace) -> AbsESPnetModel:
@@ -153,18 +130,6 @@ class _TaskMixin(FusedOptimizers):
         check_whole(vars(args), state, model, model_file)
         checkpoint.load_strict(model, state, model_file)
         return model.to(device), args
-
-    @classmethod
-    def build_streaming_iterator(cls, data_path_and_name_and_type, *args, mode=None, batch_size=1, **kwargs):
-        """ESPnet's iterator over data files; shows progress when statistics are collected."""
-        loader = super().build_streaming_iterator(
-            data_path_and_name_and_type, *args, mode=mode, batch_size=batch_size, **kwargs
-        )
-        if mode is None:
-            return loader
-        with Path(data_path_and_name_and_type[0][0]).open(encoding="utf-8") as file:
-            total = ceil(sum(1 for _ in file) / batch_size)
-        return WithProgress(loader, f"stats {mode}", total, "step")
 
 
 class ASRTask(_TaskMixin, asr.ASRTask):
@@ -239,7 +204,29 @@ class LMTask(_TaskMixin, lm.LMTask):
     name = "lm"
 
 
-class CLSTask(_TaskMixin, ClassificationTask):
+class _ClassificationTask(lm.LMTask):
+    """ESPnet's task of a text and a net for it, with a classifier in place of the language model."""
+
+    class_choices_list = [
+        ClassChoices("classifier", CLASSIFIERS, default="self_attentive"),
+        ClassChoices("model", {"diverse": DiverseClassificationModel}, AbsESPnetModel, default="diverse"),
+    ]
+
+    @classmethod
+    def build_model(cls, args: Namespace) -> AbsESPnetModel:
+        """Build the model of a configuration, whose vocabulary becomes part of it."""
+        if isinstance(args.token_list, str):
+            with Path(args.token_list).open(encoding="utf-8") as file:
+                args.token_list = [line.rstrip() for line in file]  # as in ESPnet's tasks
+        classifiers, models = cls.class_choices_list
+        net = classifiers.get_class(args.classifier)(len(args.token_list), **args.classifier_conf)
+        model = models.get_class(args.model)(net, **args.model_conf)
+        if args.init is not None:
+            initialize(model, args.init)
+        return model
+
+
+class CLSTask(_TaskMixin, _ClassificationTask):
     """Classification of text."""
 
     name = "cls"
@@ -259,6 +246,8 @@ class S2TCTCTask(_TaskMixin, s2t_ctc.S2TTask):
 
 _TASKS = (ASRTask, STTask, MTTask, LMTask, CLSTask, S2TTask, S2TCTCTask)
 TASKS: dict[str, type[AbsTask]] = {task.name: task for task in _TASKS}
+TRAINED = ("asr", "st", "mt", "lm", "cls")
+"""Tasks that `espnet-diverse train` trains; models of the others come from ESPnet."""
 
 
 def load_model(model_dir: str | Path, model_file: str | Path | None = None, device: str = "cpu", task: str = "asr"):

@@ -21,8 +21,9 @@ from espnet_diverse.runs.audio_rate import audio_rate, reads_features
 from espnet_diverse.runs.checkpoint import CHECKPOINT
 from espnet_diverse.runs.condition_names import condition_table, fill_in
 from espnet_diverse.runs.config import Config, located, save
+from espnet_diverse.runs.config_checks import check
 from espnet_diverse.runs.criteria import check_forms
-from espnet_diverse.runs.tasks import TASKS
+from espnet_diverse.runs.logs import logged
 from espnet_diverse.training import espnet_command
 from espnet_diverse.training.checkpoints import resumption, run_kernels
 from espnet_diverse.training.checkpoints.data_record import DataRecord
@@ -43,6 +44,7 @@ from espnet_diverse.training.data.statistics import check_features, check_source
 from espnet_diverse.training.distributed.processes import Processes, run
 from espnet_diverse.training.loop.learning_curves import draw_curves
 from espnet_diverse.training.loop.non_finite import NAME as NONFINITE
+from espnet_diverse.training.loop.tasks import TASKS
 from espnet_diverse.training.repulsion_options import read_repulsion
 
 FILLED_IN = (
@@ -99,9 +101,9 @@ def collect_stats(config: Config, data: RunData, output_dir: Path, workers: Work
     tokens = Tokens.load(data)
     filled = _fill(config, data, tokens)
     rate = _rate(filled, data)
-    espnet_command.check(TASKS[data.task], filled)
+    check(TASKS[data.task], filled)
     _check_data(filled, data, rate, nj=workers or 4)
-    with staged_directory(output_dir) as staging, espnet_command.logged(staging / "stats.log"):
+    with staged_directory(output_dir) as staging, logged(staging / "stats.log"):
         if data.speech:
             # Normalisation needs the statistics that are collected here.
             filled.update(collect_stats=True, normalize=None, normalize_conf={}, ngpu=0, output_dir=str(staging))
@@ -192,7 +194,7 @@ def train(
             _copy(statistics, output_dir / statistics.name)
         record.save(tables, output_dir)
         save(config, output_dir / "train.yaml")
-        with espnet_command.logged(output_dir / "train.log"):
+        with logged(output_dir / "train.log"):
             if changed:
                 logging.warning("%s: training continues with changed settings: %s", output_dir, "; ".join(changed))
             if not processes.ngpu:
@@ -211,7 +213,7 @@ def _of_run(config: Config, data: RunData, tokens: Tokens, stats_dir: Path, outp
         shapes = [stats_dir / phase / tokens.shape(name) for _, name, _ in data.entries(config)]
         filled[f"{phase}_shape_file"] = [str(existing(path)) for path in shapes]
     _rate(filled, data)
-    espnet_command.check(TASKS[data.task], filled)
+    check(TASKS[data.task], filled)
     return filled
 
 

@@ -82,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
     from espnet_diverse.decoding.condition_ids import condition_indices, known_conditions
     from espnet_diverse.decoding.encoder.precision import check_device
     from espnet_diverse.decoding.search.teacher_forcing import check_decoder
-    from espnet_diverse.training.espnet_command import logged
+    from espnet_diverse.runs.logs import logged
 
     chosen = choose_utterances(data, args.utterances)
     named = [args.figure_utterance] if args.figure_utterance else []

@@ -50,8 +50,8 @@ def run(args: argparse.Namespace) -> int:
         )
     from espnet_diverse.analysis.comparison import read_system, table, to_dict
     from espnet_diverse.analysis.figures.comparison_plot import draw_comparison
+    from espnet_diverse.runs.logs import logged
     from espnet_diverse.scoring.score_file import read_metrics
-    from espnet_diverse.training.espnet_command import logged
 
     metric = args.metric or next(iter(read_metrics(args.runs[0] / args.decoded / "score.json")))
     names = args.names or [None] * len(args.runs)

@@ -53,7 +53,7 @@ def _of_utterance(args: argparse.Namespace) -> list[Path]:
     from espnet_diverse.analysis.teacher_forcing import load, source_vocabulary, target_vocabulary
     from espnet_diverse.decoding.condition_ids import condition_indices, known_conditions
     from espnet_diverse.decoding.encoder.precision import check_device
-    from espnet_diverse.training.espnet_command import logged
+    from espnet_diverse.runs.logs import logged
 
     check_device(device)
     with logged(args.output_dir / "figure.log"):
@@ -73,8 +73,8 @@ def _of_utterance(args: argparse.Namespace) -> list[Path]:
 def _reads_features(args: argparse.Namespace) -> bool:
     """Return whether the model reads features, of which nothing is drawn; then a warning says so."""
     from espnet_diverse.runs.audio_rate import reads_features
+    from espnet_diverse.runs.logs import logged
     from espnet_diverse.runs.tasks import read_config
-    from espnet_diverse.training.espnet_command import logged
 
     if not reads_features(read_config(args.model_dir / "config.yaml")):
         return False

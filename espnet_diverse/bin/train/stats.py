@@ -58,4 +58,4 @@ def run(args: argparse.Namespace) -> int:
 
 def _load() -> None:
     """Import what a worker needs."""
-    from espnet_diverse.runs import tasks  # noqa: F401
+    from espnet_diverse.training.loop import tasks  # noqa: F401

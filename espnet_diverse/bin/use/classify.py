@@ -30,8 +30,8 @@ def outputs(args: argparse.Namespace) -> list[Path]:
 def run(args: argparse.Namespace) -> int:
     """Classify and print the measures."""
     from espnet_diverse.decoding.directory.classification import MEASURES, Classifier, cells, classify, line
+    from espnet_diverse.runs.logs import logged
     from espnet_diverse.scoring.table import update_results
-    from espnet_diverse.training.espnet_command import logged
 
     with logged(args.output_dir / "classify.log"):
         classifier = Classifier(args.model_dir, args.model_file, args.device)

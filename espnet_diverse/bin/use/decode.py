@@ -74,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
     from espnet_diverse.decoding.directory.decode_dir import decode
     from espnet_diverse.decoding.directory.on_cluster import described
     from espnet_diverse.decoding.encoder.precision import check_device
-    from espnet_diverse.training.espnet_command import logged
+    from espnet_diverse.runs.logs import logged
 
     if not args.cluster:
         check_device(device)

@@ -31,8 +31,8 @@ def outputs(args: argparse.Namespace) -> list[Path]:
 def run(args: argparse.Namespace) -> int:
     """Score and print the perplexity."""
     from espnet_diverse.decoding.directory.perplexity import Scorer, line, perplexity
+    from espnet_diverse.runs.logs import logged
     from espnet_diverse.scoring.table import update_results
-    from espnet_diverse.training.espnet_command import logged
 
     with logged(args.output_dir / "perplexity.log"):
         scorer = Scorer(args.model_dir, args.model_file, args.device)

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 
 from espnet_diverse.runs.condition_names import fill_in_without_data
 from espnet_diverse.runs.config import merge
+from espnet_diverse.runs.config_checks import check
 from espnet_diverse.runs.tasks import TASKS
-from espnet_diverse.training import espnet_command
 from espnet_diverse.training.stages import DEFAULTS, check_settings
 
 
@@ -26,4 +26,4 @@ def check_early(fragments: Iterable[str], overrides: Iterable[str], task: str) -
     filled = copy.deepcopy(config)
     filled.add({key: value for key, value in DEFAULTS.items() if key not in config}, {})
     fill_in_without_data(filled)
-    espnet_command.check(TASKS[task], filled)
+    check(TASKS[task], filled)

@@ -10,7 +10,8 @@ from espnet2.utils.get_default_kwargs import get_default_kwargs
 
 from espnet_diverse.attention import CORES, core_options
 from espnet_diverse.runs.config import Config, leaves
-from espnet_diverse.training.espnet_command import arguments, check, chosen_classes
+from espnet_diverse.runs.config_checks import check, chosen_classes
+from espnet_diverse.training.espnet_command import arguments
 from espnet_diverse.training.stages import DEFAULTS, FILLED_IN, NOT_HERE
 
 _ATTENTIONS = ("attention", "cross_attention")

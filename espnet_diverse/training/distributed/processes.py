@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.runs.config import Config
-from espnet_diverse.runs.tasks import TASKS
 from espnet_diverse.training import espnet_command
+from espnet_diverse.training.loop.tasks import TASKS
 
 _LAST_PORT = 65535
 

@@ -34,15 +34,16 @@ def work(task: str, config: Mapping, errors: str, place: Path | str) -> None:
     from espnet2.tasks import abs_task
 
     from espnet_diverse.registration import replaced_names
-    from espnet_diverse.runs.tasks import TASKS
+    from espnet_diverse.runs.logs import logged
     from espnet_diverse.training import espnet_command
     from espnet_diverse.training.distributed.meeting import group_at
+    from espnet_diverse.training.loop.tasks import TASKS
 
     rank, restarts = int(os.environ["RANK"]), int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
     if not config["ngpu"]:
         torch.set_num_threads(1)
     log = Path(config["output_dir"]) / ("train.log" if rank == 0 else f"train.process{rank}.log")
-    with nullcontext() if rank == 0 else _printed_to(log), espnet_command.logged(log):
+    with nullcontext() if rank == 0 else _printed_to(log), logged(log):
         if restarts:
             logging.warning("a process was lost; all start again after the last checkpoint (restart %d)", restarts)
         try:

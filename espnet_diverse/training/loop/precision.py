@@ -1,17 +1,11 @@
-"""Training in bfloat16, and with compiled layers.
+"""Training in bfloat16.
 
 `use_amp: true` computes linear maps and attention in bfloat16 under PyTorch's autocast, on a GPU or a CPU; parameters,
 their updates and checkpoints stay float32. ESPnet's own `use_amp` has no effect on a CPU, and uses float16 on a GPU
 without bfloat16, where the squared distances of semantic masks overflow; here that is an error. bfloat16 has the range
 of float32, so the loss is not scaled.
-
-`compile: true` compiles the layers of encoder and decoder with `torch.compile` at their first batch; the name of a
-backend, such as aot_eager, selects that backend. Parameters and their names stay the same. Our attention modules are
-not compiled, see `attention/uncompiled.py`.
 """
 
-import os
-import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -66,27 +60,3 @@ def mixed_precision(model: nn.Module, device: str) -> Iterator[None]:
             if "autocast" in vars(module):
                 stack.enter_context(replaced_names(module, autocast=autocast))
         yield
-
-
-def compile_layers(model: nn.Module, backend: str | bool) -> None:
-    """Compile the layers of a model's encoder and decoder, or of its language model, for all lengths.
-
-    Args:
-        model: A model of ESPnet or of this package.
-        backend: Name of a backend of `torch.compile`; True selects PyTorch's default, inductor.
-
-    Raises:
-        ConfigError: The backend is unknown, this machine has no compiler, or the model has no layers of a transformer.
-    """
-    known = torch._dynamo.list_backends(exclude_tags=())
-    if backend is not True and backend not in known:
-        raise ConfigError(f"compile {backend!r} is unknown; give true, false or a backend: {' '.join(sorted(known))}")
-    compiler = os.environ.get("CXX", "g++")
-    if backend in (True, "inductor") and shutil.which(compiler) is None:
-        raise ConfigError(f"compile is not possible: there is no C++ compiler {compiler}; install it, or set false")
-    stacks = [getattr(part, name, None) for part in model.modules() for name in ("encoders", "decoders")]
-    layers = [layer for stack in stacks if isinstance(stack, nn.Module) for layer in stack]
-    if not layers:
-        raise ConfigError(f"compile is not possible: {type(model).__name__} has no layers of a transformer; set false")
-    for layer in layers:
-        layer.compile(backend="inductor" if backend is True else backend, dynamic=True)

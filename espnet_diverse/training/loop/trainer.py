@@ -25,6 +25,7 @@ from espnet2.train.reporter import Reporter, SubReporter
 from torch import nn
 
 from espnet_diverse.errors import TrainingError
+from espnet_diverse.runs.compilation import compile_layers
 from espnet_diverse.runs.criteria import check_criteria, expected_statistics
 from espnet_diverse.training.checkpoints.averaging import average_best
 from espnet_diverse.training.checkpoints.run_kernels import taken_of
@@ -37,7 +38,7 @@ from espnet_diverse.training.loop.epoch_batches import Batch, EpochBatches, Posi
 from espnet_diverse.training.loop.epoch_table import EpochTable
 from espnet_diverse.training.loop.non_finite import NonFiniteBatches
 from espnet_diverse.training.loop.parameter_sample import UNCHANGED, ParameterSample
-from espnet_diverse.training.loop.precision import compile_layers, mixed_precision
+from espnet_diverse.training.loop.precision import mixed_precision
 from espnet_diverse.training.loop.run_length import tell_length_of_run
 from espnet_diverse.training.loop.stopping import StopRequest, stop_on_signals
 from espnet_diverse.training.loop.updates import Result, Update, Updates

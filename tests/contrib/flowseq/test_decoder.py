@@ -10,8 +10,8 @@ from espnet_diverse.contrib.flowseq.decoder import FlowDecoder
 from espnet_diverse.contrib.flowseq.transformer import Source
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.runs.config import merge
+from espnet_diverse.runs.config_checks import check
 from espnet_diverse.runs.tasks import MTTask
-from espnet_diverse.training.espnet_command import check
 
 TOKENS = torch.tensor([[2, 5, 3, -1], [4, 4, 7, 1]])
 LENGTHS = torch.tensor([3, 4])

@@ -15,7 +15,7 @@ from espnet_diverse.decoding.encoder.precision import HalfLinear, Int8Linear, ch
 from espnet_diverse.decoding.options import Options
 from espnet_diverse.decoding.predictor import load_predictor
 from espnet_diverse.errors import ConfigError
-from espnet_diverse.training.loop.precision import compile_layers
+from espnet_diverse.runs.compilation import compile_layers
 
 CLASSES = {"float32": FastLinear, "int8": Int8Linear, "bfloat16": HalfLinear}
 

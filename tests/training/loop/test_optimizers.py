@@ -7,12 +7,12 @@ import torch
 from torch import nn
 
 from espnet_diverse.errors import ConfigError
-from espnet_diverse.runs.tasks import MTTask
 from espnet_diverse.training.loop.optimizers import freeze
+from espnet_diverse.training.loop.tasks import TASKS
 
 
 def optimizer(model, **options):
-    (built,) = MTTask.build_optimizers(args := Namespace(optim_conf=options, **COMMON), model)
+    (built,) = TASKS["mt"].build_optimizers(args := Namespace(optim_conf=options, **COMMON), model)
     assert args.optim_conf == options  # what config.yaml shows is what was asked for
     return built
 

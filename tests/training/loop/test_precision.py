@@ -8,12 +8,10 @@ from espnet2.beats.tokenizer import BeatsRandomTokenizer
 
 from espnet_diverse.bin.main import main
 from espnet_diverse.errors import ConfigError
-from espnet_diverse.nets.encoder import DiverseTransformerEncoder
 from espnet_diverse.nets.models import DiverseASRModel
 from espnet_diverse.runs import checkpoint
 from espnet_diverse.runs.tasks import load_model
-from espnet_diverse.scope import scope
-from espnet_diverse.training.loop.precision import compile_layers, mixed_precision
+from espnet_diverse.training.loop.precision import mixed_precision
 
 
 def train(run, model_dir, *changes):
@@ -60,24 +58,6 @@ def test_a_compiled_run_is_the_same_and_its_model_loads_without(tiny_translation
     assert yaml.safe_load((tmp_path / "config.yaml").read_text())["compile"] == "eager"
     model, _ = load_model(tmp_path, "1epoch.pth", task="mt")
     assert model.encoder.encoders[0]._compiled_call_impl is None
-
-
-def test_compiling_keeps_losses_and_gradients():
-    torch.manual_seed(0)
-    options = {"attention_heads": 2, "linear_units": 16, "num_blocks": 1, "dropout_rate": 0.0, "input_layer": None}
-    encoder = DiverseTransformerEncoder(8, 8, attention={"core": "sdma"}, **options)
-
-    def gradients():
-        torch.manual_seed(1)  # of the noise of the queries
-        encoder.zero_grad()
-        with scope() as shared:
-            x, _, _ = encoder(torch.linspace(-1, 1, 96).sin().view(2, 6, 8), torch.tensor([6, 4]))
-            (x.square().sum() + shared.total_loss()).backward()
-        return {name: parameter.grad for name, parameter in encoder.named_parameters()}
-
-    plain = gradients()
-    compile_layers(encoder, "eager")
-    torch.testing.assert_close(gradients(), plain, rtol=1e-4, atol=1e-5)
 
 
 def test_attention_is_not_computed_by_cudnn():
@@ -128,13 +108,3 @@ def test_a_gpu_without_bfloat16_is_refused(monkeypatch):
         mixed_precision(torch.nn.Linear(1, 1), "cuda"),
     ):
         pass
-
-
-def test_what_cannot_be_compiled_is_refused(monkeypatch):
-    with pytest.raises(ConfigError, match="compile 'fast' is unknown; give true, false or a backend: .*aot_eager"):
-        compile_layers(torch.nn.Linear(1, 1), "fast")
-    with pytest.raises(ConfigError, match="compile is not possible: Linear has no layers of a transformer; set false"):
-        compile_layers(torch.nn.Linear(1, 1), "eager")
-    monkeypatch.setenv("CXX", "no-such-compiler")
-    with pytest.raises(ConfigError, match="there is no C\\+\\+ compiler no-such-compiler; install it, or set false"):
-        compile_layers(torch.nn.Linear(1, 1), True)

@@ -1,0 +1,167 @@
+"""Checks of a configuration before anything is built: names of keys and classes, options of the parts of our nets."""
+
+import inspect
+from collections.abc import Mapping
+from functools import partial
+from importlib.util import find_spec
+from itertools import product
+
+from espnet2.asr.ctc import CTC
+from espnet2.tasks import abs_task
+
+from espnet_diverse.attention import core_class, core_options
+from espnet_diverse.attention.disagreement import disagreement_options
+from espnet_diverse.attention.selection.selection_options import selection_options
+from espnet_diverse.contrib.flowseq import FlowOptions
+from espnet_diverse.errors import ConfigError
+from espnet_diverse.nets import DECODERS, ENCODERS, LANGUAGE_MODELS, PROMPTED_ENCODERS
+from espnet_diverse.nets.adapter import AdapterOptions
+from espnet_diverse.nets.condition_rows import read_options
+from espnet_diverse.nets.memory import MEMORIES, memory_options
+from espnet_diverse.nets.start_tag import StartTagOptions
+from espnet_diverse.option_checks import read as read_dataclass
+from espnet_diverse.runs.config import Config, check_keys, located
+from espnet_diverse.runs.frontends import check_frontend
+from espnet_diverse.runs.lora import check_adapter
+from espnet_diverse.runs.tasks import TASKS, TRAINED
+
+
+def check(task: type[abs_task.AbsTask], config: Config) -> None:
+    """Check the names of keys and classes, and the options of our parts of the nets, before anything is built.
+
+    Raises:
+        ConfigError: A key is unknown to the task or to the class that it configures, a class is unknown, or an option
+            has a wrong value or needs a package that is not installed.
+    """
+    known = vars(task.get_parser().parse_args([]))
+    _check_task(config, known)
+    check_keys(config, known)
+    with located(config, "frontend"):
+        check_frontend(config)
+    classes = chosen_classes(task, config)
+    for name, chosen in classes.items():
+        _check_owner(config, name, chosen)
+        _check_section(config, f"{name}_conf", chosen)
+        if chosen.__module__.startswith("espnet_diverse."):
+            _check_parts(config, f"{name}_conf")
+    _check_section(config, "ctc_conf", CTC)
+    _check_model(config, classes.get("model"))
+    check_adapter(config)
+    if config.get("use_wandb") and find_spec("wandb") is None:
+        needed = "use_wandb needs the package wandb: pip install 'espnet_diverse[wandb]'"
+        raise ConfigError(f"{config.origin('use_wandb')}: {needed}")
+
+
+def _check_task(config: Config, known: Mapping) -> None:
+    """Check that a configuration is not one of another task, whose keys this one lacks."""
+    for key in config:
+        if key in known:
+            continue
+        others = [name for name in TRAINED if key in vars(TASKS[name].get_parser().parse_args([]))]
+        if others:
+            has = f"key {key!r} is not one of the task given, but of {' '.join(others)}"
+            raise ConfigError(f"{config.origin(key)}: {has}; give another --task, or the fragments of this one")
+
+
+def _check_owner(config: Config, name: str, chosen: type) -> None:
+    """Check that options of our nets are not given to another one, as where the fragment of the model is missing."""
+    section = f"{name}_conf"
+    if chosen.__module__.startswith("espnet_diverse.") or not isinstance(config.get(section), dict):
+        return
+    for part in _PARTS:
+        if part in config[section] and part not in inspect.signature(chosen).parameters:
+            here = f"{name} is {config[name]!r}" if name in config else f"no {name} is given"
+            has = f"key {section}.{part} is for a net of this package, and {here}"
+            ours = f"diverse_{str(config.get(name)).lower()}"
+            known = ours in _NETS.get(name, ())
+            todo = f"give {name}: {ours}" if known else "put a fragment with such a net before it, such as model/small"
+            raise ConfigError(f"{config.origin(section, part)}: {has}; {todo}")
+
+
+def _check_model(config: Config, model: type | None) -> None:
+    """Check that a model of ESPnet, if one is named, has no parts with losses, which it would leave out in silence."""
+    if "model" not in config or model is None or model.__module__.startswith("espnet_diverse."):
+        return
+    for net, part in product(_NETS, (*_ATTENTIONS, "memory")):
+        options = (config.get(f"{net}_conf") or {}).get(part)
+        if options and _has_losses(part, options):
+            has = f"model {config['model']!r} leaves out the losses of {net}_conf.{part}"
+            raise ConfigError(f"{config.origin('model')}: {has}; set model: diverse")
+
+
+def _has_losses(part: str, options: Mapping) -> bool:
+    if part == "memory":
+        return bool(MEMORIES[options["kind"]].LOSSES)
+    return bool(core_class(options.get("core", "softmax")).LOSSES or options.get("disagreement"))
+
+
+def chosen_classes(task: type[abs_task.AbsTask], config: Config) -> dict[str, type]:
+    """Return the classes of the parts of a model and its training, such as encoder and optim, by name of the part.
+
+    Raises:
+        ConfigError: The configuration names an unknown class.
+    """
+    tables = {choices.name: (choices.classes, choices.default) for choices in task.class_choices_list}
+    if models := getattr(task, "models", None):  # ST, for which ESPnet has no choice of models
+        tables["model"] = (models, "diverse")
+    tables["optim"] = (abs_task.optim_classes, "adadelta")
+    tables["scheduler"] = (abs_task.scheduler_classes, None)
+    found = {}
+    for name, (classes, default) in tables.items():
+        chosen = config.get(name, default)
+        if chosen is None:
+            continue
+        if not isinstance(chosen, str) or chosen.lower() not in classes:
+            known = " ".join(sorted(classes))
+            raise ConfigError(f"{config.origin(name)}: unknown {name} {chosen!r}; known: {known}")
+        found[name] = classes[chosen.lower()]
+    return found
+
+
+def _check_section(config: Config, section: str, cls: type) -> None:
+    if not isinstance(config.get(section, {}), dict | None):
+        raise ConfigError(f"{config.origin(section)}: {section} is {config[section]!r}; give a mapping of options")
+    parameters = inspect.signature(cls).parameters
+    if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+        check_keys(config, parameters, section)
+
+
+def _check_parts(config: Config, section: str) -> None:
+    """Check the options of the parts of one of our nets, for example of `encoder_conf.attention`."""
+    for part, read in _PARTS.items():
+        options = (config.get(section) or {}).get(part)
+        if options is None:
+            continue
+        with located(config, section, part):
+            if not isinstance(options, dict):
+                raise ConfigError(f"{options!r} is not a mapping of options")
+            read(options)
+        for group in _GROUPS if part in _ATTENTIONS else ():
+            if options.get(group) is not None:
+                with located(config, section, part, group):
+                    _GROUPS[group](options[group])
+
+
+def _read_attention(options: dict) -> None:
+    of_core = {name: value for name, value in options.items() if name not in ("core", *_GROUPS)}
+    core_options(options.get("core", "softmax"), of_core)
+
+
+_ATTENTIONS = ("attention", "cross_attention")
+
+
+_NETS = {"encoder": ENCODERS | PROMPTED_ENCODERS, "decoder": DECODERS, "lm": LANGUAGE_MODELS}
+
+
+_GROUPS = {"selection": selection_options, "disagreement": disagreement_options}
+"""Groups of options of an attention that no core has to itself, and what reads them."""
+
+
+_PARTS = {
+    **dict.fromkeys(_ATTENTIONS, _read_attention),
+    "adapter": partial(read_options, AdapterOptions, "adapter"),
+    "start_tag": partial(read_options, StartTagOptions, "start_tag"),
+    "flow": lambda options: read_dataclass(FlowOptions, options, "flow"),
+    "memory": memory_options,
+}
+"""Parts of our nets that have options, and what reads them."""

@@ -1,0 +1,35 @@
+import pytest
+import torch
+
+from espnet_diverse.errors import ConfigError
+from espnet_diverse.nets.encoder import DiverseTransformerEncoder
+from espnet_diverse.runs.compilation import compile_layers
+from espnet_diverse.scope import scope
+
+
+def test_compiling_keeps_losses_and_gradients():
+    torch.manual_seed(0)
+    options = {"attention_heads": 2, "linear_units": 16, "num_blocks": 1, "dropout_rate": 0.0, "input_layer": None}
+    encoder = DiverseTransformerEncoder(8, 8, attention={"core": "sdma"}, **options)
+
+    def gradients():
+        torch.manual_seed(1)  # of the noise of the queries
+        encoder.zero_grad()
+        with scope() as shared:
+            x, _, _ = encoder(torch.linspace(-1, 1, 96).sin().view(2, 6, 8), torch.tensor([6, 4]))
+            (x.square().sum() + shared.total_loss()).backward()
+        return {name: parameter.grad for name, parameter in encoder.named_parameters()}
+
+    plain = gradients()
+    compile_layers(encoder, "eager")
+    torch.testing.assert_close(gradients(), plain, rtol=1e-4, atol=1e-5)
+
+
+def test_what_cannot_be_compiled_is_refused(monkeypatch):
+    with pytest.raises(ConfigError, match="compile 'fast' is unknown; give true, false or a backend: .*aot_eager"):
+        compile_layers(torch.nn.Linear(1, 1), "fast")
+    with pytest.raises(ConfigError, match="compile is not possible: Linear has no layers of a transformer; set false"):
+        compile_layers(torch.nn.Linear(1, 1), "eager")
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    with pytest.raises(ConfigError, match="there is no C\\+\\+ compiler no-such-compiler; install it, or set false"):
+        compile_layers(torch.nn.Linear(1, 1), True)

@@ -1,0 +1,222 @@
+import pytest
+
+from espnet_diverse.errors import ConfigError
+from espnet_diverse.runs.config import merge
+from espnet_diverse.runs.config_checks import check
+from espnet_diverse.runs.tasks import ASRTask, LMTask
+
+
+def checked(*overrides: str) -> None:
+    check(ASRTask, merge(["model/tiny"], overrides))
+
+
+def test_the_shared_fragments_are_accepted():
+    for model in ("tiny", "small", "transformer_6x6"):
+        for attention in ("softmax", "sma", "sdma"):
+            check(ASRTask, merge([f"model/{model}", f"attention/{attention}", "update/adam_noam_25k"]))
+    check(ASRTask, merge(["model/tiny", "attention/sma", "losses/disagreement", "repulsion/svgd"]))
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("max_epochs=3", r"--set max_epochs=3: key 'max_epochs' is unknown; did you mean 'max_epoch'\?"),
+        ("encoder_conf.num_block=3", r"key 'encoder_conf.num_block' is unknown; did you mean 'num_blocks'\?"),
+        ("decoder_conf.self_atention_dropout_rate=0", "did you mean 'self_attention_dropout_rate'"),
+        ("frontend_conf.n_mel=3", "'frontend_conf.n_mel' is unknown; did you mean 'n_mels'"),
+        ("model_conf.ctc_wait=0.3", "did you mean 'ctc_weight'"),
+        (
+            "encoder_conf={attention: {core: softmax, clusters: 3}}",
+            "key 'encoder_conf.attention.clusters' is unknown; attention 'softmax' has no options",
+        ),
+        ("optim_conf.learning_rate=1", "'optim_conf.learning_rate' is unknown; known: .*lr"),
+        ("ctc_conf.dropout=1", "'ctc_conf.dropout' is unknown; did you mean 'dropout_rate'"),
+        ("encoder=diverse", "--set encoder=diverse: unknown encoder 'diverse'; known: .*diverse_transformer"),
+        ("optim=adamm", "unknown optim 'adamm'; known: .*adam "),
+        ("scheduler=warm", "unknown scheduler 'warm'; known: .*warmuplr"),
+        ("encoder_conf=3", "--set encoder_conf=3: encoder_conf is 3; give a mapping of options"),
+    ],
+)
+def test_what_the_user_cannot_have_meant_is_refused(override, said):
+    with pytest.raises(ConfigError, match=said):
+        checked(override)
+
+
+def test_a_key_in_a_file_is_refused_with_file_and_line(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text("max_epoch: 3\nencoder_conf:\n  attenton: {core: sma}\n")
+    with pytest.raises(
+        ConfigError, match=r"mine\.yaml:3: key 'encoder_conf.attenton' is unknown; did you mean 'attention'"
+    ):
+        check(ASRTask, merge(["model/tiny", path]))
+
+
+@pytest.mark.parametrize(
+    ("section", "text", "line", "said"),
+    [
+        ("encoder_conf", "  attention:\n    core: sdma\n    n_cluster_z: 3\n", 4, "n_clusters_z"),
+        ("decoder_conf", "  cross_attention:\n    core: sma\n    n_cluster_z: 3\n", 4, "n_clusters_z"),
+        ("encoder_conf", "  attention:\n    selection:\n      strategy: none\n      pol: 8\n", 5, "pool"),
+        ("encoder_conf", "  attention:\n    disagreement:\n      of: output\n      weigth: 8\n", 5, "weight"),
+        ("encoder_conf", "  adapter:\n    by: lang\n    botleneck: 8\n", 4, "bottleneck"),
+        ("decoder_conf", "  start_tag:\n    by: lang\n    condition: 8\n", 4, "conditions"),
+    ],
+)
+def test_a_nested_key_is_refused_with_file_and_line(tmp_path, section, text, line, said):
+    path = tmp_path / "mine.yaml"
+    path.write_text(f"{section}:\n{text}")
+    with pytest.raises(ConfigError) as error:
+        check(ASRTask, merge(["model/tiny", path]))
+    shown, key = str(error.value).split(": key ")
+    assert shown.endswith(f"mine.yaml:{line}") and key.startswith(f"'{section}.")
+    assert key.endswith(f" is unknown; did you mean {said!r}?")
+
+
+@pytest.mark.parametrize("part", ["adapter", "start_tag"])
+def test_head_selection_is_an_option_of_attention_alone(part):
+    with pytest.raises(ConfigError, match=f"key 'decoder_conf.{part}.selection' is unknown; known: by"):
+        checked(f"decoder_conf.{part}={{by: lang, selection: {{strategy: group}}}}")
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        (
+            "encoder_conf.attention.core=sdmaa",
+            "encoder_conf.attention: unknown attention 'sdmaa'; did you mean 'sdma'?",
+        ),
+        ("encoder_conf.attention=sdma", "encoder_conf.attention: 'sdma' is not a mapping of options"),
+        ("encoder_conf.attention.preset=best", "encoder_conf.attention: attention 'sdma' has no preset 'best'; known"),
+        ("encoder_conf.attention.lambda_k=-1", "encoder_conf.attention: lambda_k -1 is negative; give 0 or more"),
+        ("encoder_conf.attention.selection.strategy=no", "encoder_conf.attention.selection: unknown strategy False"),
+        ("encoder_conf.attention.selection=group", "encoder_conf.attention.selection: selection 'group' is no mapping"),
+        (
+            "encoder_conf.attention.disagreement.of=values",
+            "encoder_conf.attention.disagreement: unknown of 'values'; known: output subspace",
+        ),
+        ("decoder_conf.adapter.bottleneck=8", "decoder_conf.adapter: adapter.by is missing; choose from: lang"),
+    ],
+)
+def test_a_nested_value_is_refused_with_its_origin(override, said):
+    with pytest.raises(ConfigError) as error:
+        check(ASRTask, merge(["model/tiny", "attention/sdma"], [override]))
+    assert said in str(error.value)
+    assert str(error.value).startswith((f"--set {override}: ", "../", "conf/", "/"))
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("lambda_k: -1", "lambda_k -1 is negative"),
+        ("nu: 1.5", "nu 1.5 is out of range"),
+        ("scale_s: 0", "scale_s 0 is no scale"),
+        ("approx_var: 0", "approx_var 0 is no variance"),
+        ("centroid_learning_rate_scale: 0", "centroid_learning_rate_scale 0 would divide by zero"),
+        ("preset: best", "attention 'sma' has no preset 'best'"),
+    ],
+)
+def test_the_line_of_a_wrong_value_is_named(tmp_path, line, said):
+    path = tmp_path / "mine.yaml"
+    path.write_text(f"encoder_conf:\n  attention:\n    core: sma\n    kl_direction: paper\n    {line}\n")
+    with pytest.raises(ConfigError, match=rf"mine\.yaml:5: encoder_conf.attention: {said}"):
+        check(ASRTask, merge(["model/tiny", path]))
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("tau: 0", "tau 0 would divide by zero"),
+        ("by: speaker", "head selection by 'speaker' is not possible"),
+        ("default_condition: {lang: fr}", "default_condition 'fr' is unknown; known: de en"),
+        ("families: [[de]]", "'en' is in 0 families"),
+    ],
+)
+def test_the_line_of_a_wrong_value_of_head_selection_is_named(tmp_path, line, said):
+    path = tmp_path / "mine.yaml"
+    given = f"strategy: static\n      conditions: {{lang: [de, en]}}\n      {line}"
+    path.write_text(f"encoder_conf:\n  attention:\n    selection:\n      {given}\n")
+    with pytest.raises(ConfigError, match=rf"mine\.yaml:6: encoder_conf.attention.selection: {said}"):
+        check(ASRTask, merge(["model/tiny", path]))
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("segment: 0", "encoder_conf.memory: segment 0 leaves a memory nothing to work with; give at least 1"),
+        ("slots: many", "encoder_conf.memory: slots 'many' is not a number"),
+        ("slot: 3", "key 'encoder_conf.memory.slot' is unknown; did you mean 'slots'?"),
+    ],
+)
+def test_the_line_of_a_wrong_value_of_a_memory_is_named(tmp_path, line, said):
+    path = tmp_path / "mine.yaml"
+    path.write_text(f"encoder_conf:\n  memory:\n    kind: xl\n    {line}\n")
+    with pytest.raises(ConfigError) as error:
+        check(ASRTask, merge(["model/tiny", path]))
+    assert f"mine.yaml:4: {said}" in str(error.value)
+
+
+@pytest.mark.parametrize("kind", ["xls", "[xl]", "null"])
+def test_a_memory_of_an_unknown_kind_is_refused(kind):
+    with pytest.raises(ConfigError, match=r"encoder_conf.memory: unknown kind of memory .*; (did you mean|known: cdt)"):
+        checked(f"encoder_conf.memory.kind={kind}")
+
+
+@pytest.mark.parametrize("kind", ["cdt", "xl", "compressive"])
+def test_memories_of_encoders_and_language_models_are_accepted(kind):
+    check(ASRTask, merge(["model/tiny", f"memory/{kind}"]))
+    fragments = merge(["model/lm_tiny", f"memory/lm_{kind}"])
+    check(LMTask, fragments)
+    fragments["lm_conf"]["memory"]["segment"] = 0
+    with pytest.raises(ConfigError, match="lm_conf.memory: segment 0 leaves a memory nothing to work with"):
+        check(LMTask, fragments)
+
+
+def test_sections_of_espnets_own_nets_are_left_to_espnet():
+    with pytest.raises(ConfigError, match="key encoder_conf.attention is for a net of this package"):
+        checked("encoder=transformer", "encoder_conf={attention: {core: sma}}")
+
+
+def test_names_are_taken_in_any_case_and_null_means_none():
+    checked("encoder=Diverse_Transformer", "specaug=null", "scheduler=null", "encoder_conf=null")
+
+
+def test_a_missing_model_fragment_is_named():
+    said = (
+        r"sdma.yaml:\d+: key encoder_conf.attention is for a net of this package, and no encoder is given; put a frag"
+    )
+    with pytest.raises(ConfigError, match=said):
+        check(ASRTask, merge(["attention/sdma"]))
+    with pytest.raises(ConfigError, match="is for a net of this package, and encoder is 'vgg_rnn'; put a fragment"):
+        checked("encoder=vgg_rnn", "encoder_conf.attention.core=sdma")
+
+
+@pytest.mark.parametrize(
+    ("part", "name"), [("encoder", "conformer"), ("encoder", "Transformer"), ("decoder", "transformer")]
+)
+def test_for_a_net_of_espnet_its_counterpart_is_named(part, name):
+    said = f"is for a net of this package, and {part} is '{name}'; give {part}: diverse_{name.lower()}$"
+    with pytest.raises(ConfigError, match=said):
+        checked(f"{part}={name}", f"{part}_conf.attention.core=sdma")
+
+
+@pytest.mark.parametrize(
+    "part", ["attention={core: sma}", "attention={core: softmax, disagreement: {of: output}}", "memory={kind: cdt}"]
+)
+def test_a_model_of_espnet_that_would_leave_losses_out_is_refused(part):
+    has = (
+        f"--set model=ESPnet: model 'ESPnet' leaves out the losses of encoder_conf.{part.partition('=')[0]}; set model"
+    )
+    with pytest.raises(ConfigError, match=has):
+        checked("encoder=diverse_transformer", f"encoder_conf.{part}", "model=ESPnet")
+    checked("encoder=diverse_transformer", f"encoder_conf.{part}", "model=diverse")
+
+
+@pytest.mark.parametrize("part", ["attention={core: window}", "memory={kind: xl}", "attention=null"])
+def test_a_model_of_espnet_takes_our_nets_without_losses(part):
+    checked("encoder=diverse_transformer", f"encoder_conf.{part}", "model=espnet")
+
+
+def test_the_configuration_of_another_task_is_named():
+    said = "tiny.yaml:2: key 'frontend' is not one of the task given, but of asr st mt; give another --task, or the"
+    with pytest.raises(ConfigError, match=said):
+        check(LMTask, merge(["model/tiny"]))

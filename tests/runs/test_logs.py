@@ -1,0 +1,32 @@
+import logging
+import warnings
+
+import pytest
+
+from espnet_diverse.runs.logs import logged
+
+
+def test_the_log_holds_everything_and_the_console_what_the_user_must_see(tmp_path, capfd):
+    root = logging.getLogger()
+    noisy = logging.StreamHandler()
+    root.addHandler(noisy)
+    before, level = root.handlers[:], root.level
+    with logged(tmp_path / "new" / "stage.log"):
+        logging.info("detail")
+        for text in ("beware", "beware", "beware of", "beware"):
+            logging.warning(text)
+        warnings.warn("of a library", UserWarning, stacklevel=1)
+    assert root.handlers == before and root.level == level
+    root.removeHandler(noisy)
+    logging.info("after")
+    assert capfd.readouterr().err == "WARNING: beware\nWARNING: beware of\n"
+    log = (tmp_path / "new" / "stage.log").read_text()
+    assert log.count("beware") == 4
+    assert all(text in log for text in ("detail", "beware", "of a library")) and "after" not in log
+
+
+def test_handlers_are_taken_away_after_an_error_too(tmp_path):
+    before = logging.getLogger().handlers[:]
+    with pytest.raises(KeyError), logged(tmp_path / "stage.log"):
+        raise KeyError
+    assert logging.getLogger().handlers == before
