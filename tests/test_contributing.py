@@ -33,6 +33,13 @@ def test_files_to_change_exist_and_new_ones_do_not():
         assert (ROOT / name).exists() != (new or name == "egs/librispeech/asr1/"), name
 
 
+def test_files_of_the_index_exist():
+    section = PAGE.read_text(encoding="utf-8").split("## Where is ...?")[1].split("\n## ")[0]
+    files = re.findall(r"^\| [^|]+ \| `([\w/]+\.py)` \|$", section, flags=re.MULTILINE)
+    assert len(set(files)) == 20
+    assert [file for file in files if not (ROOT / "espnet_diverse" / file).is_file()] == []
+
+
 def test_the_corpus_reads_a_tree(tmp_path):
     corpus = module("LibriSpeech", tmp_path / "librispeech.py")
     for folder in corpus.FOLDERS.values():

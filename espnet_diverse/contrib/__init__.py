@@ -1,1 +1,5 @@
-"""Methods that are not attentions, and stand on their own."""
+"""Methods that are not attentions: FlowSeq. Each has a folder of its own, and nothing else depends on it.
+
+Read first: `flowseq/decoder.py`, `flowseq/model.py`, `flowseq/one_pass.py`.
+It holds nothing that another part imports, the tables of nets and searches aside.
+"""

@@ -1,1 +1,5 @@
-"""Kaldi data directories: reading, writing, checking, formatting and combining."""
+"""Kaldi data directories: tables, read without an object for each row, and what is done with them.
+
+Read first: `kaldi.py`, `tables.py`, `packed_table.py`.
+It does not know official releases, which are in `corpora`, or vocabularies, which are in `text`.
+"""

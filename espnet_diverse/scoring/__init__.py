@@ -1,1 +1,5 @@
-"""Metrics of hypotheses against references, with confidence intervals and significance tests."""
+"""Metrics of hypotheses against references, with confidence intervals and significance tests.
+
+Read first: `evaluate.py`, `error_rate.py`, `bleu.py`.
+It loads no model, save that of BERTScore.
+"""

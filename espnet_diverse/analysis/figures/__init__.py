@@ -1,1 +1,5 @@
-"""Figures of the measures, and of attention maps."""
+"""Figures of the measures, and of the attention maps of one utterance.
+
+Read first: `heads.py` (attention maps), `plots.py`, `comparison_plot.py`.
+It measures nothing; see `analysis/measures`.
+"""

@@ -1,1 +1,5 @@
-"""Commands that prepare, check and export data."""
+"""Commands that prepare, check, combine and export data.
+
+Read first: `prepare.py`, `validate.py`, `tokens.py`.
+Corpora are read in `corpora`, checks are made in `data/checks`.
+"""

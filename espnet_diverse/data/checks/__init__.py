@@ -1,1 +1,5 @@
-"""Checks of data directories, and mended copies."""
+"""Checks of data directories that report all faults in one pass, and mended copies.
+
+Read first: `validate.py`, `faults.py`, `plausibility.py`.
+It changes no original.
+"""

@@ -1,1 +1,5 @@
-"""Frontends with pretrained encoders of text and speech, read without running code of a model."""
+"""Frontends with pretrained encoders of text and speech, read as safetensors.
+
+Read first: `bert.py`, `speech_frontend.py`, `pretrained_config.py` (what is allowed).
+No code of a model is run; files are fetched by `untrusted/hub.py`.
+"""

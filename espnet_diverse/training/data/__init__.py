@@ -1,1 +1,5 @@
-"""Data of a training: statistics, batches, and the processes that read them."""
+"""Data of a training: what each task reads, statistics, batches, the processes that read them.
+
+Read first: `run_data.py`, `batches.py`, `row_dataset.py`.
+Tables are read in `data`, audio in `audio`.
+"""

@@ -1,1 +1,5 @@
-"""The training loop: updates, epochs, and what may go wrong in them."""
+"""The training loop: epochs, updates, and what may go wrong in them.
+
+Read first: `trainer.py`, `tasks.py` (the trainer's tasks), `non_finite.py`.
+It saves nothing itself; see `training/checkpoints`.
+"""
