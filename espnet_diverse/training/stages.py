@@ -257,6 +257,9 @@ def check_settings(config: Config) -> None:
     if not config.get("resume", True):
         said = "key 'resume' can only be true; give --restart, which deletes what the run has saved"
         raise ConfigError(f"{config.origin('resume')}: {said}")
+    if config.get("train_dtype") == "float16":
+        said = "train_dtype float16 is not supported, as small updates of its parameters are lost; set use_amp: true"
+        raise ConfigError(f"{config.origin('train_dtype')}: {said}")
     check_numbers(config)
     check_forms(config)
     with located(config, "repulsion"):

@@ -8,6 +8,7 @@ from espnet_diverse.bin.main import main
 from espnet_diverse.nets.memory import MEMORIES
 from espnet_diverse.runs.config import merge
 from espnet_diverse.runs.tasks import TASKS
+from espnet_diverse.scope import Step, scope
 
 TOKENS = ["<blank>", "<unk>", "a", "b", "c", "d", "<sos/eos>"]
 TEXT, LENGTHS = torch.tensor([[2, 3, 4, 5, 2, 3, 4, 5], [5, 4, 3, 0, 0, 0, 0, 0]]), torch.tensor([8, 3])
@@ -24,8 +25,9 @@ def build(task, *fragments, overrides=()):
 def learn(model, batch, steps=10):
     """The task's loss and the statistics of each step of Adam on one batch."""
     optimizer, seen = torch.optim.Adam(model.parameters(), lr=5e-3), []
-    for _ in range(steps):
-        loss, stats, _ = model.train()(**batch)
+    for number in range(steps):
+        with scope(step=Step(number, number)):
+            loss, stats, _ = model.train()(**batch)
         optimizer.zero_grad()
         loss.sum().backward()
         optimizer.step()

@@ -97,7 +97,7 @@ def test_averaging_checkpoints_averages_the_count(tmp_path):
         checkpoint.save(module.state_dict(), tmp_path / f"{epoch}epoch.pth")
     stats = {epoch: {"valid": {"acc": 0.5}} for epoch in (1, 2)}
     reporter = SimpleNamespace(stats=stats, has=lambda *_: True)
-    averaging.average_best(tmp_path, reporter, [("valid", "acc", "max")], [2])
+    averaging.average_best(tmp_path, reporter, [("valid", "acc", "max")], 2)
     module.load_state_dict(checkpoint.load(tmp_path / "valid.acc.ave.pth"))
     assert float(module.core.updates.count) == 2000
     assert float(module.core.gamma()) == pytest.approx(1 - 2.718281828 ** (-5e-4 * 2000))

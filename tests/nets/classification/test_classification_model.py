@@ -8,7 +8,7 @@ from torch import nn
 
 from espnet_diverse.nets.classification.sentence_classifier import Classified, SelfAttentiveClassifier
 from espnet_diverse.nets.models import DiverseClassificationModel
-from espnet_diverse.scope import scope
+from espnet_diverse.scope import Step, scope
 
 TEXT, LENGTHS = torch.tensor([[1, 2], [3, 4], [5, 0]]), torch.tensor([2, 2, 1])
 
@@ -45,6 +45,8 @@ def test_the_penalty_of_the_heads_is_an_auxiliary_loss():
     size = {"embed_dim": 6, "hidden_size": 5, "pooling_width": 4, "heads": 3, "linear_units": 8, "dropout_rate": 0.0}
     classes = {"domain": ["news", "talk"]}
     net = SelfAttentiveClassifier(9, by="domain", conditions=classes, frobenius=2.0, **size)
-    loss, stats, _ = DiverseClassificationModel(net, conditions=classes)(TEXT, LENGTHS, domain=torch.tensor([[0]] * 3))
+    model = DiverseClassificationModel(net, conditions=classes)
+    with scope(step=Step(0, 0)):
+        loss, stats, _ = model(TEXT, LENGTHS, domain=torch.tensor([[0]] * 3))
     assert loss.item() == pytest.approx(stats["loss_task"].item() + stats["aux_frobenius"].item())
     assert stats["aux_frobenius"] > 0 and stats["gradient_frobenius"] > 0
