@@ -53,6 +53,20 @@ def test_no_key_of_a_configuration_deletes_what_a_run_has_saved(tiny_run, finish
     assert said in capfd.readouterr().err and contents(finished) == before
 
 
+def test_a_run_that_an_earlier_version_began_is_refused_and_nothing_is_written(tiny_run, finished, tmp_path, capfd):
+    """It would go on with other random numbers."""
+    run = shutil.copytree(finished, tmp_path / "exp", symlinks=True)
+    (run / checkpoint.PREVIOUS).unlink(missing_ok=True)
+    state = checkpoint.load(run / checkpoint.CHECKPOINT)
+    del state["updates"]
+    checkpoint.save(state, run / checkpoint.CHECKPOINT)
+    before = contents(run)
+    assert train(tiny_run, run, tiny_run.stats_dir, "--set=max_epoch=2", "--allow_changed", "max_epoch") == 1
+    said = capfd.readouterr().err.splitlines()[-1]
+    assert "checkpoint.pth: was saved by version 0.2.0 or earlier, or by ESPnet" in said and "--restart" in said
+    assert contents(run) == before
+
+
 @pytest.mark.parametrize("what", ["data", "vocabulary", "statistics"])
 def test_what_differs_is_refused_by_name_and_nothing_is_written(what, tiny_run, finished, tmp_path, capfd):
     changes, stats_dir = {}, tiny_run.stats_dir
