@@ -42,7 +42,7 @@ from espnet_diverse.training.data.run_data import (
 )
 from espnet_diverse.training.data.statistics import check_features, check_source, check_statistics, check_target
 from espnet_diverse.training.distributed.processes import Processes, run
-from espnet_diverse.training.loop.learning_curves import draw_curves
+from espnet_diverse.training.learning_curves import draw_curves
 from espnet_diverse.training.loop.non_finite import NAME as NONFINITE
 from espnet_diverse.training.loop.tasks import TASKS
 from espnet_diverse.training.repulsion_options import read_repulsion

@@ -7,7 +7,7 @@ from references.espnet_loop import ESPnetTrainer, seeded_noise
 from references.train_command import NOISELESS, train
 
 from espnet_diverse.runs import checkpoint
-from espnet_diverse.runs.tasks import TASKS, ASRTask
+from espnet_diverse.training.loop.tasks import TASKS
 from espnet_diverse.training.loop.trainer import Trainer
 
 pytestmark = pytest.mark.usefixtures("forks")
@@ -19,7 +19,7 @@ COSTS = ("time", "mem", "gradient_", "loss_scale")  # and what one of the two me
 NAMES = ("ours", "espnet")
 
 
-class TwoOptimizers(ASRTask):
+class TwoOptimizers(TASKS["asr"]):
     """A task that trains the encoder by gradient descent, and the rest by Adam."""
 
     num_optimizers = 2
@@ -31,13 +31,15 @@ class TwoOptimizers(ASRTask):
         return [torch.optim.SGD(encoder, lr=0.1), torch.optim.Adam(rest, lr=1e-3)]
 
 
-def both(run, folder, monkeypatch, *changes, task=ASRTask, **more):
+def both(run, folder, monkeypatch, *changes, task=TASKS["asr"], **more):
     """Train by our loop and by ESPnet's; return the state of each after the last epoch."""
     states = {}
     for name, kind in zip(NAMES, (Trainer, ESPnetTrainer), strict=True):
         monkeypatch.setattr(task, "trainer", kind)
         assert train(run, folder / name, *SETTINGS, *changes, **more) == 0
         states[name] = checkpoint.load(folder / name / checkpoint.CHECKPOINT)
+        stats = states[name]["reporter"]["stats"][1]["train"]
+        assert ("loss_scale" in stats) == (kind is ESPnetTrainer)  # which it alone reports
     return states["ours"], states["espnet"]
 
 

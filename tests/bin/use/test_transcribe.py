@@ -134,7 +134,7 @@ def test_help_answers_at_once():
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     imported = {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines()}
     assert not imported & {"torch", "numpy", "espnet2", "espnet", "soundfile", "soxr", "onnxruntime"}
-    assert "[MODEL] [FILE|DIR|- ...]" in done.stdout and "{auto,silero,energy,none}" in done.stdout
+    assert "MODEL [FILE|DIR|- ...]" in done.stdout and "{auto,silero,energy,none}" in done.stdout
 
 
 def test_folders_give_files_with_what_decode_gives(tiny_run, decoded, tmp_path, capsys):

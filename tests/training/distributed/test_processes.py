@@ -107,7 +107,7 @@ def test_two_processes_train_what_one_trains_even_if_one_of_them_is_killed(comma
     killer.join()
     close(two, one, 3)
     log = (two / "train.log").read_text()
-    assert log.count("The training was resumed using") == 2 and log.count("2epoch results") == 1
+    assert log.count("training is resumed from") == 2 and log.count("2epoch results") == 1
     assert "(restart 1)" in log and (two / "train.process1.log").exists()
 
 

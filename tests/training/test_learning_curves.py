@@ -2,7 +2,7 @@
 
 import torch
 
-from espnet_diverse.training.loop.learning_curves import NAME, draw_curves
+from espnet_diverse.training.learning_curves import NAME, draw_curves
 
 
 def epoch(loss, **more):
