@@ -55,6 +55,7 @@ def test_benchmarks_accept_the_options_of_their_pieces(script, monkeypatch):
 
 
 @pytest.mark.parametrize(("name", "module", "options"), pieces("cpu.sh", "--tiny"), ids=lambda value: str(value)[:15])
+@pytest.mark.recipes
 def test_a_piece_of_the_cpu_runs_at_a_tiny_size(name, module, options, tmp_path, capsys):
     options = [word.replace("DIR/", f"{tmp_path}/") for word in options]
     options += ["--stages", "validate", "tokens"] if name == "growth" else []
@@ -72,6 +73,7 @@ def test_a_piece_of_the_cpu_runs_at_a_tiny_size(name, module, options, tmp_path,
         assert found == pairs > "0" and float(rows[-1][-1]) < 1e-4
 
 
+@pytest.mark.recipes
 def test_ratios_are_compared_with_those_of_an_earlier_file(tmp_path, capsys):
     options = ["--units", "4", "--heads", "3", "--sentences", "2", "--time", "5", "--repeats", "1"]
     for name in ("--output", "--compare"):
@@ -81,6 +83,7 @@ def test_ratios_are_compared_with_those_of_an_earlier_file(tmp_path, capsys):
     assert all(len(cell.split(", ")) == 2 for cell in row[1:])  # then, and now
 
 
+@pytest.mark.recipes
 def test_streaming_agrees_with_espnet_and_with_whole_recordings(tmp_path, capsys):
     run = write_run(tmp_path / "run", block_size=40, hop_size=16, look_ahead=16)
     for table in ("wav.scp", "text"):
@@ -94,6 +97,7 @@ def test_streaming_agrees_with_espnet_and_with_whole_recordings(tmp_path, capsys
     assert [row[5] for row in rows[1:3]] == ["2/2", "2/2"] and rows[3][6] == "2/2"
 
 
+@pytest.mark.recipes
 def test_hotwords_are_taken_out_of_training_and_counted(tiny_run, tmp_path, capsys):
     hotwords = importlib.import_module("hotwords")
     for name, texts in {"train": ["abc", "bca", "cd", "ad"], "dev": ["abd", "cd"], "test": ["cab", "da"]}.items():
@@ -116,6 +120,7 @@ def test_hotwords_are_taken_out_of_training_and_counted(tiny_run, tmp_path, caps
     assert (without[0], strong[0]) == ("0", "50") and int(strong[5]) > int(without[5])
 
 
+@pytest.mark.recipes
 def test_trained_runs_are_compared_with_the_first(tiny_translation, tmp_path, capsys):
     for number, name in enumerate(("mine_softmax_1", "mine_window_of_4_1")):
         shutil.copytree(tiny_translation.model_dir, tmp_path / name)
