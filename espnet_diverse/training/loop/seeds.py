@@ -5,6 +5,8 @@ what it would have drawn, without saved states, and whatever the number of data 
 """
 
 import random
+import struct
+from hashlib import blake2b
 
 import numpy as np
 import torch
@@ -47,9 +49,10 @@ def seed_noise(seed: int, iteration: int) -> None:
 
 
 def _set(*entropy: int) -> None:
-    python, numpy, pytorch = np.random.SeedSequence(entropy).generate_state(3)
-    random.seed(int(python))
+    digest = blake2b(struct.pack(f"<{len(entropy)}q", *entropy), digest_size=12).digest()
+    python, numpy, pytorch = struct.unpack("<3I", digest)
+    random.seed(python)
     np.random.seed(numpy)
-    torch.default_generator.manual_seed(int(pytorch))  # `torch.manual_seed` formats a traceback for unused GPUs
+    torch.default_generator.manual_seed(pytorch)  # `torch.manual_seed` formats a traceback for unused GPUs
     if torch.cuda.is_initialized():
-        torch.cuda.manual_seed(int(pytorch))
+        torch.cuda.manual_seed(pytorch)
