@@ -1,4 +1,4 @@
-"""Pretrained frontends in configurations: which are refused, and what config.yaml holds of them."""
+"""Pretrained frontends in configurations: refused types, and the architectures that config.yaml contains."""
 
 import os
 from collections.abc import Iterator, Mapping

@@ -226,7 +226,7 @@ def _check_run_data(config: Config, data: RunData, rate: int | None, read_audio:
 
 
 def _sound_checkpoint(config: Config, data: RunData, tokens: Tokens, statistics: Path | None, output_dir: Path) -> Path:
-    """The checkpoint of a run with which training goes on; what is trained is built to compare it."""
+    """The checkpoint from which training continues; model and optimizers are built to compare it."""
     own = copy.deepcopy(config)
     own.update(tokens.keys())  # that of the run may be gone, as its statistics
     if own.get("normalize") == "global_mvn":

@@ -1,7 +1,7 @@
 """Models by name: repositories of the Hugging Face Hub, where ESPnet's public models are.
 
-A repository is asked for as hf:owner/name only. A path that is mistyped is never one: whoever owns `exp` there would
-choose the model of `exp/sdma`.
+A repository is requested as hf:owner/name only. A mistyped path is never taken for one: otherwise the owner of `exp` on
+the Hub could supply the model of `exp/sdma`.
 """
 
 import re

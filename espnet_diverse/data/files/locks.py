@@ -1,7 +1,7 @@
-"""Locks between processes, of one machine or of several that share a file system with locks.
+"""Locks between processes of one machine, or of several machines that share a file system with locks.
 
-A lock is one of the operating system on a file, which ends with the process that holds it, however that ends: no lock
-is stale. The file says which process and host that is.
+A lock is a lock of the operating system on a file. It ends with the process that holds it, however that process ends,
+so no lock is stale. The file names the process and its host.
 """
 
 import fcntl

@@ -1,4 +1,4 @@
-"""One training at a time: in the directory of a run, by `data/files/locks.py`, and in a process."""
+"""Locks that allow one training at a time: in the directory of a run, by `data/files/locks.py`, and in a process."""
 
 import os
 from collections.abc import Callable, Iterator
