@@ -93,7 +93,7 @@ class NonFiniteBatches:
 
 
 def _fault(loss: float, gradient: float | None) -> str | None:
-    """What is not finite; None if all is."""
+    """Return the name of the value that is not finite, or None."""
     if not math.isfinite(loss):
         return "the loss"
     return None if gradient is None or math.isfinite(gradient) else "the gradient"
