@@ -36,7 +36,7 @@ class TrainingError(UserError):
 
 
 class InterruptedRunError(UserError):
-    """Training was asked to stop; the same command goes on. The exit code is EX_TEMPFAIL of sysexits.h: try again."""
+    """Training was stopped on request; the same command continues it. The exit code is EX_TEMPFAIL of sysexits.h."""
 
     exit_code = 75
 

@@ -1,5 +1,6 @@
-"""Collects what the attentions of a model compute for one utterance with teacher forcing: weights, queries, and what
-their cores report.
+"""Values that the attentions of a model compute for one utterance with teacher forcing, for analysis.
+
+They are weights, queries, and what the cores report.
 
 Utterances are processed one at a time, so no padding enters a result.
 """

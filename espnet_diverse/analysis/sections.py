@@ -1,17 +1,18 @@
-"""Sections of the report that are measured on request: head ablation and calibration."""
+"""Sections of the report that are measured on request, with their plots: head ablation and calibration."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+import numpy as np
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from espnet_diverse.analysis.collect import KINDS
-from espnet_diverse.analysis.figures.ablation_plot import axis_label, draw_drop_histogram, draw_drops
-from espnet_diverse.analysis.figures.calibration_plot import draw_entropy_cdf, draw_reliability
 from espnet_diverse.analysis.html_page import Page
 from espnet_diverse.analysis.measures import calibration
+from espnet_diverse.analysis.measures.ablation_metrics import LOWER_IS_BETTER
 from espnet_diverse.analysis.measures.calibration import Calibration
 from espnet_diverse.analysis.measures.head_ablation import HeadAblation
 
@@ -28,6 +29,20 @@ CALIBRATION_TERMS = (
         "that is sure and wrong.",
     ),
 )
+
+
+_NAMES = {
+    "loss": "loss (nats a token)",
+    "accuracy": "accuracy (% of tokens)",
+    "cer": "CER (%)",
+    "wer": "WER (%)",
+    "bleu": "BLEU (points)",
+    "chrf": "chrF (points)",
+}
+_BINS = 20
+_DPI = 110
+_POINTS = 400  # of a curve
+_SMALL = 8  # points
 
 
 class Section(Protocol):
@@ -126,3 +141,78 @@ class CalibrationSection:
     def arrays(self) -> Mapping[str, NDArray]:
         """See `Section`."""
         return calibration.arrays(self.measured)
+
+
+def draw_reliability(measured: Mapping[str, Calibration], path: Path) -> None:
+    """Plot accuracy against confidence, a point for each bin that is not empty, as Fig. 4 of An et al. 2020.
+
+    Below it is the share of tokens of each bin.
+    """
+    figure = Figure(figsize=(5.4, 6.2), layout="constrained")
+    axes, shares = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
+    axes.plot([0, 1], [0, 1], color="grey", linestyle="--", linewidth=1, label="confidence = accuracy")
+    for number, (name, each) in enumerate(measured.items()):
+        accuracy, confidence, size = (values.numpy() for values in each.bins())
+        there, numbers = size > 0, each.summary()
+        label = f"{name}: ECE {numbers['ece']:.3f}, OE {numbers['oe']:.3f}"
+        axes.plot(confidence[there], accuracy[there], marker="o", markersize=4, color=f"C{number}", label=label)
+        edges = np.linspace(0, 1, len(size) + 1)
+        shares.stairs(size / size.sum(), edges, color=f"C{number}", fill=number == 0, alpha=0.6)
+    axes.set(xlim=(0, 1), ylim=(0, 1), ylabel="accuracy", title="Reliability of token predictions")
+    axes.legend(fontsize="small")
+    shares.set(xlabel="confidence", ylabel="share of tokens", ylim=(0, None))
+    figure.savefig(path, dpi=_DPI)
+
+
+def draw_entropy_cdf(measured: Mapping[str, Calibration], path: Path) -> None:
+    """Plot the share of tokens whose predictive distribution has at most an entropy, as Fig. 5 of An et al. 2020."""
+    figure = Figure(figsize=(5.4, 4.2), layout="constrained")
+    axes = figure.subplots()
+    at = np.linspace(0, max(each.predictions.entropy.max().item() for each in measured.values()), _POINTS)
+    for name, each in measured.items():
+        axes.plot(at, each.cdf(at), label=name)
+    axes.set(xlim=(0, None), ylim=(0, 1.02), xlabel="entropy of the predictive distribution (nats)")
+    axes.set(ylabel="share of tokens up to this entropy", title="Cumulative distribution of entropy")
+    axes.legend(fontsize="small", loc="lower right")
+    figure.savefig(path, dpi=_DPI)
+
+
+def axis_label(metric: str) -> str:
+    """Return what a drop of performance is, with its unit, for example "rise of loss (nats a token)"."""
+    return f"{'rise' if metric in LOWER_IS_BETTER else 'fall'} of {_NAMES[metric]}"
+
+
+def draw_drop_histogram(ablation: HeadAblation, path: Path) -> None:
+    """Plot the number of heads by drop, stacked by kind of attention, as in Fig. 2 of the repulsive-attention paper."""
+    drops = {kind: each.ravel() for kind, each in ablation.drops().items()}
+    figure = Figure(figsize=(7, 4.2), layout="constrained")
+    axes = figure.subplots()
+    edges = np.histogram_bin_edges(np.concatenate(list(drops.values())), _BINS)
+    axes.hist(list(drops.values()), edges, stacked=True, label=[KINDS[kind] for kind in drops], edgecolor="white")
+    axes.axvline(0, color="black", linewidth=1, linestyle="--")
+    axes.yaxis.get_major_locator().set_params(integer=True)
+    axes.set_xlabel(f"performance drop without the head: {axis_label(ablation.metric)}")
+    axes.set_ylabel("number of heads")
+    axes.set_title("Heads by performance drop after masking")
+    axes.legend(fontsize=_SMALL)
+    figure.savefig(path, dpi=_DPI)
+
+
+def draw_drops(ablation: HeadAblation, path: Path) -> None:
+    """Plot the drop of each head: a panel for each kind, a row for each layer, a column for each head; 0 is white."""
+    drops = ablation.drops()
+    most = max(abs(each).max() for each in drops.values()) or 1.0
+    layers, widths = max(map(len, drops.values())), [each.shape[1] for each in drops.values()]
+    figure = Figure(
+        figsize=(2 + 0.5 * sum(widths) + 0.9 * len(drops), 1.6 + 0.3 * max(3, layers)), layout="constrained"
+    )
+    figure.suptitle("Performance drop without each head")
+    panels = figure.subplots(1, len(drops), squeeze=False, width_ratios=widths)[0]
+    for axes, (kind, values) in zip(panels, drops.items(), strict=True):
+        image = axes.imshow(values, cmap="RdBu_r", vmin=-most, vmax=most, aspect="auto", interpolation="nearest")
+        axes.set_xticks(range(values.shape[1]), range(1, values.shape[1] + 1), fontsize=_SMALL)
+        axes.set_yticks(range(len(values)), range(1, len(values) + 1), fontsize=_SMALL)
+        axes.set(xlabel="head", ylabel="layer")
+        axes.set_title(KINDS[kind].replace(" ", "\n", 1), fontsize="small")
+    figure.colorbar(image, ax=list(panels), label=axis_label(ablation.metric))
+    figure.savefig(path, dpi=_DPI)

@@ -1,7 +1,7 @@
 """Values that a core gives to analysis and training beside its attention weights.
 
-Analysis and training are written for any core. What is special about one, such as the clusters of SDMA, they read from
-`Core.inspect` and from what it declares as a `Monitored` module.
+Analysis and training work with any core. They read what is specific to one core, such as the clusters of SDMA, from
+`Core.inspect` and from its declarations as a `Monitored` module.
 """
 
 from collections.abc import Mapping

@@ -9,6 +9,7 @@ the module fits wherever ESPnet uses its own and loads its checkpoints.
 
 import copy
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,8 +20,26 @@ from espnet_diverse.attention.parts import by_parts, is_long, slices
 from espnet_diverse.attention.relative_position import PositionTerm
 from espnet_diverse.attention.selection.head_gather import AllHeads, split_heads
 from espnet_diverse.attention.selection.head_selection import HeadSelection
-from espnet_diverse.attention.uncompiled import Uncompiled
 from espnet_diverse.scope import current
+
+
+class Uncompiled(nn.Module):
+    """A module that `torch.compile` does not compile; a net that contains it is compiled in parts.
+
+    Compiled, attention would learn something else without a warning: the backward passes of `functional` add to views
+    of their results, which the compiler takes for unused, so that gradients are left out, and `UpdateCounter` would
+    count an update several times.
+    """
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Compute `forward`, without the compiler."""
+        call = super().__call__
+        if torch.compiler.is_compiling():
+            call = torch.compiler.disable(call)  # not above: it takes a second to import
+        return call(*args, **kwargs)
+
+    def compile(self, *_: Any, **__: Any) -> None:
+        """Stay as it is."""
 
 
 class MultiHeadAttention(Uncompiled):

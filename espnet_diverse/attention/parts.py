@@ -1,8 +1,8 @@
-"""Long sequences in parts, without gradients: besides input and output, memory holds a part at a time.
+"""Computation of long sequences in parts, without gradients, so that memory holds one part besides input and output.
 
-Of a long sequence, the projections of attention and the inner layer of a feed-forward take many times the memory of the
-sequence itself. An output that depends on positions at most `reach` away is computed from a part with that much more on
-either side, and equals that of the whole sequence to rounding.
+The projections of attention and the inner layer of a feed-forward network take many times the memory of the sequence
+itself. An output that depends on positions at most `reach` away is computed from a part with `reach` more positions on
+either side; it equals the output for the whole sequence up to rounding.
 """
 
 from collections.abc import Callable, Iterator

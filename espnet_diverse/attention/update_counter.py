@@ -1,4 +1,4 @@
-"""Counts optimizer updates from inside a module, and knows how many a run has."""
+"""A counter of optimizer updates inside a module, which also holds the number of updates of the run."""
 
 from weakref import ref
 
@@ -110,7 +110,7 @@ def counters_by_share(model: nn.Module) -> list[UpdateCounter]:
 
 
 def set_updates_of_run(model: nn.Module, updates: int) -> None:
-    """Tell the schedules of a model how many optimizer updates the whole run has; `train` does it by itself.
+    """Set the number of optimizer updates of the whole run for the schedules of a model; `train` does so itself.
 
     Args:
         model: Any module that contains attention.

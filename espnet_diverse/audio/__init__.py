@@ -3,7 +3,7 @@
     reading.open_file       a file, opened: its header, its samples in blocks, parts of it, a check of all of it
     reading.read_audio      samples and rate of a file, or of one segment of it
     reading.read_at         samples of a file, or of one segment of it, at a given rate
-    reading.inspect_audio   what the header of a file says
+    reading.inspect_audio   the header of a file
     sources.open_audio      a path, a stream, standard input or an array as checked blocks of one rate
     live.open_live          a file, a FIFO or standard input as blocks while they come
     features.read_features  features of an entry of feats.scp
@@ -13,10 +13,10 @@
     segments.Segment        a part of a recording
 
 Samples are float32 in [-1, 1); the channels of a recording are averaged. A rate that is not given is 16 kHz.
-What a file needs is decided in `reading`:
+`reading` chooses the decoder of a file:
 
     libsndfile      wav, flac, mp3, ogg, opus, sph and more: header checks and decoding
-    media           m4a, mp4, webm, wma, amr and aac, and what `unread` and `ogg` find, converted by ffmpeg
+    media           m4a, mp4, webm, wma, amr and aac, and files that `unread` or `ogg` reports; converted by ffmpeg
     ark             entries of Kaldi's arks, such as wav.1.ark:1234
     unread          files that libsndfile does not read to their end: lengths that are missing or wrong, joined files
     ogg             checksums of pages, ends of streams, and several recordings in one file

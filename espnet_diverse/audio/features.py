@@ -1,8 +1,8 @@
 """Features in Kaldi's arks, for models that read features in place of audio: entries of feats.scp.
 
 An entry is an ark, a byte in it, and optionally a range of frames whose end is included: raw.1.ark:1234[0:99]. Binary
-matrices are read, compressed ones too, through kaldiio, after a check of their header: what is no matrix, such as the
-Python objects that kaldiio would unpickle, or larger than its ark, is refused.
+matrices, also compressed ones, are read through kaldiio after a check of their header. An entry that is no matrix, such
+as a Python object that kaldiio would unpickle, or that is larger than its ark, is refused.
 """
 
 import re

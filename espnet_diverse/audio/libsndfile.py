@@ -206,7 +206,7 @@ def decoded_blocks(
 
 
 def channels_cancel(audio: soundfile.SoundFile, name: str | Path, start: int = 0, wanted: float = inf) -> bool:
-    """Return whether the channels of an open file lose 30 dB or more in their mean, as those of opposite phase do.
+    """Return whether the mean of the channels of an open file is 30 dB or more below them, as with opposite phases.
 
     Args:
         audio: Open file that `sound_info` accepts.

@@ -1,8 +1,8 @@
-"""Audio that is read while it is made: raw samples from standard input or a FIFO, or a file as if it were live.
+"""Audio that is read while it is produced: raw samples from standard input or a FIFO, or a file as if it were live.
 
 Raw samples are PCM, 16-bit little-endian, mono, as `ffmpeg -f s16le -ac 1`, `arecord -f S16_LE -t raw` and `sox -t raw`
-write it. They have no header, so their rate must be known. A block is read when it is asked for: who writes waits, and
-memory does not grow where recognition is slower than speech.
+write it. They have no header, so their rate must be given. A block is read when it is requested; the writer waits, and
+memory does not grow if recognition is slower than speech.
 """
 
 import os

@@ -1,7 +1,8 @@
-"""Conversion by ffmpeg of what libsndfile cannot read: m4a, mp4, webm, wma, amr, aac, and what `unread` and `ogg` find.
+"""Conversion by ffmpeg of files that libsndfile cannot read, such as m4a, mp4, webm, wma, amr and aac.
 
-The format is detected from the first bytes and given to ffmpeg: left to guess, it would also open playlists, which name
-other files. It is called without a shell and may read nothing but the file.
+Files that `unread` and `ogg` report are converted too. The format is detected from the first bytes and given to ffmpeg;
+otherwise ffmpeg would guess it, and could open a playlist, which names other files. ffmpeg is called without a shell
+and may read no other file.
 """
 
 import re

@@ -1,6 +1,6 @@
-"""Damage of ogg files (vorbis, opus, flac) that decoders pass over: each page has a checksum, each stream an end.
+"""Detection of damage in ogg files (vorbis, opus, flac) that decoders ignore, by page checksums and ends of streams.
 
-A decoder leaves out a page whose checksum is wrong, or finds no more pages, and goes on as if nothing was missing.
+A decoder skips a page whose checksum is wrong, or stops where it finds no more pages, without an error.
 """
 
 import zlib

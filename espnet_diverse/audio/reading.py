@@ -1,8 +1,8 @@
 """The reader of audio files, for preparation, decoding and transcription alike.
 
 libsndfile decodes most files directly: wav, flac, mp3, ogg, opus, sph and more, and entries of arks. Other files are
-first converted by ffmpeg to a temporary mono wav of the rate that is wanted (`media.convert`): m4a, mp4, webm, wma, amr
-and aac, and what libsndfile does not read to its end, because its length is missing or wrong or it holds several
+first converted by ffmpeg to a temporary mono wav of the requested rate (`media.convert`): m4a, mp4, webm, wma, amr and
+aac, and files that libsndfile does not read to the end, because their length is missing or wrong or they hold several
 recordings.
 """
 
@@ -63,7 +63,7 @@ class AudioFile:
             yield from mono_blocks(sound, self.name, start, wanted, largest, channel)
 
     def fault_of(self, segment: Segment) -> str | None:
-        """Say why a segment is not in this file, or return None."""
+        """Return the reason why a segment is not in this file, or None."""
         info = self.info
         return segment_fault(segment, info.seconds, info.channels, info.is_converted)
 

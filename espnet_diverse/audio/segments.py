@@ -28,7 +28,7 @@ class Segment(NamedTuple):
 
 
 def segment_fault(segment: Segment, seconds: float, channels: int, is_converted: bool = False) -> str | None:
-    """Say why a segment is not in a recording, or return None.
+    """Return the reason why a segment is not in a recording, or None.
 
     Args:
         segment: The segment.

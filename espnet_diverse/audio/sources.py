@@ -1,7 +1,7 @@
 """Recordings from any source as checked mono blocks of one rate: a file, a file object, standard input or an array.
 
-A recording is checked before any of its samples are returned, so that a fault near the end of a long one does not show
-after work on its beginning. No more than a block is in memory at any time.
+A recording is checked before any of its samples are returned, so that a fault near the end of a long recording is
+reported before any work is done. No more than a block is in memory at any time.
 """
 
 import logging

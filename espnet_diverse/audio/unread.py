@@ -1,6 +1,7 @@
-"""Files that libsndfile does not read to their end: it believes their headers, and does not say what it leaves out.
+"""Detection of files that libsndfile does not read to the end, because it trusts a wrong header.
 
-libsndfile reads the last sample that it knows of; then its position in the file is compared with the size of the file.
+After libsndfile has read the last sample that it knows of, its position in the file is compared with the size of the
+file.
 """
 
 import io

@@ -1,6 +1,6 @@
 """Writing mono audio with 16 bits as wav, flac or an ark of flac.
 
-Samples of 16 bits that were read are written back bit for bit.
+16-bit samples are written exactly as they were read.
 """
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The `espnet-diverse` command: one small module a subcommand, imported only when it is called for."""
+"""The `espnet-diverse` command: one small module for each subcommand, imported only when it is called."""
 
 import argparse
 import atexit

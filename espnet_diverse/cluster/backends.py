@@ -1,8 +1,9 @@
 """Start a cluster of each kind by Dask's own classes; this module's functions import Dask.
 
-Between processes Dask sends pickles, so who can speak to a scheduler or worker can run code in it. All connections of a
-cluster that is started here are therefore encrypted with a key that is made for the run and that both sides must have;
-a local cluster listens on 127.0.0.1 only, and there is no dashboard. A scheduler that runs already has its own rules.
+Dask sends pickles between processes, so whoever can connect to a scheduler or worker can run code in it. All
+connections of a cluster that is started here are therefore encrypted with a key that is made for the run and that both
+sides must have; a local cluster listens on 127.0.0.1 only, and there is no dashboard. A scheduler that is already
+running has its own rules.
 """
 
 import importlib

@@ -1,4 +1,4 @@
-"""The configuration of a cluster: a YAML file of conf/cluster or of one's own, checked before anything starts.
+"""The configuration of a cluster: a YAML file of conf/cluster or of the user, checked before anything starts.
 
     kind: slurm
     workers: 8

@@ -1,7 +1,7 @@
 """Map a function over pieces of work on the workers of a cluster: results in order, none twice, none lost.
 
-Dask does a piece again whose worker was killed. A piece whose workers were killed more often than `retries` allows is
-taken apart, and an item that still kills its workers gets an error for a result, as any other item that fails does.
+Dask repeats a piece whose worker was killed. If this happens more often than `retries` allows, the piece is split into
+its items. An item that still kills its worker gets an error as its result, like any other item that fails.
 """
 
 import time

@@ -5,7 +5,7 @@ from distributed.core import Status
 
 
 class KeepWorkers(Adaptive):
-    """Starts a worker's process anew where Dask has given it up.
+    """Restarts the process of a worker that Dask has given up.
 
     Each worker has a nanny, which starts it again after a death. Where that fails, as when the new process is killed
     before it has connected, the nanny closes, and Dask would go on with fewer workers or none.

@@ -1,7 +1,7 @@
 """Work of a Dask worker: load once, then map a function over the items of a piece.
 
-A `Setup` says what is loaded. A process keeps the last one that it loaded; the key holds the digests of the files, so
-that a model that was trained anew under the same name is loaded anew, also by workers that outlive a command.
+A `Setup` describes what a worker loads. A process keeps the last one. The key contains the digests of the files, so
+that workers that outlive a command reload a model that was retrained under the same name.
 """
 
 import hashlib

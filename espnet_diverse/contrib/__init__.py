@@ -1,5 +1,5 @@
 """Methods that are not attentions: FlowSeq. Each has a folder of its own, and nothing else depends on it.
 
 Read first: `flowseq/decoder.py`, `flowseq/model.py`, `flowseq/one_pass.py`.
-It holds nothing that another part imports, the tables of nets and searches aside.
+Only the tables of nets and searches import it.
 """

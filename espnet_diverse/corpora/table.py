@@ -1,4 +1,4 @@
-"""Recordings of one's own, listed in a table: csv, tsv or jsonl, one recording or part of one a row.
+"""The user's own recordings, listed in a table: csv, tsv or jsonl, one recording or part of one a row.
 
     audio,text,speaker,start,end
     day1/morning.wav,Good morning.,anna,0.5,2.25

@@ -1,4 +1,4 @@
-"""Memory that stays in the process, where the C library is glibc."""
+"""Settings of glibc's allocator that keep freed memory in the process."""
 
 import ctypes
 import os

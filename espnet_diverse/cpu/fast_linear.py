@@ -2,9 +2,9 @@
 
 PyTorch computes `nn.Linear` in float32 with a library that rearranges the weights in every call, which is expensive
 where few rows are multiplied with many weights, as in beam search. oneDNN, which is part of PyTorch, accepts weights
-that were rearranged once. Layers of 128 by 128 may lose, because a call of oneDNN has more overhead: what is faster
-on this CPU is measured (`cpu/linear_kernels.py`). Results differ in the order of sums. The rearranged copy takes as
-much memory as the weights.
+that were rearranged once. Small layers, such as 128 by 128, may become slower, because a call of oneDNN has more
+overhead; the faster library on this CPU is found by measurement (`cpu/linear_kernels.py`). Results differ in the order
+of sums. The rearranged copy takes as much memory as the weights.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,9 +1,9 @@
 """Choice of the library that multiplies matrices on this CPU, oneDNN or MKL, by a measurement.
 
-Which one is faster depends on the CPU and on the sizes: between half of MKL's time and nearly twice as much has been
-measured. So both are timed once, for a fraction of a second, and the choice is kept in a file for each kind of CPU, so
-that all processes take the same one. oneDNN is taken unless MKL is clearly faster. A training keeps the choice that it
-began with in its own folder (`training/checkpoints/run_kernels.py`).
+The faster library depends on the CPU and on the sizes: in measurements oneDNN took between half and nearly twice the
+time of MKL. Both are therefore timed once, for a fraction of a second, and the choice is stored in a file for each kind
+of CPU, so that all processes use the same library. oneDNN is used unless MKL is clearly faster. A training run keeps
+the library that it began with in its own folder (`training/checkpoints/run_kernels.py`).
 """
 
 import hashlib
@@ -48,7 +48,7 @@ def uses_onednn(weight: Tensor, place: str) -> bool:
 
 
 def choice() -> dict[str, str]:
-    """The library by place and size, such as "training small", that this process takes: asked for, or the faster one.
+    """The library by place and size, such as "training small", that this process uses: the requested or the faster one.
 
     Raises:
         ConfigError: The environment variable `KERNELS_VARIABLE` has another value than those of `KERNELS`.

@@ -1,4 +1,4 @@
-"""Kaldi data directories: tables, read without an object for each row, and what is done with them.
+"""Kaldi data directories: reading, checking and writing their tables, without a Python object for each row.
 
 Read first: `kaldi.py`, `tables.py`, `packed_table.py`.
 It does not know official releases, which are in `corpora`, or vocabularies, which are in `text`.

@@ -1,9 +1,9 @@
 """A table of millions of rows that is read like a dict, without Python objects for its rows.
 
-A row is a place in the file, 12 bytes of memory, and is read when it is asked for. What reading has repaired, such as a
-tab, is kept beside in a buffer. Rows are in the order of their ids, so that an id is found by bisection; ids that are
-asked for in their order are found at once. The file stays open: one that is replaced meanwhile is read on as it was,
-and one that is overwritten in its place is an error as soon as an id is not where it was.
+A row is stored as its position in the file, 12 bytes, and is read when it is requested. Repairs made while reading,
+such as of a tab, are kept in a buffer. Rows are in the order of their ids, so an id is found by bisection, and ids
+requested in order are found at once. The file stays open: if it is replaced, the former content is read further; if it
+is overwritten in place, an id that is no longer at its position is an error.
 """
 
 import os

@@ -1,6 +1,6 @@
-"""Tables that are made of other tables without holding rows: with other values, without some rows, or joined.
+"""Views of other tables that store no rows: with other values, without some rows, or joined.
 
-The tables below a view are sorted by id, as those that were read from files are, and so is the view.
+A view is sorted by id, like the tables that it is made of.
 """
 
 from collections.abc import Callable, Collection, ItemsView, Iterable, Iterator, Mapping, Sequence, ValuesView
@@ -21,7 +21,7 @@ class TableView[Value](Mapping[str, Value]):
         return (key for key, _ in self.pairs())
 
     def items(self) -> ItemsView[str, Value]:
-        """Ids and values, by `pairs`; those of a mapping would look each id up."""
+        """Ids and values, by `pairs`; the method of a mapping would look up each id."""
         return _Items(self)
 
     def values(self) -> ValuesView[Value]:
@@ -170,7 +170,7 @@ class Grouped(TableView[str]):
 
 
 def in_order(table: Mapping[str, Any]) -> Iterable[str]:
-    """The ids of a table, sorted; those of tables other than dicts are."""
+    """The ids of a table, sorted; tables other than dicts are sorted already."""
     return sorted(table) if isinstance(table, dict) else table
 
 

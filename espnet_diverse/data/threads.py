@@ -1,4 +1,4 @@
-"""Parallel map: in threads, as libsndfile, soxr and file access release the interpreter lock, or on workers."""
+"""Parallel map in threads (libsndfile, soxr and file access release the interpreter lock) or on workers."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator

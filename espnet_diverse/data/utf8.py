@@ -1,4 +1,4 @@
-"""Whole files of text: small ones, which are read at once. See `lines.py` for tables."""
+"""Reading of small text files as a whole; see `lines.py` for tables."""
 
 from pathlib import Path
 

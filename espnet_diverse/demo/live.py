@@ -1,9 +1,10 @@
 """Recognition of the microphone while somebody speaks: the page sends samples part by part, and gets the text so far.
 
-There is one such recording at a time, because a search serves one stream. The recogniser asks for samples, so it runs
-in a thread, and a request hands it one part and waits until it asks for the next: no more than a part is held, and a
-page sends longer parts where recognition is slower than speech. Parts are numbered. The page may repeat the last one if
-the answer was lost, and it is heard once; a gap is refused. A recording that sends nothing for a while ends.
+There is one such recording at a time, because a search serves one stream. The recogniser runs in a thread and requests
+samples; a request of the page passes it one part and waits until it requests the next. Thus no more than one part is
+held, and a page sends longer parts where recognition is slower than speech. Parts are numbered. The page may repeat the
+last part if the answer was lost; it is processed once. A gap is refused. A recording that sends nothing for a while
+ends.
 """
 
 import secrets

@@ -1,4 +1,4 @@
-"""Receiving the bodies of requests: bounded in memory over all requests together, and in time by a least rate."""
+"""Receiving the bodies of requests, with a limit on the memory of all requests together and a minimum rate."""
 
 import socket
 import time

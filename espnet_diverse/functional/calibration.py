@@ -1,4 +1,4 @@
-"""Calibration of a classifier: whether it is right as often as it is confident.
+"""Calibration of a classifier: agreement of its confidence with its accuracy.
 
 An et al. 2020, "Repulsive Attention: Rethinking Multi-head Attention as Bayesian Inference", appendix C.4 and C.5. The
 confidence p of a prediction is the probability of its most likely class. Predictions are grouped by confidence into M
@@ -11,8 +11,8 @@ bins B_m of equal width (Guo et al. 2017, "On calibration of modern neural netwo
 
 Bin m is ((m - 1)/M, m/M], and 0 is in the first one. The paper does not state M; 15 is that of Guo et al.
 
-How sure a model is of inputs of another domain shows in the cumulative distribution of the entropy of its predictions:
-the lower the curve, the fewer predictions are sure.
+The cumulative distribution of the entropy of its predictions shows how certain a model is on inputs of another domain:
+the lower the curve, the fewer predictions are certain.
 """
 
 from typing import NamedTuple

@@ -1,6 +1,6 @@
 """Disagreement of heads, and other penalties on heads that are alike.
 
-Li et al. 2018, "Multi-Head Attention with Disagreement Regularization", EMNLP. For H heads, of a sample each:
+Li et al. 2018, "Multi-Head Attention with Disagreement Regularization", EMNLP. For the H heads of a sample:
 
     D_subspace = -1/H^2 sum_ij cos(V_i, V_j)              values of the heads
     D_position = -1/H^2 sum_ij |A_i . A_j|                attention weights, over queries and keys

@@ -76,7 +76,7 @@ def excluded(mask: Tensor) -> Tensor:
 
 
 def huge(x: Tensor) -> float:
-    """Return what is subtracted from scores of excluded keys. It is finite, because inf - inf is not a number."""
+    """Return the number that is subtracted from scores of excluded keys; finite, because inf - inf is not a number."""
     return torch.finfo(x.dtype).max / 2
 
 

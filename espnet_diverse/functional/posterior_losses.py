@@ -1,7 +1,8 @@
 """The sums over posteriors in the losses (20), (21) and (23), each with its gradient in closed form.
 
-In text these sums are over some twenty tokens, and their time is that of the calls of small operations, of which
-autograd makes two to three for each one forward. Tensors have the tokens last, because narrow rows are slow.
+For text these sums are over about twenty tokens, and their time is dominated by the overhead of small operations;
+autograd runs two to three of them for each forward operation. Tensors have the tokens in the last dimension, because
+narrow rows are slow.
 """
 
 import torch

@@ -1,4 +1,4 @@
-"""Adds the symbols for the begin and the end of a sentence to sequences of tokens."""
+"""Symbols for the beginning and the end of a sentence, added to sequences of tokens."""
 
 from torch import Tensor
 from torch.nn import functional

@@ -6,8 +6,8 @@
         g blocks
         Zaheer et al. 2020, "Big Bird: Transformers for Longer Sequences", section 2
 
-A causal pattern has no opened rows: the mask excludes later keys. What a position of one sequence attends to does not
-depend on other sequences of the batch, nor on padding.
+A causal pattern has no opened rows: the mask excludes later keys. The keys of a position do not depend on other
+sequences of the batch, nor on padding.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Looks up which row of a parameter each sample uses: one row for each language, domain, or combination of them."""
+"""Lookup of the row of a parameter that each sample uses: one row for each language, domain, or combination of them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields

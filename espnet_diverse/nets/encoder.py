@@ -120,7 +120,7 @@ class DiverseTransformerEncoder(_WithAttention, TransformerEncoder):
     def encode_segments(
         self, x: Tensor, carried: Carried | None = None, valid: Tensor | None = None, last: bool = False
     ) -> tuple[Tensor, Carried]:
-        """Encode the next part of a sequence, given what is carried from the parts before; for an encoder with memory.
+        """Encode the next part of a sequence, given the state after the parts before; for an encoder with memory.
 
         In evaluation the outputs of all parts, one after the other, are those of the whole sequence.
 

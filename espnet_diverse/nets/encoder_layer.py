@@ -1,8 +1,8 @@
 """ESPnet's encoder layers for long inputs: without gradients, all but the attention is computed part by part.
 
 ESPnet's transformer layer holds five sequences of the length of its input at a time, and the inner layer of its
-feed-forward, which is several times as wide. Here it holds three: its input, that of the attention, and its output. An
-output of the feed-forward depends on its own frame alone, so the result is the same.
+feed-forward network, which is several times as wide. Here a layer holds three: its input, the input of the attention,
+and its output. An output of the feed-forward network depends only on its own frame, so the result is the same.
 """
 
 from typing import Any

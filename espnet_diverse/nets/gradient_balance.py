@@ -1,12 +1,12 @@
 """Gradient norms of auxiliary losses relative to the task's, at the parameters that both share.
 
-The value of a loss does not say how strongly it acts: a large one may be almost constant. What acts is its gradient.
-Here the gradient norm of each auxiliary loss is divided by that of the task's loss, over the weight matrices of one
-kind (`linear_q` of all layers, say) outside attention cores and memories, and the ratio is that of the kind where it is
-largest. Over all parameters together it would say little: most of the task's gradient is in feed-forward and output
-layers and in projections of values. The losses of SDMA act on the queries, and may pull at `linear_q` several times as
-hard as the task while they have a small share of the gradient of the whole. Vectors are left out: a shift of all keys
-changes no softmax, so that the task has no gradient in their bias, and little in some gains.
+The value of a loss does not show its effect on training: a large loss may be almost constant. Its gradient does. Here
+the gradient norm of each auxiliary loss is divided by that of the task's loss. Both are taken over the weight matrices
+of one kind, such as `linear_q` of all layers, outside attention cores and memories; the result is the largest ratio of
+all kinds. The ratio over all parameters together would hide the effect: most of the task's gradient is in feed-forward
+and output layers and in projections of values, while the losses of SDMA act on the queries, and may affect `linear_q`
+several times as strongly as the task. Vectors are left out: a shift of all keys changes no softmax, so that the task
+has no gradient in their bias, and little in some gains.
 """
 
 from collections import defaultdict

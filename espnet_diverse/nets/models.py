@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from inspect import signature
 from math import inf
+from typing import Any
 
 from espnet2.asr.espnet_model import ESPnetASRModel
 from espnet2.lm.espnet_model import ESPnetLanguageModel
@@ -11,20 +12,21 @@ from espnet2.s2t.espnet_ctc_model import ESPnetS2TCTCModel
 from espnet2.s2t.espnet_model import ESPnetS2TModel
 from espnet2.st.espnet_model import ESPnetSTModel
 from espnet2.torch_utils.device_funcs import force_gatherable
-from torch import Tensor
+from torch import Tensor, nn
 
 from espnet_diverse.conditions import CONDITIONS
 from espnet_diverse.errors import ConfigError
+from espnet_diverse.functional.label_smoothing import smoothed_divergence
 from espnet_diverse.functional.sentence_ends import add_sos_eos
 from espnet_diverse.nets.adapter import freeze_base
-from espnet_diverse.nets.classification.classification_model import ClassificationModel
+from espnet_diverse.nets.classification.sentence_classifier import ClassificationModel
 from espnet_diverse.nets.gradient_balance import gradient_ratios, is_due
-from espnet_diverse.nets.label_smoothing import replace_losses
 from espnet_diverse.nets.processes import token_count
 from espnet_diverse.nets.replace_attention import signature_with
 from espnet_diverse.option_checks import is_number
 from espnet_diverse.scope import current, scope
-from espnet_diverse.upstream.layers import LabelSmoothingLoss, th_accuracy
+from espnet_diverse.upstream.layers import LabelSmoothingLoss as EspnetLabelSmoothingLoss
+from espnet_diverse.upstream.layers import th_accuracy
 
 #: Statistics of attention modules are computed in the first training batch of an epoch and in each so many after it.
 STATISTICS_INTERVAL = 10
@@ -65,7 +67,7 @@ class Diverse:
             raise ConfigError(f"balance_interval {balance_interval!r} is not allowed; give a whole number of 0 or more")
         self.auxiliary_factor, self.balance_interval = auxiliary_factor, balance_interval
         self._batches = 0
-        losses = [loss for loss in self.children() if isinstance(loss, LabelSmoothingLoss)]  # type: ignore[attr-defined]
+        losses = [loss for loss in self.children() if isinstance(loss, EspnetLabelSmoothingLoss)]  # type: ignore[attr-defined]
         by_token = self._has_attention_loss() and any(loss.normalize_length for loss in losses)
         self.loss_per_token = self.loss_per_token or by_token
         replace_losses(self)  # type: ignore[arg-type]  # a mixin: a module, with ESPnet's class in the bases
@@ -135,6 +137,37 @@ class Diverse:
         tokens, sentences = (given["text_lengths"] + self.end_tokens).sum(), len(given["text_lengths"])
         count = tokens if self.weighted_by_tokens else token_count(tokens, sentences)
         return self.auxiliary_factor * sentences / count
+
+
+class LabelSmoothingLoss(nn.Module):
+    """Divergence of predictions from smoothed targets, summed over tokens; faster than ESPnet's, and needs less memory.
+
+    Args:
+        ignored: Index of padding, which is ignored.
+        smoothing: Total probability of all wrong classes.
+        by_token: Whether to divide by the number of tokens, see `processes.token_count`; otherwise by the number of
+            sequences.
+    """
+
+    def __init__(self, ignored: int, smoothing: float, by_token: bool):
+        super().__init__()
+        self.ignored, self.smoothing, self.by_token = ignored, smoothing, by_token
+
+    def forward(self, scores: Tensor, targets: Tensor) -> Tensor:
+        """Compute the loss () of scores (B, T, V) and targets (B, T)."""
+        padding = (targets == self.ignored).flatten()
+        classes = targets.flatten().masked_fill(padding, 0)
+        divergence = smoothed_divergence(scores.flatten(0, 1), classes, self.smoothing)
+        number = token_count((~padding).sum(), len(targets)) if self.by_token else len(targets)
+        return divergence.masked_fill(padding, 0).sum() / number
+
+
+def replace_losses(model: nn.Module) -> None:
+    """Replace each label smoothing loss of ESPnet that `model` has as an attribute by ours."""
+    theirs: Any  # ESPnet has no types
+    for name, theirs in model.named_children():
+        if type(theirs) is EspnetLabelSmoothingLoss and theirs.smoothing < 1:
+            setattr(model, name, LabelSmoothingLoss(theirs.padding_idx, theirs.smoothing, theirs.normalize_length))
 
 
 class DiverseASRModel(Diverse, ESPnetASRModel):

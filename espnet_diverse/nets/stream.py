@@ -1,4 +1,4 @@
-"""Lets the layers of an encoder hand on a state, such as the packed rows of Luna, from one to the next.
+"""A state that the layers of an encoder pass from one to the next, such as the packed rows of Luna.
 
 ESPnet's encoders call `x, mask = layer(x, mask)`, in several loops, and their layers give the mask to the attention and
 return it as it is. A hook before each layer wraps the mask in a `Stream`, which carries the state of the layer before;

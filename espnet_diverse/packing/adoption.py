@@ -1,9 +1,9 @@
 """Adopting a trained softmax model: the same weights in a model with another attention or with head selection.
 
-SMA and SDMA mix the semantic mask in at a rate gamma that is 0 before the first update, so that the adopted model
-computes what the trained one does, and departs from it as it is trained further. With head selection the pool holds
-copies of the trained heads, in such an order that every language or domain selects each head once, in its place; noise
-and gradients then tell the copies apart. A start tag begins as the embedding of <sos/eos>.
+SMA and SDMA mix the semantic mask in at a rate gamma that is 0 before the first update, so the adopted model first
+computes the same as the trained one and changes as it is trained further. With head selection the pool contains copies
+of the trained heads, in such an order that every language or domain selects each head once, at its former position;
+noise and gradients then make the copies different. A start tag begins as the embedding of <sos/eos>.
 """
 
 from dataclasses import dataclass

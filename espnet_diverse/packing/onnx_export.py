@@ -5,9 +5,9 @@ features, computed as by the frontend; the metadata of the file holds the option
 search needs the decoder, which is not exported. The graph contains ESPnet's table of 5000 positions: with 40 ms per
 position, inputs can have up to 200 seconds.
 
-The cores are traced in the form that keeps attention weights: in plain steps, without blocks of scores. Of a model with
-head selection the graph has the heads of one condition. It is compared with the model on batches of other sizes than
-that of the example that it was made with.
+The cores are traced in the form that keeps attention weights: in plain steps, without blocks of scores. For a model
+with head selection the graph contains the heads of one condition. The graph is compared with the model on batches of
+other sizes than the example that it was traced with.
 """
 
 import copy

@@ -70,7 +70,7 @@ def copy_files(config: dict, model_dir: Path, folder: Path) -> None:
 
 
 def make_vocabularies(config: Mapping, folder: Path) -> None:
-    """Make those of text and source text from a configuration of ESPnet, whose models have no such directories.
+    """Make vocabularies of text and source text from a configuration of ESPnet, whose models have no such folders.
 
     Args:
         config: Configuration of the run; the paths of `bpemodel` and `src_bpemodel` are absolute or in `folder`.

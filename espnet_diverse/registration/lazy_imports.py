@@ -1,4 +1,4 @@
-"""A faster and quieter import of ESPnet, which asks no network, for programs that call `fast_start`.
+"""A faster and quieter import of ESPnet without network access, for programs that call `fast_start`.
 
 Most of the time that a command takes to start is spent on packages that ESPnet imports and few runs use:
 

@@ -1,7 +1,7 @@
-"""The objects and the memory that PyTorch would make of a .pth file, told before PyTorch reads it.
+"""Checks of the objects and the memory that a .pth file would need, before PyTorch reads it.
 
-Its reader runs no code, but makes arrays of any size, sparse tensors whose indices point anywhere, and unpacks records
-to a thousand times their size. Training writes none of these.
+PyTorch's reader runs no code, but it creates arrays of any size and sparse tensors whose indices point anywhere, and
+unpacks records to a thousand times their size. Training writes none of these.
 """
 
 import pickletools

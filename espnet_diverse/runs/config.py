@@ -8,7 +8,7 @@ of an earlier one. The file and line (or `--set`) of every key is kept, so that 
 
 import logging
 import os
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -196,12 +196,23 @@ def named_file(name: str, key: str, config_file: Path) -> Path:
     Raises:
         ModelError: There is no such file.
     """
+    if path := find_named(name, config_file):
+        return path
+    raise ModelError(f"{config_file}: {key} {name} is not found, nor a copy of it in {config_file.resolve().parent}")
+
+
+def find_named(name: str, config_file: Path, is_there: Callable[[Path], bool] = Path.is_file) -> Path | None:
+    """Path of a file or folder that the config.yaml of a run names, see `named_file`; None if there is none.
+
+    Args:
+        name: The name.
+        config_file: Path of config.yaml.
+        is_there: `Path.is_file`, or `Path.is_dir` for a folder.
+    """
     folder = config_file.resolve().parent
     beside = [folder.joinpath(*Path(name).parts[-2:]), folder / Path(name).name]  # with its folder, or without
-    for path in (*beside, Path(name), *(parent / name for parent in folder.parents)):
-        if path.is_file():
-            return path
-    raise ModelError(f"{config_file}: {key} {name} is not found, nor a copy of it in {folder}")
+    places = (*beside, Path(name), *(parent / name for parent in folder.parents))
+    return next(filter(is_there, places), None)
 
 
 def leaves(mapping: dict, *keys: str) -> Iterator[tuple[str, object]]:

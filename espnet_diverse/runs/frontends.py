@@ -1,4 +1,4 @@
-"""Pretrained frontends in configurations: which are refused, and what config.yaml holds of them."""
+"""Pretrained frontends in configurations: refused types, and the architectures that config.yaml contains."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -12,6 +12,7 @@ from espnet_diverse.nets.frontends.bert import BertFrontend
 from espnet_diverse.nets.frontends.fused_frontend import FusedFrontends
 from espnet_diverse.nets.frontends.pretrained_speech import read_architecture
 from espnet_diverse.nets.frontends.speech_frontend import HuggingFaceFrontend
+from espnet_diverse.runs.config import find_named
 from espnet_diverse.untrusted.foreign_config import TRUST
 
 _REFUSED = {
@@ -93,19 +94,14 @@ def _standalone(options: Mapping[str, Any], config_file: Path) -> dict[str, Any]
         if not isinstance(model, str):
             raise ModelError(f"{config_file}: frontend_conf has neither architecture nor model; restore config.yaml")
         try:
-            architecture = read_architecture(_found(model, config_file), options.get("download_dir"), offline=True)
+            folder = find_named(model, config_file, Path.is_dir)
+            architecture = read_architecture(folder or model, options.get("download_dir"), offline=True)
         except ConfigError as error:
             raise ModelError(
                 f"{config_file}: the architecture of the pretrained encoder is unknown: {error}"
             ) from error
     left = {name: value for name, value in options.items() if name not in ("download_dir", "load_pretrained")}
     return {**left, "model": None, "architecture": architecture}
-
-
-def _found(model: str, config_file: Path) -> str:
-    """A folder that config.yaml names, absolute or relative to a folder above; the name itself where there is none."""
-    folders = [Path(model), *(parent / model for parent in config_file.resolve().parents)]
-    return str(next((folder for folder in folders if folder.is_dir()), model))
 
 
 def _fused(config: Mapping) -> list[Mapping]:

@@ -1,8 +1,8 @@
 """ESPnet's adapters of low rank, `use_adapter: true`: added to a model that is trained or loaded, and checked.
 
 Hu et al. 2022, "LoRA: Low-rank adaptation of large language models". ESPnet's `create_adapter` and the package loralib
-do the work. In evaluation the product of the two small matrices is part of the weight beside them, and ESPnet saves
-weights in that form, so a model is in evaluation when they are loaded into it.
+do the work. In evaluation mode the product of the two small matrices is added to the weight beside them. ESPnet saves
+weights in this form, so a model must be in evaluation mode when they are loaded.
 """
 
 from collections.abc import Iterator, Mapping

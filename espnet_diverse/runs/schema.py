@@ -1,8 +1,8 @@
 """Checks of values that were read from a file: their kinds, ranges and shapes.
 
 A check is a function of a value and its place in the file, such as `reporter.epoch`, that raises `MisfitError`. Checks
-of containers are made of checks of what is in them. In a container every object is looked at once: a file of a few
-bytes can hold one object a million times, and that another one.
+of containers are composed of checks of their elements. Each object in a container is checked once, because a file of a
+few bytes can contain one object a million times, and that object another one.
 """
 
 import math

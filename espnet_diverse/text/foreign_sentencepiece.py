@@ -1,9 +1,10 @@
-"""Models of sentencepiece of other people: what the library reads safely, checked before it sees a byte.
+"""Checks of sentencepiece models from other people, before the library reads a byte of them.
 
-sentencepiece is C++, follows the numbers in a model without checks, and a wrong one ends the process: its normaliser is
-a double-array trie whose nodes hold offsets (google/sentencepiece #1269; CVE-2026-1260), and long pieces overflow the
-stack (#1263). Here the message of protocol buffers that a model is (sentencepiece_model.proto) is read with bounds. Its
-normalisers must be those that releases of the library have built in, and its pieces such as the library makes.
+sentencepiece is C++ and follows the numbers in a model without checks, so a wrong number ends the process: its
+normaliser is a double-array trie whose nodes hold offsets (google/sentencepiece #1269; CVE-2026-1260), and long pieces
+overflow the stack (#1263). A model is a message of protocol buffers (sentencepiece_model.proto), which is read here
+with bounds. Its normaliser must be one that releases of the library contain, and its pieces must have the form that the
+library writes.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""A picture of how losses, accuracies and the learning rate went over the epochs of a run."""
+"""Learning curves: a plot of losses, accuracies and the learning rate over the epochs of a run."""
 
 from collections.abc import Mapping
 from pathlib import Path

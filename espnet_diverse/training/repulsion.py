@@ -8,7 +8,7 @@ and all other parameters keep their gradients. The gradients of particles become
     grad_i = -epsilon phi_i
 
 in each optimizer step, after gradients have been accumulated and averaged over processes, and before they are clipped.
-phi is therefore that of the whole step, whatever `accum_grad`, the scale of the loss and the number of processes are.
+phi therefore belongs to the whole step and does not depend on `accum_grad`, the scale of the loss or the processes.
 Noise is drawn once for each step from its number and the seed, so that it is the same in all processes and in a resumed
 run.
 

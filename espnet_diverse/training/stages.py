@@ -163,8 +163,7 @@ def train(
     check_no_file(output_dir)
     processes = processes or Processes()
     tokens = Tokens.load(data)
-    filled = _of_run(config, data, tokens, stats_dir, output_dir)
-    rate = _rate(filled, data)
+    filled, rate = _of_run(config, data, tokens, stats_dir, output_dir)
     checked = f"rate {rate}, size {filled.get('input_size')}"
     record = DataRecord(filled, None if restart else output_dir, checked, verify)
     _check_run_data(filled, data, rate, not record.is_unchanged())
@@ -176,7 +175,7 @@ def train(
         run(data.task, filled, processes)
         return
     tables = record.digests()
-    with run_lock(output_dir) as lock:
+    with run_lock(output_dir) as sign_lock:
         changed: list[str] = []
         sound: Path | None = None
         if not restart and resumption.is_resumed(output_dir):
@@ -187,7 +186,7 @@ def train(
             check_features(statistics, filled)
         if sound is not None:
             sound.replace(output_dir / CHECKPOINT)  # where ESPnet looks for it
-        lock.sign()
+        sign_lock()
         _sweep(output_dir, restart)
         tokens.save(output_dir)
         if statistics:
@@ -203,8 +202,10 @@ def train(
             draw_curves(output_dir)
 
 
-def _of_run(config: Config, data: RunData, tokens: Tokens, stats_dir: Path, output_dir: Path) -> Config:
-    """The checked configuration of training, with the paths of the run."""
+def _of_run(
+    config: Config, data: RunData, tokens: Tokens, stats_dir: Path, output_dir: Path
+) -> tuple[Config, int | None]:
+    """The checked configuration of training, with the paths of the run, and the sampling rate of its audio."""
     filled = _fill(config, data, tokens.moved(output_dir))
     filled["output_dir"] = str(output_dir.absolute())
     if filled.get("normalize") == "global_mvn":
@@ -212,9 +213,9 @@ def _of_run(config: Config, data: RunData, tokens: Tokens, stats_dir: Path, outp
     for phase in data.phases():
         shapes = [stats_dir / phase / tokens.shape(name) for _, name, _ in data.entries(config)]
         filled[f"{phase}_shape_file"] = [str(existing(path)) for path in shapes]
-    _rate(filled, data)
+    rate = _rate(filled, data)
     check(TASKS[data.task], filled)
-    return filled
+    return filled, rate
 
 
 def _check_run_data(config: Config, data: RunData, rate: int | None, read_audio: bool) -> None:
@@ -225,7 +226,7 @@ def _check_run_data(config: Config, data: RunData, rate: int | None, read_audio:
 
 
 def _sound_checkpoint(config: Config, data: RunData, tokens: Tokens, statistics: Path | None, output_dir: Path) -> Path:
-    """The checkpoint of a run with which training goes on; what is trained is built to compare it."""
+    """The checkpoint from which training continues; model and optimizers are built to compare it."""
     own = copy.deepcopy(config)
     own.update(tokens.keys())  # that of the run may be gone, as its statistics
     if own.get("normalize") == "global_mvn":

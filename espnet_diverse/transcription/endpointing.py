@@ -1,10 +1,10 @@
 """Utterances of a stream, found while they are spoken.
 
-Where an utterance begins and ends is decided by the detector and the options of `segmentation.py`, and its samples are
-those of the segment that a recording would be split into. They are given as soon as they are certain to belong to it:
-not before the speech is longer than a click, and a longer silence not before speech follows it. An utterance without a
-pause cannot be split at its quietest place, which may be past: the pause that ends it gets shorter from half of the
-greatest length on.
+The detector and the options of `segmentation.py` decide where an utterance begins and ends, and its samples are those
+of the segment that a recording would be split into. Samples are returned as soon as they certainly belong to the
+utterance: not before the speech is longer than a click, and a longer silence not before speech follows it. An utterance
+without a pause cannot be split at its quietest place, which may have passed; instead, from half of the greatest length
+on, shorter and shorter pauses end it.
 """
 
 from collections.abc import Iterable, Iterator

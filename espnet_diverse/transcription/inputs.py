@@ -1,8 +1,8 @@
 """The recordings that a user names: files, folders, standard input, or a list with languages and domains.
 
-Outputs are named after their recordings, without the suffix. Where several would share a name (ignoring case, as some
-file systems do), they keep the suffix, a.wav and a.mp3; those that still share one begin with the folders that tell
-them apart, anna-a.wav and ben-a.wav, and are numbered in order if that does not, a.wav-2. A name depends on the
+Outputs have the names of their recordings without the suffix. If several would have the same name (ignoring case, as
+some file systems do), they keep the suffix: a.wav and a.mp3. Names that are still equal begin with the folders that
+distinguish them, anna-a.wav and ben-a.wav, or are numbered in order if folders do not: a.wav-2. A name depends on the
 recordings that were named, not on whether they could be read.
 """
 
@@ -63,7 +63,7 @@ class Recording(NamedTuple):
 
 
 def find_recordings(sources: Sequence[str], listed: Path | None = None) -> list[Recording]:
-    """List the recordings that a user names, in the order named; what is named twice is taken once.
+    """List the recordings that a user names, in the order named; a recording that is named twice is listed once.
 
     Args:
         sources: Files with any suffix; folders, for all files in them and their subfolders that have an audio suffix

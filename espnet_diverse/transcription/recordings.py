@@ -1,8 +1,8 @@
 """Transcription of many recordings in batches, so that none changes the result of another.
 
-Sums in a batch depend on what is in it, down to the last digit. So a recording that is read within a window joins the
-others only once it has been read to its end without a fault, and the batches of a longer one are its own: a recording
-that cannot be read leaves no trace. No more than two windows of features are in memory at any time.
+The last digits of sums in a batch depend on its content. A recording that is read within a window therefore joins the
+others only after it was read to its end without a fault, and a longer recording has batches of its own: a recording
+that cannot be read has no effect. No more than two windows of features are in memory at any time.
 """
 
 from collections import deque

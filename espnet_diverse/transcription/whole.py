@@ -1,9 +1,9 @@
 """Recordings that are not split: features or samples of the whole, and greedy CTC.
 
 Beam search of an hour would add thousands of tokens one by one, each at a cost that grows with the length of the
-recording, by a decoder that was trained on single sentences. CTC decides frame by frame. What an encoder may read at
-once depends on its attention: time and memory of most grow with the square of the length. Models of task s2t_ctc read
-overlapping windows, so they split no long recording unless they are told to.
+recording, by a decoder that was trained on single sentences. CTC decides frame by frame. How much an encoder can read
+at once depends on its attention: for most of them time and memory grow with the square of the length. Models of task
+s2t_ctc read overlapping windows, so they split long recordings only on request.
 """
 
 import logging
@@ -30,7 +30,7 @@ def stays_whole(search: Predictor, segmentation: SegmentationOptions, word_times
 
 
 def check_whole(search: Predictor, segmentation: SegmentationOptions, word_timestamps: bool, options: Options) -> None:
-    """Refuse what is not possible without segmentation, and warn that long recordings are decoded by CTC.
+    """Refuse options that need segmentation, and warn that long recordings are decoded by CTC.
 
     Args:
         search: Search with a model of speech recognition or translation.

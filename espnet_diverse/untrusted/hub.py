@@ -1,7 +1,7 @@
 """Models by name: repositories of the Hugging Face Hub, where ESPnet's public models are.
 
-A repository is asked for as hf:owner/name only. A path that is mistyped is never one: whoever owns `exp` there would
-choose the model of `exp/sdma`.
+A repository is requested as hf:owner/name only. A mistyped path is never taken for one: otherwise the owner of `exp` on
+the Hub could supply the model of `exp/sdma`.
 """
 
 import re
@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from espnet_diverse.errors import ConfigError, ModelError
+from espnet_diverse.untrusted.foreign_yaml import shortened
 
 PREFIX = "hf:"
 OR_NAME = f"{PREFIX}owner/name for a repository of the Hugging Face Hub"
@@ -37,33 +38,43 @@ def name_of(model: str | Path) -> str | None:
     return name
 
 
-def encoder_folder(model: str | Path, only: Sequence[str] = _ENCODER, cache: str | None = None) -> Path:
-    """Folder of a pretrained encoder: `model` itself, or where the files of hf:owner/name are.
+def encoder_folder(
+    model: str | Path,
+    only: Sequence[str] = _ENCODER,
+    cache: str | None = None,
+    or_cached: bool = False,
+    offline: bool = False,
+) -> Path:
+    """Folder of a pretrained encoder: `model` itself, or the folder with the files of hf:owner/name.
 
     Args:
         model: The folder, or hf:owner/name.
         only: Patterns of the files that are fetched.
         cache: Folder of the cache; by default that of the Hugging Face Hub.
+        or_cached: Whether `model` may also be owner/name, which is searched for in the cache only.
+        offline: Whether hf:owner/name is searched for in the cache only.
 
     Raises:
         ConfigError: There is no such folder.
         ModelError: As `fetched`.
     """
-    if name := name_of(model):
+    name = name_of(model)
+    if name and not offline:
         return fetched(name, only, cache)
-    if not Path(model).is_dir():
-        raise ConfigError(f"{model}: no such folder; give that of a pretrained encoder, or {OR_NAME}")
-    return Path(model)
+    if not name and Path(model).is_dir():
+        return Path(model)
+    in_cache = offline or or_cached
+    if in_cache and (folder := _cached(name or str(model), only, cache)):
+        return folder
+    todo = f"give that of a pretrained encoder, or {OR_NAME}"
+    if offline:
+        todo = "put it there, so that its config.json and preprocessor_config.json can be read"
+    where = ", and not in the cache of the Hub" if in_cache else ""
+    raise ConfigError(f"{shortened(model)}: no such folder{where}; {todo}")
 
 
-def cached(name: str, only: Sequence[str] | None = None, cache: str | None = None) -> Path | None:
-    """Folder of the files of a repository that are in the cache; None where there are none. No network is asked.
-
-    Args:
-        name: Name of the repository, owner/name.
-        only: As for `fetched`.
-        cache: As for `fetched`.
-    """
+def _cached(name: str, only: Sequence[str], cache: str | None) -> Path | None:
+    """Folder of the files of a repository in the cache, or None; the network is not used."""
     if not is_name(name):
         return None
     try:

@@ -1,12 +1,21 @@
 import json
 
 import numpy as np
+import pytest
 import torch
+from references.figures import assert_readable
 
 from espnet_diverse.analysis.html_page import Page
 from espnet_diverse.analysis.measures.calibration import Calibration
 from espnet_diverse.analysis.measures.head_ablation import HeadAblation
-from espnet_diverse.analysis.sections import AblationSection, CalibrationSection
+from espnet_diverse.analysis.sections import (
+    AblationSection,
+    CalibrationSection,
+    draw_drop_histogram,
+    draw_drops,
+    draw_entropy_cdf,
+    draw_reliability,
+)
 from espnet_diverse.analysis.token_predictions import TokenPredictions
 
 
@@ -40,3 +49,82 @@ def test_every_data_directory_has_a_row(tmp_path):
     numbers = json.loads(json.dumps(section.summary()))
     assert section.key == "calibration" and numbers["in domain"]["accuracy"] == 0.5
     assert section.arrays()["calibration_in_domain_entropy"].shape == (2,)
+
+
+@pytest.fixture
+def measured():
+    """Well calibrated predictions, and sure ones that are wrong half of the time."""
+    torch.manual_seed(0)
+    confidence = torch.rand(2000, dtype=torch.float64)
+    sides = {"in domain": (confidence, torch.rand(2000) < confidence)}
+    sides["out of domain"] = (0.5 + confidence / 2, torch.rand(2000) < 0.5)
+    return {
+        name: Calibration(9, TokenPredictions(-p.log(), p, correct, 2 * (1 - p)))
+        for name, (p, correct) in sides.items()
+    }
+
+
+def test_points_of_the_reliability_diagram_are_the_bins(drawn, tmp_path, measured):
+    draw_reliability(measured, tmp_path / "reliability.png")
+    diagram, shares = drawn[-1].axes
+    diagonal, inside, outside = diagram.get_lines()
+    assert list(diagonal.get_xdata()) == list(diagonal.get_ydata()) == [0, 1]
+    assert len(inside.get_xdata()) == 15 and outside.get_xdata().min() > 0.5  # empty bins have no point
+    np.testing.assert_array_equal(inside.get_ydata(), measured["in domain"].bins().accuracy)
+    assert inside.get_label().startswith("in domain: ECE 0.0")
+    assert (diagram.get_ylabel(), shares.get_ylabel()) == ("accuracy", "share of tokens")
+    assert shares.get_xlabel() == "confidence"
+    assert_readable(drawn[-1])
+
+
+def test_the_distribution_of_entropy_rises_to_one(drawn, tmp_path, measured):
+    draw_entropy_cdf(measured, tmp_path / "entropy.png")
+    (axes,) = drawn[-1].axes
+    for line, each in zip(axes.get_lines(), measured.values(), strict=True):
+        np.testing.assert_array_equal(line.get_ydata(), each.cdf(line.get_xdata()))
+        assert (np.diff(line.get_ydata()) >= 0).all() and line.get_ydata()[-1] == 1
+    assert "entropy" in axes.get_xlabel() and "(nats)" in axes.get_xlabel()
+    assert_readable(drawn[-1])
+
+
+def test_predictions_without_entropy_have_a_plot_too(drawn, tmp_path):
+    sure = TokenPredictions(*torch.zeros(2, 3, dtype=torch.float64), torch.ones(3, dtype=torch.bool), torch.zeros(3))
+    draw_entropy_cdf({"in domain": Calibration(1, sure)}, tmp_path / "entropy.png")
+    assert drawn[-1].axes[0].get_lines()[0].get_ydata().tolist() == [1] * 400
+
+
+@pytest.fixture
+def ablation():
+    random = np.random.default_rng(0)
+    shapes = {"encoder": (12, 8), "decoder": (6, 4), "cross": (6, 4)}
+    return HeadAblation("wer", 50, 20.0, {kind: 20 + random.exponential(0.4, shape) for kind, shape in shapes.items()})
+
+
+def test_the_histogram_counts_every_head(drawn, tmp_path, ablation):
+    draw_drop_histogram(ablation, tmp_path / "histogram.png")
+    (axes,) = drawn[-1].axes
+    assert sum(bar.get_height() for bar in axes.patches) == 12 * 8 + 2 * 6 * 4
+    assert axes.get_ylabel() == "number of heads"
+    assert axes.get_xlabel() == "performance drop without the head: rise of WER (%)"
+    names = ["encoder self-attention", "decoder self-attention", "decoder cross-attention"]
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == names
+    assert_readable(drawn[-1])
+
+
+@pytest.mark.parametrize("kinds", [("encoder", "decoder", "cross"), ("cross",)])
+def test_the_drop_of_each_head_is_on_one_scale_around_0(drawn, tmp_path, ablation, kinds):
+    ablation = HeadAblation("wer", 50, 20.0, {kind: ablation.scores[kind] for kind in kinds})
+    draw_drops(ablation, tmp_path / "drops.png")
+    images = [image for axes in drawn[-1].axes for image in axes.images]
+    for image, drops in zip(images, ablation.drops().values(), strict=True):
+        np.testing.assert_array_equal(image.get_array(), drops)
+    (scale,) = {image.get_clim() for image in images}
+    assert -scale[0] == scale[1] == max(each.max() for each in ablation.drops().values())
+    assert_readable(drawn[-1])
+
+
+def test_a_model_that_loses_nothing(drawn, tmp_path):
+    same = HeadAblation("loss", 1, 1.0, {"encoder": np.ones((1, 2))})
+    draw_drop_histogram(same, tmp_path / "histogram.png")
+    draw_drops(same, tmp_path / "drops.png")
+    assert {image.get_clim() for axes in drawn[-1].axes for image in axes.images} == {(-1, 1)}

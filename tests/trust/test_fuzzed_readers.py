@@ -19,9 +19,9 @@ from references.bad_audio import OGG, OPUS, sound
 
 from espnet_diverse.audio.features import features_shape
 from espnet_diverse.audio.reading import open_file
+from espnet_diverse.corpora.covost2 import read_tsv
 from espnet_diverse.corpora.shared.release import unzip
 from espnet_diverse.corpora.shared.table_files import read_table_file
-from espnet_diverse.corpora.shared.tsv import read_tsv
 from espnet_diverse.data.kaldi import scan_data_dir
 from espnet_diverse.data.tables import scan_lines, scan_table
 from espnet_diverse.errors import UserError

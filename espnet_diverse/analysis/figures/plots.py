@@ -39,7 +39,7 @@ def draw_pairs(title: str, matrix: NDArray, shape: tuple[int, int], path: Path) 
 
 
 def draw_clusters(title: str, uses: Mapping[str, ClusterUse], path: Path) -> None:
-    """Plot cluster usage by layer and head, with perplexities beside the rows; `uses` are by what is clustered."""
+    """Plot cluster usage by layer and head, with perplexities beside the rows; `uses` are by kind of position."""
     usages = {clustered: use.usage() for clustered, use in uses.items()}
     layers, heads = next(iter(usages.values())).shape[:2]
     widths = [usage.shape[-1] + 8 for usage in usages.values()]

@@ -28,7 +28,7 @@ class AblationMetric(Protocol):
         """Run the encoder, if the metric can use its output again."""
 
     def counts(self, batch: Sequence[Sample], encoded: Encoded | None) -> NDArray:
-        """Counts of a batch; `encoded` is what `encode` returned, or None to run the encoder anew."""
+        """Counts of a batch; `encoded` is what `encode` returned, or None to run the encoder again."""
 
     def score(self, sums: NDArray) -> float:
         """Score of summed counts."""

@@ -4,8 +4,9 @@ The mean attention distance of a head, Dosovitskiy et al. 2021, "An image is wor
 
     sum_j a_ij |i - j|      mean over queries i, and over the utterances of a data set
 
-in frames after subsampling or in tokens. It is measured of attention weights and of other matrices of a core whose rows
-sum to 1, such as semantic masks. Cross-attention has none, as its queries and keys are positions of two sequences.
+in frames after subsampling or in tokens. It is computed for attention weights and for other matrices of a core whose
+rows sum to 1, such as semantic masks. Cross-attention has no such distance, because its queries and keys are positions
+of two sequences.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Head ablation: how much a score drops where one head is masked in a trained model.
+"""Head ablation: the drop of a score when one head of a trained model is masked.
 
 Michel et al. 2019, "Are sixteen heads really better than one?", section 3; An et al. 2020, "Repulsive Attention:
 Rethinking Multi-head Attention as Bayesian Inference", Fig. 2, the histogram of drops. The context of one head at a

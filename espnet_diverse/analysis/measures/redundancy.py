@@ -2,9 +2,9 @@
 
 LR and HR are the layer and head redundancy of section IV-A of the SDMA paper. LR is given in bits, as in the paper's
 formula, and divided by log2 H, as in its tables. The distance is Dist of the repulsive-attention paper: the mean
-Euclidean distance of the outputs of two heads, here at the same position. Entropy is that of a query's weights, mean
-over queries and heads. All are computed for each utterance; for a data set they are the mean over its utterances, as in
-the code released with the SDMA paper.
+Euclidean distance of the outputs of two heads, here at the same position. The entropy is that of the weights of a
+query, averaged over queries and heads. All measures are computed for each utterance and averaged over the utterances of
+a data set, as in the code released with the SDMA paper.
 """
 
 import math

@@ -1,7 +1,7 @@
 """Head selection over training: gap of the logits, heads changed by the noise, movement of the logits.
 
 The numbers are the means over each epoch that ESPnet's reporter keeps in checkpoint.pth, so they cover a resumed run
-too. Their finer course within an epoch is in TensorBoard and train.log, under the same names.
+too. TensorBoard and train.log have values within an epoch, under the same names.
 """
 
 from collections.abc import Mapping

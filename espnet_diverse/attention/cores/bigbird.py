@@ -7,10 +7,10 @@ global positions are part of the sequence).
     A(i) = {j : |b(i) - b(j)| <= w, or b(j) < g, or b(j) in R(b(i))},    A(i) = all j if b(i) < g
     context_i = sum_{j in A(i)} softmax_j(q_i . k_j / sqrt(D)) v_j                     (1) of Vaswani et al. 2017
 
-R(n) are blocks drawn for block n from those of its sequence that it does not see already: its window and the global
-blocks. The paper draws from all of them at once; here each of the |R| draws is from one of as many equal parts, so that
-no block is drawn twice. The draws depend on the seed, on n and on the length of the sequence without padding, and are
-thus the same in training, in evaluation, and in every batch. In causal attention A(i) has no j > i, and R(n) are
+R(n) are random blocks for block n, drawn from the blocks of its sequence outside its window and the global blocks. The
+paper draws from all of these at once; here they are divided into |R| equal parts and one block is drawn from each, so
+that no block is drawn twice. The draws depend on the seed, on n and on the length of the sequence without padding, so
+they are the same in training, in evaluation and in every batch. In causal attention A(i) has no j > i, and R(n) are
 earlier blocks.
 
 Softmax-equivalent setting: a block that is as long as the longest sequence.

@@ -11,7 +11,7 @@ attention it goes, for each query, over the positions up to its own; the causal 
 
 Softmax-equivalent setting: none.
 Cost: O(T D^2) time and O(T D) memory; O(T D (D + 16)) in causal attention. A step of cached decoding takes O(T D),
-because the cache keeps all keys, of which hypotheses side by side see different ones.
+because the cache keeps all keys, which differ between hypotheses that are decoded side by side.
 """
 
 from dataclasses import replace

@@ -11,10 +11,10 @@ The context C is projected by `linear_k` and `linear_v` of the attention, the qu
 projects Y_X; P and Y_P have projections of their own here. In an encoder, P goes from layer to layer in `Heads.stream`.
 Only X passes the other parts of a layer. Row i of P takes part for contexts of more than i positions, as released.
 
-Causal self-attention is (3)-(5). Here P is that of each layer, `linear_k` and `linear_v` make k and v of (4) and (5),
-and the context of (3) has a projection of its own. A cache holds w of (3) for each key beside k and v; a step then
-equals the row of the full pass, and hypotheses with keys of their own can be decoded side by side. In cross-attention
-with a cache the context is packed again at each step.
+Causal self-attention is (3)-(5). Here each layer has its own P, `linear_k` and `linear_v` make k and v of (4) and (5),
+and the context of (3) has a projection of its own. A cache holds w of (3) for each key besides k and v; a step then
+equals the row of the full pass, and hypotheses with different keys can be decoded side by side. In cross-attention with
+a cache the context is packed again at each step.
 
 Softmax-equivalent setting: none, because all queries see the context through R rows.
 Cost: O(T R M) time and O(T R) memory; R M parameters for P, and for projections M^2 more than softmax attention has

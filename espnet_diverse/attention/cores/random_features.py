@@ -16,7 +16,7 @@ are no attention weights, so that dropout acts on the values.
 
 Softmax-equivalent setting: none.
 Cost: O(T R D) time and O(T R) memory; O(T R (D + 64)) time in causal attention. A step of cached decoding takes O(T R),
-because the cache holds the features of all keys, of which hypotheses side by side see different ones.
+because the cache holds the features of all keys, which differ between hypotheses that are decoded side by side.
 """
 
 import math

@@ -9,7 +9,7 @@ paper), section III-C: SMA with disentangled heads.
 D_qq (21) is an upper bound on the mutual information between the queries of two heads, D_xq (22) a lower bound on the
 mutual information between a query and its token. Minimising the first and maximising the second makes the heads differ.
 
-With relative position the noise of the queries (8) enters the terms of the content alone, not those of the position.
+With relative position the noise of the queries (8) enters only the content terms, not the position terms.
 
 Softmax-equivalent setting: nu = 0, noise_std = 0 and lambda_k = lambda_d = lambda_q = lambda_x = 0.
 Cost: that of SMA plus, in training only, O(T C (D + H^2)) and the log-sum-exp over token pairs of D_xq, O(T^2 C) in

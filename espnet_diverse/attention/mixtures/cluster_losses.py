@@ -1,9 +1,9 @@
 """The auxiliary losses (20)-(24) of SMA and SDMA, for one module or for several modules at once.
 
-In text a sequence has some twenty tokens, and a loss over its posteriors takes less time than the calls of its
+A sentence has about twenty tokens, and the losses over its posteriors take less time than the overhead of calling their
 operations. The modules of a model with the same options and with inputs of the same shape are therefore computed in one
-call, see `Scope.add_losses`. Every loss is a mean over all but the tokens, so with another leading dimension it is the
-mean over the modules.
+call, see `Scope.add_losses`. Every loss is a mean over all dimensions but the tokens, so with one more leading
+dimension it is the mean over the modules.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,8 +1,8 @@
 """Projections with the heads that each sample has selected from a pool.
 
 The parameters of head p are the rows pD ... (p + 1)D of linear_q, linear_k, linear_v and linear_pos, and row p of the
-position biases. Only the rows of selected heads are multiplied with the inputs of a sample: gathered, where all samples
-attend with the same heads, and else where they are, see `functional.pool_linear`.
+position biases. Only the rows of selected heads are multiplied with the inputs of a sample. The rows are gathered if
+all samples have the same heads; otherwise they are read in place, see `functional.pool_linear`.
 """
 
 from collections.abc import Iterable, Sequence

@@ -6,8 +6,9 @@ standard multi-head attention:
 
     context = concatenation of s_i head_i,  s_i = 1 if head i is selected             (7)
 
-Languages and domains are values of conditions (see `conditions.py`), which are read from the open scope. Here are what
-every strategy has in common and "static", which learns nothing; "group" and "subset" are in `learned_selection.py`.
+Languages and domains are values of conditions (see `conditions.py`), which are read from the open scope. This module
+has the base class of all strategies and "static", which learns nothing; "group" and "subset" are in
+`learned_selection.py`.
 
 Without selection (strategy "none") this is standard multi-head attention.
 Cost: that of standard attention with H heads for any P, because only selected heads are projected. Relative positions,

@@ -1,8 +1,8 @@
 """Check data directories and list all of their faults: in the tables, between them, in the audio or features, in texts.
 
-Directories may have segments, entries of arks (wav.1.ark:1234), and feats.scp in place of wav.scp. What is found has a
-kind, and each kind an action: refuse; drop, the utterance is left out by --fix and refused in training; or warn. Exit
-code 1 means that there are faults to refuse or drop, 2 that --fix has dropped utterances.
+Directories may have segments, entries of arks (wav.1.ark:1234), and feats.scp in place of wav.scp. Each fault has a
+kind, and each kind an action: refuse; drop, so that --fix leaves the utterance out and training refuses it; or warn.
+Exit code 1 means that there are faults to refuse or drop, 2 that --fix has dropped utterances.
 """
 
 import argparse
@@ -50,7 +50,7 @@ def inputs(args: argparse.Namespace) -> list[Path]:
 
 
 def outputs(args: argparse.Namespace) -> list[Path]:
-    """The list of faults and the mended directory, if they are asked for."""
+    """The list of faults and the corrected directory, if they are requested."""
     return [path for path in (args.json, args.fix) if path]
 
 

@@ -8,7 +8,6 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from espnet_diverse.bin.options.config_option import JoinFragments
 from espnet_diverse.bin.options.kernels_option import add_kernels
 from espnet_diverse.conditions import CONDITIONS, values_by_condition
 from espnet_diverse.decoding.options import PRECISIONS, SAMPLING, SEARCHES, Options, declared
@@ -19,6 +18,14 @@ if TYPE_CHECKING:
 
 TASKS = ("asr", "st", "mt", "lm", "cls")
 _SEARCH_HELP = "each can also be given as --set KEY=VALUE or in a --config file; the command line overrides files"
+
+
+class JoinFragments(argparse.Action):
+    """Joins the fragments of all options --config in the order of the command line."""
+
+    def __call__(self, parser, namespace, values, option_string=None):
+        before = getattr(namespace, self.dest)
+        setattr(namespace, self.dest, f"{before},{values}" if before else values)
 
 
 @cache

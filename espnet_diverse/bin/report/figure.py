@@ -1,8 +1,8 @@
 """Plot the attention heads of the last layers of a model on one utterance, and other maps that their cores report.
 
-A net whose attention gives no weights, such as luna, or an encoder with a memory, is left out with a warning, and so is
-a model that reads features (input_size).
-For a run with head selection also plot how the selection settled in training; without --data_dir, that alone.
+Nets whose attention has no weights (such as luna), encoders with a memory, and models that read features (input_size)
+are skipped with a warning. For a run with head selection the convergence of the selection in training is plotted, too;
+without --data_dir, only that.
 """
 
 import argparse

@@ -1,8 +1,8 @@
-"""Make a trained softmax model one with another attention or head selection, to train it further from its weights.
+"""Convert a trained softmax model to another attention or to head selection, to train it further from its weights.
 
-The result computes the same at first; the largest difference on random input is printed. `train --init_param
-DIR/valid.acc.ave.pth --tokens_dir DIR` trains it further, with the fragments of the trained model and after them the
-same --config and --set.
+The converted model computes the same at first; the largest difference on random input is printed. `train --init_param
+DIR/valid.acc.ave.pth --tokens_dir DIR` trains it further; give the fragments of the trained model, followed by the same
+--config and --set.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Train a model with ESPnet's trainer; an interrupted run continues where it was last saved."""
+"""Train a model; an interrupted run continues from its last checkpoint."""
 
 import argparse
 from collections.abc import Mapping

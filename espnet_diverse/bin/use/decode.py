@@ -2,8 +2,9 @@
 
 A model with parts that depend on a language or domain takes the value of each utterance from utt2lang, utt2tgtlang and
 utt2domain of the data directory; --language, --target_language and --domain give one value for all utterances instead.
-Exit code 2 means that some utterances could not be decoded; failures.json lists them. A call that was stopped goes on
-where it was, if the model, its options and the data are the same; earlier results stay until all new ones are there.
+Exit code 2 means that some utterances could not be decoded; failures.json lists them. If a call was stopped, the next
+one with the same model, options and data continues where it ended; earlier results stay until the new ones are
+complete.
 """
 
 import argparse

@@ -2,8 +2,8 @@
 
 Long recordings are split at pauses, unless --no_segmentation is given; silence gives no text. Without --output_dir the
 transcript of one recording is printed as it is; of several recordings, one line each: the file, a tab, the text. A
-recording that cannot be read is reported and skipped, without effect on the others: exit code 2, or 1 if no recording
-could be transcribed. --stream transcribes while somebody speaks.
+recording that cannot be read is reported and skipped, without effect on the others; the exit code is then 2, or 1 if no
+recording could be transcribed. --stream transcribes while somebody speaks.
 """
 
 import argparse

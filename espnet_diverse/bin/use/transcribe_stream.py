@@ -3,7 +3,10 @@
 import argparse
 import json
 import os
+import signal
 import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from espnet_diverse.bin.options import options
@@ -47,7 +50,6 @@ def run_stream(args: argparse.Namespace) -> int:
     """Print texts until the stream ends; an interrupt ends it as well."""
     _check(args)
     search_options, device, fusion = options.search_options(args), args.device, options.fusion(args)
-    from espnet_diverse.audio.interrupts import Interrupts
     from espnet_diverse.audio.live import open_live
     from espnet_diverse.inference import SegmentationOptions, StreamRecognizer  # takes seconds
     from espnet_diverse.transcription.streaming import Latencies
@@ -146,3 +148,53 @@ def _json_line(result: "StreamResult") -> str:
         "computing": round(result.computing, 3),
     }
     return json.dumps(fields, ensure_ascii=False, allow_nan=False)
+
+
+class Interrupts:
+    """Turns SIGINT into KeyboardInterrupt where a stream is read: what was read before is worked on to its end.
+
+    A second SIGINT is a KeyboardInterrupt at once. Used in the main thread:
+
+        interrupts = Interrupts()
+        with interrupts.handled():
+            for block in interrupts.between(blocks): ...
+    """
+
+    def __init__(self):
+        self._reading, self._asked = False, False
+
+    @contextmanager
+    def handled(self) -> Iterator[None]:
+        """Handle SIGINT within this context, unless the process ignores it or has a handler of its own."""
+        if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+            yield
+            return
+        signal.signal(signal.SIGINT, self._on_signal)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def between[Block](self, blocks: Iterable[Block]) -> Iterator[Block]:
+        """Yield blocks as they come.
+
+        Raises:
+            KeyboardInterrupt: There was a SIGINT while a block was read, or before that.
+        """
+        source = iter(blocks)
+        while True:
+            self._reading = True
+            try:
+                if self._asked:
+                    raise KeyboardInterrupt
+                block = next(source)
+            except StopIteration:
+                return
+            finally:
+                self._reading = False
+            yield block
+
+    def _on_signal(self, *_: object) -> None:
+        if self._reading or self._asked:
+            raise KeyboardInterrupt
+        self._asked = True

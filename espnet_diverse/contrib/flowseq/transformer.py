@@ -1,4 +1,4 @@
-"""ESPnet's transformer decoder without its causal mask: a net of all positions at once, given the source."""
+"""ESPnet's transformer decoder without its causal mask: all positions at once, conditioned on the source."""
 
 from typing import NamedTuple
 

@@ -1,17 +1,20 @@
 """Parallel files of source and target sentences, read line by line into a data directory of text."""
 
+import logging
 import re
+import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 from espnet_diverse.conditions import base_language
 from espnet_diverse.corpora import Selection, split_pair
-from espnet_diverse.corpora.shared.word_segmentation import segmenter
 from espnet_diverse.data.checks.faults import Fault
 from espnet_diverse.data.kaldi import DataDir
 from espnet_diverse.data.tables import scan_lines
+from espnet_diverse.errors import ConfigError
 
 # A word, a punctuation mark, or a Chinese character, because Chinese words are not separated.
 _WORD = re.compile(r"[\u3400-\u9fff]|[^\W\u3400-\u9fff]+|[^\w\s]")
@@ -148,3 +151,31 @@ class Reader:
             todo = "write it, or leave such pairs out with --on_missing drop"
             self.faults.append(Fault(str(path), pair.line, f"is an empty line; {todo}"))
         return f"empty line in {path.name}"
+
+
+def segmenter(name: str) -> Callable[[str], str]:
+    """A function that separates the words of a Chinese text by spaces, with jieba (https://github.com/fxsjy/jieba).
+
+    Args:
+        name: "jieba", or "none" for a function that returns the text unchanged.
+
+    Raises:
+        ConfigError: The package jieba is not installed.
+    """
+    return _jieba() if name == "jieba" else str
+
+
+@cache
+def _jieba() -> Callable[[str], str]:
+    try:
+        import jieba
+    except ImportError as error:
+        todo = "install it with pip install 'espnet_diverse[zh]', or leave --segmentation out"
+        raise ConfigError(f"segmentation jieba needs the package jieba; {todo}") from error
+    jieba.setLogLevel(logging.WARNING)
+    with tempfile.TemporaryDirectory() as folder:
+        tokenizer = jieba.Tokenizer()
+        # jieba loads its cache from the shared folder for temporary files, where any user could have written it.
+        tokenizer.tmp_dir = folder
+        tokenizer.initialize()
+    return lambda text: " ".join(" ".join(tokenizer.cut(text)).split())

@@ -1,4 +1,4 @@
-"""Folders of downloads for what is converted: each source has one of its own."""
+"""Download folders of converted corpora, one for each source."""
 
 import hashlib
 import os

@@ -1,8 +1,8 @@
 """Commands in wav.scp, such as `flac -c -d -s one.flac | sox -t wav - -r 16000 -t wav - |`, run without a shell.
 
-Only what cannot write or run anything else is run: commands of one of the forms in `FORMS`, which read one file and
-write to standard output. A program is found by its name on the PATH; the folder that a command gives is not used,
-because it could be part of the data. Everything else is refused.
+Only commands that cannot write files or run other programs are run: those of the forms in `FORMS`, which read one file
+and write to standard output. A program is found by its name on the PATH; the folder that a command gives is not used,
+because it could be part of the data. All other commands are refused.
 """
 
 import re

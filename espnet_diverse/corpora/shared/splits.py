@@ -1,4 +1,4 @@
-"""The sets of a table: those that it names, or drawn so that no speaker and no recording is in two of them."""
+"""The sets of a table: as it names them, or drawn so that no speaker and no recording is in two of them."""
 
 import hashlib
 from collections import Counter

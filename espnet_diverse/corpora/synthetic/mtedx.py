@@ -1,7 +1,7 @@
 """Synthetic Multilingual TEDx: eight languages and thirteen directions, three of them without training data.
 
-A talk is a flac file with a few sentences of one speaker. The talks of a direction such as es-en are those of es-es, as
-is partly so in the release.
+A talk is a flac file with a few sentences of one speaker. A direction such as es-en has the talks of es-es, as it does
+in part in the release.
 """
 
 import itertools

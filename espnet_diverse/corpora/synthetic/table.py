@@ -1,4 +1,4 @@
-"""Synthetic recordings of one's own: English sentences of eight speakers in a folder, and a table of them."""
+"""Synthetic recordings for the corpus `table`: English sentences of eight speakers in a folder, and a table of them."""
 
 import csv
 from collections.abc import Sequence

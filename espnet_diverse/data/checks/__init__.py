@@ -1,4 +1,4 @@
-"""Checks of data directories that report all faults in one pass, and mended copies.
+"""Checks of data directories that report all faults in one pass, and corrected copies.
 
 Read first: `validate.py`, `faults.py`, `plausibility.py`.
 It changes no original.

@@ -1,7 +1,8 @@
-"""Faults of data, collected so that a user sees all of them in one pass, and what is done about each kind.
+"""Faults of data, collected and reported in one pass, and the action for each kind of fault.
 
-`refuse`: nothing goes on. `drop`: the utterance is left out, with a line in dropped.tsv, where a directory is written
-(`prepare`, `validate --fix`); where none is (`stats`, `train`), it is refused. `warn`: one line for the kind.
+`refuse`: the command ends with an error. `drop`: commands that write a directory (`prepare`, `validate --fix`) leave
+the utterance out and list it in dropped.tsv; other commands (`stats`, `train`) refuse it. `warn`: one warning for the
+kind.
 """
 
 import logging

@@ -1,4 +1,4 @@
-"""A mended copy of a data directory, and what two directories share that should not."""
+"""A corrected copy of a data directory, and what two directories must not share."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path

@@ -1,6 +1,6 @@
 """Checks of an utterance for training: its samples, its length and its text.
 
-What is found has a kind; `faults.ACTIONS` says what is done about each.
+Each fault has a kind; `faults.ACTIONS` has the action for it.
 """
 
 import hashlib

@@ -1,7 +1,7 @@
 """Checks of a data directory that report all of its faults in one pass.
 
-Tables are compared with each other; the header of every recording is read, and all samples where that is asked for.
-What is found has a kind, and `faults.ACTIONS` says what is done about it.
+Tables are compared with each other; the header of every recording is read, and on request all samples. Each fault has a
+kind; `faults.ACTIONS` has the action for it.
 """
 
 import os

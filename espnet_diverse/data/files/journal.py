@@ -1,13 +1,13 @@
-"""A journal of work that is done, which a process that ends before all of it is done leaves to the next one.
+"""A journal of finished work, from which the next process continues if one ends early.
 
     <key>
     <id> <value>
     ...
      <CRC-32> <note>
 
-The first line says what work it is. Rows are added in groups. The line after a group begins with a space and has the
-CRC-32 of its rows and of the note, so that a group counts completely or not at all: what a kill, a full disk or a loss
-of power has left after the last complete group is cut off when the journal is opened again.
+The first line identifies the work. Rows are added in groups. The line after a group begins with a space and has the
+CRC-32 of its rows and of the note, so that a group counts completely or not at all. Anything after the last complete
+group, left by a kill, a full disk or a power failure, is removed when the journal is opened again.
 """
 
 import zlib

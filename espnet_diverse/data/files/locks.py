@@ -1,7 +1,7 @@
-"""Locks between processes, of one machine or of several that share a file system with locks.
+"""Locks between processes of one machine, or of several machines that share a file system with locks.
 
-A lock is one of the operating system on a file, which ends with the process that holds it, however that ends: no lock
-is stale. The file says which process and host that is.
+A lock is a lock of the operating system on a file. It ends with the process that holds it, however that process ends,
+so no lock is stale. The file names the process and its host.
 """
 
 import fcntl
@@ -58,13 +58,15 @@ def folder_lock(folder: Path) -> Iterator[None]:
         DataError: Another process or thread holds the lock.
     """
 
-    def refuse(holder: str) -> DataError:
-        advice = "wait until it has ended, stop it, or give another --output_dir"
-        return DataError(f"{folder}: {holder} writes here now; {advice}")
-
     folder.mkdir(parents=True, exist_ok=True)
-    with _signed(folder / NAME, refuse):
+    with _signed(folder / NAME, in_use(folder, "writes")):
         yield
+
+
+def in_use(folder: Path, activity: str, error: type[UserError] = DataError) -> Callable[[str], UserError]:
+    """A function that makes the error for a folder whose lock another process or thread holds; see `lock`."""
+    advice = "wait until it has ended, stop it, or give another --output_dir"
+    return lambda holder: error(f"{folder}: {holder} {activity} here now; {advice}")
 
 
 @contextmanager

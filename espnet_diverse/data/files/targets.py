@@ -1,8 +1,8 @@
 """Directories and files that a command may replace: no originals, and none that it reads.
 
-Commands that write data directories leave a mark in each, `.prepared.json`, with the names of what is in it, and so do
-`adopt` and `prune` in directories of models. A directory without the mark, or with anything else, is somebody's own and
-is not replaced. Earlier versions left no mark; in data directories their dropped.tsv stands for it.
+Commands that write data directories leave a mark in each, `.prepared.json`, with the names of the files in it, and so
+do `adopt` and `prune` in directories of models. A directory without the mark, or with other files, belongs to the user
+and is not replaced. Earlier versions left no mark; in data directories their dropped.tsv stands for it.
 """
 
 import json
@@ -126,7 +126,7 @@ def check_prepared(target: Path, command: str | None = None) -> None:
 
 
 def mark_prepared(path: Path, command: str | None = None, later: Iterable[str] = ()) -> None:
-    """Mark a directory as written by a command, with the names of what is in it, and of what will be written later."""
+    """Mark a directory as written by a command, with the names of its files and of those that will be written later."""
     names = sorted({*later, *(entry.name for entry in path.iterdir())} - {MARK})
     by = {} if command is None else {"command": command}
     write_text(path / MARK, json.dumps({"files": names, **by}, ensure_ascii=False) + "\n")

@@ -1,6 +1,6 @@
-"""Write the audio of utterances as training reads it: what `formatting.py` does in threads or on workers.
+"""Writing of the audio of utterances as training reads it: the work of `formatting.py` in threads or on workers.
 
-`AudioFormat` and the jobs that it does can be pickled; they hold what is needed of the tables of a set.
+`AudioFormat` and its jobs can be pickled; of the tables of a set they hold only the rows that they need.
 """
 
 from contextlib import nullcontext

@@ -1,9 +1,10 @@
 """Write sets of a corpus as training reads them: one mono wav or flac file for each utterance, or arks of flac.
 
-A file that already is one is not copied; wav.scp names it in its place. Sets of text alone are written as they are.
-Tables of other names go with their utterances or speakers. Rows are written as recordings are done, and are not held.
-Utterances outside the limits on length are dropped, each with its reason in dropped.tsv; audio that cannot be used
-(missing, truncated, NaN) is an error, and so are tables that do not agree. Either all sets are written or none.
+A file that already has this form is not copied; wav.scp names the original. Sets of text alone are written as they are.
+Other tables are kept with their utterances or speakers. Rows are written as soon as a recording is done and are not
+kept in memory. Utterances outside the limits on length are dropped, each with its reason in dropped.tsv; audio that
+cannot be used (missing, truncated, NaN) is an error, and so are tables that do not agree. Either all sets are written
+or none.
 """
 
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Data directories: decoded in batches and by several processes, rescored, classified, perplexity.
+"""Decoding, rescoring, classification and perplexity of data directories, in batches and by several processes.
 
 Read first: `decode_dir.py`, `utterances.py`, `results.py`.
 It searches nothing itself; see `decoding/search`.

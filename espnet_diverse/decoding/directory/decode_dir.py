@@ -5,9 +5,9 @@ processes or workers. (Each of several processes computes in one thread; a singl
 OMP_NUM_THREADS=1.) In other batches, scores agree up to rounding: for example if a batch fails in the search and its
 utterances are searched one by one. `results.rounded_score` says which digits are written.
 
-What is decoded is written to a journal in the folder `.decoding` of the output directory, batch by batch. A call that
-is stopped or fails leaves it to the next one, which decodes what is left, in the same batches. Results take their place
-when all are there, and the folder is removed.
+Results are written to a journal in the folder `.decoding` of the output directory, batch by batch. If a call is stopped
+or fails, the next call reads the journal and decodes the remaining utterances in the same batches. When all results are
+complete, they are moved into place and the folder is removed.
 """
 
 import hashlib

@@ -1,11 +1,11 @@
 """Encoder outputs of a batch of utterances, each computed as if it were alone, in one batch where that is possible.
 
-ESPnet's own batches give other results than single utterances do: the last frames of a shorter one see padding in the
-short-time Fourier transform and in the subsampling convolutions, which also keep frames of padding. Here features and
-subsampling are computed for each utterance alone, which costs no more, and the layers of a transformer then run on a
-padded batch under an exact mask. Encoders that convolve in their layers encode one utterance at a time. What an
-utterance gives in a batch and alone agrees to the rounding of float32, not always to the last digit: kernels choose the
-order of a sum by the shapes of their operands, and each CPU has its own kernels.
+In ESPnet's own batches an utterance gives other results than alone: the last frames of a shorter utterance see padding
+in the short-time Fourier transform and in the subsampling convolutions, which also keep frames of padding. Here
+features and subsampling are computed for each utterance alone, which costs no more, and the layers of a transformer
+then run on a padded batch under an exact mask. Encoders that convolve in their layers encode one utterance at a time.
+The outputs of an utterance in a batch and alone agree up to the rounding of float32, not always to the last digit:
+kernels choose the order of a sum by the shapes of their operands, and each CPU has its own kernels.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,8 +1,9 @@
 """Features of a recording of any length, computed while it is read.
 
-ESPnet's mask of padding takes the square of the number of frames, and its spectrum takes many times the memory of the
-features. Here features are computed of some seconds at a time, with so many samples before and after them that no frame
-sees where they begin and end. Only the features of the whole recording are kept; they equal those computed at once.
+ESPnet's mask of padding takes memory that grows with the square of the number of frames, and its spectrum takes many
+times the memory of the features. Here features are computed for a few seconds at a time, with enough samples before and
+after them that the cuts affect no frame. Only the features of the whole recording are kept; they equal features that
+are computed at once.
 """
 
 from collections.abc import Iterable, Iterator

@@ -5,8 +5,8 @@ language identification". The symbols of the spoken language (<nolang> where it 
 before the frames of the audio; previous text, here none, is read by cross-attention.
 
 Windows have the length of the training data, 30 seconds, and overlap: the frames of the two seconds at both ends of a
-window are context, which is encoded and left out. All windows together give the frames of the recording, and these its
-text, by greedy CTC. Texts equal those of `decode_long` of ESPnet.
+window are context, which is encoded and left out. Together the windows give the frames of the recording, from which
+greedy CTC makes the text. Texts equal those of `decode_long` of ESPnet.
 """
 
 from argparse import Namespace

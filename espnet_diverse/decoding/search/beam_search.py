@@ -13,9 +13,9 @@ hypothesis is left, or when longer hypotheses no longer improve (equation (50) o
 ESPnet's `BatchBeamSearch`, with the same hypotheses and scores. In addition an utterance ends as soon as its n-best
 hypotheses are certain, which saves half of the steps of a model that is not sure where to end.
 
-With hotwords the candidates are those of a search without, and half as many more with the bonus; and while the beam is
-chosen, an unfinished phrase counts for half of what it has gained. Otherwise beginnings of phrases, which hold a bonus
-that they may lose, push the right hypotheses out of a narrow beam. The scores of hypotheses have the whole bonus.
+With hotwords the candidates of a search without them are kept, and half as many more are chosen with the bonus. While
+the beam is chosen, an unfinished phrase counts with half of its bonus. Otherwise beginnings of phrases, whose bonus may
+be taken back, would push correct hypotheses out of a narrow beam. The scores of hypotheses contain the whole bonus.
 
 No step loops over utterances, hypotheses or frames. Completed utterances leave the batch.
 """

@@ -16,7 +16,7 @@ from espnet_diverse.runs.tasks import load_model, read_config
 
 @dataclass(frozen=True)
 class Fusion:
-    """Files of what is added to a search.
+    """Files of a language model and hotwords that are added to a search.
 
     Attributes:
         language_model: Directory of a run of task lm, over the same tokens as the model, or a file of KenLM.

@@ -2,10 +2,10 @@
 
 The phrases form a prefix tree of tokens with failure links (Aho and Corasick 1975, "Efficient string matching"). A
 hypothesis is at the node of the longest beginning of a phrase that it ends with. Every token of a phrase adds the
-bonus; what an unfinished phrase has gained is taken back with the first token that leaves it, at <eos>, and where the
-greatest length ends a text. A complete phrase keeps its bonus. So the score of a text is that without hotwords, and the
-bonus of each token of a complete phrase. How much of what an unfinished phrase has gained counts while the beam is
-chosen is the matter of the search (`search.py`). The states of all hypotheses are looked up in tables: no step loops
+bonus. The bonus of an unfinished phrase is taken back with the first token that leaves it, at <eos>, and where the
+greatest length ends a text; a complete phrase keeps its bonus. The score of a text is thus its score without hotwords
+plus the bonus of each token of a complete phrase. The search (`beam_search.py`) decides how much of the bonus of an
+unfinished phrase counts while the beam is chosen. The states of all hypotheses are looked up in tables: no step loops
 over hypotheses or phrases.
 """
 

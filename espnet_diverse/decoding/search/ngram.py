@@ -1,4 +1,4 @@
-"""Scores of an n-gram language model over the tokens of a model, from a file of KenLM, as ESPnet has them.
+"""Scores of an n-gram language model in a file of KenLM over the tokens of a model, as in ESPnet.
 
 ESPnet's `NgramFullScorer` gives the log (of base 10) of the probability of each next token. Hypotheses with the same
 last tokens have the same scores, which are computed once.

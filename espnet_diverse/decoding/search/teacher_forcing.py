@@ -1,4 +1,4 @@
-"""Teacher forcing: what an attention decoder predicts for each token of given texts, from the tokens before it."""
+"""Teacher forcing: predictions of an attention decoder for each token of given texts, from the tokens before it."""
 
 from collections.abc import Sequence
 

@@ -1,18 +1,18 @@
-"""Recognition while somebody speaks: an encoder that goes block by block, and ESPnet's blockwise synchronous search.
+"""Recognition while somebody speaks, by a blockwise encoder and ESPnet's blockwise synchronous search.
 
 Tsunoo et al. 2021, "Streaming Transformer ASR with blockwise synchronous beam search". The encoder reads blocks of
 frames (`stream_encoder.py`); the search extends hypotheses as far as the blocks support them, and goes one step back
-where a hypothesis ends before the audio does. When the utterance ends, its encoder output is complete, and our own
-search of it gives the text that the model gives for the recording: it costs less than the blockwise search of one more
-block, which goes token by token through ESPnet's CTC prefix scores. With `search="espnet"` the blockwise search ends by
-itself, and the text of a contextual block encoder equals that of ESPnet's `Speech2TextStreaming` for the whole
+where a hypothesis ends before the audio does. When the utterance ends, our own search of its complete encoder output
+gives the final text, which is the text of the model for the whole recording. This costs less than the blockwise search
+of one more block, which computes ESPnet's CTC prefix scores token by token. With `search="espnet"` the blockwise search
+ends by itself, and the text of a contextual block encoder equals that of ESPnet's `Speech2TextStreaming` for the whole
 utterance.
 
 ESPnet's classes do the work of the frontend and of the blockwise search (`espnet_streaming.py`). What is different:
 
-- A partial result is the best running hypothesis; ESPnet returns those that ended, which most blocks have none of.
-- Samples are given to its frontend in parts that are long enough. It pads a short last part with zeros, and fails at a
-  short first one, or drops two frames behind it.
+- A partial result is the best running hypothesis; ESPnet returns hypotheses that have ended, and most blocks have none.
+- The frontend gets parts of sufficient length. ESPnet's pads a short last part with zeros, and fails at a short first
+  part, or drops two frames after it.
 """
 
 import logging

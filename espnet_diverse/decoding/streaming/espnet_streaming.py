@@ -4,9 +4,9 @@ What is different from ESPnet's search:
 
 - A block is searched when it is complete; ESPnet waits for the next one.
 - The search reads blocks of the encoder's size; ESPnet leaves it at 40, 16 and 16 frames for every model.
-- A block that is not the last ends no hypothesis for its length. ESPnet then ends all of them and has none to go on.
-- Its detection of repetitions is off: a token that a hypothesis has already stops the search until the end, which in
-  texts of characters is nearly always the case.
+- A block that is not the last ends no hypothesis for its length. ESPnet then ends all of them and has none left.
+- ESPnet's detection of repetitions is off: a repeated token in a hypothesis stops the search until the end of the
+  audio, and texts of characters nearly always repeat a token.
 """
 
 from argparse import Namespace
@@ -30,7 +30,7 @@ class OnlineSearch(BatchBeamSearchOnline):
     """ESPnet's search of a block; which blocks are searched is decided here."""
 
     def forward(self, x, maxlenratio=0.0, minlenratio=0.0, is_final=True):
-        """Search the blocks that the next encoder output x (T, M) completes, and what is left if it `is_final`.
+        """Search the blocks that the next encoder output x (T, M) completes, and the remainder if it `is_final`.
 
         ESPnet waits for a frame behind a block, which comes with the next one. It would be the last block otherwise;
         searched as both, it gives the same hypotheses.

@@ -1,5 +1,5 @@
-"""Classification of sentences: the net, and the model that ESPnet's trainer sees.
+"""Classification of sentences: the net, and its model with the loss.
 
-Read first: `sentence_classifier.py`, `classification_model.py`, `attention/self_attentive_pooling.py`.
+Read first: `sentence_classifier.py`, `attention/self_attentive_pooling.py`.
 Its task is in `runs/tasks.py`.
 """

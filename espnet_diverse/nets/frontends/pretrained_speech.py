@@ -32,7 +32,7 @@ from espnet_diverse.nets.frontends.pretrained_config import (
 )
 from espnet_diverse.nets.size_limits import bounded_by
 from espnet_diverse.untrusted.foreign_yaml import shortened
-from espnet_diverse.untrusted.hub import OR_NAME, PREFIX, cached, encoder_folder, name_of
+from espnet_diverse.untrusted.hub import PREFIX, encoder_folder
 
 RATE = 16000
 """Sampling rate of all encoders in Hz."""
@@ -100,15 +100,15 @@ def read_architecture(model: str | Path, cache: str | None = None, offline: bool
     """Read the architecture of an encoder.
 
     Args:
-        model: Folder of the encoder, or hf:owner/name; owner/name is looked for in the cache of the Hub alone.
+        model: Folder of the encoder, or hf:owner/name; owner/name is searched for in the cache of the Hub only.
         cache: Folder of the cache; by default that of the Hugging Face Hub.
-        offline: Whether hf:owner/name, too, is looked for in the cache alone.
+        offline: Whether hf:owner/name is searched for in the cache only.
 
     Raises:
         ConfigError: The folder or a file of it cannot be read, or the architecture is not allowed.
         ModelError: The files of hf:owner/name cannot be fetched.
     """
-    folder = find(model, cache, offline)
+    folder = encoder_folder(model, _FILES, cache, or_cached=True, offline=offline)
     file = folder / "config.json"
     config = read_json(file, _NEEDED)
     for name in ("auto_map", "trust_remote_code"):
@@ -177,7 +177,7 @@ def load(model: str | Path, architecture: Mapping[str, Any], cache: str | None =
         ConfigError: The encoder cannot be read, is not stored as safetensors, or lacks parameters.
         ModelError: The files of hf:owner/name cannot be fetched, or the architecture asks for a far larger encoder.
     """
-    folder = find(model, cache)
+    folder = encoder_folder(model, _FILES, cache, or_cached=True)
     options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False, "use_safetensors": True}
     with reading(model, _EXTRA, _NEEDED) as transformers, _bounded(folder):
         transformers.utils.logging.disable_progress_bar()
@@ -206,31 +206,6 @@ def processor(architecture: Mapping[str, Any]) -> Any:
     name, _ = _PREPARED.get(architecture["encoder"]["model_type"], _OF_SAMPLES)
     with reading("the pretrained encoder", _EXTRA, _NEEDED) as transformers:
         return getattr(transformers, name)(**architecture["processor"])
-
-
-def find(model: str | Path, cache: str | None = None, offline: bool = False) -> Path:
-    """Folder of an encoder.
-
-    Args:
-        model: As for `read_architecture`.
-        cache: As for `read_architecture`.
-        offline: As for `read_architecture`.
-
-    Raises:
-        ConfigError: There is no such folder.
-        ModelError: The files of hf:owner/name cannot be fetched.
-    """
-    name = name_of(model)
-    if name is None and Path(model).is_dir():
-        return Path(model)
-    if (name is None or offline) and (folder := cached(name or str(model), _FILES, cache)):
-        return folder
-    if name is None or offline:
-        todo = f"give that of a pretrained encoder, or {OR_NAME}"
-        if offline:
-            todo = "put it there, so that its config.json and preprocessor_config.json can be read"
-        raise ConfigError(f"{shortened(model)}: no such folder, and not in the cache of the Hub; {todo}")
-    return encoder_folder(model, _FILES, cache)
 
 
 def _license(folder: Path) -> str | None:

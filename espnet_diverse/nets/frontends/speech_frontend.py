@@ -1,8 +1,8 @@
-"""Features of speech by a pretrained encoder, such as wav2vec 2.0, HuBERT, WavLM or that of Whisper.
+"""Features of speech by a pretrained encoder, such as wav2vec 2.0, HuBERT, WavLM or the encoder of Whisper.
 
-It takes the place of ESPnet's frontend of the same name, `huggingface`, whose options and parameter names it has, and
-whose outputs it gives. ESPnet's asks the Hub whenever it is built, also for a trained model, and builds whatever it is
-told; this one builds what `pretrained_speech` allows, and its architecture is in the config.yaml of a trained model.
+It replaces ESPnet's frontend `huggingface` and has the same options, parameter names and outputs. ESPnet's frontend
+contacts the Hub whenever it is built, also for a trained model, and builds any architecture; this one builds only what
+`pretrained_speech` allows, and the config.yaml of a trained model contains the architecture.
 
     h_L                       by default: the output of the encoder
     h_l                       with `layer`: the output of a layer, h_0 the input of the first

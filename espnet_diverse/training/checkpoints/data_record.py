@@ -1,10 +1,10 @@
-"""A record of the data of a run, by which a run that goes on is seen to have the same without reading all audio again.
+"""A record of the data of a run, which shows without reading all audio again that a resumed run has the same data.
 
-data.json in the folder of a run has digests: of a table of text that of its content; of a table of audio, such as
-train/wav.scp, that of the ids and the sizes of the files, and as "train/wav.scp, audio content" that of headers and
-parts of the content, without paths, so that a corpus may be moved. Beside it, train.wav.scp.npz has 24 bytes for each
-file, the time of its last change and a digest. A file is read again where its size or this time is another; all are
-where the table is another one, or `--verify` asks for it.
+data.json in the folder of a run contains digests. A table of text has one, of its content. A table of audio, such as
+train/wav.scp, has two: of the ids and the sizes of the files, and, as "train/wav.scp, audio content", of headers and
+parts of the content, without paths, so that a corpus may be moved. train.wav.scp.npz in the same folder has 24 bytes
+for each file: the time of its last change and a digest. A file is read again if its size or this time has changed; all
+files are read if the table has changed, or with `--verify`.
 """
 
 import json

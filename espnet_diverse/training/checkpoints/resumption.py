@@ -1,7 +1,7 @@
-"""Checks that a resumed run has the settings, data, vocabularies, statistics, kernels and shapes of before.
+"""Checks that a resumed run has the same settings, data, vocabularies, statistics, kernels and shapes as before.
 
-Data are compared with the record that the run has of them (`data_record.py`), settings with train.yaml, vocabularies
-and statistics with the copies that the run has, and shapes of parameters with its checkpoint. All of this only reads.
+Data are compared with the record of them in the run (`data_record.py`), settings with train.yaml, vocabularies and
+statistics with the copies in the run, and shapes of parameters with its checkpoint. These checks write nothing.
 """
 
 from collections.abc import Collection, Sequence

@@ -1,7 +1,7 @@
-"""The library that multiplies the matrices of a run on a CPU, as its folder has it.
+"""The library for matrix products on a CPU that a run uses, as recorded in its folder.
 
-The libraries round in different orders, so a run goes on with the one that it began with, on all of its machines and in
-all of its processes, whatever a measurement finds there (`cpu/linear_kernels.py`).
+The libraries round in different orders, so a run continues with the library that it began with, on all of its machines
+and in all of its processes, whatever a measurement (`cpu/linear_kernels.py`) finds there.
 """
 
 import json

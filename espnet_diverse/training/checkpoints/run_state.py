@@ -1,9 +1,9 @@
 """State of a training: saved and restored after each epoch, as in ESPnet, within an epoch, and on a stop.
 
-A checkpoint is one of ESPnet with the number of updates and the base learning rates; one within an epoch also has a
-`Position`: how many batches are done, and their statistics. A run goes on at the next batch without reading those that
-are done, and bit for bit on a CPU, because random numbers depend on the place alone (`seeds.py`). With another number
-of processes the rest of the batches is dealt to these.
+A checkpoint is one of ESPnet with the number of updates and the base learning rates; a checkpoint within an epoch also
+has a `Position`: the number of finished batches, and their statistics. A run continues at the next batch without
+reading the finished ones, and bit for bit on a CPU, because random numbers depend only on the place in the training
+(`seeds.py`). With another number of processes the remaining batches are distributed over these.
 """
 
 import logging

@@ -1,4 +1,4 @@
-"""Checks of a configuration that need no data: a misspelt key must not be found after hours."""
+"""Checks of a configuration that need no data, so that a misspelt key is found before hours of work."""
 
 import copy
 from collections.abc import Iterable

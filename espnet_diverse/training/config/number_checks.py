@@ -1,4 +1,4 @@
-"""Checks of the numbers of a configuration with which training could not begin, or would not train."""
+"""Checks for numbers in a configuration with which training could not begin, or would change nothing."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -45,7 +45,7 @@ _NONE = ("none", "null", "nil")  # words that ESPnet reads as no value of such k
 
 
 def check_numbers(config: Config) -> None:
-    """Check numbers of the trainer, its optimizers and schedulers; what is not set has a default of ESPnet.
+    """Check numbers of the trainer, its optimizers and schedulers; a number that is not set has ESPnet's default.
 
     Raises:
         ConfigError: One is not a number, not finite, or too small; the message has its origin, value and what is

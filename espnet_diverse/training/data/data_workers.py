@@ -1,8 +1,7 @@
 """Batches of a loader whose workers may be killed, for example where memory runs out.
 
-A worker that is killed may hold a lock that all processes of the loader share, or may have sent half of a batch. The
-process that reads would then wait for ever. Therefore it is told of the loss by a signal, leaves the loader as it is,
-and starts it again.
+A killed worker may hold a lock that all processes of the loader share, or may have sent half of a batch; the reading
+process would then wait forever. A signal therefore tells it of the loss; it abandons the loader and starts a new one.
 """
 
 import logging

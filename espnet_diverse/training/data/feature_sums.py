@@ -1,4 +1,4 @@
-"""Collect statistics on workers: ESPnet's `collect_stats`, whose batches workers read and reduce to shapes and sums.
+"""Collection of statistics on workers: ESPnet's `collect_stats`, with batches that workers reduce to shapes and sums.
 
 ESPnet adds the sums of every utterance to a total, in order. The batches here are ESPnet's, as padding may change the
 last digits of features, and the client adds the sums of every utterance in the same order: all files are the same.

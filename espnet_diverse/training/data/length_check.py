@@ -1,6 +1,6 @@
-"""Checks before the first step of training that no utterance is longer than the attention of a model supports.
+"""A check before training that no utterance is longer than the attention of the model supports.
 
-How many positions an attention has depends on frontend and subsampling. The model therefore computes them: it is given
+The number of positions of an attention depends on frontend and subsampling. The model therefore computes it, from
 silence, or a text of one token, of the length of the longest utterance.
 """
 

@@ -1,7 +1,7 @@
 """ESPnet's dataset over tables that are not in memory, and its batches from any position of an epoch.
 
-ESPnet keeps every row of every table as Python objects, half a kilobyte each, of which each data worker soon has a copy
-of its own. Here an utterance is named by its row, which is read from its table when the utterance is.
+ESPnet keeps every row of every table as Python objects of half a kilobyte, and each data worker soon has a copy of its
+own. Here an utterance is identified by its row number, and its rows are read from the tables when it is needed.
 """
 
 from argparse import Namespace

@@ -30,7 +30,7 @@ _EXACT = ("WAV", "WAVEX", "FLAC")  # containers whose headers have the exact num
 
 
 def check_target(output_dir: Path) -> None:
-    """Check that `stats` may replace what is at `output_dir`: nothing, an empty directory, or former statistics.
+    """Check that `stats` may write to `output_dir`: nothing, an empty directory, or earlier statistics are there.
 
     Raises:
         DataError: It is a file, or a directory with anything that `stats` has not written.

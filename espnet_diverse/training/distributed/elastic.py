@@ -2,8 +2,7 @@
 
 Each process has one GPU, or one thread of the CPU, and takes a share of every batch. ESPnet wraps the model in
 DistributedDataParallel, which averages gradients over the processes; the process with rank 0 writes. If a process is
-killed, all of them start again and go on after the last checkpoint. A signal to this process is handed on to them:
-they save and end.
+killed, all of them restart from the last checkpoint. A signal to this process is passed on to them: they save and end.
 """
 
 import json

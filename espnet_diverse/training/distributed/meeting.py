@@ -1,10 +1,11 @@
 """The meeting of the processes of a training, where they learn their ranks and addresses.
 
-The launches, one of each machine, share a state by PyTorch's dynamic rendezvous, which keeps it as a pickle in a store.
+The launches, one on each machine, share a state by PyTorch's dynamic rendezvous, which keeps it as a pickle in a store.
 The processes that they start share their addresses in a store, too. On one machine both stores are files in a private
 folder, and all sockets are those of the loopback interface. On several machines both are one TCPStore, at the address
-and port that the user names. It has no secret: whoever reaches the port can read and change all that is in it. So the
-launches sign their state with a key, which is in the folder of the run for its owner, and unpickle nothing else.
+and port that the user names. It has no authentication: whoever reaches the port can read and change its content. The
+launches therefore sign their state with a key, a file in the folder of the run that only its owner can read, and
+unpickle nothing else.
 """
 
 import hashlib

@@ -1,6 +1,6 @@
 """Batches whose loss or gradients are not finite: they are listed, and too many of them end training.
 
-No update is made with such a batch, and training continues, so a fault in the data would be met in every epoch.
+No update is made with such a batch, and training continues. A fault in the data would otherwise recur in every epoch.
 """
 
 import math
@@ -93,7 +93,7 @@ class NonFiniteBatches:
 
 
 def _fault(loss: float, gradient: float | None) -> str | None:
-    """The name of the value that is not finite, or None."""
+    """Return the name of the value that is not finite, or None."""
     if not math.isfinite(loss):
         return "the loss"
     return None if gradient is None or math.isfinite(gradient) else "the gradient"

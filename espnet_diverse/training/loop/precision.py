@@ -19,7 +19,7 @@ from espnet_diverse.registration import replaced_names
 
 @contextmanager
 def without_cudnn_attention() -> Iterator[None]:
-    """Let PyTorch compute attention by its own kernels while the block runs, not by those of cuDNN.
+    """Exclude cuDNN's kernels from PyTorch's attention while the block runs.
 
     From version 2.11 on PyTorch prefers cuDNN's for half precision on an H100. With a mask, their gradient of the
     queries is NaN where the log-sum-exp of a row is below -88, as it is of padding that sees no key of its window or

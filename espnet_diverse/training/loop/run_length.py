@@ -1,4 +1,4 @@
-"""Tells schedules that are a share of a run, such as `gamma_updates: 0.1`, how many updates the run has."""
+"""The number of updates of a run, for schedules that are a share of it, such as `gamma_updates: 0.1`."""
 
 from espnet2.train.trainer import TrainerOptions
 from torch import nn
@@ -8,7 +8,7 @@ from espnet_diverse.errors import ConfigError
 
 
 def tell_length_of_run(model: nn.Module, batches: int | None, options: TrainerOptions) -> None:
-    """Tell the schedules of a model the number of updates of the run, `max_epoch` times those of an epoch.
+    """Set the number of updates of the run, `max_epoch` times those of an epoch, for the schedules of a model.
 
     It is told anew in each epoch, so that a resumed run with another `max_epoch` goes on with its own.
 

@@ -1,27 +1,81 @@
 """The tasks of `runs/tasks.py` with our trainer, optimizers, batches and initialisation."""
 
 from argparse import Namespace
+from collections.abc import Sequence
 from functools import partial
 from math import ceil
 from pathlib import Path
 
 from espnet2.tasks import abs_task
 from espnet2.tasks.abs_task import AbsTask
+from torch import nn
+from torch.optim import Optimizer
 
+from espnet_diverse.errors import ConfigError
 from espnet_diverse.progress import WithProgress
 from espnet_diverse.registration import replaced_names
 from espnet_diverse.runs import tasks
 from espnet_diverse.runs.lora import create_adapter
 from espnet_diverse.training.checkpoints.initialisation import initialise
 from espnet_diverse.training.data.batches import row_batches
-from espnet_diverse.training.loop.optimizers import FusedOptimizers
 from espnet_diverse.training.loop.trainer import Trainer
 
+FUSED = ("adam", "adamw")
+"""Names of optimizers of which PyTorch has a fused form for CPUs and GPUs."""
 
-class _Trained(FusedOptimizers):
+
+def freeze(model: nn.Module, names: str | Sequence[str]) -> None:
+    """Freeze parameters of `model`, as ESPnet does for `freeze_param`, and shared ones by each of their names.
+
+    Those of an adapter of low rank (`use_adapter`) are trained: ESPnet adds it after it has frozen the rest.
+
+    ESPnet knows a shared parameter by its first name alone, such as decoder.embed for decoder.output_layer, and takes a
+    name that the model does not have for nothing to freeze.
+
+    Args:
+        model: The model.
+        names: Names of parameters or modules, or one name.
+
+    Raises:
+        ConfigError: The model has nothing of that name, or no parameter is left to train.
+    """
+    parameters = dict(model.named_parameters(remove_duplicate=False))
+    names = [names] if isinstance(names, str) else names
+    for name in names:
+        found = [(full, p) for full, p in parameters.items() if full == name or full.startswith(f"{name}.")]
+        if not found:
+            parts = " ".join(dict.fromkeys(full.partition(".")[0] for full in parameters))
+            raise ConfigError(f"freeze_param: the model has nothing under the name {name!r}; it has: {parts}")
+        for full, parameter in found:
+            parameter.requires_grad_(full.rpartition(".")[2].startswith("lora_") and parameter.requires_grad)
+    if names and not any(parameter.requires_grad for parameter in parameters.values()):
+        raise ConfigError(f"freeze_param {' '.join(names)} leaves no parameter to train; freeze less")
+
+
+class _Trained:
     """Methods of the training that our tasks share; before a task of `runs/tasks.py` in the bases."""
 
     trainer = Trainer
+
+    @classmethod
+    def build_optimizers(cls, args: Namespace, model: nn.Module) -> list[Optimizer]:
+        """ESPnet's optimizers; Adam in its fused form, unless `optim_conf` has `fused`, `foreach` or `differentiable`.
+
+        The fused form updates all parameters in one call. Its results differ in the last digits. A run that began
+        without it continues without it, because PyTorch keeps the form with the saved state.
+
+        Args:
+            args: Arguments of the task; they are not changed.
+            model: The model.
+
+        Raises:
+            ConfigError: `freeze_param` names what the model does not have, or leaves nothing to train.
+        """
+        freeze(model, args.freeze_param)
+        options = args.optim_conf
+        if args.optim in FUSED and not options.keys() & {"fused", "foreach", "differentiable"}:
+            args = Namespace(**{**vars(args), "optim_conf": {**options, "fused": True}})
+        return super().build_optimizers(args, model)  # type: ignore[misc]
 
     @classmethod
     def build_sequence_iter_factory(cls, args: Namespace, iter_options, mode: str):

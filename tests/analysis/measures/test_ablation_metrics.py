@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from espnet_diverse.analysis.figures.ablation_plot import axis_label
 from espnet_diverse.analysis.measures.ablation_metrics import DECODED, LOWER_IS_BETTER, METRICS, build_metric
+from espnet_diverse.analysis.sections import axis_label
 from espnet_diverse.analysis.token_predictions import encode, predict_tokens
 from espnet_diverse.bin.report import analyse
 from espnet_diverse.scoring.error_rate import ErrorRate

@@ -7,6 +7,7 @@ import pytest
 
 from espnet_diverse.bin.main import COMMANDS, command_parser, main
 from espnet_diverse.bin.options import options
+from espnet_diverse.bin.options.options import add_config, fragments
 from espnet_diverse.bin.use import translate
 from espnet_diverse.decoding.options import Options
 from espnet_diverse.errors import ConfigError
@@ -179,3 +180,10 @@ def test_help_of_decode_lists_every_search_option(capsys, monkeypatch):
         main(["decode", "--help"])
     shown = capsys.readouterr().out
     assert all(f"--{option.name} " in shown for option in fields(Options)) and "--set KEY=VALUE" in shown
+
+
+def test_fragments_of_several_options_are_merged_in_order():
+    parser = argparse.ArgumentParser()
+    add_config(parser)
+    assert fragments(parser.parse_args(["--config", "a,b", "--config", "c"])) == ["a", "b", "c"]
+    assert fragments(parser.parse_args(["--config", "a"])) == ["a"]

@@ -1,14 +1,18 @@
 """Two parallel files: pairs, their ids, what is left out and what is refused."""
 
 import gzip
+import sys
+import tempfile
+from types import SimpleNamespace
 
 import pytest
 
 from espnet_diverse.corpora import Selection
+from espnet_diverse.corpora.shared import bitext
 from espnet_diverse.corpora.shared.bitext import Cleaning, Files, Pair, Reader
 from espnet_diverse.data.checks.faults import refuse
 from espnet_diverse.data.kaldi import DataDir
-from espnet_diverse.errors import DataError
+from espnet_diverse.errors import ConfigError, DataError
 
 
 @pytest.fixture
@@ -137,3 +141,45 @@ def test_pairs_of_several_directions_share_a_set():
     for direction in ("de-en", "zh-CN-en"):
         Reader(Selection(), "ted").put(data, [Pair(7, "x", "y")], direction, "test")
     assert data.conditions["utt2lang"] == {"de-en-ted-test-0000007": "de", "zh-CN-en-ted-test-0000007": "zh-CN"}
+
+
+@pytest.fixture(autouse=True)
+def _fresh():
+    bitext._jieba.cache_clear()
+    yield
+    bitext._jieba.cache_clear()
+
+
+class Tokenizer:
+    """Stands in for jieba's: words of two characters."""
+
+    tmp_dir = None
+
+    def initialize(self):
+        self.used = self.tmp_dir
+
+    def cut(self, text):
+        return [text[start : start + 2] for start in range(0, len(text), 2)]
+
+
+def test_words_are_parted_on_the_chinese_side_alone(tmp_path, monkeypatch):
+    tokenizer = Tokenizer()
+    fake = SimpleNamespace(Tokenizer=lambda: tokenizer, setLogLevel=lambda level: None)
+    monkeypatch.setitem(sys.modules, "jieba", fake)
+    for name, line in (("zh", "今天天气好"), ("en", "Fine weather")):
+        (tmp_path / name).write_text(f"{line}\n", encoding="utf-8")
+    reader = Reader(Selection(segmentation="jieba"), "news")
+    (pair,) = reader.read(Files(tmp_path / "zh", tmp_path / "en"), "zh-en", "train", {})
+    assert pair == (1, "今天 天气 好", "Fine weather")
+    (pair,) = reader.read(Files(tmp_path / "en", tmp_path / "zh"), "en-zh", "train", {})
+    assert pair == (1, "Fine weather", "今天天气好")
+    assert tokenizer.used not in (None, tempfile.gettempdir())  # where anybody may put a cache to be loaded
+
+
+def test_without_jieba_the_error_says_what_to_do(monkeypatch):
+    monkeypatch.setitem(sys.modules, "jieba", None)
+    with pytest.raises(ConfigError) as error:
+        bitext.segmenter("jieba")
+    todo = "install it with pip install 'espnet_diverse[zh]', or leave --segmentation out"
+    assert str(error.value) == f"segmentation jieba needs the package jieba; {todo}"
+    assert bitext.segmenter("none")("今天") == "今天"

@@ -79,16 +79,16 @@ def test_it_computes_in_every_precision(kind, precision, tmp_path):
 def test_a_name_is_looked_for_in_the_cache_without_the_network(folder, hub, tmp_path):
     for name in ("owner/tiny", "hf:owner/tiny"):
         with pytest.raises(ConfigError, match=f"^{name}: no such folder, and not in the cache of the Hub"):
-            pretrained_speech.find(name, offline=True)
+            pretrained_speech.read_architecture(name, offline=True)
     publish(folder, hub)
     for name in ("owner/tiny", "hf:owner/tiny"):
         architecture = pretrained_speech.read_architecture(name)
         assert architecture["name"] == "owner/tiny"
         pretrained_speech.load(name, architecture)
     shutil.move(hub, tmp_path / "moved")
-    assert pretrained_speech.find("owner/tiny", str(tmp_path / "moved")).is_dir()
+    assert pretrained_speech.read_architecture("owner/tiny", str(tmp_path / "moved")) == architecture
     with pytest.raises(ModelError, match="hf:owner/tiny: cannot be fetched from the Hugging Face Hub"):
-        pretrained_speech.find("hf:owner/tiny")
+        pretrained_speech.read_architecture("hf:owner/tiny")
 
 
 @pytest.mark.parametrize(

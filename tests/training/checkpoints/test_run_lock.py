@@ -14,8 +14,8 @@ from espnet_diverse.training.checkpoints.run_lock import run_lock
 
 
 def test_a_second_start_is_refused_with_the_process_of_the_first(tmp_path):
-    with run_lock(tmp_path / "exp") as lock:
-        lock.sign()
+    with run_lock(tmp_path / "exp") as sign:
+        sign()
         said = f"exp: process {os.getpid()} on {socket.gethostname()} trains here now; wait until it has ended, stop it"
         for _ in range(20):
             with pytest.raises(TrainingError, match=said), run_lock(tmp_path / "exp"):

@@ -1,5 +1,12 @@
+from argparse import Namespace
+
+import pytest
+import torch
+from torch import nn
+
+from espnet_diverse.errors import ConfigError
 from espnet_diverse.runs import tasks
-from espnet_diverse.training.loop.tasks import TASKS
+from espnet_diverse.training.loop.tasks import TASKS, freeze
 from espnet_diverse.training.loop.trainer import Trainer
 
 
@@ -9,3 +16,91 @@ def test_they_are_the_tasks_of_runs_with_our_trainer():
         assert issubclass(task, tasks.TASKS[name]) and task.trainer is Trainer
         assert task.name == name and task.__doc__ == tasks.TASKS[name].__doc__
         assert tasks.TASKS[name].trainer is not Trainer
+
+
+def optimizer(model, **options):
+    (built,) = TASKS["mt"].build_optimizers(args := Namespace(optim_conf=options, **COMMON), model)
+    assert args.optim_conf == options  # what config.yaml shows is what was asked for
+    return built
+
+
+COMMON = {
+    "optim": "adam",
+    "sharded_ddp": False,
+    "num_optimizers": 1,
+    "exclude_weight_decay": False,
+    "exclude_weight_decay_conf": {},
+    "freeze_param": [],
+}
+
+
+@pytest.mark.parametrize(("options", "fused"), [({}, True), ({"fused": False}, False), ({"foreach": True}, None)])
+def test_adam_is_fused_unless_its_form_is_chosen(options, fused):
+    assert optimizer(torch.nn.Linear(2, 3), lr=0.1, **options).param_groups[0]["fused"] is fused
+
+
+@pytest.mark.parametrize("name", ["sgd", "adadelta"])
+def test_other_optimizers_are_as_espnet_builds_them(name, monkeypatch):
+    monkeypatch.setitem(COMMON, "optim", name)
+    assert not optimizer(torch.nn.Linear(2, 3), lr=0.1).param_groups[0].get("fused")
+
+
+def trained(fused):
+    torch.manual_seed(0)
+    model, x = torch.nn.Linear(7, 5), torch.randn(11, 7)
+    adam = optimizer(model, lr=0.1, betas=(0.9, 0.98), **({} if fused else {"fused": False}))
+    for _ in range(20):
+        adam.zero_grad()
+        model(x).square().sum().backward()
+        adam.step()
+    return model.weight.detach(), adam
+
+
+def test_both_forms_train_alike():
+    torch.testing.assert_close(trained(True)[0], trained(False)[0], rtol=1e-4, atol=1e-5)
+
+
+def test_a_run_that_began_without_it_goes_on_without_it():
+    (_, fused), (_, plain) = trained(True), trained(False)
+    fused.load_state_dict(plain.state_dict())
+    assert fused.param_groups[0]["fused"] is False
+
+
+def decoder():
+    """A net whose output layer has the weight of its embedding."""
+    torch.manual_seed(0)
+    net = nn.ModuleDict({"embed": nn.Embedding(5, 4), "hidden": nn.Linear(4, 4), "output_layer": nn.Linear(4, 5)})
+    net["output_layer"].weight = net["embed"].weight
+    return net
+
+
+@pytest.mark.parametrize("frozen", ["output_layer", ["embed", "hidden.bias"], ["output_layer.weight", "hidden"]])
+@pytest.mark.parametrize("options", [{}, {"exclude_weight_decay": True}, {"optim": "sgd"}], ids=str)
+def test_frozen_parameters_stay_by_each_of_their_names(frozen, options, monkeypatch):
+    for name, value in ({"freeze_param": frozen} | options).items():
+        monkeypatch.setitem(COMMON, name, value)
+    net = decoder()
+    before = {name: value.clone() for name, value in net.state_dict().items()}
+    adam = optimizer(net, lr=0.1, weight_decay=0.1)
+    for _ in range(3):
+        adam.zero_grad()
+        net["output_layer"](net["hidden"](net["embed"].weight)).square().sum().backward()
+        adam.step()
+    after = net.state_dict()
+    kept = {name for name in before if torch.equal(before[name], after[name])}
+    expected = {name for name in before if name.startswith(frozen if isinstance(frozen, str) else tuple(frozen))}
+    expected |= {"embed.weight", "output_layer.weight"}  # of which each of the three has a name
+    assert kept == expected
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (["embde"], "freeze_param: the model has nothing under the name 'embde'; it has: embed hidden output_layer"),
+        (["hidden", "emb"], "the model has nothing under the name 'emb'"),
+        (["embed", "hidden", "output_layer"], "freeze_param embed hidden output_layer leaves no parameter to train"),
+    ],
+)
+def test_what_cannot_be_frozen_is_refused(names, said):
+    with pytest.raises(ConfigError, match=said):
+        freeze(decoder(), names)
