@@ -1,12 +1,23 @@
-"""Checks of the options of a configuration: their names and their values."""
+"""Options: declarations of their types, ranges, help and errors.
+
+    @dataclass(frozen=True)
+    class SearchOptions(Options):
+        search: str = choice("batched", "greedy", help="search algorithm")
+        beam_size: int = number(10, least=1, help="number of hypotheses kept at each step")
+
+`SearchOptions(beam_size=0)` raises `OptionError`: beam_size must be at least 1, but is 0.
+"""
 
 import difflib
-from collections.abc import Collection, Mapping
-from dataclasses import Field, field, fields
+import operator
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any
 
 from espnet_diverse.errors import ConfigError
 
+_INSIDE = {"at least": operator.ge, "above": operator.gt, "at most": operator.le, "below": operator.lt}
 _FORMER = {"tasks": "conditions", "default_task": "default_condition"}
 _FORMER_IN = ("selection", "model_conf", "adapter", "start_tag")
 
@@ -34,8 +45,144 @@ class UnknownOptionError(OptionError):
     """
 
     def __init__(self, owner: str, name: str, known: Collection[str]):
-        super().__init__(name, f"{owner} has no option {name!r}; known: {' '.join(known) or 'none'}")
+        super().__init__(name, f"unknown option {name!r} of {owner}; {hint(name, known, owner)}")
         self.owner, self.known = owner, known
+
+
+def must_be(name: str, allowed: str, value: object) -> OptionError:
+    """Error of a value that is not allowed."""
+    return OptionError(name, f"{name} must be {allowed}, but is {value!r:.100}")
+
+
+def needs(options: "Options", name: str, other: str) -> OptionError:
+    """Error of an option whose value needs something else."""
+    return OptionError(name, f"{name} {getattr(options, name)} needs {other}")
+
+
+def conflict(options: "Options", name: str, other: str) -> OptionError:
+    """Error of an option whose value excludes something else."""
+    return OptionError(name, f"{name} {getattr(options, name)} cannot be combined with {other}")
+
+
+@dataclass(frozen=True)
+class Options:
+    """Base class of dataclasses of options; checks the fields that are declared by the functions below.
+
+    Raises:
+        OptionError: A value is not allowed.
+    """
+
+    def __post_init__(self) -> None:
+        for option in fields(self):
+            if rule := option.metadata.get("rule"):
+                rule.check(rule.key or option.name, getattr(self, option.name))
+
+
+@dataclass(frozen=True)
+class Rule:
+    """The values that an option may have.
+
+    Attributes:
+        kind: int, float, bool, str (one of `words`) or list.
+        none: Whether None is allowed.
+        words: Names that are allowed, beside the numbers if it is a number.
+        least, most, above, below: Bounds of a number; `least` is also that of the length of a list.
+        of: Rule of the elements of a list.
+        help: Description in the help of commands, and `shown`, the default in words where it is not the value itself.
+        key: Name for messages where users give the option by another name than the field's.
+    """
+
+    kind: type
+    none: bool = False
+    words: tuple[str, ...] = ()
+    least: float | None = None
+    most: float | None = None
+    above: float | None = None
+    below: float | None = None
+    of: "Rule | None" = None
+    help: str = ""
+    shown: str = ""
+    key: str = ""
+
+    def check(self, name: str, value: Any) -> None:
+        """Check a value.
+
+        Raises:
+            OptionError: It is not allowed; the message begins with `name`.
+        """
+        if (value is None and self.none) or (isinstance(value, str) and value in self.words):
+            return
+        if self.kind is list:
+            self._check_list(name, value)
+        elif self.kind is str:
+            raise must_be(name, f"one of {' '.join(self.words)}", value)
+        elif self.kind is bool:
+            if not isinstance(value, bool):
+                raise must_be(name, "true or false", value)
+        else:
+            self._check_number(name, value)
+
+    def _check_number(self, name: str, value: Any) -> None:
+        others = "".join(f" or {word}" for word in self.words)
+        if not is_number(value) or self.kind is int and not isinstance(value, int):
+            error = must_be(name, f"a {'whole ' if self.kind is int else ''}number{others}", value)
+            if self.kind is float and isinstance(value, str) and re.fullmatch(r"[-+]?[\d.]+[eE][-+]?\d+", value):
+                raise OptionError(name, f"{error}; YAML reads 5e-4 as text, write 5.0e-4")
+            raise error
+        bounds = {"at least": self.least, "above": self.above, "at most": self.most, "below": self.below}
+        given = {words: bound for words, bound in bounds.items() if bound is not None}
+        if not all(_INSIDE[words](value, bound) for words, bound in given.items()):
+            raise must_be(name, " and ".join(f"{words} {bound}" for words, bound in given.items()) + others, value)
+
+    def _check_list(self, name: str, value: Any) -> None:
+        if not isinstance(value, list | tuple) or len(value) < (self.least or 0):
+            raise must_be(name, f"a list of at least {self.least}", value)
+        for element in value if self.of else ():
+            self.of.check(name, element)
+
+
+def number(default: float | str | None, *, words: Sequence[str] = (), **rule: Any) -> Any:
+    """Declare a number, which must be whole if its default is.
+
+    Args:
+        default: The default; with None, None is allowed.
+        words: Names that are allowed in place of a number.
+        **rule: `least`, `most`, `above`, `below`, `help`, `shown`, `key` of `Rule`.
+    """
+    kind = int if isinstance(default, int) else float
+    return _declared(default, Rule(kind, none=default is None, words=tuple(words), **rule))
+
+
+def choice(*names: str, required: bool = False, **rule: Any) -> Any:
+    """Declare one of several names; the first is the default, unless the option is required."""
+    return _declared(MISSING if required else names[0], Rule(str, words=names, **rule))
+
+
+def flag(default: bool, **rule: Any) -> Any:
+    """Declare an option that is true or false."""
+    return _declared(default, Rule(bool, **rule))
+
+
+def listed(default: Sequence[Any], of: Any, least: int = 1, **rule: Any) -> Any:
+    """Declare a list of at least `least` values, each as declared by `of`, such as `choice("q", "k")`."""
+    return _declared(tuple(default), Rule(list, of=of.metadata["rule"], least=least, **rule))
+
+
+def argument(option: Field, default: Any = None) -> dict[str, Any]:
+    """Arguments of `ArgumentParser.add_argument` for a declared field; the parsed value is None where not given.
+
+    Args:
+        option: The field.
+        default: Default of a command, shown in place of the field's.
+    """
+    rule: Rule = option.metadata["rule"]
+    shown = default if default is not None else rule.shown or option.default
+    limits = {"choices": rule.words} if rule.kind is str else {"metavar": {int: "N", float: "X"}[rule.kind]}
+    return {"type": rule.kind, "help": f"{rule.help} (default: {shown})", **limits}
+
+
+def _declared(default: Any, rule: Rule) -> Any:
+    return field(default=default, metadata={"rule": rule})
 
 
 def read[Options](kind: type[Options], given: Mapping[str, Any], owner: str) -> Options:
@@ -98,47 +245,6 @@ def with_present_names(config: Mapping[str, Any], section: str = "") -> dict[str
         former.get(key, key): with_present_names(value, key) if isinstance(value, Mapping) else value
         for key, value in config.items()
     }
-
-
-def one_of(*choices: str) -> Any:
-    """A field that takes one of several names; the first is the default."""
-    return field(default=choices[0], metadata={"choices": choices})
-
-
-def check_fields(options: Any, *others: str) -> None:
-    """Check the values of a dataclass of options, except those named in `others`, by `check`.
-
-    Raises:
-        OptionError: A value is not allowed.
-    """
-    for option in fields(options):
-        if option.name not in others:
-            check(option, getattr(options, option.name))
-
-
-def check(option: Field, value: Any) -> None:
-    """Check a value against the choices of its field, or the type of the field's default; no number may be negative.
-
-    A field whose default is None takes None or a number.
-
-    Raises:
-        OptionError: The value is none of the choices, of another type, or negative.
-    """
-    if value is None and option.default is None:
-        return
-    name, choices = option.name, option.metadata.get("choices")
-    if choices and value not in choices:
-        raise OptionError(name, f"unknown {name} {value!r}; known: {' '.join(choices)}")
-    if isinstance(option.default, bool) and not isinstance(value, bool):
-        raise OptionError(name, f"{name} {value!r} is neither true nor false")
-    if choices or isinstance(option.default, bool):
-        return
-    if not is_number(value):
-        raise OptionError(name, f"{name} {value!r} is not a number; YAML reads 5e-4 as text, write 5.0e-4")
-    if isinstance(option.default, int) and not isinstance(value, int):
-        raise OptionError(name, f"{name} {value!r} is not a whole number")
-    if value < 0:
-        raise OptionError(name, f"{name} {value} is negative; give 0 or more")
 
 
 def is_number(value: Any) -> bool:

@@ -1,42 +1,103 @@
-"""Names of options: unknown ones are refused, those of former models are read."""
+"""Options: declarations of their values, errors, arguments of commands, and names of former models."""
 
+import argparse
 import math
-from dataclasses import dataclass, field, make_dataclass
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 import pytest
 
 from espnet_diverse.option_checks import (
     OptionError,
+    Options,
     UnknownOptionError,
-    check_fields,
+    argument,
+    choice,
+    conflict,
+    flag,
     hint,
+    listed,
+    needs,
+    number,
     read,
     with_present_names,
 )
 
 
-@dataclass
-class Options:
-    pool: int = 8
+@dataclass(frozen=True)
+class Search(Options):
+    mode: str = choice("all", "some", help="how to search")
+    pool: int = number(8, least=1, help="number of heads", shown="8, all")
+    rate: float = number(0.5, least=0, below=1, help="a rate")
+    steps: float | None = number(None, above=0, most=9)
+    scale: float | str = number(1.0, above=0, words=["learned"])
+    tied: bool = flag(True)
+    parts: tuple[str, ...] = listed("qk", of=choice("q", "k", "v"))
+    length: float = number(1.0, above=0, below=math.inf, key="max_length")
     conditions: dict = field(default_factory=dict)
 
 
 def test_options_are_read():
-    assert read(Options, {"pool": 3}, "selection") == Options(3)
+    given: dict[str, Any] = {"pool": 3, "rate": 0, "steps": 9, "scale": "learned", "tied": False, "parts": ["v"]}
+    options = read(Search, given | {"mode": "some", "length": 2}, "search")
+    assert options == Search("some", 3, 0, 9, "learned", False, ["v"], 2)
+    assert Search() == Search("all", 8, 0.5, None, 1.0, True, ("q", "k"), 1.0, {})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("mode", "none", "mode must be one of all some, but is 'none'"),
+        ("mode", ["all"], "mode must be one of all some, but is ['all']"),
+        ("pool", 0, "pool must be at least 1, but is 0"),
+        ("pool", 2.0, "pool must be a whole number, but is 2.0"),
+        ("pool", True, "pool must be a whole number, but is True"),
+        ("pool", None, "pool must be a whole number, but is None"),
+        ("rate", 1, "rate must be at least 0 and below 1, but is 1"),
+        ("rate", -0.1, "rate must be at least 0 and below 1, but is -0.1"),
+        ("rate", math.nan, "rate must be a number, but is nan"),
+        ("rate", "5e-4", "rate must be a number, but is '5e-4'; YAML reads 5e-4 as text, write 5.0e-4"),
+        ("rate", "one", "rate must be a number, but is 'one'"),
+        ("steps", 0, "steps must be above 0 and at most 9, but is 0"),
+        ("steps", 10, "steps must be above 0 and at most 9, but is 10"),
+        ("scale", 0, "scale must be above 0 or learned, but is 0"),
+        ("scale", "great", "scale must be a number or learned, but is 'great'"),
+        ("tied", 1, "tied must be true or false, but is 1"),
+        ("parts", "q", "parts must be a list of at least 1, but is 'q'"),
+        ("parts", [], "parts must be a list of at least 1, but is []"),
+        ("parts", ["q", "o"], "parts must be one of q k v, but is 'o'"),
+        ("length", math.inf, "max_length must be above 0 and below inf, but is inf"),
+    ],
+)
+def test_a_value_that_is_not_allowed_is_refused(name, value, said):
+    with pytest.raises(OptionError) as error:
+        Search(**{name: value})
+    assert str(error.value) == said
+    assert error.value.name == said.split()[0]
+
+
+def test_values_that_do_not_fit_each_other():
+    error = needs(Search(), "mode", "a pool")
+    assert (error.name, str(error)) == ("mode", "mode all needs a pool")
+    assert str(conflict(Search(), "rate", "tied")) == "rate 0.5 cannot be combined with tied"
 
 
 def test_an_unknown_option_is_refused():
     with pytest.raises(UnknownOptionError) as error:
-        read(Options, {"pol": 3}, "selection")
-    assert str(error.value) == "selection has no option 'pol'; known: pool conditions"
+        read(Search, {"pol": 3}, "search")
+    assert str(error.value) == "unknown option 'pol' of search; did you mean 'pool'?"
     assert error.value.name == "pol"
 
 
-def test_no_number_is_nan():
-    options = make_dataclass("Rates", [("rate", float, 0.5)])
-    check_fields(options(math.inf))
-    with pytest.raises(OptionError, match="^rate nan is not a number"):
-        check_fields(options(math.nan))
+def test_arguments_of_commands():
+    parser = argparse.ArgumentParser()
+    declared = {option.name: option for option in fields(Search)}
+    for name in ("mode", "pool", "rate"):
+        parser.add_argument(f"--{name}", **argument(declared[name], 16 if name == "rate" else None))
+    assert vars(parser.parse_args(["--pool", "3"])) == {"mode": None, "pool": 3, "rate": None}
+    said = " ".join(parser.format_help().split())
+    assert "--mode {all,some} how to search (default: all) --pool N number of heads (default: 8, all)" in said
+    assert said.endswith("--rate X a rate (default: 16)")
 
 
 def test_the_hint_is_the_most_similar_name_or_the_known_ones():
@@ -63,4 +124,4 @@ def test_options_of_a_former_version_have_their_present_names():
     }
     assert with_present_names(former) == with_present_names(present) == present
     with pytest.raises(UnknownOptionError):  # of a new configuration
-        read(Options, {"tasks": names}, "selection")
+        read(Search, {"tasks": names}, "selection")

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
+from espnet_diverse import option_checks
 from espnet_diverse.attention.inspection import Inspection, Monitored
 from espnet_diverse.attention.relative_position import PositionTerm
 from espnet_diverse.attention.supports import Supports
@@ -162,7 +163,7 @@ class Core(Monitored):
     position_in_parts: ClassVar[bool] = False
 
     @dataclass(frozen=True)
-    class Options:
+    class Options(option_checks.Options):
         """Options of the core: the keys of its `attention:` section besides `core`, `preset` and `selection`."""
 
         #: Bundles of options by name. `preset` selects one, and explicit options override it.

@@ -25,14 +25,14 @@ from espnet_diverse.attention.token_masks import key_side_mask, query_side_mask
 from espnet_diverse.functional.disagreement import disagreement, frobenius_of_queries, position_disagreement
 from espnet_diverse.functional.masks import masked_mean
 from espnet_diverse.functional.precision import in_full_precision
-from espnet_diverse.option_checks import OptionError, check_fields, one_of, read
+from espnet_diverse.option_checks import OptionError, Options, choice, number, read
 from espnet_diverse.scope import current
 
 _OF_WEIGHTS = ("position", "frobenius")
 
 
 @dataclass(frozen=True)
-class DisagreementOptions:
+class DisagreementOptions(Options):
     """Options of disagreement, the keys of the `disagreement:` section of an attention.
 
     Attributes:
@@ -42,12 +42,9 @@ class DisagreementOptions:
         per: Whether the cosine of outputs or values is that of a whole "sequence", or the mean over each "position".
     """
 
-    of: str = one_of("output", "subspace", "position", "frobenius", "parameters")
-    weight: float = 1.0
-    per: str = one_of("sequence", "position")
-
-    def __post_init__(self):
-        check_fields(self)
+    of: str = choice("output", "subspace", "position", "frobenius", "parameters")
+    weight: float = number(1.0, least=0)
+    per: str = choice("sequence", "position")
 
 
 def disagreement_options(given: Mapping[str, Any]) -> DisagreementOptions:

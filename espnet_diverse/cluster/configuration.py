@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from espnet_diverse.errors import ConfigError
-from espnet_diverse.option_checks import OptionError
+from espnet_diverse.option_checks import must_be
 from espnet_diverse.runs.config import CONF_DIR, check_keys, located, merge
 
 SHARED = CONF_DIR / "cluster"
@@ -156,9 +156,9 @@ def _check(name: str, hint: object, value: object) -> None:
     """Check a value against the type of its option."""
     allowed, is_allowed = _ALLOWED[hint]
     if not is_allowed(value):
-        raise OptionError(name, f"{name} is {value!r}; give {allowed}")
+        raise must_be(name, allowed, value)
     if name == "memory" and value is not None and not _MEMORY.fullmatch(value):
-        raise OptionError(name, f"{name} is {value!r}; give a number and a unit, such as 4GB")
+        raise must_be(name, "a number and a unit, such as 4GB", value)
 
 
 def _is_text(value: object) -> bool:

@@ -27,7 +27,7 @@ from pathlib import Path
 from types import ModuleType
 
 from espnet_diverse.errors import ConfigError, DataError
-from espnet_diverse.option_checks import hint
+from espnet_diverse.option_checks import Options, choice, hint
 
 CORPORA = {
     "aishell": "espnet_diverse.corpora.aishell",
@@ -54,7 +54,7 @@ _SET_NAME = re.compile(r"\w[\w.-]*")
 
 
 @dataclass(frozen=True)
-class Selection:
+class Selection(Options):
     """The part of a corpus to prepare, and how. Empty fields leave the choice to the corpus.
 
     Attributes:
@@ -81,34 +81,24 @@ class Selection:
         ConfigError: A value is not allowed, or a direction is both trained and zero-shot.
     """
 
-    task: str = "asr"
+    task: str = choice(*TASKS)
     languages: tuple[str, ...] = ()
     pairs: tuple[str, ...] = ()
     zero_shot: tuple[str, ...] = ()
-    transcripts: str = "scored"
-    case: str = "kept"
-    segmentation: str = "none"
-    on_missing: str = "error"
+    transcripts: str = choice("scored", "written")
+    case: str = choice("kept", "lower")
+    segmentation: str = choice("none", "jieba")
+    on_missing: str = choice("error", "drop")
     sets: tuple[str, ...] = ()
     set_names: tuple[tuple[str, str], ...] = ()
     columns: tuple[tuple[str, str], ...] = ()
-    split_by: str = "speaker"
+    split_by: str = choice("speaker", "audio")
     split_shares: tuple[float, float] = (0.1, 0.1)
     split_seed: int = 0
     allow_pipes: bool = False
 
     def __post_init__(self) -> None:
-        allowed = {
-            "task": TASKS,
-            "transcripts": ("scored", "written"),
-            "case": ("kept", "lower"),
-            "segmentation": ("none", "jieba"),
-            "on_missing": ("error", "drop"),
-            "split_by": ("speaker", "audio"),
-        }
-        for name, values in allowed.items():
-            if getattr(self, name) not in values:
-                raise ConfigError(f"{name} {getattr(self, name)!r}: must be {' or '.join(values)}")
+        super().__post_init__()
         for language in self.languages:
             if not _LANGUAGE.fullmatch(language):
                 raise ConfigError(f"language {language!r}: must be a code such as de, que or zh-CN")

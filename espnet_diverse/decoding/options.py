@@ -1,13 +1,13 @@
 """Search options: the keys of conf/decode, and the options of the commands that search."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import Field, asdict, dataclass, field, fields, replace
-from math import inf
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
 
+from espnet_diverse import option_checks
 from espnet_diverse.errors import ConfigError, ModelError
-from espnet_diverse.option_checks import OptionError, is_number
+from espnet_diverse.option_checks import choice, conflict, needs, number
 
 SPEECH_SEARCHES = ("batched", "greedy", "sampling")
 """Searches of `Recognizer`."""
@@ -28,20 +28,13 @@ SAME_LANGUAGE_TASKS = ("asr", *MULTITASK)
 PRECISIONS = ("float32", "int8", "bfloat16")
 _OURS = ("search", "batch_size", "length_penalty", "hotword_weight", *SAMPLING)
 _GREATEST = 2**31 - 1  # of any number; products and powers of larger ones overflow
+_number = partial(number, most=_GREATEST)
 _WITH_LM = 0.3
 _WITH_CTC = 0.3
 
 
-def _option(
-    default: Any, kind: type, text: str, shown: str = "", least: float = -inf, choices: tuple[str, ...] | None = None
-) -> Any:
-    """A field with its least value and what a command's help says of it; `shown` describes a default in words."""
-    about = {"type": kind, "help": text, "shown": shown, "least": least, "choices": choices}
-    return field(default=default, metadata=about)
-
-
 @dataclass(frozen=True)
-class Options:
+class Options(option_checks.Options):
     """Search options.
 
     Attributes:
@@ -70,45 +63,44 @@ class Options:
         OptionError: A value has the wrong type or is out of range, or two values exclude each other.
     """
 
-    beam_size: int = _option(10, int, "number of hypotheses kept at each step", least=1)
-    ctc_weight: float | None = _option(
-        None, float, "weight of the CTC score, 0 to 1", "0.3; 0 or 1 for a model trained without CTC or with it alone"
+    beam_size: int = _number(10, least=1, help="number of hypotheses kept at each step")
+    ctc_weight: float | None = number(
+        None,
+        least=0,
+        most=1,
+        help="weight of the CTC score, 0 to 1",
+        shown="0.3; 0 or 1 for a model trained without CTC or with it alone",
     )
-    lm_weight: float | None = _option(
-        None, float, "weight of the language model's score", "0.3 with a language model", least=0
+    lm_weight: float | None = _number(
+        None, least=0, help="weight of the language model's score", shown="0.3 with a language model"
     )
-    hotword_weight: float = _option(2.0, float, "score added for each token of a hotword", least=0)
-    penalty: float = _option(0.0, float, "score added for each token")
-    minlenratio: float = _option(
-        0.0, float, "minimum number of tokens as a fraction of the encoder frames; -N means N tokens"
+    hotword_weight: float = _number(2.0, least=0, help="score added for each token of a hotword")
+    penalty: float = _number(0.0, least=-_GREATEST, help="score added for each token")
+    minlenratio: float = _number(
+        0.0, least=-_GREATEST, help="minimum number of tokens as a fraction of the encoder frames; -N means N tokens"
     )
-    maxlenratio: float = _option(
+    maxlenratio: float = _number(
         0.0,
-        float,
-        "maximum number of tokens as a fraction of the encoder frames; -N means N tokens",
-        "0, stop when hypotheses no longer improve",
+        least=-_GREATEST,
+        help="maximum number of tokens as a fraction of the encoder frames; -N means N tokens",
+        shown="0, stop when hypotheses no longer improve",
     )
-    nbest: int = _option(1, int, "number of hypotheses returned for each utterance", least=1)
-    search: str = _option("batched", str, "search algorithm", choices=SEARCHES)
-    batch_size: int = _option(8, int, "maximum number of utterances decoded together", least=1)
-    length_penalty: float = _option(0.0, float, "power of the number of tokens by which scores are divided", least=0)
-    temperature: float = _option(1.0, float, "temperature of --search sampling")
-    top_k: int = _option(0, int, "number of most probable tokens that --search sampling draws from", "0, all", least=0)
-    seed: int = _option(0, int, "random seed of --search sampling", least=0)
+    nbest: int = _number(1, least=1, help="number of hypotheses returned for each utterance")
+    search: str = choice(*SEARCHES, help="search algorithm")
+    batch_size: int = _number(8, least=1, help="maximum number of utterances decoded together")
+    length_penalty: float = _number(0.0, least=0, help="power of the number of tokens by which scores are divided")
+    temperature: float = _number(1.0, above=0, help="temperature of --search sampling")
+    top_k: int = _number(
+        0, least=0, help="number of most probable tokens that --search sampling draws from", shown="0, all"
+    )
+    seed: int = _number(0, least=0, help="random seed of --search sampling")
 
     def __post_init__(self):
-        for option in fields(self):
-            _check(option, getattr(self, option.name))
-        if self.ctc_weight is not None and not 0 <= self.ctc_weight <= 1:
-            raise _refusal("ctc_weight", self.ctc_weight, "give a number between 0 and 1")
-        if self.temperature <= 0:
-            raise _refusal("temperature", self.temperature, "give a number greater than 0")
+        super().__post_init__()
         if self.length_penalty and self.search != "batched":
-            message = f"length_penalty {self.length_penalty} is for search=batched, not {self.search}; set 0"
-            raise OptionError("length_penalty", message)
+            raise conflict(self, "length_penalty", f"search={self.search}; set search=batched or length_penalty=0")
         if self.search == "sampling" and self.ctc_weight:
-            message = f"ctc_weight {self.ctc_weight} is not possible with search=sampling; set ctc_weight=0"
-            raise OptionError("ctc_weight", message)
+            raise conflict(self, "ctc_weight", "search=sampling; set ctc_weight=0")
 
     def least(self, frames: int, ratio: float | None = None) -> int:
         """Minimum number of tokens for an utterance.
@@ -150,7 +142,7 @@ class Options:
                 a weight is given to a language model that is not there, or one is there for a search that uses none.
         """
         if self.lm_weight and not has_lm:
-            raise ConfigError(f"lm_weight {self.lm_weight} needs a language model; give --lm, or leave it out")
+            raise needs(self, "lm_weight", "a language model; give --lm, or leave it out")
         if has_lm and self.search not in LM_SEARCHES:
             raise ConfigError(f"search={self.search} uses no language model; set search=batched, or leave --lm out")
         lm_weight = (_WITH_LM if has_lm else 0.0) if self.lm_weight is None else self.lm_weight
@@ -165,49 +157,6 @@ class Options:
         if not has_ctc and self.search == "greedy":
             raise ConfigError("search=greedy is not possible: the model was trained without CTC; set search=batched")
         return replace(self, ctc_weight=weight, lm_weight=lm_weight)
-
-
-def declared(option: Field, default: Any = None) -> dict[str, Any]:
-    """Arguments of `ArgumentParser.add_argument` for a field of `Options`; the parsed value is None where not given.
-
-    Args:
-        option: The field.
-        default: Default of a command, shown in place of the field's.
-    """
-    kind, choices = option.metadata["type"], option.metadata["choices"]
-    shown = default if default is not None else option.metadata["shown"] or option.default
-    help = f"{option.metadata['help']} (default: {shown})"
-    if choices:
-        return {"type": kind, "choices": choices, "help": help}
-    return {"type": kind, "metavar": {int: "N", float: "X"}[kind], "help": help}
-
-
-def _check(option: Field, value: Any) -> None:
-    """Check a value against the choices of its field, or against the type and the least value of its field.
-
-    `option_checks.check` allows no negative number and has no least value of 1.
-
-    Raises:
-        OptionError: The value is not allowed.
-    """
-    kind, least, choices = (option.metadata[key] for key in ("type", "least", "choices"))
-    if choices:
-        if value not in choices:
-            raise OptionError(option.name, f"{option.name} {value!r} is unknown; known: {' '.join(choices)}")
-        return
-    if value is None and option.default is None:
-        return
-    number = is_number(value) and max(least, -_GREATEST) <= value <= _GREATEST  # false for NaN
-    if not number or kind is int and not isinstance(value, int):
-        what = "whole number" if kind is int else "number"
-        within = f" of at least {least}" if least > -inf else ""
-        if is_number(value) and _GREATEST < abs(value) < inf:
-            within = f" of at most {_GREATEST}"
-        raise _refusal(option.name, value, f"give a {what}{within}")
-
-
-def _refusal(name: str, value: Any, advice: str) -> OptionError:
-    return OptionError(name, f"{name} {value!r} is not allowed; {advice}")
 
 
 def _bound(ratio: float, length: int) -> int:

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from math import inf
 
-from espnet_diverse.errors import ConfigError
+from espnet_diverse.option_checks import Options, number
 
 
 @dataclass(frozen=True)
-class Limits:
+class Limits(Options):
     """Limits of the requests of the page.
 
     Attributes:
@@ -15,20 +15,12 @@ class Limits:
         megabytes: Maximum size of an uploaded file.
         characters: Maximum length of a text.
         waiting: Maximum number of requests that wait for the model, which serves one at a time.
-
-    Raises:
-        ConfigError: A limit is not a finite number above 0.
     """
 
-    seconds: float = 120.0
-    megabytes: float = 20.0
+    seconds: float = number(120.0, above=0, below=inf, key="max_seconds")  # JSON has no infinity
+    megabytes: float = number(20.0, above=0, below=inf, key="max_megabytes")
     characters: int = 5000
     waiting: int = 8
-
-    def __post_init__(self):
-        for name in ("seconds", "megabytes"):
-            if not 0 < getattr(self, name) < inf:  # JSON, in which the page gets the limits, has no infinity
-                raise ConfigError(f"--max_{name} {getattr(self, name):g} is not allowed; give a finite number above 0")
 
     @property
     def bytes(self) -> int:

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.nets.condition_rows import ConditionRows, read_options
-from espnet_diverse.option_checks import check_fields, is_number
+from espnet_diverse.option_checks import Options, flag, number
 from espnet_diverse.upstream.layers import ConformerLayer, DecoderLayer, EncoderLayer
 
 _LAYERS = (EncoderLayer, ConformerLayer, BranchformerEncoderLayer, EBranchformerEncoderLayer, DecoderLayer)
@@ -35,7 +35,7 @@ _WITH_STATISTICS = (nn.BatchNorm1d, nn.BatchNorm2d)
 
 
 @dataclass(frozen=True)
-class AdapterOptions:
+class AdapterOptions(Options):
     """Options of the adapters of one net.
 
     Attributes:
@@ -50,13 +50,8 @@ class AdapterOptions:
     by: str | Sequence[str]
     conditions: Mapping[str, Sequence[str]] = field(default_factory=dict)
     combinations: Sequence[Sequence[str]] | None = None
-    bottleneck: int = 256
-    freeze_base: bool = True
-
-    def __post_init__(self):
-        if is_number(self.bottleneck) and self.bottleneck <= 0:
-            raise ConfigError(f"adapter.bottleneck is {self.bottleneck}; give at least 1")
-        check_fields(self, "by", "conditions", "combinations")
+    bottleneck: int = number(256, least=1)
+    freeze_base: bool = flag(True)
 
 
 class Adapters(nn.Module):

@@ -18,7 +18,7 @@ from espnet_diverse.attention.selection.selection_options import SelectionOption
 from espnet_diverse.conditions import CONDITIONS
 from espnet_diverse.data.tables import pack_table
 from espnet_diverse.errors import ConfigError, DataError
-from espnet_diverse.option_checks import OptionError
+from espnet_diverse.option_checks import must_be
 from espnet_diverse.runs.config import Config, located
 
 Keys = tuple[str, ...]
@@ -43,7 +43,7 @@ def conditions_of(by: object) -> list[str]:
     """
     conditions = [by] if isinstance(by, str) else by
     if not isinstance(conditions, list) or not conditions or not set(conditions) <= set(CONDITIONS):
-        raise OptionError("by", f"by {by!r} is not allowed; give one or a list of {' '.join(CONDITIONS)}")
+        raise must_be("by", f"one or a list of {' '.join(CONDITIONS)}", by)
     return conditions
 
 
@@ -195,7 +195,7 @@ def _values(part: Mapping) -> dict:
     """Option `conditions` of a part of the configuration."""
     given = part.get("conditions") or {}
     if not isinstance(given, dict):
-        raise OptionError("conditions", f"conditions {given!r} is not a mapping; write {{lang: [de, en]}}, for example")
+        raise must_be("conditions", "a mapping, such as {lang: [de, en]}", given)
     return given
 
 

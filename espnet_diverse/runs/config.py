@@ -141,7 +141,7 @@ def located(config: Config, *section: str) -> Iterator[None]:
         yield
     except UnknownOptionError as error:
         keys = (*section, error.name)
-        message = f"key {'.'.join(keys)!r} is unknown; {hint(error.name, error.known, error.owner)}"
+        message = f"unknown option {'.'.join(keys)!r}; {hint(error.name, error.known, error.owner)}"
         raise ConfigError(f"{config.origin(*keys)}: {message}") from error
     except (TypeError, ValueError) as error:
         keys = (*section, error.name) if isinstance(error, OptionError) else section

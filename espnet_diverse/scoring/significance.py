@@ -10,31 +10,22 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from espnet_diverse.errors import ConfigError
+from espnet_diverse.option_checks import Options, number
 
 _CELLS = 1 << 24  # maximum size of the table of draws in memory
 
 
 @dataclass(frozen=True)
-class Bootstrap:
+class Bootstrap(Options):
     """Options of the resampling; the defaults are those of sacrebleu.
 
     Attributes:
         samples: Number of resamples.
         seed: Seed of NumPy's default generator.
-
-    Raises:
-        ConfigError: There are fewer than 100 resamples, or the seed is negative.
     """
 
-    samples: int = 1000
-    seed: int = 12345
-
-    def __post_init__(self):
-        if self.samples < 100:
-            raise ConfigError(f"{self.samples} resamples are too few for a 95 % interval; the minimum is 100")
-        if self.seed < 0:
-            raise ConfigError(f"seed {self.seed} is negative; give 0 or more")
+    samples: int = number(1000, least=100)
+    seed: int = number(12345, least=0)
 
     def scores(self, statistics: np.ndarray, score: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
         """Scores of the resamples: (sentences, counts) -> (samples,).

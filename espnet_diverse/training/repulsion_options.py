@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.functional.particles import BANDWIDTHS
-from espnet_diverse.option_checks import OptionError, check_fields, is_number, one_of, read
+from espnet_diverse.option_checks import Options, choice, flag, listed, number, read
 
 PROJECTIONS = ("q", "k", "v")
 WITHOUT_NOISE = ("svgd", "cosine")
@@ -13,7 +13,7 @@ MODULES = ("encoder_self", "decoder_self", "cross", "pooling")
 
 
 @dataclass(frozen=True)
-class RepulsionOptions:
+class RepulsionOptions(Options):
     """The section `repulsion` of the configuration.
 
     Attributes:
@@ -36,33 +36,20 @@ class RepulsionOptions:
         layers: "all" layers of each net, the "first" or the "last".
     """
 
-    method: str = one_of("svgd", "spos", "sgld", "cosine", "none")
-    alpha: float = 0.01
-    alpha_mode: str = one_of("absolute", "relative")
-    smooth: bool = True
-    bandwidth: str | float = "paper"
-    epsilon: float = 0.1
-    beta: float = 1.0
-    num_data: int = 1
-    prior: str = one_of("uniform", "gaussian")
-    sigma: float = 1.0
-    layout: str = one_of("separate", "joint")
-    projections: Sequence[str] = PROJECTIONS
-    modules: Sequence[str] = MODULES
-    layers: str = one_of("all", "first", "last")
-
-    def __post_init__(self):
-        check_fields(self, "bandwidth", "projections", "modules")
-        for name in ("epsilon", "beta", "num_data", "sigma"):
-            if getattr(self, name) == 0:
-                raise OptionError(name, f"{name} 0 would divide by zero; give a number above 0")
-        if self.bandwidth not in BANDWIDTHS and not (is_number(self.bandwidth) and self.bandwidth > 0):
-            known = " ".join(BANDWIDTHS)
-            raise OptionError("bandwidth", f"bandwidth {self.bandwidth!r} is not allowed; give {known} or a number")
-        for name, known in (("projections", PROJECTIONS), ("modules", MODULES)):
-            chosen = getattr(self, name)
-            if not isinstance(chosen, list | tuple) or not chosen or not all(each in known for each in chosen):
-                raise OptionError(name, f"{name} {chosen!r} is not allowed; give a list of some of {' '.join(known)}")
+    method: str = choice("svgd", "spos", "sgld", "cosine", "none")
+    alpha: float = number(0.01, least=0)
+    alpha_mode: str = choice("absolute", "relative")
+    smooth: bool = flag(True)
+    bandwidth: str | float = number("paper", above=0, words=BANDWIDTHS)
+    epsilon: float = number(0.1, above=0)
+    beta: float = number(1.0, above=0)
+    num_data: int = number(1, least=1)
+    prior: str = choice("uniform", "gaussian")
+    sigma: float = number(1.0, above=0)
+    layout: str = choice("separate", "joint")
+    projections: Sequence[str] = listed(PROJECTIONS, of=choice(*PROJECTIONS))
+    modules: Sequence[str] = listed(MODULES, of=choice(*MODULES))
+    layers: str = choice("all", "first", "last")
 
 
 def read_repulsion(section: object) -> RepulsionOptions | None:

@@ -1,10 +1,9 @@
 """Options of splitting recordings into segments of speech."""
 
 from dataclasses import dataclass
-from math import inf
 from typing import TYPE_CHECKING
 
-from espnet_diverse.errors import ConfigError
+from espnet_diverse.option_checks import Options, choice, conflict, flag, must_be, number
 
 if TYPE_CHECKING:
     from espnet_diverse.transcription.vad import Detector
@@ -13,7 +12,7 @@ VADS = ("auto", "silero", "energy", "none")
 
 
 @dataclass(frozen=True)
-class SegmentationOptions:
+class SegmentationOptions(Options):
     """Options of splitting recordings into segments of speech.
 
     Attributes:
@@ -32,30 +31,21 @@ class SegmentationOptions:
         ConfigError: A value is out of range.
     """
 
-    vad: str = "auto"
-    max_seconds: float = 20.0
-    min_speech_seconds: float = 0.1
-    min_silence_seconds: float = 0.5
-    padding_seconds: float = 0.2
-    threshold: float = 0.5
-    whole: bool = False
+    vad: str = choice(*VADS)
+    max_seconds: float = number(20.0, least=1)
+    min_speech_seconds: float = number(0.1, least=0, most=1)
+    min_silence_seconds: float = number(0.5, least=0.1, most=10)
+    padding_seconds: float = number(0.2, least=0)
+    threshold: float = number(0.5, least=0.05, most=1)
+    whole: bool = flag(False)
 
     def __post_init__(self):
-        if self.vad not in VADS:
-            raise ConfigError(f"vad {self.vad!r} is unknown; known: {' '.join(VADS)}")
+        super().__post_init__()
         if self.whole and self.vad != "auto":
-            raise ConfigError(f"vad {self.vad} splits recordings, which no_segmentation forbids; leave out one of them")
-        ranges = {
-            "max_seconds": (1, inf),
-            "min_speech_seconds": (0, 1),
-            "min_silence_seconds": (0.1, 10),
-            "padding_seconds": (0, min(self.min_silence_seconds, self.max_seconds / 2)),
-            "threshold": (0.05, 1),
-        }
-        for name, (least, most) in ranges.items():
-            value = getattr(self, name)
-            if not least <= value <= most:
-                raise ConfigError(f"{name} {value} is not allowed; it must lie between {least} and {most}")
+            raise conflict(self, "vad", "no_segmentation, for it splits recordings")
+        most = min(self.min_silence_seconds, self.max_seconds / 2)
+        if self.padding_seconds > most:
+            raise must_be("padding_seconds", f"at most {most}", self.padding_seconds)
 
     def detector(self) -> "Detector":
         """Return a new detector, for one recording.

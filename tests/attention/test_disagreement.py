@@ -144,9 +144,9 @@ def test_a_net_takes_it_with_its_attention():
     ("given", "said"),
     [
         ("output", "disagreement 'output' is no mapping of options; write disagreement: {of: output}"),
-        ({"on": "output"}, "disagreement has no option 'on'; known: of weight per"),
-        ({"of": "outputs"}, "unknown of 'outputs'; known: output subspace position frobenius parameters"),
-        ({"weight": -1}, "weight -1 is negative; give 0 or more"),
+        ({"on": "output"}, "unknown option 'on' of disagreement; known: of weight per"),
+        ({"of": "outputs"}, "of must be one of output subspace position frobenius parameters, but is 'outputs'"),
+        ({"weight": -1}, "weight must be at least 0, but is -1"),
         (
             {"of": "position"},
             "disagreement of position is not possible, because attention 'Softmax' gives no weights; choose output, "

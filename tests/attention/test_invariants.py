@@ -251,7 +251,7 @@ def test_a_declared_limit_of_length_is_the_true_one(core):
 def test_unknown_names_list_the_known_ones():
     with pytest.raises(ValueError, match="unknown attention 'softmaxx'; did you mean 'softmax'?"):
         build_attention("softmaxx", SIZE, HEADS)
-    with pytest.raises(ValueError, match="attention 'sma' has no option 'n_cluster'; known: n_clusters_z"):
+    with pytest.raises(ValueError, match="unknown option 'n_cluster' of attention 'sma'; did you mean 'n_clusters_z'"):
         build_attention("sma", SIZE, HEADS, n_cluster=3)
     with pytest.raises(ValueError, match="width 16 is not a multiple of 3 heads"):
         build_attention("softmax", SIZE, 3)

@@ -130,9 +130,9 @@ def test_options_that_do_not_go_together(mtedx_tree, selection, what):
 @pytest.mark.parametrize(
     ("options", "what"),
     [
-        ({"task": "mt"}, "task 'mt': must be asr or st"),
-        ({"on_missing": "skip"}, "on_missing 'skip': must be error or drop"),
-        ({"transcripts": "raw"}, "transcripts 'raw': must be scored or written"),
+        ({"task": "mt"}, "task must be one of asr st, but is 'mt'"),
+        ({"on_missing": "skip"}, "on_missing must be one of error drop, but is 'skip'"),
+        ({"transcripts": "raw"}, "transcripts must be one of scored written, but is 'raw'"),
         ({"languages": ("german",)}, "language 'german': must be a code such as de, que or zh-CN"),
         ({"pairs": ("es>en",)}, "direction 'es>en': must be two language codes joined by -, such as es-en"),
         ({"pairs": ("es-en",), "zero_shot": ("es-en",)}, "direction es-en is in pairs and in zero_shot; a zero-shot"),

@@ -165,7 +165,7 @@ def test_sets_that_there_are_not(options, what):
         ({"set_names": (("train", "../x"),)}, "set name train=../x: must be letters, digits and . _ - alone"),
         ({"split_shares": (0.5, 0.5)}, "split_shares 0.5 0.5: must be above 0 and together below 1, such as 0.1 0.1"),
         ({"split_shares": (0.0, 0.1)}, "split_shares 0 0.1: must be above 0 and together below 1, such as 0.1 0.1"),
-        ({"split_by": "room"}, "split_by 'room': must be speaker or audio"),
+        ({"split_by": "room"}, "split_by must be one of speaker audio, but is 'room'"),
     ],
 )
 def test_values_that_are_not_allowed(options, what):

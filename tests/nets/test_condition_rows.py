@@ -94,7 +94,7 @@ class _Options:
 @pytest.mark.parametrize(
     ("given", "text"),
     [
-        ({"by": "lang", "width": 3}, "tag has no option 'width'; known: by size"),
+        ({"by": "lang", "width": 3}, "unknown option 'width' of tag; known: by size"),
         ({"size": 3}, "tag.by is missing; choose from: lang tgtlang domain"),
     ],
 )

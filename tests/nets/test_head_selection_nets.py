@@ -117,7 +117,7 @@ def test_what_is_not_of_a_head_starts_as_in_espnet():
 @pytest.mark.parametrize(
     ("encoder", "selection", "text"),
     [
-        ("diverse_transformer", selected("groups"), "unknown strategy 'groups'; known: none static group subset"),
+        ("diverse_transformer", selected("groups"), "strategy must be one of none .* but is 'groups'"),
         ("diverse_transformer", selected(pool=5), "a pool of 5 does not make 2 groups; give a multiple of 2"),
         *(
             (f"diverse_contextual_block_{net}", selected(), "head selection does not fit the contextual block encoder")

@@ -36,7 +36,7 @@ def test_another_core_sees_no_later_token(core):
     ("attention", "said"),
     [
         ({"core": "sdmaa"}, "unknown attention 'sdmaa'; did you mean 'sdma'"),
-        ({"core": "sma", "clusters": 3}, "has no option 'clusters'; known:"),
+        ({"core": "sma", "clusters": 3}, "unknown option 'clusters' of attention 'sma'"),
     ],
 )
 def test_what_the_core_does_not_know_is_refused(attention, said):

@@ -48,8 +48,8 @@ def test_weights_are_initialised_as_asked(tiny_classifier):
     [
         ("classifier_conf.by=domain", "classifier_conf: depends on domain, but .* has no table utt2domain; add it, or"),
         ("classifier_conf.by=lang", "lang has 1 values in the training data; a classifier needs 2 or more"),
-        ("classifier_conf.head=3", "key 'classifier_conf.head' is unknown"),
-        ("model_conf.lsm_weight=0.1", "key 'model_conf.lsm_weight' is unknown"),
+        ("classifier_conf.head=3", "unknown option 'classifier_conf.head'"),
+        ("model_conf.lsm_weight=0.1", "unknown option 'model_conf.lsm_weight'"),
         ("classifier=bow", "unknown classifier 'bow'; known: self_attentive"),
     ],
 )

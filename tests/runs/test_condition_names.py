@@ -54,13 +54,13 @@ def test_without_data_the_names_are_those_that_the_configuration_has():
     assert config["encoder_conf"]["attention"]["selection"]["conditions"] == {"lang": ["x", "y"]}
     assert config["decoder_conf"]["attention"]["selection"]["conditions"] == {"lang": ["a", "b", "c"]}
     assert config["decoder_conf"]["adapter"]["conditions"] == {"lang": ["?"], "domain": ["?"]}
-    with pytest.raises(ConfigError, match=r"decoder_conf.start_tag: by 'tongue' is not allowed; give one or a list"):
+    with pytest.raises(ConfigError, match=r"decoder_conf.start_tag: by must be .* but is 'tongue'"):
         fill_in_without_data(merge([], ["decoder_conf.start_tag={by: tongue}"]))
 
 
 @pytest.mark.parametrize("option", ["conditions: [ru, ar]", "default_condition: ru"])
 def test_without_data_too_what_is_no_mapping_is_refused(option):
-    with pytest.raises(ConfigError, match=option.partition(":")[0] + ".* is not a .*; write {lang: "):
+    with pytest.raises(ConfigError, match=option.partition(":")[0] + " must be a .*, such as {lang: "):
         check_early([], ["encoder=diverse_transformer", f"{GROUP[:-1]}, {option}}}"], "asr")
 
 
@@ -120,10 +120,10 @@ def test_the_user_may_order_and_extend_no_names(data):
         (
             ["encoder_conf.adapter={by: language}"],
             ConfigError,
-            r"encoder_conf\.adapter: by 'language' is not allowed; give one or a list of lang tgtlang domain",
+            r"encoder_conf\.adapter: by must be one or a list of lang tgtlang domain, but is 'language'",
         ),
-        ([GROUP, f"{LISTED}=[ru, ar]"], ConfigError, r"conditions \['ru', 'ar'\] is not a mapping; write {lang: \[de"),
-        (["encoder_conf.adapter={by: []}"], ConfigError, r"by \[\] is not allowed"),
+        ([GROUP, f"{LISTED}=[ru, ar]"], ConfigError, r"conditions must be a mapping, such as .* but is \['ru', 'ar'\]"),
+        (["encoder_conf.adapter={by: []}"], ConfigError, r"by must be .* but is \[\]"),
     ],
 )  # fmt: skip
 def test_what_the_configuration_cannot_mean_is_refused(data, overrides, error, said):

@@ -181,16 +181,16 @@ def test_a_faulty_override_is_refused(write, override, message):
 def test_unknown_keys_name_where_they_came_from_and_what_was_meant(write):
     a = write("conf/x.yaml", "encoder: a\nenocder_conf: {}\nmodel_conf:\n  ctc_wieght: 0.3\n")
     known = {"encoder", "encoder_conf", "model_conf"}
-    with pytest.raises(ConfigError, match=r"conf/x.yaml:2: key 'enocder_conf' is unknown; did you mean 'encoder_conf'"):
+    with pytest.raises(ConfigError, match=r"conf/x.yaml:2: unknown option 'enocder_conf'; did you mean 'encoder_conf'"):
         check_keys(merge([a]), known)
     with pytest.raises(
-        ConfigError, match=r"conf/x.yaml:4: key 'model_conf.ctc_wieght' is unknown; did you mean 'ctc_w"
+        ConfigError, match=r"conf/x.yaml:4: unknown option 'model_conf.ctc_wieght'; did you mean 'ctc_w"
     ):
         check_keys(merge([a]), {"ctc_weight"}, "model_conf")
-    with pytest.raises(ConfigError, match=r"--set enc.q=1: key 'enc' is unknown; known: beam_size penalty"):
+    with pytest.raises(ConfigError, match=r"--set enc.q=1: unknown option 'enc'; known: beam_size penalty"):
         check_keys(merge([], ["enc.q=1"]), {"beam_size", "penalty"})
     many = [f"option_{index:03d}" for index in range(100)]
-    with pytest.raises(ConfigError, match=r"'enc' is unknown; the nearest of 100 known ones: (option_\d+ ?){5}$"):
+    with pytest.raises(ConfigError, match=r"'enc'; the nearest of 100 known ones: (option_\d+ ?){5}$"):
         check_keys(merge([], ["enc.q=1"]), many)
     check_keys(merge([], ["encoder=b"]), known)
     check_keys(merge([], ["encoder=b"]), {"q"}, "model_conf", "sub")

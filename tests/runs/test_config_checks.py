@@ -20,17 +20,17 @@ def test_the_shared_fragments_are_accepted():
 @pytest.mark.parametrize(
     ("override", "said"),
     [
-        ("max_epochs=3", r"--set max_epochs=3: key 'max_epochs' is unknown; did you mean 'max_epoch'\?"),
-        ("encoder_conf.num_block=3", r"key 'encoder_conf.num_block' is unknown; did you mean 'num_blocks'\?"),
+        ("max_epochs=3", r"--set max_epochs=3: unknown option 'max_epochs'; did you mean 'max_epoch'\?"),
+        ("encoder_conf.num_block=3", r"unknown option 'encoder_conf.num_block'; did you mean 'num_blocks'\?"),
         ("decoder_conf.self_atention_dropout_rate=0", "did you mean 'self_attention_dropout_rate'"),
-        ("frontend_conf.n_mel=3", "'frontend_conf.n_mel' is unknown; did you mean 'n_mels'"),
+        ("frontend_conf.n_mel=3", "unknown option 'frontend_conf.n_mel'; did you mean 'n_mels'"),
         ("model_conf.ctc_wait=0.3", "did you mean 'ctc_weight'"),
         (
             "encoder_conf={attention: {core: softmax, clusters: 3}}",
-            "key 'encoder_conf.attention.clusters' is unknown; attention 'softmax' has no options",
+            "unknown option 'encoder_conf.attention.clusters'; attention 'softmax' has no options",
         ),
-        ("optim_conf.learning_rate=1", "'optim_conf.learning_rate' is unknown; known: .*lr"),
-        ("ctc_conf.dropout=1", "'ctc_conf.dropout' is unknown; did you mean 'dropout_rate'"),
+        ("optim_conf.learning_rate=1", "unknown option 'optim_conf.learning_rate'; known: .*lr"),
+        ("ctc_conf.dropout=1", "unknown option 'ctc_conf.dropout'; did you mean 'dropout_rate'"),
         ("encoder=diverse", "--set encoder=diverse: unknown encoder 'diverse'; known: .*diverse_transformer"),
         ("optim=adamm", "unknown optim 'adamm'; known: .*adam "),
         ("scheduler=warm", "unknown scheduler 'warm'; known: .*warmuplr"),
@@ -46,7 +46,7 @@ def test_a_key_in_a_file_is_refused_with_file_and_line(tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text("max_epoch: 3\nencoder_conf:\n  attenton: {core: sma}\n")
     with pytest.raises(
-        ConfigError, match=r"mine\.yaml:3: key 'encoder_conf.attenton' is unknown; did you mean 'attention'"
+        ConfigError, match=r"mine\.yaml:3: unknown option 'encoder_conf.attenton'; did you mean 'attention'"
     ):
         check(ASRTask, merge(["model/tiny", path]))
 
@@ -67,14 +67,14 @@ def test_a_nested_key_is_refused_with_file_and_line(tmp_path, section, text, lin
     path.write_text(f"{section}:\n{text}")
     with pytest.raises(ConfigError) as error:
         check(ASRTask, merge(["model/tiny", path]))
-    shown, key = str(error.value).split(": key ")
+    shown, key = str(error.value).split(": unknown option ")
     assert shown.endswith(f"mine.yaml:{line}") and key.startswith(f"'{section}.")
-    assert key.endswith(f" is unknown; did you mean {said!r}?")
+    assert key.endswith(f"; did you mean {said!r}?")
 
 
 @pytest.mark.parametrize("part", ["adapter", "start_tag"])
 def test_head_selection_is_an_option_of_attention_alone(part):
-    with pytest.raises(ConfigError, match=f"key 'decoder_conf.{part}.selection' is unknown; known: by"):
+    with pytest.raises(ConfigError, match=f"unknown option 'decoder_conf.{part}.selection'; known: by"):
         checked(f"decoder_conf.{part}={{by: lang, selection: {{strategy: group}}}}")
 
 
@@ -87,12 +87,12 @@ def test_head_selection_is_an_option_of_attention_alone(part):
         ),
         ("encoder_conf.attention=sdma", "encoder_conf.attention: 'sdma' is not a mapping of options"),
         ("encoder_conf.attention.preset=best", "encoder_conf.attention: attention 'sdma' has no preset 'best'; known"),
-        ("encoder_conf.attention.lambda_k=-1", "encoder_conf.attention: lambda_k -1 is negative; give 0 or more"),
-        ("encoder_conf.attention.selection.strategy=no", "encoder_conf.attention.selection: unknown strategy False"),
+        ("encoder_conf.attention.lambda_k=-1", "encoder_conf.attention: lambda_k must be at least 0, but is -1"),
+        ("encoder_conf.attention.selection.strategy=no", "encoder_conf.attention.selection: strategy must be"),
         ("encoder_conf.attention.selection=group", "encoder_conf.attention.selection: selection 'group' is no mapping"),
         (
             "encoder_conf.attention.disagreement.of=values",
-            "encoder_conf.attention.disagreement: unknown of 'values'; known: output subspace",
+            "encoder_conf.attention.disagreement: of must be one of output subspace position ",
         ),
         ("decoder_conf.adapter.bottleneck=8", "decoder_conf.adapter: adapter.by is missing; choose from: lang"),
     ],
@@ -107,11 +107,8 @@ def test_a_nested_value_is_refused_with_its_origin(override, said):
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("lambda_k: -1", "lambda_k -1 is negative"),
-        ("nu: 1.5", "nu 1.5 is out of range"),
-        ("scale_s: 0", "scale_s 0 is no scale"),
-        ("approx_var: 0", "approx_var 0 is no variance"),
-        ("centroid_learning_rate_scale: 0", "centroid_learning_rate_scale 0 would divide by zero"),
+        ("lambda_k: -1", "lambda_k must be at least 0, but is -1"),
+        ("nu: 1.5", "nu must be at least 0 and at most 1, but is 1.5"),
         ("preset: best", "attention 'sma' has no preset 'best'"),
     ],
 )
@@ -125,9 +122,9 @@ def test_the_line_of_a_wrong_value_is_named(tmp_path, line, said):
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("tau: 0", "tau 0 would divide by zero"),
-        ("by: speaker", "head selection by 'speaker' is not possible"),
-        ("default_condition: {lang: fr}", "default_condition 'fr' is unknown; known: de en"),
+        ("tau: 0", "tau must be above 0, but is 0"),
+        ("by: speaker", "by must be one or a list of"),
+        ("default_condition: {lang: fr}", "default_condition must be one of de en, but is 'fr'"),
         ("families: [[de]]", "'en' is in 0 families"),
     ],
 )
@@ -142,9 +139,9 @@ def test_the_line_of_a_wrong_value_of_head_selection_is_named(tmp_path, line, sa
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("segment: 0", "encoder_conf.memory: segment 0 leaves a memory nothing to work with; give at least 1"),
-        ("slots: many", "encoder_conf.memory: slots 'many' is not a number"),
-        ("slot: 3", "key 'encoder_conf.memory.slot' is unknown; did you mean 'slots'?"),
+        ("segment: 0", "encoder_conf.memory: segment must be at least 1, but is 0"),
+        ("slots: many", "encoder_conf.memory: slots must be a whole number, but is 'many'"),
+        ("slot: 3", "unknown option 'encoder_conf.memory.slot'; did you mean 'slots'?"),
     ],
 )
 def test_the_line_of_a_wrong_value_of_a_memory_is_named(tmp_path, line, said):
@@ -167,7 +164,7 @@ def test_memories_of_encoders_and_language_models_are_accepted(kind):
     fragments = merge(["model/lm_tiny", f"memory/lm_{kind}"])
     check(LMTask, fragments)
     fragments["lm_conf"]["memory"]["segment"] = 0
-    with pytest.raises(ConfigError, match="lm_conf.memory: segment 0 leaves a memory nothing to work with"):
+    with pytest.raises(ConfigError, match="lm_conf.memory: segment must be at least 1, but is 0"):
         check(LMTask, fragments)
 
 

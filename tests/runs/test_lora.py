@@ -27,7 +27,7 @@ FROZEN = [*ADAPTED, "freeze_param=[encoder, decoder, ctc]"]
         ("adapter=houlsby", "^--set use_adapter=true: adapter 'houlsby' is not possible here; choose lora"),
         (
             "adapter_conf.ranks=2",
-            "^--set adapter_conf.ranks=2: key 'adapter_conf.ranks' is unknown; did you mean 'rank'",
+            "^--set adapter_conf.ranks=2: unknown option 'adapter_conf.ranks'; did you mean 'rank'",
         ),
         ("save_strategy=adapter_only", "save_strategy=adapter_only: .* leaves out weights .*; set save_strategy: all"),
     ],

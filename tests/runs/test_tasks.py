@@ -97,7 +97,7 @@ def test_missing_and_extra_parameters_are_named(copied):
     ("section", "said"),
     [
         ({"attention": {"core": "sdmaa"}}, "unknown attention 'sdmaa'; did you mean 'sdma'"),
-        ({"attention": {"core": "sma", "clusters": 3}}, "has no option 'clusters'; known: n_clusters_z"),
+        ({"attention": {"core": "sma", "clusters": 3}}, "unknown option 'clusters' of attention 'sma'"),
         ({"output_size": "wide"}, "cannot be built: .*output_size"),
         ({"output_size": 15}, "cannot be built: "),
     ],

@@ -91,8 +91,8 @@ def test_shuffled_parts_are_independent_and_systems_stay_paired():
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        ({"samples": 99}, "^99 resamples are too few for a 95 % interval; the minimum is 100$"),
-        ({"seed": -1}, "^seed -1 is negative; give 0 or more$"),
+        ({"samples": 99}, "^samples must be at least 100, but is 99$"),
+        ({"seed": -1}, "^seed must be at least 0, but is -1$"),
     ],
 )
 def test_a_bootstrap_that_cannot_be(arguments, message):

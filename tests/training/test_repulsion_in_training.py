@@ -160,5 +160,5 @@ def test_a_repelled_run_goes_on_as_if_it_had_not_stopped(tiny_translation, tmp_p
 
 def test_an_unknown_option_is_refused_with_its_origin(tiny_translation, tmp_path, capfd):
     assert train(tiny_translation, tmp_path, "repulsion={method: svgd}", "repulsion.alpa=1") == 1
-    said = "--set=repulsion.alpa=1: key 'repulsion.alpa' is unknown; did you mean 'alpha'?"
+    said = "--set=repulsion.alpa=1: unknown option 'repulsion.alpa'; did you mean 'alpha'?"
     assert said.replace("--set=", "--set ") in capfd.readouterr().err

@@ -77,7 +77,7 @@ def test_an_unknown_attention_leaves_nothing(tiny_run, tmp_path):
 
 
 def test_an_unknown_option_of_sampling_is_refused_with_its_origin(tiny_run, tmp_path):
-    with pytest.raises(ConfigError, match="^--set sampling.temp=5: key 'sampling.temp' is unknown; known: by temp"):
+    with pytest.raises(ConfigError, match="^--set sampling.temp=5: unknown option 'sampling.temp'; known: by temp"):
         collect(tiny_run, tiny_run.train_dir, tmp_path, "sampling.by=lang", "sampling.temp=5")
 
 

@@ -27,7 +27,7 @@ from espnet_diverse.attention.core import Core, Heads
 from espnet_diverse.attention.cores.sparse import sparse_attention
 from espnet_diverse.attention.supports import EVERYTHING
 from espnet_diverse.functional.sparse_patterns import BigBirdBlocks
-from espnet_diverse.option_checks import OptionError, check_fields
+from espnet_diverse.option_checks import number
 
 
 @dataclass(frozen=True)
@@ -42,16 +42,11 @@ class BigBirdOptions(Core.Options):
         seed: Seed of the random blocks.
     """
 
-    block_size: int = 64
-    window_blocks: int = 1
-    global_blocks: int = 2
-    random_blocks: int = 3
-    seed: int = 0
-
-    def __post_init__(self):
-        check_fields(self)
-        if self.block_size == 0:
-            raise OptionError("block_size", "block_size 0 makes no blocks; give 1 or more")
+    block_size: int = number(64, least=1)
+    window_blocks: int = number(1, least=0)
+    global_blocks: int = number(2, least=0)
+    random_blocks: int = number(3, least=0)
+    seed: int = number(0, least=0)
 
 
 class BigBird(Core):

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from espnet_diverse.attention.core import Core, Heads, Inputs
 from espnet_diverse.attention.supports import Supports
 from espnet_diverse.functional.linformer import project_time
-from espnet_diverse.option_checks import OptionError, check_fields
+from espnet_diverse.option_checks import flag, number
 
 
 @dataclass(frozen=True)
@@ -40,15 +40,9 @@ class LinformerOptions(Core.Options):
         shared: Whether keys and values share E, F = E (an option of the paper and of the released code).
     """
 
-    compressed_length: int = 256
-    max_length: int = 1024
-    shared: bool = False
-
-    def __post_init__(self):
-        check_fields(self)
-        for name in ("compressed_length", "max_length"):
-            if getattr(self, name) == 0:
-                raise OptionError(name, f"{name} 0 leaves no position; give at least 1")
+    compressed_length: int = number(256, least=1)
+    max_length: int = number(1024, least=1)
+    shared: bool = flag(False)
 
 
 class Linformer(Core):

@@ -40,7 +40,7 @@ from espnet_diverse.functional.luna import (
     sinusoids,
 )
 from espnet_diverse.functional.precision import linear_in_full_precision
-from espnet_diverse.option_checks import OptionError, check_fields
+from espnet_diverse.option_checks import flag, number
 
 
 @dataclass(frozen=True)
@@ -56,19 +56,11 @@ class LunaOptions(Core.Options):
         packed_dropout: Dropout rate of Y_P in (6).
     """
 
-    length: int = 16
-    pack_heads: int = 0
-    tied: bool = True
-    contextual: bool = True
-    packed_dropout: float = 0.1
-
-    def __post_init__(self):
-        check_fields(self)
-        if self.length == 0:
-            raise OptionError("length", "length 0 leaves nothing of the context; give P at least 1 row")
-        if self.packed_dropout >= 1:
-            message = f"packed_dropout {self.packed_dropout} leaves nothing; give a rate below 1"
-            raise OptionError("packed_dropout", message)
+    length: int = number(16, least=1)
+    pack_heads: int = number(0, least=0)
+    tied: bool = flag(True)
+    contextual: bool = flag(True)
+    packed_dropout: float = number(0.1, least=0, below=1)
 
 
 class FirstRows(nn.Module):

@@ -36,7 +36,7 @@ from espnet_diverse.functional.features import (
     trigonometric,
 )
 from espnet_diverse.functional.precision import in_full_precision
-from espnet_diverse.option_checks import OptionError, check_fields, one_of
+from espnet_diverse.option_checks import choice, flag, number
 
 
 @dataclass(frozen=True)
@@ -52,17 +52,11 @@ class RandomFeaturesOptions(Core.Options):
             `accum_grad` an update has several batches.
     """
 
-    feature: str = one_of("positive", "trigonometric")
-    n_features: int = 256
-    orthogonal: bool = True
-    sigma: float = 1.0
-    redraw_interval: int = 0
-
-    def __post_init__(self):
-        check_fields(self)
-        for name in ("n_features", "sigma"):
-            if getattr(self, name) == 0:
-                raise OptionError(name, f"{name} {getattr(self, name)} leaves no features; give a number above 0")
+    feature: str = choice("positive", "trigonometric")
+    n_features: int = number(256, least=1)
+    orthogonal: bool = flag(True)
+    sigma: float = number(1.0, above=0)
+    redraw_interval: int = number(0, least=0)
 
 
 class RandomFeatures(Core):

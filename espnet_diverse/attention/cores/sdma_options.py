@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from espnet_diverse.attention.core import Core
-from espnet_diverse.option_checks import OptionError, check_fields, is_number, one_of
+from espnet_diverse.option_checks import choice, conflict, flag, number
 
 
 @dataclass(frozen=True)
@@ -55,27 +55,27 @@ class SMAOptions(Core.Options):
             stored parameter is the centroid divided by this factor.
     """
 
-    n_clusters_z: int = 8
-    scale_s: float | str = 1.0
-    noise_std: float = 0.1
-    noise_order: str = one_of("after", "before")
-    noise_on: str = one_of("all", "queries")
-    noise_times_s: bool = True
-    approx_var: float | str = 0.1
-    kl_direction: str = one_of("paper", "released")
-    dv_form: str = one_of("paper", "code", "balanced")
-    losses_over: str = one_of("valid", "all")
-    lambda_k: float = 0.001
-    lambda_d: float = 1.0
-    alpha: float = 1.25
-    beta: float = 0.75
-    nu: float = 0.9
-    gamma_rate: float = 5e-4
-    gamma_updates: float | None = None
-    decoder_test_mask: bool = True
-    gmm_init: str = one_of("normal", "xavier")
-    centroid_gradient_scale: float = 1.0
-    centroid_learning_rate_scale: float = 1.0
+    n_clusters_z: int = number(8, least=1)
+    scale_s: float | str = number(1.0, above=0, words=["anneal"])
+    noise_std: float = number(0.1, least=0)
+    noise_order: str = choice("after", "before")
+    noise_on: str = choice("all", "queries")
+    noise_times_s: bool = flag(True)
+    approx_var: float | str = number(0.1, above=0, words=["learned"])
+    kl_direction: str = choice("paper", "released")
+    dv_form: str = choice("paper", "code", "balanced")
+    losses_over: str = choice("valid", "all")
+    lambda_k: float = number(0.001, least=0)
+    lambda_d: float = number(1.0, least=0)
+    alpha: float = number(1.25, least=0)
+    beta: float = number(0.75, least=0)
+    nu: float = number(0.9, least=0, most=1)
+    gamma_rate: float = number(5e-4, least=0)
+    gamma_updates: float | None = number(None, above=0)
+    decoder_test_mask: bool = flag(True)
+    gmm_init: str = choice("normal", "xavier")
+    centroid_gradient_scale: float = number(1.0, least=0)
+    centroid_learning_rate_scale: float = number(1.0, above=0)
 
     #: "paper" follows the paper exactly where the defaults differ from it. "released" is the released ESPnet module for
     #: Aishell, except for `n_clusters_*` and `approx_var: learned`, which its configuration sets.
@@ -96,22 +96,9 @@ class SMAOptions(Core.Options):
     }
 
     def __post_init__(self):
-        check_fields(self, "scale_s", "approx_var")  # a number or a name
-        if self.scale_s != "anneal" and not _is_positive(self.scale_s):
-            raise OptionError("scale_s", f"scale_s {self.scale_s!r} is no scale; give a number above 0, or anneal")
-        if self.approx_var != "learned" and not _is_positive(self.approx_var):
-            message = f"approx_var {self.approx_var!r} is no variance; give a number above 0, or learned"
-            raise OptionError("approx_var", message)
-        if self.nu > 1:
-            raise OptionError("nu", f"nu {self.nu} is out of range; the bound of the mixing rate lies between 0 and 1")
-        if self.gamma_updates == 0:
-            message = "gamma_updates 0 is no length; give a number of updates, or a share below 1"
-            raise OptionError("gamma_updates", message)
+        super().__post_init__()
         if self.gamma_updates is not None and self.nu == 1:
-            raise OptionError("gamma_updates", "gamma_updates with nu 1 has no rate, for gamma only approaches 1")
-        if self.centroid_learning_rate_scale == 0:
-            name = "centroid_learning_rate_scale"
-            raise OptionError(name, f"{name} 0 would divide by zero; give a number above 0")
+            raise conflict(self, "gamma_updates", "nu 1, which gamma only approaches")
 
 
 @dataclass(frozen=True)
@@ -132,13 +119,13 @@ class SDMAOptions(SMAOptions):
         lambda_x: Weight of (22), the lower bound on the information that queries have of their tokens, in (24).
     """
 
-    n_clusters_q: int = 4
-    q_gmm_input: str = one_of("raw", "scaled")
-    query_noise_scale: str = one_of("raw", "clustered")
-    query_variance_from: str = one_of("tokens", "queries")
-    mi_density: str = one_of("paper", "tempered")
-    lambda_q: float = 30.0
-    lambda_x: float = 4.0
+    n_clusters_q: int = number(4, least=1)
+    q_gmm_input: str = choice("raw", "scaled")
+    query_noise_scale: str = choice("raw", "clustered")
+    query_variance_from: str = choice("tokens", "queries")
+    mi_density: str = choice("paper", "tempered")
+    lambda_q: float = number(30.0, least=0)
+    lambda_x: float = number(4.0, least=0)
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "paper": SMAOptions.PRESETS["paper"],
@@ -151,7 +138,3 @@ class SDMAOptions(SMAOptions):
             "lambda_x": 1.0,
         },
     }
-
-
-def _is_positive(value: Any) -> bool:
-    return is_number(value) and value > 0

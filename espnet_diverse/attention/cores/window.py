@@ -22,7 +22,7 @@ from espnet_diverse.attention.core import Core, Heads
 from espnet_diverse.attention.cores.sparse import sparse_attention
 from espnet_diverse.attention.supports import EVERYTHING
 from espnet_diverse.functional.sparse_patterns import Sliding
-from espnet_diverse.option_checks import OptionError, check_fields
+from espnet_diverse.option_checks import number
 
 
 @dataclass(frozen=True)
@@ -35,14 +35,9 @@ class WindowOptions(Core.Options):
         global_tokens: Number g of positions, the first of the sequence, that attend to all and that all attend to.
     """
 
-    window: int = 64
-    dilation: int = 1
-    global_tokens: int = 0
-
-    def __post_init__(self):
-        check_fields(self)
-        if self.dilation == 0:
-            raise OptionError("dilation", "dilation 0 would repeat one position; give 1 or more")
+    window: int = number(64, least=0)
+    dilation: int = number(1, least=1)
+    global_tokens: int = number(0, least=0)
 
 
 class Window(Core):

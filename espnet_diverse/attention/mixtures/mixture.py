@@ -40,9 +40,6 @@ class Mixture(nn.Module):
         init: Initial values: "normal", or "xavier" as in the code released with the SDMA paper.
         gradient_scale: Factor of the centroids' gradients. It has no effect on the steps of Adam.
         learning_rate_scale: Factor of the centroids' steps with Adam. With gradient descent the factor is its square.
-
-    Raises:
-        ValueError: There is no cluster.
     """
 
     def __init__(
@@ -55,8 +52,6 @@ class Mixture(nn.Module):
         learning_rate_scale: float = 1.0,
     ):
         super().__init__()
-        if clusters < 1:
-            raise ValueError(f"{clusters} clusters make no mixture; give at least 1")
         self.gradient_scale = gradient_scale
         self.learning_rate_scale = learning_rate_scale
         self.log_prior = nn.Parameter(torch.empty(groups, clusters))

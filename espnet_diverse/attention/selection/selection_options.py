@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from espnet_diverse.conditions import CONDITIONS
-from espnet_diverse.option_checks import OptionError, check_fields, one_of, read
+from espnet_diverse.option_checks import OptionError, Options, choice, conflict, must_be, needs, number, read
 
 
 @dataclass(frozen=True)
-class SelectionOptions:
+class SelectionOptions(Options):
     """Options of head selection, the keys of the `selection:` section of an attention.
 
     Attributes:
@@ -50,35 +50,31 @@ class SelectionOptions:
             term of the released code, the mean over the pool.
     """
 
-    strategy: str = one_of("none", "static", "group", "subset")
-    pool: int = 8
+    strategy: str = choice("none", "static", "group", "subset")
+    pool: int = number(8, least=0)
     by: str | Sequence[str] = ("lang",)
     conditions: Mapping[str, Sequence[str]] = field(default_factory=dict)
     families: Sequence[Sequence[str]] | None = None
     default_condition: Mapping[str, str] = field(default_factory=dict)
-    subset_order: str = one_of("index", "score")
-    group_layout: str = one_of("strided", "contiguous")
-    tau: float = 5.0
-    tau_schedule: str = one_of("constant", "linear", "exp")
-    tau_final: float = 0.5
-    tau_steps: float = 20000.0
-    noise_steps: float | None = None
-    noise_schedule: str = one_of("constant", "linear")
-    logits_learning_rate_scale: float = 1.0
-    kl_weight: float = 0.0
-    kl_warmup_steps: float = 0.0
-    kl_form: str = one_of("bernoulli", "official")
+    subset_order: str = choice("index", "score")
+    group_layout: str = choice("strided", "contiguous")
+    tau: float = number(5.0, above=0)
+    tau_schedule: str = choice("constant", "linear", "exp")
+    tau_final: float = number(0.5, above=0)
+    tau_steps: float = number(20000.0, above=0)
+    noise_steps: float | None = number(None, above=0)
+    noise_schedule: str = choice("constant", "linear")
+    logits_learning_rate_scale: float = number(1.0, above=0)
+    kl_weight: float = number(0.0, least=0)
+    kl_warmup_steps: float = number(0.0, least=0)
+    kl_form: str = choice("bernoulli", "official")
 
     def __post_init__(self):
-        check_fields(self, "by", "conditions", "families", "default_condition")
-        for name in ("tau", "tau_final", "tau_steps", "logits_learning_rate_scale"):
-            if getattr(self, name) == 0:
-                raise OptionError(name, f"{name} 0 would divide by zero; give a number above 0")
-        self._check_noise()
+        super().__post_init__()
+        if self.noise_steps is None and self.noise_schedule != "constant":
+            raise needs(self, "noise_schedule", "noise_steps, such as 0.8 of the run")
         if not self.selected_by or not all(condition in tuple(CONDITIONS) for condition in self.selected_by):
-            raise OptionError(
-                "by", f"head selection by {self.by!r} is not possible; give one or a list of {' '.join(CONDITIONS)}"
-            )
+            raise must_be("by", f"one or a list of {' '.join(CONDITIONS)}", self.by)
         self._check_default()
         if self.strategy != "none":
             self._check_names()
@@ -88,42 +84,24 @@ class SelectionOptions:
         """The conditions of `by` as a tuple."""
         return (self.by,) if isinstance(self.by, str) else tuple(self.by)
 
-    def _check_noise(self) -> None:
-        if self.noise_steps == 0:
-            message = "noise_steps 0 is no length; give a number of updates, or a share of the run below 1"
-            raise OptionError("noise_steps", message)
-        if self.noise_steps is None and self.noise_schedule != "constant":
-            message = f"noise_schedule {self.noise_schedule} has no length; give noise_steps, such as 0.8 of the run"
-            raise OptionError("noise_schedule", message)
-
     def _check_default(self) -> None:
         given = self.default_condition
-        wrong = [name for name in given if name not in CONDITIONS] if isinstance(given, Mapping) else [given]
-        if wrong:
-            raise OptionError(
-                "default_condition",
-                f"default_condition {wrong[0]!r} is not a condition with its value; write {{lang: en}}, for example; "
-                f"conditions: {' '.join(CONDITIONS)}",
-            )
+        if not isinstance(given, Mapping) or not all(name in CONDITIONS for name in given):
+            allowed = f"a value by condition, of {' '.join(CONDITIONS)}, such as {{lang: en}}"
+            raise must_be("default_condition", allowed, given)
 
     def _check_names(self) -> None:
         for condition in self.selected_by:
             names = list(self.conditions.get(condition) or ())
             if not names:
-                raise OptionError(
-                    "conditions",
-                    f"head selection by {condition} has no names; training fills conditions in from the data, "
-                    "or list them",
-                )
+                message = f"conditions must have the names of {condition}; training fills them in from the data"
+                raise OptionError("conditions", message)
             default = self.default_condition.get(condition, names[0])
             if default not in names:
-                message = f"default_condition {default!r} is unknown; known: {' '.join(names)}"
-                raise OptionError("default_condition", message)
+                raise must_be("default_condition", f"one of {' '.join(names)}", default)
         if self.strategy == "static":
             if len(self.selected_by) > 1:
-                raise OptionError(
-                    "by", f"strategy static goes by one condition, not by {' and '.join(self.selected_by)}; choose one"
-                )
+                raise conflict(self, "by", "strategy static, which goes by one condition")
             self.families_of(names)
 
     def families_of(self, names: Sequence[str]) -> list[list[str]]:

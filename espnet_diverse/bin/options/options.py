@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from espnet_diverse.bin.options.kernels_option import add_kernels
 from espnet_diverse.conditions import CONDITIONS, values_by_condition
-from espnet_diverse.decoding.options import PRECISIONS, SAMPLING, SEARCHES, Options, declared
+from espnet_diverse.decoding.options import PRECISIONS, SAMPLING, SEARCHES, Options
 from espnet_diverse.errors import ConfigError
+from espnet_diverse.option_checks import argument
 
 if TYPE_CHECKING:
     from espnet_diverse.decoding.search.fusion import Fusion
@@ -95,7 +96,7 @@ def add_search_options(parser: argparse.ArgumentParser, searches: Sequence[str] 
     """
     group = parser.add_argument_group("search options", _SEARCH_HELP)
     for option in fields(Options):
-        declaration = declared(option, defaults.get(option.name))
+        declaration = argument(option, defaults.get(option.name))
         if option.name == "search":
             declaration["choices"] = searches
         group.add_argument(f"--{option.name}", **declaration)

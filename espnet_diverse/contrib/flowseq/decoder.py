@@ -10,7 +10,7 @@ All nets are ESPnet's transformer layers with our attention, without a causal ma
 probable token at each position.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from inspect import Signature
 from typing import NamedTuple
 
@@ -26,11 +26,11 @@ from espnet_diverse.functional.flows import normal_log_density
 from espnet_diverse.functional.masks import lengths_to_mask, masked_mean
 from espnet_diverse.functional.memory import sample
 from espnet_diverse.nets.replace_attention import signature_with
-from espnet_diverse.option_checks import OptionError, check, read
+from espnet_diverse.option_checks import Options, must_be, number, read
 
 
 @dataclass(frozen=True)
-class FlowOptions:
+class FlowOptions(Options):
     """Options of the section `flow` of `decoder_conf`.
 
     Attributes:
@@ -42,22 +42,17 @@ class FlowOptions:
         most_difference: Greatest difference of the numbers of target and source tokens that is predicted.
     """
 
-    latent: int = 64
-    groups: int = 4
-    steps: int = 4
-    step_blocks: int = 1
-    posterior_blocks: int = 2
-    most_difference: int = 20
+    latent: int = number(64, least=1)
+    groups: int = number(4, least=1)
+    steps: int = number(4, least=1)
+    step_blocks: int = number(1, least=1)
+    posterior_blocks: int = number(2, least=1)
+    most_difference: int = number(20, least=1)
 
     def __post_init__(self):
-        for option in fields(self):
-            value = getattr(self, option.name)
-            check(option, value)
-            if value < 1:
-                raise OptionError(option.name, f"{option.name} {value} is not allowed; give at least 1")
+        super().__post_init__()
         if self.latent % 2 or self.latent % self.groups:
-            message = f"latent {self.latent} is not a multiple of 2 and of groups {self.groups}; choose one that is"
-            raise OptionError("latent", message)
+            raise must_be("latent", f"a multiple of 2 and of groups {self.groups}", self.latent)
 
 
 def _signature(signature: Signature) -> Signature:

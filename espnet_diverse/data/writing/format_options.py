@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 from espnet_diverse.audio.libsndfile import RATES
 from espnet_diverse.audio.resampling import RATE
-from espnet_diverse.errors import ConfigError
+from espnet_diverse.option_checks import Options, choice, listed, must_be, needs, number
 
 
 @dataclass(frozen=True)
-class FormatOptions:
+class FormatOptions(Options):
     """Options of preparing sets.
 
     Attributes:
@@ -24,23 +24,18 @@ class FormatOptions:
         ConfigError: A value is out of range.
     """
 
-    speeds: tuple[float, ...] = (1.0,)
-    min_seconds: float = 0.1
-    max_seconds: float = 20.0
-    audio_format: str = "wav"
-    rate: int = RATE
-    shards: int = 1
+    speeds: tuple[float, ...] = listed((1.0,), of=number(1.0, least=0.5, most=2), key="speed_perturb")
+    min_seconds: float = number(0.1, above=0)
+    max_seconds: float = number(20.0, above=0)
+    audio_format: str = choice("wav", "flac", "ark")
+    rate: int = number(RATE, least=RATES[0], most=RATES[1])
+    shards: int = number(1, least=1)
 
     def __post_init__(self) -> None:
-        if not self.speeds or len(set(self.speeds)) < len(self.speeds) or not all(0.5 <= s <= 2 for s in self.speeds):
-            given = " ".join(f"{speed:g}" for speed in self.speeds)
-            raise ConfigError(f"speed factors {given!r}: must be different numbers from 0.5 to 2, such as 0.9 1.0 1.1")
-        if not 0 < self.min_seconds < self.max_seconds:
-            limits = f"{self.min_seconds:g} and {self.max_seconds:g}"
-            raise ConfigError(f"limits of {limits} seconds: must be above 0, and the least below the greatest")
-        if self.audio_format not in ("wav", "flac", "ark"):
-            raise ConfigError(f"audio format {self.audio_format!r}: must be wav, flac or ark")
-        if self.shards < 1 or self.shards > 1 and self.audio_format != "ark":
-            raise ConfigError(f"{self.shards} shards: must be 1 or more, and 1 unless the audio format is ark")
-        if not RATES[0] <= self.rate <= RATES[1]:
-            raise ConfigError(f"rate of {self.rate} Hz: must be from {RATES[0]} to {RATES[1]}, such as 8000 or 16000")
+        super().__post_init__()
+        if len(set(self.speeds)) < len(self.speeds):
+            raise must_be("speed_perturb", "different numbers, such as 0.9 1.0 1.1", self.speeds)
+        if self.min_seconds >= self.max_seconds:
+            raise must_be("min_seconds", f"below max_seconds {self.max_seconds:g}", self.min_seconds)
+        if self.shards > 1 and self.audio_format != "ark":
+            raise needs(self, "shards", "audio_format ark")

@@ -19,7 +19,7 @@ from espnet_diverse.attention import Monitored, MultiHeadAttention
 from espnet_diverse.functional.masks import masked_mean
 from espnet_diverse.functional.precision import in_full_precision
 from espnet_diverse.functional.redundancy import diversity_radius
-from espnet_diverse.option_checks import OptionError, check_fields, one_of
+from espnet_diverse.option_checks import Options, choice, number
 from espnet_diverse.scope import current
 
 State = Any
@@ -27,7 +27,7 @@ State = Any
 
 
 @dataclass(frozen=True)
-class MemoryOptions:
+class MemoryOptions(Options):
     """Options that every memory has: keys of a `memory:` section besides `kind`.
 
     Attributes:
@@ -37,15 +37,9 @@ class MemoryOptions:
             the first.
     """
 
-    segment: int = 64
-    slots: int = 10
-    scope: str = one_of("layer", "shared")
-
-    def __post_init__(self):
-        check_fields(self)
-        for name in ("segment", "slots"):
-            if getattr(self, name) == 0:
-                raise OptionError(name, f"{name} 0 leaves a memory nothing to work with; give at least 1")
+    segment: int = number(64, least=1)
+    slots: int = number(10, least=1)
+    scope: str = choice("layer", "shared")
 
     @property
     def keys(self) -> int:
@@ -140,12 +134,12 @@ class Memory(Monitored):
         collect, before, states = current().collect, [], [state]
         code = self.encode(segments) if collect else ()  # else one segment at a time, because there may be many
         parts = zip(*(x.unbind(1) for x in code), strict=True) if collect else map(self.encode, segments.unbind(1))
-        for number, (part, filled) in enumerate(zip(parts, valid.unbind(1), strict=True)):
+        for index, (part, filled) in enumerate(zip(parts, valid.unbind(1), strict=True)):
             before.append(self.slots(state))
             state = self.update(state, part, filled)
             if collect:
                 states.append(state)
-            state = self.carried(state, number + 1)
+            state = self.carried(state, index + 1)
         if collect:
             self.losses(states, code, valid, attention)
             if current().statistics:
@@ -157,8 +151,8 @@ class Memory(Monitored):
         values, filled = (torch.stack(parts, 1).detach().flatten(0, 1) for parts in zip(*after, strict=True))
         radius = diversity_radius(in_full_precision(values), valid=filled)
         numbers = {"memory_slots": filled.sum(-1), "memory_diversity": radius}
-        for name, number in numbers.items():
-            current().add_stat(name, masked_mean(number.float(), used.flatten()))
+        for name, value in numbers.items():
+            current().add_stat(name, masked_mean(value.float(), used.flatten()))
 
 
 def empty(batch: int, slots: int, size: int, like: Tensor) -> Slots:

@@ -36,7 +36,7 @@ from espnet_diverse.functional.memory import (
 from espnet_diverse.functional.precision import in_full_precision
 from espnet_diverse.functional.selection import logistic_noise, soft_sample, straight_through
 from espnet_diverse.nets.memory.base import Memory, MemoryOptions, Slots
-from espnet_diverse.option_checks import OptionError, one_of
+from espnet_diverse.option_checks import choice, must_be, number
 from espnet_diverse.scope import current
 
 
@@ -57,22 +57,19 @@ class CDTOptions(MemoryOptions):
         mem_weight: Weight of the loss of the memory.
     """
 
-    update: str = one_of("topk", "mask", "fifo")
-    tau: float = 1.0
-    bptt_segments: int | None = None
-    temperature: float = 0.1
-    nce_steps: int = 1
-    beta: float = 1.1
-    div_cap: float | None = None
-    mem_weight: float = 1.0
+    update: str = choice("topk", "mask", "fifo")
+    tau: float = number(1.0, above=0)
+    bptt_segments: int | None = number(None, least=0)
+    temperature: float = number(0.1, above=0)
+    nce_steps: int = number(1, least=0)
+    beta: float = number(1.1, least=0)
+    div_cap: float | None = number(None, least=0)
+    mem_weight: float = number(1.0, least=0)
 
     def __post_init__(self):
         super().__post_init__()
-        for name in ("tau", "temperature"):
-            if getattr(self, name) == 0:
-                raise OptionError(name, f"{name} 0 would divide by zero; give a number above 0")
         if (self.bptt_segments or 0) % 1:
-            raise OptionError("bptt_segments", f"bptt_segments {self.bptt_segments} is not a whole number")
+            raise must_be("bptt_segments", "a whole number", self.bptt_segments)
 
 
 class CDTState(NamedTuple):

@@ -23,7 +23,7 @@ from espnet_diverse.attention.cores.softmax import masked_softmax
 from espnet_diverse.functional.compressive import pooled, reconstruction_loss
 from espnet_diverse.functional.precision import in_full_precision
 from espnet_diverse.nets.memory.base import Memory, MemoryOptions, Slots, empty, joined
-from espnet_diverse.option_checks import OptionError, one_of
+from espnet_diverse.option_checks import choice, must_be, number
 from espnet_diverse.scope import current
 
 
@@ -39,22 +39,17 @@ class CompressiveOptions(MemoryOptions):
         mem_weight: Weight of the attention-reconstruction loss; "mean" and "max" have nothing to learn and no loss.
     """
 
-    slots: int = 8
-    compressed_slots: int = 8
-    ratio: int = 4
-    compression: str = one_of("conv", "mean", "max")
-    mem_weight: float = 1.0
+    slots: int = number(8, least=1)
+    compressed_slots: int = number(8, least=1)
+    ratio: int = number(4, least=1)
+    compression: str = choice("conv", "mean", "max")
+    mem_weight: float = number(1.0, least=0)
 
     def __post_init__(self):
         super().__post_init__()
-        for name in ("compressed_slots", "ratio"):
-            if getattr(self, name) == 0:
-                raise OptionError(name, f"{name} 0 leaves nothing to compress to; give at least 1")
         for name in ("segment", "slots"):
             if getattr(self, name) % self.ratio:
-                raise OptionError(
-                    name, f"{name} {getattr(self, name)} is not a multiple of ratio {self.ratio}; give one that is"
-                )
+                raise must_be(name, f"a multiple of ratio {self.ratio}", getattr(self, name))
 
     @property
     def keys(self) -> int:

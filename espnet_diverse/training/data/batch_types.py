@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from espnet_diverse.data.packed_table import PackedTable
 from espnet_diverse.data.tables import pack_table
 from espnet_diverse.errors import ConfigError, DataError
+from espnet_diverse.option_checks import Options, choice, must_be
 
 TYPES = ("unsorted", "sorted", "folded", "length", "numel", "tokens")
 Batches = list[NDArray[np.int32]]
@@ -63,7 +64,7 @@ class Shapes(NamedTuple):
 
 
 @dataclass(frozen=True)
-class BatchOptions:
+class BatchOptions(Options):
     """Options of batches, named as in ESPnet.
 
     Attributes:
@@ -79,26 +80,20 @@ class BatchOptions:
         ConfigError: A value is not allowed.
     """
 
-    type: str
+    type: str = choice(*TYPES, required=True, key="batch_type")
     batch_size: int = 20
     batch_bins: int = 1_000_000
     fold_lengths: Sequence[int] = ()
     min_batch_size: int = 1
-    sort_in_batch: str = "descending"
-    sort_batch: str = "descending"
+    sort_in_batch: str = choice("descending", "ascending")
+    sort_batch: str = choice("descending", "ascending")
     drop_last: bool = False
 
     def __post_init__(self):
-        if self.type not in TYPES:
-            raise ConfigError(f"batch_type {self.type!r} is not allowed; give one of {' '.join(TYPES)}")
-        if self.type in ("unsorted", "sorted", "folded") and self.batch_size < 1:
-            raise ConfigError(f"batch_size {self.batch_size} is not allowed; give a number of utterances")
-        if self.type in ("length", "numel", "tokens") and self.batch_bins < 1:
-            example = "a number of tokens, for example 4096" if self.type == "tokens" else "a number of 1 or more"
-            raise ConfigError(f"batch_bins {self.batch_bins} is not allowed; give {example}")
-        for name in ("sort_in_batch", "sort_batch"):
-            if (value := getattr(self, name)) not in ("ascending", "descending"):
-                raise ConfigError(f"{name} {value!r} is not allowed; give ascending or descending")
+        super().__post_init__()
+        name = "batch_size" if self.type in ("unsorted", "sorted", "folded") else "batch_bins"
+        if getattr(self, name) < 1:
+            raise must_be(name, "at least 1", getattr(self, name))
 
 
 def read_shapes(files: Sequence[str]) -> tuple[PackedTable, list[Shapes]]:

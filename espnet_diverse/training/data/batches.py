@@ -25,17 +25,16 @@ from numpy.typing import NDArray
 from espnet_diverse.data.packed_table import PackedTable
 from espnet_diverse.data.tables import pack_table
 from espnet_diverse.errors import ConfigError, DataError
-from espnet_diverse.option_checks import OptionError, read
+from espnet_diverse.option_checks import Options, choice, number, read
 from espnet_diverse.runs.condition_names import condition_table, conditions_of
 from espnet_diverse.training.data.batch_types import Batches, BatchOptions, Shapes, make_batches, read_shapes
 from espnet_diverse.training.data.row_dataset import RowBatches, RowDataset, RowIterFactory
 
-BATCHES = ("mixed", "single")
 _ROUNDS = 10  # of drawing an epoch
 
 
 @dataclass(frozen=True)
-class Sampling:
+class Sampling(Options):
     """The section `sampling` of the configuration.
 
     Attributes:
@@ -45,17 +44,12 @@ class Sampling:
     """
 
     by: str | Sequence[str]
-    temperature: float = 1.0
-    batches: str = "mixed"
+    temperature: float = number(1.0, least=1)
+    batches: str = choice("mixed", "single")
 
     def __post_init__(self):
+        super().__post_init__()
         object.__setattr__(self, "by", conditions_of(self.by))
-        if not isinstance(self.temperature, int | float) or not self.temperature >= 1:
-            message = f"temperature {self.temperature!r} is not allowed; give a number of at least 1"
-            raise OptionError("temperature", message)
-        if self.batches not in BATCHES:
-            message = f"batches {self.batches!r} is not allowed; give one of {' '.join(BATCHES)}"
-            raise OptionError("batches", message)
 
     def categories(self, data_dir: Path) -> Mapping[str, str]:
         """Category of each utterance of a data directory.
@@ -162,10 +156,10 @@ class BalancedSampler(AbsSampler):
         """Rows of each category; in total as many as the training data has."""
         wanted = random.multinomial(self.total, list(self.probabilities.values()))
         drawn = {}
-        for category, number in zip(self.probabilities, wanted, strict=True):
+        for category, count in zip(self.probabilities, wanted, strict=True):
             members = self.members[category]
-            rounds = [random.permutation(len(members)) for _ in range(math.ceil(number / len(members)))]
-            drawn[category] = members[np.concatenate([*rounds, []]).astype(int)[:number]]
+            rounds = [random.permutation(len(members)) for _ in range(math.ceil(count / len(members)))]
+            drawn[category] = members[np.concatenate([*rounds, []]).astype(int)[:count]]
         return drawn
 
     def _cut(self, rows: NDArray[np.int32]) -> Batches:

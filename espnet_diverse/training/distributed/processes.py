@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from espnet_diverse.errors import ConfigError
+from espnet_diverse.option_checks import Options, conflict, must_be, number
 from espnet_diverse.runs.config import Config
 from espnet_diverse.training import espnet_command
 from espnet_diverse.training.loop.tasks import TASKS
@@ -11,7 +11,7 @@ _LAST_PORT = 65535
 
 
 @dataclass(frozen=True)
-class Processes:
+class Processes(Options):
     """The processes of a training.
 
     Attributes:
@@ -27,31 +27,24 @@ class Processes:
     """
 
     ngpu: int = 0
-    nproc: int = 1
-    num_nodes: int = 1
-    node_rank: int = 0
+    nproc: int = number(1, least=1)
+    num_nodes: int = number(1, least=1)
+    node_rank: int = number(0, least=0)
     rdzv_endpoint: str = ""
-    max_restarts: int = 3
+    max_restarts: int = number(3, least=0)
 
     def __post_init__(self):
+        super().__post_init__()
         espnet_command.check_gpus(self.ngpu)
         if self.ngpu and self.nproc > 1:
-            raise ConfigError(f"--nproc {self.nproc} is for the CPU; --ngpu {self.ngpu} starts a process for each GPU")
-        for name, least in (("nproc", 1), ("num_nodes", 1), ("node_rank", 0), ("max_restarts", 0)):
-            if getattr(self, name) < least:
-                raise ConfigError(f"--{name} {getattr(self, name)} is not possible; give at least {least}")
+            raise conflict(self, "nproc", f"ngpu {self.ngpu}, which starts a process for each GPU")
         if self.node_rank >= self.num_nodes:
-            raise ConfigError(f"--node_rank {self.node_rank} is not below --num_nodes {self.num_nodes}")
+            raise must_be("node_rank", f"below num_nodes {self.num_nodes}", self.node_rank)
         host, _, port = self.rdzv_endpoint.rpartition(":")
-        if (self.num_nodes > 1 or self.rdzv_endpoint) and not (host and port.isdecimal()):
-            raise ConfigError(
-                f"--rdzv_endpoint {self.rdzv_endpoint!r}: {self.num_nodes} machines need the address of machine 0 as "
-                "HOST:PORT"
-            )
-        if port and not 1 <= int(port) <= _LAST_PORT:
-            raise ConfigError(
-                f"--rdzv_endpoint {self.rdzv_endpoint}: {port} is no port; give one from 1 to {_LAST_PORT}"
-            )
+        valid = host and port.isdecimal() and 1 <= int(port) <= _LAST_PORT
+        if (self.num_nodes > 1 or self.rdzv_endpoint) and not valid:
+            allowed = f"HOST:PORT of machine 0, with a port from 1 to {_LAST_PORT}"
+            raise must_be("rdzv_endpoint", allowed, self.rdzv_endpoint)
 
     @property
     def of_machine(self) -> int:

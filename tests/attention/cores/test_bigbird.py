@@ -56,8 +56,8 @@ def test_the_random_blocks_are_those_of_the_seed_in_training_and_evaluation():
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"random_blocks": -1}, "random_blocks -1 is negative; give 0 or more"),
-        ({"block_size": 0}, "block_size 0 makes no blocks; give 1 or more"),
+        ({"random_blocks": -1}, "random_blocks must be at least 0, but is -1"),
+        ({"block_size": 0}, "block_size must be at least 1, but is 0"),
         ({"cross": True}, "attention 'bigbird' does not support cross-attention; choose one that does: softmax"),
     ],
 )

@@ -105,9 +105,9 @@ def test_a_longer_input_is_refused():
         ({"causal": True}, "'linformer' does not support causal self-attention; choose one that does: softmax"),
         ({"cross": True}, "'linformer' does not support cross-attention; choose one that does: softmax"),
         ({"relative": True}, "'linformer' does not support relative position; choose one that does: softmax"),
-        ({"compressed_length": 0}, "compressed_length 0 leaves no position; give at least 1"),
-        ({"max_length": 0}, "max_length 0 leaves no position; give at least 1"),
-        ({"shared": 1}, "shared 1 is neither true nor false"),
+        ({"compressed_length": 0}, "compressed_length must be at least 1, but is 0"),
+        ({"max_length": 0}, "max_length must be at least 1, but is 0"),
+        ({"shared": 1}, "shared must be true or false, but is 1"),
     ],
 )
 def test_what_is_not_possible_is_named(options, text):

@@ -175,9 +175,9 @@ STATIC = {"strategy": "static", "conditions": {"lang": ["ar"]}}
         ({"selection": STATIC}, "'luna' does not support head selection; choose one that does: softmax sma sdma"),
         ({"pack_heads": 3}, "width 8 is not a multiple of 3 pack_heads; choose a divisor, or 0"),
         ({"pack_heads": 4, "causal": True}, "attention with 2 heads cannot have 4 pack_heads; give as many, or 0"),
-        ({"length": 0}, "length 0 leaves nothing of the context; give P at least 1 row"),
-        ({"packed_dropout": 1.0}, "packed_dropout 1.0 leaves nothing; give a rate below 1"),
-        ({"tied": "yes"}, "tied 'yes' is neither true nor false"),
+        ({"length": 0}, "length must be at least 1, but is 0"),
+        ({"packed_dropout": 1.0}, "packed_dropout must be at least 0 and below 1, but is 1.0"),
+        ({"tied": "yes"}, "tied must be true or false, but is 'yes'"),
     ],
 )
 def test_what_is_not_possible_is_named(options, text):

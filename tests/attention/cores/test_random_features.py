@@ -133,10 +133,10 @@ def test_a_resumed_run_redraws_when_the_whole_run_does():
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"feature": "cosine"}, "unknown feature 'cosine'; known: positive trigonometric"),
-        ({"n_features": 0}, "n_features 0 leaves no features; give a number above 0"),
-        ({"sigma": 0.0}, "sigma 0.0 leaves no features; give a number above 0"),
-        ({"redraw_interval": -1}, "redraw_interval -1 is negative"),
+        ({"feature": "cosine"}, "feature must be one of positive trigonometric, but is 'cosine'"),
+        ({"n_features": 0}, "n_features must be at least 1, but is 0"),
+        ({"sigma": 0.0}, "sigma must be above 0, but is 0.0"),
+        ({"redraw_interval": -1}, "redraw_interval must be at least 0, but is -1"),
     ],
 )
 def test_what_makes_no_features_is_refused(options, text):

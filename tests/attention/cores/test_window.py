@@ -74,9 +74,9 @@ def test_weights_are_zero_outside_the_window():
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"window": -1}, "window -1 is negative; give 0 or more"),
-        ({"window": 2.5}, "window 2.5 is not a whole number"),
-        ({"dilation": 0}, "dilation 0 would repeat one position; give 1 or more"),
+        ({"window": -1}, "window must be at least 0, but is -1"),
+        ({"window": 2.5}, "window must be a whole number, but is 2.5"),
+        ({"dilation": 0}, "dilation must be at least 1, but is 0"),
         ({"cross": True}, "attention 'window' does not support cross-attention; choose one that does: softmax"),
     ],
 )

@@ -157,8 +157,8 @@ def test_all_faults_are_listed_on_request(tmp_path, corpus_dir, prepare, capsys)
         (["--nj", "0"], "--nj 0: must be 1 or more"),
         (["--train_utterances", "0"], "--train_utterances 0: must be 1 or more"),
         (["--download"], "give exactly one of SOURCE, --corpus synthetic and --download"),
-        (["--on_missing", "skip"], "on_missing 'skip': must be error or drop"),
-        (["--max_seconds", "0.01"], "limits of 0.1 and 0.01 seconds"),
+        (["--on_missing", "skip"], "on_missing must be one of error drop, but is 'skip'"),
+        (["--max_seconds", "0.01"], "min_seconds must be below max_seconds 0.01, but is 0.1"),
     ],
 )
 def test_bad_options(prepare, capsys, options, what):

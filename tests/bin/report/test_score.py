@@ -218,7 +218,7 @@ def test_the_seed_and_the_number_of_resamples_are_in_the_signature(score, tmp_pa
         ),
         ("a x\n", "a x\n", "--metric wer --count_spaces", "--count_spaces is for cer, and the metrics are wer"),
         ("a x\n", "a x\n", "--normalise all", "unknown normalisation 'all'; choose one of none, wer"),
-        ("a x\n", "a x\n", "--samples 9", "9 resamples are too few"),
+        ("a x\n", "a x\n", "--samples 9", "samples must be at least 100, but is 9"),
         ("a x\n", "a x\n", "--name a|b", "data set name 'a|b' does not fit a table cell"),
         (
             "a x\nb y\n",

@@ -13,7 +13,7 @@ def test_a_wrong_key_is_one_line(tiny_run, tmp_path, capfd):
     begin = "espnet-diverse stats: error: --set encoder_conf.attention.core=sdmma: encoder_conf.attention: "
     assert error == f"{begin}unknown attention 'sdmma'; did you mean 'sdma'? (register_core adds others)"
     assert main(["stats", *arguments, "--set", "max_epok=1"]) == 1
-    assert "--set max_epok=1: key 'max_epok' is unknown; did you mean 'max_epoch'?" in capfd.readouterr().err
+    assert "--set max_epok=1: unknown option 'max_epok'; did you mean 'max_epoch'?" in capfd.readouterr().err
     assert not (tmp_path / "stats").exists()
 
 

@@ -161,7 +161,7 @@ def test_decode_refuses_unknown_options_and_models(tiny_run, tmp_path, capfd):
     arguments = [str(tiny_run.model_dir), "--data_dir", str(tiny_run.test_dir)]
     arguments += ["--output_dir", str(tmp_path / "out")]
     assert main(["decode", *arguments, "--set", "beam=2"]) == 1
-    assert "--set beam=2: key 'beam' is unknown; did you mean 'beam_size'?" in capfd.readouterr().err
+    assert "--set beam=2: unknown option 'beam'; did you mean 'beam_size'?" in capfd.readouterr().err
     assert main(["decode", *arguments, "--model_file", "best.pth"]) == 1
     assert "best.pth: no such model file; model files there: 1epoch.pth" in capfd.readouterr().err
 

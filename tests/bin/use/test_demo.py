@@ -39,8 +39,8 @@ def test_it_serves_until_interrupted(tiny_run, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--max_seconds", "0"], "--max_seconds 0 is not allowed; give a finite number above 0"),
-        (["--max_megabytes", "inf"], "--max_megabytes inf is not allowed; give a finite number above 0"),
+        (["--max_seconds", "0"], "max_seconds must be above 0 and below inf, but is 0"),
+        (["--max_megabytes", "inf"], "max_megabytes must be above 0 and below inf, but is inf"),
         (["--port", "70000"], "--port 70000: a port is a number from 0 to 65535; give another one"),
         (["--port", "0"], "is not the directory of a run, because it has no config.yaml"),
     ],

@@ -185,7 +185,7 @@ def test_a_trained_model_is_drawn_from_by_its_text(tiny_translation, other_sums)
 
 def test_speech_is_drawn_from_the_decoder_alone(tiny_run):
     assert load_predictor(tiny_run.model_dir, options=Options(search="sampling")).options.ctc_weight == 0
-    with pytest.raises(ConfigError, match="ctc_weight 0.3 is not possible with search=sampling; set ctc_weight=0"):
+    with pytest.raises(ConfigError, match="ctc_weight 0.3 cannot be combined with search=sampling; set ctc_weight=0"):
         Options(search="sampling", ctc_weight=0.3)
 
 

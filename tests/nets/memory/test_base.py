@@ -36,10 +36,10 @@ def run(x, valid=None, state=None):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"segment": 0}, "segment 0 leaves a memory nothing to work with; give at least 1"),
-        ({"slots": 0}, "slots 0 leaves a memory nothing to work with; give at least 1"),
-        ({"slots": 2.5}, "slots 2.5 is not a whole number"),
-        ({"scope": "net"}, "unknown scope 'net'; known: layer shared"),
+        ({"segment": 0}, "segment must be at least 1, but is 0"),
+        ({"slots": 0}, "slots must be at least 1, but is 0"),
+        ({"slots": 2.5}, "slots must be a whole number, but is 2.5"),
+        ({"scope": "net"}, "scope must be one of layer shared, but is 'net'"),
     ],
 )
 def test_wrong_options_are_named(options, said):

@@ -179,11 +179,11 @@ def test_gradients_agree_with_finite_differences():
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"tau": 0}, "tau 0 would divide by zero; give a number above 0"),
-        ({"temperature": 0}, "temperature 0 would divide by zero"),
-        ({"update": "lru"}, "unknown update 'lru'; known: topk mask fifo"),
-        ({"bptt_segments": -1}, "bptt_segments -1 is negative"),
-        ({"beta": "big"}, "beta 'big' is not a number"),
+        ({"tau": 0}, "tau must be above 0, but is 0"),
+        ({"temperature": 0}, "temperature must be above 0, but is 0"),
+        ({"update": "lru"}, "update must be one of topk mask fifo, but is 'lru'"),
+        ({"bptt_segments": -1}, "bptt_segments must be at least 0, but is -1"),
+        ({"beta": "big"}, "beta must be a number, but is 'big'"),
     ],
 )
 def test_wrong_options_are_named(options, said):

@@ -103,11 +103,11 @@ def test_a_compression_without_parameters_has_no_loss(compression):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"ratio": 0}, "ratio 0 leaves nothing to compress to; give at least 1"),
-        ({"compressed_slots": 0}, "compressed_slots 0 leaves nothing to compress to"),
-        ({"segment": 6, "ratio": 4}, "segment 6 is not a multiple of ratio 4; give one that is"),
-        ({"slots": 6, "ratio": 4}, "slots 6 is not a multiple of ratio 4"),
-        ({"compression": "sum"}, "unknown compression 'sum'; known: conv mean max"),
+        ({"ratio": 0}, "ratio must be at least 1, but is 0"),
+        ({"compressed_slots": 0}, "compressed_slots must be at least 1, but is 0"),
+        ({"segment": 6, "ratio": 4}, "segment must be a multiple of ratio 4, but is 6"),
+        ({"slots": 6, "ratio": 4}, "slots must be a multiple of ratio 4, but is 6"),
+        ({"compression": "sum"}, "compression must be one of conv mean max, but is 'sum'"),
     ],
 )
 def test_wrong_options_are_named(options, said):

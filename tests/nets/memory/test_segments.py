@@ -222,12 +222,12 @@ def test_losses_of_attention_are_means_over_the_segments_of_all_sequences(of):
         ),
         ({"memory": {"kind": "compresive"}}, "kind of memory 'compresive'; did you mean 'compressive'?"),
         ({"memory": {}}, "unknown kind of memory None"),
-        ({"memory": {"kind": "xl", "beta": 1.0}}, "memory 'xl' has no option 'beta'; known: segment slots scope"),
+        ({"memory": {"kind": "xl", "beta": 1.0}}, "unknown option 'beta' of memory 'xl'"),
         (
             {"attention": {"core": "softmax", "selection": {"strategy": "group"}}},
             "head selection does not fit a memory; leave out one of them",
         ),
-        ({"memory": {"kind": "cdt", "bptt_segments": 1.5}}, r"bptt_segments 1\.5 is not a whole number"),
+        ({"memory": {"kind": "cdt", "bptt_segments": 1.5}}, r"bptt_segments must be a whole number, but is 1\.5"),
         *(
             (
                 {"attention": {"core": core}},

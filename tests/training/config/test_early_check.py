@@ -10,16 +10,13 @@ from espnet_diverse.training.config.early_check import check_early
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ("max_epochs=3", "^--set max_epochs=3: key 'max_epochs' is unknown; did you mean 'max_epoch'"),
+        ("max_epochs=3", "^--set max_epochs=3: unknown option 'max_epochs'; did you mean 'max_epoch'"),
         ("encoder_conf.attention.core=sdmaa", "unknown attention 'sdmaa'; did you mean 'sdma'"),
         ("optim=adamm", "unknown optim 'adamm'; known: adadelta "),
         ("output_dir=exp", "key 'output_dir' is filled in by the command line; remove it"),
         ("use_deepspeed=true", "key 'use_deepspeed' is not supported; training shares batches alone"),
-        ("repulsion.method=svdg", "^--set repulsion.method=svdg: repulsion.*: unknown method 'svdg'; .*svgd"),
-        (
-            "encoder_conf.attention.selection={strategy: groups}",
-            "unknown strategy 'groups'; known: none static group subset",
-        ),
+        ("repulsion.method=svdg", "^--set repulsion.method=svdg: repulsion.*: method must be .* 'svdg'"),
+        ("encoder_conf.attention.selection={strategy: groups}", "strategy must be .* but is 'groups'"),
     ],
 )
 def test_a_mistake_is_found_without_data(change, said):
@@ -43,5 +40,5 @@ def test_what_only_the_data_have_is_not_asked_for(fragments, task):
 def test_the_configuration_is_read_as_training_reads_it(tmp_path):
     (tmp_path / "mine.yaml").write_text("max_epochs: 3\n")
     assert merge(["model/tiny", tmp_path / "mine.yaml"])["max_epochs"] == 3
-    with pytest.raises(ConfigError, match="mine.yaml:1: key 'max_epochs' is unknown"):
+    with pytest.raises(ConfigError, match="mine.yaml:1: unknown option 'max_epochs'"):
         check_early(["model/tiny", str(tmp_path / "mine.yaml")], [], "asr")

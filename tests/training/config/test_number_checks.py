@@ -52,7 +52,7 @@ def test_nonsense_is_refused_with_origin_value_and_what_is_allowed(change):
     with pytest.raises(ConfigError) as error:
         check_numbers(merge([], [change]))
     key = change.partition("=")[0]
-    assert str(error.value).startswith(f"--set {change}: {key} is ") and "; give a " in str(error.value)
+    assert str(error.value).startswith(f"--set {change}: {key} must be ") and ", but is " in str(error.value)
     assert len(BAD) >= 40
 
 
@@ -87,5 +87,5 @@ def test_the_fragments_pass():
 def test_nothing_is_written(tiny_run, tmp_path, capfd):
     paths = ["--stats_dir", str(tiny_run.stats_dir), "--output_dir", str(tmp_path / "exp")]
     assert main(["train", *tiny_run.config, *tiny_run.data(), *paths, "--set=optim_conf.lr=0"]) == 1
-    said = "error: --set optim_conf.lr=0: optim_conf.lr is 0; give a finite number above 0"
+    said = "error: --set optim_conf.lr=0: optim_conf.lr must be above 0 and below inf, but is 0"
     assert said in capfd.readouterr().err and not (tmp_path / "exp").exists()

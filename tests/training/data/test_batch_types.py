@@ -93,11 +93,11 @@ def test_a_shape_is_a_length_and_a_width():
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"type": "big"}, "batch_type 'big' is not allowed; give one of unsorted sorted folded length numel tokens"),
-        ({"type": "tokens", "batch_bins": 0}, "batch_bins 0 is not allowed; give a number of tokens, for example 4096"),
-        ({"type": "numel", "batch_bins": 0}, "batch_bins 0 is not allowed; give a number of 1 or more"),
-        ({"type": "sorted", "batch_size": 0}, "batch_size 0 is not allowed; give a number of utterances"),
-        ({"type": "sorted", "sort_batch": "up"}, "sort_batch 'up' is not allowed; give ascending or descending"),
+        ({"type": "big"}, "batch_type must be one of unsorted sorted folded length numel tokens, but is 'big'"),
+        ({"type": "tokens", "batch_bins": 0}, "batch_bins must be at least 1, but is 0"),
+        ({"type": "numel", "batch_bins": 0}, "batch_bins must be at least 1, but is 0"),
+        ({"type": "sorted", "batch_size": 0}, "batch_size must be at least 1, but is 0"),
+        ({"type": "sorted", "sort_batch": "up"}, "sort_batch must be one of descending ascending, but is 'up'"),
         ({"type": "folded"}, "fold_length has 0 values for 2 kinds of data; give one for each"),
     ],
 )

@@ -126,12 +126,12 @@ def test_the_section_of_the_configuration():
     [
         (5, "5 is not allowed; give a mapping of options with `by`"),
         ({"temperature": 5}, "give a mapping of options with `by`"),
-        ({"by": "lang", "temp": 5}, "sampling has no option 'temp'; known: by temperature batches"),
-        ({"by": "lang", "tasks": 5}, "sampling has no option 'tasks'; known: by temperature batches"),
-        ({"by": "language"}, "by 'language' is not allowed; give one or a list of lang tgtlang domain"),
-        ({"by": "lang", "temperature": 0.5}, "temperature 0.5 is not allowed; give a number of at least 1"),
-        ({"by": "lang", "temperature": "5"}, "temperature '5' is not allowed"),
-        ({"by": "lang", "batches": "one"}, "batches 'one' is not allowed; give one of mixed single"),
+        ({"by": "lang", "temp": 5}, "unknown option 'temp' of sampling"),
+        ({"by": "lang", "tasks": 5}, "unknown option 'tasks' of sampling"),
+        ({"by": "language"}, "by must be one or a list of lang tgtlang domain, but is 'language'"),
+        ({"by": "lang", "temperature": 0.5}, "temperature must be at least 1, but is 0.5"),
+        ({"by": "lang", "temperature": "5"}, "temperature must be a number, but is '5'"),
+        ({"by": "lang", "batches": "one"}, "batches must be one of mixed single, but is 'one'"),
     ],
 )
 def test_options_that_are_not_allowed(section, said):

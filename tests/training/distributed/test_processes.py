@@ -161,13 +161,13 @@ def test_two_machines_train_what_one_process_trains(command, one):
     ("options", "message"),
     [
         ({"ngpu": 99}, "--ngpu 99 is not possible"),
-        ({"nproc": 0}, "--nproc 0 is not possible; give at least 1"),
-        ({"max_restarts": -1}, "--max_restarts -1 is not possible; give at least 0"),
-        ({"num_nodes": 2, "node_rank": 2, "rdzv_endpoint": "a:1"}, "--node_rank 2 is not below --num_nodes 2"),
-        ({"num_nodes": 2}, "--rdzv_endpoint '': 2 machines need the address of machine 0 as HOST:PORT"),
-        ({"num_nodes": 2, "rdzv_endpoint": "host:x"}, "--rdzv_endpoint 'host:x': 2 machines need"),
-        ({"rdzv_endpoint": "host:99999"}, "--rdzv_endpoint host:99999: 99999 is no port; give one from 1 to 65535"),
-        ({"num_nodes": 2, "rdzv_endpoint": "host:0"}, "--rdzv_endpoint host:0: 0 is no port; give one from 1 to"),
+        ({"nproc": 0}, "nproc must be at least 1, but is 0"),
+        ({"max_restarts": -1}, "max_restarts must be at least 0, but is -1"),
+        ({"num_nodes": 2, "node_rank": 2, "rdzv_endpoint": "a:1"}, "node_rank must be below num_nodes 2, but is 2"),
+        ({"num_nodes": 2}, "rdzv_endpoint must be HOST:PORT of machine 0, with a port from 1 to 65535, but is ''"),
+        ({"num_nodes": 2, "rdzv_endpoint": "host:x"}, "but is 'host:x'"),
+        ({"rdzv_endpoint": "host:99999"}, "a port from 1 to 65535, but is 'host:99999'"),
+        ({"num_nodes": 2, "rdzv_endpoint": "host:0"}, "a port from 1 to 65535, but is 'host:0'"),
     ],
 )
 def test_numbers_of_processes_that_do_not_fit_are_refused(options, message):
