@@ -124,7 +124,8 @@ class Rule:
 
     def _check_number(self, name: str, value: Any) -> None:
         others = "".join(f" or {word}" for word in self.words)
-        if not is_number(value) or self.kind is int and not isinstance(value, int):
+        kinds = (int,) if self.kind is int else (int, float)
+        if not isinstance(value, kinds) or isinstance(value, bool) or value != value:  # NaN is no number
             error = must_be(name, f"a {'whole ' if self.kind is int else ''}number{others}", value)
             if self.kind is float and isinstance(value, str) and re.fullmatch(r"[-+]?[\d.]+[eE][-+]?\d+", value):
                 raise OptionError(name, f"{error}; YAML reads 5e-4 as text, write 5.0e-4")
@@ -245,8 +246,3 @@ def with_present_names(config: Mapping[str, Any], section: str = "") -> dict[str
         former.get(key, key): with_present_names(value, key) if isinstance(value, Mapping) else value
         for key, value in config.items()
     }
-
-
-def is_number(value: Any) -> bool:
-    """Return whether `value` is an int or a float; a bool and NaN are neither."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and value == value

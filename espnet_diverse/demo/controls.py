@@ -7,6 +7,7 @@ from espnet_diverse.conditions import CONDITIONS
 from espnet_diverse.decoding.condition_ids import KnownConditions
 from espnet_diverse.decoding.options import Options
 from espnet_diverse.errors import ConfigError
+from espnet_diverse.option_checks import Rule, must_be
 
 _MAX_BEAM_SIZE = 50  # because a request keeps the others waiting
 
@@ -23,7 +24,7 @@ def whole(choices: Mapping[str, str], name: str) -> int | None:
     try:
         return int(value)
     except ValueError as error:
-        raise ConfigError(f"{name} {value!r} is not a whole number; give one") from error
+        raise must_be(name, "a whole number", value) from error
 
 
 def search_options(options: Options, choices: Mapping[str, str]) -> Options:
@@ -34,8 +35,7 @@ def search_options(options: Options, choices: Mapping[str, str]) -> Options:
     """
     chosen = {name: value for name in ("beam_size", "nbest") if (value := whole(choices, name)) is not None}
     for name, value in chosen.items():
-        if not 1 <= value <= _MAX_BEAM_SIZE:
-            raise ConfigError(f"{name} {value} is not allowed; give a number between 1 and {_MAX_BEAM_SIZE}")
+        Rule(int, least=1, most=_MAX_BEAM_SIZE).check(name, value)
     options = replace(options, **chosen)
     if options.nbest > options.beam_size:
         raise ConfigError(f"nbest {options.nbest} is greater than beam_size {options.beam_size}; increase beam_size")

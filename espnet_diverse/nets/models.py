@@ -23,7 +23,7 @@ from espnet_diverse.nets.classification.sentence_classifier import Classificatio
 from espnet_diverse.nets.gradient_balance import gradient_ratios, is_due
 from espnet_diverse.nets.processes import token_count
 from espnet_diverse.nets.replace_attention import signature_with
-from espnet_diverse.option_checks import is_number
+from espnet_diverse.option_checks import Rule
 from espnet_diverse.scope import current, scope
 from espnet_diverse.upstream.layers import LabelSmoothingLoss as EspnetLabelSmoothingLoss
 from espnet_diverse.upstream.layers import th_accuracy
@@ -61,10 +61,8 @@ class Diverse:
         conditions = options.pop("conditions", None)
         super().__init__(*args, **options)
         self.conditions = conditions or {}
-        if not is_number(auxiliary_factor) or not 0 <= auxiliary_factor < inf:
-            raise ConfigError(f"auxiliary_factor {auxiliary_factor!r} is not allowed; give a number of 0 or more")
-        if not isinstance(balance_interval, int) or balance_interval < 0:
-            raise ConfigError(f"balance_interval {balance_interval!r} is not allowed; give a whole number of 0 or more")
+        Rule(float, least=0, below=inf).check("auxiliary_factor", auxiliary_factor)
+        Rule(int, least=0).check("balance_interval", balance_interval)
         self.auxiliary_factor, self.balance_interval = auxiliary_factor, balance_interval
         self._batches = 0
         losses = [loss for loss in self.children() if isinstance(loss, EspnetLabelSmoothingLoss)]  # type: ignore[attr-defined]

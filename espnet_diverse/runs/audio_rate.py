@@ -7,7 +7,7 @@ import humanfriendly
 from espnet_diverse.audio.libsndfile import RATES
 from espnet_diverse.audio.resampling import RATE
 from espnet_diverse.errors import ModelError
-from espnet_diverse.option_checks import OptionError
+from espnet_diverse.option_checks import must_be
 
 
 def reads_features(config: Mapping) -> bool:
@@ -35,8 +35,7 @@ def audio_rate(config: Mapping) -> int | None:
         return RATE
     rate = _parsed(given)
     if rate is None or not RATES[0] <= rate <= RATES[1]:
-        allowed = f"give {RATES[0]} to {RATES[1]} Hz as a whole number or as text such as 8k"
-        raise OptionError("fs", f"fs {given!r} is no sampling rate; {allowed}")
+        raise must_be("fs", f"{RATES[0]} to {RATES[1]} Hz as a whole number or as text such as 8k", given)
     return rate
 
 

@@ -44,10 +44,10 @@ def test_search_options():
 @pytest.mark.parametrize(
     ("chosen", "message"),
     [
-        ({"beam_size": "51"}, "beam_size 51 is not allowed; give a number between 1 and 50"),
-        ({"beam_size": "-1"}, "beam_size -1 is not allowed; give a number between 1 and 50"),
-        ({"nbest": "0"}, "nbest 0 is not allowed; give a number between 1 and 50"),
-        ({"nbest": "many"}, "nbest 'many' is not a whole number"),
+        ({"beam_size": "51"}, "beam_size must be at least 1 and at most 50, but is 51"),
+        ({"beam_size": "-1"}, "beam_size must be at least 1 and at most 50, but is -1"),
+        ({"nbest": "0"}, "nbest must be at least 1 and at most 50, but is 0"),
+        ({"nbest": "many"}, "nbest must be a whole number, but is 'many'"),
         ({"beam_size": "2", "nbest": "3"}, "nbest 3 is greater than beam_size 2; increase beam_size"),
     ],
 )

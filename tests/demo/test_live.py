@@ -172,7 +172,7 @@ def test_a_part_that_comes_when_the_recording_ends_is_answered(search):
     ("choices", "body", "message"),
     [
         ({}, bytes(2), "part is missing; number the parts from 0"),
-        ({"part": "one"}, bytes(2), "part 'one' is not a whole number"),
+        ({"part": "one"}, bytes(2), "part must be a whole number, but is 'one'"),
         ({"part": "0"}, bytes(3), "3 bytes are an odd number; samples must have 16 bits, little-endian, mono"),
         ({"part": "0"}, bytes(160_002), "the recording is longer than the limit of 5 seconds; stop before, or start"),
     ],

@@ -70,7 +70,7 @@ def test_heads_that_are_not_there(speech, recognised):
         ({"segment": "1"}, "segment 1 does not exist; the result has 1 segments"),
         ({"attention": "no"}, "attention 'no' is unknown; known: encoder decoder cross"),
         ({"head": "3"}, "head 3 does not exist; the decoder cross-attention has heads 1 to 2"),
-        ({"layer": "x"}, "layer 'x' is not a whole number"),
+        ({"layer": "x"}, "layer must be a whole number, but is 'x'"),
     ):
         with pytest.raises((ConfigError, DataError), match=message):
             speech.heads(b"", {**chosen, **wrong})

@@ -44,8 +44,8 @@ def test_a_model_of_features_has_none():
 def test_what_is_no_rate_is_refused(given):
     with pytest.raises(OptionError) as caught:
         audio_rate({"frontend_conf": {"fs": given}})
-    allowed = "give 1000 to 768000 Hz as a whole number or as text such as 8k"
-    assert str(caught.value) == f"fs {given!r} is no sampling rate; {allowed}" and caught.value.name == "fs"
+    allowed = "1000 to 768000 Hz as a whole number or as text such as 8k"
+    assert str(caught.value) == f"fs must be {allowed}, but is {given!r}" and caught.value.name == "fs"
 
 
 @pytest.mark.parametrize(("config", "features"), [({}, False), ({"input_size": 1}, False), ({"input_size": 80}, True)])

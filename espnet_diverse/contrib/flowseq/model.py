@@ -1,5 +1,7 @@
 """Training of FlowSeq: ESPnet's translation model with the evidence lower bound as its loss."""
 
+from math import inf
+
 import torch
 from torch import Tensor
 
@@ -9,7 +11,7 @@ from espnet_diverse.errors import ConfigError
 from espnet_diverse.nets.models import DiverseMTModel
 from espnet_diverse.nets.processes import token_count
 from espnet_diverse.nets.replace_attention import signature_with
-from espnet_diverse.option_checks import is_number
+from espnet_diverse.option_checks import Rule
 from espnet_diverse.scope import current, scope
 from espnet_diverse.upstream.layers import th_accuracy
 
@@ -42,8 +44,7 @@ class FlowMTModel(DiverseMTModel):
         super().__init__(*args, **options)
         if not isinstance(self.decoder, FlowDecoder):
             raise ConfigError(f"model flow has no use for decoder {type(self.decoder).__name__}; set decoder: flow")
-        if not is_number(kl_updates) or not 0 <= kl_updates < float("inf"):
-            raise ConfigError(f"kl_updates {kl_updates!r} is not allowed; give a number of 0 or more")
+        Rule(float, least=0, below=inf).check("kl_updates", kl_updates)
         self.kl_updates, self.updates = kl_updates, UpdateCounter(kl_updates)
 
     def _calc_mt_att_loss(
