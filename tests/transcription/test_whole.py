@@ -106,4 +106,4 @@ def test_the_command_says_how_it_decodes(tiny_run, recognizer, tmp_path, caplog,
     caplog.clear()
     assert main([*call, "--search", "greedy"]) == 0 and said not in caplog.text
     assert main([*call, "--vad", "energy"]) == 1
-    assert "vad energy splits recordings, which no_segmentation forbids; leave out one" in capsys.readouterr().err
+    assert "vad energy cannot be combined with no_segmentation" in capsys.readouterr().err
