@@ -146,8 +146,10 @@ def check_fit(state: Mapping, model: nn.Module, optimizers: Sequence[Optimizer],
             "reporter": _of_last_epoch,
             "optimizers": row(*map(_of_optimizer, optimizers)),
             "schedulers": row(*map(_of_scheduler, schedulers)),
+            "base_learning_rates": rates,
+            "updates": whole(),
         },
-        {"base_learning_rates": optional(rates), "within_epoch": optional(_POSITION)},
+        {"within_epoch": optional(_POSITION)},
     )(state, "")
 
 
